@@ -1,0 +1,352 @@
+"""The agent's threads: inbox → spool → server, commands ← server, heartbeat and status.
+
+Four daemon threads, none of them Spark's or the user's: *spooler* gives events their sequence
+numbers and writes them down, *sender* delivers and deletes after the acknowledgement, *poller* holds
+the long poll, *prober* beats and asks Spark for the status. Each command runs on a thread of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import threading
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable
+
+from listeners import spool as spooling
+from listeners import wire
+from listeners.errors import SpoolError, TooLarge, TransportError
+from listeners.inbox import Inbox, Item
+from listeners.transport import Transport
+
+log = logging.getLogger("controlplane.agent")
+
+HEARTBEAT_SECONDS = 10.0
+#: Events wait this long for company before they are sent.
+LINGER_SECONDS = 0.25
+BATCH_EVENTS = 500
+BATCH_BYTES = 4 * 1024 * 1024
+POLL_SECONDS = 25.0
+BACKOFF_SECONDS = (0.5, 30.0)
+#: Command results are remembered, so that a command delivered twice is carried out once.
+REMEMBERED_RESULTS = 200
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who speaks: written into every event."""
+
+    app: wire.App
+    labels: Mapping[str, str]
+    agent: str = field(default_factory=lambda: str(uuid.uuid4()))
+    actions: str = "all"
+
+
+class Agent:
+    """Delivers what is in the inbox and obeys commands. `start()` once, `stop(timeout)` once.
+
+    `execute(command) -> CommandResult` and `probe() -> status document` come from outside, so this
+    class knows nothing of Spark.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        inbox: Inbox,
+        transport: Transport,
+        spool_root: Path,
+        owner: Mapping[str, str],
+        execute: Callable[[wire.Command], wire.CommandResult],
+        probe: Callable[[], dict[str, Any] | None] = lambda: None,
+        figures: Callable[[], dict[str, Any]] = dict,
+        redact: Callable[[str], str] = str,
+    ):
+        self.identity, self.inbox = identity, inbox
+        self._transport, self._execute, self._probe, self._figures = transport, execute, probe, figures
+        self._redact = redact
+        self._root, self._owner = spool_root, dict(owner)
+        self._envelope = _envelope(identity)
+        self._spool_lock = threading.Lock()
+        self._reported: dict[str, int] = {}
+        self._stopping = threading.Event()
+        self._written = threading.Event()
+        self._nudged = threading.Event()
+        self._results: dict[str, wire.CommandResult | None] = {}
+        self._results_lock = threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._began = time.monotonic()
+        self._warned: dict[str, float] = {}
+        self._spool = self._open_spool()
+        self._seq = self._spool.high_seq
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        for name, run in (
+            ("spooler", self._spool_all),
+            ("sender", self._send_all),
+            ("poller", self._poll_all),
+            ("prober", self._probe_all),
+        ):
+            thread = threading.Thread(
+                target=self._safely, args=(name, run), name="controlplane-" + name, daemon=True
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def nudge(self) -> None:
+        """Something changed (a query started): ask Spark for the status soon."""
+        self._nudged.set()
+
+    def stop(self, timeout: float = 2.0) -> None:
+        """Write down what is left, try to deliver it within `timeout` seconds, end the threads."""
+        deadline = time.monotonic() + timeout
+        self._stopping.set()
+        self.inbox.close()
+        self._nudged.set()
+        for thread in self._threads:
+            if thread.name == "controlplane-spooler":
+                thread.join(max(0.05, timeout / 2))
+        self._written.set()
+        for thread in self._threads:
+            if thread.name == "controlplane-sender":
+                thread.join(max(0.05, deadline - time.monotonic()))
+        with self._spool_lock:
+            self._spool.close(remove=self._spool.events == 0)
+
+    def abandon(self) -> None:
+        """In a forked child: this agent belongs to the parent."""
+        self._stopping.set()
+        self.inbox.close()
+
+    def _safely(self, name: str, run: Callable[[], None]) -> None:
+        while not self._stopping.is_set():
+            try:
+                run()
+                return
+            except Exception as error:
+                self._warn("thread " + name, f"the agent's {name} met {error!r} and goes on")
+                self._stopping.wait(1.0)
+
+    def _warn(self, kind: str, message: str) -> None:
+        """Once per kind and minute: a guest does not flood its host's log."""
+        now = time.monotonic()
+        if now - self._warned.get(kind, -60.0) >= 60.0:
+            self._warned[kind] = now
+            log.warning(message)
+
+    # -- events to disk --------------------------------------------------------------------------
+
+    def _open_spool(self) -> spooling.Queue:
+        try:
+            return spooling.open_spool(self._root, self.identity.agent, self._owner)
+        except SpoolError as error:
+            self._warn("spool", f"{error}; events wait in memory only")
+            return spooling.MemoryQueue()
+
+    def _spool_all(self) -> None:
+        while True:
+            items = self.inbox.take(1.0)
+            if items:
+                self._write_down(items)
+                self._written.set()
+            elif self._stopping.is_set():
+                return
+
+    def _write_down(self, items: Sequence[Item]) -> None:
+        records = []
+        for item in items:
+            self._seq += 1
+            line = self._envelope % (self._seq, wire.rfc3339(item.at), item.type, self._presentable(item))
+            records.append((self._seq, line.encode("utf-8", "replace")))
+        with self._spool_lock:
+            self._spool.append(records)
+
+    def _presentable(self, item: Item) -> str:
+        """Spark's JSON as it is; a failure's text without its secrets."""
+        data = item.data
+        if item.type == "terminated" and '"exception"' in data:
+            document = json.loads(data)
+            if document.get("exception"):
+                document["exception"] = self._redact(str(document["exception"]))
+            return wire.dumps(document)
+        return data if "\n" not in data else wire.dumps(wire.loads(data))
+
+    # -- disk to server --------------------------------------------------------------------------
+
+    def _send_all(self) -> None:
+        self._adopt()
+        backoff = Backoff(*BACKOFF_SECONDS)
+        while True:
+            self._written.wait(None if self._spool.events == 0 else LINGER_SECONDS)
+            last_round = self._stopping.is_set()
+            if not last_round:
+                self._stopping.wait(LINGER_SECONDS)
+            self._written.clear()
+            try:
+                self._drain(self._spool, timeout=1.5 if last_round else 10.0)
+                backoff.reset()
+            except TransportError as error:
+                self._warn("send", f"events wait on disk: {error}")
+                if not last_round:
+                    self._stopping.wait(backoff.next(error.retry_after))
+                    self._written.set()
+            if last_round:
+                return
+
+    def _drain(self, spool: spooling.Queue, timeout: float, most: int = BATCH_EVENTS) -> None:
+        while True:
+            with self._spool_lock:
+                batch = spool.peek(most, BATCH_BYTES)
+            if not batch:
+                return
+            try:
+                self._transport.send([line for _, line in batch], timeout)
+            except TransportError as error:
+                if not (isinstance(error, TooLarge) or not error.retryable):
+                    raise
+                if len(batch) > 1:
+                    return self._drain(spool, timeout, most=max(1, len(batch) // 2))
+                spool.lost["refused"] += 1
+                self._warn("refused", f"one event was refused for good: {error}")
+            with self._spool_lock:
+                spool.acknowledge(batch[-1][0])
+
+    def _adopt(self) -> None:
+        """Deliver what a process of the same application left behind, under its own agent id."""
+        for orphan in spooling.orphans(self._root, self._owner):
+            try:
+                self._drain(orphan, timeout=10.0)
+                orphan.close(remove=True)
+            except TransportError:
+                orphan.close()
+                return
+
+    # -- commands --------------------------------------------------------------------------------
+
+    def _poll_all(self) -> None:
+        backoff = Backoff(*BACKOFF_SECONDS)
+        while not self._stopping.is_set():
+            try:
+                commands = self._transport.poll(self.identity.agent, POLL_SECONDS)
+                backoff.reset()
+            except TransportError as error:
+                self._warn("poll", f"no commands can be received: {error}")
+                self._stopping.wait(backoff.next(error.retry_after))
+                continue
+            for command in commands:
+                self._accept(command)
+
+    def _accept(self, command: wire.Command) -> None:
+        with self._results_lock:
+            known = command.id in self._results
+            result = self._results.get(command.id)
+            if not known:
+                self._results[command.id] = None
+                while len(self._results) > REMEMBERED_RESULTS:
+                    self._results.pop(next(iter(self._results)))
+        if known and result is None:
+            return  # it is being carried out
+        threading.Thread(
+            target=self._obey, args=(command, result), name="controlplane-command", daemon=True
+        ).start()
+
+    def _obey(self, command: wire.Command, result: wire.CommandResult | None) -> None:
+        if result is None:
+            result = self._execute(command)
+            with self._results_lock:
+                self._results[command.id] = result
+            self.nudge()
+        backoff = Backoff(*BACKOFF_SECONDS)
+        for _ in range(20):
+            try:
+                return self._transport.answer(command.id, result)
+            except TransportError as error:
+                if not error.retryable or self._stopping.wait(backoff.next(error.retry_after)):
+                    return
+
+    # -- signs of life ---------------------------------------------------------------------------
+
+    def _probe_all(self) -> None:
+        while not self._stopping.is_set():
+            self._nudged.clear()
+            self._beat()
+            if self._nudged.wait(HEARTBEAT_SECONDS):
+                self._stopping.wait(1.0)  # let the query that has just started settle
+
+    def _beat(self) -> None:
+        self._report_losses()
+        self.inbox.put("heartbeat", wire.dumps(self._heartbeat()))
+        try:
+            status = self._probe()
+        except Exception as error:
+            self._warn("probe", f"Spark did not tell the status of its queries: {error}")
+            return
+        if status is not None:
+            self.inbox.put("status", wire.dumps(status))
+
+    def _heartbeat(self) -> dict[str, Any]:
+        with self._spool_lock:
+            waiting = {"events": self._spool.events, "bytes": self._spool.bytes}
+        return {
+            "uptime": round(time.monotonic() - self._began, 1),
+            "actions": self.identity.actions,
+            "spool": waiting,
+            "dropped": self.losses(),
+            "sent_at": time.time(),
+            **self._figures(),
+        }
+
+    def losses(self) -> dict[str, int]:
+        """What never reached the server, by reason, since the agent began."""
+        total: dict[str, int] = dict(self.inbox.lost)
+        for reason, count in self._spool.lost.items():
+            total[reason] = total.get(reason, 0) + count
+        return {reason: count for reason, count in total.items() if count}
+
+    def _report_losses(self) -> None:
+        for reason, count in self.losses().items():
+            new = count - self._reported.get(reason, 0)
+            if new > 0:
+                self._reported[reason] = count
+                self.inbox.put("dropped", wire.dumps({"reason": reason, "count": new}))
+
+
+class Backoff:
+    """Doubling waits with full jitter between `least` and `most` seconds."""
+
+    def __init__(self, least: float, most: float):
+        self._least, self._most, self._next = least, most, least
+
+    def next(self, asked: float | None = None) -> float:
+        """Seconds to wait now; what the server asked for counts, if it asked."""
+        wait = self._next
+        self._next = min(self._most, self._next * 2)
+        return asked if asked is not None else random.uniform(wait / 2, wait)
+
+    def reset(self) -> None:
+        self._next = self._least
+
+
+def _envelope(identity: Identity) -> str:
+    """The line of an event with places for seq, at, type and data (JSON text, not parsed again)."""
+    app = {k: v for k, v in vars(identity.app).items() if v is not None}
+    head = wire.dumps({"v": wire.VERSION, "agent": identity.agent})[:-1].replace("%", "%%")
+    tail = wire.dumps({"app": app, "labels": dict(identity.labels)})[1:-1].replace("%", "%%")
+    return head + ',"seq":%d,"at":"%s",' + tail + ',"type":"%s","data":%s}'
+
+
+def spool_root(setting: str | None) -> Path:
+    """Where spools live: the setting, else a private directory of this user below the temporary one."""
+    if setting:
+        return Path(setting)
+    import tempfile
+
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+    return Path(tempfile.gettempdir()) / (f"controlplane-spool-{user}")

@@ -1,0 +1,366 @@
+"""The one call a user makes: `listeners.attach.attach(spark)`.
+
+It puts our listener on the session, wraps the few PySpark methods that start, stop and await queries,
+and starts the agent's threads. It never raises into the user's program: what cannot be done is
+logged once and the program goes on without it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import platform
+import sys
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from listeners import awaiting, classic, redaction, wire
+from listeners.agent import Agent, Identity, spool_root
+from listeners.commands import Executor
+from listeners.errors import AgentError
+from listeners.inbox import Inbox
+from listeners.listener import RawListener
+from listeners.patching import Patches
+from listeners.prober import Prober
+from listeners.registry import Entry, Registry, Start
+from listeners.transport import HttpTransport
+
+log = logging.getLogger("controlplane.agent")
+
+AGENT_VERSION = "0.1.0"
+DEFAULT_SERVER = "http://127.0.0.1:8420"
+#: Methods of DataStreamWriter that change what a later start() would start.
+BUILDERS = [
+    "outputMode",
+    "format",
+    "option",
+    "options",
+    "partitionBy",
+    "clusterBy",
+    "queryName",
+    "trigger",
+    "foreach",
+    "foreachBatch",
+]
+
+
+class Attachment:
+    """The agent in this process. Made by `attach()`; `detach()` takes it out again."""
+
+    def __init__(
+        self, session: Any, server: str, app: str, labels: Mapping[str, str], token: str | None, mode: str
+    ):
+        context = session.sparkContext
+        self.registry = Registry()
+        self.inbox = Inbox()
+        self.listener = RawListener(self.inbox, self._heard)
+        self._sessions: dict[str, weakref.ReferenceType[Any]] = {}
+        self._removals: list[Callable[[], None]] = []
+        self._patches = Patches()
+        self._lock = threading.RLock()
+        self._ended = False
+        secret = redaction.compiled(context.getConf().get("spark.redaction.regex"))
+        self._redact = lambda text: redaction.redact(text, secret)
+        identity = Identity(
+            app=wire.App(app, context.applicationId, context.version, context.master, context.uiWebUrl),
+            labels=labels,
+            actions=mode,
+        )
+        self.agent = Agent(
+            identity,
+            self.inbox,
+            HttpTransport(server, token, os.environ.get("CONTROLPLANE_CA_FILE")),
+            spool_root(os.environ.get("CONTROLPLANE_SPOOL_DIR")),
+            {"app": app, "server": server},
+            Executor(self.registry, mode, self._redact, self._start_failed).execute,
+            Prober(self.registry, self._live_sessions).probe,
+            lambda: {"callback": self.listener.figures.read(), "sessions": len(self._sessions)},
+            self._redact,
+        )
+
+    # -- for users -------------------------------------------------------------------------------
+
+    def factory(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorator: the function builds and starts the query called `name` anew and returns it.
+
+        A restart by command then calls it instead of repeating the recorded start: for queries
+        whose writer cannot be used again (stream-static joins, one writer for several queries).
+        """
+
+        def register(build: Callable[..., Any]) -> Callable[..., Any]:
+            self.registry.register_factory(name, build)
+            return build
+
+        return register
+
+    def detach(self, reason: str = "exit", exception: str | None = None, timeout: float = 2.0) -> None:
+        """Take the agent out: deliver what is left, unwrap what is still ours, free every waiter."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+        self._patches.undo()
+        self.registry.close()
+        for remove in self._removals:
+            _quietly(remove)
+        text = self._redact(exception) if exception else None
+        self.inbox.put("app_ended", wire.dumps({"reason": reason, "exception": text}))
+        self.agent.stop(timeout)
+
+    # -- wiring ----------------------------------------------------------------------------------
+
+    def begin(self, session: Any) -> None:
+        self.agent.start()
+        self.inbox.put("app_started", wire.dumps(_process_facts(self.agent.identity.actions)))
+        self._wrap()
+        self.add_session(session)
+
+    def add_session(self, session: Any) -> None:
+        """Hear the queries of this session too; a listener of one session hears nothing of another's."""
+        key = classic.session_key(session)
+        with self._lock:
+            if key in self._sessions or self._ended:
+                return
+            self._sessions[key] = weakref.ref(session)
+            wrapped = classic.add_listener(session, self.listener)
+            self._removals.append(lambda: classic.remove_listener(session, wrapped))
+
+    def _live_sessions(self) -> list[Any]:
+        found = {key: ref() for key, ref in list(self._sessions.items())}
+        for entry in self.registry.entries():  # a query's own session lives as long as it does
+            found.setdefault(entry.session_key, entry.session)
+        return [session for session in found.values() if session is not None]
+
+    def _wrap(self) -> None:
+        from pyspark.sql import SparkSession
+        from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
+        from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+        registry = self.registry
+        for name in BUILDERS:
+            self._patches.wrap(DataStreamWriter, name, self._on_build)
+        for name in ("start", "toTable"):
+            self._patches.wrap(DataStreamWriter, name, self._on_start)
+        self._patches.wrap(StreamingQuery, "awaitTermination", _bound(awaiting.await_termination, registry))
+        self._patches.wrap(StreamingQuery, "stop", _bound(awaiting.stop, registry))
+        self._patches.wrap(StreamingQueryManager, "awaitAnyTermination", _bound(awaiting.await_any, registry))
+        self._patches.wrap(
+            StreamingQueryManager, "resetTerminated", _bound(awaiting.reset_terminated, registry)
+        )
+        self._patches.wrap(SparkSession, "stop", self._on_session_stop)
+
+    def _on_build(self, original: Callable[..., Any], writer: Any, *args: Any, **kwargs: Any) -> Any:
+        self.registry.touch(writer)
+        return original(writer, *args, **kwargs)
+
+    def _on_start(self, original: Callable[..., Any], writer: Any, *args: Any, **kwargs: Any) -> Any:
+        session = getattr(writer, "_spark", None)
+        _quietly(lambda: self.add_session(session))
+        try:
+            query = original(writer, *args, **kwargs)
+        except Exception as error:
+            failure = error
+            _quietly(lambda: self._start_failed(None, original.__name__, failure))
+            raise
+        _quietly(lambda: self._record(original, writer, args, kwargs, session, query))
+        return query
+
+    def _record(self, original: Any, writer: Any, args: Any, kwargs: Any, session: Any, query: Any) -> None:
+        start = Start(
+            original.__name__,
+            original,
+            writer,
+            args,
+            kwargs,
+            session,
+            self.registry.touch(writer),
+            session.sparkContext.getLocalProperty("spark.scheduler.pool"),
+        )
+        self.registry.started(query, start, session)
+        self.agent.nudge()
+
+    def _start_failed(self, entry: Entry | None, method: str, error: BaseException) -> None:
+        document = {
+            "id": entry.query_id if entry else None,
+            "name": entry.name if entry else None,
+            "method": method,
+            "exception": self._redact(classic.text_of(error)),
+            "errorClass": classic.error_class_of(error),
+        }
+        self.inbox.put("start_failed", wire.dumps(document))
+
+    def _on_session_stop(self, original: Callable[..., Any], session: Any) -> Any:
+        self.detach("session_stopped")
+        _forget(self)
+        return original(session)
+
+    def _heard(self, type: str, data: str) -> None:
+        """On Spark's listener thread: a run that shows a batch or an idle trigger stands on its own."""
+        if type in ("progress", "idle") and '"runId":"' in data:
+            at = data.index('"runId":"') + 9
+            self.registry.shown_alive(data[at : at + 36])
+
+
+_current: Attachment | None = None
+_lock = threading.RLock()
+
+
+def attach(
+    spark: Any = None,
+    server: str | None = None,
+    app: str | None = None,
+    labels: Mapping[str, str] | None = None,
+    token: str | None = None,
+    actions: str | None = None,
+) -> Attachment | None:
+    """Attach the agent to this driver; again for another session, which joins the first's agent.
+
+    Arguments left out come from `CONTROLPLANE_URL`, `_APP`, `_LABELS` (`k=v,k=v`), `_TOKEN` or
+    `_TOKEN_FILE` (else `controlplane-data/agent.token`), `_ACTIONS` (`none`, `stop`, `all`).
+    Returns None, with one line in the log, where attaching is not possible. Never raises.
+    """
+    try:
+        return _attach(spark, server, app, labels, token, actions)
+    except Exception as error:
+        log.warning("the control plane's agent is not attached: %s", error)
+        return None
+
+
+def _attach(spark: Any, server: Any, app: Any, labels: Any, token: Any, actions: Any) -> Attachment:
+    global _current
+    session = spark or _active_session()
+    if not classic.is_classic(session):
+        raise AgentError("Spark Connect sessions are not supported yet; attach in the server's driver")
+    with _lock:
+        if _current is None:
+            made = Attachment(
+                session,
+                server or os.environ.get("CONTROLPLANE_URL") or DEFAULT_SERVER,
+                app or os.environ.get("CONTROLPLANE_APP") or session.sparkContext.appName,
+                checked_labels(
+                    labels if labels is not None else parse_labels(os.environ.get("CONTROLPLANE_LABELS"))
+                ),
+                token or find_token(),
+                checked_mode(actions or os.environ.get("CONTROLPLANE_ACTIONS")),
+            )
+            made.begin(session)
+            _current = made
+        else:
+            _current.add_session(session)
+        return _current
+
+
+def _active_session() -> Any:
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        raise AgentError("there is no active SparkSession; call attach(spark) after getOrCreate()")
+    return session
+
+
+def _forget(attachment: Attachment) -> None:
+    global _current
+    with _lock:
+        if _current is attachment:
+            _current = None
+
+
+def current() -> Attachment | None:
+    """The attachment of this process, if there is one."""
+    return _current
+
+
+@atexit.register
+def _at_exit() -> None:
+    if _current is not None:
+        _quietly(_current.detach)
+
+
+def _after_fork() -> None:
+    global _current
+    if _current is not None:
+        _current.agent.abandon()
+        _current._patches.retired = True
+        _current = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _bound(wrapper: Callable[..., Any], registry: Registry) -> Callable[..., Any]:
+    def call(original: Callable[..., Any], self_: Any, *args: Any, **kwargs: Any) -> Any:
+        return wrapper(registry, original, self_, *args, **kwargs)
+
+    return call
+
+
+def _quietly(act: Callable[[], Any]) -> None:
+    try:
+        act()
+    except Exception as error:
+        log.warning("the control plane's agent met %r and goes on", error)
+
+
+def _process_facts(actions: str) -> dict[str, Any]:
+    return {
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "python": platform.python_version(),
+        "program": os.path.basename(sys.argv[0]) if sys.argv else None,
+        "agent_version": AGENT_VERSION,
+        "actions": actions,
+    }
+
+
+def parse_labels(text: str | None) -> dict[str, str]:
+    """`team=payments,env=prod` → a dict; parts without `=` are passed over with a line in the log."""
+    labels = {}
+    for part in (text or "").split(","):
+        name, separator, value = part.partition("=")
+        if separator:
+            labels[name.strip()] = value.strip()
+        elif part.strip():
+            log.warning("label %r is not of the form name=value; it is left out", part.strip())
+    return labels
+
+
+def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels that the wire takes; the others are left out with a line in the log."""
+    good: dict[str, str] = {}
+    for name, value in labels.items():
+        try:
+            good = wire.check_labels(dict(good, **{str(name): str(value)}))
+        except AgentError as error:
+            log.warning("%s; the label is left out", error)
+    return good
+
+
+def checked_mode(mode: str | None) -> str:
+    """`CONTROLPLANE_ACTIONS`; an unknown word forbids all actions (the careful reading)."""
+    if not mode:
+        return "all"
+    if mode in wire.ACTION_MODES:
+        return mode
+    log.warning("CONTROLPLANE_ACTIONS=%r is not one of none, stop, all; no action is allowed", mode)
+    return "none"
+
+
+def find_token() -> str | None:
+    """The token: environment, file named by the environment, or the embedded server's `agent.token`."""
+    text = os.environ.get("CONTROLPLANE_TOKEN")
+    if text:
+        return text.strip()
+    named = os.environ.get("CONTROLPLANE_TOKEN_FILE")
+    local = os.path.join(os.environ.get("CONTROLPLANE_DATA_DIR", "controlplane-data"), "agent.token")
+    for path in (named, local):
+        if path and os.path.exists(path):
+            with open(path, encoding="utf-8") as file:
+                return file.read().strip()
+    if named:
+        log.warning("CONTROLPLANE_TOKEN_FILE=%s does not exist", named)
+    return None

@@ -1,0 +1,228 @@
+"""Carries out one command on one query of this driver, and says what became of it.
+
+Codes of refusals and failures: `forbidden_by_driver`, `unknown_query`, `busy`, `not_running`,
+`already_running`, `needs_factory`, `temporary_checkpoint`, `unsupported_override`, `wrong_query`,
+`stop_timed_out`, `start_failed`. A refusal has changed nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, Callable, Optional
+
+from listeners import classic
+from listeners.errors import CommandError
+from listeners.registry import Entry, Registry
+from listeners.wire import Command, CommandResult
+
+#: How often a drain looks whether the query stands between two batches.
+DRAIN_POLL_SECONDS = 0.02
+
+Redact = Callable[[str], str]
+#: Told of a start that raised: (entry, method, exception).
+StartFailed = Callable[[Optional[Entry], str, BaseException], None]
+
+
+class Executor:
+    """Runs commands against the registry. `mode` is what the driver allows: none, stop or all."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        mode: str = "all",
+        redact: Redact = str,
+        start_failed: StartFailed = lambda entry, method, error: None,
+    ):
+        self._registry = registry
+        self._mode = mode
+        self._redact = redact
+        self._start_failed = start_failed
+
+    def execute(self, command: Command) -> CommandResult:
+        """Never raises; what went wrong is in the result."""
+        try:
+            return self._guarded(command)
+        except CommandError as error:
+            state = "refused" if error.refused else "failed"
+            return CommandResult(state, str(error), error.code, error.evidence)
+        except Exception as error:
+            text = self._redact(classic.text_of(error))
+            return CommandResult(
+                "failed", f"the agent met an error: {error}", "agent_error", {"exception": text}
+            )
+
+    def _guarded(self, command: Command) -> CommandResult:
+        if self._mode == "none" or (self._mode == "stop" and command.action != "stop"):
+            raise _refusal(
+                "forbidden_by_driver", f"this driver allows CONTROLPLANE_ACTIONS={self._mode} only"
+            )
+        entry = self._registry.entry(command.query_id)
+        if entry is None:
+            raise _refusal("unknown_query", f"this driver has not started the query {command.query_id}")
+        if not entry.busy.acquire(blocking=False):
+            raise _refusal("busy", "another command is being carried out on this query")
+        try:
+            return _ACTIONS[command.action](self, entry, command)
+        finally:
+            entry.busy.release()
+
+    # -- the three actions -----------------------------------------------------------------------
+
+    def _do_stop(self, entry: Entry, command: Command) -> CommandResult:
+        if not entry.is_active():
+            raise _refusal("not_running", "the query does not run")
+        evidence = self._end(entry, command)
+        return CommandResult("succeeded", _stop_sentence(evidence), "stopped", evidence)
+
+    def _do_start(self, entry: Entry, command: Command) -> CommandResult:
+        if entry.is_active():
+            raise _refusal("already_running", "the query runs already", run_id=entry.run_id)
+        begin = self._way_to_start(entry, command)
+        return self._begin(entry, begin, {})
+
+    def _do_restart(self, entry: Entry, command: Command) -> CommandResult:
+        begin = self._way_to_start(entry, command)  # refuse before anything is stopped
+        evidence = self._end(entry, command) if entry.is_active() else {}
+        return self._begin(entry, begin, evidence)
+
+    # -- stopping --------------------------------------------------------------------------------
+
+    def _end(self, entry: Entry, command: Command) -> dict[str, Any]:
+        began = time.monotonic()
+        deadline = began + command.timeout_seconds
+        # Held only from just before the stop: until then its end would be its own.
+        drained = _drain(entry.jsq, deadline - command.timeout_seconds / 2) if command.drain else None
+        self._registry.hold(entry)
+        failure = _stop_within(entry.jsq, max(1.0, deadline - time.monotonic()))
+        if entry.is_active():
+            raise CommandError(
+                "stop_timed_out",
+                f"the query did not stop within {command.timeout_seconds:.0f} s; it may still end",
+                evidence={"previous_run_id": entry.run_id},
+            )
+        if failure is not None:
+            self._registry.release(entry)
+            raise failure
+        planned, committed = classic.batches_on_record(entry.jsq)
+        evidence = {
+            "previous_run_id": entry.run_id,
+            "stopped_in_seconds": round(time.monotonic() - began, 3),
+            "planned_batch": planned,
+            "committed_batch": committed,
+        }
+        return evidence if drained is None else dict(evidence, drained=drained)
+
+    # -- starting --------------------------------------------------------------------------------
+
+    def _way_to_start(self, entry: Entry, command: Command) -> Callable[[], Any]:
+        factory = self._registry.factory(entry.name)
+        if factory is not None:
+            return lambda: factory(**dict(command.overrides))
+        if command.overrides:
+            raise _refusal("unsupported_override", "overrides need a factory registered for this query")
+        why, code = restart_obstacle(self._registry, entry)
+        if why is not None:
+            raise _refusal(code, why)
+        assert entry.start is not None
+        return entry.start.repeat
+
+    def _begin(self, entry: Entry, begin: Callable[[], Any], evidence: dict[str, Any]) -> CommandResult:
+        start, previous = entry.start, entry.run_id
+        try:
+            query = begin()
+        except Exception as error:
+            self._start_failed(entry, start.method if start else "factory", error)
+            detail = {
+                "exception": self._redact(classic.text_of(error)),
+                "errorClass": classic.error_class_of(error),
+            }
+            raise CommandError(
+                "start_failed", "Spark refused to start the query", evidence=dict(evidence, **detail)
+            ) from error
+        started_id, run_id, _ = classic.ids(query._jsq)
+        if started_id != entry.query_id:
+            _stop_within(query._jsq, 30.0)
+            raise CommandError(
+                "wrong_query",
+                f"the start gave the query {started_id} instead; it was stopped at once",
+                evidence=dict(evidence, started_query_id=started_id),
+            )
+        if entry.start is not None:
+            entry.start.generation = self._registry.touch(entry.start.writer)
+        self._registry.put_on_probation(self._registry.started(query, entry.start, entry.session), run_id)
+        evidence = dict(evidence, previous_run_id=previous, run_id=run_id, query_id=started_id)
+        return CommandResult("succeeded", f"run {run_id[:8]} has begun", "started", evidence)
+
+
+_ACTIONS: dict[str, Callable[[Executor, Entry, Command], CommandResult]] = {
+    "stop": Executor._do_stop,
+    "start": Executor._do_start,
+    "restart": Executor._do_restart,
+}
+
+
+def _refusal(code: str, message: str, **evidence: Any) -> CommandError:
+    return CommandError(code, message, refused=True, evidence=evidence)
+
+
+def restart_obstacle(registry: Registry, entry: Entry) -> tuple[str | None, str]:
+    """(why, code) a recorded start may not be repeated; (None, "") where it provably resumes this query.
+
+    Sources: the writer is mutable and starts whatever it was configured for last; it keeps the
+    static DataFrames it was built with; without a checkpoint of its own a query begins from scratch.
+    """
+    start = entry.start
+    if start is None:
+        return "its start was not seen by the agent; register a factory for it", "needs_factory"
+    if registry.generation(start.writer) != start.generation:
+        return (
+            "its writer has been configured or started again since; register a factory for it",
+            "needs_factory",
+        )
+    checkpoint = classic.facts(entry.jsq).get("checkpoint")
+    if checkpoint and classic.is_temporary(checkpoint):
+        return (
+            "it has no checkpointLocation, so a restart would begin from scratch; set one, or register a factory",
+            "temporary_checkpoint",
+        )
+    static = classic.static_leaves(start.writer)
+    if static:
+        return (
+            "it joins or unites static data ({}) that its writer would keep as it was at the first start; "
+            "register a factory that rebuilds the query".format(", ".join(sorted(set(static)))),
+            "needs_factory",
+        )
+    return None, ""
+
+
+def _drain(jsq: Any, deadline: float) -> bool:
+    """Wait until the query stands between two batches; False when the deadline passed first."""
+    while time.monotonic() < deadline:
+        if not classic.listed(jsq).trigger_active:
+            return True
+        time.sleep(DRAIN_POLL_SECONDS)
+    return False
+
+
+def _stop_within(jsq: Any, seconds: float) -> BaseException | None:
+    """`stop()` on a thread of its own: it may block for ever (SPARK-30143). Returns what it raised."""
+    raised: list = []
+
+    def stop() -> None:
+        try:
+            jsq.stop()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=stop, name="controlplane-stop", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return raised[0] if raised else None
+
+
+def _stop_sentence(evidence: dict[str, Any]) -> str:
+    planned, committed = evidence["planned_batch"], evidence["committed_batch"]
+    if planned is not None and planned != committed:
+        return f"stopped in the middle of batch {planned}, which will run again"
+    return "stopped between two batches" if committed is None else f"stopped after batch {committed}"
