@@ -175,7 +175,9 @@ class Spool:
         while self.bytes > self._max_bytes and len(self._sizes) > 1:
             name = min(self._sizes)
             start = self._read.offset if name == self._read.segment else 0
-            self.lost["spool_full"] += sum(1 for _ in _records(self.directory / name, start))
+            self.lost["spool_full"] += sum(
+                record is not None for record, _ in _lines(self.directory / name, start, self._sizes[name])
+            )
             self._forget(name)
 
     # -- reading ---------------------------------------------------------------------------------
@@ -205,7 +207,7 @@ class Spool:
         for name in sorted(self._sizes):
             if name >= self._read.segment:
                 start = self._read.offset if name == self._read.segment else 0
-                for record, end in _lines(self.directory / name, start):
+                for record, end in _lines(self.directory / name, start, self._sizes[name]):
                     corrupt += record is None
                     seq, line = record or (0, b"")
                     yield Found(seq, line, Position(name, end, corrupt))
@@ -318,23 +320,20 @@ def _encode(seq: int, line: bytes) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
-def _lines(path: Path, start: int) -> Iterator[tuple[Record | None, int]]:
-    """(record, offset behind it) from `start`; None for a damaged record."""
+def _lines(path: Path, start: int, size: int) -> Iterator[tuple[Record | None, int]]:
+    """(record, offset behind it) from `start` up to `size`; None for a damaged record."""
     try:
         with open(path, "rb") as file:
             file.seek(start)
             end = start
-            for raw in file:
+            while end < size:
+                raw = file.readline(size - end)
                 if not raw.endswith(b"\n"):
-                    return  # a record that was cut off by a crash, or is being written
+                    return  # a record that was cut off by a crash
                 end += len(raw)
                 yield _decode(raw[:-1]), end
     except OSError:
         return
-
-
-def _records(path: Path, start: int) -> Iterator[Record]:
-    return (record for record, _ in _lines(path, start) if record is not None)
 
 
 def _decode(raw: bytes) -> Record | None:

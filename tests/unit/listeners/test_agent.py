@@ -1,0 +1,217 @@
+"""The agent's threads without Spark: every event arrives once, commands are carried out once."""
+
+import json
+import threading
+import time
+
+import pytest
+
+from listeners import wire
+from listeners.agent import Agent, Backoff, Identity
+from listeners.errors import TooLarge, TransportError
+from listeners.inbox import Inbox
+from listeners.transport import Acknowledgement, HttpTransport
+
+APP = wire.App("or%ders", "local-1")
+
+
+def wait_for(condition, timeout=20.0):
+    deadline = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "not seen in time"
+        time.sleep(0.01)
+    return value
+
+
+class ScriptedTransport:
+    """Refuses as scripted (one entry a send), then takes everything; keeps what it took."""
+
+    def __init__(self, *refusals):
+        self.refusals, self.taken, self.results = list(refusals), [], {}
+        self.commands = []
+
+    def send(self, lines, timeout):
+        refusal = self.refusals.pop(0) if self.refusals else None
+        if callable(refusal):
+            refusal = refusal(lines)
+        if refusal is not None:
+            raise refusal
+        self.taken += [json.loads(line) for line in lines]
+        return Acknowledgement(self.taken[-1]["seq"], 0)
+
+    def poll(self, agent, wait):
+        if self.commands:
+            return [self.commands.pop(0)]
+        time.sleep(0.01)
+        return []
+
+    def answer(self, command_id, result):
+        self.results.setdefault(command_id, []).append(result)
+
+    def data(self, kind):
+        return [event["data"] for event in self.taken if event["type"] == kind]
+
+
+@pytest.fixture
+def made(tmp_path):
+    agents = []
+
+    def make(transport, execute=lambda command: wire.CommandResult("succeeded"), **extra):
+        inbox = Inbox()
+        agent = Agent(
+            Identity(APP, {"team": "a"}), inbox, transport, tmp_path, {"app": "orders"}, execute, **extra
+        )
+        agents.append(agent)
+        agent.start()
+        return agent, inbox
+
+    yield make
+    for agent in agents:
+        agent.stop(0.5)
+
+
+def test_events_carry_who_speaks_and_count_up(made):
+    transport = ScriptedTransport()
+    _, inbox = made(transport)
+    inbox.put("progress", '{"batchId":1}', at=5.0)
+    wait_for(lambda: transport.data("progress"))
+    event = next(wire.decode_event(json.dumps(e)) for e in transport.taken if e["type"] == "progress")
+    assert event.app == APP and event.labels == {"team": "a"} and event.at == 5.0 and event.data == {"batchId": 1}
+    assert [e["seq"] for e in transport.taken] == list(range(1, len(transport.taken) + 1))
+
+
+def test_nothing_is_lost_or_sent_out_of_order_over_refusals(made):
+    transport = ScriptedTransport(*[TransportError("away", retry_after=0.01)] * 4)
+    _, inbox = made(transport)
+    for i in range(1000):
+        inbox.put("progress", '{"batchId":%d}' % i)
+    wait_for(lambda: len(transport.data("progress")) == 1000)
+    assert [p["batchId"] for p in transport.data("progress")] == list(range(1000))
+
+
+def test_a_batch_that_is_too_large_is_split_and_a_poisoned_event_dropped_and_reported(made):
+    def refuse_poison(lines):
+        return TooLarge("413") if any(b"poison" in line for line in lines) else None
+
+    transport = ScriptedTransport(*[refuse_poison] * 100)
+    agent, inbox = made(transport)
+    for data in ('{"a":1}', '{"a":"poison"}', '{"a":3}'):
+        inbox.put("progress", data)
+    wait_for(lambda: len(transport.data("progress")) == 2)
+    assert agent.losses() == {"refused": 1}
+    agent.nudge()
+    assert wait_for(lambda: transport.data("dropped")) == [{"reason": "refused", "count": 1}]
+
+
+def test_a_command_delivered_twice_is_carried_out_once_and_answered_twice(made):
+    carried_out = []
+
+    def execute(command):
+        carried_out.append(command.id)
+        return wire.CommandResult("succeeded", "done")
+
+    transport = ScriptedTransport()
+    command = wire.Command("c1", "stop", "q")
+    transport.commands.append(command)
+    made(transport, execute)
+    wait_for(lambda: transport.results.get("c1"))
+    transport.commands.append(command)
+    wait_for(lambda: len(transport.results["c1"]) == 2)
+    assert carried_out == ["c1"]
+
+
+def test_a_command_being_carried_out_is_not_begun_again(made):
+    go, begun = threading.Event(), []
+
+    def execute(command):
+        begun.append(command.id)
+        go.wait(10)
+        return wire.CommandResult("succeeded")
+
+    transport = ScriptedTransport()
+    transport.commands += [wire.Command("c1", "stop", "q")] * 3
+    made(transport, execute)
+    wait_for(lambda: begun and not transport.commands)
+    go.set()
+    wait_for(lambda: transport.results.get("c1"))
+    assert begun == ["c1"]
+
+
+def test_what_was_left_by_a_dead_process_is_delivered_under_its_own_name(made, tmp_path):
+    from listeners.spool import open_spool
+
+    dead = "11111111-1111-1111-1111-111111111111"
+    left = open_spool(tmp_path, dead, {"app": "orders"})
+    left.append([(9, json.dumps({"seq": 9, "agent": dead, "type": "progress", "data": {}}).encode())])
+    left.close()
+    transport = ScriptedTransport()
+    made(transport)
+    wait_for(lambda: any(e.get("agent") == dead for e in transport.taken))
+    wait_for(lambda: not (tmp_path / dead).exists())
+
+
+def test_secrets_in_failure_texts_do_not_leave(made):
+    transport = ScriptedTransport()
+    _, inbox = made(transport, redact=lambda text: text.replace("hunter2", "***"))
+    inbox.put("terminated", '{"id":"q","exception":"password=hunter2"}')
+    assert wait_for(lambda: transport.data("terminated")) == [{"id": "q", "exception": "password=***"}]
+
+
+def test_stopping_delivers_what_is_left_and_removes_the_spool(made, tmp_path):
+    transport = ScriptedTransport()
+    agent, inbox = made(transport)
+    for i in range(50):
+        inbox.put("progress", '{"batchId":%d}' % i)
+    agent.stop(5.0)
+    assert len(transport.data("progress")) == 50
+    assert not (tmp_path / agent.identity.agent).exists()
+
+
+def test_stopping_without_a_server_is_quick_and_keeps_the_spool(made, tmp_path):
+    transport = ScriptedTransport(*[TransportError("away")] * 1000)
+    agent, inbox = made(transport)
+    inbox.put("progress", "{}")
+    began = time.monotonic()
+    agent.stop(2.0)
+    assert time.monotonic() - began < 4.0
+    assert list((tmp_path / agent.identity.agent).glob("*.events"))
+
+
+def test_a_status_that_spark_does_not_tell_stops_no_heartbeat(made):
+    def probe():
+        raise RuntimeError("py4j is gone")
+
+    transport = ScriptedTransport()
+    made(transport, probe=probe)
+    beat = wait_for(lambda: transport.data("heartbeat"))[0]
+    assert beat["actions"] == "all" and beat["spool"]["events"] >= 0
+
+
+def test_without_a_usable_directory_events_still_arrive(tmp_path):
+    (tmp_path / "file").write_text("")
+    transport, inbox = ScriptedTransport(), Inbox()
+    agent = Agent(Identity(APP, {}), inbox, transport, tmp_path / "file", {}, lambda c: wire.CommandResult("failed"))
+    agent.start()
+    inbox.put("progress", "{}")
+    wait_for(lambda: transport.data("progress"))
+    agent.stop(1.0)
+
+
+def test_the_http_transport_delivers_to_a_server(recorder, tmp_path):
+    inbox = Inbox()
+    agent = Agent(
+        Identity(APP, {}), inbox, HttpTransport(recorder.url, "t"), tmp_path, {}, lambda c: wire.CommandResult("failed")
+    )
+    agent.start()
+    inbox.put("progress", "{}")
+    recorder.wait_for(lambda: recorder.of_type("progress"), 20)
+    agent.stop(2.0)
+
+
+def test_waits_double_with_jitter_up_to_the_most_and_obey_the_server():
+    backoff = Backoff(1.0, 8.0)
+    waits = [backoff.next() for _ in range(6)]
+    assert all(low / 2 <= wait <= low for wait, low in zip(waits, [1, 2, 4, 8, 8, 8], strict=True))
+    assert backoff.next(3.0) == 3.0
+    backoff.reset()
+    assert backoff.next() <= 1.0

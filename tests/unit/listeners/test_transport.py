@@ -1,0 +1,104 @@
+"""The HTTP transport: what each answer of a server, kind or hostile, becomes."""
+
+import socket
+import threading
+
+import pytest
+
+from listeners import wire
+from listeners.errors import TooLarge, TransportError
+from listeners.transport import HttpTransport
+
+
+def test_events_are_sent_and_acknowledged(recorder):
+    line = wire.encode_event(
+        wire.Event("3f2c8f5e-6f0a-4a7e-9d6e-0b9e2f6d1c11", 4, 1.0, wire.App("a"), "heartbeat", {})
+    )
+    assert HttpTransport(recorder.url, "t").send([line.encode()]).seq == 4
+    assert recorder.events[0]["seq"] == 4
+
+
+def test_commands_come_and_results_go(recorder):
+    recorder.commands.put({"id": "c/1", "action": "stop", "query_id": "q"})
+    transport = HttpTransport(recorder.url + "/", "t")
+    assert transport.poll("agent", 1.0)[0].id == "c/1"
+    transport.answer("c1", wire.CommandResult("succeeded", "done"))
+    assert recorder.results["c1"]["reason"] == "done"
+
+
+def test_malformed_commands_are_passed_over(recorder):
+    recorder.commands.put({"id": "c", "action": "explode"})
+    assert HttpTransport(recorder.url, "t").poll("agent", 1.0) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "retryable"), [(500, True), (503, True), (401, True), (404, True), (429, True), (302, True), (400, False)]
+)
+def test_a_refusal_says_whether_trying_again_helps(recorder, status, retryable):
+    recorder.refusal = (status, {"Retry-After": "7", "Location": "http://127.0.0.1:1/"})
+    with pytest.raises(TransportError) as caught:
+        HttpTransport(recorder.url, "t").send([b"{}"])
+    assert caught.value.retryable is retryable and caught.value.retry_after == 7.0
+
+
+def test_too_large_has_its_own_error(recorder):
+    recorder.refusal = (413, {})
+    with pytest.raises(TooLarge):
+        HttpTransport(recorder.url, "t").send([b"{}"])
+
+
+def test_a_redirect_is_not_followed(recorder):
+    recorder.refusal = (307, {"Location": recorder.url + "/elsewhere"})
+    with pytest.raises(TransportError):
+        HttpTransport(recorder.url, "t").send([b"{}"])
+    assert recorder.posts == 1
+
+
+def test_nobody_at_home_is_a_retryable_error():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(TransportError, match="no answer") as caught:
+        HttpTransport(f"http://127.0.0.1:{port}", None).send([b"{}"])
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n[[[[",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1_200_000,
+    ],
+)
+def test_a_hostile_answer_is_a_transport_error(answer):
+    with hostile(answer) as url, pytest.raises(TransportError):
+        HttpTransport(url, "t").send([b"{}"], timeout=5.0)
+
+
+def test_an_address_that_is_none_is_refused_at_once():
+    with pytest.raises(TransportError, match="http:// or https://"):
+        HttpTransport("localhost:8420", None)
+
+
+class hostile:
+    """A server that answers the first request with the given bytes and hangs up."""
+
+    def __init__(self, answer):
+        self._answer = answer
+
+    def __enter__(self):
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        threading.Thread(target=self._serve, daemon=True).start()
+        return f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def _serve(self):
+        connection, _ = self._socket.accept()
+        connection.recv(65536)
+        connection.sendall(self._answer)
+        connection.close()
+
+    def __exit__(self, *args):
+        self._socket.close()
