@@ -95,15 +95,15 @@ class Executor:
         drained = _drain(entry.jsq, deadline - command.timeout_seconds / 2) if command.drain else None
         self._registry.hold(entry)
         failure = _stop_within(entry.jsq, max(1.0, deadline - time.monotonic()))
-        if entry.is_active():
+        if failure is not None:
+            self._registry.release(entry)
+            raise failure
+        if entry.is_active():  # held on: whenever that stop takes effect, it is our doing
             raise CommandError(
                 "stop_timed_out",
                 f"the query did not stop within {command.timeout_seconds:.0f} s; it may still end",
                 evidence={"previous_run_id": entry.run_id},
             )
-        if failure is not None:
-            self._registry.release(entry)
-            raise failure
         planned, committed = classic.batches_on_record(entry.jsq)
         evidence = {
             "previous_run_id": entry.run_id,

@@ -1,0 +1,123 @@
+"""Just enough of PySpark's objects to try the registry, the waits and the commands without a JVM."""
+
+from __future__ import annotations
+
+import json
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+
+class Text:
+    def __init__(self, text: str):
+        self._text = text
+
+    def toString(self) -> str:
+        return self._text
+
+
+class JavaQuery:
+    """A Java query: runs until stopped or failed; `awaitTermination` blocks as Spark's does."""
+
+    def __init__(self, query_id: str, run_id: str, name: str | None = None, checkpoint: str = "file:/ck"):
+        self._ids, self._name, self._checkpoint = (query_id, run_id), name, checkpoint
+        self._over = threading.Event()
+        self.failure: Exception | None = None
+        self.trigger_active = False
+        self.stop_error: Exception | None = None
+        self.hangs = False
+
+    def id(self) -> Text:
+        return Text(self._ids[0])
+
+    def runId(self) -> Text:
+        return Text(self._ids[1])
+
+    def name(self) -> str | None:
+        return self._name
+
+    def isActive(self) -> bool:
+        return not self._over.is_set()
+
+    def stop(self) -> None:
+        if self.stop_error:
+            raise self.stop_error
+        if not self.hangs:
+            self._over.set()
+
+    def fail(self, error: Exception) -> None:
+        self.failure = error
+        self._over.set()
+
+    def wait(self) -> None:
+        assert self._over.wait(20), "nobody ended the query"
+        if self.failure:
+            raise self.failure
+
+    def status(self) -> Any:
+        document = {"message": "m", "isDataAvailable": False, "isTriggerActive": self.trigger_active}
+        return SimpleNamespace(json=lambda: json.dumps(document))
+
+    def streamingQuery(self) -> Any:
+        return SimpleNamespace(resolvedCheckpointRoot=lambda: self._checkpoint)
+
+
+class Query:
+    """PySpark's handle."""
+
+    def __init__(self, jsq: JavaQuery):
+        self._jsq = jsq
+
+
+class Session:
+    def __init__(self) -> None:
+        self._jsparkSession = SimpleNamespace(sessionUUID=lambda: "s1")
+        self.properties: dict[str, Any] = {}
+        self.sparkContext = SimpleNamespace(setLocalProperty=self.properties.__setitem__)
+
+
+class Plan:
+    def __init__(self, *leaves: tuple[str, bool]):
+        self._leaves = leaves
+
+    def subqueriesAll(self) -> Any:
+        return Sequence([])
+
+    def collectLeaves(self) -> Any:
+        return Sequence([Leaf(name, streaming) for name, streaming in self._leaves])
+
+
+class Leaf:
+    def __init__(self, name: str, streaming: bool):
+        self._name, self._streaming = name, streaming
+
+    def getClass(self) -> Any:
+        return SimpleNamespace(getSimpleName=lambda: self._name)
+
+    def isStreaming(self) -> bool:
+        return self._streaming
+
+
+class Sequence:
+    def __init__(self, items: list[Any]):
+        self._items = items
+
+    def size(self) -> int:
+        return len(self._items)
+
+    def apply(self, index: int) -> Any:
+        return self._items[index]
+
+
+class Writer:
+    """A DataStreamWriter; `plan` are its leaves."""
+
+    def __init__(self, *leaves: tuple[str, bool]):
+        plan = Plan(*(leaves or (("StreamingRelationV2", True),)))
+        execution = SimpleNamespace(analyzed=lambda: plan)
+        self._df = SimpleNamespace(_jdf=SimpleNamespace(queryExecution=lambda: execution))
+
+
+def await_on_jvm(query: Query) -> None:
+    """What PySpark's own awaitTermination does."""
+    query._jsq.wait()

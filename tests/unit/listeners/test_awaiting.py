@@ -1,0 +1,171 @@
+"""The waits: through commanded ends, along with new runs, and out again as Spark does it."""
+
+import threading
+
+import pytest
+
+from listeners import awaiting
+from listeners.registry import Registry
+from tests.unit.listeners.fake_spark import JavaQuery, Query, Session, await_on_jvm
+
+
+class Waiter(threading.Thread):
+    """Runs a wait aside and keeps how it came out."""
+
+    def __init__(self, act, *args):
+        super().__init__(daemon=True)
+        self._act, self._args, self.failure = act, args, None
+        self.start()
+
+    def run(self):
+        try:
+            self.result = self._act(*self._args)
+        except Exception as failure:
+            self.failure = failure
+
+    def is_over(self, seconds=10.0):
+        self.join(seconds)
+        return not self.is_alive()
+
+
+@pytest.fixture
+def registry():
+    return Registry()
+
+
+@pytest.fixture
+def query(registry):
+    made = Query(JavaQuery("q", "r1"))
+    registry.started(made, None, Session())
+    return made
+
+
+def wait_on(registry, query):
+    return Waiter(awaiting.await_termination, registry, await_on_jvm, query)
+
+
+def test_a_commanded_stop_is_waited_through_and_the_next_run_followed(registry, query):
+    waiter, entry = wait_on(registry, query), registry.entry("q")
+    registry.hold(entry)
+    query._jsq.stop()
+    assert not waiter.is_over(0.2)
+    registry.started(Query(JavaQuery("q", "r2")), None, entry.session)
+    assert not waiter.is_over(0.2)
+    query._jsq.stop()
+    assert waiter.is_over() and waiter.failure is None
+
+
+def test_a_failure_is_raised_as_it_is(registry, query):
+    waiter = wait_on(registry, query)
+    failure = RuntimeError("poison")
+    query._jsq.fail(failure)
+    assert waiter.is_over() and waiter.failure is failure
+
+
+def test_a_failure_on_probation_is_held_and_the_next_run_followed(registry, query):
+    entry = registry.entry("q")
+    registry.put_on_probation(entry, "r1")
+    waiter = wait_on(registry, query)
+    query._jsq.fail(RuntimeError("poison"))
+    assert not waiter.is_over(0.2)
+    registry.started(Query(JavaQuery("q", "r2")), None, entry.session)
+    query._jsq.stop()
+    assert waiter.is_over() and waiter.failure is None
+
+
+def test_the_users_own_stop_frees_a_held_wait(registry, query):
+    waiter = wait_on(registry, query)
+    registry.hold(registry.entry("q"))
+    query._jsq.stop()
+    assert not waiter.is_over(0.2)
+    awaiting.stop(registry, lambda q: None, query)
+    assert waiter.is_over()
+
+
+def test_closing_the_registry_frees_every_wait(registry, query):
+    waiter = wait_on(registry, query)
+    registry.hold(registry.entry("q"))
+    query._jsq.stop()
+    registry.close()
+    assert waiter.is_over()
+
+
+def test_a_timeout_argument_is_sparks_business(registry, query):
+    seen = []
+    awaiting.await_termination(registry, lambda q, t: seen.append(t), query, 5)
+    assert seen == [5]
+
+
+def test_a_query_that_we_did_not_see_start_is_sparks_business(registry):
+    stranger = Query(JavaQuery("x", "rx"))
+    waiter = wait_on(registry, stranger)
+    stranger._jsq.stop()
+    assert waiter.is_over() and waiter.failure is None
+
+
+class Manager:
+    """`spark.streams`: remembers an end until it is reset, as Spark does."""
+
+    def __init__(self, *queries):
+        self._queries, self._jsqm, self.resets = list(queries), self, 0
+        self._reported: set = set()
+        self._changed = threading.Condition()
+
+    def active(self):
+        return [query._jsq for query in self._queries if query._jsq.isActive()]
+
+    def resetTerminated(self):
+        self.resets += 1
+        self._reported |= {id(query._jsq) for query in self._queries if not query._jsq.isActive()}
+
+    def wait(self):
+        for _ in range(2000):
+            for query in self._queries:
+                if not query._jsq.isActive() and id(query._jsq) not in self._reported:
+                    if query._jsq.failure:
+                        raise query._jsq.failure
+                    return
+            threading.Event().wait(0.01)
+
+
+def wait_on_any(registry, manager):
+    return Waiter(awaiting.await_any, registry, lambda m: m.wait(), manager)
+
+
+def test_waiting_for_any_goes_on_through_commanded_ends_and_tells_others(registry, query):
+    other = Query(JavaQuery("p", "r9"))
+    registry.started(other, None, Session())
+    manager = Manager(query, other)
+    waiter = wait_on_any(registry, manager)
+    registry.hold(registry.entry("q"))
+    query._jsq.stop()
+    assert not waiter.is_over(0.3) and manager.resets >= 1
+    other._jsq.fail(RuntimeError("poison"))
+    assert waiter.is_over() and str(waiter.failure) == "poison"
+
+
+def test_an_end_of_a_query_we_did_not_start_is_passed_on(registry, query):
+    stranger = Query(JavaQuery("x", "rx"))
+    waiter = wait_on_any(registry, Manager(query, stranger))
+    registry.entry("q").commanded_ends.add("an earlier run")
+    stranger._jsq.stop()
+    assert waiter.is_over() and waiter.failure is None
+
+
+def test_without_any_command_the_wait_is_sparks(registry, query):
+    waiter = wait_on_any(registry, Manager(query))
+    query._jsq.stop()
+    assert waiter.is_over() and waiter.failure is None
+
+
+def test_ends_that_the_user_reset_are_forgotten(registry, query):
+    other = Query(JavaQuery("p", "r9"))
+    registry.started(other, None, Session())
+    manager = Manager(query, other)
+    other._jsq.stop()
+    awaiting.reset_terminated(registry, lambda m: m.resetTerminated(), manager)
+    waiter = wait_on_any(registry, manager)
+    registry.hold(registry.entry("q"))
+    query._jsq.stop()
+    assert not waiter.is_over(0.3)
+    registry.close()

@@ -1,0 +1,136 @@
+"""Commands: what is carried out, what is refused and why, and that a refusal changes nothing."""
+
+import pytest
+
+from listeners.commands import Executor
+from listeners.registry import Registry, Start
+from listeners.wire import Command
+from tests.unit.listeners.fake_spark import JavaQuery, Query, Session, Writer
+
+
+class Driver:
+    """A registry with one running query `q`, started by a recorded writer."""
+
+    def __init__(self, *leaves, mode="all", checkpoint="file:/ck", seen=True):
+        self.registry, self.session, self.writer = Registry(), Session(), Writer(*leaves)
+        self.query = Query(JavaQuery("q", "r1", "orders", checkpoint))
+        self.next, self.failed = [JavaQuery("q", f"r{n}", "orders", checkpoint) for n in (2, 3, 4)], []
+        start = Start("start", self._begin, self.writer, (), {}, self.session, self.registry.touch(self.writer))
+        self.registry.started(self.query, start if seen else None, self.session)
+        self.executor = Executor(
+            self.registry, mode, lambda text: text.replace("s3cret", "***"), lambda *args: self.failed.append(args)
+        )
+
+    def _begin(self, writer):
+        following = self.next.pop(0)
+        if isinstance(following, Exception):
+            raise following
+        return Query(following)
+
+    def do(self, action, **fields):
+        return self.executor.execute(Command("c1", action, fields.pop("query_id", "q"), **fields))
+
+
+def outcome(result):
+    return result.state, result.code
+
+
+def test_stop_start_and_restart():
+    driver = Driver()
+    assert outcome(driver.do("stop")) == ("succeeded", "stopped") and not driver.query._jsq.isActive()
+    started = driver.do("start")
+    assert outcome(started) == ("succeeded", "started") and started.evidence["run_id"] == "r2"
+    assert driver.do("restart").evidence["run_id"] == "r3"
+    assert driver.do("restart").evidence["previous_run_id"] == "r3"
+    assert driver.query._jsq.runId().toString() == "r4"
+
+
+@pytest.mark.parametrize(
+    ("driver", "action", "code"),
+    [
+        (Driver(mode="none"), "stop", "forbidden_by_driver"),
+        (Driver(mode="stop"), "restart", "forbidden_by_driver"),
+        (Driver(), "start", "already_running"),
+        (Driver(("StreamingRelationV2", True), ("LogicalRelation", False)), "restart", "needs_factory"),
+        (Driver(checkpoint="file:/tmp/temporary-1234"), "restart", "temporary_checkpoint"),
+        (Driver(seen=False), "restart", "needs_factory"),
+    ],
+)
+def test_what_cannot_be_done_safely_is_refused_and_the_query_runs_on(driver, action, code):
+    assert outcome(driver.do(action)) == ("refused", code)
+    assert driver.query._jsq.isActive() and driver.query._jsq.runId().toString() == "r1"
+
+
+def test_data_inside_the_plan_is_no_obstacle():
+    assert Driver(("StreamingRelationV2", True), ("LocalRelation", False)).do("restart").state == "succeeded"
+
+
+def test_a_writer_configured_since_is_not_used_again():
+    driver = Driver()
+    driver.registry.touch(driver.writer)
+    assert outcome(driver.do("restart")) == ("refused", "needs_factory")
+
+
+def test_an_unknown_query_and_a_stopped_one_are_refused():
+    driver = Driver()
+    assert outcome(driver.do("stop", query_id="x")) == ("refused", "unknown_query")
+    driver.do("stop")
+    assert outcome(driver.do("stop")) == ("refused", "not_running")
+
+
+def test_one_command_at_a_time():
+    driver = Driver()
+    with driver.registry.entry("q").busy:
+        assert outcome(driver.do("restart")) == ("refused", "busy")
+
+
+def test_overrides_need_a_factory_which_gets_them():
+    driver, given = Driver(), {}
+    assert outcome(driver.do("restart", overrides={"rate": 5})) == ("refused", "unsupported_override")
+
+    def build(**overrides):
+        given.update(overrides)
+        return Query(driver.next.pop(0))
+
+    driver.registry.register_factory("orders", build)
+    assert driver.do("restart", overrides={"rate": 5}).state == "succeeded" and given == {"rate": 5}
+
+
+def test_a_start_that_raises_leaves_the_query_held_and_tells_the_text_without_secrets():
+    driver = Driver()
+    driver.next.insert(0, RuntimeError("[STATE_STORE_X] password s3cret"))
+    result = driver.do("restart")
+    assert outcome(result) == ("failed", "start_failed")
+    assert result.evidence["exception"] == "RuntimeError: [STATE_STORE_X] password ***"
+    assert driver.registry.entry("q").held and len(driver.failed) == 1
+    assert driver.do("start").state == "succeeded"
+
+
+def test_a_start_that_gives_another_query_is_stopped_at_once():
+    driver = Driver()
+    wrong = JavaQuery("other", "r9")
+    driver.next.insert(0, wrong)
+    result = driver.do("restart")
+    assert outcome(result) == ("failed", "wrong_query") and not wrong.isActive()
+    assert result.evidence["started_query_id"] == "other"
+
+
+def test_a_stop_that_does_not_return_is_given_up_with_words():
+    driver = Driver()
+    driver.query._jsq.hangs = True
+    assert outcome(driver.do("stop", timeout_seconds=1.0)) == ("failed", "stop_timed_out")
+
+
+def test_a_drain_that_finds_no_gap_stops_at_its_deadline_and_says_so():
+    driver = Driver()
+    driver.query._jsq.trigger_active = True
+    result = driver.do("stop", drain=True, timeout_seconds=1.0)
+    assert result.state == "succeeded" and result.evidence["drained"] is False
+
+
+def test_an_error_of_our_own_is_a_result_too():
+    driver = Driver()
+    driver.query._jsq.stop_error = RuntimeError("py4j is gone")
+    result = driver.do("stop")
+    assert result.state == "failed" and driver.query._jsq.isActive()
+    assert not driver.registry.entry("q").held

@@ -1,0 +1,58 @@
+"""The registry: runs follow each other, writers have generations, ends have causes."""
+
+from listeners.registry import MAX_ENDED, Registry, Start
+from tests.unit.listeners.fake_spark import JavaQuery, Query, Session, Writer
+
+
+def test_a_second_run_of_a_query_moves_every_handle_to_it():
+    registry, session = Registry(), Session()
+    handle, other = Query(JavaQuery("q", "r1")), Query(JavaQuery("q", "r1"))
+    entry = registry.started(handle, None, session)
+    assert registry.entry_of(other) is entry
+    again = JavaQuery("q", "r2")
+    assert registry.started(Query(again), None, session) is entry
+    assert handle._jsq is again and other._jsq is again
+    assert registry.entry_of_run("r1") is entry is registry.entry_of_run("r2")
+
+
+def test_configuring_or_starting_a_writer_makes_its_next_generation():
+    registry, writer = Registry(), Writer()
+    assert registry.generation(writer) == 0
+    assert registry.touch(writer) == 1
+    assert registry.generation(writer) == 1
+
+
+def test_repeating_a_start_makes_the_same_call_in_the_same_scheduler_pool():
+    calls = []
+    session = Session()
+    start = Start("start", lambda *a, **k: calls.append((a, k)), "writer", ("path",), {"x": 1}, session, 1, "pool")
+    start.repeat()
+    assert calls == [(("writer", "path"), {"x": 1})]
+    assert session.properties == {"spark.scheduler.pool": "pool"}
+
+
+def test_only_so_many_ended_queries_are_kept_and_running_ones_always():
+    registry, session = Registry(), Session()
+    running = registry.started(Query(JavaQuery("running", "r")), None, session)
+    for i in range(MAX_ENDED + 10):
+        query = Query(JavaQuery(f"q{i}", f"r{i}"))
+        registry.started(query, None, session)
+        query._jsq.stop()
+    assert len(registry.entries()) <= MAX_ENDED + 1
+    assert registry.entry("running") is running and registry.entry("q0") is None
+    assert registry.entry_of_run("r0") is None
+
+
+def test_a_run_on_probation_that_shows_a_batch_stands_on_its_own():
+    registry = Registry()
+    entry = registry.started(Query(JavaQuery("q", "r1")), None, Session())
+    registry.put_on_probation(entry, "r1")
+    registry.shown_alive("r1")
+    assert not registry.ended_on_probation("r1") and not entry.held
+
+
+def test_a_run_that_ends_on_probation_is_held():
+    registry = Registry()
+    entry = registry.started(Query(JavaQuery("q", "r1")), None, Session())
+    registry.put_on_probation(entry, "r1")
+    assert registry.ended_on_probation("r1") and entry.held
