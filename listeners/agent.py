@@ -36,6 +36,7 @@ POLL_SECONDS = 25.0
 BACKOFF_SECONDS = (0.5, 30.0)
 #: Command results are remembered, so that a command delivered twice is carried out once.
 REMEMBERED_RESULTS = 200
+MOST_COMMANDS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -233,6 +234,7 @@ class Agent:
     def _poll_all(self) -> None:
         backoff = Backoff(*BACKOFF_SECONDS)
         while not self._stopping.is_set():
+            began = time.monotonic()
             try:
                 commands = self._transport.poll(self.identity.agent, POLL_SECONDS)
                 backoff.reset()
@@ -242,11 +244,16 @@ class Agent:
                 continue
             for command in commands:
                 self._accept(command)
+            if time.monotonic() - began < 1.0:  # a server that does not hold the poll must not make us spin
+                self._stopping.wait(0.2 if commands else 1.0)
 
     def _accept(self, command: wire.Command) -> None:
         with self._results_lock:
             known = command.id in self._results
             result = self._results.get(command.id)
+            running = sum(1 for other in self._results.values() if other is None)
+            if not known and running >= MOST_COMMANDS_AT_ONCE:
+                return  # the server hands it over again
             if not known:
                 self._results[command.id] = None
                 while len(self._results) > REMEMBERED_RESULTS:

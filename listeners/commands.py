@@ -13,7 +13,7 @@ from typing import Any, Callable, Optional
 
 from listeners import classic
 from listeners.errors import CommandError
-from listeners.registry import Entry, Registry
+from listeners.registry import Entry, Registry, Start
 from listeners.wire import Command, CommandResult
 
 #: How often a drain looks whether the query stands between two batches.
@@ -137,6 +137,7 @@ class Executor:
                 "exception": self._redact(classic.text_of(error)),
                 "errorClass": classic.error_class_of(error),
             }
+            self._keep_generation(start)
             raise CommandError(
                 "start_failed", "Spark refused to start the query", evidence=dict(evidence, **detail)
             ) from error
@@ -148,11 +149,15 @@ class Executor:
                 f"the start gave the query {started_id} instead; it was stopped at once",
                 evidence=dict(evidence, started_query_id=started_id),
             )
-        if entry.start is not None:
-            entry.start.generation = self._registry.touch(entry.start.writer)
+        self._keep_generation(entry.start)
         self._registry.put_on_probation(self._registry.started(query, entry.start, entry.session), run_id)
         evidence = dict(evidence, previous_run_id=previous, run_id=run_id, query_id=started_id)
         return CommandResult("succeeded", f"run {run_id[:8]} has begun", "started", evidence)
+
+    def _keep_generation(self, start: Start | None) -> None:
+        """A start configures its writer on the way; our own repetition changes nothing in it."""
+        if start is not None:
+            start.generation = self._registry.generation(start.writer)
 
 
 _ACTIONS: dict[str, Callable[[Executor, Entry, Command], CommandResult]] = {

@@ -28,7 +28,9 @@ class Source:
     def add(self, count: int = 3) -> None:
         rows = [(len(self.rows) + i, f"v{len(self.rows) + i}") for i in range(count)]
         name = f"{len(self.rows):06d}.json"
-        (self.directory / f".{name}").write_text("\n".join(json.dumps({"key": k, "value": v}) for k, v in rows))
+        (self.directory / f".{name}").write_text(
+            "\n".join(json.dumps({"key": k, "value": v}) for k, v in rows)
+        )
         (self.directory / f".{name}").rename(self.directory / name)
         self.rows += rows
 
@@ -54,7 +56,9 @@ def writer(source: Source, spark: Any, tmp_path: Path, name: str) -> Any:
 
 
 def written(spark: Any, tmp_path: Path, name: str) -> list[tuple[int, str]]:
-    return sorted((r.key, r.value) for r in spark.read.schema(ROWS).json(str(tmp_path / f"out-{name}")).collect())
+    return sorted(
+        (r.key, r.value) for r in spark.read.schema(ROWS).json(str(tmp_path / f"out-{name}")).collect()
+    )
 
 
 def batches(recorder: RecordingServer, run_id: str) -> list[int]:
@@ -67,7 +71,9 @@ def test_events_of_a_query_arrive_as_spark_wrote_them(spark, attached, recorder,
     assert progress["batchId"] == 0 and progress["numInputRows"] == 3
     assert progress["durationMs"]["triggerExecution"] >= 0 and progress["sources"][0]["description"]
     assert recorder.of_type("started", runId=query.runId)[0]["name"] == "plain"
-    facts = recorder.wait_for(lambda: [q for s in recorder.of_type("status") for q in s["queries"] if "facts" in q])[0]
+    facts = recorder.wait_for(
+        lambda: [q for s in recorder.of_type("status") for q in s["queries"] if "facts" in q]
+    )[0]
     assert facts["facts"]["restart"] == "reuse" and facts["facts"]["checkpoint"].endswith("checkpoint-plain")
     query.stop()
     assert recorder.wait_for(lambda: recorder.of_type("terminated", runId=query.runId))
@@ -115,7 +121,9 @@ def test_a_users_own_stop_ends_a_wait_that_a_command_held(spark, attached, recor
     assert not waiter.is_alive()
 
 
-def test_await_any_termination_ignores_commanded_ends_and_sees_others(spark, attached, recorder, source, tmp_path):
+def test_await_any_termination_ignores_commanded_ends_and_sees_others(
+    spark, attached, recorder, source, tmp_path
+):
     spark.streams.resetTerminated()
     one = writer(source, spark, tmp_path, "one").start()
     two = writer(source, spark, tmp_path, "two").start()
@@ -130,7 +138,9 @@ def test_await_any_termination_ignores_commanded_ends_and_sees_others(spark, att
     assert not waiter.is_alive()
 
 
-def test_a_failure_that_no_command_caused_is_raised_as_spark_raises_it(spark, attached, recorder, source, tmp_path):
+def test_a_failure_that_no_command_caused_is_raised_as_spark_raises_it(
+    spark, attached, recorder, source, tmp_path
+):
     query = writer(source, spark, tmp_path, "fails").foreachBatch(fail).start()
     with pytest.raises(Exception, match="poison"):
         query.awaitTermination()
@@ -138,7 +148,9 @@ def test_a_failure_that_no_command_caused_is_raised_as_spark_raises_it(spark, at
     assert "poison" in ended["exception"] and "\tat org.apache.spark" in ended["exception"]
 
 
-def test_a_failure_right_after_a_restart_does_not_end_the_program(spark, attached, recorder, source, tmp_path):
+def test_a_failure_right_after_a_restart_does_not_end_the_program(
+    spark, attached, recorder, source, tmp_path
+):
     broken = threading.Event()
 
     def sometimes(frame: Any, batch_id: int) -> None:
@@ -162,7 +174,9 @@ def test_a_failure_right_after_a_restart_does_not_end_the_program(spark, attache
     assert not waiter.is_alive()
 
 
-def test_a_writer_that_started_two_queries_restarts_only_the_last(spark, attached, recorder, source, tmp_path):
+def test_a_writer_that_started_two_queries_restarts_only_the_last(
+    spark, attached, recorder, source, tmp_path
+):
     shared = writer(source, spark, tmp_path, "first")
     first = shared.start()
     second = (
@@ -223,7 +237,9 @@ def test_a_stream_static_join_needs_a_factory_and_obeys_one(spark, attached, rec
     query = build()
     recorder.wait_for(lambda: batches(recorder, query.runId))
     refused = recorder.command("restart", query.id)
-    assert (refused["state"], refused["code"]) == ("refused", "needs_factory") and "static" in refused["reason"]
+    assert (refused["state"], refused["code"]) == ("refused", "needs_factory") and "static" in refused[
+        "reason"
+    ]
     assert query.isActive
     attached.factory("joined")(build)
     done = recorder.command("restart", query.id)
@@ -249,7 +265,9 @@ def test_queries_of_a_second_session_are_heard_and_listed(spark, attached, recor
     other = spark.newSession()
     query = writer(source, other, tmp_path, "elsewhere").start()
     recorder.wait_for(lambda: batches(recorder, query.runId))
-    recorder.wait_for(lambda: [q for s in recorder.of_type("status") for q in s["queries"] if q["id"] == query.id])
+    recorder.wait_for(
+        lambda: [q for s in recorder.of_type("status") for q in s["queries"] if q["id"] == query.id]
+    )
     assert recorder.command("restart", query.id)["state"] == "succeeded"
     query.stop()
 
@@ -269,7 +287,9 @@ def test_a_drain_stop_waits_for_the_gap_between_batches(spark, attached, recorde
     assert recorder.wait_for(lambda: batches(recorder, query.runId) == [0, 1])
 
 
-def test_a_stop_in_the_middle_of_a_batch_says_which_will_run_again(spark, attached, recorder, source, tmp_path):
+def test_a_stop_in_the_middle_of_a_batch_says_which_will_run_again(
+    spark, attached, recorder, source, tmp_path
+):
     slow = source.read(spark).selectExpr(
         "key", "value", "java_method('java.lang.Thread', 'sleep', cast(30000 AS BIGINT)) AS slept"
     )

@@ -76,7 +76,12 @@ def test_events_carry_who_speaks_and_count_up(made):
     inbox.put("progress", '{"batchId":1}', at=5.0)
     wait_for(lambda: transport.data("progress"))
     event = next(wire.decode_event(json.dumps(e)) for e in transport.taken if e["type"] == "progress")
-    assert event.app == APP and event.labels == {"team": "a"} and event.at == 5.0 and event.data == {"batchId": 1}
+    assert (
+        event.app == APP
+        and event.labels == {"team": "a"}
+        and event.at == 5.0
+        and event.data == {"batchId": 1}
+    )
     assert [e["seq"] for e in transport.taken] == list(range(1, len(transport.taken) + 1))
 
 
@@ -190,7 +195,9 @@ def test_a_status_that_spark_does_not_tell_stops_no_heartbeat(made):
 def test_without_a_usable_directory_events_still_arrive(tmp_path):
     (tmp_path / "file").write_text("")
     transport, inbox = ScriptedTransport(), Inbox()
-    agent = Agent(Identity(APP, {}), inbox, transport, tmp_path / "file", {}, lambda c: wire.CommandResult("failed"))
+    agent = Agent(
+        Identity(APP, {}), inbox, transport, tmp_path / "file", {}, lambda c: wire.CommandResult("failed")
+    )
     agent.start()
     inbox.put("progress", "{}")
     wait_for(lambda: transport.data("progress"))
@@ -200,7 +207,12 @@ def test_without_a_usable_directory_events_still_arrive(tmp_path):
 def test_the_http_transport_delivers_to_a_server(recorder, tmp_path):
     inbox = Inbox()
     agent = Agent(
-        Identity(APP, {}), inbox, HttpTransport(recorder.url, "t"), tmp_path, {}, lambda c: wire.CommandResult("failed")
+        Identity(APP, {}),
+        inbox,
+        HttpTransport(recorder.url, "t"),
+        tmp_path,
+        {},
+        lambda c: wire.CommandResult("failed"),
     )
     agent.start()
     inbox.put("progress", "{}")

@@ -15,13 +15,19 @@ class Driver:
         self.registry, self.session, self.writer = Registry(), Session(), Writer(*leaves)
         self.query = Query(JavaQuery("q", "r1", "orders", checkpoint))
         self.next, self.failed = [JavaQuery("q", f"r{n}", "orders", checkpoint) for n in (2, 3, 4)], []
-        start = Start("start", self._begin, self.writer, (), {}, self.session, self.registry.touch(self.writer))
+        start = Start(
+            "start", self._begin, self.writer, (), {}, self.session, self.registry.touch(self.writer)
+        )
         self.registry.started(self.query, start if seen else None, self.session)
         self.executor = Executor(
-            self.registry, mode, lambda text: text.replace("s3cret", "***"), lambda *args: self.failed.append(args)
+            self.registry,
+            mode,
+            lambda text: text.replace("s3cret", "***"),
+            lambda *args: self.failed.append(args),
         )
 
     def _begin(self, writer):
+        self.registry.touch(writer)  # as PySpark's start() does: it passes options on to the writer
         following = self.next.pop(0)
         if isinstance(following, Exception):
             raise following

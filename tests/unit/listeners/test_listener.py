@@ -25,7 +25,12 @@ def test_each_kind_of_event_is_put_into_the_inbox_as_spark_wrote_it():
     listener.onQueryProgress(Event('{"p":1}'))
     listener.onQueryIdle(Event('{"i":1}'))
     listener.onQueryTerminated(Event('{"t":1}'))
-    expected = [("started", '{"s":1}'), ("progress", '{"p":1}'), ("idle", '{"i":1}'), ("terminated", '{"t":1}')]
+    expected = [
+        ("started", '{"s":1}'),
+        ("progress", '{"p":1}'),
+        ("idle", '{"i":1}'),
+        ("terminated", '{"t":1}'),
+    ]
     assert heard == expected and [(i.type, i.data) for i in inbox.take(0)] == expected
     assert listener.figures.read()["count"] == 4
 

@@ -29,4 +29,6 @@ def test_the_sessions_own_regex_counts_and_a_broken_one_falls_back():
 def test_an_overlong_text_keeps_both_ends():
     text = "head" + "x" * 2 * MAX_TEXT_CHARS + "Caused by: tail"
     short = redact(text, KEYS)
-    assert short.startswith("head") and short.endswith("Caused by: tail") and len(short) < MAX_TEXT_CHARS + 100
+    assert (
+        short.startswith("head") and short.endswith("Caused by: tail") and len(short) < MAX_TEXT_CHARS + 100
+    )

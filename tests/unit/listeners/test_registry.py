@@ -25,7 +25,9 @@ def test_configuring_or_starting_a_writer_makes_its_next_generation():
 def test_repeating_a_start_makes_the_same_call_in_the_same_scheduler_pool():
     calls = []
     session = Session()
-    start = Start("start", lambda *a, **k: calls.append((a, k)), "writer", ("path",), {"x": 1}, session, 1, "pool")
+    start = Start(
+        "start", lambda *a, **k: calls.append((a, k)), "writer", ("path",), {"x": 1}, session, 1, "pool"
+    )
     start.repeat()
     assert calls == [(("writer", "path"), {"x": 1})]
     assert session.properties == {"spark.scheduler.pool": "pool"}

@@ -32,7 +32,8 @@ def test_malformed_commands_are_passed_over(recorder):
 
 
 @pytest.mark.parametrize(
-    ("status", "retryable"), [(500, True), (503, True), (401, True), (404, True), (429, True), (302, True), (400, False)]
+    ("status", "retryable"),
+    [(500, True), (503, True), (401, True), (404, True), (429, True), (302, True), (400, False)],
 )
 def test_a_refusal_says_whether_trying_again_helps(recorder, status, retryable):
     recorder.refusal = (status, {"Retry-After": "7", "Location": "http://127.0.0.1:1/"})

@@ -84,7 +84,9 @@ def test_what_is_not_json_is_refused_in_words(text, says):
 
 
 def test_nan_and_infinity_become_null_both_ways():
-    event = wire.decode_event(line().replace('{"batchId": 3}', '{"a": NaN, "b": -Infinity, "c": 1e999, "d": 1.5}'))
+    event = wire.decode_event(
+        line().replace('{"batchId": 3}', '{"a": NaN, "b": -Infinity, "c": 1e999, "d": 1.5}')
+    )
     assert event.data == {"a": None, "b": None, "c": None, "d": 1.5}
     assert json.loads(wire.dumps({"x": [float("nan"), {"y": float("inf")}]})) == {"x": [None, {"y": None}]}
 
