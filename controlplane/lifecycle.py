@@ -1,0 +1,362 @@
+"""What events change: agents, queries and runs. Pure; `controlplane.ingest` loads and saves the rows.
+
+Events of one agent come in order, but two agents, a spool that was left behind and a resend may come
+at any time. So every change is a merge (earliest, latest, strongest), and the same events in another
+order, or told twice, give the same rows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Any
+
+from controlplane import progress
+from controlplane.ledger import AgentRow, Ledger, QueryRow, RunRow
+from controlplane.model import Agent, ProgressSample, Run, RunEnd, RunFacts
+from controlplane.told import Told, name_in
+from listeners import wire
+
+#: An agent that has said nothing for three heartbeats is silent, in seconds.
+SILENT_AFTER = 30.0
+MAX_FAILURE_CHARS = 64 * 1024
+ENDLESS = ("available_now", "once")
+_UNSTARTED = uuid.UUID("6f2f5a0c-5c0f-5b0e-9c57-0d9b3f6a2b11")
+
+
+def fold(ledger: Ledger, told: Iterable[Told], now: float) -> None:
+    """Apply events to the rows of the ledger, then settle what follows from all of them together.
+
+    `hear` comes first: it makes the rows of the agents.
+    """
+    concerned: set[str] = set()
+    for one in told:
+        handler = HANDLERS.get(one.event.type)
+        if handler is not None:
+            handler(ledger, one)
+        concerned.update(filter(None, (one.query_id, *(entry.query_id for entry in one.entries))))
+    rows_of: dict[str, list[RunRow]] = {}
+    for row in ledger.runs.values():
+        rows_of.setdefault(row.run.query_id, []).append(row)
+        if row.run.agent in ledger.ended_agents:
+            concerned.add(row.run.query_id)
+    for query_id in concerned & ledger.queries.keys():
+        _settle(ledger, query_id, rows_of.get(query_id, []), now)
+
+
+def hear(ledger: Ledger, events: Iterable[wire.Event], clock_offsets: Mapping[str, float]) -> None:
+    """Note who spoke, how far each agent has told and how far its clock is off."""
+    spoken: dict[str, list[wire.Event]] = {}
+    for event in events:
+        spoken.setdefault(event.agent, []).append(event)
+    for agent, said in spoken.items():
+        _hear_agent(ledger, agent, said)
+    for agent, offset in clock_offsets.items():
+        row = ledger.agents.get(agent)
+        if row is not None and abs(row.agent.clock_offset - offset) > 0.001:
+            ledger.put_agent(replace(row, agent=replace(row.agent, clock_offset=offset)))
+
+
+def _hear_agent(ledger: Ledger, name: str, said: list[wire.Event]) -> None:
+    newest = max(said, key=lambda event: event.at)
+    row = ledger.agents.get(name)
+    if row is None:
+        row = AgentRow(Agent(key=0, agent=name, app=newest.app.name, first_seen_at=newest.at))
+    agent, app = row.agent, newest.app
+    if newest.at >= row.told_at:
+        agent = replace(
+            agent,
+            app=app.name,
+            app_id=app.id or agent.app_id,
+            spark_version=app.spark_version or agent.spark_version,
+            master=app.master or agent.master,
+            ui_url=app.ui_url or agent.ui_url,
+        )
+    agent = replace(
+        agent,
+        first_seen_at=min(agent.first_seen_at, *(event.at for event in said)),
+        last_seen_at=max(agent.last_seen_at, newest.at),
+        high_seq=max(agent.high_seq, *(event.seq for event in said)),
+    )
+    ledger.put_agent(replace(row, agent=agent, told_at=max(row.told_at, newest.at)))
+
+
+def _on_progress(ledger: Ledger, told: Told) -> None:
+    query = _query(ledger, told.event, told.query_id, name_in(told.event.data), names=True)
+    batch = told.batch
+    if batch is None:
+        _on_run(ledger, told, query, idle=True)
+        return
+    _on_run(ledger, told, query, batch_id=batch.batch_id)
+    _count(ledger, query.query_id, batch)
+
+
+def _on_started(ledger: Ledger, told: Told) -> None:
+    query = _query(ledger, told.event, told.query_id, name_in(told.event.data), names=True)
+    _on_run(ledger, told, query)
+    _revive_agent(ledger, told)
+
+
+def _on_idle(ledger: Ledger, told: Told) -> None:
+    _on_run(ledger, told, _query(ledger, told.event, told.query_id), idle=True)
+
+
+def _on_terminated(ledger: Ledger, told: Told) -> None:
+    query = _query(ledger, told.event, told.query_id)
+    row = _on_run(ledger, told, query)
+    if row.ended_by == "terminated" and row.run.ended_at is not None and told.event.at >= row.run.ended_at:
+        return
+    data = told.event.data
+    run = replace(
+        _reopened(ledger, row.run),
+        ended_at=told.event.at,
+        failure_text=progress.text(data.get("exception"), MAX_FAILURE_CHARS),
+        error_class=progress.text(data.get("errorClassOnException"), 200),
+    )
+    ledger.put_run(replace(row, run=run, ended_by="terminated"))
+
+
+def _on_start_failed(ledger: Ledger, told: Told) -> None:
+    event, name = told.event, name_in(told.event.data)
+    query_id = told.query_id or _known_by_name(ledger, event.app.name, name)
+    if query_id is None:
+        return
+    query = _query(ledger, event, query_id, name, names=True)
+    if query.start_failed_at is None or event.at >= query.start_failed_at:
+        failure = progress.text(event.data.get("exception"), MAX_FAILURE_CHARS)
+        query = replace(query, start_failed_at=event.at, start_failure=failure)
+        ledger.put_query(query)
+
+
+def _known_by_name(ledger: Ledger, app: str, name: str | None) -> str | None:
+    """The query that people mean by this name; one that never started gets an id made from the name."""
+    if name is None:
+        return None
+    return ledger.named.get((app, name)) or unstarted_id(app, name)
+
+
+def unstarted_id(app: str, name: str) -> str:
+    """The id of a query that failed before Spark gave it one: the same for the same app and name."""
+    return str(uuid.uuid5(_UNSTARTED, f"{app}\0{name}"))
+
+
+def _on_status(ledger: Ledger, told: Told) -> None:
+    event = told.event
+    for entry in told.entries:
+        query = _query(ledger, event, entry.query_id, entry.name, names=True)
+        row = _on_run(ledger, replace(told, run_id=entry.status.run_id), query)
+        newest = row.status is None or entry.status.at >= row.status.at
+        ledger.put_run(
+            replace(row, status=entry.status if newest else row.status, facts=_joined(row.facts, entry.facts))
+        )
+    agent = ledger.agents[event.agent]
+    ledger.put_agent(replace(agent, polled_at=_later(agent.polled_at, event.at)))
+
+
+def _on_told_itself(ledger: Ledger, told: Told) -> None:
+    """app_started and heartbeat: what the agent says of itself."""
+    event = told.event
+    row = ledger.agents[event.agent]
+    known = row.info.get(event.type)
+    if known is None or event.at >= known["at"]:
+        row = replace(row, info={**row.info, event.type: {**event.data, "at": event.at}})
+    agent = replace(row.agent, actions=_actions(row.info), dropped=_dropped(row.agent.dropped, event.data))
+    ledger.put_agent(replace(row, agent=agent))
+    if event.type == "app_started":
+        _revive_agent(ledger, told)
+
+
+def _actions(info: Mapping[str, Any]) -> str:
+    """The newest word on which commands the driver obeys."""
+    told = [said for said in info.values() if said.get("actions") in wire.ACTION_MODES]
+    return str(max(told, key=lambda said: float(said["at"]))["actions"]) if told else "all"
+
+
+def _dropped(known: Mapping[str, int], data: Mapping[str, Any]) -> Mapping[str, int]:
+    """The agent tells totals by reason: the higher figure is the later one."""
+    told = {
+        str(k)[:64]: n for k, v in progress.mapping(data.get("dropped")).items() if (n := progress.whole(v))
+    }
+    return {reason: max(known.get(reason, 0), told.get(reason, 0)) for reason in {**known, **told}}
+
+
+def _on_app_ended(ledger: Ledger, told: Told) -> None:
+    event = told.event
+    row = ledger.agents[event.agent]
+    if row.agent.ended_at is None or event.at >= row.agent.ended_at:
+        reason = progress.text(event.data.get("reason"), 100) or "exit"
+        agent = replace(row.agent, ended_at=event.at, end_reason=reason)
+        exception = progress.text(event.data.get("exception"), MAX_FAILURE_CHARS)
+        ledger.put_agent(replace(row, agent=agent, end_exception=exception))
+    ledger.ended_agents.add(event.agent)
+
+
+HANDLERS: dict[str, Callable[[Ledger, Told], None]] = {
+    "app_started": _on_told_itself,
+    "started": _on_started,
+    "start_failed": _on_start_failed,
+    "progress": _on_progress,
+    "idle": _on_idle,
+    "terminated": _on_terminated,
+    "status": _on_status,
+    "heartbeat": _on_told_itself,
+    "app_ended": _on_app_ended,
+}
+
+
+def _query(
+    ledger: Ledger, event: wire.Event, query_id: str | None, name: str | None = None, names: bool = False
+) -> QueryRow:
+    """The query's row, made when it is new. `names`: the event tells what people call it."""
+    assert query_id is not None
+    row = ledger.queries.get(query_id)
+    if row is None:
+        row = QueryRow(0, query_id, event.app.name, name, dict(event.labels), event.at)
+    told: dict[str, Any] = {}
+    if names and event.at >= row.told_at:
+        told = {"app": event.app.name, "name": name, "labels": dict(event.labels), "told_at": event.at}
+    row = replace(row, first_seen_at=min(row.first_seen_at, event.at), **told)
+    ledger.put_query(row)
+    return row
+
+
+def _on_run(
+    ledger: Ledger, told: Told, query: QueryRow, batch_id: int | None = None, idle: bool = False
+) -> RunRow:
+    """The run's row with this sign of life, made when it is new.
+
+    Life after an end that was only inferred takes the end back.
+    """
+    assert told.run_id is not None
+    at = told.event.at
+    row = ledger.runs.get(told.run_id) or _new_run(ledger, told, query)
+    run = row.run
+    over = run.ended_at is not None and (row.ended_by == "terminated" or at <= run.ended_at)
+    if run.ended_at is not None and not over:
+        run = _reopened(ledger, run)
+    row = replace(
+        row,
+        run=replace(run, started_at=min(run.started_at, at), **_batch_range(run, batch_id)),
+        last_event_at=max(row.last_event_at, at),
+        ended_by=row.ended_by if over else None,
+        idle_at=_later(row.idle_at, at) if idle else row.idle_at,
+    )
+    ledger.put_run(row)
+    return row
+
+
+def _new_run(ledger: Ledger, told: Told, query: QueryRow) -> RunRow:
+    assert told.run_id is not None
+    ledger.count(query.query_id, "starts")
+    run = Run(0, told.run_id, query.query_id, told.event.agent, started_at=told.event.at)
+    return RunRow(run, told.event.at)
+
+
+def _batch_range(run: Run, batch_id: int | None) -> dict[str, Any]:
+    if batch_id is None:
+        return {}
+    first = batch_id if run.first_batch_id is None else min(run.first_batch_id, batch_id)
+    last = batch_id if run.last_batch_id is None else max(run.last_batch_id, batch_id)
+    return {"first_batch_id": first, "last_batch_id": last, "batches": run.batches + 1}
+
+
+def _reopened(ledger: Ledger, run: Run) -> Run:
+    _count_failure(ledger, run, -1)
+    return replace(run, ended_at=None, end=None, failure_text=None, error_class=None)
+
+
+def _revive_agent(ledger: Ledger, told: Told) -> None:
+    """A driver that starts something after its session ended lives on."""
+    row = ledger.agents[told.event.agent]
+    if row.agent.ended_at is not None and told.event.at > row.agent.ended_at:
+        ledger.put_agent(
+            replace(row, agent=replace(row.agent, ended_at=None, end_reason=None), end_exception=None)
+        )
+
+
+def _later(known: float | None, at: float) -> float:
+    return at if known is None else max(known, at)
+
+
+def _joined(known: RunFacts, told: RunFacts) -> RunFacts:
+    """What is told replaces what was known; what is not told stays."""
+    values = {f.name: v for f in fields(RunFacts) if (v := getattr(told, f.name)) is not None}
+    return replace(known, **values) if values else known
+
+
+def _count(ledger: Ledger, query_id: str, batch: ProgressSample) -> None:
+    """Totals of a query: plain names, and `name|label` for each source and operator."""
+    counts = ledger.counts.setdefault(query_id, Counter())
+    counts["batches"] += 1
+    counts["input_rows"] += batch.input_rows
+    counts["output_rows"] += batch.output_rows or 0
+    for source in batch.sources:
+        counts[f"source_input_rows|{source.description[:200]}"] += source.input_rows
+    for operator in batch.operators:
+        counts[f"state_rows_updated|{operator.name}"] += operator.rows_updated
+        counts[f"state_rows_removed|{operator.name}"] += operator.rows_removed
+        counts[f"state_rows_dropped_by_watermark|{operator.name}"] += operator.rows_dropped_by_watermark
+
+
+# -- settling --------------------------------------------------------------------------------------
+
+
+def _settle(ledger: Ledger, query_id: str, rows: list[RunRow], now: float) -> None:
+    """Which run is the newest, and which older ones are over although nobody said so."""
+    newest = max((row.run for row in rows), key=lambda run: (run.started_at, run.run_id), default=None)
+    for row in rows:
+        _put_end(ledger, row, _ended_by(ledger, row, newest, now))
+    query = ledger.queries[query_id]
+    if newest is not None:
+        back = query.retired_at is not None and newest.started_at > query.retired_at
+        query = replace(query, newest_run=newest.run_id, retired_at=None if back else query.retired_at)
+    counts = ledger.counts.pop(query_id, None)
+    if counts:
+        totals = Counter(query.totals)
+        totals.update(counts)
+        query = replace(query, totals={name: n for name, n in totals.items() if n})
+    ledger.put_query(query)
+
+
+def _ended_by(ledger: Ledger, row: RunRow, newest: Run | None, now: float) -> str | None:
+    """The strongest reason to call a run over; None while it may live."""
+    if row.ended_by == "terminated":
+        return row.ended_by
+    agent = ledger.agents[row.run.agent].agent
+    if agent.ended_at is not None and row.last_event_at <= agent.ended_at:
+        return "app_ended"
+    if row.ended_by is not None or newest is None or row.run.run_id == newest.run_id:
+        return row.ended_by
+    # One driver never runs a query twice at a time; another driver may, and that must stay visible.
+    alone = newest.agent == row.run.agent or now - agent.last_seen_at > SILENT_AFTER
+    return "lost" if alone else None
+
+
+def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None) -> None:
+    run, agent = row.run, ledger.agents[row.run.agent]
+    if ended_by == "app_ended":
+        if agent.agent.ended_at is None:
+            return  # the driver has come back since; that end stands
+        failed = agent.agent.end_reason == "exception"
+        text = agent.end_exception if failed else None
+        run = replace(run, ended_at=agent.agent.ended_at, failure_text=text, error_class=None)
+        end = RunEnd.FAILED if failed else RunEnd.STOPPED
+    elif ended_by == "lost":
+        run, end = replace(run, ended_at=run.ended_at or row.last_event_at), RunEnd.LOST
+    elif ended_by == "terminated":
+        finished = RunEnd.FINISHED if row.facts.trigger in ENDLESS else RunEnd.STOPPED
+        end = finished if run.failure_text is None and run.error_class is None else RunEnd.FAILED
+    else:
+        return
+    if (end, ended_by) != (row.run.end, row.ended_by) or run != row.run:
+        _count_failure(ledger, row.run, -1)
+        run = replace(run, end=end)
+        _count_failure(ledger, run, +1)
+        ledger.put_run(replace(row, run=run, ended_by=ended_by))
+
+
+def _count_failure(ledger: Ledger, run: Run, by: int) -> None:
+    if run.end == RunEnd.FAILED:
+        ledger.count(run.query_id, f"failures|{run.error_class or 'unknown'}", by)

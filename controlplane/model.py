@@ -1,0 +1,276 @@
+"""What the server knows, as frozen values: queries, runs, progress samples, agents, actions.
+
+The store reads and writes these, the window holds the recent ones, `controlplane.health` judges
+them, the API renders them. Times are Unix seconds (UTC), durations seconds, sizes bytes, unless a
+name says otherwise. `None` always means "not known", never zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class QueryStatus(StrEnum):
+    """The verdict on a query; worst first (the order of the Fleet page)."""
+
+    FAILED = "failed"
+    LOST = "lost"
+    STUCK = "stuck"
+    LAGGING = "lagging"
+    BACKING_OFF = "backing_off"
+    RESTARTING = "restarting"
+    BUSY = "busy"
+    STARTING = "starting"
+    STOPPED = "stopped"
+    RUNNING = "running"
+    IDLE = "idle"
+    FINISHED = "finished"
+    RETIRED = "retired"
+
+
+class Role(StrEnum):
+    """Who may do what: viewer < operator < admin; `agent` stands apart (events and commands only)."""
+
+    AGENT = "agent"
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+class ActionState(StrEnum):
+    """Life of an action; the last five are final."""
+
+    REQUESTED = "requested"
+    DELIVERED = "delivered"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    UNVERIFIED = "unverified"
+    REFUSED = "refused"
+    EXPIRED = "expired"
+
+    @property
+    def final(self) -> bool:
+        return self not in (ActionState.REQUESTED, ActionState.DELIVERED, ActionState.RUNNING)
+
+
+class RunEnd(StrEnum):
+    """How a run ended."""
+
+    STOPPED = "stopped"
+    FAILED = "failed"
+    FINISHED = "finished"
+    LOST = "lost"
+
+
+@dataclass(frozen=True)
+class Agent:
+    """One agent process, as last heard. `clock_offset`: seconds to add to its clock to get ours."""
+
+    key: int
+    agent: str
+    app: str
+    app_id: str | None = None
+    spark_version: str | None = None
+    master: str | None = None
+    ui_url: str | None = None
+    actions: str = "all"
+    first_seen_at: float = 0.0
+    last_seen_at: float = 0.0
+    ended_at: float | None = None
+    end_reason: str | None = None
+    clock_offset: float = 0.0
+    high_seq: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run or a start failed. `condition` is the innermost error condition of Spark's that is known."""
+
+    condition: str | None
+    message: str
+    root_cause: str | None
+    retry: str
+    advice: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a query: from a start to its end."""
+
+    key: int
+    run_id: str
+    query_id: str
+    agent: str
+    started_at: float
+    ended_at: float | None = None
+    end: RunEnd | None = None
+    first_batch_id: int | None = None
+    last_batch_id: int | None = None
+    batches: int = 0
+    failure_text: str | None = None
+    error_class: str | None = None
+
+
+@dataclass(frozen=True)
+class SourceSample:
+    """One source in one progress report. Offsets are flat: `{"topic/0": 123.0}`; None where not numeric or absent."""
+
+    description: str
+    start: Mapping[str, float] | None
+    end: Mapping[str, float] | None
+    latest: Mapping[str, float] | None
+    input_rows: int
+    input_rows_per_second: float | None = None
+    processed_rows_per_second: float | None = None
+    metrics: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lag_rows(self) -> float | None:
+        """Rows between the head and what this batch read; None where the source tells no head."""
+        if not self.latest or self.end is None:
+            return None
+        return sum(max(0.0, head - self.end.get(part, 0.0)) for part, head in self.latest.items())
+
+
+@dataclass(frozen=True)
+class OperatorSample:
+    """One stateful operator in one progress report; `metrics` are Spark's custom metrics, numbers only."""
+
+    name: str
+    rows_total: int
+    rows_updated: int
+    rows_removed: int
+    rows_dropped_by_watermark: int
+    memory_bytes: int
+    commit_ms: int
+    shuffle_partitions: int | None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ProgressSample:
+    """One progress report. `at`: when the agent heard it; `trigger_at`: when its trigger began."""
+
+    at: float
+    trigger_at: float
+    run_id: str
+    batch_id: int
+    duration: float
+    phases_ms: Mapping[str, int]
+    input_rows: int
+    input_rows_per_second: float | None
+    processed_rows_per_second: float | None
+    sources: tuple[SourceSample, ...] = ()
+    operators: tuple[OperatorSample, ...] = ()
+    sink: str = ""
+    output_rows: int | None = None
+    watermark: float | None = None
+    event_time: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def lag_rows(self) -> float | None:
+        """Sum over the sources that tell a head; None when none does."""
+        known = [lag for source in self.sources if (lag := source.lag_rows) is not None]
+        return sum(known) if known else None
+
+    @property
+    def state_rows(self) -> int | None:
+        return sum(op.rows_total for op in self.operators) if self.operators else None
+
+    @property
+    def state_bytes(self) -> int | None:
+        return sum(op.memory_bytes for op in self.operators) if self.operators else None
+
+
+@dataclass(frozen=True)
+class StatusSample:
+    """What polling `query.status` said of one active run.
+
+    `tasks_completed` counts tasks that the running batch has finished so far;
+    `last_task_at` is when that count last rose (agent's observation), None when never seen.
+    """
+
+    at: float
+    run_id: str
+    message: str
+    data_available: bool
+    trigger_active: bool
+    tasks_active: int | None = None
+    tasks_completed: int | None = None
+    last_task_at: float | None = None
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What the agent learnt of a run when it started; every field may be unknown."""
+
+    trigger: str | None = None  # processing_time | available_now | once | continuous | real_time
+    trigger_interval: float | None = None  # seconds; 0 = as soon as possible
+    checkpoint: str | None = None
+    checkpoint_is_temporary: bool | None = None
+    output_mode: str | None = None
+    sink: str | None = None
+    restart: str | None = None  # reuse | factory | needs_factory
+    restart_reason: str | None = None
+
+
+@dataclass(frozen=True)
+class QueryView:
+    """Everything the verdict on one query is judged on: the window of recent samples and its neighbours' facts."""
+
+    query_id: str
+    app: str
+    name: str | None
+    labels: Mapping[str, str]
+    first_seen_at: float
+    agent: Agent | None
+    run: Run | None  # the newest run
+    facts: RunFacts = RunFacts()
+    progress: tuple[ProgressSample, ...] = ()  # oldest first, all runs, at most the window's length
+    idle_at: float | None = None  # last idle event of the newest run
+    status: StatusSample | None = None  # last poll that listed the newest run
+    polled_at: float | None = None  # last poll of the run's agent, whether it listed the run or not
+    start_failed_at: float | None = None
+    start_failure: str | None = None
+    action: Action | None = None  # the action under way, if any
+    retired_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A status and the sentence that names the figures it was judged on."""
+
+    status: QueryStatus
+    reason: str
+
+
+@dataclass(frozen=True)
+class Action:
+    """A stop, start or restart somebody asked for. `reason` is the outcome's, `request_reason` the person's."""
+
+    id: str
+    query_id: str
+    app: str
+    name: str | None
+    action: str
+    actor: str
+    state: ActionState
+    requested_at: float
+    deadline_at: float
+    request_reason: str = ""
+    reason: str = ""
+    drain: bool = False
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    agent: str | None = None
+    idempotency_key: str | None = None
+    delivered_at: float | None = None
+    finished_at: float | None = None
+    previous_run_id: str | None = None
+    previous_batch_id: int | None = None

@@ -1,0 +1,80 @@
+"""Actions: what somebody asked for and how far it is. States change by conditional update only."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from controlplane.model import Action, ActionState
+from controlplane.store.tables import actions
+
+FIELDS = tuple(f.name for f in fields(Action))
+OPEN = tuple(state.value for state in ActionState if not state.final)
+#: What was asked never changes.
+FIXED = ("id", "query_id", "app", "name", "action", "actor", "requested_at", "idempotency_key")
+
+
+def insert(connection: Connection, action: Action) -> None:
+    """IntegrityError when the id, or the query's idempotency key, is taken."""
+    connection.execute(sa.insert(actions).values(_values(action)))
+
+
+def get(connection: Connection, id: str) -> Action | None:
+    return _one(connection, sa.select(actions).where(actions.c.id == id))
+
+
+def by_idempotency_key(connection: Connection, key: str, query_id: str) -> Action | None:
+    query = sa.select(actions).where(actions.c.idempotency_key == key, actions.c.query_id == query_id)
+    return _one(connection, query)
+
+
+def update(connection: Connection, action: Action, expected_state: ActionState) -> bool:
+    """Store the action's new state if it still is in `expected_state`; False when somebody was faster."""
+    values = {name: value for name, value in _values(action).items() if name not in FIXED}
+    query = sa.update(actions).where(actions.c.id == action.id, actions.c.state == str(expected_state))
+    return connection.execute(query.values(values)).rowcount == 1
+
+
+def open_for_query(connection: Connection, query_id: str) -> Action | None:
+    """The action under way for a query."""
+    query = sa.select(actions).where(actions.c.query_id == query_id, actions.c.state.in_(OPEN))
+    return _one(connection, query.order_by(actions.c.key))
+
+
+def open_actions(connection: Connection) -> list[Action]:
+    """All actions under way, oldest first."""
+    return _all(connection, sa.select(actions).where(actions.c.state.in_(OPEN)).order_by(actions.c.key))
+
+
+def list_actions(connection: Connection, query_id: str | None = None, limit: int = 100) -> list[Action]:
+    """Newest first; of one query or of all."""
+    query = sa.select(actions).order_by(actions.c.key.desc()).limit(limit)
+    if query_id is not None:
+        query = query.where(actions.c.query_id == query_id)
+    return _all(connection, query)
+
+
+def _values(action: Action) -> dict[str, Any]:
+    values = {name: getattr(action, name) for name in FIELDS}
+    return values | {
+        "state": action.state.value,
+        "overrides": dict(action.overrides),
+        "evidence": dict(action.evidence),
+    }
+
+
+def _one(connection: Connection, query: sa.Select[Any]) -> Action | None:
+    row = connection.execute(query.limit(1)).mappings().first()
+    return _action(row) if row else None
+
+
+def _all(connection: Connection, query: sa.Select[Any]) -> list[Action]:
+    return [_action(row) for row in connection.execute(query).mappings()]
+
+
+def _action(row: Any) -> Action:
+    values = {name: row[name] for name in FIELDS}
+    return Action(**values | {"state": ActionState(row["state"])})

@@ -1,0 +1,112 @@
+"""Raw events and the hot columns of progress reports: append, know again, read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from controlplane.model import ProgressSample
+from controlplane.store.blobs import Unpacker
+from controlplane.store.tables import agents, batches, counters, events, queries
+
+#: What makes a progress report the same one: run id, batch id, trigger time.
+BatchKey = tuple[int, int, float]
+
+
+def reserve_ids(connection: Connection, count: int) -> int:
+    """The first of `count` ids that nobody had before and nobody will get again."""
+    bump = (
+        sa.update(counters)
+        .where(counters.c.name == "events")
+        .values(value=counters.c.value + count)
+        .returning(counters.c.value)
+    )
+    last = connection.execute(bump).scalar()
+    if last is None:
+        connection.execute(sa.insert(counters).values(name="events", value=count))
+        last = count
+    return int(last) - count + 1
+
+
+def append(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows of `events`."""
+    if rows:
+        connection.execute(sa.insert(events), rows)
+
+
+def append_batches(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows of `batches`, as `batch_values` makes them."""
+    if rows:
+        connection.execute(sa.insert(batches), rows)
+
+
+def batch_values(report: ProgressSample, event_id: int, query_key: int, run_key: int) -> dict[str, Any]:
+    return {
+        "event_id": event_id,
+        "query_key": query_key,
+        "run_key": run_key,
+        "batch_id": report.batch_id,
+        "trigger_at": report.trigger_at,
+        "at": report.at,
+        "duration": report.duration,
+        "input_rows": report.input_rows,
+        "lag_rows": report.lag_rows,
+        "output_rows": report.output_rows,
+        "state_rows": report.state_rows,
+        "state_bytes": report.state_bytes,
+        "watermark": report.watermark,
+    }
+
+
+def known_seqs(connection: Connection, agent_key: int, seqs: Iterable[int]) -> set[int]:
+    """Which of these sequence numbers of an agent are stored."""
+    query = sa.select(events.c.seq).where(events.c.agent_key == agent_key, events.c.seq.in_(list(seqs)))
+    return set(connection.execute(query).scalars())
+
+
+def known_batches(connection: Connection, run_keys: Iterable[int], batch_ids: Iterable[int]) -> set[BatchKey]:
+    """Reports stored for these runs and batch ids."""
+    query = sa.select(batches.c.run_key, batches.c.batch_id, batches.c.trigger_at).where(
+        batches.c.run_key.in_(list(run_keys)), batches.c.batch_id.in_(list(batch_ids))
+    )
+    return {(row.run_key, row.batch_id, row.trigger_at) for row in connection.execute(query)}
+
+
+def read_events(
+    connection: Connection, query_id: str, after: int = 0, limit: int = 100, type: str | None = None
+) -> tuple[list[dict[str, Any]], int | None]:
+    """A query's events with ids above `after`, oldest first, and the next page's `after` (None: the end).
+
+    Each is `{"id", "at", "type", "agent", "seq", "data"}`: `at` in Unix seconds, `data` as it was sent.
+    """
+    query = (
+        sa.select(events, agents.c.agent)
+        .join(agents, events.c.agent_key == agents.c.key)
+        .where(events.c.query_key == _key_of(query_id), events.c.id > after)
+        .order_by(events.c.id)
+        .limit(limit + 1)
+    )
+    if type is not None:
+        query = query.where(events.c.type == type)
+    rows = connection.execute(query).all()
+    unpacker = Unpacker(connection)
+    page = [_event(row, unpacker) for row in rows[:limit]]
+    return page, page[-1]["id"] if len(rows) > limit and page else None
+
+
+def _key_of(query_id: str) -> Any:
+    return sa.select(queries.c.key).where(queries.c.query_id == query_id).scalar_subquery()
+
+
+def _event(row: Any, unpacker: Unpacker) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "at": row.at,
+        "type": row.type,
+        "agent": row.agent,
+        "seq": row.seq,
+        "data": unpacker.unpack(row.dictionary, row.data),
+    }

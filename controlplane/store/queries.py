@@ -1,0 +1,186 @@
+"""Reads what is known of queries, runs and agents; records verdicts and retirements.
+
+Plain functions on a connection: reads take any, the two that write are for the writer's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from controlplane import progress
+from controlplane.ledger import AgentRow, QueryRow, RunRow
+from controlplane.model import Agent, ProgressSample, Run
+from controlplane.store.blobs import Unpacker
+from controlplane.store.rows import agent_row, query_row, run_of, run_row, select_runs
+from controlplane.store.tables import agents, batches, events, queries, runs
+from controlplane.store.tables import status_changes as changes
+
+T = TypeVar("T")
+CHUNK = 500
+
+
+def _key_of(query_id: str) -> sa.ScalarSelect[Any]:
+    return sa.select(queries.c.key).where(queries.c.query_id == query_id).scalar_subquery()
+
+
+# -- queries, runs, agents -------------------------------------------------------------------------
+
+
+def query_rows(connection: Connection) -> list[QueryRow]:
+    """All queries, retired ones included."""
+    return [query_row(row) for row in connection.execute(sa.select(queries)).mappings()]
+
+
+def newest_runs(connection: Connection) -> list[RunRow]:
+    """The newest run of each query."""
+    query = select_runs().where(runs.c.run_id == queries.c.newest_run)
+    return [run_row(row) for row in connection.execute(query).mappings()]
+
+
+def list_runs(connection: Connection, query_id: str, limit: int = 20) -> list[Run]:
+    """Runs of a query, newest first."""
+    query = (
+        select_runs()
+        .where(queries.c.query_id == query_id)
+        .order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
+        .limit(limit)
+    )
+    return [run_of(row) for row in connection.execute(query).mappings()]
+
+
+def get_run(connection: Connection, run_id: str) -> RunRow | None:
+    """One run, whichever query it belongs to."""
+    row = connection.execute(select_runs().where(runs.c.run_id == run_id)).mappings().first()
+    return run_row(row) if row else None
+
+
+def agent_rows(connection: Connection) -> list[AgentRow]:
+    """All agents, ended ones included."""
+    return [agent_row(row) for row in connection.execute(sa.select(agents)).mappings()]
+
+
+def list_agents(connection: Connection, limit: int = 1000) -> list[Agent]:
+    """Agents, the one heard last first."""
+    query = sa.select(agents).order_by(agents.c.last_seen_at.desc()).limit(limit)
+    return [agent_row(row).agent for row in connection.execute(query).mappings()]
+
+
+def agent_info(connection: Connection, agent: str) -> dict[str, Any]:
+    """What an agent last said of itself: `{"app_started": {…}, "heartbeat": {…}}`, each with its `at`."""
+    info = connection.execute(sa.select(agents.c.info).where(agents.c.agent == agent)).scalar()
+    return dict(info or {})
+
+
+# -- progress --------------------------------------------------------------------------------------
+
+
+def read_progress(
+    connection: Connection, query_id: str, start: float, end: float, limit: int = 2000
+) -> list[ProgressSample]:
+    """Reports with start <= at <= end, oldest first; thinned evenly to `limit`, the last kept."""
+    query = (
+        sa.select(batches.c.event_id)
+        .where(batches.c.query_key == _key_of(query_id), batches.c.at >= start, batches.c.at <= end)
+        .order_by(batches.c.at, batches.c.trigger_at, batches.c.batch_id)
+    )
+    return samples_of(connection, thin(connection.execute(query).scalars().all(), limit))
+
+
+def recent_progress(connection: Connection, query_key: int, limit: int) -> list[ProgressSample]:
+    """The newest `limit` reports of a query, oldest first."""
+    query = (
+        sa.select(batches.c.event_id)
+        .where(batches.c.query_key == query_key)
+        .order_by(batches.c.at.desc(), batches.c.trigger_at.desc(), batches.c.batch_id.desc())
+        .limit(limit)
+    )
+    return samples_of(connection, connection.execute(query).scalars().all()[::-1])
+
+
+def samples_of(connection: Connection, event_ids: Sequence[int]) -> list[ProgressSample]:
+    """The reports of these events, in this order: read from what Spark wrote, as when they came in."""
+    unpacker, found = Unpacker(connection), {}
+    for some in _chunks(event_ids):
+        query = sa.select(events.c.id, events.c.at, events.c.dictionary, events.c.data)
+        for row in connection.execute(query.where(events.c.id.in_(some))):
+            found[row.id] = progress.sample(unpacker.unpack(row.dictionary, row.data), row.at)
+    return [found[event_id] for event_id in event_ids if event_id in found]
+
+
+def thin(values: Sequence[T], limit: int) -> Sequence[T]:
+    """At most `limit` values at even distances, the last among them."""
+    if limit <= 0:
+        return []
+    if len(values) <= limit:
+        return values
+    return [values[(place + 1) * len(values) // limit - 1] for place in range(limit)]
+
+
+def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(values), CHUNK):
+        yield values[start : start + CHUNK]
+
+
+def latest_progress(connection: Connection, query_id: str) -> dict[str, Any] | None:
+    """The newest report of a query as Spark wrote it."""
+    query = (
+        sa.select(events.c.dictionary, events.c.data)
+        .join(batches, batches.c.event_id == events.c.id)
+        .where(batches.c.query_key == _key_of(query_id))
+        .order_by(batches.c.at.desc(), batches.c.trigger_at.desc(), batches.c.batch_id.desc())
+        .limit(1)
+    )
+    row = connection.execute(query).first()
+    return Unpacker(connection).unpack(row.dictionary, row.data) if row else None
+
+
+def last_batch_id(connection: Connection, query_id: str) -> int | None:
+    """The highest batch id that any run of a query reported."""
+    query = sa.select(sa.func.max(runs.c.last_batch_id)).where(runs.c.query_key == _key_of(query_id))
+    return connection.execute(query).scalar()
+
+
+# -- verdicts --------------------------------------------------------------------------------------
+
+
+def record_status(connection: Connection, query_id: str, at: float, status: str, reason: str) -> None:
+    """Note that the verdict on a query changed; nothing for a query that is not known."""
+    key = connection.execute(sa.select(queries.c.key).where(queries.c.query_id == query_id)).scalar()
+    if key is not None:
+        values = {"query_key": key, "at": at, "status": str(status), "reason": reason}
+        connection.execute(sa.insert(changes).values(values))
+
+
+def status_changes(connection: Connection, query_id: str, limit: int = 50) -> list[dict[str, Any]]:
+    """`{"at", "status", "reason"}`, newest first."""
+    query = (
+        sa.select(changes.c.at, changes.c.status, changes.c.reason)
+        .where(changes.c.query_key == _key_of(query_id))
+        .order_by(changes.c.at.desc(), changes.c.key.desc())
+        .limit(limit)
+    )
+    return [dict(row) for row in connection.execute(query).mappings()]
+
+
+def latest_statuses(connection: Connection) -> dict[str, dict[str, Any]]:
+    """The last recorded verdict of each query: query id -> `{"at", "status", "reason"}`."""
+    newest = sa.select(sa.func.max(changes.c.key)).group_by(changes.c.query_key).scalar_subquery()
+    query = (
+        sa.select(queries.c.query_id, changes.c.at, changes.c.status, changes.c.reason)
+        .join(queries, queries.c.key == changes.c.query_key)
+        .where(changes.c.key.in_(newest))
+    )
+    return {
+        row["query_id"]: {"at": row["at"], "status": row["status"], "reason": row["reason"]}
+        for row in connection.execute(query).mappings()
+    }
+
+
+def retire(connection: Connection, query_id: str, at: float | None) -> bool:
+    """Put a query away (None: take it back); False when it is not known."""
+    update = sa.update(queries).where(queries.c.query_id == query_id).values(retired_at=at)
+    return connection.execute(update).rowcount == 1

@@ -1,0 +1,245 @@
+"""Deletes what is too old or too much, oldest first, in small commits that leave the writer free between.
+
+Works on a full disk: deletions need a little space, which `store.reserve` keeps for them. Actions,
+audit, and every query that still goes by its name stay, with the newest run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+
+from controlplane.errors import StoreUnavailable
+from controlplane.store import reserve
+from controlplane.store.engine import checkpoint, is_sqlite, sqlite_file, used_bytes, vacuum_step
+from controlplane.store.tables import agents, batches, counters, events, queries, runs, status_changes
+from controlplane.store.writer import Writer
+
+#: Events that only tell the present; what they change is in rows of their own.
+PASSING = ("heartbeat", "status")
+PASSING_SECONDS = 24 * 3600.0
+CHUNK = 1_000
+T = TypeVar("T")
+Doomed = Sequence[Any]  # rows with id, agent_key and seq
+#: Having passed the limit we go a little below it, not to come back for every event.
+LOW_WATER = 0.95
+#: Empty pages that the next events will fill, as a share of the file.
+KEEP_FREE = 0.05
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What went. `full`: the disk was full and the reserve had to be used."""
+
+    events: int = 0
+    queries: int = 0
+    runs: int = 0
+    agents: int = 0
+    status_changes: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    full: bool = False
+
+
+def prune(
+    writer: Writer,
+    now: float,
+    max_age_seconds: float,
+    max_bytes: int,
+    forget: Callable[[Sequence[str]], None] | None = None,
+) -> Pruned:
+    """Delete what is older than `max_age_seconds`, then the oldest until the store is below `max_bytes`.
+
+    `forget` is told the ids of queries that went, in the writer's thread. StoreUnavailable when even
+    the reserve does not help.
+    """
+    store = sqlite_file(writer.engine)
+    if store is not None:
+        reserve.ensure(store)
+    cutoff, before, work = now - max_age_seconds, used(writer.engine), _Pruning(writer)
+    gone = work.delete_aged(cutoff) + work.delete_passing(now - PASSING_SECONDS)
+    gone += work.delete_beyond(max_bytes)
+    old_queries = work.write(lambda connection: _delete_queries(connection, cutoff), forget)
+    pruned = Pruned(
+        events=gone,
+        queries=len(old_queries),
+        runs=work.write(lambda connection: _delete_runs(connection, cutoff)),
+        agents=work.write(lambda connection: _delete_agents(connection, cutoff)),
+        status_changes=work.write(lambda connection: _delete_changes(connection, cutoff)),
+        bytes_before=before,
+        full=work.full,
+    )
+    work.free()
+    if store is not None:
+        reserve.ensure(store)
+    return replace(pruned, bytes_after=used(writer.engine))
+
+
+def used(engine: Engine) -> int:
+    """Bytes that the store holds."""
+    with engine.connect() as connection:
+        return used_bytes(connection)
+
+
+class _Pruning:
+    """One pass. A write that finds the disk full gives the reserve up and is tried once more."""
+
+    def __init__(self, writer: Writer):
+        self._writer = writer
+        self.full = False
+
+    def write(self, work: Callable[[Connection], T], then: Callable[[T], None] | None = None) -> T:
+        try:
+            return self._writer.write(work, then)
+        except StoreUnavailable:
+            store = sqlite_file(self._writer.engine)
+            if store is None or not reserve.give_up(store):
+                raise
+        self.full = True
+        checkpoint(self._writer.engine)
+        return self._writer.write(work, then)
+
+    def _delete(self, choose: Callable[[Connection], Doomed]) -> int:
+        gone = self.write(lambda connection: _delete(connection, choose(connection)))
+        if self.full:  # the log must not take what the deletions give
+            checkpoint(self._writer.engine)
+        return gone
+
+    def delete_aged(self, cutoff: float) -> int:
+        """Events come in order of time, but for late ones: the first page without any ends it."""
+        gone = 0
+        while step := self._delete(lambda connection: _aged(connection, cutoff)):
+            gone += step
+        return gone
+
+    def delete_passing(self, cutoff: float) -> int:
+        """Heartbeats and polls older than `cutoff`; a mark tells how far earlier passes have come."""
+        gone, more = 0, True
+        while more:
+            step, more = self.write(lambda connection: _sweep(connection, cutoff))
+            gone += step
+        return gone
+
+    def delete_beyond(self, max_bytes: int) -> int:
+        """The oldest events, as many as are too much; measured again, for events differ in size."""
+        gone, limit = 0, float(max_bytes)
+        while (held := used(self._writer.engine)) > limit:
+            limit = max_bytes * LOW_WATER
+            stored = self.write(_count_events)
+            surplus = math.ceil(stored * (held - limit) / held)
+            while surplus > 0 and (step := self._delete(partial(_oldest, limit=min(surplus, CHUNK)))):
+                surplus -= step
+                gone += step
+            if surplus > 0 or not stored:
+                break  # what is left are no events
+        return gone
+
+    def free(self) -> None:
+        """Give empty pages back to the disk, a few at a time; keep some unless the disk is full."""
+        if is_sqlite(self._writer.engine):
+            while self.write(partial(vacuum_step, keep=0.0 if self.full else KEEP_FREE)):
+                pass
+            checkpoint(self._writer.engine)
+
+
+# -- what goes -------------------------------------------------------------------------------------
+
+_COLUMNS = (events.c.id, events.c.agent_key, events.c.seq)
+
+
+def _aged(connection: Connection, cutoff: float) -> Doomed:
+    page = sa.select(*_COLUMNS, events.c.at).order_by(events.c.id).limit(CHUNK).subquery()
+    return connection.execute(sa.select(page).where(page.c.at < cutoff)).all()
+
+
+def _oldest(connection: Connection, limit: int) -> Doomed:
+    return connection.execute(sa.select(*_COLUMNS).order_by(events.c.id).limit(limit)).all()
+
+
+def _count_events(connection: Connection) -> int:
+    return int(connection.execute(sa.select(sa.func.count()).select_from(events)).scalar() or 0)
+
+
+def _sweep(connection: Connection, cutoff: float) -> tuple[int, bool]:
+    """One page of passing events after the mark; False when what follows is too young."""
+    mark = connection.execute(sa.select(counters.c.value).where(counters.c.name == "swept")).scalar()
+    page = (
+        sa.select(*_COLUMNS, events.c.at, events.c.type)
+        .where(events.c.id > (mark or 0))
+        .order_by(events.c.id)
+        .limit(CHUNK)
+    )
+    rows = connection.execute(page).all()
+    seen = rows[: next((place for place, row in enumerate(rows) if row.at >= cutoff), len(rows))]
+    gone = _delete(connection, [row for row in seen if row.type in PASSING])
+    if seen and mark is None:
+        connection.execute(sa.insert(counters).values(name="swept", value=seen[-1].id))
+    elif seen:
+        connection.execute(sa.update(counters).where(counters.c.name == "swept").values(value=seen[-1].id))
+    return gone, len(seen) == CHUNK
+
+
+def _delete(connection: Connection, doomed: Doomed) -> int:
+    """Delete these events, their batches with them; note how far each agent's are gone."""
+    if not doomed:
+        return 0
+    ids = [row.id for row in doomed]
+    connection.execute(sa.delete(batches).where(batches.c.event_id.in_(ids)))
+    connection.execute(sa.delete(events).where(events.c.id.in_(ids)))
+    pruned: dict[int, int] = {}
+    for row in doomed:
+        pruned[row.agent_key] = max(row.seq, pruned.get(row.agent_key, 0))
+    for agent_key, seq in pruned.items():
+        update = sa.update(agents).where(agents.c.key == agent_key, agents.c.pruned_seq < seq)
+        connection.execute(update.values(pruned_seq=seq))
+    return len(ids)
+
+
+def _delete_queries(connection: Connection, cutoff: float) -> list[str]:
+    """Queries put away before `cutoff`, and those whose name another one has taken, without an event left."""
+    newer = queries.alias("newer")
+    replaced = sa.exists().where(
+        newer.c.app == queries.c.app, newer.c.name == queries.c.name, newer.c.told_at > queries.c.told_at
+    )
+    old = (
+        ((queries.c.retired_at < cutoff) | replaced)
+        & (queries.c.told_at < cutoff)
+        & ~sa.exists().where(events.c.query_key == queries.c.key)
+        & ~sa.exists().where(runs.c.query_key == queries.c.key, runs.c.last_event_at >= cutoff)
+    )
+    rows = connection.execute(sa.select(queries.c.key, queries.c.query_id).where(old).limit(CHUNK)).all()
+    keys = [row.key for row in rows]
+    for table, column in ((runs, runs.c.query_key), (status_changes, status_changes.c.query_key)):
+        connection.execute(sa.delete(table).where(column.in_(keys)))
+    connection.execute(sa.delete(queries).where(queries.c.key.in_(keys)))
+    return [row.query_id for row in rows]
+
+
+def _delete_runs(connection: Connection, cutoff: float) -> int:
+    """Runs that ended before `cutoff`, but the newest of each query."""
+    newest = sa.select(queries.c.newest_run).where(queries.c.newest_run.is_not(None))
+    old = runs.c.ended_at.is_not(None) & (runs.c.last_event_at < cutoff) & runs.c.run_id.not_in(newest)
+    return connection.execute(sa.delete(runs).where(old)).rowcount
+
+
+def _delete_agents(connection: Connection, cutoff: float) -> int:
+    """Agents that were last heard before `cutoff` and have no run and no event left."""
+    unused = (
+        (agents.c.last_seen_at < cutoff)
+        & agents.c.key.not_in(sa.select(runs.c.agent_key))
+        & ~sa.exists().where(events.c.agent_key == agents.c.key)
+    )
+    return connection.execute(sa.delete(agents).where(unused)).rowcount
+
+
+def _delete_changes(connection: Connection, cutoff: float) -> int:
+    """Verdicts from before `cutoff`, but the last of each query."""
+    last = sa.select(sa.func.max(status_changes.c.key)).group_by(status_changes.c.query_key)
+    old = (status_changes.c.at < cutoff) & status_changes.c.key.not_in(last)
+    return connection.execute(sa.delete(status_changes).where(old)).rowcount

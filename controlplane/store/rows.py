@@ -1,0 +1,102 @@
+"""Rows of the database <-> the values of `controlplane.model` and `controlplane.lifecycle`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, fields
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import RowMapping
+
+from controlplane.ledger import AgentRow, QueryRow, RunRow
+from controlplane.model import Agent, Run, RunEnd, RunFacts, StatusSample
+from controlplane.store.tables import agents, queries, runs
+
+AGENT_FIELDS = tuple(f.name for f in fields(Agent))
+QUERY_FIELDS = tuple(f.name for f in fields(QueryRow))
+RUN_COLUMNS = tuple(column for column in runs.c if column.name not in ("query_key", "agent_key"))
+
+
+def select_runs() -> sa.Select[Any]:
+    """Runs with the ids of their query and agent, as `run_row` reads them."""
+    return (
+        sa.select(*RUN_COLUMNS, queries.c.query_id, agents.c.agent)
+        .join(queries, runs.c.query_key == queries.c.key)
+        .join(agents, runs.c.agent_key == agents.c.key)
+    )
+
+
+def agent_row(row: RowMapping) -> AgentRow:
+    return AgentRow(
+        agent=Agent(**{name: row[name] for name in AGENT_FIELDS}),
+        told_at=row["told_at"],
+        polled_at=row["polled_at"],
+        end_exception=row["end_exception"],
+        pruned_seq=row["pruned_seq"],
+        info=row["info"],
+    )
+
+
+def query_row(row: RowMapping) -> QueryRow:
+    return QueryRow(**{name: row[name] for name in QUERY_FIELDS})
+
+
+def run_row(row: RowMapping) -> RunRow:
+    return RunRow(
+        run=run_of(row),
+        last_event_at=row["last_event_at"],
+        ended_by=row["ended_by"],
+        facts=RunFacts(**row["facts"]),
+        idle_at=row["idle_at"],
+        status=StatusSample(**row["status"]) if row["status"] else None,
+    )
+
+
+def run_of(row: RowMapping) -> Run:
+    return Run(
+        key=row["key"],
+        run_id=row["run_id"],
+        query_id=row["query_id"],
+        agent=row["agent"],
+        started_at=row["started_at"],
+        ended_at=row["ended_at"],
+        end=RunEnd(row["end"]) if row["end"] else None,
+        first_batch_id=row["first_batch_id"],
+        last_batch_id=row["last_batch_id"],
+        batches=row["batches"],
+        failure_text=row["failure_text"],
+        error_class=row["error_class"],
+    )
+
+
+def agent_values(row: AgentRow) -> dict[str, Any]:
+    values = {name: getattr(row.agent, name) for name in AGENT_FIELDS}
+    extra = ("told_at", "polled_at", "end_exception", "pruned_seq", "info")
+    return values | {name: getattr(row, name) for name in extra}
+
+
+def query_values(row: QueryRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in QUERY_FIELDS}
+
+
+def run_values(row: RunRow, query_key: int, agent_key: int) -> dict[str, Any]:
+    run = row.run
+    return {
+        "key": run.key,
+        "run_id": run.run_id,
+        "query_key": query_key,
+        "agent_key": agent_key,
+        "started_at": run.started_at,
+        "last_event_at": row.last_event_at,
+        "ended_at": run.ended_at,
+        "ended_by": row.ended_by,
+        "end": run.end.value if run.end else None,
+        "first_batch_id": run.first_batch_id,
+        "last_batch_id": run.last_batch_id,
+        "batches": run.batches,
+        "failure_text": run.failure_text,
+        "error_class": run.error_class,
+        "idle_at": row.idle_at,
+        "status": asdict(row.status) if row.status else None,
+        "facts": {name: value for name, value in asdict(row.facts).items() if value is not None},
+    }

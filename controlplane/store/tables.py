@@ -1,0 +1,263 @@
+"""All tables, nothing else. The schema is made by the migrations; a test holds the two together.
+
+Times are Unix seconds. Keys are integers made here; the UUIDs of Spark and of the agents appear
+once, in `agents`, `queries` and `runs`. JSON is kept as text, so both databases take the same rows.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
+
+from listeners import wire
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+    }
+)
+
+#: NUL (PostgreSQL refuses it in text) and halves of a surrogate pair (no database can encode them).
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def storable(text: str) -> str:
+    """Text that both databases and every JSON reader take: the impossible characters become U+FFFD."""
+    return _UNSTORABLE.sub("\ufffd", text)
+
+
+class CleanText(TypeDecorator[str]):
+    """Text in which what no database can hold is replaced."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else storable(value)
+
+
+class Json(TypeDecorator[Any]):
+    """A JSON value as text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> str | None:
+        return None if value is None else storable(wire.dumps(value))
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        return None if value is None else json.loads(value)
+
+
+#: A 64-bit key: SQLite makes keys by itself only for a column that is called INTEGER.
+Key = BigInteger().with_variant(Integer, "sqlite")
+Seconds = Float(53)
+
+agents = Table(
+    "agents",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("agent", CleanText, nullable=False, unique=True),
+    Column("app", CleanText, nullable=False),
+    Column("app_id", CleanText),
+    Column("spark_version", CleanText),
+    Column("master", CleanText),
+    Column("ui_url", CleanText),
+    Column("actions", CleanText, nullable=False),
+    Column("first_seen_at", Seconds, nullable=False),
+    Column("last_seen_at", Seconds, nullable=False),
+    Column("told_at", Seconds, nullable=False),
+    Column("polled_at", Seconds),
+    Column("ended_at", Seconds),
+    Column("end_reason", CleanText),
+    Column("end_exception", CleanText),
+    Column("clock_offset", Seconds, nullable=False),
+    Column("high_seq", Key, nullable=False),
+    Column("pruned_seq", Key, nullable=False),
+    Column("dropped", Json, nullable=False),
+    Column("info", Json, nullable=False),
+)
+
+queries = Table(
+    "queries",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("query_id", CleanText, nullable=False, unique=True),
+    Column("app", CleanText, nullable=False),
+    Column("name", CleanText),
+    Column("labels", Json, nullable=False),
+    Column("first_seen_at", Seconds, nullable=False),
+    Column("told_at", Seconds, nullable=False),
+    Column("newest_run", CleanText),
+    Column("start_failed_at", Seconds),
+    Column("start_failure", CleanText),
+    Column("retired_at", Seconds),
+    Column("totals", Json, nullable=False),
+    Index(None, "app", "name"),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("run_id", CleanText, nullable=False, unique=True),
+    Column("query_key", Key, ForeignKey("queries.key"), nullable=False),
+    Column("agent_key", Key, ForeignKey("agents.key"), nullable=False),
+    Column("started_at", Seconds, nullable=False),
+    Column("last_event_at", Seconds, nullable=False),
+    Column("ended_at", Seconds),
+    Column("ended_by", CleanText),
+    Column("end", CleanText),
+    Column("first_batch_id", Key),
+    Column("last_batch_id", Key),
+    Column("batches", Key, nullable=False),
+    Column("failure_text", CleanText),
+    Column("error_class", CleanText),
+    Column("idle_at", Seconds),
+    Column("status", Json),
+    Column("facts", Json, nullable=False),
+    Index(None, "query_key", "started_at"),
+    Index(None, "agent_key", "ended_at"),
+)
+
+#: What agents said, whole. Ids ascend in the order of arrival and are never used twice.
+events = Table(
+    "events",
+    metadata,
+    Column("id", Key, primary_key=True, autoincrement=False),
+    Column("agent_key", Key, nullable=False),
+    Column("seq", Key, nullable=False),
+    Column("at", Seconds, nullable=False),
+    Column("type", CleanText, nullable=False),
+    Column("query_key", Key),
+    Column("run_key", Key),
+    Column("dictionary", Integer, nullable=False),
+    Column("data", LargeBinary, nullable=False),
+    UniqueConstraint("agent_key", "seq"),
+    Index(None, "query_key", "id"),
+)
+
+#: The hot columns of progress reports; the report itself is the event of the same id.
+batches = Table(
+    "batches",
+    metadata,
+    Column("event_id", Key, primary_key=True, autoincrement=False),
+    Column("query_key", Key, nullable=False),
+    Column("run_key", Key, nullable=False),
+    Column("batch_id", Key, nullable=False),
+    Column("trigger_at", Seconds, nullable=False),
+    Column("at", Seconds, nullable=False),
+    Column("duration", Seconds, nullable=False),
+    Column("input_rows", Key, nullable=False),
+    Column("lag_rows", Seconds),
+    Column("output_rows", Key),
+    Column("state_rows", Key),
+    Column("state_bytes", Key),
+    Column("watermark", Seconds),
+    UniqueConstraint("run_key", "batch_id", "trigger_at"),
+    Index(None, "query_key", "at"),
+)
+
+#: zstd dictionaries; 0 means compressed without one.
+dictionaries = Table(
+    "dictionaries",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("made_at", Seconds, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+
+#: One row a counter; `events` is the last event id given out.
+counters = Table(
+    "counters",
+    metadata,
+    Column("name", CleanText, primary_key=True),
+    Column("value", Key, nullable=False),
+)
+
+status_changes = Table(
+    "status_changes",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("query_key", Key, ForeignKey("queries.key"), nullable=False),
+    Column("at", Seconds, nullable=False),
+    Column("status", CleanText, nullable=False),
+    Column("reason", CleanText, nullable=False),
+    Index(None, "query_key", "at"),
+)
+
+actions = Table(
+    "actions",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("id", CleanText, nullable=False, unique=True),
+    Column("query_id", CleanText, nullable=False),
+    Column("app", CleanText, nullable=False),
+    Column("name", CleanText),
+    Column("action", CleanText, nullable=False),
+    Column("actor", CleanText, nullable=False),
+    Column("state", CleanText, nullable=False),
+    Column("requested_at", Seconds, nullable=False),
+    Column("deadline_at", Seconds, nullable=False),
+    Column("request_reason", CleanText, nullable=False),
+    Column("reason", CleanText, nullable=False),
+    Column("drain", Boolean(create_constraint=False), nullable=False),
+    Column("overrides", Json, nullable=False),
+    Column("evidence", Json, nullable=False),
+    Column("agent", CleanText),
+    Column("idempotency_key", CleanText),
+    Column("delivered_at", Seconds),
+    Column("finished_at", Seconds),
+    Column("previous_run_id", CleanText),
+    Column("previous_batch_id", Key),
+    UniqueConstraint("query_id", "idempotency_key"),
+    Index(None, "query_id", "key"),
+    Index(None, "state"),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", CleanText, primary_key=True),
+    Column("name", CleanText, nullable=False),
+    Column("role", CleanText, nullable=False),
+    Column("digest", CleanText, nullable=False, unique=True),
+    Column("prefix", CleanText, nullable=False),
+    Column("app", CleanText),
+    Column("created_at", Seconds, nullable=False),
+    Column("expires_at", Seconds),
+    Column("revoked_at", Seconds),
+)
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("at", Seconds, nullable=False),
+    Column("actor", CleanText, nullable=False),
+    Column("via", CleanText, nullable=False),
+    Column("action", CleanText, nullable=False),
+    Column("target", CleanText, nullable=False),
+    Column("detail", Json, nullable=False),
+)

@@ -1,0 +1,190 @@
+"""The one thread that changes the store; many submissions share one commit.
+
+A durable commit costs milliseconds whatever is in it, so everything that waits is written in one
+transaction, each submission in a savepoint of its own: a submission that fails takes nobody with it.
+A future resolves only after the commit; when the commit fails, all of its futures fail.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+
+from controlplane.errors import StoreUnavailable
+from controlplane.store.engine import BROKEN_DISK, sqlite_code, unavailable
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+MAX_GROUP = 64
+MAX_WAITING = 2_000
+WRITE_TIMEOUT = 30.0
+
+
+@dataclass
+class _Job:
+    work: Callable[[Connection], Any]
+    then: Callable[[Any], None] | None
+    future: Future[Any]
+    result: Any = None
+    error: Exception | None = None
+
+
+class Writer:
+    """`start` before use, `stop` after; then every submission fails with StoreUnavailable."""
+
+    def __init__(self, engine: Engine, max_group: int = MAX_GROUP, max_waiting: int = MAX_WAITING):
+        self._engine = engine
+        self._max_group = max_group
+        self._waiting: queue.Queue[_Job | None] = queue.Queue(max_waiting)
+        self._lock = threading.Lock()  # so that nothing is queued behind the stop mark
+        self._thread: threading.Thread | None = None
+        self._broken: StoreUnavailable | None = None
+        #: Seconds that the last group took from BEGIN to COMMIT; None before the first.
+        self.commit_seconds: float | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """For reading."""
+        return self._engine
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float = 30.0) -> None:
+        """Write what waits, then end the thread."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._waiting.put(None)
+            thread.join(timeout)
+
+    def submit(self, work: Callable[[Connection], T], then: Callable[[T], None] | None = None) -> Future[T]:
+        """Run `work` in the next group; the future resolves after COMMIT.
+
+        `then(result)` is called in the writer's thread after COMMIT and before the future resolves,
+        in the order of the submissions: memory that follows the store is changed there.
+        """
+        job = _Job(work, then, Future())
+        with self._lock:
+            if self._broken is not None:
+                job.future.set_exception(self._broken)
+            elif self._thread is None:
+                job.future.set_exception(StoreUnavailable("the store is not open"))
+            else:
+                self._enqueue(job)
+        return job.future
+
+    def _enqueue(self, job: _Job) -> None:
+        try:
+            self._waiting.put_nowait(job)
+        except queue.Full:
+            job.future.set_exception(StoreUnavailable("too many writes are waiting for the store"))
+
+    def write(
+        self,
+        work: Callable[[Connection], T],
+        then: Callable[[T], None] | None = None,
+        timeout: float = WRITE_TIMEOUT,
+    ) -> T:
+        """`submit` and wait. StoreUnavailable after `timeout` seconds; it may still be written then."""
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("write() inside the writer's thread would wait for itself")
+        future = self.submit(work, then)
+        try:
+            return future.result(timeout)
+        except FutureTimeout:
+            future.cancel()
+            raise StoreUnavailable(f"the store did not answer within {timeout:g} s") from None
+
+    # -- the thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        stopping = False
+        while not stopping:
+            group, stopping = self._collect()
+            if group:
+                self._serve(group)
+
+    def _collect(self) -> tuple[list[_Job], bool]:
+        """Wait for a job, then take what else is there; True when the stop mark was among it."""
+        group: list[_Job] = []
+        item = self._waiting.get()
+        while item is not None:
+            if item.future.set_running_or_notify_cancel():
+                group.append(item)
+            if len(group) >= self._max_group:
+                return group, False
+            try:
+                item = self._waiting.get_nowait()
+            except queue.Empty:
+                return group, False
+        return group, True
+
+    def _serve(self, group: list[_Job]) -> None:
+        began = time.perf_counter()
+        try:
+            if self._broken is not None:
+                raise self._broken
+            self._commit(group)
+        except StoreUnavailable as error:
+            self._refuse(group, error)
+        except (OperationalError, InterfaceError) as error:
+            self._refuse(group, self._judge(error))
+        except Exception as error:
+            log.exception("a group of writes failed")
+            self._refuse(group, StoreUnavailable(f"the store cannot be used: {error}"))
+        else:
+            self.commit_seconds = time.perf_counter() - began
+            for job in group:
+                _resolve(job)
+
+    def _commit(self, group: list[_Job]) -> None:
+        with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
+            for job in group:
+                _attempt(connection, job)
+
+    def _judge(self, error: DBAPIError) -> StoreUnavailable:
+        refusal = unavailable(error)
+        if sqlite_code(error) in BROKEN_DISK:
+            self._broken = refusal
+        log.error("%s", refusal)
+        return refusal
+
+    def _refuse(self, group: list[_Job], error: StoreUnavailable) -> None:
+        for job in group:
+            job.future.set_exception(job.error or error)
+
+
+def _attempt(connection: Connection, job: _Job) -> None:
+    """Run one job in a savepoint. What concerns the whole database is raised, the rest is the job's own."""
+    try:
+        with connection.begin_nested():
+            job.result = job.work(connection)
+    except (OperationalError, InterfaceError):
+        raise
+    except Exception as error:
+        job.error = error
+
+
+def _resolve(job: _Job) -> None:
+    if job.error is not None:
+        job.future.set_exception(job.error)
+        return
+    if job.then is not None:
+        try:
+            job.then(job.result)
+        except Exception:
+            log.exception("what follows a commit failed; the commit stands")
+    job.future.set_result(job.result)

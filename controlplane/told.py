@@ -1,0 +1,69 @@
+"""Events as they are understood: which query and run they concern, and what Spark reported. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controlplane import progress
+from controlplane.model import ProgressSample, RunFacts, StatusSample
+from listeners import wire
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One query in a status event."""
+
+    query_id: str
+    name: str | None
+    status: StatusSample
+    facts: RunFacts
+
+
+@dataclass(frozen=True)
+class Told:
+    """An event, read: which query and run it concerns, and what Spark reported."""
+
+    event: wire.Event
+    query_id: str | None = None
+    run_id: str | None = None
+    sample: ProgressSample | None = None
+    entries: tuple[Entry, ...] = ()
+
+    @property
+    def batch(self) -> ProgressSample | None:
+        """The sample, unless it only repeats an earlier batch."""
+        return None if self.sample is None or progress.is_idle(self.sample) else self.sample
+
+
+def read(event: wire.Event) -> Told:
+    """What an event is about; ValueError says what is wrong with its data."""
+    data = event.data
+    match event.type:
+        case "progress":
+            query_id, run_id = progress.identity(data, "id"), progress.identity(data, "runId")
+            return Told(event, query_id, run_id, sample=progress.sample(data, event.at))
+        case "started" | "idle" | "terminated":
+            return Told(event, progress.identity(data, "id"), progress.identity(data, "runId"))
+        case "start_failed":
+            return Told(event, progress.text(data.get("id"), 64))
+        case "status":
+            return Told(
+                event, entries=tuple(_entry(item, event.at) for item in progress.items(data.get("queries")))
+            )
+        case _:
+            return Told(event, progress.text(data.get("id"), 64), progress.text(data.get("runId"), 64))
+
+
+def _entry(data: Mapping[str, Any], at: float) -> Entry:
+    return Entry(
+        progress.identity(data, "id"),
+        name_in(data),
+        progress.status(data, at),
+        progress.facts(data.get("facts")),
+    )
+
+
+def name_in(data: Mapping[str, Any]) -> str | None:
+    return progress.text(data.get("name"), wire.MAX_NAME_CHARS)

@@ -1,0 +1,311 @@
+"""What every store must do, whichever database it is in: the seam between the server and its memory."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy.exc import IntegrityError
+
+from controlplane import model
+from controlplane.model import Action, ActionState
+from controlplane.store import actions, audit, dictionary, events, queries, retention, tokens
+from controlplane.store.engine import upgrade
+from controlplane.store.tables import metadata
+from tests.drivers import BEGIN, Driver, real_reports
+from tests.stores import House
+
+DAY = 86400.0
+
+
+def action(id: str = "a1", **more: object) -> Action:
+    fields: dict[str, object] = {
+        "id": id,
+        "query_id": "q1",
+        "app": "shop",
+        "name": "orders",
+        "action": "restart",
+        "actor": "ada",
+        "state": ActionState.REQUESTED,
+        "requested_at": BEGIN,
+        "deadline_at": BEGIN + 120,
+    }
+    return Action(**fields | more)  # type: ignore[arg-type]
+
+
+def test_the_migrations_make_exactly_the_tables_of_the_code(house: House) -> None:
+    with house.engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_upgrading_again_changes_nothing(house: House) -> None:
+    house.accept(Driver().started("q1", "r1"))
+    upgrade(house.engine)
+    assert len(house.read(queries.list_runs, "q1")) == 1
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def test_an_event_is_read_as_it_was_sent(house: House) -> None:
+    driver = Driver()
+    sent = real_reports()
+    house.accept(*(driver.line("progress", data) for data in sent))
+    found = [event for data in sent for event in house.read(events.read_events, data["id"])[0]]
+    assert [event["data"] for event in found] == sent
+    assert [event["seq"] for event in found] == list(range(1, len(sent) + 1))
+    assert {event["agent"] for event in found} == {driver.agent}
+    assert found[0]["at"] == BEGIN + 1
+
+
+def test_events_are_read_page_by_page_and_by_type(house: House) -> None:
+    driver = Driver()
+    house.accept(driver.started("q1", "r1"), *(driver.progress("q1", "r1", n) for n in range(5)))
+    first, after = house.read(events.read_events, "q1", 0, 4)
+    rest, end = house.read(events.read_events, "q1", after, 4)
+    assert [event["seq"] for event in first + rest] == [1, 2, 3, 4, 5, 6]
+    assert end is None
+    assert len(house.read(events.read_events, "q1", 0, 10, "started")[0]) == 1
+
+
+def test_what_was_stored_before_is_a_duplicate(house: House) -> None:
+    driver = Driver()
+    lines = [driver.started("q1", "r1"), driver.progress("q1", "r1", 0)]
+    assert house.accept(*lines).stored == 2
+    again = house.accept(*lines, *lines)
+    assert (again.acknowledged, again.stored, again.duplicates) == (2, 0, 4)
+
+
+def test_two_agents_that_tell_of_the_same_batch_tell_it_once(house: House) -> None:
+    one, two = Driver(), Driver()
+    house.accept(one.progress("q1", "r1", 7, at=BEGIN))
+    assert house.accept(two.progress("q1", "r1", 7, at=BEGIN)).duplicates == 1
+    assert house.window.totals("q1")["batches"] == 1
+
+
+def test_a_batch_that_ran_again_after_a_failure_is_told_twice(house: House) -> None:
+    driver = Driver()
+    house.accept(
+        driver.progress("q1", "r1", 7), driver.progress("q1", "r2", 7), driver.progress("q1", "r2", 7)
+    )
+    assert house.window.totals("q1")["batches"] == 3
+
+
+def test_text_that_a_database_cannot_hold_is_made_good(house: House) -> None:
+    driver = Driver(labels={"team": "nul \x00"})
+    name = "half \ud800 and nul \x00"
+    answer = house.accept(
+        driver.line("started", {"id": "q1", "runId": "r1", "name": "X"}).replace(
+            b'"X"', b'"half \\ud800 and nul \\u0000"'
+        ),
+        driver.terminated("q1", "r1", exception="at \x00"),
+    )
+    assert answer.rejected == []
+    view = house.window.view("q1")
+    assert view is not None
+    assert view.name == name.replace("\ud800", "\ufffd").replace("\x00", "\ufffd")
+    assert house.reloaded().view("q1") == view
+
+
+# -- queries and runs ------------------------------------------------------------------------------
+
+
+def test_runs_are_listed_newest_first_with_their_ends(house: House) -> None:
+    driver = Driver()
+    house.accept(driver.started("q1", "r1"), driver.progress("q1", "r1", 0), driver.progress("q1", "r1", 1))
+    house.accept(driver.terminated("q1", "r1", exception="boom"), driver.started("q1", "r2"))
+    newest, first = house.read(queries.list_runs, "q1")
+    assert (newest.run_id, newest.end) == ("r2", None)
+    assert (first.run_id, first.end, first.failure_text) == ("r1", model.RunEnd.FAILED, "boom")
+    assert (first.first_batch_id, first.last_batch_id, first.batches) == (0, 1, 2)
+    assert house.read(queries.list_runs, "q1", 1) == [newest]
+    assert house.read(queries.last_batch_id, "q1") == 1
+
+
+def test_progress_is_read_by_time_and_thinned_evenly(house: House) -> None:
+    driver = Driver()
+    house.accept(*(driver.progress("q1", "r1", n) for n in range(100)))
+    found = house.read(queries.read_progress, "q1", BEGIN + 11, BEGIN + 20)
+    assert [sample.batch_id for sample in found] == list(range(10, 20))
+    thinned = house.read(queries.read_progress, "q1", 0.0, BEGIN + 1000, 10)
+    assert [sample.batch_id for sample in thinned] == list(range(9, 100, 10))
+
+
+def test_the_latest_progress_is_spark_s_own_json(house: House) -> None:
+    driver = Driver()
+    house.accept(driver.progress("q1", "r1", 0), driver.progress("q1", "r1", 1))
+    assert house.read(queries.latest_progress, "q1")["batchId"] == 1
+    assert house.read(queries.latest_progress, "nobody") is None
+
+
+def test_verdicts_are_recorded_newest_first(house: House) -> None:
+    house.accept(Driver().started("q1", "r1"))
+    for at, status in ((1.0, "starting"), (2.0, "running")):
+        house.write(queries.record_status, "q1", at, status, f"it is {status}")
+    house.write(queries.record_status, "nobody", 3.0, "running", "")
+    assert house.read(queries.status_changes, "q1", 10) == [
+        {"at": 2.0, "status": "running", "reason": "it is running"},
+        {"at": 1.0, "status": "starting", "reason": "it is starting"},
+    ]
+    assert house.read(queries.latest_statuses)["q1"]["status"] == "running"
+
+
+def test_a_query_can_be_put_away(house: House) -> None:
+    house.accept(Driver().started("q1", "r1"))
+    assert house.write(queries.retire, "q1", BEGIN + 5)
+    assert not house.write(queries.retire, "nobody", BEGIN + 5)
+    view = house.reloaded().view("q1")
+    assert view is not None
+    assert view.retired_at == BEGIN + 5
+
+
+def test_agents_are_known_with_what_they_said_of_themselves(house: House) -> None:
+    driver = Driver()
+    house.accept(driver.line("app_started", {"pid": 7, "actions": "stop"}))
+    house.accept(driver.line("heartbeat", {"actions": "stop", "dropped": {"spool_full": 3}}))
+    (agent,) = house.read(queries.list_agents)
+    assert (agent.agent, agent.actions, agent.dropped) == (driver.agent, "stop", {"spool_full": 3})
+    assert house.read(queries.agent_info, driver.agent)["app_started"]["pid"] == 7
+
+
+# -- actions, tokens, audit ------------------------------------------------------------------------
+
+
+def test_an_action_comes_back_as_it_was_stored(house: House) -> None:
+    asked = action(overrides={"trigger": "1s"}, drain=True, idempotency_key="k", previous_batch_id=4)
+    house.write(actions.insert, asked)
+    assert house.read(actions.get, "a1") == asked
+    assert house.read(actions.by_idempotency_key, "k", "q1") == asked
+    assert house.read(actions.get, "other") is None
+
+
+def test_an_action_moves_on_only_from_the_state_it_is_expected_in(house: House) -> None:
+    house.write(actions.insert, action())
+    delivered = dataclasses.replace(action(), state=ActionState.DELIVERED, agent="x", evidence={"n": 1})
+    assert house.write(actions.update, delivered, ActionState.REQUESTED)
+    assert not house.write(actions.update, delivered, ActionState.REQUESTED)
+    assert house.read(actions.get, "a1") == delivered
+
+
+def test_open_actions_are_those_that_are_not_final(house: House) -> None:
+    house.write(actions.insert, action("a1", state=ActionState.SUCCEEDED))
+    house.write(actions.insert, action("a2", state=ActionState.RUNNING))
+    house.write(actions.insert, action("a3", query_id="q2"))
+    assert house.read(actions.open_for_query, "q1").id == "a2"
+    assert [one.id for one in house.read(actions.open_actions)] == ["a2", "a3"]
+    assert [one.id for one in house.read(actions.list_actions, "q1")] == ["a2", "a1"]
+    assert [one.id for one in house.read(actions.list_actions, None, 1)] == ["a3"]
+
+
+def test_an_idempotency_key_is_taken_once_per_query(house: House) -> None:
+    house.write(actions.insert, action("a1", idempotency_key="k"))
+    house.write(actions.insert, action("a2", idempotency_key="k", query_id="q2"))
+    house.write(actions.insert, action("a3"))
+    house.write(actions.insert, action("a4"))
+    with pytest.raises(IntegrityError):
+        house.write(actions.insert, action("a5", idempotency_key="k"))
+
+
+def test_tokens_are_kept_by_digest_and_revoked_once(house: House) -> None:
+    house.write(tokens.insert, "t1", "ci", "operator", "d" * 64, "cp_op", "shop", BEGIN, None)
+    (row,) = house.read(tokens.all)
+    assert (row["name"], row["role"], row["app"], row["revoked_at"]) == ("ci", "operator", "shop", None)
+    assert house.write(tokens.revoke, "t1", BEGIN + 1)
+    assert not house.write(tokens.revoke, "t1", BEGIN + 2)
+    assert house.read(tokens.all)[0]["revoked_at"] == BEGIN + 1
+    with pytest.raises(IntegrityError):
+        house.write(tokens.insert, "t2", "ci", "viewer", "d" * 64, "cp_vi", None, BEGIN, None)
+
+
+def test_the_audit_is_read_newest_first(house: House) -> None:
+    house.write(audit.record, 1.0, "ada", "page", "query.stop", "q1", {"why": "test"})
+    house.write(audit.record, 2.0, "bob", "cli", "query.start", "q1")
+    newest, first = house.read(audit.read, 10)
+    assert (newest["actor"], newest["detail"]) == ("bob", {})
+    assert (first["via"], first["action"], first["target"], first["detail"]) == (
+        "page",
+        "query.stop",
+        "q1",
+        {"why": "test"},
+    )
+
+
+# -- retention and compression ---------------------------------------------------------------------
+
+
+def test_what_is_too_old_goes_and_the_rest_stays(house: House) -> None:
+    driver, house.now = Driver(), BEGIN + 2 * DAY
+    house.accept(*(driver.progress("q1", "r1", n, at=BEGIN + n * 3600) for n in range(48)))
+    gone = retention.prune(house.writer, house.now, DAY, 10**10)
+    assert gone.events == 24
+    left = house.read(queries.read_progress, "q1", 0.0, house.now)
+    assert [sample.batch_id for sample in left] == list(range(24, 48))
+    assert house.read(queries.list_runs, "q1")[0].batches == 48  # what the run did is still known
+
+
+def test_what_was_deleted_does_not_come_back_when_it_is_sent_again(house: House) -> None:
+    driver = Driver()
+    lines = [driver.progress("q1", "r1", n, at=BEGIN + n) for n in range(10)]
+    house.accept(*lines)
+    retention.prune(house.writer, BEGIN + 2 * DAY, DAY, 10**10)
+    assert house.accept(*lines).duplicates == 10
+    assert house.read(queries.read_progress, "q1", 0.0, BEGIN + DAY) == []
+
+
+def test_too_much_goes_oldest_first(house: House) -> None:
+    driver = Driver()
+    house.accept(*(driver.progress("q1", "r1", n, pad=str(n) * 300) for n in range(3000)))
+    limit = retention.used(house.engine) // 2
+    gone = retention.prune(house.writer, BEGIN, 10 * DAY, limit)
+    assert gone.events > 1000
+    assert retention.used(house.engine) <= limit
+    left = house.read(queries.read_progress, "q1", 0.0, BEGIN + DAY, 10_000)
+    assert [sample.batch_id for sample in left] == list(range(gone.events, 3000))
+
+
+def test_polls_and_heartbeats_go_after_a_day(house: House) -> None:
+    driver, house.now = Driver(), BEGIN + 30 * 3600
+    for hour in range(30):
+        at = BEGIN + hour * 3600
+        house.accept(driver.line("heartbeat", {}, at=at), driver.progress("q1", "r1", hour, at=at))
+    assert retention.prune(house.writer, house.now, 14 * DAY, 10**10).events == 6
+    assert retention.prune(house.writer, house.now, 14 * DAY, 10**10).events == 0
+
+
+def test_old_runs_and_agents_go_but_the_newest_run_of_a_query_stays(house: House) -> None:
+    first, second = Driver(), Driver()
+    house.accept(first.started("q1", "r1"), first.terminated("q1", "r1"), first.line("app_ended", {}))
+    house.accept(second.started("q1", "r2", at=BEGIN + 100), second.terminated("q1", "r2", at=BEGIN + 101))
+    gone = retention.prune(house.writer, BEGIN + 30 * DAY, DAY, 10**10)
+    assert (gone.runs, gone.agents) == (1, 1)
+    assert [run.run_id for run in house.read(queries.list_runs, "q1")] == ["r2"]
+
+
+def test_a_query_that_lost_its_name_to_another_goes_with_its_last_event(house: House) -> None:
+    driver = Driver()
+    house.accept(driver.started("old", "r1"), driver.terminated("old", "r1"))
+    house.accept(driver.started("new", "r2"), driver.terminated("new", "r2"))
+    gone = retention.prune(house.writer, BEGIN + 30 * DAY, DAY, 10**10, house.window.forget)
+    assert gone.queries == 1
+    assert house.window.view("old") is None
+    assert house.window.view("new") is not None
+
+
+def test_the_store_learns_the_words_of_its_fleet(house: House) -> None:
+    driver = Driver()
+    assert dictionary.learn(house.writer, BEGIN) is None  # nothing to learn from
+    before = house.accept(
+        *(
+            driver.progress("q1", "r1", n, hint="somewhere over the rainbow " * 3, n=n * 7919)
+            for n in range(700)
+        )
+    )
+    assert before.stored == 700
+    assert dictionary.learn(house.writer, BEGIN) == 2
+    house.ingest.refresh_dictionary()
+    house.accept(driver.progress("q1", "r1", 700, hint="over the rainbow"))
+    found, _ = house.read(events.read_events, "q1", 0, 1000)
+    assert len(found) == 701
+    assert found[-1]["data"]["hint"] == "over the rainbow"

@@ -1,0 +1,140 @@
+"""Stores to test with: an embedded one in a directory, and a PostgreSQL that lives as long as the tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine import Engine
+
+from controlplane.ingest import Answer, Ingest
+from controlplane.store.engine import default_url, open_engine, upgrade
+from controlplane.store.writer import Writer
+from controlplane.window import Window
+from tests.drivers import BEGIN
+
+POSTGRES_URL = "CONTROLPLANE_TEST_POSTGRES_URL"
+
+
+@dataclass
+class House:
+    """A store with everything that writes to it. `now` is the server's clock."""
+
+    url: str
+    engine: Engine
+    writer: Writer
+    window: Window
+    ingest: Ingest
+    now: float = BEGIN + 1000.0
+
+    def accept(self, *lines: bytes, sent_at: float | None = None) -> Answer:
+        return self.ingest.accept(lines, sent_at, lambda event: None)
+
+    def read(self, question: Callable[..., Any], *arguments: Any) -> Any:
+        with self.engine.connect() as connection:
+            return question(connection, *arguments)
+
+    def write(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        return self.writer.write(lambda connection: work(connection, *arguments))
+
+    def reloaded(self) -> Window:
+        """The window that a restart of the server would have."""
+        window = Window()
+        self.read(window.load)
+        return window
+
+
+@contextlib.contextmanager
+def house_at(url: str) -> Iterator[House]:
+    """Open a store, migrate it, and close it again."""
+    engine = open_engine(url)
+    try:
+        upgrade(engine)
+        writer, window = Writer(engine), Window()
+        writer.start()
+        house = House(url, engine, writer, window, ingest=None)  # type: ignore[arg-type]
+        house.ingest = Ingest(writer, window, clock=lambda: house.now)
+        yield house
+        writer.stop()
+    finally:
+        engine.dispose()
+
+
+@contextlib.contextmanager
+def sqlite_house(directory: Path) -> Iterator[House]:
+    with house_at(default_url(directory)) as house:
+        yield house
+
+
+@contextlib.contextmanager
+def postgres_database(server: str) -> Iterator[str]:
+    """A new database on a server; its URL."""
+    name = f"test_{uuid.uuid4().hex}"
+    admin = sa.create_engine(server, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    try:
+        yield sa.make_url(server).set(database=name).render_as_string(hide_password=False)
+    finally:
+        with admin.connect() as connection:
+            connection.execute(sa.text(f"DROP DATABASE {name} WITH (FORCE)"))
+        admin.dispose()
+
+
+@contextlib.contextmanager
+def postgres_server(directory: Path) -> Iterator[str]:
+    """The URL of a server: the given one, else one of our own; else skips, or fails where all is required."""
+    given = os.environ.get(POSTGRES_URL)
+    if given:
+        yield given
+        return
+    programs = _postgres_programs()
+    if programs is None:
+        message = f"apt-get install -y postgresql and pip install 'psycopg[binary]', or set {POSTGRES_URL}"
+        if os.environ.get("CONTROLPLANE_REQUIRE_ALL") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    with _own_server(programs, directory) as url:
+        yield url
+
+
+def _postgres_programs() -> Path | None:
+    with contextlib.suppress(ImportError):
+        import psycopg  # noqa: F401
+
+        found = [Path(p).parent for p in [shutil.which("initdb")] if p]
+        found += sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+        return next((folder for folder in found if (folder / "initdb").exists()), None)
+    return None
+
+
+@contextlib.contextmanager
+def _own_server(programs: Path, directory: Path) -> Iterator[str]:
+    """PostgreSQL on a Unix socket in `directory`; it refuses root, so root lends it another user."""
+    data, user = directory / "data", "postgres"
+    directory.chmod(0o777)
+    options: dict[str, Any] = {"user": user, "group": user} if os.geteuid() == 0 else {}
+    for parent in directory.parents[:2]:
+        if os.geteuid() == 0:
+            parent.chmod(parent.stat().st_mode | 0o011)
+
+    def run(*command: str) -> None:
+        subprocess.run(command, check=True, capture_output=True, cwd=directory, timeout=60, **options)
+
+    run(str(programs / "initdb"), "-D", str(data), "-U", user, "-A", "trust", "--no-sync")
+    settings = f"-c listen_addresses='' -c unix_socket_directories='{directory}' -c fsync=off"
+    control = str(programs / "pg_ctl")
+    run(control, "-D", str(data), "-o", settings, "-l", str(directory / "log"), "-w", "start")
+    try:
+        yield f"postgresql+psycopg://{user}@/postgres?host={directory}"
+    finally:
+        run(control, "-D", str(data), "-m", "immediate", "stop")
