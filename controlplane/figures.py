@@ -1,0 +1,47 @@
+"""Figures as people read them: `12 400 rows`, `3 min 20 s`, `05:37:10 UTC`.
+
+Reasons and advice are written with these, so that every page, log line and command says a figure
+alike. Total functions: a figure that is not finite is said to be unknown, never raised over.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+
+_UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def number(value: float) -> str:
+    """A whole number with groups of three: `12 400`."""
+    return f"{value:,.0f}".replace(",", " ") if math.isfinite(value) else "unknown"
+
+
+def rows(value: float) -> str:
+    """A count of rows: `12 400 rows`, `1 row`."""
+    if not math.isfinite(value):
+        return "an unknown number of rows"
+    return f"{number(value)} row" + ("" if round(value) == 1 else "s")
+
+
+def span(seconds: float) -> str:
+    """A duration in its two largest units: `0.7 s`, `12 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    if not math.isfinite(seconds):
+        return "an unknown time"
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f}".rstrip("0").rstrip(".") + " s"
+    for size, unit, small, small_unit in _UNITS:
+        if seconds >= size - small / 2:
+            large, rest = divmod(round(seconds / small), size // small)
+            return f"{large} {unit}" + (f" {rest} {small_unit}" if rest else "")
+    return f"{seconds:.0f} s"
+
+
+def clock(at: float, now: float) -> str:
+    """A moment: `05:37:10 UTC`, or `2026-11-19 05:37 UTC` when that is another day than `now`."""
+    try:
+        moment, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
+    except (ValueError, OverflowError, OSError):
+        return "an unknown time"
+    return moment.strftime("%H:%M:%S UTC" if moment.date() == today.date() else "%Y-%m-%d %H:%M UTC")

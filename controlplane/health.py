@@ -1,0 +1,181 @@
+"""Judges a query from what is known of it: one status, and one sentence that names the figures.
+
+Pure: everything comes from the view and `now`. `STEPS` are asked in order and the first that answers
+decides: what has ended (`controlplane.endings`), what rests, hangs, falls behind, takes long, runs.
+Called by the API and by the tick that records changes of status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from controlplane import endings, lag
+from controlplane.case import Case, open_case
+from controlplane.figures import rows, span
+from controlplane.model import QueryStatus, QueryView, Verdict
+from controlplane.thresholds import DEFAULTS, Thresholds
+
+lag_seconds = lag.lag_seconds
+
+
+def judge(view: QueryView, now: float, limits: Thresholds = DEFAULTS) -> Verdict:
+    """The status of a query at `now` (Unix seconds) and why."""
+    case = open_case(view, now, limits)
+    return next(verdict for step in STEPS if (verdict := step(case)) is not None)
+
+
+def _idle(case: Case) -> Verdict | None:
+    rested_at, status = case.rested_at, case.polled
+    if rested_at is None:
+        return None
+    old = case.now - rested_at > max(case.limits.rest_seconds, case.limits.long_triggers * case.interval)
+    if status is not None and status.trigger_active and (status.data_available or old):
+        return None
+    return Verdict(QueryStatus.IDLE, f"no new data for {span(case.now - _last_data_at(case))}")
+
+
+def _last_data_at(case: Case) -> float:
+    """When rows were last read; before the first the run's start."""
+    read = (s.at for s in reversed(case.view.progress) if s.input_rows > 0)
+    return next(read, case.run.started_at if case.run else case.view.first_seen_at)
+
+
+def _starting(case: Case) -> Verdict | None:
+    if case.last is not None or case.rested_at is not None or case.age > case.long_after:
+        return None
+    return _no_batch_yet(case)
+
+
+def _no_batch_yet(case: Case) -> Verdict:
+    stage = f" ({case.view.status.message})" if case.view.status and case.view.status.message else ""
+    return Verdict(QueryStatus.STARTING, f"started {span(case.age)} ago, no batch yet{stage}")
+
+
+def _hung(case: Case) -> Verdict | None:
+    quiet = case.tasks_quiet
+    if quiet is None or not case.in_batch or case.age <= case.hung_after:
+        return None
+    if quiet <= case.limits.quiet_tasks_seconds:
+        return None
+    return Verdict(QueryStatus.STUCK, f"{_batch_words(case)} and no task finished for {span(quiet)}")
+
+
+def _batch_words(case: Case) -> str:
+    batch = f"the batch after {case.last.batch_id}" if case.last else "its first batch"
+    usual = f" (usual {span(case.usual)})" if case.usual else ""
+    return f"{batch} runs for {span(case.age)}{usual}"
+
+
+def _stalled(case: Case) -> Verdict | None:
+    for trail in lag.trails(case.batches, case.limits):
+        if lag.trend(trail, case.limits) is lag.Trend.STALLED:
+            read = f"{len(trail.lags)} batches read nothing of {_where(trail)}"
+            return Verdict(
+                QueryStatus.STUCK, f"{read} while {rows(trail.lags[-1])} wait{_behind_words(case)}"
+            )
+    return None
+
+
+def _growing(case: Case) -> Verdict | None:
+    if case.ends_by_itself:
+        return None
+    trails = lag.trails(case.batches, case.limits)
+    growing = [trail for trail in trails if lag.trend(trail, case.limits) is lag.Trend.GROWING]
+    if not growing:
+        return None
+    worst = max(growing, key=lambda trail: trail.grown)
+    path = f"from {rows(worst.lags[0])} to {rows(worst.lags[-1])} in {span(worst.seconds)}"
+    return Verdict(QueryStatus.LAGGING, f"the lag of {_where(worst)} never fell, {path}{_behind_words(case)}")
+
+
+def _where(trail: lag.Trail) -> str:
+    return trail.source[:120] if trail.part is None else f"{trail.part} of {trail.source[:120]}"
+
+
+def _behind_words(case: Case) -> str:
+    behind = lag.lag_seconds(case.view, case.now)
+    return f", {span(behind)} behind" if behind else ""
+
+
+def _behind(case: Case) -> Verdict | None:
+    behind = lag.lag_seconds(case.view, case.now)
+    if behind is None or behind <= case.behind_after or case.ends_by_itself:
+        return None
+    left = lag.catch_up_seconds(lag.lag_points(lag.window(case.batches, case.limits) or case.batches))
+    pace = "not catching up" if left is None else f"catching up, about {span(left)} left"
+    return Verdict(QueryStatus.LAGGING, f"{span(behind)} behind, {_waiting_words(case)}; {pace}")
+
+
+def _waiting_words(case: Case) -> str:
+    waiting = case.view.progress[-1].lag_rows if case.view.progress else None
+    return "lag in rows unknown" if waiting is None else f"{rows(waiting)} wait"
+
+
+def _busy(case: Case) -> Verdict | None:
+    if not case.in_batch or case.age <= case.long_after:
+        return None
+    return Verdict(QueryStatus.BUSY, f"{_batch_words(case)}; {_task_words(case)}")
+
+
+def _task_words(case: Case) -> str:
+    quiet, status = case.tasks_quiet, case.polled
+    if quiet is None or status is None:
+        return "nothing is known of its tasks"
+    if status.last_task_at is None or status.last_task_at < case.heard_at:
+        return f"no task finished yet, {span(case.hung_after)} are allowed"
+    done = "" if status.tasks_completed is None else f", {status.tasks_completed} are done"
+    return f"the last task finished {span(quiet)} ago{done}"
+
+
+def _outdated(case: Case) -> Verdict | None:
+    """Where a source tells no lag, rows that come during a batch show only in the next one."""
+    delay = _delay(case)
+    if delay <= case.behind_after or case.ends_by_itself:
+        return None
+    return Verdict(
+        QueryStatus.LAGGING, f"its results are {span(delay)} old, as its batches take {span(case.usual)}"
+    )
+
+
+def _delay(case: Case) -> float:
+    """The longest that a row waits from its arrival to the end of its batch; 0.0 where heads tell of lag."""
+    if case.last is None or case.last.lag_rows:
+        return 0.0
+    since = case.now - lag.began(case.last) if case.in_batch else 0.0
+    return max(since, sum(sample.duration for sample in case.batches[-2:]))
+
+
+def _running(case: Case) -> Verdict:
+    if case.last is None:
+        return _no_batch_yet(case)
+    return Verdict(
+        QueryStatus.RUNNING, f"batch {case.last.batch_id} took {span(case.last.duration)}; {_pace(case)}"
+    )
+
+
+def _pace(case: Case) -> str:
+    waiting = case.last.lag_rows if case.last else None
+    if waiting is None:
+        return "lag unknown, no source of it tells its head"
+    behind = lag.lag_seconds(case.view, case.now)
+    return f"keeps up: lag {rows(waiting)}" + (f", the oldest {span(behind)} old" if behind else "")
+
+
+STEPS: tuple[Callable[[Case], Verdict | None], ...] = (
+    endings.retired,
+    endings.restarting,
+    endings.start_failed,
+    endings.ended,
+    endings.silent,
+    endings.never_ran,
+    endings.vanished,
+    _idle,
+    _starting,
+    _hung,
+    _stalled,
+    _growing,
+    _behind,
+    _busy,
+    _outdated,
+    _running,
+)
