@@ -1,0 +1,115 @@
+"""Who may call what: one table, deny by default.
+
+A route that is not in the table answers 403 to everybody. `authorize` is a dependency of the whole
+application, runs before a body is read, and does no I/O but for a token it has never seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from typing import TYPE_CHECKING
+
+from fastapi import Request
+from starlette.concurrency import run_in_threadpool
+
+from controlplane.errors import Forbidden, Unauthorized
+from controlplane.model import Role
+from controlplane.tokens import Token, well_formed
+
+if TYPE_CHECKING:
+    from controlplane.plane import Plane
+
+ANYONE: frozenset[Role] = frozenset(Role)
+AGENTS = frozenset({Role.AGENT})
+VIEWERS = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
+OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})
+
+#: Answered without a token.
+OPEN = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
+METRICS = ("GET", "/metrics")
+#: A browser may give its token as the password of HTTP Basic here, and only here.
+BROWSER = frozenset({("GET", "/docs"), ("GET", "/openapi.json")})
+
+ACCESS: dict[tuple[str, str], frozenset[Role]] = {
+    ("POST", "/api/v1/events"): AGENTS,
+    ("GET", "/api/v1/agents/{agent}/commands"): AGENTS,
+    ("POST", "/api/v1/commands/{action_id}/result"): AGENTS,
+    ("GET", "/api/v1/agents"): VIEWERS,
+    ("GET", "/api/v1/queries"): VIEWERS,
+    ("GET", "/api/v1/queries/{query_id}"): VIEWERS,
+    ("GET", "/api/v1/queries/{query_id}/progress"): VIEWERS,
+    ("GET", "/api/v1/queries/{query_id}/runs"): VIEWERS,
+    ("GET", "/api/v1/queries/{query_id}/events"): VIEWERS,
+    ("POST", "/api/v1/queries/{query_id}/actions"): OPERATORS,
+    ("POST", "/api/v1/queries/{query_id}/retire"): OPERATORS,
+    ("GET", "/api/v1/actions"): VIEWERS,
+    ("GET", "/api/v1/actions/{action_id}"): VIEWERS,
+    ("GET", "/api/v1/whoami"): ANYONE,
+    METRICS: VIEWERS,
+    ("GET", "/docs"): ANYONE,
+    ("GET", "/openapi.json"): ANYONE,
+}
+
+
+async def authorize(request: Request) -> None:
+    """Lets the request pass, with `request.state.token` set, or raises Unauthorized or Forbidden."""
+    plane: Plane = request.app.state.plane
+    key = (request.method, getattr(request.scope.get("route"), "path", ""))
+    if key in OPEN or (key == METRICS and not plane.settings.metrics_need_token):
+        return
+    token = await _token_of(request, plane, browser=key in BROWSER)
+    if token.role not in ACCESS.get(key, ()):
+        raise Forbidden(f"a token of the role {token.role.value} may not do this")
+    request.state.token = token
+
+
+async def _token_of(request: Request, plane: Plane, browser: bool) -> Token:
+    secret = _secret_of(request.headers.get("authorization", ""), browser)
+    if secret is None:
+        raise Unauthorized("send a token: Authorization: Bearer cp_…", detail={"browser": browser})
+    newcomers: Newcomers = request.app.state.newcomers
+    token = plane.tokens.find(secret) or await newcomers.find(secret)
+    if token is None:
+        raise Unauthorized("this token is not known, or expired, or revoked", detail={"browser": browser})
+    return token
+
+
+def _secret_of(header: str, browser: bool) -> str | None:
+    scheme, _, value = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return value.strip() or None
+    if scheme.lower() != "basic" or not browser:
+        return None
+    try:
+        return base64.b64decode(value, validate=True).decode("utf-8").partition(":")[2] or None
+    except (binascii.Error, UnicodeDecodeError):
+        return None
+
+
+class Newcomers:
+    """Finds tokens made a moment ago by another process: reads the book again, at most once a second.
+
+    Everybody who comes with an unknown token waits for one shared reading, so guessing is slow and
+    costs the store nothing.
+    """
+
+    def __init__(self, plane: Plane, interval: float = 1.0):
+        self._plane = plane
+        self._interval = interval
+        self._lock: asyncio.Lock | None = None
+        self._read_at = float("-inf")
+
+    async def find(self, secret: str) -> Token | None:
+        if not well_formed(secret):
+            return None
+        loop = asyncio.get_running_loop()
+        came_at = loop.time()
+        self._lock = self._lock or asyncio.Lock()
+        async with self._lock:
+            if self._read_at < came_at:
+                await asyncio.sleep(max(0.0, self._read_at + self._interval - loop.time()))
+                self._read_at = loop.time()
+                await run_in_threadpool(self._plane.read_tokens)
+        return self._plane.tokens.find(secret)

@@ -1,0 +1,126 @@
+"""Builds the FastAPI application on a plane: routers, lifespan, the one error shape."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from importlib import metadata
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
+
+from controlplane.api.access import Newcomers, authorize
+from controlplane.api.bodies import ErrorBody
+from controlplane.api.intake import Budget
+from controlplane.api.routes import actions, agents, events, ops, queries
+from controlplane.errors import ControlPlaneError
+from controlplane.plane import Plane
+
+log = logging.getLogger(__name__)
+ROUTERS = (events.router, agents.router, queries.router, actions.router, ops.router)
+MAX_MISTAKES = 20
+
+
+def create_app(plane: Plane) -> FastAPI:
+    """The application; it starts the plane with its lifespan and stops it at the end."""
+    app = FastAPI(
+        title="Spark control plane",
+        version=_version(),
+        lifespan=_lifespan,
+        dependencies=[Depends(authorize)],
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        responses={status: {"model": ErrorBody} for status in (400, 401, 403, 404, 409, 413, 422, 503)},
+        exception_handlers={
+            ControlPlaneError: _ours,
+            HTTPException: _http,
+            RequestValidationError: _invalid,
+            ClientDisconnect: _gone,
+            Exception: _mistake,
+        },
+    )
+    app.state.plane = plane
+    app.state.newcomers = Newcomers(plane)
+    app.state.budget = Budget(plane.settings.bodies_bytes)
+    for router in ROUTERS:
+        app.include_router(router)
+    return app
+
+
+def _version() -> str:
+    try:
+        return metadata.version("spark-controlplane")
+    except metadata.PackageNotFoundError:
+        return "0"
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    plane: Plane = app.state.plane
+    plane.outbox.bind(asyncio.get_running_loop())
+    await run_in_threadpool(plane.start)
+    try:
+        yield
+    finally:
+        plane.outbox.close()
+        await run_in_threadpool(plane.stop)
+
+
+def _answer(
+    status: int, code: str, message: str, detail: Any = None, headers: dict[str, str] | None = None
+) -> JSONResponse:
+    body = {"error": {"code": code, "message": message, "detail": detail or {}}}
+    return JSONResponse(body, status_code=status, headers=headers)
+
+
+async def _ours(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ControlPlaneError)
+    detail, headers = dict(error.detail), {}
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = 'Basic realm="token"' if detail.pop("browser", False) else "Bearer"
+    if error.retry_after is not None:
+        headers["Retry-After"] = f"{error.retry_after:.0f}"
+    if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        log.warning("answered %d %s: %s", error.status, error.code, error)
+    return _answer(error.status, error.code, str(error), detail, headers)
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    words = {
+        404: f"there is nothing at {request.url.path[:200]}",
+        405: f"{request.method} is not allowed here",
+    }
+    code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
+    message = words.get(error.status_code, str(error.detail))
+    return _answer(error.status_code, code, message, headers=dict(error.headers or {}))
+
+
+async def _invalid(_: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    mistakes = [_mistake_of(mistake) for mistake in error.errors()[:MAX_MISTAKES]]
+    message = "; ".join(f"{m['where']}: {m['what']}" for m in mistakes[:3])
+    return _answer(422, "invalid", message, {"mistakes": mistakes})
+
+
+def _mistake_of(mistake: dict[str, Any]) -> dict[str, str]:
+    place: Sequence[Any] = mistake.get("loc", ())
+    return {"where": ".".join(str(part)[:80] for part in place), "what": str(mistake.get("msg", ""))[:300]}
+
+
+async def _gone(_: Request, error: Exception) -> Response:
+    return Response(status_code=400)  # nobody reads it
+
+
+async def _mistake(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _answer(500, "internal", "the server made a mistake; its log says which")

@@ -1,0 +1,133 @@
+"""Named dependencies of the routes: the plane, the caller, bodies that are read with care."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Header, Path, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
+
+from controlplane.api import intake
+from controlplane.errors import BadRequest
+from controlplane.plane import Plane
+from controlplane.store.tables import storable
+from controlplane.tokens import Token
+from listeners import wire
+from listeners.errors import WireError
+
+M = TypeVar("M", bound=BaseModel)
+
+
+async def _plane(request: Request) -> Plane:
+    plane: Plane = request.app.state.plane
+    return plane
+
+
+async def _caller(request: Request) -> Token:
+    token: Token = request.state.token
+    return token
+
+
+PlaneDep = Annotated[Plane, Depends(_plane)]
+CallerDep = Annotated[Token, Depends(_caller)]
+
+
+async def _query_id(query_id: Annotated[uuid.UUID, Path(description="Spark's id of the query")]) -> str:
+    return str(query_id)
+
+
+async def _agent(agent: Annotated[uuid.UUID, Path(description="the agent's id, as in its events")]) -> str:
+    return str(agent)
+
+
+async def _action_id(action_id: Annotated[uuid.UUID, Path(description="the action's id")]) -> str:
+    return str(action_id)
+
+
+QueryIdDep = Annotated[str, Depends(_query_id)]
+AgentIdDep = Annotated[str, Depends(_agent)]
+ActionIdDep = Annotated[str, Depends(_action_id)]
+
+
+@dataclass(frozen=True)
+class EventsBody:
+    """A batch of events as it came; `claim` is its share of the memory for bodies."""
+
+    raw: bytes
+    encoding: str
+    claim: intake.Claim
+
+
+async def _events_body(request: Request, plane: PlaneDep) -> AsyncIterator[EventsBody]:
+    with intake.Claim(request.app.state.budget) as claim:
+        raw = await intake.read_body(request, plane.settings.body_bytes, claim)
+        yield EventsBody(raw, request.headers.get("content-encoding", ""), claim)
+
+
+EventsBodyDep = Annotated[EventsBody, Depends(_events_body)]
+
+
+async def _sent_at(x_sent_at: Annotated[str | None, Header()] = None) -> float | None:
+    """The agent's clock when it sent this, in Unix seconds."""
+    if x_sent_at is None:
+        return None
+    try:
+        return wire.seconds_of(float(x_sent_at))
+    except (ValueError, WireError):
+        raise BadRequest("X-Sent-At must be Unix seconds, e.g. 1795152000.125") from None
+
+
+SentAtDep = Annotated[float | None, Depends(_sent_at)]
+
+
+async def _json(request: Request) -> Any:
+    raw = await intake.read_body(request, intake.JSON_BYTES)
+    try:
+        document = wire.loads(raw)
+    except WireError as error:
+        raise BadRequest(f"the body: {error}", code="bad_json") from None
+    # Half a surrogate pair can be escaped in JSON, but no answer and no database can hold it.
+    return wire.loads(storable(wire.dumps(document))) if b"\\u" in raw else document
+
+
+JsonDep = Annotated[Any, Depends(_json)]
+
+
+def body_of(model: type[M]) -> Callable[[Any], Awaitable[M]]:
+    """A dependency that reads a JSON body as `model`; what is wrong comes back as 422."""
+
+    async def read(document: JsonDep) -> M:
+        try:
+            return model.model_validate(document)
+        except ValidationError as error:
+            mistakes = [{**e, "loc": ("body", *e["loc"])} for e in error.errors(include_url=False)]
+            raise RequestValidationError(mistakes) from None
+
+    return read
+
+
+def body_schema(model: type[BaseModel]) -> dict[str, Any]:
+    """`openapi_extra` for a route whose body is read by `body_of`."""
+    schema = model.model_json_schema()
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def seconds(name: str, value: str | None) -> float | None:
+    """A query parameter that is RFC 3339 or Unix seconds; BadRequest names it."""
+    if value is None or value == "":
+        return None
+    try:
+        return wire.seconds_of(_number(value))
+    except WireError as error:
+        raise BadRequest(f"{name}: {error}") from None
+
+
+def _number(value: str) -> float | str:
+    try:
+        return float(value)
+    except ValueError:
+        return value

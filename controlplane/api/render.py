@@ -1,0 +1,242 @@
+"""The server's values as response bodies. Pure: everything comes in as arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from controlplane import failures, health
+from controlplane.api.bodies import (
+    ActionBody,
+    AgentBody,
+    EventBody,
+    FailureBody,
+    ProgressBody,
+    QueryBody,
+    RecentBody,
+    RestartBody,
+    RunBody,
+    SourceBody,
+)
+from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
+from listeners.wire import rfc3339
+
+RECENT = 30
+
+
+def stamp(seconds: float | None) -> str | None:
+    return None if seconds is None else rfc3339(seconds)
+
+
+def finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def action_body(action: Action) -> ActionBody:
+    return ActionBody(
+        id=action.id,
+        query_id=action.query_id,
+        app=action.app,
+        name=action.name,
+        action=action.action,
+        drain=action.drain,
+        overrides=dict(action.overrides),
+        actor=action.actor,
+        state=action.state.value,
+        reason=action.reason,
+        request_reason=action.request_reason,
+        evidence=dict(action.evidence),
+        requested_at=rfc3339(action.requested_at),
+        delivered_at=stamp(action.delivered_at),
+        finished_at=stamp(action.finished_at),
+        deadline_at=rfc3339(action.deadline_at),
+        agent=action.agent,
+    )
+
+
+def failure_body(text: str | None, error_class: str | None = None) -> FailureBody | None:
+    """Spark's exception explained; None where there is none."""
+    return _failure(failures.explain(text, error_class)) if text else None
+
+
+def _failure(failure: Failure) -> FailureBody:
+    return FailureBody(**asdict(failure))
+
+
+def query_fields(view: QueryView, verdict: Verdict, since: float, starts: int, now: float) -> dict[str, Any]:
+    """What the fleet shows of one query."""
+    last = view.progress[-1] if view.progress else None
+    run, agent, facts = view.run, view.agent, view.facts
+    batch_id = last.batch_id if last else run.last_batch_id if run else None
+    return {
+        "query_id": view.query_id,
+        "app": view.app,
+        "name": view.name,
+        "status": verdict.status.value,
+        "reason": verdict.reason,
+        "since": rfc3339(since),
+        "run_id": run.run_id if run else None,
+        "batch_id": batch_id,
+        "labels": dict(view.labels),
+        "alerts": 0,
+        "agent": agent.agent if agent else None,
+        "spark_version": agent.spark_version if agent else None,
+        "ui_url": agent.ui_url if agent else None,
+        "trigger": facts.trigger,
+        "trigger_interval_seconds": facts.trigger_interval,
+        "last_progress_at": stamp(last.at if last else None),
+        "last_event_at": stamp(last_event_at(view)),
+        **_figures(last),
+        "lag_seconds": finite(health.lag_seconds(view, now)),
+        "starts": starts,
+        "actions_allowed": agent.actions if agent else "none",
+        "restart": RestartBody(how=facts.restart or "unknown", reason=facts.restart_reason),
+        "action": action_body(view.action) if view.action else None,
+        "recent": recent_body(view.progress[-RECENT:]),
+    }
+
+
+def _figures(last: ProgressSample | None) -> dict[str, Any]:
+    names = ("input_rows_per_second", "processed_rows_per_second", "lag_rows")
+    figures: dict[str, Any] = {name: finite(getattr(last, name)) if last else None for name in names}
+    return {
+        **figures,
+        "batch_duration_seconds": finite(last.duration) if last else None,
+        "state_rows": last.state_rows if last else None,
+        "state_bytes": last.state_bytes if last else None,
+        "watermark": stamp(last.watermark if last else None),
+    }
+
+
+def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now: float) -> QueryBody:
+    return QueryBody(**query_fields(view, verdict, since, starts, now))
+
+
+def last_event_at(view: QueryView) -> float | None:
+    """When this query was last heard of, by whatever event."""
+    run, status = view.run, view.status
+    heard = (
+        view.progress[-1].at if view.progress else None,
+        view.idle_at,
+        status.at if status else None,
+        run.started_at if run else None,
+        run.ended_at if run else None,
+        view.start_failed_at,
+    )
+    return max((at for at in heard if at is not None), default=None)
+
+
+def recent_body(samples: Sequence[ProgressSample]) -> RecentBody:
+    return RecentBody(
+        batch_duration_seconds=[finite(s.duration) for s in samples],
+        lag_rows=[finite(s.lag_rows) for s in samples],
+        processed_rows_per_second=[finite(s.processed_rows_per_second) for s in samples],
+    )
+
+
+def run_body(run: Run) -> RunBody:
+    return RunBody(
+        run_id=run.run_id,
+        started_at=rfc3339(run.started_at),
+        ended_at=stamp(run.ended_at),
+        end=run.end.value if run.end else None,
+        first_batch_id=run.first_batch_id,
+        last_batch_id=run.last_batch_id,
+        batches=run.batches,
+        agent=run.agent,
+        failure=failure_body(run.failure_text, run.error_class),
+    )
+
+
+def agent_body(agent: Agent) -> AgentBody:
+    return AgentBody(
+        agent=agent.agent,
+        app=agent.app,
+        app_id=agent.app_id,
+        spark_version=agent.spark_version,
+        master=agent.master,
+        ui_url=agent.ui_url,
+        actions=agent.actions,
+        first_seen_at=rfc3339(agent.first_seen_at),
+        last_seen_at=rfc3339(agent.last_seen_at),
+        ended_at=stamp(agent.ended_at),
+        end_reason=agent.end_reason,
+        clock_offset_seconds=round(agent.clock_offset, 3),
+        dropped=dict(agent.dropped),
+    )
+
+
+def source_bodies(progress: Mapping[str, Any] | None, sample: ProgressSample | None) -> list[SourceBody]:
+    """The sources as Spark wrote them, each with the lag that the sample tells."""
+    documents = _objects((progress or {}).get("sources"))
+    lags = [source.lag_rows for source in sample.sources] if sample else []
+    return [_source(document, _at(lags, i)) for i, document in enumerate(documents)]
+
+
+def _at(values: Sequence[float | None], index: int) -> float | None:
+    return finite(values[index]) if index < len(values) else None
+
+
+def _source(document: Mapping[str, Any], lag: float | None) -> SourceBody:
+    metrics = document.get("metrics")
+    return SourceBody(
+        description=str(document.get("description") or ""),
+        start_offset=document.get("startOffset"),
+        end_offset=document.get("endOffset"),
+        latest_offset=document.get("latestOffset"),
+        lag_rows=lag,
+        input_rows=_whole(document.get("numInputRows")),
+        input_rows_per_second=_number(document.get("inputRowsPerSecond")),
+        processed_rows_per_second=_number(document.get("processedRowsPerSecond")),
+        metrics=metrics if isinstance(metrics, dict) else {},
+    )
+
+
+def operators_of(progress: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+    return _objects((progress or {}).get("stateOperators"))
+
+
+def sink_of(progress: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    sink = (progress or {}).get("sink")
+    return sink if isinstance(sink, dict) else None
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return finite(float(value))
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def progress_body(sample: ProgressSample) -> ProgressBody:
+    return ProgressBody(
+        at=rfc3339(sample.at),
+        trigger_at=rfc3339(sample.trigger_at),
+        run_id=sample.run_id,
+        batch_id=sample.batch_id,
+        phases_ms={name: float(ms) for name, ms in sample.phases_ms.items()},
+        input_rows=sample.input_rows,
+        output_rows=sample.output_rows,
+        **{**_figures(sample), "batch_duration_seconds": finite(sample.duration) or 0.0},
+    )
+
+
+def thin(samples: Sequence[ProgressSample], step: float | None) -> list[ProgressSample]:
+    """The last sample of each `step` seconds; all of them without a step."""
+    if not step:
+        return list(samples)
+    return list({int(sample.at // step): sample for sample in samples}.values())
+
+
+def event_body(event: Mapping[str, Any]) -> EventBody:
+    """A stored event; its time as the API gives times."""
+    return EventBody(**{**event, "at": rfc3339(event["at"])})

@@ -1,0 +1,108 @@
+"""Actions: ask for a stop, start or restart, follow it, read what was done; and put a query away."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Query, Response
+
+from controlplane.api.bodies import ActionRequest, ActionsBody, OneActionBody, QueryBody, RetireRequest
+from controlplane.api.deps import ActionIdDep, CallerDep, PlaneDep, QueryIdDep, body_of, body_schema
+from controlplane.api.render import action_body, query_body
+from controlplane.api.routes.queries import view_of
+from controlplane.control.actions import Ask
+from controlplane.errors import Conflict, NotFound
+from controlplane.health import judge
+from controlplane.model import Action, ActionState, QueryStatus
+from controlplane.plane import Plane
+from controlplane.store import actions as action_rows
+from controlplane.tokens import Token
+
+router = APIRouter(prefix="/api/v1", tags=["actions"])
+Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]
+ActionRequestDep = Annotated[ActionRequest, Depends(body_of(ActionRequest))]
+RetireRequestDep = Annotated[RetireRequest, Depends(body_of(RetireRequest))]
+
+
+@router.post(
+    "/queries/{query_id}/actions",
+    status_code=202,
+    summary="Stop, start or restart a query",
+    openapi_extra=body_schema(ActionRequest),
+    responses={200: {"description": "this Idempotency-Key was used before"}, 409: {"description": "refused"}},
+)
+def post_action(
+    plane: PlaneDep,
+    caller: CallerDep,
+    query_id: QueryIdDep,
+    body: ActionRequestDep,
+    response: Response,
+    idempotency_key: Key = None,
+) -> OneActionBody:
+    """202 with the action on its way; 409 with the refused action, which is on record too."""
+    ask = _ask(caller, body, idempotency_key)
+    action, fresh = plane.room.ask(view_of(plane, query_id), ask)
+    if action.state == ActionState.REFUSED and action.delivered_at is None:
+        raise _conflict(action)
+    if not fresh:
+        response.status_code = 200
+    return OneActionBody(action=action_body(action))
+
+
+def _ask(caller: Token, body: ActionRequest, key: str | None) -> Ask:
+    return Ask(
+        action=body.action,
+        actor=body.actor or caller.name,
+        via=caller.name,
+        drain=body.drain,
+        overrides=body.overrides,
+        reason=body.reason,
+        idempotency_key=key,
+    )
+
+
+def _conflict(action: Action) -> Conflict:
+    detail = {"action": action_body(action).model_dump(mode="json")}
+    return Conflict(action.reason, code=str(action.evidence.get("code") or "refused"), detail=detail)
+
+
+@router.post(
+    "/queries/{query_id}/retire", summary="Put an old query away", openapi_extra=body_schema(RetireRequest)
+)
+def post_retire(
+    plane: PlaneDep, caller: CallerDep, query_id: QueryIdDep, body: RetireRequestDep
+) -> QueryBody:
+    """It leaves the fleet and is no longer expected; its history stays. Again is harmless."""
+    view = view_of(plane, query_id)
+    if view.run is not None and view.run.ended_at is None and not _lost(plane, query_id):
+        raise Conflict("the query runs; stop it first", code="still_running")
+    plane.retire(query_id, body.actor or caller.name, caller.name, body.reason)
+    now, view = plane.clock(), view_of(plane, query_id)
+    verdict = judge(view, now)
+    since = plane.verdicts.since(query_id, verdict.status, now)
+    return query_body(view, verdict, since, plane.starts_of(query_id), now)
+
+
+def _lost(plane: Plane, query_id: str) -> bool:
+    return judge(view_of(plane, query_id), plane.clock()).status == QueryStatus.LOST
+
+
+@router.get("/actions", summary="Actions, newest first")
+def list_actions(
+    plane: PlaneDep,
+    query_id: Annotated[uuid.UUID | None, Query()] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> ActionsBody:
+    with plane.reading() as conn:
+        found = action_rows.list_actions(conn, str(query_id) if query_id else None, limit)
+    return ActionsBody(actions=[action_body(action) for action in found])
+
+
+@router.get("/actions/{action_id}", summary="One action")
+def get_action(plane: PlaneDep, action_id: ActionIdDep) -> OneActionBody:
+    with plane.reading() as conn:
+        action = action_rows.get(conn, action_id)
+    if action is None:
+        raise NotFound(f"there is no action {action_id}")
+    return OneActionBody(action=action_body(action))

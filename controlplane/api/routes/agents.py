@@ -1,0 +1,129 @@
+"""Agents: who they are, the long poll in which they wait for commands, and their results.
+
+The poll is the only `async` route of the server: it holds no thread, does no I/O while it waits, and
+answers 204 when its time is over or the server ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from controlplane.api.bodies import AgentsBody, OneActionBody
+from controlplane.api.deps import ActionIdDep, AgentIdDep, CallerDep, JsonDep, PlaneDep
+from controlplane.api.render import action_body, agent_body
+from controlplane.control.actions import command_of
+from controlplane.errors import BadRequest, Forbidden, Unauthorized
+from controlplane.model import Action, ActionState
+from controlplane.plane import Plane
+from controlplane.tokens import Token
+from listeners import wire
+from listeners.errors import WireError
+
+router = APIRouter(prefix="/api/v1", tags=["agents"])
+#: Polls that began together (the server was restarted) end spread over this share of their wait.
+JITTER, JITTER_FROM = 0.4, 10.0
+Wait = Annotated[float, Query(ge=0, le=60, allow_inf_nan=False, description="seconds to wait for a command")]
+RESULT = {
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": {
+                "type": "object",
+                "required": ["state"],
+                "properties": {
+                    "state": {"enum": list(wire.RESULT_STATES)},
+                    "reason": {"type": "string"},
+                    "code": {"type": "string"},
+                    "evidence": {"type": "object"},
+                },
+            }
+        }
+    },
+}
+
+
+@router.get("/agents", summary="All agents, newest first")
+def list_agents(plane: PlaneDep) -> AgentsBody:
+    return AgentsBody(agents=[agent_body(agent) for agent in plane.agents()])
+
+
+@router.get(
+    "/agents/{agent}/commands",
+    summary="Wait for commands (long poll)",
+    responses={204: {"description": "no command in this time; poll again"}},
+)
+async def poll_commands(
+    request: Request, plane: PlaneDep, caller: CallerDep, agent: AgentIdDep, wait: Wait = 25.0
+) -> Response:
+    """Commands for this agent, at once or as soon as there is one; 204 after `wait` seconds."""
+    _check_bound(plane, caller, agent)
+    actions = await _next_actions(request, plane, caller, agent, wait)
+    if not actions:
+        return Response(status_code=204)
+    return JSONResponse({"commands": [_command(plane, action) for action in actions]})
+
+
+def _check_bound(plane: Plane, caller: Token, agent: str) -> None:
+    app = plane.app_of(agent)
+    if caller.app is not None and app is not None and app != caller.app:
+        raise Forbidden(f"this token is bound to the app {caller.app}; the agent belongs to {app}")
+
+
+def _command(plane: Plane, action: Action) -> dict[str, Any]:
+    return wire.encode_command(command_of(action, plane.window.view(action.query_id)))
+
+
+async def _next_actions(
+    request: Request, plane: Plane, caller: Token, agent: str, wait: float
+) -> list[Action]:
+    loop, outbox = asyncio.get_running_loop(), plane.outbox
+    until = loop.time() + spread(wait)
+    while True:
+        due = outbox.due(agent, caller.app, plane.clock())
+        if due:
+            return await _hand_over(request, plane, caller, due)
+        left = until - loop.time()
+        if left <= 0 or outbox.closed:
+            return []
+        await outbox.wait(agent, left)
+
+
+def spread(wait: float) -> float:
+    """How long a poll is really held, in seconds; short waits are kept as asked."""
+    return wait * random.uniform(1 - JITTER, 1) if wait >= JITTER_FROM else wait
+
+
+async def _hand_over(request: Request, plane: Plane, caller: Token, due: list[Action]) -> list[Action]:
+    """Mark as delivered, then answer. If the answer is lost, the next poll gets them again."""
+    if await request.is_disconnected():
+        return []
+    if not plane.tokens.holds(caller):
+        raise Unauthorized("this token was revoked or has expired")
+    plane.outbox.handed(due, plane.clock())
+    try:
+        writes = [plane.room.deliver(action) for action in due if action.state == ActionState.REQUESTED]
+        written = await asyncio.gather(*(asyncio.wrap_future(write) for write in writes))
+    except BaseException:
+        plane.outbox.handed(due, None)
+        raise
+    again = [action for action in due if action.state == ActionState.DELIVERED]
+    return again + [action for action in written if action.state == ActionState.DELIVERED]
+
+
+@router.post(
+    "/commands/{action_id}/result", summary="What became of a command", openapi_extra={"requestBody": RESULT}
+)
+def post_result(
+    plane: PlaneDep, caller: CallerDep, action_id: ActionIdDep, document: JsonDep
+) -> OneActionBody:
+    """Take a result. The same result twice, or one after the end, changes nothing."""
+    try:
+        result = wire.decode_result(document)
+    except WireError as error:
+        raise BadRequest(str(error)) from None
+    return OneActionBody(action=action_body(plane.room.answer(action_id, result, caller.app)))

@@ -1,0 +1,38 @@
+"""`POST /api/v1/events`: a batch from an agent; answered after the store has committed it."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from controlplane.api import intake
+from controlplane.api.bodies import EventsAnswer, RejectedLine
+from controlplane.api.deps import CallerDep, EventsBodyDep, PlaneDep, SentAtDep
+from controlplane.tokens import Token
+from listeners.wire import Event
+
+router = APIRouter(prefix="/api/v1", tags=["agents"])
+NDJSON = {
+    "description": "One event a line, gzip (Content-Encoding: gzip) or plain",
+    "required": True,
+    "content": {"application/x-ndjson": {"schema": {"type": "string", "format": "binary"}}},
+}
+
+
+@router.post("/events", summary="A batch of events", openapi_extra={"requestBody": NDJSON})
+def post_events(plane: PlaneDep, caller: CallerDep, body: EventsBodyDep, sent_at: SentAtDep) -> EventsAnswer:
+    """Store what is new. A bad line is named in `rejected` and spoils none of its neighbours."""
+    text = intake.decode(body.raw, body.encoding, plane.settings.inflated_bytes, body.claim)
+    answer = plane.ingest.accept(intake.lines_of(text), sent_at, lambda event: may_speak(caller, event))
+    return EventsAnswer(
+        acknowledged=answer.acknowledged,
+        stored=answer.stored,
+        duplicates=answer.duplicates,
+        rejected=[RejectedLine(**line) for line in answer.rejected],
+    )
+
+
+def may_speak(token: Token, event: Event) -> str | None:
+    """Why this token may not send this event; None when it may."""
+    if token.app in (None, event.app.name):
+        return None
+    return f"this token is bound to the app {token.app} and may not speak for {event.app.name}"

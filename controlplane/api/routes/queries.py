@@ -1,0 +1,171 @@
+"""Queries: the fleet, one query with its verdict and reason, and its history."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from sqlalchemy.engine import Connection
+
+from controlplane import health
+from controlplane.api import render
+from controlplane.api.bodies import (
+    ChangeBody,
+    EventsBody,
+    FactsBody,
+    FailureBody,
+    FleetBody,
+    ProgressListBody,
+    QueryBody,
+    QueryDetailBody,
+    RunsBody,
+)
+from controlplane.api.deps import PlaneDep, QueryIdDep, seconds
+from controlplane.errors import BadRequest, NotFound
+from controlplane.model import QueryStatus, QueryView
+from controlplane.plane import Plane
+from controlplane.store import actions as action_rows
+from controlplane.store import events as event_rows
+from controlplane.store import queries as query_rows
+from listeners.wire import rfc3339
+
+router = APIRouter(prefix="/api/v1/queries", tags=["queries"])
+WORST_FIRST = {status.value: place for place, status in enumerate(QueryStatus)}
+MAX_POINTS = 2000
+DEFAULT_RANGE = 3600.0  # seconds
+SHOWN = 20
+
+Words = Annotated[str | None, Query(max_length=256)]
+Labels = Annotated[list[str] | None, Query(max_length=20, description="NAME=VALUE; all must match")]
+Moment = Annotated[str | None, Query(max_length=64, description="RFC 3339 or Unix seconds")]
+
+
+@router.get("", summary="The fleet, worst first")
+def list_queries(
+    plane: PlaneDep, app: Words = None, status: QueryStatus | None = None, label: Labels = None
+) -> FleetBody:
+    """All queries but retired ones (`status=retired`) and those replaced by a newer one of the same name."""
+    now = plane.clock()
+    wanted = dict(_label(text) for text in label or ())
+    fleet = plane.window.views() if status == QueryStatus.RETIRED else plane.views()
+    views = (v for v in fleet if app in (None, v.app) and _has(v, wanted))
+    shown = [body for view in views if (body := _shown(plane, view, status, now))]
+    shown.sort(key=lambda q: (WORST_FIRST[q.status], q.app, q.name or "", q.query_id))
+    counts = Counter(query.status for query in shown)
+    return FleetBody(as_of=rfc3339(now), counts=dict(counts), queries=shown)
+
+
+def _label(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise BadRequest(f"label must be NAME=VALUE, not {text[:80]!r}")
+    return name, value
+
+
+def _has(view: QueryView, wanted: dict[str, str]) -> bool:
+    return all(view.labels.get(name) == value for name, value in wanted.items())
+
+
+def _shown(plane: Plane, view: QueryView, status: QueryStatus | None, now: float) -> QueryBody | None:
+    if view.retired_at is not None and status != QueryStatus.RETIRED:
+        return None
+    verdict = health.judge(view, now)
+    if status not in (None, verdict.status):
+        return None
+    since = plane.verdicts.since(view.query_id, verdict.status, now)
+    return render.query_body(view, verdict, since, plane.starts_of(view.query_id), now)
+
+
+def view_of(plane: Plane, query_id: str) -> QueryView:
+    view = plane.window.view(query_id)
+    if view is None:
+        raise NotFound(f"there is no query {query_id}")
+    return view
+
+
+@router.get("/{query_id}", summary="One query with all that is known of it")
+def get_query(plane: PlaneDep, query_id: QueryIdDep) -> QueryDetailBody:
+    view, now = view_of(plane, query_id), plane.clock()
+    verdict = health.judge(view, now)
+    since = plane.verdicts.since(query_id, verdict.status, now)
+    with plane.reading() as conn:
+        history = _history(conn, query_id)
+        progress = query_rows.latest_progress(conn, query_id)
+    sample = view.progress[-1] if view.progress else None
+    return QueryDetailBody(
+        **render.query_fields(view, verdict, since, plane.starts_of(query_id), now),
+        **history,
+        sources=render.source_bodies(progress, sample),
+        sink=render.sink_of(progress),
+        operators=render.operators_of(progress),
+        facts=FactsBody(**asdict(view.facts)),
+        agent_info=render.agent_body(view.agent) if view.agent else None,
+        failure=_failure(view),
+        latest_progress=progress,
+        superseded_by=plane.window.superseded(query_id),
+    )
+
+
+def _history(conn: Connection, query_id: str) -> dict[str, Any]:
+    return {
+        "runs": [render.run_body(run) for run in query_rows.list_runs(conn, query_id, SHOWN)],
+        "changes": [
+            ChangeBody(at=rfc3339(change["at"]), status=change["status"], reason=change["reason"])
+            for change in query_rows.status_changes(conn, query_id, SHOWN)
+        ],
+        "actions": [render.action_body(action) for action in action_rows.list_actions(conn, query_id, SHOWN)],
+    }
+
+
+def _failure(view: QueryView) -> FailureBody | None:
+    """Why it does not run: its newest run's failure, or that of a start after it."""
+    run = view.run
+    if view.start_failed_at is not None and (run is None or view.start_failed_at >= run.started_at):
+        return render.failure_body(view.start_failure)
+    return render.failure_body(run.failure_text, run.error_class) if run else None
+
+
+@router.get("/{query_id}/progress", summary="Progress reports, at most 2 000 points")
+def get_progress(
+    plane: PlaneDep,
+    query_id: QueryIdDep,
+    start: Moment = None,
+    end: Moment = None,
+    step: Annotated[float | None, Query(gt=0, le=86400 * 31, allow_inf_nan=False)] = None,
+) -> ProgressListBody:
+    """By default the last hour. With `step`, the last report of each so many seconds."""
+    view_of(plane, query_id)
+    until = seconds("end", end)
+    until = plane.clock() if until is None else until
+    since = seconds("start", start)
+    since = max(0.0, until - DEFAULT_RANGE) if since is None else since
+    if since > until:
+        raise BadRequest("start must not be after end")
+    with plane.reading() as conn:
+        samples = query_rows.read_progress(conn, query_id, since, until, MAX_POINTS)
+    return ProgressListBody(progress=[render.progress_body(s) for s in render.thin(samples, step)])
+
+
+@router.get("/{query_id}/runs", summary="Runs, newest first")
+def get_runs(
+    plane: PlaneDep, query_id: QueryIdDep, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+) -> RunsBody:
+    view_of(plane, query_id)
+    with plane.reading() as conn:
+        return RunsBody(runs=[render.run_body(run) for run in query_rows.list_runs(conn, query_id, limit)])
+
+
+@router.get("/{query_id}/events", summary="Events as they were sent, oldest first, in pages")
+def get_events(
+    plane: PlaneDep,
+    query_id: QueryIdDep,
+    after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    type: Annotated[str | None, Query(max_length=64)] = None,
+) -> EventsBody:
+    view_of(plane, query_id)
+    with plane.reading() as conn:
+        events, following = event_rows.read_events(conn, query_id, after, limit, type)
+    return EventsBody(events=[render.event_body(event) for event in events], next=following)

@@ -1,0 +1,72 @@
+"""`controlplane demo`: server, dashboard and a fleet of real PySpark queries with named troubles."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from controlplane.cli.options import Mistake, data_dir_option, port_option, settings_of, ui_port_option
+from controlplane.demo import scenarios
+from controlplane.settings import Settings
+
+
+@click.command()
+@click.option(
+    "--minutes", type=click.FloatRange(min=0, min_open=True), help="End after so long; else on Ctrl-C."
+)
+@port_option
+@ui_port_option
+@data_dir_option
+@click.option("--only", multiple=True, metavar="TROUBLE…", help="Start these troubles alone.")
+@click.option("--list", "list_only", is_flag=True, help="Print the troubles and end.")
+@click.option("--json", "as_json", is_flag=True, help="With --list: one JSON document.")
+@click.argument("more", nargs=-1, metavar="")
+def demo(
+    minutes: float | None,
+    port: int | None,
+    ui_port: int | None,
+    data_dir: Path | None,
+    only: tuple[str, ...],
+    list_only: bool,
+    as_json: bool,
+    more: tuple[str, ...],
+) -> int:
+    """Server, dashboard and two Spark drivers with healthy and troubled queries. Ctrl-C ends all of it."""
+    troubles = _chosen(only, more)
+    if list_only:
+        click.echo(listing(troubles, as_json))
+        return 0
+    return _run(settings_of(port=port, ui_port=ui_port, data_dir=data_dir), troubles, minutes)
+
+
+def _chosen(only: tuple[str, ...], more: tuple[str, ...]) -> tuple[scenarios.Trouble, ...]:
+    """`--only a b`, `--only a --only b` and `--only a,b` mean the same."""
+    if more and not only:
+        raise Mistake(f"unexpected argument {more[0]!r}; troubles are chosen with --only")
+    try:
+        return scenarios.chosen(name for part in (*only, *more) for name in part.split(",") if name)
+    except scenarios.UnknownTrouble as error:
+        raise Mistake(str(error)) from None
+
+
+def listing(troubles: tuple[scenarios.Trouble, ...], as_json: bool) -> str:
+    if as_json:
+        return json.dumps(scenarios.listing(troubles), indent=2)
+    rows = [f"{t.name:<16} {t.query:<18} {t.expected_status:<9} {t.story}" for t in troubles]
+    return "\n".join([f"{'TROUBLE':<16} {'QUERY':<18} {'STATUS':<9} WHAT", *rows])
+
+
+def _run(base: Settings, troubles: tuple[scenarios.Trouble, ...], minutes: float | None) -> int:
+    from controlplane.demo import fleet
+    from controlplane.demo.folder import FolderInUse
+    from controlplane.demo.launch import Options
+
+    options = Options(base.data_dir.resolve(), base.port, base.ui_port, troubles, minutes)
+    try:
+        return fleet.run(options, click.echo)
+    except (fleet.DemoMistake, FolderInUse) as error:
+        raise Mistake(str(error)) from None
+    except fleet.DemoFailure as error:
+        raise click.ClickException(str(error)) from None

@@ -1,0 +1,79 @@
+"""`controlplane queries` and `actions`: what the API says, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import click
+
+from controlplane.cli.client import Client, Refused, Unreachable, mistake_of, open_client
+from controlplane.cli.options import client_options, json_option, settings_of
+from controlplane.cli.resolve import resolve
+from controlplane.cli.tables import age, figure, query_name, table
+
+FLEET = ("STATUS", "QUERY", "ID", "BATCH", "LAG", "ROWS/S", "SINCE", "REASON")
+LEDGER = ("STATE", "ACTION", "QUERY", "BY", "AGE", "OUTCOME", "ID")
+
+
+@click.command()
+@click.option("--app", help="Only this app.")
+@click.option("--status", help="Only this status, e.g. failed or retired.")
+@click.option("--label", multiple=True, metavar="NAME=VALUE", help="Only with this label; may be repeated.")
+@json_option
+@client_options
+def queries(app: str | None, status: str | None, label: tuple[str, ...], as_json: bool, **where: Any) -> None:
+    """The fleet, worst first."""
+    client = open_client(settings_of(**where))
+    answer = ask(client, "/api/v1/queries", app=app, status=status, label=label)
+    click.echo(json.dumps(answer, indent=2) if as_json else _fleet(answer["queries"], time.time()))
+
+
+def _fleet(found: list[dict[str, Any]], now: float) -> str:
+    if not found:
+        return "no queries"
+    return table(FLEET, [_fleet_row(query, now) for query in found])
+
+
+def _fleet_row(q: dict[str, Any], now: float) -> tuple[object, ...]:
+    lag, rate = figure(q["lag_rows"]), figure(q["processed_rows_per_second"])
+    since = age(q["since"], now)
+    return q["status"], query_name(q), q["query_id"][:8], q["batch_id"], lag, rate, since, q["reason"]
+
+
+@click.command()
+@click.option("--query", metavar="QUERY", help="Only of this query: id, id prefix, name or app/name.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True)
+@json_option
+@client_options
+def actions(query: str | None, limit: int, as_json: bool, **where: Any) -> None:
+    """What was done, newest first."""
+    client = open_client(settings_of(**where))
+    query_id = find_query(client, query) if query else None
+    answer = ask(client, "/api/v1/actions", query_id=query_id, limit=limit)
+    click.echo(json.dumps(answer, indent=2) if as_json else _ledger(answer["actions"], time.time()))
+
+
+def _ledger(found: list[dict[str, Any]], now: float) -> str:
+    if not found:
+        return "no actions"
+    return table(LEDGER, [_ledger_row(action, now) for action in found])
+
+
+def _ledger_row(a: dict[str, Any], now: float) -> tuple[object, ...]:
+    when = age(a["requested_at"], now)
+    return a["state"], a["action"], query_name(a), a["actor"], when, a["reason"], a["id"]
+
+
+def ask(client: Client, path: str, **parameters: Any) -> Any:
+    """GET; what goes wrong ends the command with one line."""
+    try:
+        return client.get(path, **parameters)
+    except (Refused, Unreachable) as error:
+        raise mistake_of(error, client) from None
+
+
+def find_query(client: Client, text: str) -> str:
+    """The id of the query a person means."""
+    return resolve(text, ask(client, "/api/v1/queries")["queries"])

@@ -1,0 +1,46 @@
+"""How the server's log looks: JSON lines for machines, short lines on a terminal."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import TextIO
+
+from listeners.wire import rfc3339
+
+QUIET = ("uvicorn", "apscheduler", "alembic", "asyncio")
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a record: at, level, logger, message, and the traceback where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        document = {
+            "at": rfc3339(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            document["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(document, ensure_ascii=False)
+
+
+class ShortLines(logging.Formatter):
+    """For people: time, level where it matters, message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
+
+
+def configure(stream: TextIO | None = None, level: int = logging.INFO) -> None:
+    """Send the log of this process to `stream` (standard error); libraries speak from warnings on."""
+    stream = stream or sys.stderr
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(ShortLines() if stream.isatty() else JsonLines())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in QUIET:
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,61 @@
+"""`controlplane run [--app …] program.py [args…]`: an unmodified PySpark program with the agent attached."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from controlplane.cli.options import Mistake, data_dir_option, server_option, settings_of
+from controlplane.settings import Settings
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option("--app", help="Name of the application; default: Spark's.")
+@click.option("--label", multiple=True, metavar="NAME=VALUE", help="A label of its queries; may be repeated.")
+@click.option("--actions", type=click.Choice(["none", "stop", "all"]), help="What the server may ask of it.")
+@server_option
+@data_dir_option
+@click.argument("program", type=click.Path())
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(
+    app: str | None,
+    label: tuple[str, ...],
+    actions: str | None,
+    url: str | None,
+    data_dir: Path | None,
+    program: str,
+    arguments: tuple[str, ...],
+) -> None:
+    """Run a PySpark program with the agent attached; exit code and output are the program's own."""
+    if not Path(program).is_file():
+        raise Mistake(f"there is no program {program}")
+    settings = settings_of(url=url, data_dir=data_dir)
+    environment = {**os.environ, **agent_environment(settings, os.environ, app, label, actions)}
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, "-m", "listeners.run", program, *arguments], environment)
+
+
+def agent_environment(
+    settings: Settings,
+    environ: Mapping[str, str],
+    app: str | None,
+    labels: tuple[str, ...],
+    actions: str | None,
+) -> dict[str, str]:
+    """What the agent reads; what is not given here stays as the environment has it."""
+    wrong = [label for label in labels if not label.partition("=")[0] or "=" not in label or "," in label]
+    if wrong:
+        raise Mistake(f"--label must be NAME=VALUE without a comma, not {wrong[0]!r}")
+    added = {
+        "CONTROLPLANE_URL": settings.server_url,
+        "CONTROLPLANE_APP": app,
+        "CONTROLPLANE_LABELS": ",".join(labels) or None,
+        "CONTROLPLANE_ACTIONS": actions,
+    }
+    if not environ.get("CONTROLPLANE_TOKEN") and not environ.get("CONTROLPLANE_TOKEN_FILE"):
+        added["CONTROLPLANE_TOKEN_FILE"] = str(settings.agent_token_file.absolute())
+    return {name: value for name, value in added.items() if value is not None}

@@ -1,0 +1,154 @@
+"""`controlplane serve`, `ui` and `up` (both together): the processes that stay."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+from controlplane.cli import logs
+from controlplane.cli.options import (
+    Mistake,
+    data_dir_option,
+    database_option,
+    host_option,
+    port_option,
+    server_option,
+    settings_of,
+    ui_port_option,
+)
+from controlplane.settings import Settings
+
+UI_SECONDS = 3.0  # for the page's process to end
+PR_SET_PDEATHSIG = 1
+external_url_option = click.option("--external-url", metavar="URL", help="How people reach it, for links.")
+
+
+@click.command()
+@host_option
+@port_option
+@data_dir_option
+@database_option
+@external_url_option
+def serve(**options: Any) -> None:
+    """The server alone."""
+    _serve(settings_of(**options))
+
+
+@click.command()
+@host_option
+@port_option
+@ui_port_option
+@data_dir_option
+@database_option
+@external_url_option
+def up(**options: Any) -> None:
+    """Server and page together, with an embedded store. Ctrl-C ends both."""
+    _serve(settings_of(**options), page=True)
+
+
+@click.command()
+@server_option
+@host_option
+@ui_port_option
+@data_dir_option
+def ui(**options: Any) -> None:
+    """The page alone, for a server that runs."""
+    settings = settings_of(**options)
+    command, environment = ui_process(settings, settings.server_url)
+    sys.stdout.flush()
+    os.execve(command[0], command, environment)
+
+
+def _serve(settings: Settings, page: bool = False) -> None:
+    """From the settings to the end: what is opened here is closed in reverse."""
+    from controlplane.api.server import listen, make_server
+    from controlplane.plane import build
+
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(listen(settings.host, settings.port))
+        plane = build(settings)  # here the user's mistakes come out, so the log begins after it
+        logs.configure()
+        stack.callback(plane.close)
+        server = make_server(plane)
+        port = listener.getsockname()[1]
+        url = _local_url(settings, port)
+        if page:
+            _check_free(settings.host, settings.ui_port)
+            stack.enter_context(_page(settings, url))
+            click.echo(f"page   http://{_shown(settings.host)}:{settings.ui_port}")
+        click.echo(f"server {url}  (data in {settings.data_dir})")
+        sys.stdout.flush()
+        server.run(sockets=[listener])
+
+
+def _local_url(settings: Settings, port: int) -> str:
+    return f"http://{_shown(settings.host)}:{port}"
+
+
+def _shown(host: str) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{host}]" if ":" in host else host
+
+
+def _check_free(host: str, port: int) -> None:
+    from controlplane.api.server import listen
+
+    listen(host, port).close()
+
+
+@contextlib.contextmanager
+def _page(settings: Settings, url: str) -> Iterator[None]:
+    """The page's process, for as long as the server runs; it ends with us even if we are killed."""
+    command, environment = ui_process(settings, url)
+    # No thread of ours runs yet, so code between fork and exec is safe.
+    child = subprocess.Popen(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509
+    )
+    try:
+        yield
+    finally:
+        child.terminate()
+        try:
+            child.wait(UI_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def ui_process(settings: Settings, url: str) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of the page's process, as the page's room says."""
+    launch = _launch()
+    command = launch.command(url, port=settings.ui_port, host=settings.host)
+    token_file = None if settings.token else settings.token_file or _absolute(settings.admin_token_file)
+    return command, launch.environment(url, settings.token, token_file, os.environ)
+
+
+def _launch() -> ModuleType:
+    """The page is a room of its own that we do not import, but for how to start it."""
+    try:
+        return importlib.import_module("ui.launch")
+    except ModuleNotFoundError as error:
+        raise Mistake(f"the page needs {error.name}: pip install 'spark-controlplane[server]'") from None
+
+
+def _absolute(path: Path) -> Path:
+    return path.absolute()

@@ -1,0 +1,51 @@
+"""Text for a terminal: columns, ages, and nothing that a terminal would obey. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+UNKNOWN = "-"
+
+
+def plain(value: object) -> str:
+    """Text in one line without control characters: a query's name comes from outside."""
+    text = UNKNOWN if value is None or value == "" else str(value)
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Columns as wide as their widest cell; the last is not padded."""
+    cells = [list(head), *([plain(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    return "\n".join("  ".join(_padded(row, widths)).rstrip() for row in cells)
+
+
+def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+
+
+def age(stamp: str | None, now: float) -> str:
+    """RFC 3339 → `42 s`, `5 min`, `3 h`, `2 d` ago."""
+    if not stamp:
+        return UNKNOWN
+    seconds = max(0.0, now - datetime.fromisoformat(stamp).astimezone(UTC).timestamp())
+    for limit, size, unit in ((120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h")):
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / 86400:.0f} d"
+
+
+def figure(value: float | None) -> str:
+    """1234567 → `1.2M`."""
+    if value is None:
+        return UNKNOWN
+    for power, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= power:
+            return f"{value / (1e3 if letter == 'k' else power):.1f}{letter}"
+    return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def query_name(query: dict[str, object]) -> str:
+    """`app/name`, or `app/` and the first eight of the id where it has no name."""
+    return plain(f"{query.get('app')}/{query.get('name') or str(query.get('query_id'))[:8]}")

@@ -1,0 +1,134 @@
+"""`controlplane token create|list|revoke`: directly in the store, beside a running server or without one.
+
+A running server knows a new token at once and drops a revoked one within five seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import DBAPIError
+
+from controlplane.cli.options import Mistake, data_dir_option, database_option, json_option, settings_of
+from controlplane.cli.tables import age, table
+from controlplane.model import Role
+from controlplane.settings import Settings
+from controlplane.store import audit
+from controlplane.store import tokens as rows
+from controlplane.store.engine import default_url, open_engine, sqlite_file, unavailable, upgrade
+from controlplane.tokens import issue
+from listeners.wire import rfc3339
+
+DAY = 86400.0
+HEAD = ("ID", "NAME", "ROLE", "TOKEN", "APP", "AGE", "STATE")
+US = "command line"
+
+
+@click.group()
+def token() -> None:
+    """Tokens for agents, people and programs."""
+
+
+@token.command()
+@click.option("--role", required=True, type=click.Choice([role.value for role in Role]))
+@click.option("--name", help="Who or what uses it; shown in the record of actions.  [default: the role]")
+@click.option("--app", help="Bind an agent's token to this app.")
+@click.option("--expires-days", type=click.FloatRange(min=0, min_open=True), help="Good for so many days.")
+@json_option
+@database_option
+@data_dir_option
+def create(
+    role: str, name: str | None, app: str | None, expires_days: float | None, as_json: bool, **where: Any
+) -> None:
+    """Make a token. The secret is shown once, and only here."""
+    if app is not None and role != Role.AGENT.value:
+        raise Mistake("--app binds tokens of the role agent only")
+    now = time.time()
+    expires_at = now + expires_days * DAY if expires_days else None
+    secret, made = issue(name or role, Role(role), now, app, expires_at)
+    with _writing(settings_of(**where), create=True) as conn:
+        rows.insert(conn, **made.columns())
+        audit.record(conn, now, US, US, "token.create", made.id, {"name": made.name})
+    if as_json:
+        click.echo(json.dumps({"id": made.id, "name": made.name, "role": role, "token": secret}))
+    else:
+        click.echo(secret)
+
+
+@token.command("list")
+@json_option
+@database_option
+@data_dir_option
+def list_tokens(as_json: bool, **where: Any) -> None:
+    """All tokens, without their secrets."""
+    with _writing(settings_of(**where)) as conn:
+        found = [_shown(dict(row)) for row in rows.all(conn)]
+    if as_json:
+        click.echo(json.dumps({"tokens": found}, indent=2))
+        return
+    now = time.time()
+    click.echo(table(HEAD, [_row(shown, now) for shown in found]))
+
+
+def _row(t: dict[str, Any], now: float) -> tuple[object, ...]:
+    visible = t["prefix"] + "…"
+    return t["id"], t["name"], t["role"], visible, t["app"], age(t["created_at"], now), _state(t, now)
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: row[name] for name in ("id", "name", "role", "prefix", "app")}
+    times = ("created_at", "expires_at", "revoked_at")
+    return kept | {name: rfc3339(row[name]) if row[name] is not None else None for name in times}
+
+
+def _state(shown: dict[str, Any], now: float) -> str:
+    if shown["revoked_at"]:
+        return "revoked"
+    expired = shown["expires_at"] and shown["expires_at"] <= rfc3339(now)
+    return "expired" if expired else "valid"
+
+
+@token.command()
+@click.argument("which", metavar="ID")
+@database_option
+@data_dir_option
+def revoke(which: str, **where: Any) -> None:
+    """End a token, by its id or a unique beginning of it."""
+    with _writing(settings_of(**where)) as conn:
+        found = _one_of(rows.all(conn), which)
+        now, token_id = time.time(), str(found["id"])
+        if not rows.revoke(conn, token_id, now):
+            raise Mistake(f"the token {found['name']} was revoked before")
+        audit.record(conn, now, US, US, "token.revoke", token_id, {"name": found["name"]})
+    click.echo(f"the token {found['name']} is revoked")
+
+
+def _one_of(found: Sequence[Mapping[str, Any]], which: str) -> Mapping[str, Any]:
+    meant = [row for row in found if which and str(row["id"]).startswith(which)]
+    if len(meant) != 1:
+        count = len(meant) or "no"
+        raise Mistake(f"{count} tokens begin with {which!r}; controlplane token list shows them")
+    return meant[0]
+
+
+@contextmanager
+def _writing(settings: Settings, create: bool = False) -> Iterator[Connection]:
+    """A write transaction on the store, beside a server that may be running."""
+    engine = open_engine(settings.database_url or default_url(settings.data_dir))
+    file = sqlite_file(engine)
+    if file is not None and not file.exists() and not create:
+        raise Mistake(f"there is no store at {file}; name it with --data-dir or --database-url")
+    try:
+        upgrade(engine)
+        with engine.connect().execution_options(writes=True) as connection, connection.begin():
+            yield connection
+    except DBAPIError as error:
+        raise unavailable(error) from None
+    finally:
+        engine.dispose()

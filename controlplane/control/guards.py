@@ -1,0 +1,77 @@
+"""May this action be done now? Pure: a view of the query in, None or the reason why not out.
+
+The agent checks again in the driver, with what only it knows (factories, wrong query); these guards
+spare people the wait and keep two hands off one query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controlplane.model import Action, Agent, QueryView
+from listeners.wire import rfc3339
+
+ALLOWED = {"none": (), "stop": ("stop",), "all": ("stop", "start", "restart")}
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why not: `code` for programs, `reason` a sentence for people."""
+
+    code: str
+    reason: str
+
+
+def check(view: QueryView, action: str, under_way: Action | None) -> Refusal | None:
+    """The first reason against it, or None."""
+    return (
+        _retired(view)
+        or _under_way(under_way)
+        or _no_driver(view)
+        or _forbidden(view.agent, action)
+        or _wrong_state(view, action)
+    )
+
+
+def _retired(view: QueryView) -> Refusal | None:
+    if view.retired_at is None:
+        return None
+    return Refusal("retired", f"the query was retired at {rfc3339(view.retired_at)}")
+
+
+def _under_way(action: Action | None) -> Refusal | None:
+    if action is None:
+        return None
+    reason = (
+        f"{action.actor}'s {action.action} of {rfc3339(action.requested_at)} is still {action.state.value}"
+    )
+    return Refusal("action_in_progress", reason)
+
+
+def _no_driver(view: QueryView) -> Refusal | None:
+    agent = view.agent
+    if agent is None:
+        return Refusal("no_driver", "no agent has reported this query, so there is nobody to carry it out")
+    if agent.ended_at is None:
+        return None
+    how = agent.end_reason or "exit"
+    return Refusal(
+        "no_driver", f"its driver ended ({how}) at {rfc3339(agent.ended_at)}: start the application"
+    )
+
+
+def _forbidden(agent: Agent | None, action: str) -> Refusal | None:
+    mode = agent.actions if agent else "all"
+    if action in ALLOWED.get(mode, ()):
+        return None
+    return Refusal("forbidden_by_driver", f"its driver forbids {action} (CONTROLPLANE_ACTIONS={mode})")
+
+
+def _wrong_state(view: QueryView, action: str) -> Refusal | None:
+    run = view.run
+    if action == "stop" and (run is None or run.ended_at is not None):
+        when = f" since {rfc3339(run.ended_at)}" if run and run.ended_at is not None else ""
+        return Refusal("not_running", f"the query is not running{when}")
+    if action == "start" and run is not None and run.ended_at is None:
+        return Refusal("already_running", f"the query is running (run {run.run_id})")
+    return None

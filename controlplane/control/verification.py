@@ -1,0 +1,128 @@
+"""Did it work? Pure: an action under way and the view of its query in, an outcome or None out.
+
+A start is proven by a batch newer than the last one of earlier runs, or by a first trigger of the
+new run that found no data (`resumed_idle`: at night no commit ever comes). A stop is proven by the
+agent's word; where that never comes, by the end of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+
+from controlplane import failures
+from controlplane.control.actions import Outcome, is_started, sentence_of
+from controlplane.model import Action, ActionState, ProgressSample, QueryView, Run, RunEnd
+from listeners.wire import rfc3339
+
+WAITING_FOR_DATA = "Waiting for data to arrive"
+Check = Callable[[Action, QueryView, float], Outcome | None]
+ANSWER_LAG = 10.0  # seconds that the agent's own, richer answer may come after the run's end
+
+
+def verify(action: Action, view: QueryView, now: float) -> Outcome | None:
+    """The outcome, as soon as the events show it; None while they do not."""
+    if action.state.final:
+        return None
+    return next((outcome for check in _checks(action) if (outcome := check(action, view, now))), None)
+
+
+def _checks(action: Action) -> tuple[Check, ...]:
+    if action.state == ActionState.REQUESTED:
+        return (_driver_gone,)
+    if action.action == "stop":
+        return (_stopped, _driver_gone)
+    return (_by_batch, _by_end, _by_idle, _driver_gone) if is_started(action) else (_driver_gone,)
+
+
+def last_earlier_batch(action: Action, view: QueryView) -> int | None:
+    """The last batch known of the runs before the new one."""
+    new = action.evidence.get("run_id")
+    earlier = [s.batch_id for s in view.progress if s.run_id != new]
+    if not earlier:
+        return action.previous_batch_id
+    return max(earlier[-1], action.previous_batch_id if action.previous_batch_id is not None else -1)
+
+
+def _by_batch(action: Action, view: QueryView, now: float) -> Outcome | None:
+    samples = [s for s in view.progress if s.run_id == action.evidence.get("run_id") and _committed(s)]
+    if not samples:
+        return None
+    first, before = samples[0].batch_id, last_earlier_batch(action, view)
+    if before is None or first > before:
+        evidence = {"verified_by": "batch", "batch_id": first, "previous_batch_id": before}
+        return Outcome(ActionState.SUCCEEDED, f"resumed at batch {first}", evidence)
+    reason = (
+        f"rewound: the new run began at batch {first}, but batch {before} was committed before; "
+        "its checkpoint was replaced or cut back"
+    )
+    evidence = {"code": "rewound", "batch_id": first, "previous_batch_id": before}
+    return Outcome(ActionState.FAILED, reason, evidence)
+
+
+def _committed(sample: ProgressSample) -> bool:
+    """Spark before 3.5 reports idleness as progress that repeats the last batch without running one."""
+    return "addBatch" in sample.phases_ms or sample.input_rows > 0
+
+
+def _by_idle(action: Action, view: QueryView, now: float) -> Outcome | None:
+    if _new_run(action, view) is None or not _found_no_data(action, view):
+        return None
+    before = last_earlier_batch(action, view)
+    where = f" at {before}" if before is not None else ""
+    evidence = {"verified_by": "resumed_idle", "batch_id": before, "previous_batch_id": before}
+    return Outcome(ActionState.SUCCEEDED, f"resumed, no new data: resumed_idle{where}", evidence)
+
+
+def _found_no_data(action: Action, view: QueryView) -> bool:
+    run_id = action.evidence.get("run_id")
+    if view.idle_at is not None or any(s.run_id == run_id for s in view.progress):
+        return True  # an idle report, or progress without a batch
+    status = view.status
+    return (
+        status is not None
+        and status.run_id == run_id
+        and not status.trigger_active
+        and WAITING_FOR_DATA.lower() in status.message.lower()
+    )
+
+
+def _by_end(action: Action, view: QueryView, now: float) -> Outcome | None:
+    run = _new_run(action, view)
+    if run is None or run.end is None:
+        return None
+    if run.end == RunEnd.FAILED:
+        failure = failures.explain(run.failure_text or "", run.error_class)
+        evidence = {"failure": asdict(failure)}
+        return Outcome(ActionState.FAILED, f"the new run failed: {sentence_of(failure)}", evidence)
+    if run.end == RunEnd.FINISHED:
+        reason = "the new run processed what there was and finished"
+        return Outcome(ActionState.SUCCEEDED, reason, {"verified_by": "finished"})
+    if run.end == RunEnd.STOPPED:
+        return Outcome(ActionState.UNVERIFIED, "the new run was stopped before it had committed a batch")
+    return None
+
+
+def _new_run(action: Action, view: QueryView) -> Run | None:
+    run = view.run
+    return run if run is not None and run.run_id == action.evidence.get("run_id") else None
+
+
+def _stopped(action: Action, view: QueryView, now: float) -> Outcome | None:
+    run = view.run
+    if run is None or run.run_id != action.previous_run_id or run.ended_at is None:
+        return None
+    if now - run.ended_at < ANSWER_LAG:
+        return None
+    reason = f"the run ended at {rfc3339(run.ended_at)}; the agent sent no answer of its own"
+    return Outcome(ActionState.SUCCEEDED, reason, {"verified_by": "terminated"})
+
+
+def _driver_gone(action: Action, view: QueryView, now: float) -> Outcome | None:
+    agent = view.agent
+    if agent is None or agent.agent != action.agent or agent.ended_at is None:
+        return None
+    if agent.ended_at < action.requested_at:
+        return None
+    reason = f"its driver ended ({agent.end_reason or 'exit'}) before this was done"
+    return Outcome(ActionState.FAILED, reason, {"code": "driver_gone"})

@@ -1,0 +1,118 @@
+"""Runs the demonstration: server, dashboard, drivers and feeder, until the last process is gone again.
+
+`run` is one straight function; what it starts is undone in reverse. Called by `controlplane.cli.demo`.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+import httpx
+
+from controlplane.demo import folder, launch, processes, scenarios
+from controlplane.demo.feeder import Feeder
+from controlplane.demo.interrupts import Interrupts
+from controlplane.demo.launch import HOST, Options
+from controlplane.demo.watch import Say, watch
+from controlplane.java import java_environment
+
+SERVER_READY_SECONDS = 60.0
+#: How long the children may take to end in good order. The agents deliver their last events in this time.
+GRACE_SECONDS = 12.0
+
+
+class DemoMistake(Exception):
+    """Something the user can put right: a port in use, no Java. The message is one clear line."""
+
+
+class DemoFailure(Exception):
+    """A part of the demonstration did not start; the message names its log file."""
+
+
+def run(options: Options, say: Say) -> int:
+    """The whole demonstration. Returns 0 when it ran until Ctrl-C or for its minutes, 1 if a part died.
+
+    DemoMistake, FolderInUse: nothing was started. DemoFailure: the server did not start.
+    """
+    java = check(options)
+    with ExitStack() as stack:
+        stack.enter_context(folder.lock(options.data_dir))
+        place = folder.fresh(options.data_dir)
+        interrupts = stack.enter_context(Interrupts())
+        children: list[processes.Child] = []
+        stack.callback(put_away, children, interrupts, say)
+        say(f"demo: server on {options.url}, dashboard on {options.ui_url}, logs in {options.logs}")
+        environ = launch.environment(options)
+        children.append(launch.server(options, environ))
+        if not await_server(options, children[0], interrupts):
+            return 0
+        for driver in scenarios.drivers(options.troubles):
+            children.append(launch.driver(driver, options, place, {**environ, **java}))
+        children.append(launch.dashboard(options, environ))
+        feeder = Feeder(place / "input")
+        feeder.start()
+        stack.callback(feeder.stop)
+        return watch(options, children, interrupts, say)
+
+
+def check(options: Options) -> dict[str, str]:
+    """The environment that Java needs; DemoMistake where a port is taken or there is no Java."""
+    for name, port in (("--port", options.port), ("--ui-port", options.ui_port)):
+        if not port_is_free(port):
+            raise DemoMistake(f"port {port} is in use; stop what listens there or give another {name}")
+    if options.port == options.ui_port:
+        raise DemoMistake("--port and --ui-port must differ")
+    java = java_environment()
+    if java is None:
+        raise DemoMistake("Spark needs Java 17 or newer and there is none; `make -B setup` fetches one")
+    return java
+
+
+def port_is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        # As servers do: a port that waits out the last demo's connections is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def await_server(options: Options, server: processes.Child, interrupts: Interrupts) -> bool:
+    """Wait until the server is ready and has written its tokens. False: the user asked us to stop."""
+    end = time.monotonic() + SERVER_READY_SECONDS
+    while time.monotonic() < end:
+        if server.exit_code is not None:
+            raise DemoFailure(f"the server ended with {server.exit_code}; see {server.log}")
+        if is_ready(options.url) and options.agent_token.exists() and options.admin_token.exists():
+            return True
+        if interrupts.wait(0.2):
+            return False
+    raise DemoFailure(f"the server was not ready within {SERVER_READY_SECONDS:.0f} s; see {server.log}")
+
+
+def is_ready(url: str) -> bool:
+    try:
+        return httpx.get(url + "/readyz", timeout=2.0, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+def put_away(children: Sequence[processes.Child], interrupts: Interrupts, say: Say) -> None:
+    """Stop the drivers first, so that their last words reach the server, then dashboard and server."""
+    asked = interrupts.count
+
+    def hurry() -> bool:
+        return interrupts.count > asked
+
+    say("demo: stopping; Ctrl-C again to kill at once")
+    drivers = [child for child in children if child.name not in ("server", "dashboard")]
+    rest = [child for child in children if child not in drivers]
+    killed = processes.stop_all(drivers, GRACE_SECONDS, hurry) + processes.stop_all(
+        rest, GRACE_SECONDS, hurry
+    )
+    say("demo: all stopped" + (f" ({', '.join(killed)} had to be killed)" if killed else ""))

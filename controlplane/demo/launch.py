@@ -1,0 +1,99 @@
+"""How each part of the demonstration is started: options → command and environment → child process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from controlplane.demo import processes, scenarios
+
+HOST = "127.0.0.1"
+#: The first figures count here, not the last per cent: the quick compiler and the small collector.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `controlplane demo` was asked for; `minutes` None means until Ctrl-C."""
+
+    data_dir: Path
+    port: int
+    ui_port: int
+    troubles: tuple[scenarios.Trouble, ...]
+    minutes: float | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def ui_url(self) -> str:
+        return f"http://{HOST}:{self.ui_port}"
+
+    @property
+    def logs(self) -> Path:
+        return self.data_dir / "logs"
+
+    @property
+    def admin_token(self) -> Path:
+        return self.data_dir / "admin.token"
+
+    @property
+    def agent_token(self) -> Path:
+        return self.data_dir / "agent.token"
+
+
+def environment(options: Options, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The environment of every child. Settings of the user's own control plane must not leak into it."""
+    kept = {name: value for name, value in environ.items() if not name.startswith("CONTROLPLANE_")}
+    return {
+        **kept,
+        "CONTROLPLANE_HOST": HOST,
+        "CONTROLPLANE_PORT": str(options.port),
+        "CONTROLPLANE_UI_PORT": str(options.ui_port),
+        "CONTROLPLANE_DATA_DIR": str(options.data_dir),
+        "CONTROLPLANE_URL": options.url,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def controlplane(*arguments: str) -> list[str]:
+    """Our own command line, run by this very Python wherever its script is."""
+    return [sys.executable, "-c", "from controlplane.cli.main import main; main()", *arguments]
+
+
+def server(options: Options, environ: Mapping[str, str]) -> processes.Child:
+    address = ("--host", HOST, "--port", str(options.port))
+    command = controlplane("serve", *address, "--data-dir", str(options.data_dir))
+    return processes.start("server", command, environ, options.logs / "server.log")
+
+
+def dashboard(options: Options, environ: Mapping[str, str]) -> processes.Child:
+    token = {"CONTROLPLANE_TOKEN_FILE": str(options.admin_token)}
+    command = controlplane("ui", "--server", options.url)
+    return processes.start("dashboard", command, {**environ, **token}, options.logs / "ui.log")
+
+
+def driver(
+    wanted: scenarios.Driver, options: Options, place: Path, environ: Mapping[str, str]
+) -> processes.Child:
+    """A Spark driver under `python -m listeners.run`: the program itself knows nothing of us."""
+    added = {
+        "CONTROLPLANE_TOKEN_FILE": str(options.agent_token),
+        "CONTROLPLANE_APP": wanted.app,
+        "CONTROLPLANE_LABELS": "team=demo,env=local",
+        "CONTROLPLANE_SPOOL_DIR": str(place / "spool" / wanted.app),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        # Spark would look up this host's name, which is slow or wrong on many laptops.
+        "SPARK_LOCAL_IP": HOST,
+        "JDK_JAVA_OPTIONS": f"{QUICK_JAVA} {environ.get('JDK_JAVA_OPTIONS', '')}".strip(),
+    }
+    command = [sys.executable, "-m", "listeners.run", str(wanted.program), str(place), *wanted.queries]
+    # Python turns SIGINT into KeyboardInterrupt, which lets the agent say good-bye; SIGTERM would not.
+    log = options.logs / f"{wanted.app}.log"
+    return processes.start(wanted.app, command, {**environ, **added}, log, signal.SIGINT)

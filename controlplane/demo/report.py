@@ -1,0 +1,75 @@
+"""What the demonstration prints of its fleet: pure functions from the API's answers to lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+Query = Mapping[str, Any]
+
+
+def of_fleet(found: Iterable[Query], wanted: Iterable[str], since: float) -> list[Query]:
+    """The queries of this demonstration, in the API's order (worst first).
+
+    The store may still know those of the last one: what was last heard before `since` (Unix seconds) is old.
+    """
+    names = set(wanted)
+    return [query for query in found if query.get("name") in names and heard_at(query) >= since]
+
+
+def heard_at(query: Query) -> float:
+    """When its last event came, in Unix seconds; 0 where none is known."""
+    text = query.get("last_event_at")
+    return datetime.fromisoformat(text).timestamp() if text else 0.0
+
+
+def shows_figures(query: Query) -> bool:
+    """Whether a batch of it was reported."""
+    return query.get("batch_id") is not None
+
+
+def headline(counts: Mapping[str, int]) -> str:
+    """`4 queries: 1 failed, 1 lagging, 2 running`."""
+    known = [f"{number} {status}" for status, number in counts.items() if number]
+    return queries(sum(counts.values())) + (": " + ", ".join(known) if known else "")
+
+
+def queries(number: int) -> str:
+    return f"{number} {'query' if number == 1 else 'queries'}"
+
+
+def figure(value: float | None, unit: str) -> str:
+    """A number with its unit, a dash where it is not known."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f}{unit}" if abs(value) >= 10 else f"{value:.1f}{unit}"
+
+
+def row(query: Query, width: int) -> str:
+    """One query on one line of at most `width` characters: status, name, figures, reason."""
+    cells = [
+        f"{query.get('status', '?'):<10}",
+        f"{query.get('app')}/{query.get('name')}".ljust(28),
+        f"batch {query['batch_id']}".ljust(10) if shows_figures(query) else "–".ljust(10),
+        f"{figure(query.get('processed_rows_per_second'), '/s'):>8}",
+        f"lag {figure(query.get('lag_rows'), '')}".ljust(10),
+        str(query.get("reason") or ""),
+    ]
+    line = "  " + "  ".join(cells)
+    return line if len(line) <= width else line[: max(0, width - 1)] + "…"
+
+
+def table(fleet: Sequence[Query], width: int) -> list[str]:
+    """A headline and one line for each query of the fleet."""
+    counts: dict[str, int] = {}
+    for query in fleet:
+        counts[query.get("status", "?")] = counts.get(query.get("status", "?"), 0) + 1
+    return [headline(counts), *(row(query, width) for query in fleet)]
+
+
+def waiting(seconds: float, fleet: Sequence[Query], drivers: int) -> str:
+    """What is being waited for, before the first figures are there."""
+    if not fleet:
+        return f"{seconds:3.0f} s: {drivers} Spark driver{'s' if drivers > 1 else ''} starting"
+    return f"{seconds:3.0f} s: {queries(len(fleet))} known, no batch finished yet"

@@ -1,0 +1,96 @@
+"""Watches the running demonstration: asks the server every second, prints what there is to say.
+
+`Watch.tick` decides on figures that are handed to it, `watch` is the loop around it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import httpx
+
+from controlplane.demo import report, scenarios
+from controlplane.demo.interrupts import Interrupts
+from controlplane.demo.launch import Options
+from controlplane.demo.processes import Child
+
+TABLE_EVERY = 15.0
+WAITING_EVERY = 5.0
+Say = Callable[[str], None]
+
+
+class Fleet:
+    """What the server says of the queries; keeps one connection."""
+
+    def __init__(self, options: Options):
+        token = options.admin_token.read_text(encoding="utf-8").strip()
+        headers = {"Authorization": f"Bearer {token}"}
+        self._client = httpx.Client(base_url=options.url, headers=headers, timeout=5.0, trust_env=False)
+
+    def ask(self) -> dict[str, Any]:
+        """The answer of `GET /api/v1/queries`; empty when there is none this time."""
+        try:
+            answer = self._client.get("/api/v1/queries")
+            return answer.json() if answer.status_code == 200 else {}
+        except (httpx.HTTPError, ValueError):
+            return {}
+
+
+class Watch:
+    """What was printed so far, and so what is due. Times are seconds since the drivers were started."""
+
+    def __init__(self, options: Options, say: Say, since: float):
+        """`since`: Unix seconds; queries last heard of before are of an earlier demonstration."""
+        self._options, self._say, self._since = options, say, since
+        self._wanted = [trouble.query for trouble in options.troubles]
+        self._drivers = len(scenarios.drivers(options.troubles))
+        self._live, self._due, self._ended = False, 0.0, set[str]()
+
+    def is_due(self, now: float) -> bool:
+        """Whether an answer of the server is of use now: always until the first figures are there."""
+        return not self._live or now >= self._due
+
+    def tick(self, now: float, answer: dict[str, Any]) -> None:
+        known = report.of_fleet(answer.get("queries", []), self._wanted, self._since)
+        if not self._live and any(map(report.shows_figures, known)):
+            self._live, self._due = True, now
+            self._say(
+                f"demo: first figures after {now:.0f} s. Open {self._options.ui_url} · stop with Ctrl-C"
+            )
+        if now < self._due:
+            return
+        if not self._live:
+            self._due = now + WAITING_EVERY
+            self._say("demo: " + report.waiting(now, known, self._drivers))
+        elif known:  # a server that is slow to answer once is asked again in a second
+            self._due = now + TABLE_EVERY
+            width = shutil.get_terminal_size((150, 24)).columns
+            head, *rows = report.table(known, width)
+            self._say("\n".join([f"{time.strftime('%H:%M:%S')} {head}", *rows]))
+
+    def tell_of_ended(self, children: Sequence[Child]) -> set[str]:
+        """Print each child that ended, once; all names that ended so far."""
+        for child in children:
+            if child.exit_code is not None and child.name not in self._ended:
+                self._ended.add(child.name)
+                self._say(f"demo: {child.name} ended with {child.exit_code}; see {child.log}")
+        return self._ended
+
+
+def watch(options: Options, children: Sequence[Child], interrupts: Interrupts, say: Say) -> int:
+    """Until time is up or somebody stops us (0), or the server or the dashboard dies (1)."""
+    fleet, view, began = Fleet(options), Watch(options, say, time.time()), time.monotonic()
+    end = began + options.minutes * 60 if options.minutes is not None else float("inf")
+    while not interrupts.wait(0.5):
+        now = time.monotonic()
+        if now >= end:
+            say(f"demo: {options.minutes:g} minutes are over")
+            return 0
+        if view.tell_of_ended(children) & {"server", "dashboard"}:
+            return 1
+        if view.is_due(now - began):
+            view.tick(now - began, fleet.ask())
+    return 0

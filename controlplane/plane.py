@@ -1,0 +1,262 @@
+"""The server's parts, wired in one straight function, started in order and stopped in reverse.
+
+Called by the command line and by tests; handed to `controlplane.api`. No globals: whoever has the
+plane has everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from controlplane.control.outbox import Outbox
+from controlplane.control.room import ControlRoom
+from controlplane.errors import ControlPlaneError, NotFound, SettingsError
+from controlplane.exposition import OwnFigures
+from controlplane.ingest import Ingest
+from controlplane.model import Agent, QueryStatus, QueryView, Role
+from controlplane.scheduler import Job, Scheduler
+from controlplane.settings import Settings
+from controlplane.store import actions as action_rows
+from controlplane.store import audit, retention
+from controlplane.store import queries as query_rows
+from controlplane.store import tokens as token_rows
+from controlplane.store.engine import default_url, open_engine, unavailable, upgrade
+from controlplane.store.tables import counters
+from controlplane.store.writer import Writer
+from controlplane.tokens import Token, TokenBook, issue, read_secret, write_secret
+from controlplane.verdicts import Change, VerdictLog
+from controlplane.window import Window
+
+log = logging.getLogger(__name__)
+Clock = Callable[[], float]
+TICK_SECONDS = 5.0
+RETENTION_SECONDS = 600.0
+TOKEN_SECONDS = 5.0
+DAY = 86400.0
+WRITABLE_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Plane:
+    """What the API asks. Made by `build`; `start` before use, `stop` after."""
+
+    settings: Settings
+    clock: Clock
+    lock: Path | None
+    engine: Engine
+    writer: Writer
+    window: Window
+    ingest: Ingest
+    tokens: TokenBook
+    outbox: Outbox
+    room: ControlRoom
+    verdicts: VerdictLog
+    scheduler: Scheduler
+    closing: contextlib.ExitStack
+
+    def start(self) -> None:
+        """Take up what the store knows, then begin the periodic work."""
+        self.writer.start()
+        self.ensure_tokens()
+        self.read_tokens()
+        with self.reading() as conn:
+            self.window.load(conn)
+            self.verdicts.load(_changes(query_rows.latest_statuses(conn)))
+            self.room.load(action_rows.open_actions(conn))
+        self.scheduler.start()
+        log.info("ready: %d queries known", len(self.window.views()))
+
+    def stop(self) -> None:
+        self.scheduler.stop()
+        self.writer.stop()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store and the data directory; for a plane that was never started, too."""
+        self.closing.close()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A short read transaction; the database's errors come out as StoreUnavailable."""
+        try:
+            with self.engine.connect() as connection:
+                yield connection
+        except DBAPIError as error:
+            raise unavailable(error) from error
+
+    # -- tokens --------------------------------------------------------------------------------------
+
+    def read_tokens(self) -> None:
+        with self.reading() as conn:
+            rows = token_rows.all(conn)
+        self.tokens.replace(Token(**{**row, "role": Role(row["role"])}) for row in rows)
+
+    def ensure_tokens(self) -> None:
+        """`admin.token` and `agent.token` in the data directory, for page, CLI and agents beside us."""
+        self.read_tokens()
+        files = {Role.ADMIN: self.settings.admin_token_file, Role.AGENT: self.settings.agent_token_file}
+        for role, path in files.items():
+            secret = read_secret(path)
+            known = self.tokens.find(secret) if secret else None
+            if known is None or known.role != role:
+                write_secret(path, self.add_token(f"local {role.value}", role))
+
+    def add_token(self, name: str, role: Role) -> str:
+        secret, token = issue(name, role, self.clock())
+        self.writer.write(lambda conn: token_rows.insert(conn, **token.columns()))
+        return secret
+
+    # -- what routes ask ------------------------------------------------------------------------------
+
+    def agents(self) -> list[Agent]:
+        with self.reading() as conn:
+            return query_rows.list_agents(conn)
+
+    def app_of(self, agent: str) -> str | None:
+        """The app an agent has spoken for, from memory."""
+        known = self.window.agent(agent)
+        return known.app if known else None
+
+    def views(self) -> list[QueryView]:
+        """The fleet: all queries but those that a newer one of the same name has replaced."""
+        views = self.window.views()
+        bearers = Counter((view.app, view.name) for view in views)
+        return [v for v in views if bearers[v.app, v.name] == 1 or self.window.superseded(v.query_id) is None]
+
+    def starts_of(self, query_id: str) -> int:
+        return int(self.window.totals(query_id).get("starts", 0))
+
+    def retire(self, query_id: str, actor: str, via: str, reason: str) -> None:
+        """Put a query away; on record with the person who did it."""
+        now = self.clock()
+
+        def work(conn: Connection) -> bool:
+            audit.record(conn, now, actor, via, "query.retire", query_id, {"reason": reason})
+            return query_rows.retire(conn, query_id, now)
+
+        if not self.writer.write(work, lambda done: self.window.retire(query_id, now) if done else None):
+            raise NotFound(f"there is no query {query_id}")
+
+    def troubles(self) -> list[str]:
+        """Why this server is not ready for work; empty when it is."""
+        now = int(self.clock())
+        try:
+            self.writer.write(lambda conn: _prove_writable(conn, now), timeout=WRITABLE_SECONDS)
+        except ControlPlaneError as error:
+            return [str(error), *self.scheduler.late()]
+        return self.scheduler.late()
+
+    def own_figures(self) -> OwnFigures:
+        return OwnFigures(
+            events_stored=self.ingest.stored,
+            events_duplicate=self.ingest.duplicates,
+            events_rejected=self.ingest.rejected,
+            commit_seconds=self.writer.commit_seconds,
+            open_actions=self.room.open_count,
+            agents=sum(1 for agent in self.window.agents() if agent.ended_at is None),
+        )
+
+    # -- periodic work --------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Record the verdicts that changed, carry actions on."""
+        now = self.clock()
+        changes = self.verdicts.changes(self.window.views(), now)
+        if changes:
+            self.writer.write(lambda conn: _record(conn, changes), lambda _: self.verdicts.recorded(changes))
+        self.room.tick()
+
+    def prune(self) -> None:
+        keep = self.settings
+        gone = retention.prune(self.writer, self.clock(), keep.retention_days * DAY, keep.retention_bytes)
+        log.info("retention: %s", gone)
+
+
+def build(settings: Settings, clock: Clock = time.time) -> Plane:
+    """Open the store and wire everything. SettingsError says in a line what is wrong with the settings."""
+    with contextlib.ExitStack() as closing:
+        lock = _make_data_dir(settings.data_dir)
+        closing.callback(os.close, _hold(lock))
+        engine = open_engine(settings.database_url or default_url(settings.data_dir))
+        closing.callback(engine.dispose)
+        upgrade(engine)
+        writer = Writer(engine)
+        window = Window(length=settings.window_length)
+        ingest = Ingest(writer, window, clock)
+        outbox = Outbox()
+        room = ControlRoom(writer, window, outbox, clock)
+        ingest.listeners.append(room.heard)
+        jobs: list[Job] = []
+        plane = Plane(
+            settings=settings,
+            clock=clock,
+            lock=lock,
+            engine=engine,
+            writer=writer,
+            window=window,
+            ingest=ingest,
+            tokens=TokenBook(clock),
+            outbox=outbox,
+            room=room,
+            verdicts=VerdictLog(),
+            scheduler=Scheduler(jobs),
+            closing=closing.pop_all(),
+        )
+        jobs += [
+            Job("judge", TICK_SECONDS, plane.tick),
+            Job("tokens", TOKEN_SECONDS, plane.read_tokens),
+            Job("retention", RETENTION_SECONDS, plane.prune),
+        ]
+        return plane
+
+
+def _make_data_dir(path: Path) -> Path:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise SettingsError(f"the data directory {path} cannot be made: {error.strerror}") from None
+    return path / "server.lock"
+
+
+def _hold(lock: Path) -> int:
+    """One server per data directory: two would each know half of what happens."""
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise SettingsError(f"{lock} cannot be opened: {error.strerror}") from None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise SettingsError(f"another server uses the data directory {lock.parent}") from None
+    return handle
+
+
+def _prove_writable(conn: Connection, now: int) -> None:
+    """A real write: on a full disk an empty transaction still commits."""
+    proof = counters.c.name == "ready"
+    if conn.execute(sa.update(counters).where(proof).values(value=now)).rowcount == 0:
+        conn.execute(sa.insert(counters).values(name="ready", value=now))
+
+
+def _record(conn: Connection, changes: list[Change]) -> None:
+    for change in changes:
+        query_rows.record_status(conn, change.query_id, change.at, change.status.value, change.reason)
+
+
+def _changes(latest: dict[str, dict[str, object]]) -> Iterator[Change]:
+    for query_id, row in latest.items():
+        at = float(str(row["at"]))
+        yield Change(query_id, at, QueryStatus(str(row["status"])), str(row["reason"]))

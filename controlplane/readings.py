@@ -1,0 +1,234 @@
+"""What a query, an agent and this server say in figures: values of the metrics of `listeners.catalogue`.
+
+One reading is one sample of `/metrics`. Figures of batches are told while the newest run is active, so
+that a series ends with its run; what is unknown or not finite is absent, never 0. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from controlplane import lag
+from controlplane.case import Case, open_case
+from controlplane.model import (
+    Agent,
+    OperatorSample,
+    ProgressSample,
+    QueryStatus,
+    QueryView,
+    SourceSample,
+    Verdict,
+)
+from controlplane.thresholds import DEFAULTS
+from listeners.catalogue import (
+    BY_NAME,
+    PREFIX,
+    SNAPSHOT_UPLOADED,
+    Metric,
+    custom_metric,
+    distinct,
+    source_metric,
+)
+
+#: Statuses in which the query does not run, and those in which nobody expects it to.
+DOWN = frozenset({QueryStatus.FAILED, QueryStatus.LOST, QueryStatus.BACKING_OFF, QueryStatus.RESTARTING})
+AT_REST = frozenset({QueryStatus.STOPPED, QueryStatus.FINISHED, QueryStatus.RETIRED})
+#: Figures that an operator or a source may report besides Spark's own, so that none floods the rest.
+MOST_CUSTOM = 100
+
+Totals = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One value of one metric."""
+
+    metric: Metric
+    labels: Mapping[str, str]
+    value: float
+
+
+def query_readings(view: QueryView, verdict: Verdict, now: float, totals: Totals) -> Iterator[Reading]:
+    """All that is known of one query. `totals`: its counters, named as `Window.totals` does."""
+    labels = query_labels(view)
+    for name, own, value in _facts(view, verdict, now, totals):
+        metric = BY_NAME[PREFIX + name] if isinstance(name, str) else name
+        if value is not None and math.isfinite(value):
+            yield Reading(metric, {**labels, **own}, value)
+
+
+def query_labels(view: QueryView) -> dict[str, str]:
+    """The user's labels, and over them the application, the query's name (else 8 digits of its id) and id."""
+    named = {"app": view.app, "query": view.name or view.query_id[:8], "query_id": view.query_id}
+    return {**{name: value for name, value in view.labels.items() if not name.startswith("__")}, **named}
+
+
+Fact = tuple[str | Metric, Mapping[str, str], float | None]
+NONE: Mapping[str, str] = {}
+
+
+def _facts(view: QueryView, verdict: Verdict, now: float, totals: Totals) -> Iterator[Fact]:
+    yield from _life(view, verdict)
+    yield from _counters(totals)
+    if verdict.status in DOWN | AT_REST:
+        return
+    case = open_case(view, now, DEFAULTS)
+    yield from _running_batch(case)
+    if case.last is not None:
+        yield from _last_batch(case, case.last)
+        yield from _sources(case, case.last)
+        yield from _operators(case.last)
+
+
+def _life(view: QueryView, verdict: Verdict) -> Iterator[Fact]:
+    yield "query_status", {"status": verdict.status.value}, 1
+    yield "query_up", NONE, verdict.status not in DOWN | AT_REST
+    yield "query_expected", NONE, verdict.status not in AT_REST
+    if view.run is not None:
+        yield "query_info", _info(view, view.run.run_id), 1
+        yield "query_start_timestamp_seconds", NONE, view.run.started_at
+
+
+def _info(view: QueryView, run_id: str) -> dict[str, str]:
+    spark_version = view.agent.spark_version if view.agent else None
+    facts = {"checkpoint": view.facts.checkpoint, "trigger": view.facts.trigger, "sink": view.facts.sink}
+    told = {"run_id": run_id, "spark_version": spark_version, **facts}
+    return {name: value for name, value in told.items() if value}
+
+
+_COUNTERS = {
+    "batches": ("batches_total", ""),
+    "input_rows": ("input_rows_total", ""),
+    "output_rows": ("output_rows_total", ""),
+    "starts": ("query_starts_total", ""),
+    "failures": ("query_failures_total", "error_class"),
+    "source_input_rows": ("source_input_rows_total", "source"),
+    "state_rows_updated": ("state_rows_updated_total", "operator"),
+    "state_rows_removed": ("state_rows_removed_total", "operator"),
+    "state_rows_dropped_by_watermark": ("state_rows_dropped_by_watermark_total", "operator"),
+}
+
+
+def _counters(totals: Totals) -> Iterator[Fact]:
+    for key, value in totals.items():
+        counted, _, label = key.partition("|")
+        if counted in _COUNTERS:
+            name, label_name = _COUNTERS[counted]
+            yield name, {label_name: label} if label_name else NONE, value
+
+
+def _running_batch(case: Case) -> Iterator[Fact]:
+    status = case.view.status
+    if status is not None:
+        yield "batch_age_seconds", NONE, case.age if case.polled and case.polled.trigger_active else 0.0
+        yield "last_task_finished_timestamp_seconds", NONE, status.last_task_at
+    yield "trigger_interval_seconds", NONE, case.view.facts.trigger_interval
+
+
+def _last_batch(case: Case, last: ProgressSample) -> Iterator[Fact]:
+    yield "batch_id", NONE, last.batch_id
+    yield "batch_duration_seconds", NONE, last.duration
+    yield from (("batch_phase_seconds", {"phase": name}, ms / 1000) for name, ms in last.phases_ms.items())
+    yield "input_rows_per_second", NONE, last.input_rows_per_second
+    yield "processed_rows_per_second", NONE, last.processed_rows_per_second
+    yield "last_progress_timestamp_seconds", NONE, last.at
+    yield "utilization_ratio", NONE, _utilization(case.batches)
+    yield "watermark_timestamp_seconds", NONE, last.watermark
+    yield "watermark_lag_seconds", NONE, None if last.watermark is None else lag.began(last) - last.watermark
+    yield "event_time_max_timestamp_seconds", NONE, last.event_time.get("max")
+
+
+def _utilization(samples: Sequence[ProgressSample]) -> float | None:
+    if len(samples) < 2:
+        return None
+    gap = lag.began(samples[-1]) - lag.began(samples[-2])
+    return samples[-1].duration / gap if gap > 0 else None
+
+
+def _sources(case: Case, last: ProgressSample) -> Iterator[Fact]:
+    names = distinct(source.description for source in last.sources)
+    for index, (name, source) in enumerate(zip(names, last.sources, strict=True)):
+        own = {"source": name}
+        points = lag.lag_points(lag.window(case.batches, case.limits) or case.batches, index)
+        yield "source_lag_rows", own, source.lag_rows
+        yield "source_lag_seconds", own, lag.source_lag_seconds(case.view, index, case.now)
+        yield "source_max_partition_lag_rows", own, max(lag.partition_lags(source).values(), default=None)
+        yield "source_arrival_rows_per_second", own, lag.arrival_rate(case.batches, index)
+        yield "source_catch_up_seconds", own, lag.catch_up_seconds(points)
+        yield from _reported(source, own)
+
+
+def _reported(source: SourceSample, own: Mapping[str, str]) -> Iterator[Fact]:
+    """The source's own figures, which Spark writes as text."""
+    for name, text in islice(source.metrics.items(), MOST_CUSTOM):
+        metric = source_metric(name)
+        if metric is not None:
+            yield metric, own, _number(text, metric.factor)
+
+
+def _number(text: str, factor: float) -> float | None:
+    try:
+        return float(text) * factor
+    except ValueError:
+        return None
+
+
+def _operators(last: ProgressSample) -> Iterator[Fact]:
+    for name, operator in zip(distinct(op.name for op in last.operators), last.operators, strict=True):
+        own = {"operator": name}
+        yield "state_rows", own, operator.rows_total
+        yield "state_memory_bytes", own, operator.memory_bytes
+        yield "state_commit_seconds", own, operator.commit_ms / 1000
+        yield "state_shuffle_partitions", own, operator.shuffle_partitions
+        yield "state_snapshot_lag_versions", own, _snapshot_lag(operator, last.batch_id)
+        yield from _custom(operator, own)
+
+
+def _snapshot_lag(operator: OperatorSample, batch_id: int) -> float | None:
+    """Versions since the snapshot that is furthest behind (-1: none yet). Batch N writes version N + 1."""
+    uploaded = [value for name, value in operator.metrics.items() if name.startswith(SNAPSHOT_UPLOADED)]
+    return batch_id + 1 - max(0.0, min(uploaded)) if uploaded else None
+
+
+def _custom(operator: OperatorSample, own: Mapping[str, str]) -> Iterator[Fact]:
+    told = ((custom_metric(name), value) for name, value in operator.metrics.items())
+    return (
+        (metric, own, value * metric.factor)
+        for metric, value in islice(told, MOST_CUSTOM)
+        if metric is not None
+    )
+
+
+def agent_readings(
+    agents: Iterable[Agent], heartbeat_of: Callable[[str], Mapping[str, Any]]
+) -> Iterator[Reading]:
+    """Of every agent that has not ended. `heartbeat_of`: the data of an agent's last heartbeat, by its id."""
+    for agent in agents:
+        if agent.ended_at is not None:
+            continue
+        labels = {"app": agent.app, "agent": agent.agent}
+        for name, own, value in _agent_facts(agent, heartbeat_of(agent.agent)):
+            if value is not None and math.isfinite(value):
+                yield Reading(BY_NAME[PREFIX + name], {**labels, **own}, value)
+
+
+def _agent_facts(
+    agent: Agent, heartbeat: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, str], float | None]]:
+    yield "agent_heartbeat_timestamp_seconds", NONE, agent.last_seen_at
+    for reason, count in agent.dropped.items():
+        yield "agent_events_dropped_total", {"reason": reason}, count
+    yield "executors", NONE, _inside(heartbeat, "executors")
+    yield "driver_heap_bytes", NONE, _inside(heartbeat, "driver", "heapUsed")
+    yield "listener_callback_seconds", NONE, _inside(heartbeat, "callback", "seconds_max")
+
+
+def _inside(data: Any, *path: str) -> float | None:
+    """The number at a path of a JSON value; None where there is none."""
+    for name in path:
+        data = data.get(name) if isinstance(data, Mapping) else None
+    return data if isinstance(data, int | float) and not isinstance(data, bool) else None

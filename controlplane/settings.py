@@ -1,0 +1,184 @@
+"""The configuration: one frozen value, read from the environment here and nowhere else.
+
+Built by the command line and handed down. Every name has the prefix `CONTROLPLANE_`; secrets may
+also come from a file (`CONTROLPLANE_TOKEN_FILE`, `CONTROLPLANE_DATABASE_URL_FILE`) and never show
+in `repr`. All mistakes are reported at once, each with the variable's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from controlplane.errors import SettingsError
+
+PREFIX = "CONTROLPLANE_"
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that can be set. Sizes in bytes, times in seconds unless the name says otherwise."""
+
+    host: str = "127.0.0.1"
+    port: int = 8420
+    ui_port: int = 8501
+    data_dir: Path = Path("controlplane-data")
+    database_url: str | None = field(default=None, repr=False)
+    external_url: str | None = None
+    retention_days: float = 14.0
+    retention_bytes: int = 10 * 1024 * MIB
+    window_length: int = 120
+    metrics_need_token: bool = False
+    body_bytes: int = 16 * MIB
+    inflated_bytes: int = 64 * MIB
+    bodies_bytes: int = 160 * MIB  # what all bodies in hand may hold together
+    url: str | None = None  # the server, for clients
+    token: str | None = field(default=None, repr=False)  # for clients
+    token_file: Path | None = None  # for clients; read at each use, so a renewed token is found
+
+    @property
+    def server_url(self) -> str:
+        """Where a client of this configuration finds the server."""
+        return (self.url or f"http://{_reachable(self.host)}:{self.port}").rstrip("/")
+
+    @property
+    def admin_token_file(self) -> Path:
+        return self.data_dir / "admin.token"
+
+    @property
+    def agent_token_file(self) -> Path:
+        return self.data_dir / "agent.token"
+
+
+def _reachable(host: str) -> str:
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{host}]" if ":" in host else host
+
+
+def load(environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Settings:
+    """Settings from the environment; `overrides` (the command line, Nones ignored) win.
+
+    SettingsError names every mistake, one a line; `detail["mistakes"]` has them as a list.
+    """
+    values: dict[str, Any] = {}
+    mistakes: list[str] = []
+    for name in (f.name for f in fields(Settings)):
+        try:
+            text = _text_of(environ, name)
+            if text is not None:
+                values[name] = READERS[name](text)
+        except ValueError as error:
+            mistakes.append(f"{PREFIX}{name.upper()}: {error}")
+    values |= {name: value for name, value in (overrides or {}).items() if value is not None}
+    settings = replace(Settings(), **values)
+    mistakes += [line for line in check(settings) if line.split(":")[0] not in _names(mistakes)]
+    if mistakes:
+        raise SettingsError("\n".join(mistakes), detail={"mistakes": mistakes})
+    return settings
+
+
+def _names(mistakes: Iterable[str]) -> set[str]:
+    return {line.split(":")[0] for line in mistakes}
+
+
+def check(settings: Settings) -> list[str]:
+    """What is wrong with these values, one line each."""
+    rules: list[tuple[bool, str, str]] = [
+        (0 <= settings.port <= 65535, "port", "must be 0 to 65535"),
+        (0 <= settings.ui_port <= 65535, "ui_port", "must be 0 to 65535"),
+        (settings.retention_days > 0, "retention_days", "must be above 0"),
+        (settings.retention_bytes >= MIB, "retention_bytes", "must be at least 1 MiB (1048576)"),
+        (2 <= settings.window_length <= 10_000, "window_length", "must be 2 to 10000 samples"),
+        (settings.body_bytes > 0, "body_bytes", "must be above 0"),
+        (settings.inflated_bytes >= settings.body_bytes, "inflated_bytes", "must be at least body_bytes"),
+        (
+            settings.bodies_bytes >= settings.body_bytes + settings.inflated_bytes,
+            "bodies_bytes",
+            "must be at least body_bytes and inflated_bytes together",
+        ),
+        (_is_url(settings.external_url), "external_url", "must be a URL like https://host"),
+        (_is_url(settings.url), "url", "must be a URL like http://host:8420"),
+    ]
+    return [f"{PREFIX}{name.upper()}: {rule}" for good, name, rule in rules if not good]
+
+
+def _is_url(value: str | None) -> bool:
+    if value is None:
+        return True
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        return False
+
+
+def _text_of(environ: Mapping[str, str], name: str) -> str | None:
+    variable = PREFIX + name.upper()
+    text = environ.get(variable)
+    path = environ.get(variable + "_FILE") if name in SECRETS else None
+    if not path or text:
+        return text or None
+    try:
+        return Path(path).read_text(encoding="utf-8").strip() or None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"cannot read the file {path} ({getattr(error, 'strerror', None) or error})"
+        ) from None
+
+
+def _number(kind: type[int] | type[float]) -> Callable[[str], Any]:
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            word = "a whole number" if kind is int else "a number"
+            raise ValueError(f"must be {word}, not {text[:40]!r}") from None
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ValueError(f"must be a finite number, not {text[:40]!r}")
+        return value
+
+    return read
+
+
+def _bytes(text: str) -> int:
+    """`1048576`, `512 MiB`, `10GiB` → bytes."""
+    units = {"kib": 1024, "mib": MIB, "gib": 1024 * MIB, "tib": 1024 * 1024 * MIB}
+    unit = text.strip().lower()[-3:]
+    if unit in units:
+        return int(_number(float)(text.strip()[:-3].strip()) * units[unit])
+    return int(_number(int)(text))
+
+
+def _flag(text: str) -> bool:
+    word = text.strip().lower()
+    if word in ("1", "true", "yes", "on"):
+        return True
+    if word in ("0", "false", "no", "off"):
+        return False
+    raise ValueError(f"must be true or false, not {text[:40]!r}")
+
+
+#: May come from `CONTROLPLANE_…_FILE` as well. (The token's file is a setting of its own.)
+SECRETS = ("database_url",)
+READERS: dict[str, Callable[[str], Any]] = {
+    "host": str,
+    "port": _number(int),
+    "ui_port": _number(int),
+    "data_dir": Path,
+    "database_url": str,
+    "external_url": str,
+    "retention_days": _number(float),
+    "retention_bytes": _bytes,
+    "window_length": _number(int),
+    "metrics_need_token": _flag,
+    "body_bytes": _bytes,
+    "inflated_bytes": _bytes,
+    "bodies_bytes": _bytes,
+    "url": str,
+    "token": str,
+    "token_file": Path,
+}

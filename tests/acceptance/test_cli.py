@@ -1,0 +1,271 @@
+"""The command line against a real server: names, exit codes, one clear line for a mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.cli.main import run
+from tests.acceptance.live import LiveServer
+from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, restarts
+
+
+@dataclass
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Said]
+
+
+@pytest.fixture
+def cli(server: LiveServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """`controlplane …` in this process, with the server's own data directory."""
+    for name in ("CONTROLPLANE_TOKEN", "CONTROLPLANE_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CONTROLPLANE_URL", server.url)
+    monkeypatch.setenv("CONTROLPLANE_DATA_DIR", str(server.plane.settings.data_dir))
+
+    def call(*arguments: str) -> Said:
+        capsys.readouterr()
+        code = run(list(arguments))
+        caught = capsys.readouterr()
+        assert "Traceback" not in caught.err
+        return Said(code, caught.out, caught.err)
+
+    return call
+
+
+@pytest.fixture
+def query(agent: SimulatedAgent) -> SimulatedQuery:
+    started = SimulatedQuery(f"enrich-{agent.agent[:6]}")
+    agent.start(started)
+    agent.tell(agent.progress(started), agent.progress(started))
+    return started
+
+
+def mistake(said: Said) -> str:
+    """The one line of a user's mistake."""
+    assert (said.code, said.out) == (2, "")
+    assert len(said.err.strip().splitlines()) == 1
+    return said.err
+
+
+def test_the_fleet_is_a_table_or_json(cli: Cli, query: SimulatedQuery) -> None:
+    table = cli("queries")
+    assert table.code == 0
+    assert table.out.startswith("STATUS")
+    assert f"orders/{query.name}" in table.out
+    document = json.loads(cli("queries", "--json", "--app", "orders").out)
+    assert query.query_id in [q["query_id"] for q in document["queries"]]
+    assert json.loads(cli("queries", "--json", "--label", "a=b").out)["queries"] == []
+
+
+@pytest.mark.parametrize("way", ["name", "app/name", "id", "prefix"])
+def test_a_restart_by_any_name_ends_with_0_when_it_is_verified(
+    cli: Cli, agent: SimulatedAgent, query: SimulatedQuery, way: str
+) -> None:
+    agent.serve_commands(restarts(query, lambda driver: driver.tell(driver.progress(query))))
+    names = {
+        "name": query.name,
+        "app/name": f"orders/{query.name}",
+        "id": query.query_id,
+        "prefix": query.query_id[:13],
+    }
+    said = cli("restart", str(names[way]), "--reason", "test", "--wait", "20")
+    assert said.code == 0
+    assert "succeeded: resumed at batch 2" in said.out
+    assert "requested" in said.err
+
+
+def test_a_failure_ends_with_1_and_names_condition_and_advice(
+    cli: Cli, agent: SimulatedAgent, query: SimulatedQuery
+) -> None:
+    text = "[STREAM_FAILED] Query terminated.\nCaused by: java.lang.OutOfMemoryError: Java heap space"
+    agent.serve_commands(restarts(query, lambda driver: driver.terminated(query, text, "STREAM_FAILED")))
+    said = cli("restart", query.query_id)
+    assert said.code == 1
+    assert " failed: " in said.out
+    assert "advice:" in said.out
+
+
+def test_a_refusal_ends_with_1_and_json_tells_the_action(cli: Cli, query: SimulatedQuery) -> None:
+    said = cli("start", query.query_id, "--json")
+    assert said.code == 1
+    assert json.loads(said.out)["action"]["evidence"]["code"] == "already_running"
+
+
+def test_waiting_too_short_ends_with_1_and_says_how_to_go_on(cli: Cli, query: SimulatedQuery) -> None:
+    said = cli("stop", query.query_id, "--wait", "0.1")
+    assert said.code == 1
+    assert "still requested" in said.out
+    listed = json.loads(cli("actions", "--json", "--query", query.query_id).out)["actions"]
+    assert [a["action"] for a in listed] == ["stop"]
+    assert "stop" in cli("actions").out
+
+
+def test_retire_needs_a_query_that_does_not_run(
+    cli: Cli, agent: SimulatedAgent, query: SimulatedQuery
+) -> None:
+    assert "stop it first" in mistake(cli("retire", query.query_id))
+    agent.terminated(query)
+    said = cli("retire", query.query_id, "--reason", "old")
+    assert (said.code, "is retired" in said.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("stop", "nobody"), "there is no query nobody"),
+        (("stop", "aaaaaaaa-0000-4000-8000-000000000001"), "there is no query"),
+        (("stop",), "Missing argument 'QUERY'"),
+        (("stop", "x", "--wait", "-1"), "--wait"),
+        (("stop", "x", "--wait", "soon"), "--wait"),
+        (("explode",), "No such command 'explode'"),
+        (("queries", "--status", "unwell"), "status"),
+        (("queries", "--server", "http://127.0.0.1:1"), "no server answers at http://127.0.0.1:1"),
+        (("queries", "--server", "ftp://x"), "CONTROLPLANE_URL"),
+        (("queries", "--data-dir", "/nowhere"), "CONTROLPLANE_TOKEN"),
+        (("token", "create"), "--role"),
+        (("token", "create", "--role", "king"), "--role"),
+        (("token", "create", "--role", "viewer", "--app", "x"), "--app"),
+        (("token", "list", "--data-dir", "/nowhere"), "there is no store"),
+        (("token", "revoke", "zzz"), "no tokens begin with"),
+        (("token", "list", "--database-url", "mysql://x"), "sqlite or postgresql"),
+        (("run", "/nowhere.py"), "there is no program"),
+        (("serve", "--port", "70000"), "--port"),
+        (("serve", "--host", "256.1.1.1"), "cannot listen"),
+        (("serve", "--port", "0"), "another server uses the data directory"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2(cli: Cli, arguments: tuple[str, ...], words: str) -> None:
+    assert words in mistake(cli(*arguments))
+
+
+def test_a_bad_token_is_the_users_mistake(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONTROLPLANE_TOKEN", "wrong")
+    assert "CONTROLPLANE_TOKEN" in mistake(cli("queries"))
+    monkeypatch.delenv("CONTROLPLANE_TOKEN")
+    monkeypatch.setenv("CONTROLPLANE_TOKEN_FILE", "/nowhere")
+    assert "cannot be read" in mistake(cli("queries"))
+
+
+def test_a_viewer_may_look_and_not_touch(
+    cli: Cli, query: SimulatedQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = cli("token", "create", "--role", "viewer").out.strip()
+    monkeypatch.setenv("CONTROLPLANE_TOKEN", secret)
+    assert cli("queries").code == 0
+    assert "viewer may not do this" in mistake(cli("stop", query.query_id))
+
+
+def test_tokens_are_made_listed_and_revoked(cli: Cli, server: LiveServer) -> None:
+    made = json.loads(cli("token", "create", "--role", "agent", "--name", "ci", "--app", "a", "--json").out)
+    listed = cli("token", "list").out
+    assert made["id"] in listed
+    assert made["token"] not in listed
+    rows = {t["id"]: t for t in json.loads(cli("token", "list", "--json").out)["tokens"]}
+    assert (rows[made["id"]]["role"], rows[made["id"]]["app"]) == ("agent", "a")
+    assert cli("token", "revoke", made["id"]).code == 0
+    assert "revoked" in mistake(cli("token", "revoke", made["id"]))
+    server.plane.read_tokens()
+    assert server.plane.tokens.find(made["token"]) is None
+
+
+def test_every_mistake_of_the_configuration_is_named(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli("config", "check").code == 0
+    monkeypatch.setenv("CONTROLPLANE_TOKEN", "cp_admin_hunter2")
+    assert "hunter2" not in cli("config", "check").out
+    monkeypatch.setenv("CONTROLPLANE_PORT", "eighty")
+    monkeypatch.setenv("CONTROLPLANE_RETENTION_DAYS", "0")
+    said = cli("config", "check")
+    assert said.code == 2
+    assert [line.split(":")[1].strip() for line in said.err.splitlines()] == [
+        "CONTROLPLANE_PORT",
+        "CONTROLPLANE_RETENTION_DAYS",
+    ]
+
+
+def test_the_store_is_upgraded_as_often_as_one_likes(cli: Cli, tmp_path: Path) -> None:
+    for _ in range(2):
+        assert cli("db", "upgrade", "--data-dir", str(tmp_path)).code == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("--help",), ("stop", "--help"), ("--version",)])
+def test_help_is_help(arguments: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "controlplane.cli.main", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == (0 if arguments else 2)
+    assert "Traceback" not in done.stderr
+
+
+def test_run_hands_the_agent_its_settings_and_the_program_its_arguments(tmp_path: Path, cli: Cli) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, sys; print(sys.argv[1:], {k: v for k, v in os.environ.items() if 'CONTROLPLANE' in k})"
+    )
+    options = [
+        "--app",
+        "a",
+        "--label",
+        "team=x",
+        "--label",
+        "env=y",
+        "--actions",
+        "stop",
+        "--server",
+        "http://h:1",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "controlplane.cli.main",
+        "run",
+        *options,
+        str(program),
+        "--app",
+        "own",
+        "-x",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "['--app', 'own', '-x']" in done.stdout
+    for part in (
+        "'CONTROLPLANE_APP': 'a'",
+        "'CONTROLPLANE_LABELS': 'team=x,env=y'",
+        "http://h:1",
+        "agent.token",
+    ):
+        assert part in done.stdout
+
+
+def test_a_label_must_be_a_pair(cli: Cli, tmp_path: Path) -> None:
+    program = tmp_path / "p.py"
+    program.write_text("")
+    assert "NAME=VALUE" in mistake(cli("run", "--label", "nonsense", str(program)))
+
+
+def test_actions_of_a_server_that_goes_away_are_waited_for() -> None:
+    from controlplane.cli.act import follow
+    from controlplane.cli.client import Client, Unreachable
+
+    answers: list[Any] = [Unreachable("gone"), {"state": "succeeded", "reason": "resumed at batch 3"}]
+
+    class Away(Client):
+        def get(self, path: str, **parameters: Any) -> Any:
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return {"action": {"id": "x", **answer}}
+
+    first = {"id": "x", "state": "requested", "reason": ""}
+    assert follow(Away("http://x", None), first, None, sleep=lambda _: None)["state"] == "succeeded"

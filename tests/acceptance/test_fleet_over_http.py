@@ -1,0 +1,235 @@
+"""What people and programs read: the fleet, one query, its history, and the server's own state."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from controlplane.model import QueryStatus
+from tests.acceptance.live import LiveServer, eventually, live_server
+from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, stamp
+
+ROW = set(
+    "query_id app name status reason since run_id batch_id labels alerts agent spark_version ui_url trigger"
+    " trigger_interval_seconds last_progress_at last_event_at input_rows_per_second processed_rows_per_second"
+    " batch_duration_seconds lag_rows lag_seconds state_rows state_bytes watermark starts actions_allowed restart"
+    " action recent".split()
+)
+DETAIL = ROW | set(
+    "runs sources sink operators facts agent_info failure changes actions latest_progress superseded_by".split()
+)
+POINT = set(
+    "at trigger_at run_id batch_id batch_duration_seconds phases_ms input_rows input_rows_per_second"
+    " processed_rows_per_second lag_rows output_rows state_rows state_bytes watermark".split()
+)
+
+
+@pytest.fixture
+def driver(server: LiveServer) -> Iterator[SimulatedAgent]:
+    started = server.agent(app=f"app-{uuid.uuid4().hex[:6]}", labels={"team": "payments"})
+    started.begin()
+    yield started
+    started.close()
+
+
+@pytest.fixture
+def query(driver: SimulatedAgent) -> SimulatedQuery:
+    started = SimulatedQuery("enrich")
+    driver.start(started)
+    driver.tell(*[driver.progress(started) for _ in range(5)])
+    return started
+
+
+def fleet(admin: httpx.Client, **parameters: Any) -> list[dict[str, Any]]:
+    return list(admin.get("/api/v1/queries", params=parameters).json()["queries"])
+
+
+def test_a_query_is_shown_with_all_that_the_fleet_page_needs(
+    driver: SimulatedAgent, query: SimulatedQuery, admin: httpx.Client
+) -> None:
+    (row,) = fleet(admin, app=driver.app)
+    assert set(row) == ROW
+    assert (row["app"], row["name"], row["batch_id"], row["starts"]) == (driver.app, "enrich", 4, 1)
+    assert (row["labels"], row["agent"], row["actions_allowed"]) == (
+        {"team": "payments"},
+        driver.agent,
+        "all",
+    )
+    assert (row["lag_rows"], row["trigger_interval_seconds"]) == (7.0, 1.0)
+    assert row["restart"] == {"how": "reuse", "reason": None}
+    assert [len(row["recent"][name]) for name in row["recent"]] == [5, 5, 5]
+    assert row["status"] in set(QueryStatus)
+    assert row["reason"]
+
+
+def test_the_detail_holds_sparks_own_json(
+    driver: SimulatedAgent, query: SimulatedQuery, admin: httpx.Client
+) -> None:
+    detail = admin.get(f"/api/v1/queries/{query.query_id}").json()
+    assert set(detail) == DETAIL
+    assert detail["latest_progress"]["batchId"] == 4
+    assert detail["sources"][0]["latest_offset"] == {"orders": {"0": 507}}
+    assert detail["sources"][0]["lag_rows"] == 7.0
+    assert detail["operators"][0]["operatorName"] == "stateStoreSave"
+    assert detail["sink"]["description"] == "NoopTable"
+    assert [(r["first_batch_id"], r["last_batch_id"], r["batches"]) for r in detail["runs"]] == [(0, 4, 5)]
+    assert detail["facts"]["checkpoint"] == "/c"
+    assert detail["agent_info"]["spark_version"] == "4.3.0"
+    assert (detail["superseded_by"], detail["failure"]) == (None, None)
+
+
+def test_progress_is_a_series_that_can_be_thinned(
+    driver: SimulatedAgent, query: SimulatedQuery, admin: httpx.Client
+) -> None:
+    path = f"/api/v1/queries/{query.query_id}/progress"
+    points = admin.get(path).json()["progress"]
+    assert [set(p) for p in points] == [POINT] * 5
+    assert [p["batch_id"] for p in points] == [0, 1, 2, 3, 4]
+    assert points[0]["phases_ms"] == {"addBatch": 350.0, "triggerExecution": 400.0}
+    thinned = admin.get(path, params={"step": 3600}).json()["progress"]
+    assert 1 <= len(thinned) <= 2
+    assert thinned[-1]["batch_id"] == 4
+    past = {"start": stamp(time.time() - 7200), "end": stamp(time.time() - 3600)}
+    assert admin.get(path, params=past).json() == {"progress": []}
+
+
+def test_events_come_in_pages_as_they_were_sent(
+    driver: SimulatedAgent, query: SimulatedQuery, admin: httpx.Client
+) -> None:
+    path = f"/api/v1/queries/{query.query_id}/events"
+    seen: list[dict[str, Any]] = []
+    after: int | None = 0
+    while after is not None:
+        page = admin.get(path, params={"after": after, "limit": 2, "type": "progress"}).json()
+        seen += page["events"]
+        after = page["next"]
+    assert [event["data"]["batchId"] for event in seen] == [0, 1, 2, 3, 4]
+    assert {event["type"] for event in seen} == {"progress"}
+    assert seen[0]["at"].endswith("Z")
+    assert seen[0]["agent"] == driver.agent
+
+
+def test_the_fleet_can_be_narrowed(
+    driver: SimulatedAgent, query: SimulatedQuery, admin: httpx.Client
+) -> None:
+    (row,) = fleet(admin, app=driver.app, label="team=payments")
+    assert fleet(admin, app=driver.app, label="team=other") == []
+    assert fleet(admin, app=driver.app, label=["team=payments", "env=x"]) == []
+    assert [r["query_id"] for r in fleet(admin, app=driver.app, status=row["status"])] == [query.query_id]
+    assert fleet(admin, app="nobody") == []
+
+
+def test_the_worst_comes_first_and_the_counts_add_up(driver: SimulatedAgent, admin: httpx.Client) -> None:
+    good, bad = SimulatedQuery("aaa"), SimulatedQuery("zzz")
+    for query in (good, bad):
+        driver.start(query)
+        driver.tell(driver.progress(query))
+    driver.terminated(bad, "java.io.IOException: disk on fire", "STREAM_FAILED")
+    answer = admin.get("/api/v1/queries", params={"app": driver.app}).json()
+    assert [q["name"] for q in answer["queries"]] == ["zzz", "aaa"]
+    assert sum(answer["counts"].values()) == 2
+    assert answer["counts"]["failed"] == 1
+    places = [list(QueryStatus).index(QueryStatus(q["status"])) for q in fleet(admin)]
+    assert places == sorted(places)
+
+
+def test_a_new_checkpoint_takes_the_place_of_the_old_one(
+    driver: SimulatedAgent, query: SimulatedQuery, admin: httpx.Client
+) -> None:
+    driver.terminated(query)
+    again = SimulatedQuery("enrich")
+    driver.start(again)
+    driver.tell(driver.progress(again))
+    assert [q["query_id"] for q in fleet(admin, app=driver.app)] == [again.query_id]
+    assert admin.get(f"/api/v1/queries/{query.query_id}").json()["superseded_by"] == again.query_id
+
+
+def test_a_change_of_status_is_recorded_by_the_tick(
+    server: LiveServer, driver: SimulatedAgent, query: SimulatedQuery, admin: httpx.Client
+) -> None:
+    server.plane.tick()
+    driver.terminated(query, "java.io.IOException: disk on fire", "STREAM_FAILED")
+    server.plane.tick()
+    detail = admin.get(f"/api/v1/queries/{query.query_id}").json()
+    assert [change["status"] for change in detail["changes"]][0] == "failed"
+    assert len(detail["changes"]) == 2
+    assert detail["since"] == detail["changes"][0]["at"]
+    assert detail["failure"]["advice"]
+
+
+def test_agents_are_listed(driver: SimulatedAgent, admin: httpx.Client) -> None:
+    agents = admin.get("/api/v1/agents").json()["agents"]
+    (mine,) = [a for a in agents if a["agent"] == driver.agent]
+    assert (mine["app"], mine["actions"], mine["ended_at"]) == (driver.app, "all", None)
+
+
+def test_what_the_server_knew_it_knows_after_a_restart(tmp_path: Path) -> None:
+    query = SimulatedQuery("durable")
+    with live_server(tmp_path) as first:
+        driver = first.agent()
+        driver.begin()
+        driver.start(query)
+        driver.tell(driver.progress(query), driver.progress(query))
+        first.plane.tick()
+        with first.client() as admin:
+            path = f"/api/v1/queries/{query.query_id}"
+            before = admin.get(path).json()
+            asked = admin.post(f"{path}/actions", json={"action": "stop"}).json()["action"]
+        token = first.agent_token
+        driver.close()
+    with live_server(tmp_path) as second, second.client() as admin:
+        assert second.agent_token == token
+        after = admin.get(f"/api/v1/queries/{query.query_id}").json()
+        same = (
+            "query_id",
+            "app",
+            "name",
+            "batch_id",
+            "labels",
+            "starts",
+            "recent",
+            "facts",
+            "sources",
+            "runs",
+        )
+        assert {name: after[name] for name in same} == {name: before[name] for name in same}
+        assert after["action"]["id"] == asked["id"]
+        driver.http = httpx.Client(base_url=second.url, headers={"Authorization": f"Bearer {token}"})
+        assert [command["id"] for command in driver.poll(2.0)] == [asked["id"]]
+        driver.close()
+
+
+def test_readiness_names_what_is_wrong(tmp_path: Path) -> None:
+    with live_server(tmp_path) as running, running.client("") as anyone:
+        assert anyone.get("/readyz").json() == {"status": "ok", "reasons": []}
+        running.plane.scheduler.stop()
+        answer = anyone.get("/readyz")
+        assert answer.status_code == 503
+        assert answer.json()["reasons"] == ["the scheduler does not run"]
+        running.plane.writer.stop()
+        assert "the store is not open" in anyone.get("/readyz").json()["reasons"]
+        assert anyone.get("/healthz").status_code == 200
+        agent = running.agent()
+        refused = agent.http.post("/api/v1/events", content=agent.line("heartbeat", {}))
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "store_unavailable")
+        assert refused.headers["Retry-After"]
+
+
+def test_a_thousand_queries_are_listed_quickly(server: LiveServer, admin: httpx.Client) -> None:
+    driver = server.agent(app="many")
+    lines = []
+    for number in range(1000):
+        lines.append(driver.line(*driver.progress(SimulatedQuery(f"q{number}"))))
+    assert driver.post(*lines)["stored"] == 1000
+    assert len(fleet(admin, app="many")) == 1000
+    began = time.perf_counter()
+    assert admin.get("/api/v1/queries").status_code == 200
+    assert time.perf_counter() - began < 2.0
+    assert eventually(lambda: admin.get("/metrics").status_code == 200)
+    driver.close()

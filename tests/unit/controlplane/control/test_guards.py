@@ -1,0 +1,47 @@
+"""What may not be done, and why; one row a case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controlplane.control.guards import check
+from controlplane.model import RunEnd
+from tests.unit.controlplane.control.views import AGENT, NOW, requested, run, view
+
+ENDED = {"run": run(ended_at=NOW - 60, end=RunEnd.STOPPED)}
+
+
+@pytest.mark.parametrize(
+    ("action", "changes", "code"),
+    [
+        ("stop", {}, None),
+        ("restart", {}, None),
+        ("start", {}, "already_running"),
+        ("start", ENDED, None),
+        ("restart", ENDED, None),
+        ("stop", ENDED, "not_running"),
+        ("stop", {"run": None}, "not_running"),
+        ("start", {"run": None}, None),
+        ("stop", {"retired_at": NOW}, "retired"),
+        ("stop", {"agent": None}, "no_driver"),
+        ("stop", {"agent": replace(AGENT, ended_at=NOW, end_reason="exit")}, "no_driver"),
+        ("stop", {"agent": replace(AGENT, actions="none")}, "forbidden_by_driver"),
+        ("stop", {"agent": replace(AGENT, actions="stop")}, None),
+        ("restart", {"agent": replace(AGENT, actions="stop")}, "forbidden_by_driver"),
+        ("stop", {"agent": replace(AGENT, actions="of a newer agent")}, "forbidden_by_driver"),
+    ],
+)
+def test_a_guard_answers_with_one_code(action: str, changes: dict[str, Any], code: str | None) -> None:
+    refusal = check(view(**changes), action, None)
+    assert (refusal.code if refusal else None) == code
+    assert refusal is None or refusal.reason
+
+
+def test_one_action_at_a_time_and_the_refusal_names_the_other() -> None:
+    refusal = check(view(), "stop", requested("restart"))
+    assert refusal is not None
+    assert refusal.code == "action_in_progress"
+    assert "ada's restart" in refusal.reason

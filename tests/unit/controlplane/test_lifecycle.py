@@ -1,0 +1,298 @@
+"""What events make of agents, queries and runs, without a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controlplane import lifecycle
+from controlplane.ledger import Ledger
+from controlplane.model import RunEnd
+from controlplane.told import read
+from listeners import wire
+from tests.drivers import BEGIN, Driver
+
+NOW = BEGIN + 1000
+
+
+def tell(ledger: Ledger, *lines: bytes, now: float = NOW) -> Ledger:
+    events = [wire.decode_event(line) for line in lines]
+    lifecycle.hear(ledger, events, {})
+    lifecycle.fold(ledger, [read(event) for event in events], now)
+    return ledger
+
+
+def told(*lines: bytes, now: float = NOW) -> Ledger:
+    return tell(Ledger(), *lines, now=now)
+
+
+def listed(query_id: str, run_id: str, **more: object) -> dict[str, object]:
+    return {"id": query_id, "runId": run_id, "name": "orders", "message": "Processing new data", **more}
+
+
+def end_of(ledger: Ledger, run_id: str) -> tuple[RunEnd | None, float | None]:
+    run = ledger.runs[run_id].run
+    return run.end, run.ended_at
+
+
+# -- ends ------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_terminates_without_an_exception_was_stopped() -> None:
+    driver = Driver()
+    assert end_of(told(driver.started("q", "r"), driver.terminated("q", "r")), "r") == (
+        RunEnd.STOPPED,
+        BEGIN + 2,
+    )
+
+
+def test_a_run_that_terminates_with_an_exception_failed() -> None:
+    driver = Driver()
+    ledger = told(driver.started("q", "r"), driver.terminated("q", "r", exception="boom"))
+    assert end_of(ledger, "r") == (RunEnd.FAILED, BEGIN + 2)
+    assert ledger.runs["r"].run.failure_text == "boom"
+    assert ledger.queries["q"].totals["failures|unknown"] == 1
+
+
+@pytest.mark.parametrize("trigger", ["available_now", "once"])
+@pytest.mark.parametrize("late", [False, True])
+def test_a_run_that_was_to_end_by_itself_is_finished_whenever_its_trigger_is_told(
+    trigger: str, late: bool
+) -> None:
+    driver = Driver()
+    status = driver.status(listed("q", "r", facts={"trigger": trigger}))
+    end = driver.terminated("q", "r")
+    ledger = told(*((end, status) if late else (status, end)))
+    assert end_of(ledger, "r")[0] == RunEnd.FINISHED
+
+
+def test_the_end_of_the_program_ends_its_runs() -> None:
+    driver = Driver()
+    ledger = told(driver.started("q", "r"), driver.line("app_ended", {"reason": "exit"}))
+    assert end_of(ledger, "r") == (RunEnd.STOPPED, BEGIN + 2)
+
+
+def test_a_program_that_died_of_an_exception_takes_its_runs_with_it() -> None:
+    driver = Driver()
+    ledger = told(
+        driver.started("q", "r"),
+        driver.line("app_ended", {"reason": "exception", "exception": "KeyError: 5"}),
+    )
+    assert end_of(ledger, "r")[0] == RunEnd.FAILED
+    assert ledger.runs["r"].run.failure_text == "KeyError: 5"
+
+
+def test_what_spark_says_of_an_end_counts_more_than_the_end_of_the_program() -> None:
+    driver = Driver()
+    lines = (
+        driver.started("q", "r"),
+        driver.terminated("q", "r", exception="boom"),
+        driver.line("app_ended", {"reason": "exception", "exception": "boom, too"}),
+    )
+    for order in (lines, lines[::-1]):
+        ledger = told(*order)
+        assert end_of(ledger, "r") == (RunEnd.FAILED, BEGIN + 2)
+        assert ledger.queries["q"].totals["failures|unknown"] == 1
+
+
+def test_life_after_the_end_of_a_session_takes_its_end_back() -> None:
+    driver = Driver()
+    ledger = told(driver.started("q", "r"), driver.line("app_ended", {"reason": "session_stopped"}))
+    tell(ledger, driver.started("q", "r2"))
+    assert ledger.agents[driver.agent].agent.ended_at is None
+    assert end_of(ledger, "r2") == (None, None)
+    assert end_of(ledger, "r") == (RunEnd.STOPPED, BEGIN + 2)
+
+
+def test_a_run_whose_silent_driver_was_replaced_is_lost() -> None:
+    old, new = Driver(), Driver()
+    ledger = told(old.started("q", "r1"), old.progress("q", "r1", 0))
+    tell(ledger, new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
+    assert end_of(ledger, "r1") == (RunEnd.LOST, BEGIN + 2)
+    assert ledger.queries["q"].newest_run == "r2"
+
+
+def test_two_drivers_that_both_speak_stay_visible() -> None:
+    old, new = Driver(), Driver()
+    ledger = told(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 5), now=BEGIN + 6)
+    assert end_of(ledger, "r1") == (None, None)
+    tell(ledger, new.progress("q", "r2", 0, at=BEGIN + 60), now=BEGIN + 60)  # the old one has fallen silent
+    assert end_of(ledger, "r1")[0] == RunEnd.LOST
+
+
+def test_a_lost_run_that_speaks_again_lives() -> None:
+    old, new = Driver(), Driver()
+    ledger = told(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
+    assert end_of(ledger, "r1")[0] == RunEnd.LOST
+    tell(ledger, old.progress("q", "r1", 5, at=BEGIN + 101), now=BEGIN + 101)
+    assert end_of(ledger, "r1") == (None, None)
+
+
+def test_a_driver_never_runs_a_query_twice_at_a_time() -> None:
+    driver = Driver()
+    ledger = told(driver.started("q", "r1"), driver.started("q", "r2"), now=BEGIN + 3)
+    assert end_of(ledger, "r1")[0] == RunEnd.LOST
+    tell(ledger, driver.terminated("q", "r1", at=BEGIN + 1.5))
+    assert end_of(ledger, "r1") == (RunEnd.STOPPED, BEGIN + 1.5)
+
+
+# -- queries ---------------------------------------------------------------------------------------
+
+
+def test_a_query_is_known_from_its_progress_alone() -> None:
+    ledger = told(Driver(labels={"team": "data"}).progress("q", "r", 4))
+    query = ledger.queries["q"]
+    assert (query.app, query.name, query.labels, query.newest_run) == (
+        "shop",
+        "orders",
+        {"team": "data"},
+        "r",
+    )
+
+
+def test_the_newest_event_tells_the_name() -> None:
+    driver = Driver()
+    ledger = told(
+        driver.started("q", "r", name="new", at=BEGIN + 9), driver.started("q", "r0", name="old", at=BEGIN)
+    )
+    assert ledger.queries["q"].name == "new"
+
+
+def test_a_query_without_a_name_is_fine() -> None:
+    assert told(Driver().started("q", "r", name=None)).queries["q"].name is None
+
+
+def test_idle_reports_of_old_sparks_are_idle_events() -> None:
+    driver = Driver()
+    idle = {"numInputRows": 0, "durationMs": {"latestOffset": 1, "triggerExecution": 1}}
+    ledger = told(driver.progress("q", "r", 4), driver.progress("q", "r", 4, **idle))
+    assert ledger.runs["r"].run.batches == 1
+    assert ledger.runs["r"].idle_at == BEGIN + 2
+
+
+def test_polls_bring_status_facts_and_the_time_of_the_poll() -> None:
+    driver = Driver()
+    ledger = told(
+        driver.status(listed("q", "r", facts={"checkpoint": "/c", "trigger": "processing_time"})),
+        driver.status(listed("q", "r", message="Waiting for data to arrive", isTriggerActive=True)),
+    )
+    row = ledger.runs["r"]
+    assert row.status is not None
+    assert (row.status.message, row.facts.checkpoint) == ("Waiting for data to arrive", "/c")
+    assert ledger.agents[driver.agent].polled_at == BEGIN + 2
+
+
+def test_a_failed_start_is_noted_on_the_query_it_was_meant_for() -> None:
+    driver = Driver()
+    failed = {"name": "orders", "id": None, "exception": "no such table"}
+    ledger = told(driver.started("q", "r"))
+    ledger.named["shop", "orders"] = "q"
+    tell(ledger, driver.line("start_failed", failed))
+    assert (ledger.queries["q"].start_failed_at, ledger.queries["q"].start_failure) == (
+        BEGIN + 2,
+        "no such table",
+    )
+
+
+def test_a_query_that_never_started_is_known_by_its_name() -> None:
+    failed = {"name": "orders", "id": None, "exception": "no such table"}
+    ledger = told(Driver().line("start_failed", failed))
+    query = ledger.queries[lifecycle.unstarted_id("shop", "orders")]
+    assert (query.name, query.start_failure, query.newest_run) == ("orders", "no such table", None)
+
+
+def test_a_retired_query_comes_back_with_a_new_run() -> None:
+    driver = Driver()
+    ledger = told(driver.started("q", "r1"), driver.terminated("q", "r1"))
+    ledger.queries["q"] = replace(ledger.queries["q"], retired_at=BEGIN + 3)
+    tell(ledger, driver.progress("q", "r1", 0, at=BEGIN + 1.5))
+    assert ledger.queries["q"].retired_at == BEGIN + 3
+    tell(ledger, driver.started("q", "r2", at=BEGIN + 10))
+    assert ledger.queries["q"].retired_at is None
+
+
+def test_totals_count_what_spark_reported() -> None:
+    driver = Driver()
+    totals = told(driver.progress("q", "r", 0), driver.progress("q", "r", 1)).queries["q"].totals
+    assert totals == {
+        "starts": 1,
+        "batches": 2,
+        "input_rows": 20,
+        "output_rows": 20,
+        "source_input_rows|Rate": 20,
+        "state_rows_updated|stateStoreSave": 4,
+    }
+
+
+def test_dropped_events_are_totals_by_reason_and_never_go_back() -> None:
+    driver = Driver()
+    ledger = told(
+        driver.line("heartbeat", {"dropped": {"a": 5}}),
+        driver.line("heartbeat", {"dropped": {"a": 3, "b": 1}}),
+    )
+    assert ledger.agents[driver.agent].agent.dropped == {"a": 5, "b": 1}
+
+
+@pytest.mark.parametrize("data", [{}, {"id": 5, "runId": "r"}, {"id": "q"}, {"id": "", "runId": "r"}])
+@pytest.mark.parametrize("type", ["started", "progress", "idle", "terminated"])
+def test_an_event_must_tell_its_query_and_run(type: str, data: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"data\.\w+ must be"):
+        read(Driver().event(type, data | ({"batchId": 1} if type == "progress" else {})))
+
+
+# -- any order, any repetition ---------------------------------------------------------------------
+
+
+def story() -> list[bytes]:
+    """Two runs of one query in one driver, a third in another, with everything that can be said of them."""
+    one, two = Driver(), Driver()
+    lines = [
+        one.line("app_started", {"actions": "stop"}),
+        one.started("q", "r1"),
+        one.status(listed("q", "r1", facts={"trigger": "processing_time"})),
+        one.progress("q", "r1", 0),
+        one.progress("q", "r1", 1),
+        one.line("idle", {"id": "q", "runId": "r1"}),
+        one.terminated("q", "r1", exception="boom"),
+        one.started("q", "r2", name="renamed"),
+        one.progress("q", "r2", 2, name="renamed"),
+        one.line("heartbeat", {"dropped": {"x": 2}, "actions": "all"}),
+        one.terminated("q", "r2"),
+        one.line("app_ended", {"reason": "exit"}),
+    ]
+    two.seq = 20
+    return [
+        *lines,
+        two.started("q", "r3", name="renamed"),
+        two.progress("q", "r3", 3, name="renamed"),
+        two.line("start_failed", {"id": "q", "name": "renamed", "exception": "late"}),
+    ]
+
+
+def essence(ledger: Ledger) -> tuple[object, ...]:
+    return ledger.agents, ledger.queries, ledger.runs
+
+
+def batches(lines: list[bytes], cuts: Iterable[int]) -> list[list[bytes]]:
+    edges = [0, *sorted(cuts), len(lines)]
+    return [lines[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+
+
+LINES = story()
+EXPECTED = essence(told(*LINES))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.permutations(LINES), st.lists(st.integers(0, len(LINES)), max_size=4))
+def test_the_same_events_in_any_order_and_any_batches_give_the_same_rows(
+    lines: list[bytes], cuts: list[int]
+) -> None:
+    ledger = Ledger()
+    for batch in batches(lines, cuts):
+        if batch:
+            tell(ledger, *batch)
+    assert essence(ledger) == EXPECTED
