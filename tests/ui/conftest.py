@@ -1,0 +1,101 @@
+"""Fixtures of the UI tests: a fake client for AppTest, and a browser in front of the whole app."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.ui import browser, factories
+from tests.ui.fake_server import FakeServer, World
+from ui import data
+from ui.client import ClientError, NotFound
+
+ENTRY = str(Path(data.__file__).with_name("streamlit_app.py"))
+
+
+class FakeClient:
+    """`ui.client.Client` without HTTP: answers from a `World`, or raises `error` when it is set."""
+
+    server = "http://127.0.0.1:8420"
+
+    def __init__(self, world: World):
+        self.world = world
+        self.error: ClientError | None = None
+        self.now = factories.NOW
+
+    def fleet(self) -> dict[str, Any]:
+        return self._or_error(self.world.fleet(self.now))
+
+    def query(self, query_id: str) -> dict[str, Any]:
+        found = self._or_error(self.world.detail(query_id, self.now))
+        if found is None:
+            raise NotFound("no such query")
+        return found
+
+    def progress(self, query_id: str, start: float, end: float, step: float) -> dict[str, Any]:
+        return self._or_error(factories.series(end, 60))
+
+    def actions(self) -> dict[str, Any]:
+        return self._or_error(
+            {"actions": [self.world.seen(action, self.now) for action in self.world.actions]}
+        )
+
+    def action(self, action_id: str) -> dict[str, Any]:
+        found = next(action for action in self.world.actions if action["id"] == action_id)
+        return self._or_error({"action": self.world.seen(found, self.now)})
+
+    def whoami(self) -> dict[str, Any]:
+        return self._or_error({"name": "test", "role": self.world.role})
+
+    def act(self, query_id: str, body: dict[str, Any], idempotency_key: str) -> dict[str, Any]:
+        return self._or_error({"action": self.world.ask(query_id, body, idempotency_key, self.now)})
+
+    def _or_error(self, answer: Any) -> Any:
+        if self.error:
+            raise self.error
+        return answer
+
+
+@pytest.fixture
+def world() -> World:
+    return World(factories.troubled_fleet(factories.NOW))
+
+
+@pytest.fixture
+def client(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeClient:
+    fake, known = FakeClient(world), data.LastGood()
+    monkeypatch.setattr(data, "connection", lambda: fake)
+    monkeypatch.setattr(data, "_last_good", lambda: known)
+    data.forget()
+    return fake
+
+
+@pytest.fixture
+def app(client: FakeClient) -> AppTest:
+    """The whole app, on its first page, not run yet."""
+    return AppTest.from_file(ENTRY, default_timeout=20)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    path = browser.need_chromium()
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=path, args=browser.FLAGS)
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="session")
+def stage() -> Iterator[tuple[FakeServer, str]]:
+    """The fake server and, in front of it, the app; both serve all browser tests."""
+    browser.need_chromium()
+    server = FakeServer(World()).start()
+    with browser.streamlit(server.url, server.world.token) as address:
+        yield server, address
+    server.stop()

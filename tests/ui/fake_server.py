@@ -1,0 +1,159 @@
+"""A server of scripted JSON over real HTTP: what the browser tests put behind the real Streamlit app.
+
+`World` holds what it answers; a test changes it while the app looks on. An action that is asked for goes
+through its states as the clock passes, as `World.script` says.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from tests.ui import factories
+
+
+class World:
+    """What the fake server knows. `posted`: (query_id, body, idempotency key) of each action asked for."""
+
+    def __init__(self, queries: list[dict[str, Any]] | None = None):
+        self.queries = factories.troubled_fleet(time.time()) if queries is None else queries
+        self.details: dict[str, dict[str, Any]] = {}
+        self.posted: list[tuple[str, dict[str, Any], str]] = []
+        self.actions: list[dict[str, Any]] = []
+        self.script = (
+            (0.4, "delivered", ""),
+            (0.8, "running", ""),
+            (1.6, "succeeded", "resumed at batch 1234"),
+        )
+        self.role = "operator"
+        self.token = "cp_admin_test"
+        self.reads = 0
+
+    def fleet(self, now: float) -> dict[str, Any]:
+        self.reads += 1
+        return factories.fleet(self.queries, now)
+
+    def detail(self, query_id: str, now: float) -> dict[str, Any] | None:
+        row = next((query for query in self.queries if query["query_id"] == query_id), None)
+        if row is None:
+            return None
+        whole = {**factories.detail(1, now), **row, **self.details.get(query_id, {})}
+        if row["status"] == "failed":
+            whole["failure"] = factories.failure()
+        mine = [self.seen(action, now) for action in self.actions if action["query_id"] == query_id]
+        still = next((a for a in mine if a["state"] in ("requested", "delivered", "running")), None)
+        return {**whole, "actions": mine or whole["actions"], "action": still}
+
+    def ask(self, query_id: str, body: dict[str, Any], key: str, now: float) -> dict[str, Any]:
+        self.posted.append((query_id, body, key))
+        known = next((action for action in self.actions if action["key"] == key), None)
+        if known:
+            return self.seen(known, now)
+        row = next(query for query in self.queries if query["query_id"] == query_id)
+        action = factories.action(
+            len(self.actions) + 100,
+            now,
+            query_id=query_id,
+            app=row["app"],
+            name=row["name"],
+            action=body["action"],
+            drain=body.get("drain", False),
+            actor=body.get("actor") or "admin",
+            request_reason=body.get("reason", ""),
+            requested_at=now,
+            deadline_at=now + 120,
+        )
+        self.actions.insert(0, {**action, "key": key, "asked": now})
+        return self.seen(self.actions[0], now)
+
+    def seen(self, action: dict[str, Any], now: float) -> dict[str, Any]:
+        """The action as it stands at `now`, by the script."""
+        shown = {name: value for name, value in action.items() if name not in ("key", "asked")}
+        for after, state, reason in self.script if "asked" in action else ():
+            if now - action["asked"] >= after:
+                shown |= {"state": state, "reason": reason}
+                shown["finished_at"] = factories.rfc3339(now) if state == "succeeded" else None
+        return shown
+
+
+class _Handler(BaseHTTPRequestHandler):
+    world: World
+
+    def do_GET(self) -> None:
+        url, now = urlsplit(self.path), time.time()
+        match url.path.split("/")[3:]:
+            case _ if self.headers.get("Authorization") != f"Bearer {self.world.token}":
+                self._error(401, "unauthorized", "no such token")
+            case ["queries"]:
+                self._send(200, self.world.fleet(now))
+            case ["queries", query_id]:
+                found = self.world.detail(unquote(query_id), now)
+                self._send(200, found) if found else self._error(404, "not_found", "no such query")
+            case ["queries", _, "progress"]:
+                self._send(200, self._progress(parse_qs(url.query), now))
+            case ["actions"]:
+                self._send(200, {"actions": [self.world.seen(action, now) for action in self.world.actions]})
+            case ["actions", action_id]:
+                found = next((a for a in self.world.actions if a["id"] == action_id), None)
+                self._send(200, {"action": self.world.seen(found, now)}) if found else self._error(
+                    404, "", "no"
+                )
+            case ["whoami"]:
+                self._send(200, {"name": "test", "role": self.world.role})
+            case _:
+                self._error(404, "not_found", "no such path")
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        query_id = unquote(self.path.split("/")[4])
+        action = self.world.ask(query_id, body, self.headers.get("Idempotency-Key", ""), time.time())
+        self._send(202, {"action": action})
+
+    def _progress(self, params: dict[str, list[str]], now: float) -> dict[str, Any]:
+        seconds = now - float(params["start"][0])
+        every = max(10.0, float(params["step"][0]))
+        return factories.series(now, min(720, int(seconds / every)), every)
+
+    def _error(self, status: int, code: str, message: str) -> None:
+        self._send(status, {"error": {"code": code, "message": message, "detail": {}}})
+
+    def _send(self, status: int, body: dict[str, Any]) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+class FakeServer:
+    """The world on a port; `stop` closes the port, `start` opens the same one again."""
+
+    def __init__(self, world: World, port: int = 0):
+        self.world = world
+        self.port = port
+        self._http: ThreadingHTTPServer | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> FakeServer:
+        handler = type("Handler", (_Handler,), {"world": self.world})
+        self._http = ThreadingHTTPServer(("127.0.0.1", self.port), handler)
+        self.port = self._http.server_address[1]
+        threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        if self._http:
+            self._http.shutdown()
+            self._http.server_close()
+            self._http = None

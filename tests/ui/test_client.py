@@ -1,0 +1,106 @@
+"""The client: each answer of the server's as a value or as the error that fits it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ui.client import Client, NotFound, Refused, ServerAway, TokenRefused, server_url, token
+
+
+def _client(answer: Callable[[httpx.Request], httpx.Response]) -> Client:
+    return Client("http://server:8420", lambda: "secret", httpx.MockTransport(answer))
+
+
+def _says(status: int, body: object) -> Client:
+    return _client(lambda request: httpx.Response(status, json=body))
+
+
+def test_it_shows_the_token_and_reads_json() -> None:
+    seen: list[httpx.Request] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        return httpx.Response(200, json={"queries": []})
+
+    assert _client(answer).fleet() == {"queries": []}
+    assert seen[0].headers["Authorization"] == "Bearer secret"
+    assert seen[0].url == "http://server:8420/api/v1/queries"
+
+
+def test_an_id_cannot_climb_out_of_its_path() -> None:
+    client = _client(lambda request: httpx.Response(200, json={"path": request.url.raw_path.decode()}))
+    assert client.query("../../tokens?x=1")["path"] == "/api/v1/queries/..%2F..%2Ftokens%3Fx%3D1"
+
+
+def test_an_action_carries_its_key_and_body() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        said = {"key": request.headers["Idempotency-Key"], "body": json.loads(request.content)}
+        return httpx.Response(202, json=said)
+
+    answered = _client(answer).act("q", {"action": "stop"}, "k-1")
+    assert answered == {"key": "k-1", "body": {"action": "stop"}}
+
+
+def _error(code: str, message: str, **detail: object) -> dict[str, object]:
+    return {"error": {"code": code, "message": message, "detail": detail}}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "words"),
+    [
+        (401, _error("unauthorized", "no such token"), TokenRefused, "401.*no such token"),
+        (403, _error("forbidden", "role viewer"), TokenRefused, "403.*role viewer"),
+        (404, _error("not_found", "no such query"), NotFound, "no such query"),
+        (409, _error("needs_factory", "writer reused"), Refused, "writer reused"),
+        (503, _error("store_unavailable", "disk full"), ServerAway, "503.*disk full"),
+        (502, "<html>", ServerAway, "502"),
+        (200, ["not", "an", "object"], ServerAway, "200"),
+        (500, {"error": "odd"}, ServerAway, "500"),
+    ],
+)
+def test_bad_answers_become_the_error_that_fits(
+    status: int, body: object, kind: type[Exception], words: str
+) -> None:
+    with pytest.raises(kind, match=words):
+        _says(status, body).fleet()
+
+
+def test_a_refusal_brings_its_code_and_the_action_on_record() -> None:
+    with pytest.raises(Refused) as caught:
+        _says(409, _error("action_in_progress", "one at a time", action={"id": "a"})).act("q", {}, "k")
+    assert caught.value.code == "action_in_progress"
+    assert caught.value.action == {"id": "a"}
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (httpx.ConnectError("refused"), "No connection"),
+        (httpx.ConnectTimeout("slow"), "No connection"),
+        (httpx.ReadTimeout("slow"), "did not answer in time"),
+        (httpx.RemoteProtocolError("cut"), "no usable answer"),
+    ],
+)
+def test_a_broken_line_is_a_server_that_is_away(error: httpx.HTTPError, words: str) -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        raise error
+
+    with pytest.raises(ServerAway, match=words):
+        _client(answer).fleet()
+
+
+def test_where_the_server_is_comes_from_the_environment() -> None:
+    assert server_url({}) == "http://127.0.0.1:8420"
+    assert server_url({"CONTROLPLANE_URL": "https://plane:1/ "}) == "https://plane:1"
+
+
+def test_the_token_comes_from_the_environment_else_from_its_file(tmp_path: Path) -> None:
+    file = tmp_path / "admin.token"
+    file.write_text("from-file\n")
+    assert token({"CONTROLPLANE_TOKEN": "direct", "CONTROLPLANE_TOKEN_FILE": str(file)}) == "direct"
+    assert token({"CONTROLPLANE_TOKEN_FILE": str(file)}) == "from-file"
+    assert token({"CONTROLPLANE_TOKEN_FILE": str(tmp_path / "none")}) is None
+    assert token({}) is None

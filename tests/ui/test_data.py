@@ -1,0 +1,57 @@
+"""Cached reads: one question a TTL, and the last good answer while the server is away."""
+
+from tests.ui.conftest import FakeClient
+from tests.ui.fake_server import World
+from ui import data
+from ui.client import ServerAway, TokenRefused
+from ui.data import LastGood, Reading
+
+
+def test_many_readers_cost_one_query(client: FakeClient, world: World) -> None:
+    for _ in range(20):
+        assert data.fleet().error is None
+    assert world.reads == 1
+
+
+def test_an_error_is_cached_too(client: FakeClient) -> None:
+    client.error = ServerAway("no connection")
+    assert data.fleet().kind == "away"
+    client.error = None
+    assert data.fleet().kind == "away"
+
+
+def test_the_last_good_answer_stays_while_the_server_is_away(client: FakeClient) -> None:
+    good = data.fleet()
+    client.error = ServerAway("no connection")
+    data.forget()
+    stale = data.fleet()
+    assert stale.body == good.body
+    assert stale.at == good.at
+    assert stale.stale
+    assert stale.error == "no connection"
+
+
+def test_what_is_forbidden_now_is_not_shown_on(client: FakeClient) -> None:
+    data.fleet()
+    client.error = TokenRefused("the server refused the token (401)")
+    data.forget()
+    reading = data.fleet()
+    assert reading.body is None
+    assert reading.kind == "token"
+
+
+def test_a_query_that_is_gone_is_missing(client: FakeClient) -> None:
+    assert data.query("nobody").kind == "missing"
+
+
+def test_the_memory_of_good_answers_is_bounded() -> None:
+    memory = LastGood(size=2)
+    for number in range(3):
+        memory.remember((number,), Reading({"n": number}, 1.0))
+    away = Reading(None, 2.0, "away", "away")
+    assert memory.remember((0,), away).body is None
+    assert memory.remember((2,), away).body == {"n": 2}
+
+
+def test_the_role_is_what_the_server_says_of_our_token(client: FakeClient) -> None:
+    assert data.role() == "operator"

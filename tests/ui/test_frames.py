@@ -1,0 +1,140 @@
+"""JSON into tables: numbers stay numbers, the unknown stays missing, text is inert."""
+
+import pandas as pd
+import pytest
+
+from tests.ui import factories
+from tests.ui.factories import NOW
+from ui import frames
+
+
+def test_a_fleet_row_holds_numbers_durations_and_trends() -> None:
+    frame = frames.fleet([factories.fleet_query(1, lag_seconds=26.44)], NOW)
+    row = frame.iloc[0]
+    assert row["status"] == ["Running"]
+    assert (row["query"], row["app"], row["lag_rows"]) == ("query-1", "orders", 40.0)
+    assert row["lag"] == pd.Timedelta(seconds=26)
+    assert row["age"] == pd.Timedelta(seconds=4)
+    assert len(row["batch_trend"]) == 30
+
+
+def test_what_is_not_known_is_missing_and_not_zero() -> None:
+    frame = frames.fleet([{"query_id": factories.query_id(1), "lag_rows": None, "recent": None}], NOW)
+    row = frame.iloc[0]
+    assert pd.isna(row["lag_rows"])
+    assert pd.isna(row["lag"])
+    assert pd.isna(row["age"])
+    assert row["lag_trend"] == []
+    assert row["query"] == factories.query_id(1)[:8]
+
+
+def test_an_empty_fleet_is_an_empty_table_with_all_columns() -> None:
+    assert list(frames.fleet([], NOW).columns) == list(frames.fleet([factories.fleet_query(1)], NOW).columns)
+
+
+@pytest.mark.parametrize(
+    ("words", "apps", "statuses", "found"),
+    [
+        ("", [], [], {"a", "b", "c"}),
+        ("LAG behind", [], [], {"b"}),
+        ("team=payments", [], [], {"a", "b", "c"}),
+        ("", ["clicks"], [], {"c"}),
+        ("", [], ["lagging", "failed"], {"b", "c"}),
+        ("", ["orders"], ["failed"], set()),
+        (factories.query_id(3)[:8], [], [], {"c"}),
+    ],
+)
+def test_filters_narrow_the_fleet(words: str, apps: list[str], statuses: list[str], found: set[str]) -> None:
+    queries = [
+        factories.fleet_query(1, name="a"),
+        factories.fleet_query(2, name="b", status="lagging", reason="lag: 84k rows far behind"),
+        factories.fleet_query(3, name="c", app="clicks", status="failed", reason="ended"),
+    ]
+    assert {query["name"] for query in frames.chosen(queries, words, apps, statuses)} == found
+
+
+def test_the_worst_comes_first_and_an_unknown_status_last() -> None:
+    names = ("idle", "invented", "failed", "running", "stuck")
+    queries = [factories.fleet_query(n, status=name) for n, name in enumerate(names)]
+    assert [query["status"] for query in frames.worst_first(queries)] == [
+        "failed",
+        "stuck",
+        "running",
+        "idle",
+        "invented",
+    ]
+
+
+def test_the_series_is_in_order_and_its_phases_add_up_to_the_duration() -> None:
+    points = factories.series(count=5)["progress"]
+    frame = frames.progress(list(reversed(points)))
+    assert frame["time"].is_monotonic_increasing
+    assert str(frame["time"].dt.tz) == "UTC"
+    whole = frame[[*frames.PHASES, "other"]].sum(axis=1)
+    assert whole.to_list() == pytest.approx(frame["duration"].to_list())
+
+
+def test_a_hole_in_time_breaks_the_line_with_one_empty_row() -> None:
+    early = factories.series(NOW - 3600, count=3)["progress"]
+    frame = frames.progress([*early, *factories.series(NOW, count=3)["progress"]])
+    assert len(frame) == 7
+    assert frame["input"].isna().to_list() == [False, False, False, True, False, False, False]
+
+
+def test_a_new_run_is_marked_where_it_takes_over() -> None:
+    points = factories.series(count=4)["progress"]
+    points[2]["run_id"] = points[3]["run_id"] = "another"
+    (start,) = frames.run_starts(frames.progress(points))
+    assert start == pytest.approx(NOW - 14)
+
+
+def test_no_points_make_an_empty_series() -> None:
+    frame = frames.progress([])
+    assert frame.empty
+    assert frames.run_starts(frame) == []
+
+
+def test_runs_name_their_failure_and_which_one_still_runs() -> None:
+    frame = frames.runs(factories.detail()["runs"])
+    assert frame["end"].to_list() == ["running", "failed"]
+    assert frame["failure"].iloc[1].startswith("FAILED_READ_FILE.FILE_NOT_EXIST: Encountered error")
+
+
+def test_offsets_of_any_shape_are_one_line() -> None:
+    items = [factories.source(), factories.source(end_offset=None, start_offset=7, metrics={})]
+    frame = frames.sources(items)
+    assert frame["latest"].iloc[0] == "orders/0: 93220, orders/1: 93140"
+    assert frame[["start", "end", "metrics"]].iloc[1].to_list() == ["7", "", ""]
+
+
+def test_state_operators_keep_every_custom_metric() -> None:
+    raw = {"operatorName": "dedupe", "numRowsTotal": 7, "customMetrics": {"rocksdbGetCount": 3, "x": 1}}
+    row = frames.operators([raw]).iloc[0]
+    assert (row["operator"], row["rows"], row["metrics"]) == ("dedupe", 7, "rocksdbGetCount: 3, x: 1")
+    assert pd.isna(row["memory"])
+
+
+def test_actions_tell_how_long_they_took_once_they_are_final() -> None:
+    done = factories.action(1, state="succeeded", finished_at=NOW - 7180, drain=True)
+    frame = frames.actions([factories.action(2), done])
+    assert pd.isna(frame["took"].iloc[0])
+    assert frame["took"].iloc[1] == 80.0
+    assert frame["action"].iloc[1] == "restart with drain"
+
+
+def test_actions_are_found_by_person_reason_and_state() -> None:
+    items = [factories.action(1), factories.action(2, actor="grace", state="failed")]
+    assert frames.matching(items, "GRACE", []) == [items[1]]
+    assert frames.matching(items, "memory", ["requested"]) == [items[0]]
+
+
+def test_tables_without_rows_keep_their_columns() -> None:
+    for make in (frames.runs, frames.sources, frames.operators, frames.actions, frames.changes):
+        assert make([]).empty
+        assert len(make([]).columns) > 2
+    assert frames.facts({"a": None, "b": ""}).empty
+
+
+def test_names_in_tables_cannot_reorder_the_line() -> None:
+    frame = frames.fleet([factories.fleet_query(1, name="a\u202eb\nc")], NOW)
+    assert frame["query"].iloc[0] == "a\ufffdb c"

@@ -1,0 +1,223 @@
+"""What only a browser can show: the real app, as `controlplane ui` starts it, before a fake server."""
+
+from __future__ import annotations
+
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.ui import factories
+from tests.ui.fake_server import FakeServer, World
+
+pytestmark = pytest.mark.browser
+
+STUCK = factories.query_id(3)
+HOSTILE_ID = factories.query_id(50)
+ROW = 33  # pixels, as the Fleet page sets it
+
+
+class Screen:
+    """One viewer's page, and what it asked of the network."""
+
+    def __init__(self, page: Any, address: str):
+        self.page = page
+        self.address = address
+        self.foreign: list[str] = []
+        self.alerts: list[str] = []
+        page.on("request", self._note)
+        page.on("dialog", lambda box: (self.alerts.append(box.message), box.dismiss()))
+
+    def _note(self, request: Any) -> None:
+        if not request.url.startswith((self.address, self.address.replace("http", "ws"), "data:", "blob:")):
+            self.foreign.append(request.url)
+
+    def go(self, path: str) -> Screen:
+        self.page.goto(self.address + path)
+        self.page.get_by_text("as of").first.wait_for()
+        return self
+
+    def rows(self) -> list[str]:
+        """The rows of the first table, from the table that screen readers see."""
+        table = self.page.locator('[data-testid="stDataFrame"]').first
+        return table.locator('tbody tr[role="row"]').all_text_contents()
+
+    def first_row(self) -> str:
+        return "".join(self.rows()[:1])
+
+    def stamp(self) -> str:
+        return str(self.page.get_by_text(re.compile(r"as of \d")).first.inner_text())
+
+    def click_name(self, row: int) -> None:
+        """The second column of that row of the table; row -1 is the column's head."""
+        box = self.page.locator('[data-testid="stDataFrame"] canvas').first.bounding_box()
+        self.page.mouse.click(box["x"] + 160, box["y"] + ROW * (row + 1.5))
+
+
+def until(true: Callable[[], bool], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def server(stage: tuple[FakeServer, str]) -> Iterator[FakeServer]:
+    """The fake server with a world of its own for this test; running again afterwards, whatever happened."""
+    running = stage[0]
+    vars(running.world).update(vars(World()))
+    yield running
+    running.stop()
+    running.start()
+
+
+@pytest.fixture
+def screen(chromium: Any, stage: tuple[FakeServer, str], server: FakeServer) -> Iterator[Screen]:
+    context = chromium.new_context(viewport={"width": 1440, "height": 900}, timezone_id="Europe/Berlin")
+    yield Screen(context.new_page(), stage[1])
+    context.close()
+
+
+def test_the_fleet_shows_every_query_worst_first_and_loads_nothing_from_elsewhere(screen: Screen) -> None:
+    screen.go("/")
+    until(lambda: len(screen.rows()) >= 20)
+    assert "Failed" in screen.rows()[0]
+    assert "orders-enriched" in screen.rows()[0]
+    tile = screen.page.locator(".st-key-tile_running button")
+    assert tile.inner_text().split() == ["24", "Running"]
+    assert screen.foreign == []
+
+
+def test_a_refresh_keeps_the_table_its_scroll_and_what_is_being_typed(
+    screen: Screen, server: FakeServer
+) -> None:
+    screen.go("/")
+    table = screen.page.locator('[data-testid="stDataFrame"]').first
+    table.evaluate("node => { node.marked = true; node.querySelector('.dvn-scroller').scrollTop = 120 }")
+    height = table.bounding_box()["height"]
+    before = screen.stamp()
+    server.world.queries[3]["reason"] = "caught up"
+    until(lambda: screen.stamp() != before and any("caught up" in row for row in screen.rows()))
+    assert table.evaluate("node => node.marked === true")
+    assert table.evaluate("node => node.querySelector('.dvn-scroller').scrollTop") == 120
+    assert table.bounding_box()["height"] == height
+
+
+def test_a_click_on_a_row_leads_to_its_query(screen: Screen) -> None:
+    screen.go("/")
+    until(lambda: len(screen.rows()) >= 20)
+    screen.click_name(2)
+    screen.page.wait_for_url(f"**/query?query_id={STUCK}**")
+    screen.page.get_by_role("heading", name="sessions").wait_for()
+    screen.page.go_back()
+    screen.page.get_by_role("heading", name="Fleet").wait_for()
+
+
+def test_a_viewers_own_sorting_lasts_and_clicks_follow_it(screen: Screen) -> None:
+    screen.go("/?app=clicks")
+    until(lambda: "sessions" in screen.first_row())
+    screen.click_name(-1)
+    until(lambda: "dedup-16" in screen.first_row())
+    before = screen.stamp()
+    until(lambda: screen.stamp() != before)
+    assert "dedup-16" in screen.first_row()
+    screen.click_name(0)
+    screen.page.get_by_role("heading", name="dedup-16").wait_for()
+
+
+def test_the_keyboard_can_walk_into_the_table_without_leaving_the_page(screen: Screen) -> None:
+    screen.go("/")
+    screen.page.locator('[data-testid="data-grid-canvas"]').first.focus()
+    screen.page.keyboard.press("ArrowDown")
+    time.sleep(0.5)
+    assert "query_id" not in screen.page.url
+
+
+def test_a_link_to_a_query_works_in_a_cold_browser(screen: Screen) -> None:
+    screen.go(f"/query?query_id={STUCK}&range=6h")
+    screen.page.get_by_role("heading", name="sessions").wait_for()
+    screen.page.get_by_text("no task has finished for 9 min 40 s").wait_for()
+    until(lambda: screen.page.locator('[data-testid="stEChartsChart"] canvas').count() == 4)
+    assert "range=6h" in screen.page.url
+    assert screen.page.get_by_role("radio", name="6h").get_attribute("aria-checked") == "true"
+
+
+def test_filters_live_in_the_address_and_a_tile_toggles_one(screen: Screen) -> None:
+    screen.go("/?status=failed&status=lost")
+    until(lambda: len(screen.rows()) == 2)
+    screen.page.locator(".st-key-tile_lost button").click()
+    until(lambda: len(screen.rows()) == 1)
+    assert screen.page.url.endswith("?status=failed")
+
+
+def test_a_restart_is_confirmed_posted_once_and_followed_to_its_outcome(
+    screen: Screen, server: FakeServer
+) -> None:
+    screen.go(f"/query?query_id={STUCK}")
+    screen.page.get_by_role("button", name="Restart").click()
+    dialog = screen.page.get_by_role("dialog")
+    dialog.get_by_text("after batch 1233").wait_for()
+    dialog.get_by_label("Reason").fill("memory grows")
+    dialog.get_by_role("button", name="Restart").click()
+    screen.page.get_by_text("resumed at batch 1234").wait_for()
+    dialog.wait_for(state="detached")
+    screen.page.get_by_text("Succeeded").first.wait_for()
+    ((query_id, body, key),) = server.world.posted
+    assert (query_id, body["action"], body["reason"]) == (STUCK, "restart", "memory grows")
+    assert len(key) == 32
+
+
+def test_hostile_names_and_reasons_are_text_wherever_they_appear(screen: Screen, server: FakeServer) -> None:
+    hostile = factories.HOSTILE
+    server.world.details[HOSTILE_ID] = {"failure": factories.failure(condition=hostile, advice=hostile)}
+    screen.go("/?search=evil")
+    until(lambda: len(screen.rows()) == 1)
+    assert hostile in screen.rows()[0]
+    screen.go(f"/query?query_id={HOSTILE_ID}")
+    heading = screen.page.get_by_role("heading", level=1)
+    assert heading.inner_text().replace("\u2060", "") == hostile
+    screen.page.get_by_text(hostile).first.wait_for()
+    screen.page.get_by_role("button", name="Restart").click()
+    screen.page.get_by_role("dialog").get_by_text(hostile).wait_for()
+    main = screen.page.locator("body")
+    assert main.locator('img[src*="evil"], a[href*="evil"], a[href^="javascript"], img[onerror]').count() == 0
+    assert screen.foreign == []
+    assert screen.alerts == []
+
+
+def test_when_the_server_dies_the_last_data_stays_under_a_banner(screen: Screen, server: FakeServer) -> None:
+    screen.go("/")
+    until(lambda: len(screen.rows()) >= 20)
+    server.stop()
+    screen.page.get_by_text("Stale: the server is away").wait_for(timeout=15_000)
+    assert len(screen.rows()) >= 20
+    assert "Traceback" not in screen.page.inner_text("body")
+    server.start()
+    screen.page.get_by_text("Stale: the server is away").wait_for(state="detached", timeout=15_000)
+
+
+def test_the_answers_carry_headers_that_keep_strangers_out(screen: Screen) -> None:
+    answer = screen.page.goto(screen.address + "/")
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["x-frame-options"] == "DENY"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_foreign_host_name_gets_no_connection(stage: tuple[FakeServer, str]) -> None:
+    port = int(stage[1].rsplit(":", 1)[1])
+    assert b" 101 " in handshake(port, f"127.0.0.1:{port}")
+    assert b" 101 " not in handshake(port, "evil.example")
+
+
+def handshake(port: int, host: str) -> bytes:
+    """The first line that the app answers to a websocket upgrade under this host name."""
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as line:
+        line.sendall(
+            f"GET /_stcore/stream HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\n"
+            "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+        )
+        return line.recv(4096).split(b"\r\n")[0]

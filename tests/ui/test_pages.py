@@ -1,0 +1,243 @@
+"""Each page, run as a script before a fake client: what it says, what it asks for, what it hides."""
+
+from __future__ import annotations
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.ui import factories
+from tests.ui.conftest import FakeClient
+from tests.ui.fake_server import World
+from ui.client import Refused, ServerAway, TokenRefused
+from ui.widgets import chosen_id
+
+RUNNING = factories.query_id(4)
+FAILED = factories.query_id(1)
+
+
+def on_query(app: AppTest, query_id: str = RUNNING, **params: str) -> AppTest:
+    app.run()
+    app.query_params["query_id"] = query_id
+    for name, value in params.items():
+        app.query_params[name] = value
+    app.switch_page("app_pages/query.py").run()
+    assert not app.exception
+    return app
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(str(element.value) for element in [*app.text, *app.code, *app.caption, *app.markdown])
+
+
+def test_fleet_lists_every_query_worst_first(app: AppTest, world: World) -> None:
+    app.run()
+    assert not app.exception
+    table = app.dataframe[0].value
+    assert len(table) == len(world.queries)
+    assert table["status"].iloc[0] == ["Failed"]
+    assert app.button(key="tile_running").label == ":green[**24**] Running"
+    assert app.button(key="tile_finished").label == ":gray[**0**] Finished"
+
+
+def test_fleet_takes_its_filters_from_the_address(app: AppTest) -> None:
+    app.query_params["status"] = ["failed", "stuck"]
+    app.query_params["search"] = "sessions"
+    app.run()
+    assert app.dataframe[0].value["query"].to_list() == ["sessions"]
+
+
+def test_a_click_on_a_tile_filters_and_another_lifts_the_filter(app: AppTest, world: World) -> None:
+    app.run()
+    app.button(key="tile_lagging").click().run()
+    assert app.dataframe[0].value["query"].to_list() == ["pageviews-to-lake"]
+    app.button(key="tile_lagging").click().run()
+    assert len(app.dataframe[0].value) == len(world.queries)
+
+
+def test_a_click_finds_its_query_by_name_though_rows_have_moved_since() -> None:
+    rows = [("a", "id-a"), ("twin", "id-1"), ("b", "id-b"), ("twin", "id-2")]
+    assert chosen_id(rows, 0, "b") == "id-b"
+    assert chosen_id(rows, 3, "twin") == "id-2"
+    assert chosen_id(rows, 0, "twin") == "id-1"
+    assert chosen_id(rows, 0, "gone") is None
+
+
+def test_fleet_says_when_no_query_matches(app: AppTest) -> None:
+    app.query_params["search"] = "nothing like this"
+    app.run()
+    assert not app.dataframe
+    assert "No query matches the filters." in texts(app)
+
+
+def test_an_empty_fleet_explains_how_to_attach_the_first_driver(app: AppTest, world: World) -> None:
+    world.queries = []
+    app.run()
+    assert "controlplane run --app" in texts(app)
+    assert "CONTROLPLANE_URL=http://127.0.0.1:8420" in texts(app)
+
+
+def test_the_last_data_stays_under_a_banner_while_the_server_is_away(
+    app: AppTest, client: FakeClient, world: World
+) -> None:
+    from ui import data
+
+    app.run()
+    client.error = ServerAway("No connection to the server.")
+    data.forget()
+    app.run()
+    assert not app.exception
+    assert len(app.dataframe[0].value) == len(world.queries)
+    assert "What you see was true at" in app.warning[0].value
+
+
+def test_a_server_that_was_never_there_is_an_error_and_no_traceback(app: AppTest, client: FakeClient) -> None:
+    client.error = ServerAway("No connection to the server.")
+    app.run()
+    assert not app.exception
+    assert "No connection" in app.error[0].value
+
+
+def test_a_refused_token_says_what_to_set(app: AppTest, client: FakeClient) -> None:
+    client.error = TokenRefused("The server refused the token (401): no such token")
+    app.run()
+    assert "CONTROLPLANE_TOKEN_FILE" in app.error[0].value
+
+
+def test_query_shows_verdict_numbers_charts_and_tables(app: AppTest) -> None:
+    on_query(app)
+    assert app.title[0].value == r"pageviews\-to\-lake"
+    assert "84k rows behind and growing" in texts(app)
+    assert [metric.label for metric in app.metric] == [
+        "Lag", "Lag in time", "Processed", "Batch duration", "State", "Watermark",
+    ]  # fmt: skip
+    assert app.metric[0].value == "84\\.3k rows"
+    assert len(app.get("echarts_chart")) == 4
+    assert app.dataframe[0].value["end"].to_list() == ["running", "failed"]
+    assert len(app.json) == 1
+
+
+def test_a_failed_query_shows_condition_root_cause_and_advice(app: AppTest) -> None:
+    on_query(app, FAILED)
+    for part in ("FAILED_READ_FILE.FILE_NOT_EXIST", "java.io.FileNotFoundException", "Restart once"):
+        assert part in texts(app)
+    assert not app.button(key="ask_start").disabled
+    assert app.button(key="ask_stop").disabled
+
+
+def test_an_unknown_query_is_said_to_be_unknown(app: AppTest) -> None:
+    on_query(app, "nobody")
+    assert "no such query" in app.error[0].value
+
+
+def test_without_a_query_in_the_address_one_can_be_chosen(app: AppTest) -> None:
+    app.run()
+    app.switch_page("app_pages/query.py").run()
+    app.selectbox[0].select(RUNNING).run()
+    assert app.query_params["query_id"] in (RUNNING, [RUNNING])
+    assert app.title[0].value == r"pageviews\-to\-lake"
+
+
+def test_a_query_with_a_newer_checkpoint_leads_there(app: AppTest, world: World) -> None:
+    world.details[RUNNING] = {"superseded_by": FAILED}
+    on_query(app)
+    app.button(key="go_newer").click().run()
+    assert app.title[0].value == r"orders\-enriched"
+
+
+@pytest.mark.parametrize(
+    "overrides", [{"restart": {"how": "needs_factory", "reason": "the writer was reused"}}]
+)
+def test_a_query_that_needs_a_factory_has_its_restart_disabled_with_the_reason(
+    app: AppTest, world: World, overrides: dict[str, object]
+) -> None:
+    world.details[RUNNING] = overrides
+    on_query(app)
+    assert app.button(key="ask_restart").disabled
+    assert "the writer was reused" in app.button(key="ask_restart").help
+    assert not app.button(key="ask_stop").disabled
+
+
+def test_a_viewer_may_look_but_not_act(app: AppTest, world: World) -> None:
+    world.role = "viewer"
+    on_query(app)
+    assert all(app.button(key=f"ask_{action}").disabled for action in ("restart", "stop", "start"))
+
+
+def test_a_restart_is_explained_posted_and_followed(app: AppTest, client: FakeClient, world: World) -> None:
+    on_query(app)
+    app.button(key="ask_restart").click().run()
+    assert "after batch 1233, from its checkpoint" in texts(app)
+    app.toggle(key="ask_drain").set_value(True).run()
+    assert "Finishes first" in texts(app)
+    app.text_input(key="ask_reason").set_value("memory grows").run()
+    app.button(key="ask_yes").click().run()
+    assert not app.exception
+    ((query_id, body, key),) = world.posted
+    assert query_id == RUNNING
+    assert (body["action"], body["drain"], body["reason"]) == ("restart", True, "memory grows")
+    assert key
+    assert "Restart with drain, asked by" in texts(app)
+    assert "Waiting for the driver to fetch it." in texts(app)
+
+    from ui import data
+
+    client.now += 30
+    data.forget()
+    app.run()
+    assert "resumed at batch 1234" in texts(app)
+
+
+def test_a_dialog_that_is_cancelled_asks_for_nothing(app: AppTest, world: World) -> None:
+    on_query(app)
+    app.button(key="ask_stop").click().run()
+    app.button(key="ask_no").click().run()
+    assert world.posted == []
+    with pytest.raises(KeyError):
+        app.button(key="ask_yes")
+
+
+def test_a_refusal_is_shown_where_it_was_asked(
+    app: AppTest, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise Refused("Another action is under way.", "action_in_progress")
+
+    monkeypatch.setattr(client, "act", refuse)
+    on_query(app)
+    app.button(key="ask_stop").click().run()
+    app.button(key="ask_yes").click().run()
+    assert "Another action is under way" in app.error[0].value
+
+
+def test_actions_lists_what_was_asked_for(app: AppTest, world: World) -> None:
+    world.actions = [factories.action(1, state="failed", reason="the writer is gone"), factories.action(2)]
+    app.run()
+    app.switch_page("app_pages/actions.py").run()
+    assert not app.exception
+    assert app.dataframe[0].value["outcome"].to_list() == ["the writer is gone", ""]
+    app.multiselect(key="state").select("requested").run()
+    assert len(app.dataframe[0].value) == 1
+
+
+def test_actions_says_when_nothing_was_asked_for(app: AppTest) -> None:
+    app.run()
+    app.switch_page("app_pages/actions.py").run()
+    assert "Nothing was asked for yet." in texts(app)
+
+
+def test_hostile_text_is_never_given_to_markdown_as_it_is(app: AppTest, world: World) -> None:
+    hostile = factories.HOSTILE
+    world.queries[0] |= {"name": hostile, "app": hostile, "reason": hostile}
+    world.details[FAILED] = {
+        "failure": factories.failure(condition=hostile, message=hostile, advice=hostile),
+        "action": factories.action(7, actor=hostile, reason=hostile, request_reason=hostile),
+        "restart": {"how": "needs_factory", "reason": hostile},
+    }
+    on_query(app, FAILED)
+    markdown = [*app.markdown, *app.title, *app.caption, *app.header, *app.subheader]
+    labels = [element.label for element in [*app.button, *app.metric]]
+    tips = [button.help or "" for button in app.button]
+    for text in [*(str(element.value) for element in markdown), *labels, *tips]:
+        assert "![x](" not in text
+        assert "[a](" not in text
+        assert "<img" not in text.replace("\\<img", "")

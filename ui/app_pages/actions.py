@@ -1,0 +1,54 @@
+"""Actions: what was asked for, by whom and why, and how it ended. A click on a row leads to the query."""
+
+from typing import Any
+
+import streamlit as st
+
+from ui import columns, data, frames, statuses, widgets
+
+
+@st.fragment(run_every=widgets.refresh_seconds())
+def live(stamp: Any) -> None:
+    reading = data.actions()
+    with stamp:
+        widgets.as_of(reading)
+    widgets.banner(reading)
+    if reading.body is None:
+        return
+    search, state = st.columns([2, 1], vertical_alignment="bottom")
+    words = search.text_input(
+        "Search",
+        key="words",
+        bind="query-params",
+        type="search",
+        live="300ms",
+        placeholder="Search action, query, app, person or reason",
+        label_visibility="collapsed",
+    )
+    states = state.multiselect(
+        "State",
+        list(statuses.ACTION_STATES),
+        key="state",
+        bind="query-params",
+        placeholder="All states",
+        label_visibility="collapsed",
+    )
+    shown = frames.matching(reading.body.get("actions", []), words or "", states)
+    if not shown:
+        st.caption("No action matches." if words or states else "Nothing was asked for yet.")
+        return
+    names = [(frames.label(action), action["query_id"]) for action in shown]
+    opener = ("actions_click", widgets.open_clicked, ("actions_click", names))
+    st.dataframe(
+        frames.actions(shown),
+        key="actions_table",
+        column_config=columns.actions(widgets.zone(), opener),
+        hide_index=True,
+        height=widgets.table_height(len(shown)),
+        row_height=widgets.ROW,
+        placeholder="–",
+        alt="Actions, newest first; press a name to open its query",
+    )
+
+
+live(widgets.header("Actions"))

@@ -1,0 +1,84 @@
+"""Fleet: every query with its verdict, worst first. A click on a row leads to the query."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from ui import columns, data, frames, statuses, widgets
+from ui.frames import Json
+
+
+def toggle(status: str) -> None:
+    chosen = st.session_state.get("status") or []
+    others = [name for name in chosen if name != status]
+    st.session_state["status"] = others if status in chosen else [*chosen, status]
+
+
+def filters(queries: Sequence[Json]) -> list[Json]:
+    """The queries that pass the filters, which live in the address (`?search=&app=&status=`)."""
+    apps = {str(query.get("app")) for query in queries} | set(st.query_params.get_all("app"))
+    search, app, status = st.columns([2, 1, 1], vertical_alignment="bottom")
+    words = search.text_input(
+        "Search",
+        key="search",
+        bind="query-params",
+        type="search",
+        live="300ms",
+        placeholder="Search name, app, reason, label or id",
+        label_visibility="collapsed",
+    )
+    chosen_apps = app.multiselect(
+        "App",
+        sorted(apps),
+        key="app",
+        bind="query-params",
+        placeholder="All apps",
+        label_visibility="collapsed",
+    )
+    chosen = status.multiselect(
+        "Status",
+        list(statuses.STATUSES),
+        key="status",
+        bind="query-params",
+        placeholder="All statuses",
+        label_visibility="collapsed",
+    )
+    return frames.chosen(queries, words or "", chosen_apps, chosen)
+
+
+def table(queries: Sequence[Json], now: float) -> None:
+    names = [(frames.label(query), query["query_id"]) for query in queries]
+    st.dataframe(
+        frames.fleet(queries, now),
+        key="fleet_table",
+        column_config=columns.fleet(("fleet_click", widgets.open_clicked, ("fleet_click", names))),
+        hide_index=True,
+        height=widgets.table_height(len(queries)),
+        row_height=widgets.ROW,
+        placeholder="–",
+        alt="The fleet's queries, worst first; press a name to open its query",
+    )
+
+
+@st.fragment(run_every=widgets.refresh_seconds())
+def live(stamp: Any) -> None:
+    reading = data.fleet()
+    with stamp:
+        widgets.as_of(reading)
+    widgets.banner(reading)
+    if reading.body is None:
+        return
+    queries = frames.worst_first(reading.body.get("queries", []))
+    if not queries:
+        widgets.first_steps(data.connection().server)
+        return
+    widgets.status_tiles(reading.body.get("counts", {}), st.session_state.get("status") or [], toggle)
+    shown = filters(queries)
+    if shown:
+        table(shown, reading.at)
+    else:
+        st.caption("No query matches the filters.")
+
+
+live(widgets.header("Fleet"))

@@ -1,0 +1,97 @@
+"""The confirmation of an action: what will happen, why it is asked for, yes or no.
+
+The Query page calls it. Which dialog is open is kept in the session, so that a rerun of the page (a status
+changed, the refresh ticked) opens the same one again and nobody's half-written reason is lost.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from ui import choices, data, following, widgets
+from ui.client import ClientError
+from ui.markup import plain
+
+Json = Mapping[str, Any]
+
+TITLES = {"restart": "Restart this query?", "stop": "Stop this query?", "start": "Start this query?"}
+ICONS = {
+    "restart": ":material/restart_alt:",
+    "stop": ":material/stop_circle:",
+    "start": ":material/play_circle:",
+}
+LONGEST_REASON = 500
+
+
+def ask(action: str, query_id: str) -> None:
+    """Open the dialog (a button's callback). One key a dialog: 'yes' sent twice is still one action."""
+    st.session_state["asking"] = {"action": action, "query_id": query_id, "key": uuid.uuid4().hex}
+
+
+def button(action: str, query_id: str, refusal: str | None) -> None:
+    """A button that opens the dialog; disabled, and saying why, where the action cannot be."""
+    st.button(
+        action.capitalize(),
+        key=f"ask_{action}",
+        icon=ICONS[action],
+        disabled=refusal is not None,
+        help=plain(refusal) if refusal else None,
+        on_click=ask,
+        args=(action, query_id),
+    )
+
+
+def close() -> None:
+    st.session_state.pop("asking", None)
+
+
+def asking(query_id: str) -> dict[str, str] | None:
+    """The open question about this query, if there is one."""
+    question = st.session_state.get("asking")
+    return question if question and question["query_id"] == query_id else None
+
+
+def actor() -> str | None:
+    """The signed-in person, where there is a sign-in; else the server names the token."""
+    user = dict(st.user)
+    if user.get("is_logged_in") is False:
+        return None
+    return next((str(user[name]) for name in ("email", "preferred_username", "name") if user.get(name)), None)
+
+
+def confirm(query: Json, question: dict[str, str]) -> None:
+    """Show the dialog that the question is about."""
+    action = question["action"]
+    st.dialog(TITLES[action], width="medium", icon=ICONS[action], on_dismiss=close)(_body)(query, question)
+
+
+def _body(query: Json, question: dict[str, str]) -> None:
+    action = question["action"]
+    st.text(f"{query.get('app')} / {query.get('name') or query.get('query_id')}")
+    runs = query.get("status") not in choices.ENDED
+    drain = action != "start" and runs and st.toggle("Let the running batch finish first", key="ask_drain")
+    widgets.pairs(choices.consequences(action, query, drain))
+    reason = st.text_input("Reason", key="ask_reason", max_chars=LONGEST_REASON, placeholder="For the record")
+    with st.container(horizontal=True, horizontal_alignment="right"):
+        if st.button("Cancel", key="ask_no"):
+            close()
+            st.rerun()
+        if st.button(action.capitalize(), key="ask_yes", type="primary", icon=ICONS[action]):
+            _send(question, {"action": action, "drain": bool(drain), "overrides": {}, "reason": reason or ""})
+
+
+def _send(question: dict[str, str], body: dict[str, Any]) -> None:
+    if who := actor():
+        body["actor"] = who
+    try:
+        action = data.act(question["query_id"], body, question["key"])
+    except ClientError as error:
+        st.error(plain(error), title="The server did not take it", icon=":material/block:")
+        return
+    following.follow(question["query_id"], action["id"])
+    close()
+    st.rerun()

@@ -1,0 +1,48 @@
+"""The action that a viewer asked for and watches, until it is final.
+
+`ui.dialogs` notes it down when the server has taken it; the Query page shows it at its head.
+"""
+
+from __future__ import annotations
+
+import time
+
+import streamlit as st
+
+from ui import data, panels, statuses
+from ui.frames import Json
+
+EVERY = 1.0  # seconds
+
+
+def follow(query_id: str, action_id: str) -> None:
+    st.session_state.setdefault("followed", {})[query_id] = action_id
+
+
+def followed(query_id: str) -> str | None:
+    return st.session_state.get("followed", {}).get(query_id)
+
+
+def others(query: Json) -> None:
+    """An action under way that somebody else asked for."""
+    action = query.get("action")
+    if action and action.get("id") != followed(str(query.get("query_id"))):
+        panels.action_progress(action, time.time())
+
+
+def watch(query_id: str) -> None:
+    """Its steps second by second; once it is final the page is drawn again, with the outcome and no haste."""
+    action_id = followed(query_id)
+    if action_id:
+        final = st.session_state.get("seen_final") == action_id
+        st.fragment(run_every=None if final else EVERY)(_progress)(action_id, final)
+
+
+def _progress(action_id: str, final: bool) -> None:
+    action = (data.action(action_id).body or {}).get("action")
+    if action:
+        panels.action_progress(action, time.time())
+    if action and not final and not statuses.is_open(action["state"]):
+        st.session_state["seen_final"] = action_id
+        data.forget()
+        st.rerun()

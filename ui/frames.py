@@ -1,0 +1,285 @@
+"""The server's JSON as DataFrames for tables and charts. Pure: no Streamlit, no clock of its own.
+
+The pages call it. A value that is not known stays missing (never 0). Text from others passes through
+`markup`, so that a table cell cannot hide or reorder what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pandas as pd
+
+from ui import statuses, units
+from ui.markup import no_icon, one_line
+
+Json = Mapping[str, Any]
+
+SPARK_POINTS = 30
+PHASES = ("addBatch", "queryPlanning", "latestOffset", "getBatch", "walCommit", "commitOffsets")
+GAP_FACTOR = 6.0  # a hole of six usual distances breaks the line
+
+
+def label(query: Json) -> str:
+    """A query's name, else the first eight characters of its id."""
+    return no_icon(query.get("name") or str(query.get("query_id") or "")[:8])
+
+
+def chosen(queries: Sequence[Json], words: str, apps: Sequence[str], names: Sequence[str]) -> list[Json]:
+    """The queries that match the filters; every word must occur in name, app, reason, id or a label."""
+    wanted = words.lower().split()
+    return [
+        query
+        for query in queries
+        if (not apps or query.get("app") in apps)
+        and (not names or query.get("status") in names)
+        and all(word in _haystack(query) for word in wanted)
+    ]
+
+
+def _haystack(query: Json) -> str:
+    labels = (f"{key}={value}" for key, value in (query.get("labels") or {}).items())
+    fields = (query.get(key) or "" for key in ("name", "app", "reason", "query_id", "status"))
+    return " ".join([*map(str, fields), *labels]).lower()
+
+
+def worst_first(queries: Iterable[Json]) -> list[Json]:
+    """By status as `statuses` orders them, then app and name: stable while nothing changes its status."""
+    order = {name: index for index, name in enumerate(statuses.STATUSES)}
+    return sorted(
+        queries, key=lambda q: (order.get(q.get("status", ""), 99), str(q.get("app")), str(q.get("name")))
+    )
+
+
+def fleet(queries: Sequence[Json], now: float) -> pd.DataFrame:
+    """One row a query, in the order given; numbers stay numbers, so that the table sorts rightly."""
+    rows = [_fleet_row(query, now) for query in queries]
+    frame = pd.DataFrame(rows, columns=list(_fleet_row({}, now)))
+    for column in ("lag", "age"):
+        frame[column] = pd.to_timedelta(frame[column].map(_rounded), unit="s")
+    return frame
+
+
+def _fleet_row(query: Json, now: float) -> dict[str, Any]:
+    recent = query.get("recent") or {}
+    return {
+        "status": [statuses.status(query.get("status")).word],
+        "query": label(query),
+        "app": one_line(query.get("app") or ""),
+        "reason": one_line(query.get("reason") or ""),
+        "lag_rows": units.number(query.get("lag_rows")),
+        "lag_trend": _trend(recent.get("lag_rows")),
+        "lag": units.number(query.get("lag_seconds")),
+        "processed": units.number(query.get("processed_rows_per_second")),
+        "batch": units.number(query.get("batch_duration_seconds")),
+        "batch_trend": _trend(recent.get("batch_duration_seconds")),
+        "state_rows": units.number(query.get("state_rows")),
+        "age": units.since(query.get("last_progress_at"), now),
+    }
+
+
+def _trend(values: Sequence[Any] | None) -> list[float]:
+    known = [number for value in values or () if (number := units.number(value)) is not None]
+    return [float(f"{number:.4g}") for number in known[-SPARK_POINTS:]]
+
+
+def _rounded(seconds: float | None) -> float | None:
+    """As precise as people read them: tenths below a second, minutes above ten, hours above a day."""
+    if seconds is None or pd.isna(seconds):
+        return None
+    step = 0.1 if seconds < 1 else 1 if seconds < 600 else 60 if seconds < 86_400 else 3600
+    return round(seconds / step) * step
+
+
+def progress(points: Sequence[Json]) -> pd.DataFrame:
+    """The series of a query, one row a batch, oldest first; an empty row where there is a hole in time."""
+    rows = sorted((_point(point) for point in points), key=lambda row: row["time"])
+    frame = pd.DataFrame(_with_holes(rows), columns=list(_point({"at": 0})))
+    numbers = [column for column in frame.columns if column != "run"]
+    frame[numbers] = frame[numbers].astype(float)
+    frame["time"] = pd.to_datetime(frame["time"], unit="s", utc=True)
+    return frame
+
+
+def _point(point: Json) -> dict[str, Any]:
+    phases = {name: units.number((point.get("phases_ms") or {}).get(name)) for name in PHASES}
+    duration = units.number(point.get("batch_duration_seconds"))
+    named = sum(value for value in phases.values() if value) / 1000
+    return {
+        "time": units.moment(point.get("at")) or 0.0,
+        "run": str(point.get("run_id") or ""),
+        "input": units.number(point.get("input_rows_per_second")),
+        "processed": units.number(point.get("processed_rows_per_second")),
+        "lag_rows": units.number(point.get("lag_rows")),
+        "duration": duration,
+        **{name: None if value is None else value / 1000 for name, value in phases.items()},
+        "other": None if duration is None else max(0.0, duration - named),
+        "state_rows": units.number(point.get("state_rows")),
+        "state_bytes": units.number(point.get("state_bytes")),
+    }
+
+
+def _with_holes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    gaps = [later["time"] - earlier["time"] for earlier, later in pairwise(rows)]
+    usual = sorted(gaps)[len(gaps) // 2] if gaps else 0.0
+    result: list[dict[str, Any]] = []
+    for row in rows:
+        if result and row["time"] - result[-1]["time"] > max(60.0, GAP_FACTOR * usual):
+            result.append({"time": result[-1]["time"] + 1, "run": ""})
+        result.append(row)
+    return result
+
+
+def run_starts(frame: pd.DataFrame) -> list[float]:
+    """Unix seconds at which another run took over, for the charts' marks."""
+    known = frame[frame["run"] != ""]
+    changed = known["run"].ne(known["run"].shift()) & known["run"].shift().notna()
+    return [stamp.timestamp() for stamp in known.loc[changed, "time"]]
+
+
+def runs(items: Sequence[Json]) -> pd.DataFrame:
+    rows = [
+        {
+            "run": str(item.get("run_id") or "")[:8],
+            "started": when(item.get("started_at")),
+            "ended": when(item.get("ended_at")),
+            "end": one_line(item.get("end") or ("running" if item.get("ended_at") is None else "")),
+            "first": units.number(item.get("first_batch_id")),
+            "last": units.number(item.get("last_batch_id")),
+            "batches": units.number(item.get("batches")),
+            "driver": one_line(str(item.get("agent") or "")[:8]),
+            "failure": one_line(_failure_line(item.get("failure"))),
+        }
+        for item in items
+    ]
+    return pd.DataFrame(
+        rows, columns=["run", "started", "ended", "end", "first", "last", "batches", "driver", "failure"]
+    )
+
+
+def _failure_line(failure: Json | None) -> str:
+    if not failure:
+        return ""
+    return ": ".join(str(part) for part in (failure.get("condition"), failure.get("message")) if part)
+
+
+def sources(items: Sequence[Json]) -> pd.DataFrame:
+    rows = [
+        {
+            "source": one_line(item.get("description") or ""),
+            "lag_rows": units.number(item.get("lag_rows")),
+            "input_rows": units.number(item.get("input_rows")),
+            "input": units.number(item.get("input_rows_per_second")),
+            "processed": units.number(item.get("processed_rows_per_second")),
+            "start": _compact(item.get("start_offset")),
+            "end": _compact(item.get("end_offset")),
+            "latest": _compact(item.get("latest_offset")),
+            "metrics": _compact(item.get("metrics")),
+        }
+        for item in items
+    ]
+    columns = ["source", "lag_rows", "input_rows", "input", "processed", "start", "end", "latest", "metrics"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def operators(items: Sequence[Json]) -> pd.DataFrame:
+    """Spark's `stateOperators`, one row each; its custom metrics on one line."""
+    names = {
+        "operator": "operatorName",
+        "rows": "numRowsTotal",
+        "updated": "numRowsUpdated",
+        "removed": "numRowsRemoved",
+        "dropped": "numRowsDroppedByWatermark",
+        "memory": "memoryUsedBytes",
+        "commit": "commitTimeMs",
+        "partitions": "numShufflePartitions",
+        "metrics": "customMetrics",
+    }
+    rows = [
+        {
+            column: _compact(item.get(key))
+            if column in ("operator", "metrics")
+            else units.number(item.get(key))
+            for column, key in names.items()
+        }
+        for item in items
+    ]
+    return pd.DataFrame(rows, columns=list(names))
+
+
+def actions(items: Sequence[Json]) -> pd.DataFrame:
+    rows = [
+        {
+            "state": [statuses.action_state(item.get("state")).word],
+            "action": one_line(item.get("action") or "") + (" with drain" if item.get("drain") else ""),
+            "query": label(item),
+            "app": one_line(item.get("app") or ""),
+            "actor": one_line(item.get("actor") or ""),
+            "why": one_line(item.get("request_reason") or ""),
+            "outcome": one_line(item.get("reason") or ""),
+            "requested": when(item.get("requested_at")),
+            "took": took(item),
+        }
+        for item in items
+    ]
+    columns = ["state", "action", "query", "app", "actor", "why", "outcome", "requested", "took"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def matching(items: Sequence[Json], words: str, states: Sequence[str]) -> list[Json]:
+    """The actions that match the filters; every word must occur in one of the fields that the table shows."""
+    fields = ("action", "name", "app", "actor", "request_reason", "reason", "query_id")
+    wanted = words.lower().split()
+    texts = (" ".join(str(item.get(field) or "") for field in fields).lower() for item in items)
+    return [
+        item
+        for item, text in zip(items, texts, strict=True)
+        if (not states or item.get("state") in states) and all(word in text for word in wanted)
+    ]
+
+
+def took(action: Json) -> float | None:
+    """Seconds from the request to the end of a finished action."""
+    began, ended = units.moment(action.get("requested_at")), units.moment(action.get("finished_at"))
+    return None if began is None or ended is None else max(0.0, ended - began)
+
+
+def changes(items: Sequence[Json]) -> pd.DataFrame:
+    rows = [
+        {
+            "at": when(item.get("at")),
+            "status": [statuses.status(item.get("status")).word],
+            "reason": one_line(item.get("reason") or ""),
+        }
+        for item in items
+    ]
+    return pd.DataFrame(rows, columns=["at", "status", "reason"])
+
+
+def facts(items: Mapping[str, Any]) -> pd.DataFrame:
+    """Names and values, the unknown ones left out."""
+    rows = [(one_line(key), _compact(value)) for key, value in items.items() if value not in (None, "", {})]
+    return pd.DataFrame(rows, columns=["fact", "value"])
+
+
+def when(value: object) -> pd.Timestamp | None:
+    at = units.moment(value)
+    return None if at is None else pd.Timestamp(at, unit="s", tz="UTC").floor("s")
+
+
+def _compact(value: Any) -> str:
+    """Nested values on one line, as people write them: `orders/0: 93220, orders/1: 93140`."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {one_line(item)}" for name, item in _flat(value))
+    return "" if value is None else one_line(value)
+
+
+def _flat(value: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, item in value.items():
+        name = f"{prefix}/{one_line(key)}" if prefix else one_line(key)
+        if isinstance(item, Mapping):
+            yield from _flat(item, name)
+        else:
+            yield name, item
