@@ -19,7 +19,7 @@ MAX_SELECTOR = 4096
 _NAME = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*")
 _OPERATOR = re.compile(r"(=~|!~|!=|=)\s*")
 _QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
-_BARE = re.compile(r"[^\s,{}\"'][^,}\"]*")
+_BARE = re.compile(r"[^\s,{}\"'=~!][^,}\"]*")
 _NEXT = re.compile(r"\s*(,|$)")
 _ESCAPED = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}

@@ -130,8 +130,8 @@ class _Parser:
             raise self._error("unopened ')'")
         return tree
 
-    def _error(self, message: str) -> PatternError:
-        return PatternError(message, self._at + 1)
+    def _error(self, message: str, back: int = 0) -> PatternError:
+        return PatternError(message, self._at + 1 - back)
 
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]
@@ -195,13 +195,13 @@ class _Parser:
             case "\\":
                 return Char(self._escape())
             case "*" | "+" | "?":
-                raise self._error(f"nothing to repeat before {char!r}")
+                raise self._error(f"nothing to repeat before {char!r}", back=1)
         return Char(re.escape(char))
 
     def _group(self) -> Node:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._error(f"groups are nested deeper than {MAX_DEPTH}")
+            raise self._error(f"groups are nested deeper than {MAX_DEPTH}", back=1)
         named = _GROUP.match(self._text, self._at)
         self._at = named.end() if named else self._at
         if self._peek() == "?":
@@ -218,7 +218,7 @@ class _Parser:
         if char in _ESCAPES:
             return f"\\{char}"
         if char.isalnum():
-            raise self._error(f"the escape \\{char} is not taken")
+            raise self._error(f"the escape \\{char} is not taken", back=2)
         return re.escape(char)
 
     def _set(self) -> str:

@@ -4,8 +4,8 @@ Three listeners hear the same real events of one stateful query on RocksDB, in t
 session, and each times its own callbacks: *plain* is a `StreamingQueryListener` subclass that does
 nothing, *floor* implements the same Java interface and only calls `event.progress().json()`, *ours*
 is the agent's. Whoever is called first after a batch pays for cold caches, so floor and ours take
-that place for one half of the run each. The agent's CPU per event is what the kernel accounts to its threads and callbacks,
-the HTTP delivery to a local server included.
+that place for one half of the run each. The agent's CPU per event is what the kernel accounts to its
+threads and callbacks, the HTTP delivery to a local server included.
 
     python bench/listener.py [--quick]
 """
@@ -27,7 +27,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
-from tests.recording_server import recording_server  # noqa: E402
+from tests.recording_server import recording_server
 
 AGENT_THREADS = ("spooler", "sender", "poller", "prober")
 

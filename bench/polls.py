@@ -27,7 +27,6 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -103,8 +102,6 @@ class Poster:
         self._headers = {"Authorization": f"Bearer {token}", "Content-Encoding": "gzip"}
         self._agent, self._seq, self._batch = str(uuid.uuid4()), 0, 0
         self._ids = {"id": str(uuid.uuid4()), "runId": str(uuid.uuid4())}
-        template = ROOT / "tests" / "data" / "progress" / "stateful.json"
-        self._sample: dict[str, Any] = json.loads(template.read_text()) if template.exists() else {}
 
     def _line(self) -> str:
         self._seq += 1
@@ -119,7 +116,6 @@ class Poster:
                 {"description": "RateStreamV2", "startOffset": 0, "endOffset": 2, "numInputRows": 10}
             ],
             "sink": {"description": "NoopTable", "numOutputRows": 10},
-            **self._sample,
             **self._ids,
             "name": "bench",
             "timestamp": stamp,

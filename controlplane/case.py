@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from controlplane import lag
 from controlplane.figures import span
@@ -21,7 +22,10 @@ ENDING_TRIGGERS = frozenset({"available_now", "once"})
 
 @dataclass(frozen=True)
 class Case:
-    """A view at a moment. `batches` are the newest run's, oldest first."""
+    """A view at a moment. `batches` are the newest run's, oldest first.
+
+    `listening_since`: when this server began to listen; silence before that says nothing of an agent.
+    """
 
     view: QueryView
     now: float
@@ -29,6 +33,7 @@ class Case:
     batches: list[ProgressSample]
     interval: float  # T; 0 where there is none or it is unknown
     usual: float  # B
+    listening_since: float = 0.0
 
     @property
     def run(self) -> Run | None:
@@ -37,6 +42,15 @@ class Case:
     @property
     def last(self) -> ProgressSample | None:
         return self.batches[-1] if self.batches else None
+
+    @cached_property
+    def behind(self) -> float | None:
+        """Seconds, as `lag_seconds` has it."""
+        return lag.lag_seconds(self.view, self.now)
+
+    @cached_property
+    def trails(self) -> tuple[lag.Trail, ...]:
+        return tuple(lag.trails(self.batches, self.limits))
 
     @property
     def active(self) -> bool:
@@ -54,15 +68,8 @@ class Case:
     def rested_at(self) -> float | None:
         """The newest sign, since the last batch, that a trigger found nothing to do."""
         last = self.last.at if self.last else 0.0
-        signs = (self.view.idle_at, _waiting_since(self.view.status), self._repeated_at)
+        signs = (self.view.idle_at, _waiting_since(self.view.status))
         return max((at for at in signs if at is not None and at > last), default=None)
-
-    @property
-    def _repeated_at(self) -> float | None:
-        """Before Spark 3.5 an idle query reports its last batch again, without rows."""
-        newest = self.view.progress[-1] if self.view.progress else None
-        repeats = newest is not None and self.last is not None and newest.run_id == self.last.run_id
-        return newest.at if newest and repeats and newest is not self.last else None
 
     @property
     def heard_at(self) -> float:
@@ -130,17 +137,18 @@ class Case:
     def silent(self) -> bool:
         """Whether the driver says nothing any more, although nobody heard it end."""
         ended = self.view.agent is not None and self.view.agent.ended_at is not None
-        return not ended and self.now - self.last_word_at > self.limits.silent_seconds
+        since = max(self.last_word_at, self.listening_since)
+        return not ended and self.now - since > self.limits.silent_seconds
 
     def ago(self, at: float) -> str:
         return f"{span(self.now - at)} ago"
 
 
-def open_case(view: QueryView, now: float, limits: Thresholds) -> Case:
+def open_case(view: QueryView, now: float, limits: Thresholds, listening_since: float = 0.0) -> Case:
     """The case of a view at `now`, Unix seconds."""
     own = [s for s in view.progress if view.run is None or s.run_id == view.run.run_id]
-    usual = percentile((s.duration for s in lag.batches(view.progress)), 0.95)
-    return Case(view, now, limits, lag.batches(own), _known(view.facts.trigger_interval), usual)
+    usual = percentile((sample.duration for sample in view.progress), 0.95)
+    return Case(view, now, limits, own, _known(view.facts.trigger_interval), usual, listening_since)
 
 
 def percentile(values: Iterable[float], share: float) -> float:

@@ -1,14 +1,14 @@
 """Errors of the server. `controlplane.api.app` maps each to one HTTP answer, in one place.
 
-    ControlPlaneError            code, status (HTTP), detail; the message is for people
-    ├── BadRequest    400        the request says something impossible; the message names what to change
-    ├── Unauthorized  401        no token, or one we do not know
-    ├── Forbidden     403        the token's role does not allow this
-    ├── NotFound      404
-    ├── Conflict      409        it cannot be done in the present state (another action runs, …)
-    ├── BodyTooLarge  413        split it and send again
-    ├── StoreUnavailable 503     the store cannot take it now (disk full, locked); try again later
-    └── SettingsError            a mistake in the configuration; the CLI prints it and ends with 2
+ControlPlaneError            code, status (HTTP), detail; the message is for people
+├── BadRequest    400        the request says something impossible; the message names what to change
+├── Unauthorized  401        no token, or one we do not know
+├── Forbidden     403        the token's role does not allow this
+├── NotFound      404
+├── Conflict      409        it cannot be done in the present state (another action runs, …)
+├── BodyTooLarge  413        split it and send again
+├── StoreUnavailable 503     the store cannot take it now (disk full, locked); try again later
+└── SettingsError            a mistake in the configuration; the CLI prints it and ends with 2
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _own_readings(own: OwnFigures, statuses: Mapping[QueryStatus, int]) -> Itera
 def _encoder(accept: str | None) -> tuple[Callable[[Collector], bytes], str]:
     try:
         return choose_encoder(accept or "")
-    except ValueError:  # a version that is no number
+    except (ValueError, TypeError):  # the client library stumbles over a version that is no number
         return generate_latest, CONTENT_TYPE_PLAIN_0_0_4
 
 

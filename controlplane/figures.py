@@ -31,11 +31,12 @@ def span(seconds: float) -> str:
     seconds = max(0.0, seconds)
     if seconds < 9.95:
         return f"{seconds:.1f}".rstrip("0").rstrip(".") + " s"
+    whole = round(seconds)
     for size, unit, small, small_unit in _UNITS:
-        if seconds >= size - small / 2:
-            large, rest = divmod(round(seconds / small), size // small)
+        if whole >= size:
+            large, rest = divmod(round(whole / small), size // small)
             return f"{large} {unit}" + (f" {rest} {small_unit}" if rest else "")
-    return f"{seconds:.0f} s"
+    return f"{whole} s"
 
 
 def clock(at: float, now: float) -> str:

@@ -18,9 +18,14 @@ from controlplane.thresholds import DEFAULTS, Thresholds
 lag_seconds = lag.lag_seconds
 
 
-def judge(view: QueryView, now: float, limits: Thresholds = DEFAULTS) -> Verdict:
-    """The status of a query at `now` (Unix seconds) and why."""
-    case = open_case(view, now, limits)
+def judge(
+    view: QueryView, now: float, limits: Thresholds = DEFAULTS, listening_since: float = 0.0
+) -> Verdict:
+    """The status of a query at `now` (Unix seconds) and why.
+
+    `listening_since`: the server's start, so that agents have a minute to be heard again after it.
+    """
+    case = open_case(view, now, limits, listening_since)
     return next(verdict for step in STEPS if (verdict := step(case)) is not None)
 
 
@@ -67,38 +72,38 @@ def _batch_words(case: Case) -> str:
 
 
 def _stalled(case: Case) -> Verdict | None:
-    for trail in lag.trails(case.batches, case.limits):
-        if lag.trend(trail, case.limits) is lag.Trend.STALLED:
-            read = f"{len(trail.lags)} batches read nothing of {_where(trail)}"
-            return Verdict(
-                QueryStatus.STUCK, f"{read} while {rows(trail.lags[-1])} wait{_behind_words(case)}"
-            )
-    return None
+    trail = _worst(case, lag.Trend.STALLED)
+    if trail is None:
+        return None
+    read = f"{len(trail.lags)} batches read nothing of {_where(trail)}"
+    return Verdict(QueryStatus.STUCK, f"{read} while {rows(trail.lags[-1])} wait{_behind_words(case)}")
 
 
 def _growing(case: Case) -> Verdict | None:
-    if case.ends_by_itself:
+    trail = None if case.ends_by_itself else _worst(case, lag.Trend.GROWING)
+    if trail is None:
         return None
-    trails = lag.trails(case.batches, case.limits)
-    growing = [trail for trail in trails if lag.trend(trail, case.limits) is lag.Trend.GROWING]
-    if not growing:
-        return None
-    worst = max(growing, key=lambda trail: trail.grown)
-    path = f"from {rows(worst.lags[0])} to {rows(worst.lags[-1])} in {span(worst.seconds)}"
-    return Verdict(QueryStatus.LAGGING, f"the lag of {_where(worst)} never fell, {path}{_behind_words(case)}")
+    path = f"from {rows(trail.lags[0])} to {rows(trail.lags[-1])} in {span(trail.seconds)}"
+    return Verdict(QueryStatus.LAGGING, f"the lag of {_where(trail)} never fell, {path}{_behind_words(case)}")
+
+
+def _worst(case: Case, trend: lag.Trend) -> lag.Trail | None:
+    """Of the sources and partitions with this trend, the one whose lag grew most."""
+    found = (trail for trail in case.trails if lag.trend(trail, case.limits) is trend)
+    return max(found, key=lambda trail: trail.grown, default=None)
 
 
 def _where(trail: lag.Trail) -> str:
-    return trail.source[:120] if trail.part is None else f"{trail.part} of {trail.source[:120]}"
+    source = trail.source[:120]
+    return source if trail.part is None else f"{trail.part} of {source}"
 
 
 def _behind_words(case: Case) -> str:
-    behind = lag.lag_seconds(case.view, case.now)
-    return f", {span(behind)} behind" if behind else ""
+    return f", {span(case.behind)} behind" if case.behind else ""
 
 
 def _behind(case: Case) -> Verdict | None:
-    behind = lag.lag_seconds(case.view, case.now)
+    behind = case.behind
     if behind is None or behind <= case.behind_after or case.ends_by_itself:
         return None
     left = lag.catch_up_seconds(lag.lag_points(lag.window(case.batches, case.limits) or case.batches))
@@ -157,8 +162,15 @@ def _pace(case: Case) -> str:
     waiting = case.last.lag_rows if case.last else None
     if waiting is None:
         return "lag unknown, no source of it tells its head"
-    behind = lag.lag_seconds(case.view, case.now)
-    return f"keeps up: lag {rows(waiting)}" + (f", the oldest {span(behind)} old" if behind else "")
+    if not waiting:
+        return f"keeps up: lag {rows(0)}"
+    few = len(case.batches) < case.limits.trend_samples
+    trend = "too few batches yet to see a trend" if few else "it does not keep growing"
+    return (
+        f"lag {rows(waiting)}"
+        + (f", the oldest {span(case.behind)} old" if case.behind else "")
+        + f"; {trend}"
+    )
 
 
 STEPS: tuple[Callable[[Case], Verdict | None], ...] = (

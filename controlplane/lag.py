@@ -30,7 +30,7 @@ class Trend(StrEnum):
 
 @dataclass(frozen=True)
 class Trail:
-    """Lag and end offset over the window, of one partition or (`part` None) of one whole source."""
+    """Lag and end offsets over a window of `seconds`, of one partition or (`part` None) of a whole source."""
 
     source: str
     part: str | None
@@ -79,66 +79,47 @@ def _partition_age(view: QueryView, index: int, part: str, now: float) -> float 
     return None if written is None else max(0.0, now - written)
 
 
-def heads(view: QueryView, index: int, part: str) -> list[Point]:
-    """The recorded heads of a partition over time, rising; from the newest fall on (a topic made anew)."""
-    kept: list[Point] = []
-    for at, head in _with_rest(view, _told_heads(view.progress, index, part), index, part):
-        if not (math.isfinite(at) and math.isfinite(head)):
-            continue
-        if kept and head < kept[-1][1]:
-            kept.clear()
-        if not kept or at > kept[-1][0]:
-            kept.append((at, head))
-    return kept
+def heads(view: QueryView, index: int, part: str) -> Iterator[Point]:
+    """The recorded heads of a partition, newest first.
 
-
-def _told_heads(samples: Iterable[ProgressSample], index: int, part: str) -> Iterator[Point]:
-    for sample in samples:
-        latest = sample.sources[index].latest if index < len(sample.sources) else None
-        if latest and part in latest:
-            yield began(sample), latest[part]
-
-
-def _with_rest(view: QueryView, told: Iterable[Point], index: int, part: str) -> list[Point]:
-    """Adds what an idle event tells: at that moment the head was where the batch before it had ended."""
-    before = [s for s in view.progress if view.idle_at is not None and s.at <= view.idle_at]
-    source = before[-1].sources[index] if before and index < len(before[-1].sources) else None
-    if view.idle_at is None or source is None or not source.end or part not in source.end:
-        return list(told)
-    head = max(source.end[part], (source.latest or {}).get(part, 0.0))
-    return sorted([*told, (view.idle_at, head)])
-
-
-def written_at(points: Sequence[Point], end: float) -> float | None:
-    """When the head went past `end`: between two recorded heads, or before them at their mean rate.
-
-    Where the head has not moved at all since the oldest record, that record is the latest it can
-    have been. None with fewer than two points.
+    An idle event tells one too: at that moment the head was where the batch before it had ended.
     """
-    if len(points) < 2:
+    rested_at = view.idle_at
+    for sample in reversed(view.progress):
+        source = sample.sources[index] if index < len(sample.sources) else None
+        if source is None or not source.latest or part not in source.latest:
+            continue
+        if rested_at is not None and sample.at <= rested_at:
+            yield rested_at, max(source.latest[part], (source.end or {}).get(part, 0.0))
+            rested_at = None
+        yield began(sample), source.latest[part]
+
+
+def written_at(points: Iterable[Point], end: float) -> float | None:
+    """When the head went past `end`, by heads from newest to oldest; None with fewer than two.
+
+    Interpolated between two heads, or before all of them at their mean rate; where the head has not
+    moved since the oldest, that is the latest it can have been. A head above a newer one belongs to a topic
+    that was made anew since.
+    """
+    newest: Point | None = None
+    later: Point | None = None
+    for at, head in points:
+        if not (math.isfinite(at) and math.isfinite(head)) or (later and at >= later[0]):
+            continue
+        if later and head > later[1]:
+            break
+        if later and head <= end:
+            return at + (end - head) / (later[1] - head) * (later[0] - at)
+        newest, later = newest or (at, head), (at, head)
+    if newest is None or later is None or later == newest:
         return None
-    for (at, head), (next_at, next_head) in pairwise(points):
-        if head <= end < next_head:
-            return at + (end - head) / (next_head - head) * (next_at - at)
-    return _before(points[0], points[-1], end)
+    return _before(later, newest, end)
 
 
 def _before(oldest: Point, newest: Point, end: float) -> float:
     rate = (newest[1] - oldest[1]) / (newest[0] - oldest[0])
     return oldest[0] - (oldest[1] - end) / rate if rate > 0 else oldest[0]
-
-
-def batches(samples: Iterable[ProgressSample]) -> list[ProgressSample]:
-    """The samples that report a batch. Before Spark 3.5 an idle query repeats its last one, with no rows."""
-    kept: list[ProgressSample] = []
-    for sample in samples:
-        if not kept or sample.input_rows or _key(sample) != _key(kept[-1]):
-            kept.append(sample)
-    return kept
-
-
-def _key(sample: ProgressSample) -> tuple[str, int]:
-    return sample.run_id, sample.batch_id
 
 
 def window(samples: Sequence[ProgressSample], limits: Thresholds) -> list[ProgressSample]:
@@ -154,17 +135,23 @@ def window(samples: Sequence[ProgressSample], limits: Thresholds) -> list[Progre
 
 
 def trails(samples: Sequence[ProgressSample], limits: Thresholds) -> Iterator[Trail]:
-    """Of every source that tells a head throughout the window: the whole of it first, then its partitions."""
+    """Of each source that tells a head throughout the window: the whole of it, then its partitions.
+
+    Left out is what lags by no more than the least lag allowed: it has no trend.
+    """
     chosen = window(samples, limits)
     for index in range(len(chosen[-1].sources) if chosen else 0):
         told = [s.sources[index] for s in chosen if index < len(s.sources)]
-        parts = [p for p in told[-1].latest or () if all(_tells(source, p) for source in told)]
-        if not parts or len(told) < len(chosen):
+        now = partition_lags(told[-1])
+        if len(told) < len(chosen) or not sum(now.values()) > limits.allowed_rows:
+            continue
+        parts = [part for part in now if all(_tells(source, part) for source in told)]
+        if not parts:
             continue
         seconds = chosen[-1].at - chosen[0].at
         yield _trail(told, None, parts, seconds, limits)
-        if len(parts) > 1:
-            yield from (_trail(told, part, [part], seconds, limits) for part in parts)
+        behind = [part for part in parts if len(parts) > 1 and now[part] > limits.allowed_rows]
+        yield from (_trail(told, part, [part], seconds, limits) for part in behind)
 
 
 def _tells(source: SourceSample, part: str) -> bool:
@@ -183,7 +170,7 @@ def _trail(
     read = [e - _sum(s.start, parts) for s, e in zip(told, ends, strict=True) if _covers(s.start, parts)]
     usual = median(max(0.0, rows) for rows in read) if read else 0.0
     allowed = max(limits.allowed_rows, limits.allowed_batches * usual)
-    return Trail(told[-1].description, part, lags, ends, seconds, allowed)
+    return Trail(told[-1].name, part, lags, ends, seconds, allowed)
 
 
 def _at(offsets: Mapping[str, float] | None, part: str) -> float:

@@ -65,7 +65,6 @@ class Ledger:
     agents: dict[str, AgentRow] = field(default_factory=dict)
     queries: dict[str, QueryRow] = field(default_factory=dict)
     runs: dict[str, RunRow] = field(default_factory=dict)
-    named: dict[tuple[str, str], str] = field(default_factory=dict)  # (app, name) -> newest query id
     changed: set[str] = field(default_factory=set)  # ids of changed rows
     ended_agents: set[str] = field(default_factory=set)
     counts: dict[str, Counter[str]] = field(default_factory=dict)  # query id -> what to add to its totals

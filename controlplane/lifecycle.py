@@ -18,10 +18,14 @@ from controlplane.ledger import AgentRow, Ledger, QueryRow, RunRow
 from controlplane.model import Agent, ProgressSample, Run, RunEnd, RunFacts
 from controlplane.told import Told, name_in
 from listeners import wire
+from listeners.catalogue import distinct
 
 #: An agent that has said nothing for three heartbeats is silent, in seconds.
 SILENT_AFTER = 30.0
 MAX_FAILURE_CHARS = 64 * 1024
+#: Labels come from outside: a query keeps no more counters than this, an agent no more reasons.
+MAX_TOTALS = 300
+MAX_REASONS = 30
 ENDLESS = ("available_now", "once")
 _UNSTARTED = uuid.UUID("6f2f5a0c-5c0f-5b0e-9c57-0d9b3f6a2b11")
 
@@ -134,7 +138,9 @@ def _known_by_name(ledger: Ledger, app: str, name: str | None) -> str | None:
     """The query that people mean by this name; one that never started gets an id made from the name."""
     if name is None:
         return None
-    return ledger.named.get((app, name)) or unstarted_id(app, name)
+    bearers = [row for row in ledger.queries.values() if (row.app, row.name) == (app, name)]
+    newest = max(bearers, key=lambda row: row.told_at, default=None)
+    return newest.query_id if newest is not None else unstarted_id(app, name)
 
 
 def unstarted_id(app: str, name: str) -> str:
@@ -179,7 +185,8 @@ def _dropped(known: Mapping[str, int], data: Mapping[str, Any]) -> Mapping[str, 
     told = {
         str(k)[:64]: n for k, v in progress.mapping(data.get("dropped")).items() if (n := progress.whole(v))
     }
-    return {reason: max(known.get(reason, 0), told.get(reason, 0)) for reason in {**known, **told}}
+    reasons = list({**known, **told})[:MAX_REASONS]
+    return {reason: max(known.get(reason, 0), told.get(reason, 0)) for reason in reasons}
 
 
 def _on_app_ended(ledger: Ledger, told: Told) -> None:
@@ -236,9 +243,11 @@ def _on_run(
     over = run.ended_at is not None and (row.ended_by == "terminated" or at <= run.ended_at)
     if run.ended_at is not None and not over:
         run = _reopened(ledger, run)
+    # A run is its first teller's: others on the same cluster may hear of it, but did not start it.
+    started_at, agent = min((run.started_at, run.agent), (at, told.event.agent))
     row = replace(
         row,
-        run=replace(run, started_at=min(run.started_at, at), **_batch_range(run, batch_id)),
+        run=replace(run, started_at=started_at, agent=agent, **_batch_range(run, batch_id)),
         last_event_at=max(row.last_event_at, at),
         ended_by=row.ended_by if over else None,
         idle_at=_later(row.idle_at, at) if idle else row.idle_at,
@@ -291,13 +300,16 @@ def _count(ledger: Ledger, query_id: str, batch: ProgressSample) -> None:
     counts = ledger.counts.setdefault(query_id, Counter())
     counts["batches"] += 1
     counts["input_rows"] += batch.input_rows
-    counts["output_rows"] += batch.output_rows or 0
-    for source in batch.sources:
-        counts[f"source_input_rows|{source.description[:200]}"] += source.input_rows
-    for operator in batch.operators:
-        counts[f"state_rows_updated|{operator.name}"] += operator.rows_updated
-        counts[f"state_rows_removed|{operator.name}"] += operator.rows_removed
-        counts[f"state_rows_dropped_by_watermark|{operator.name}"] += operator.rows_dropped_by_watermark
+    if batch.output_rows is not None:
+        counts["output_rows"] += batch.output_rows
+    names = distinct(source.name for source in batch.sources)
+    for name, source in zip(names, batch.sources, strict=True):
+        counts[f"source_input_rows|{name}"] += source.input_rows
+    names = distinct(operator.name for operator in batch.operators)
+    for name, operator in zip(names, batch.operators, strict=True):
+        counts[f"state_rows_updated|{name}"] += operator.rows_updated
+        counts[f"state_rows_removed|{name}"] += operator.rows_removed
+        counts[f"state_rows_dropped_by_watermark|{name}"] += operator.rows_dropped_by_watermark
 
 
 # -- settling --------------------------------------------------------------------------------------
@@ -314,10 +326,17 @@ def _settle(ledger: Ledger, query_id: str, rows: list[RunRow], now: float) -> No
         query = replace(query, newest_run=newest.run_id, retired_at=None if back else query.retired_at)
     counts = ledger.counts.pop(query_id, None)
     if counts:
-        totals = Counter(query.totals)
-        totals.update(counts)
-        query = replace(query, totals={name: n for name, n in totals.items() if n})
+        query = replace(query, totals=_added(query.totals, counts))
     ledger.put_query(query)
+
+
+def _added(totals: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, float]:
+    added = dict(totals)
+    for name, count in counts.items():
+        if name in added or len(added) < MAX_TOTALS:
+            added[name] = added.get(name, 0) + count
+    # A failure may be counted back when its condition is known better; the others start at 0.
+    return {name: total for name, total in added.items() if total or not name.startswith("failures|")}
 
 
 def _ended_by(ledger: Ledger, row: RunRow, newest: Run | None, now: float) -> str | None:

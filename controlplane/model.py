@@ -7,6 +7,8 @@ name says otherwise. `None` always means "not known", never zero.
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -117,6 +119,12 @@ class Run:
     error_class: str | None = None
 
 
+@functools.lru_cache(maxsize=4096)
+def source_name(description: str) -> str:
+    """`org.apache…v2.RateStream@5559afa1` → `RateStream`: a package says little, a hash is new in each run."""
+    return re.sub(r"^(?:[a-z]\w*\.)+(?=[A-Z])", "", re.sub(r"@[0-9a-f]{4,8}$", "", description))
+
+
 @dataclass(frozen=True)
 class SourceSample:
     """One source in one progress report. Offsets are flat: `{"topic/0": 123.0}`; None where not numeric or absent."""
@@ -129,6 +137,11 @@ class SourceSample:
     input_rows_per_second: float | None = None
     processed_rows_per_second: float | None = None
     metrics: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The description as people and series name it: the same from run to run."""
+        return source_name(self.description)
 
     @property
     def lag_rows(self) -> float | None:

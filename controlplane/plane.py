@@ -29,7 +29,7 @@ from controlplane.model import Agent, QueryStatus, QueryView, Role
 from controlplane.scheduler import Job, Scheduler
 from controlplane.settings import Settings
 from controlplane.store import actions as action_rows
-from controlplane.store import audit, retention
+from controlplane.store import audit, dictionary, retention
 from controlplane.store import queries as query_rows
 from controlplane.store import tokens as token_rows
 from controlplane.store.engine import default_url, open_engine, unavailable, upgrade
@@ -44,6 +44,8 @@ Clock = Callable[[], float]
 TICK_SECONDS = 5.0
 RETENTION_SECONDS = 600.0
 TOKEN_SECONDS = 5.0
+DICTIONARY_SECONDS = 6 * 3600.0
+SOON = 20.0  # after the start, so that the reserve for a full disk is laid by
 DAY = 86400.0
 WRITABLE_SECONDS = 3.0
 
@@ -142,12 +144,12 @@ class Plane:
         """Put a query away; on record with the person who did it."""
         now = self.clock()
 
-        def work(conn: Connection) -> bool:
+        def work(conn: Connection) -> None:
+            if not query_rows.retire(conn, query_id, now):
+                raise NotFound(f"there is no query {query_id}")
             audit.record(conn, now, actor, via, "query.retire", query_id, {"reason": reason})
-            return query_rows.retire(conn, query_id, now)
 
-        if not self.writer.write(work, lambda done: self.window.retire(query_id, now) if done else None):
-            raise NotFound(f"there is no query {query_id}")
+        self.writer.write(work, lambda _: self.window.retire(query_id, now))
 
     def troubles(self) -> list[str]:
         """Why this server is not ready for work; empty when it is."""
@@ -175,13 +177,19 @@ class Plane:
         now = self.clock()
         changes = self.verdicts.changes(self.window.views(), now)
         if changes:
-            self.writer.write(lambda conn: _record(conn, changes), lambda _: self.verdicts.recorded(changes))
+            self.writer.write(lambda conn: _record(conn, changes), lambda _: self.verdicts.load(changes))
         self.room.tick()
 
     def prune(self) -> None:
         keep = self.settings
-        gone = retention.prune(self.writer, self.clock(), keep.retention_days * DAY, keep.retention_bytes)
-        log.info("retention: %s", gone)
+        age, size = keep.retention_days * DAY, keep.retention_bytes
+        gone = retention.prune(self.writer, self.clock(), age, size, self.window.forget)
+        log.log(logging.INFO if gone.events else logging.DEBUG, "retention: %s", gone)
+
+    def learn_dictionary(self) -> None:
+        """Compress what comes from now on with what this fleet's events have in common."""
+        if dictionary.learn(self.writer, self.clock()) is not None:
+            self.ingest.refresh_dictionary()
 
 
 def build(settings: Settings, clock: Clock = time.time) -> Plane:
@@ -217,7 +225,8 @@ def build(settings: Settings, clock: Clock = time.time) -> Plane:
         jobs += [
             Job("judge", TICK_SECONDS, plane.tick),
             Job("tokens", TOKEN_SECONDS, plane.read_tokens),
-            Job("retention", RETENTION_SECONDS, plane.prune),
+            Job("retention", RETENTION_SECONDS, plane.prune, first=SOON),
+            Job("dictionary", DICTIONARY_SECONDS, plane.learn_dictionary),
         ]
         return plane
 

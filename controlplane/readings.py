@@ -150,7 +150,7 @@ def _utilization(samples: Sequence[ProgressSample]) -> float | None:
 
 
 def _sources(case: Case, last: ProgressSample) -> Iterator[Fact]:
-    names = distinct(source.description for source in last.sources)
+    names = distinct(source.name for source in last.sources)
     for index, (name, source) in enumerate(zip(names, last.sources, strict=True)):
         own = {"source": name}
         points = lag.lag_points(lag.window(case.batches, case.limits) or case.batches, index)

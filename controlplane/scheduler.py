@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 
 from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
@@ -22,11 +22,12 @@ PATIENCE = 6  # turns that a job may miss before we say so
 
 @dataclass(frozen=True)
 class Job:
-    """What is done every so many seconds. `name` is for the log and for readiness."""
+    """What is done every so many seconds, for the first time after `first`. `name` is for people."""
 
     name: str
     seconds: float
     run: Callable[[], object]
+    first: float | None = None
 
 
 class Scheduler:
@@ -40,7 +41,7 @@ class Scheduler:
 
     def start(self) -> None:
         scheduler = BackgroundScheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(THREADS)})
-        now = self._monotonic()
+        now, began = self._monotonic(), datetime.now(UTC)
         for job in self._jobs:
             self._done[job.name] = now
             scheduler.add_job(
@@ -49,6 +50,7 @@ class Scheduler:
                 args=(job,),
                 id=job.name,
                 seconds=job.seconds,
+                next_run_time=began + timedelta(seconds=job.seconds if job.first is None else job.first),
                 coalesce=True,
                 max_instances=1,
                 misfire_grace_time=max(1, round(job.seconds)),

@@ -27,9 +27,9 @@ class Change:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Judged:
-    """A verdict with the view and the moment it was made from."""
+    """A verdict with the view and the moment it was made from; each is itself, so it can be a key."""
 
     view: QueryView
     at: float
@@ -69,9 +69,12 @@ class VerdictLog:
         return known[1] if known and known[0] == status else now
 
     def changes(self, views: Iterable[QueryView], now: float) -> list[Change]:
-        """What differs from the record."""
+        """What differs from the record. `views` are all there are: others are forgotten."""
+        verdicts = self.all(views, now)
+        for gone in self._judged.keys() - verdicts.keys():
+            self._judged.pop(gone, None)
         return [
             Change(query_id, now, verdict.status, verdict.reason)
-            for query_id, verdict in self.all(views, now).items()
+            for query_id, verdict in verdicts.items()
             if self._standing.get(query_id, (None, 0.0))[0] != verdict.status
         ]

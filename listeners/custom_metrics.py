@@ -52,6 +52,7 @@ numSnapshotsAutoRepaired  state_repaired_snapshots  batch  snapshots repaired wh
 forceSnapshotCount  state_forced_snapshots  batch  snapshots asked for by the coordinator
 numDroppedDuplicateRows  state_dropped_duplicate_rows  batch  duplicate rows dropped
 numRowsReadDuringEviction  state_eviction_read_rows  batch  rows read to find those to evict
+numRowsIncrementallyRemoved  state_incrementally_removed_rows  batch  rows removed while others were read
 skippedNullValueCount  state_skipped_null_values  batch  null values skipped in join state
 initialStateProcessingTimeMs  state_initial_seconds  ms  time to process initial state
 timerProcessingTimeMs  state_timer_seconds  ms  time to process timers

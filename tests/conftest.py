@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from controlplane.java import java_environment
 from tests.recording_server import RecordingServer, recording_server
 
 # Workers of Python data sources and foreachBatch connect back only if they run the driver's interpreter.
+os.environ.update(java_environment() or {})
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
@@ -42,7 +44,9 @@ def recorder() -> Iterator[RecordingServer]:
 
 
 @pytest.fixture
-def attached(spark: Any, recorder: RecordingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def attached(
+    spark: Any, recorder: RecordingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
     """The agent on the shared session, speaking to the recorder; detached afterwards, queries stopped."""
     from listeners import attach
 

@@ -77,7 +77,9 @@ class RecordingServer:
                 if self.path == "/api/v1/events":
                     if self.headers.get("Content-Encoding") == "gzip":
                         body = gzip.decompress(body)
-                    return self._answer(200, {"acknowledged": server._take(body.splitlines()), "rejected": []})
+                    return self._answer(
+                        200, {"acknowledged": server._take(body.splitlines()), "rejected": []}
+                    )
                 with server._changed:
                     server.results[self.path.split("/")[4]] = json.loads(body)
                     server._changed.notify_all()

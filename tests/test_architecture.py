@@ -9,6 +9,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 OURS = ("alerts", "controlplane", "listeners", "ui")
 LONGEST_MODULE = 400
+LONGEST_SUITE = 700
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 
 #: Room → what of ours it may import. `listeners.errors` comes with the wire: it is what decoding raises.
@@ -129,9 +131,26 @@ def test_every_module_says_at_its_head_what_it_is() -> None:
     assert [str(p.relative_to(ROOT)) for p in paths if is_script_without_docstring(p)] == []
 
 
+def too_long(limit: int, *folders: str) -> dict[str, int]:
+    lengths = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in modules(*folders)}
+    return {str(p.relative_to(ROOT)): n for p, n in lengths.items() if n > limit}
+
+
 def test_no_module_is_longer_than_400_lines() -> None:
-    lengths = {p: len(p.read_text(encoding="utf-8").splitlines()) for p in modules(*OURS, "bench", "tests")}
-    assert {str(p.relative_to(ROOT)): n for p, n in lengths.items() if n > LONGEST_MODULE} == {}
+    assert too_long(LONGEST_MODULE, *OURS, "bench") == {}
+
+
+def test_no_suite_is_longer_than_700_lines() -> None:
+    assert too_long(LONGEST_SUITE, "tests") == {}
+
+
+def test_every_folder_of_tests_is_run() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    run = settings["tool"]["pytest"]["ini_options"]["testpaths"]
+    tests = {p.relative_to(ROOT).as_posix() for p in (ROOT / "tests").rglob("test_*.py")}
+    assert [
+        test for test in sorted(tests) if not any(test == at or test.startswith(at + "/") for at in run)
+    ] == []
 
 
 def test_files_are_named_by_what_they_hold() -> None:

@@ -16,6 +16,11 @@ ACTIONS = ("restart", "stop", "start")
 ENDED = ("failed", "stopped", "finished")
 
 
+def refusals(query: Json, role: str | None) -> dict[str, str | None]:
+    """Each action with the reason why it cannot be asked for now."""
+    return {action: why_not(action, query, role) for action in ACTIONS}
+
+
 def why_not(action: str, query: Json, role: str | None) -> str | None:
     """Why this cannot be asked for now, in one sentence; None when it can."""
     return _not_yours(role) or _not_here(action, query) or _not_now(action, query)

@@ -9,10 +9,11 @@ import time
 
 import streamlit as st
 
-from ui import data, panels, statuses
+from ui import data, panels, statuses, units
 from ui.frames import Json
 
 EVERY = 1.0  # seconds
+KEEP = 600.0  # seconds that an outcome stays on the page
 
 
 def follow(query_id: str, action_id: str) -> None:
@@ -35,14 +36,19 @@ def watch(query_id: str) -> None:
     action_id = followed(query_id)
     if action_id:
         final = st.session_state.get("seen_final") == action_id
-        st.fragment(run_every=None if final else EVERY)(_progress)(action_id, final)
+        st.fragment(run_every=None if final else EVERY)(_progress)(query_id, action_id, final)
 
 
-def _progress(action_id: str, final: bool) -> None:
+def _progress(query_id: str, action_id: str, final: bool) -> None:
     action = (data.action(action_id).body or {}).get("action")
-    if action:
-        panels.action_progress(action, time.time())
-    if action and not final and not statuses.is_open(action["state"]):
+    now = time.time()
+    if not action:
+        return
+    if (units.since(action.get("finished_at"), now) or 0.0) > KEEP:
+        st.session_state["followed"].pop(query_id, None)
+        return
+    panels.action_progress(action, now)
+    if not final and not statuses.is_open(action["state"]):
         st.session_state["seen_final"] = action_id
         data.forget()
         st.rerun()

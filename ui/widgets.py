@@ -18,6 +18,7 @@ from ui import data, statuses, units
 from ui.markup import plain, visible
 from ui.statuses import Look
 
+RANGES = {"15m": 900, "1h": 3600, "6h": 21_600, "24h": 86_400}  # seconds
 REFRESH = {"5s": 5.0, "15s": 15.0, "1m": 60.0, "off": None}
 ROW = 33  # pixels, of a table
 TALLEST = 760
@@ -66,6 +67,23 @@ def refresh_picker() -> None:
     )
 
 
+def range_picker() -> None:
+    """How far back the charts look; in the address as `?range=`."""
+    st.segmented_control(
+        "Time range",
+        list(RANGES),
+        default="1h",
+        key="range",
+        bind="query-params",
+        required=True,
+        label_visibility="collapsed",
+    )
+
+
+def range_seconds() -> int:
+    return RANGES.get(str(st.session_state.get("range")), 3600)
+
+
 def header(title: str) -> Any:
     """The first line of a page: its title, a slot for the 'as of' line, the refresh picker."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
@@ -78,29 +96,34 @@ def header(title: str) -> Any:
 
 def as_of(reading: data.Reading) -> None:
     """When the numbers on this page were true, and who told them."""
-    said = (reading.body or {}).get("as_of", reading.at)
+    if reading.body is None:
+        return
+    said = reading.body.get("as_of", reading.at)
     st.caption(width="content", body=f":material/schedule: as of {units.clock(said, zone(), time.time())}")
 
 
 def banner(reading: data.Reading) -> None:
-    """A word on why the page is not up to date; nothing while it is."""
-    if reading.error is None:
-        return
-    if reading.kind == "token":
-        st.error(
-            plain(reading.error) + " Set `CONTROLPLANE_TOKEN` or `CONTROLPLANE_TOKEN_FILE` for the UI.",
-            title="The server does not accept our token",
-            icon=":material/key_off:",
-        )
-    elif reading.stale:
-        last = units.clock(reading.at, zone(), time.time())
-        st.warning(
-            f"{plain(reading.error)} What you see was true at {last}; the page keeps trying.",
-            title="Stale: the server is away",
-            icon=":material/cloud_off:",
-        )
-    else:
-        st.error(plain(reading.error), title="Nothing to show yet", icon=":material/cloud_off:")
+    """A word on why the page is not up to date; nothing while it is.
+
+    Its container is always there: what comes after keeps its place, else the table would be built anew.
+    """
+    with st.container():
+        if reading.kind == "token":
+            st.error(
+                f"{plain(str(reading.error).rstrip('.'))}. Set `CONTROLPLANE_TOKEN` or "
+                "`CONTROLPLANE_TOKEN_FILE` for this page's process.",
+                title="The server does not accept our token",
+                icon=":material/key_off:",
+            )
+        elif reading.stale:
+            last = units.clock(reading.at, zone(), time.time())
+            st.warning(
+                f"{plain(reading.error)} What you see was true at {last}; the page keeps trying.",
+                title="Stale: the server is away",
+                icon=":material/cloud_off:",
+            )
+        elif reading.error:
+            st.error(plain(reading.error), title="Nothing to show yet", icon=":material/cloud_off:")
 
 
 def tile(label: str, value: str, note: str = "", trend: Sequence[float] | None = None, tip: str = "") -> None:
@@ -153,13 +176,18 @@ def status_tiles(counts: Mapping[str, int], chosen: Sequence[str], toggle: Calla
         for name in names:
             look, count = statuses.STATUSES[name], counts.get(name, 0)
             st.button(
-                f":{look.colour if count else 'gray'}[**{count:d}**] {look.word}",
+                f"{_number(count, look, name in chosen)} {look.word}",
                 key=f"tile_{name}",
                 type="primary" if name in chosen else "secondary",
                 width="stretch",
                 on_click=toggle,
                 args=(name,),
             )
+
+
+def _number(count: int, look: Look, chosen: bool) -> str:
+    """In the status' colour; grey where there is none, plain on the filled button of a chosen tile."""
+    return f"**{count:d}**" if chosen else f":{look.colour if count else 'gray'}[**{count:d}**]"
 
 
 def first_steps(server: str) -> None:
@@ -169,7 +197,9 @@ def first_steps(server: str) -> None:
         st.code(visible(ATTACH.format(server=server)), language="bash")
         st.caption("Or inside the program, before its first query starts:")
         st.code(ATTACH_IN_CODE, language="python")
-        st.caption("Without Spark at hand, `controlplane demo` starts a fleet with named troubles.")
+        st.caption(
+            "To look around first, `controlplane demo` starts a fleet of real queries with named troubles."
+        )
 
 
 ATTACH = """export CONTROLPLANE_URL={server}

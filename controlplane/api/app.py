@@ -21,6 +21,7 @@ from controlplane.api.access import Newcomers, authorize
 from controlplane.api.bodies import ErrorBody
 from controlplane.api.intake import Budget
 from controlplane.api.routes import actions, agents, events, ops, queries
+from controlplane.api.rows import Rows
 from controlplane.errors import ControlPlaneError
 from controlplane.plane import Plane
 
@@ -50,6 +51,7 @@ def create_app(plane: Plane) -> FastAPI:
     )
     app.state.plane = plane
     app.state.newcomers = Newcomers(plane)
+    app.state.rows = Rows(plane)
     app.state.budget = Budget(plane.settings.bodies_bytes)
     for router in ROUTERS:
         app.include_router(router)

@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from controlplane.api import intake
+from controlplane.api.rows import Rows
 from controlplane.errors import BadRequest
 from controlplane.plane import Plane
 from controlplane.store.tables import storable
@@ -32,7 +33,13 @@ async def _caller(request: Request) -> Token:
     return token
 
 
+async def _rows(request: Request) -> Rows:
+    rows: Rows = request.app.state.rows
+    return rows
+
+
 PlaneDep = Annotated[Plane, Depends(_plane)]
+RowsDep = Annotated[Rows, Depends(_rows)]
 CallerDep = Annotated[Token, Depends(_caller)]
 
 

@@ -65,37 +65,37 @@ def _failure(failure: Failure) -> FailureBody:
     return FailureBody(**asdict(failure))
 
 
-def query_fields(view: QueryView, verdict: Verdict, since: float, starts: int, now: float) -> dict[str, Any]:
+def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now: float) -> QueryBody:
     """What the fleet shows of one query."""
     last = view.progress[-1] if view.progress else None
     run, agent, facts = view.run, view.agent, view.facts
     batch_id = last.batch_id if last else run.last_batch_id if run else None
-    return {
-        "query_id": view.query_id,
-        "app": view.app,
-        "name": view.name,
-        "status": verdict.status.value,
-        "reason": verdict.reason,
-        "since": rfc3339(since),
-        "run_id": run.run_id if run else None,
-        "batch_id": batch_id,
-        "labels": dict(view.labels),
-        "alerts": 0,
-        "agent": agent.agent if agent else None,
-        "spark_version": agent.spark_version if agent else None,
-        "ui_url": agent.ui_url if agent else None,
-        "trigger": facts.trigger,
-        "trigger_interval_seconds": facts.trigger_interval,
-        "last_progress_at": stamp(last.at if last else None),
-        "last_event_at": stamp(last_event_at(view)),
+    return QueryBody(
+        query_id=view.query_id,
+        app=view.app,
+        name=view.name,
+        status=verdict.status.value,
+        reason=verdict.reason,
+        since=rfc3339(since),
+        run_id=run.run_id if run else None,
+        batch_id=batch_id,
+        labels=dict(view.labels),
+        alerts=0,
+        agent=agent.agent if agent else None,
+        spark_version=agent.spark_version if agent else None,
+        ui_url=agent.ui_url if agent else None,
+        trigger=facts.trigger,
+        trigger_interval_seconds=facts.trigger_interval,
+        last_progress_at=stamp(last.at if last else None),
+        last_event_at=stamp(last_event_at(view)),
+        lag_seconds=finite(health.lag_seconds(view, now)),
+        starts=starts,
+        actions_allowed=agent.actions if agent else "none",
+        restart=RestartBody(how=facts.restart or "unknown", reason=facts.restart_reason),
+        action=action_body(view.action) if view.action else None,
+        recent=recent_body(view.progress[-RECENT:]),
         **_figures(last),
-        "lag_seconds": finite(health.lag_seconds(view, now)),
-        "starts": starts,
-        "actions_allowed": agent.actions if agent else "none",
-        "restart": RestartBody(how=facts.restart or "unknown", reason=facts.restart_reason),
-        "action": action_body(view.action) if view.action else None,
-        "recent": recent_body(view.progress[-RECENT:]),
-    }
+    )
 
 
 def _figures(last: ProgressSample | None) -> dict[str, Any]:
@@ -108,10 +108,6 @@ def _figures(last: ProgressSample | None) -> dict[str, Any]:
         "state_bytes": last.state_bytes if last else None,
         "watermark": stamp(last.watermark if last else None),
     }
-
-
-def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now: float) -> QueryBody:
-    return QueryBody(**query_fields(view, verdict, since, starts, now))
 
 
 def last_event_at(view: QueryView) -> float | None:

@@ -5,6 +5,8 @@ Ten people with the Fleet page open cost one rendering of what changed, not ten 
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from controlplane.api.bodies import QueryBody
 from controlplane.api.render import query_body
 from controlplane.model import QueryView
@@ -13,19 +15,18 @@ from controlplane.verdicts import Judged
 
 
 class Rows:
-    """Rendered rows by query id; made anew with each new judgement."""
+    """Rendered rows; each lives as long as the judgement it shows."""
 
     def __init__(self, plane: Plane):
         self._plane = plane
-        self._kept: dict[str, tuple[Judged, QueryBody]] = {}
+        self._kept: WeakKeyDictionary[Judged, QueryBody] = WeakKeyDictionary()
 
     def row(self, view: QueryView, now: float) -> QueryBody:
         judged = self._plane.verdicts.judged(view, now)
-        kept = self._kept.get(view.query_id)
-        if kept is None or kept[0] is not judged:
-            kept = judged, self._render(judged)
-            self._kept[view.query_id] = kept
-        return kept[1]
+        row = self._kept.get(judged)
+        if row is None:
+            row = self._kept[judged] = self._render(judged)
+        return row
 
     def _render(self, judged: Judged) -> QueryBody:
         view, at = judged.view, judged.at

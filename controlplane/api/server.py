@@ -7,6 +7,7 @@ that send no request are closed (uvicorn has no deadline for headers).
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import socket
 from typing import Any
@@ -78,6 +79,17 @@ def make_server(plane: Plane) -> Server:
         limit_concurrency=max(64, raise_file_limit() - SPARE_FILES),
     )
     return Server(config, plane)
+
+
+def calm_collector() -> None:
+    """Keep the garbage collector from going through every held poll again and again.
+
+    With 2 000 of them a full collection stops the process for 0.2 to 0.4 s; what modules brought is
+    put aside, and young garbage is looked at less often. For a process of our own, before it serves.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
 
 
 def raise_file_limit() -> int:

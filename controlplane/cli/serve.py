@@ -72,7 +72,7 @@ def ui(**options: Any) -> None:
 
 def _serve(settings: Settings, page: bool = False) -> None:
     """From the settings to the end: what is opened here is closed in reverse."""
-    from controlplane.api.server import listen, make_server
+    from controlplane.api.server import calm_collector, listen, make_server
     from controlplane.plane import build
 
     with contextlib.ExitStack() as stack:
@@ -89,6 +89,7 @@ def _serve(settings: Settings, page: bool = False) -> None:
             click.echo(f"page   http://{_shown(settings.host)}:{settings.ui_port}")
         click.echo(f"server {url}  (data in {settings.data_dir})")
         sys.stdout.flush()
+        calm_collector()
         server.run(sockets=[listener])
 
 

@@ -19,6 +19,7 @@ from listeners.wire import Command, CommandResult
 LEAST_ALLOWANCE = 120.0  # seconds
 MOST_ALLOWANCE = 3600.0  # what the wire format lets a command ask for
 ANSWER_GRACE = 30.0  # the agent's own time limit runs out first, then its answer travels
+SILENT_AFTER = 30.0  # three heartbeats
 START_ACTIONS = ("start", "restart")
 
 
@@ -72,6 +73,7 @@ def request(view: QueryView, ask: Ask, action_id: str, now: float) -> Action:
         requested_at=now,
         deadline_at=now + allowance(view),
         request_reason=ask.reason,
+        reason=_silence(view, now),
         drain=ask.drain,
         overrides=dict(ask.overrides),
         agent=view.agent.agent if view.agent else None,
@@ -79,6 +81,12 @@ def request(view: QueryView, ask: Ask, action_id: str, now: float) -> Action:
         previous_run_id=view.run.run_id if view.run else None,
         previous_batch_id=max((b for b in known if b is not None), default=None),
     )
+
+
+def _silence(view: QueryView, now: float) -> str:
+    """Why this may take a while: an agent that has not been heard may come back, so we ask all the same."""
+    silent = now - view.agent.last_seen_at if view.agent else 0.0
+    return f"waiting for its agent, last heard {silent:.0f} s ago" if silent > SILENT_AFTER else ""
 
 
 def refuse(action: Action, refusal: Refusal, now: float) -> Action:
@@ -91,7 +99,7 @@ def deliver(action: Action, view: QueryView | None, now: float) -> Action:
     if action.state != ActionState.REQUESTED:
         return action
     deadline = now + allowance(view) + ANSWER_GRACE
-    return replace(action, state=ActionState.DELIVERED, delivered_at=now, deadline_at=deadline)
+    return replace(action, state=ActionState.DELIVERED, reason="", delivered_at=now, deadline_at=deadline)
 
 
 def answer(action: Action, result: CommandResult, view: QueryView | None, now: float) -> Action:

@@ -20,7 +20,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from controlplane.errors import SettingsError, StoreUnavailable
-from controlplane.store import blobs
+from controlplane.store import blobs, reserve
 from controlplane.store.tables import dictionaries, events
 
 BUSY_SECONDS = 5.0
@@ -75,9 +75,10 @@ def _make(url: URL, **options: Any) -> Engine:
 
 
 def _configure(connection: sqlite3.Connection, _record: Any) -> None:
-    # auto_vacuum counts only before the file is first written, so it comes before the journal's mode.
+    if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+        # Counts only before the file is first written; on a later connection it would wait for the writer.
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     for pragma in (
-        "auto_vacuum=INCREMENTAL",
         "journal_mode=WAL",
         "synchronous=FULL",
         f"wal_autocheckpoint={WAL_PAGES}",
@@ -141,18 +142,32 @@ def vacuum_step(connection: Connection, keep: float) -> bool:
 
 def upgrade(engine: Engine) -> None:
     """Bring the schema to this release's. SettingsError when a newer release has written the store."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
     try:
-        with engine.connect().execution_options(writes=True) as connection, connection.begin():
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-            _ship_dictionary(connection)
+        _migrate(engine)
     except CommandError as error:
         raise SettingsError(f"the store was written by a newer release: {error}") from error
     except DBAPIError as error:
+        file = sqlite_file(engine)
+        if file is None or not reserve.give_up(file):  # opening a store takes a little space, too
+            raise unavailable(error) from error
+        _retry(engine)
+
+
+def _retry(engine: Engine) -> None:
+    try:
+        _migrate(engine)
+    except DBAPIError as error:
         raise unavailable(error) from error
+
+
+def _migrate(engine: Engine) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    with engine.connect().execution_options(writes=True) as connection, connection.begin():
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+        _ship_dictionary(connection)
 
 
 def _ship_dictionary(connection: Connection) -> None:

@@ -16,15 +16,27 @@ from controlplane.store.tables import agents, batches, counters, events, queries
 BatchKey = tuple[int, int, float]
 
 
+# Statements are made once: making one costs more than running it.
+_BUMP = (
+    sa.update(counters)
+    .where(counters.c.name == "events")
+    .values(value=counters.c.value + sa.bindparam("count"))
+    .returning(counters.c.value)
+)
+_APPEND = sa.insert(events)
+_APPEND_BATCHES = sa.insert(batches)
+_KNOWN_SEQS = sa.select(events.c.seq).where(
+    events.c.agent_key == sa.bindparam("agent_key"), events.c.seq.in_(sa.bindparam("seqs", expanding=True))
+)
+_KNOWN_BATCHES = sa.select(batches.c.run_key, batches.c.batch_id, batches.c.trigger_at).where(
+    batches.c.run_key.in_(sa.bindparam("run_keys", expanding=True)),
+    batches.c.batch_id.in_(sa.bindparam("batch_ids", expanding=True)),
+)
+
+
 def reserve_ids(connection: Connection, count: int) -> int:
     """The first of `count` ids that nobody had before and nobody will get again."""
-    bump = (
-        sa.update(counters)
-        .where(counters.c.name == "events")
-        .values(value=counters.c.value + count)
-        .returning(counters.c.value)
-    )
-    last = connection.execute(bump).scalar()
+    last = connection.execute(_BUMP, {"count": count}).scalar()
     if last is None:
         connection.execute(sa.insert(counters).values(name="events", value=count))
         last = count
@@ -34,13 +46,13 @@ def reserve_ids(connection: Connection, count: int) -> int:
 def append(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows of `events`."""
     if rows:
-        connection.execute(sa.insert(events), rows)
+        connection.execute(_APPEND, rows)
 
 
 def append_batches(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows of `batches`, as `batch_values` makes them."""
     if rows:
-        connection.execute(sa.insert(batches), rows)
+        connection.execute(_APPEND_BATCHES, rows)
 
 
 def batch_values(report: ProgressSample, event_id: int, query_key: int, run_key: int) -> dict[str, Any]:
@@ -63,16 +75,13 @@ def batch_values(report: ProgressSample, event_id: int, query_key: int, run_key:
 
 def known_seqs(connection: Connection, agent_key: int, seqs: Iterable[int]) -> set[int]:
     """Which of these sequence numbers of an agent are stored."""
-    query = sa.select(events.c.seq).where(events.c.agent_key == agent_key, events.c.seq.in_(list(seqs)))
-    return set(connection.execute(query).scalars())
+    return set(connection.execute(_KNOWN_SEQS, {"agent_key": agent_key, "seqs": list(seqs)}).scalars())
 
 
 def known_batches(connection: Connection, run_keys: Iterable[int], batch_ids: Iterable[int]) -> set[BatchKey]:
     """Reports stored for these runs and batch ids."""
-    query = sa.select(batches.c.run_key, batches.c.batch_id, batches.c.trigger_at).where(
-        batches.c.run_key.in_(list(run_keys)), batches.c.batch_id.in_(list(batch_ids))
-    )
-    return {(row.run_key, row.batch_id, row.trigger_at) for row in connection.execute(query)}
+    found = connection.execute(_KNOWN_BATCHES, {"run_keys": list(run_keys), "batch_ids": list(batch_ids)})
+    return {(row.run_key, row.batch_id, row.trigger_at) for row in found}
 
 
 def read_events(

@@ -122,16 +122,16 @@ def _append(connection: Connection, book: Ledger, fresh: Sequence[Prepared]) -> 
     first_id = events.reserve_ids(connection, len(fresh))
     rows, batch_rows = [], []
     for event_id, one in enumerate(fresh, start=first_id):
-        told = one.told
+        told, event = one.told, one.told.event
         query = book.queries.get(told.query_id) if told.query_id else None
         run = book.runs.get(told.run_id) if told.run_id else None
         rows.append(
             {
                 "id": event_id,
-                "agent_key": book.agents[told.event.agent].agent.key,
-                "seq": told.event.seq,
-                "at": told.event.at,
-                "type": told.event.type,
+                "agent_key": book.agents[event.agent].agent.key,
+                "seq": event.seq,
+                "at": event.at,
+                "type": event.type,
                 "query_key": query.key if query else None,
                 "run_key": run.run.key if run else None,
                 "dictionary": one.dictionary,

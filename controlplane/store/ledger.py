@@ -20,7 +20,23 @@ from controlplane.store.rows import (
     select_runs,
 )
 from controlplane.store.tables import agents, queries, runs
-from controlplane.told import Told
+from controlplane.told import Told, name_in
+
+# Statements are made once: making one costs more than running it.
+_AGENTS = sa.select(agents).where(agents.c.agent.in_(sa.bindparam("ids", expanding=True)))
+_QUERIES = sa.select(queries).where(queries.c.query_id.in_(sa.bindparam("ids", expanding=True)))
+_NAMED_RUNS = select_runs().where(runs.c.run_id.in_(sa.bindparam("ids", expanding=True)))
+_OPEN_RUNS = select_runs().where(
+    queries.c.query_id.in_(sa.bindparam("ids", expanding=True)),
+    runs.c.ended_at.is_(None) | (runs.c.run_id == queries.c.newest_run),
+)
+_OPEN_RUNS_OF_AGENTS = select_runs().where(
+    agents.c.agent.in_(sa.bindparam("ids", expanding=True)), runs.c.ended_at.is_(None)
+)
+_INSERTS = {table: sa.insert(table).returning(table.c.key) for table in (agents, queries, runs)}
+_UPDATES = {
+    table: sa.update(table).where(table.c.key == sa.bindparam("its_key")) for table in (agents, queries, runs)
+}
 
 
 def load(connection: Connection, told: Sequence[Told]) -> Ledger:
@@ -30,19 +46,20 @@ def load(connection: Connection, told: Sequence[Told]) -> Ledger:
     ending = {one.event.agent for one in told if one.event.type == "app_ended"}
     query_ids = set(_named_queries(told))
     run_ids = set(_named_runs(told))
-    for app, name in {_called(one) for one in told if one.event.type == "start_failed"}:
-        query_id = _newest_called(connection, app, name)
-        if query_id is not None:
-            ledger.named[app, name] = query_id
-            query_ids.add(query_id)
+    query_ids.update(_newest_called(connection, told))
     _load_runs(connection, ledger, query_ids, run_ids, ending)
     query_ids.update(row.run.query_id for row in ledger.runs.values())
     speaking.update(row.run.agent for row in ledger.runs.values())
-    for row in connection.execute(sa.select(queries).where(queries.c.query_id.in_(query_ids))).mappings():
+    for row in _found(connection, _QUERIES, query_ids):
         ledger.queries[row["query_id"]] = query_row(row)
-    for row in connection.execute(sa.select(agents).where(agents.c.agent.in_(speaking))).mappings():
+    for row in _found(connection, _AGENTS, speaking):
         ledger.agents[row["agent"]] = agent_row(row)
     return ledger
+
+
+def _found(connection: Connection, statement: sa.Select[Any], ids: Iterable[str]) -> Iterable[sa.RowMapping]:
+    wanted = list(ids)
+    return connection.execute(statement, {"ids": wanted}).mappings() if wanted else ()
 
 
 def _named_queries(told: Iterable[Told]) -> Iterable[str]:
@@ -61,33 +78,26 @@ def _named_runs(told: Iterable[Told]) -> Iterable[str]:
             yield entry.status.run_id
 
 
-def _called(told: Told) -> tuple[str, str]:
-    name = told.event.data.get("name")
-    return told.event.app.name, name if isinstance(name, str) else ""
-
-
-def _newest_called(connection: Connection, app: str, name: str) -> str | None:
-    query = (
-        sa.select(queries.c.query_id)
-        .where(queries.c.app == app, queries.c.name == name)
-        .order_by(queries.c.told_at.desc())
-        .limit(1)
-    )
-    return connection.execute(query).scalar()
+def _newest_called(connection: Connection, told: Iterable[Told]) -> Iterable[str]:
+    """The queries that failed starts are told of by name alone."""
+    failed = (one.event for one in told if one.event.type == "start_failed" and one.query_id is None)
+    for app, name in {(event.app.name, name_in(event.data)) for event in failed}:
+        query = (
+            sa.select(queries.c.query_id)
+            .where(queries.c.app == app, queries.c.name == name)
+            .order_by(queries.c.told_at.desc())
+            .limit(1)
+        )
+        yield from connection.execute(query).scalars()
 
 
 def _load_runs(
     connection: Connection, ledger: Ledger, query_ids: set[str], run_ids: set[str], ending: set[str]
 ) -> None:
     """The runs named, and of their queries the newest and the open ones; of ending agents the open ones."""
-    beside = queries.c.query_id.in_(query_ids) & (
-        runs.c.ended_at.is_(None) | (runs.c.run_id == queries.c.newest_run)
-    )
-    wanted: list[Any] = [runs.c.run_id.in_(run_ids), beside]
-    if ending:
-        wanted.append(agents.c.agent.in_(ending) & runs.c.ended_at.is_(None))
-    for condition in wanted:
-        for row in connection.execute(select_runs().where(condition)).mappings():
+    wanted = ((_NAMED_RUNS, run_ids), (_OPEN_RUNS, query_ids), (_OPEN_RUNS_OF_AGENTS, ending))
+    for statement, ids in wanted:
+        for row in _found(connection, statement, ids):
             ledger.runs[row["run_id"]] = run_row(row)
 
 
@@ -132,12 +142,11 @@ def _save_runs(connection: Connection, ledger: Ledger) -> None:
 
 def _insert(connection: Connection, table: sa.Table, values: dict[str, Any]) -> int:
     del values["key"]
-    return int(connection.execute(sa.insert(table).values(values).returning(table.c.key)).scalar_one())
+    return int(connection.execute(_INSERTS[table], values).scalar_one())
 
 
 def _update(connection: Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
-    if not rows:
-        return
     for row in rows:
         row["its_key"] = row.pop("key")
-    connection.execute(sa.update(table).where(table.c.key == sa.bindparam("its_key")), rows)
+    if rows:
+        connection.execute(_UPDATES[table], rows)

@@ -1,7 +1,7 @@
 """Space set aside for the moment when the disk is full: deleting rows needs some, too.
 
-A file beside the embedded store. It is given up before a deletion on a full disk and made again
-once there is room.
+A file beside the embedded store. It is given up before a deletion on a full disk, or when the store
+cannot be opened on one, and made again once there is room.
 """
 
 from __future__ import annotations

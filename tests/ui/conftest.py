@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ class FakeClient:
     def __init__(self, world: World):
         self.world = world
         self.error: ClientError | None = None
-        self.now = factories.NOW
+        self.now = time.time()
 
     def fleet(self) -> dict[str, Any]:
         return self._or_error(self.world.fleet(self.now))
@@ -62,7 +63,7 @@ class FakeClient:
 
 @pytest.fixture
 def world() -> World:
-    return World(factories.troubled_fleet(factories.NOW))
+    return World()
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ def app(client: FakeClient) -> AppTest:
     return AppTest.from_file(ENTRY, default_timeout=20)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     path = browser.need_chromium()
     from playwright.sync_api import sync_playwright
@@ -91,7 +92,15 @@ def chromium() -> Iterator[Any]:
         launched.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
+def desk(chromium: Any) -> Iterator[Any]:
+    """One browser profile for all tests: what the app is made of is fetched once."""
+    context = chromium.new_context(viewport={"width": 1440, "height": 900}, timezone_id="Europe/Berlin")
+    yield context
+    context.close()
+
+
+@pytest.fixture(scope="module")
 def stage() -> Iterator[tuple[FakeServer, str]]:
     """The fake server and, in front of it, the app; both serve all browser tests."""
     browser.need_chromium()

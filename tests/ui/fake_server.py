@@ -46,7 +46,7 @@ class World:
             whole["failure"] = factories.failure()
         mine = [self.seen(action, now) for action in self.actions if action["query_id"] == query_id]
         still = next((a for a in mine if a["state"] in ("requested", "delivered", "running")), None)
-        return {**whole, "actions": mine or whole["actions"], "action": still}
+        return {**whole, "actions": mine or whole["actions"], "action": still or whole["action"]}
 
     def ask(self, query_id: str, body: dict[str, Any], key: str, now: float) -> dict[str, Any]:
         self.posted.append((query_id, body, key))

@@ -75,10 +75,10 @@ def server(stage: tuple[FakeServer, str]) -> Iterator[FakeServer]:
 
 
 @pytest.fixture
-def screen(chromium: Any, stage: tuple[FakeServer, str], server: FakeServer) -> Iterator[Screen]:
-    context = chromium.new_context(viewport={"width": 1440, "height": 900}, timezone_id="Europe/Berlin")
-    yield Screen(context.new_page(), stage[1])
-    context.close()
+def screen(desk: Any, stage: tuple[FakeServer, str], server: FakeServer) -> Iterator[Screen]:
+    page = desk.new_page()
+    yield Screen(page, stage[1])
+    page.close()
 
 
 def test_the_fleet_shows_every_query_worst_first_and_loads_nothing_from_elsewhere(screen: Screen) -> None:
@@ -136,13 +136,17 @@ def test_the_keyboard_can_walk_into_the_table_without_leaving_the_page(screen: S
     assert "query_id" not in screen.page.url
 
 
-def test_a_link_to_a_query_works_in_a_cold_browser(screen: Screen) -> None:
+def test_a_link_to_a_query_works_in_a_cold_browser(
+    chromium: Any, stage: tuple[FakeServer, str], server: FakeServer
+) -> None:
+    screen = Screen(chromium.new_page(viewport={"width": 800, "height": 900}), stage[1])
     screen.go(f"/query?query_id={STUCK}&range=6h")
     screen.page.get_by_role("heading", name="sessions").wait_for()
     screen.page.get_by_text("no task has finished for 9 min 40 s").wait_for()
     until(lambda: screen.page.locator('[data-testid="stEChartsChart"] canvas').count() == 4)
     assert "range=6h" in screen.page.url
     assert screen.page.get_by_role("radio", name="6h").get_attribute("aria-checked") == "true"
+    screen.page.close()
 
 
 def test_filters_live_in_the_address_and_a_tile_toggles_one(screen: Screen) -> None:
@@ -191,8 +195,11 @@ def test_hostile_names_and_reasons_are_text_wherever_they_appear(screen: Screen,
 def test_when_the_server_dies_the_last_data_stays_under_a_banner(screen: Screen, server: FakeServer) -> None:
     screen.go("/")
     until(lambda: len(screen.rows()) >= 20)
+    table = screen.page.locator('[data-testid="stDataFrame"]').first
+    table.evaluate("node => { node.marked = true }")
     server.stop()
     screen.page.get_by_text("Stale: the server is away").wait_for(timeout=15_000)
+    assert table.evaluate("node => node.marked === true")
     assert len(screen.rows()) >= 20
     assert "Traceback" not in screen.page.inner_text("body")
     server.start()

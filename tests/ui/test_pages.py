@@ -44,12 +44,14 @@ def test_fleet_takes_its_filters_from_the_address(app: AppTest) -> None:
     app.query_params["search"] = "sessions"
     app.run()
     assert app.dataframe[0].value["query"].to_list() == ["sessions"]
+    assert app.button(key="tile_stuck").label == "**1** Stuck"  # marked as chosen at once
 
 
 def test_a_click_on_a_tile_filters_and_another_lifts_the_filter(app: AppTest, world: World) -> None:
     app.run()
     app.button(key="tile_lagging").click().run()
     assert app.dataframe[0].value["query"].to_list() == ["pageviews-to-lake"]
+    assert app.button(key="tile_lagging").label == "**1** Lagging"  # colour on colour cannot be read
     app.button(key="tile_lagging").click().run()
     assert len(app.dataframe[0].value) == len(world.queries)
 
@@ -129,6 +131,20 @@ def test_an_unknown_query_is_said_to_be_unknown(app: AppTest) -> None:
     assert "no such query" in app.error[0].value
 
 
+def test_a_query_page_that_opened_while_the_server_was_away_fills_when_it_is_back(
+    app: AppTest, client: FakeClient
+) -> None:
+    from ui import data
+
+    client.error = ServerAway("No connection to the server.")
+    on_query(app)
+    assert "No connection" in app.error[0].value
+    client.error = None
+    data.forget()
+    app.run()
+    assert app.title[0].value == r"pageviews\-to\-lake"
+
+
 def test_without_a_query_in_the_address_one_can_be_chosen(app: AppTest) -> None:
     app.run()
     app.switch_page("app_pages/query.py").run()
@@ -175,6 +191,7 @@ def test_a_restart_is_explained_posted_and_followed(app: AppTest, client: FakeCl
     ((query_id, body, key),) = world.posted
     assert query_id == RUNNING
     assert (body["action"], body["drain"], body["reason"]) == ("restart", True, "memory grows")
+    assert body["actor"] == "test@example.com"  # the signed-in person, as AppTest has one
     assert key
     assert "Restart with drain, asked by" in texts(app)
     assert "Waiting for the driver to fetch it." in texts(app)
@@ -185,6 +202,14 @@ def test_a_restart_is_explained_posted_and_followed(app: AppTest, client: FakeCl
     data.forget()
     app.run()
     assert "resumed at batch 1234" in texts(app)
+
+
+def test_an_action_that_somebody_else_asked_for_is_shown(app: AppTest, world: World) -> None:
+    world.details[RUNNING] = {"action": factories.action(9, state="delivered", actor="grace")}
+    on_query(app)
+    assert "Restart, asked by grace: memory grows" in texts(app)
+    assert "The driver has it." in texts(app)
+    assert app.button(key="ask_stop").disabled
 
 
 def test_a_dialog_that_is_cancelled_asks_for_nothing(app: AppTest, world: World) -> None:

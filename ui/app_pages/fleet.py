@@ -73,8 +73,10 @@ def live(stamp: Any) -> None:
     if not queries:
         widgets.first_steps(data.connection().server)
         return
-    widgets.status_tiles(reading.body.get("counts", {}), st.session_state.get("status") or [], toggle)
-    shown = filters(queries)
+    above = st.container()
+    shown = filters(queries)  # first: on a cold start it is they who read the address
+    with above:
+        widgets.status_tiles(reading.body.get("counts", {}), st.session_state.get("status") or [], toggle)
     if shown:
         table(shown, reading.at)
     else:

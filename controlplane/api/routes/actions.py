@@ -8,13 +8,20 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Query, Response
 
 from controlplane.api.bodies import ActionRequest, ActionsBody, OneActionBody, QueryBody, RetireRequest
-from controlplane.api.deps import ActionIdDep, CallerDep, PlaneDep, QueryIdDep, body_of, body_schema
-from controlplane.api.render import action_body, query_body
+from controlplane.api.deps import (
+    ActionIdDep,
+    CallerDep,
+    PlaneDep,
+    QueryIdDep,
+    RowsDep,
+    body_of,
+    body_schema,
+)
+from controlplane.api.render import action_body
 from controlplane.api.routes.queries import view_of
 from controlplane.control.actions import Ask
 from controlplane.errors import Conflict, NotFound
-from controlplane.health import judge
-from controlplane.model import Action, ActionState, QueryStatus
+from controlplane.model import Action, ActionState, QueryStatus, QueryView
 from controlplane.plane import Plane
 from controlplane.store import actions as action_rows
 from controlplane.tokens import Token
@@ -71,21 +78,18 @@ def _conflict(action: Action) -> Conflict:
     "/queries/{query_id}/retire", summary="Put an old query away", openapi_extra=body_schema(RetireRequest)
 )
 def post_retire(
-    plane: PlaneDep, caller: CallerDep, query_id: QueryIdDep, body: RetireRequestDep
+    plane: PlaneDep, rows: RowsDep, caller: CallerDep, query_id: QueryIdDep, body: RetireRequestDep
 ) -> QueryBody:
     """It leaves the fleet and is no longer expected; its history stays. Again is harmless."""
     view = view_of(plane, query_id)
-    if view.run is not None and view.run.ended_at is None and not _lost(plane, query_id):
+    if view.run is not None and view.run.ended_at is None and not _lost(plane, view):
         raise Conflict("the query runs; stop it first", code="still_running")
     plane.retire(query_id, body.actor or caller.name, caller.name, body.reason)
-    now, view = plane.clock(), view_of(plane, query_id)
-    verdict = judge(view, now)
-    since = plane.verdicts.since(query_id, verdict.status, now)
-    return query_body(view, verdict, since, plane.starts_of(query_id), now)
+    return rows.row(view_of(plane, query_id), plane.clock())
 
 
-def _lost(plane: Plane, query_id: str) -> bool:
-    return judge(view_of(plane, query_id), plane.clock()).status == QueryStatus.LOST
+def _lost(plane: Plane, view: QueryView) -> bool:
+    return plane.verdicts.judged(view, plane.clock()).verdict.status == QueryStatus.LOST
 
 
 @router.get("/actions", summary="Actions, newest first")

@@ -12,7 +12,6 @@ from controlplane import exposition
 from controlplane.api.access import ACCESS, OPEN
 from controlplane.api.bodies import StateBody, WhoBody
 from controlplane.api.deps import CallerDep, PlaneDep
-from controlplane.verdicts import judge_all
 
 router = APIRouter(tags=["operations"])
 
@@ -35,7 +34,9 @@ def readyz(plane: PlaneDep, response: Response) -> StateBody:
 def metrics(plane: PlaneDep, request: Request) -> Response:
     now, views = plane.clock(), plane.views()
     accept = request.headers.get("accept")
-    body, content_type = exposition.render(views, judge_all(views, now), plane.own_figures(), now, accept)
+    body, content_type = exposition.render(
+        views, plane.verdicts.all(views, now), plane.own_figures(), now, accept
+    )
     return Response(body, headers={"content-type": content_type})
 
 

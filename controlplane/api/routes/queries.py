@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from sqlalchemy.engine import Connection
 
-from controlplane import health
 from controlplane.api import render
 from controlplane.api.bodies import (
     ChangeBody,
@@ -18,11 +17,10 @@ from controlplane.api.bodies import (
     FailureBody,
     FleetBody,
     ProgressListBody,
-    QueryBody,
     QueryDetailBody,
     RunsBody,
 )
-from controlplane.api.deps import PlaneDep, QueryIdDep, seconds
+from controlplane.api.deps import PlaneDep, QueryIdDep, RowsDep, seconds
 from controlplane.errors import BadRequest, NotFound
 from controlplane.model import QueryStatus, QueryView
 from controlplane.plane import Plane
@@ -44,14 +42,15 @@ Moment = Annotated[str | None, Query(max_length=64, description="RFC 3339 or Uni
 
 @router.get("", summary="The fleet, worst first")
 def list_queries(
-    plane: PlaneDep, app: Words = None, status: QueryStatus | None = None, label: Labels = None
+    plane: PlaneDep, rows: RowsDep, app: Words = None, status: QueryStatus | None = None, label: Labels = None
 ) -> FleetBody:
     """All queries but retired ones (`status=retired`) and those replaced by a newer one of the same name."""
     now = plane.clock()
     wanted = dict(_label(text) for text in label or ())
-    fleet = plane.window.views() if status == QueryStatus.RETIRED else plane.views()
+    retired = status == QueryStatus.RETIRED
+    fleet = plane.window.views() if retired else (v for v in plane.views() if v.retired_at is None)
     views = (v for v in fleet if app in (None, v.app) and _has(v, wanted))
-    shown = [body for view in views if (body := _shown(plane, view, status, now))]
+    shown = [row for row in (rows.row(view, now) for view in views) if status in (None, row.status)]
     shown.sort(key=lambda q: (WORST_FIRST[q.status], q.app, q.name or "", q.query_id))
     counts = Counter(query.status for query in shown)
     return FleetBody(as_of=rfc3339(now), counts=dict(counts), queries=shown)
@@ -68,16 +67,6 @@ def _has(view: QueryView, wanted: dict[str, str]) -> bool:
     return all(view.labels.get(name) == value for name, value in wanted.items())
 
 
-def _shown(plane: Plane, view: QueryView, status: QueryStatus | None, now: float) -> QueryBody | None:
-    if view.retired_at is not None and status != QueryStatus.RETIRED:
-        return None
-    verdict = health.judge(view, now)
-    if status not in (None, verdict.status):
-        return None
-    since = plane.verdicts.since(view.query_id, verdict.status, now)
-    return render.query_body(view, verdict, since, plane.starts_of(view.query_id), now)
-
-
 def view_of(plane: Plane, query_id: str) -> QueryView:
     view = plane.window.view(query_id)
     if view is None:
@@ -86,16 +75,14 @@ def view_of(plane: Plane, query_id: str) -> QueryView:
 
 
 @router.get("/{query_id}", summary="One query with all that is known of it")
-def get_query(plane: PlaneDep, query_id: QueryIdDep) -> QueryDetailBody:
-    view, now = view_of(plane, query_id), plane.clock()
-    verdict = health.judge(view, now)
-    since = plane.verdicts.since(query_id, verdict.status, now)
+def get_query(plane: PlaneDep, rows: RowsDep, query_id: QueryIdDep) -> QueryDetailBody:
+    view = view_of(plane, query_id)
     with plane.reading() as conn:
         history = _history(conn, query_id)
         progress = query_rows.latest_progress(conn, query_id)
     sample = view.progress[-1] if view.progress else None
     return QueryDetailBody(
-        **render.query_fields(view, verdict, since, plane.starts_of(query_id), now),
+        **dict(rows.row(view, plane.clock())),
         **history,
         sources=render.source_bodies(progress, sample),
         sink=render.sink_of(progress),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from controlplane.model import (
@@ -10,8 +11,10 @@ from controlplane.model import (
     ActionState,
     Agent,
     ProgressSample,
+    QueryStatus,
     QueryView,
     Run,
+    RunEnd,
     RunFacts,
     SourceSample,
     StatusSample,
@@ -19,7 +22,18 @@ from controlplane.model import (
 
 NOW = 1_795_000_000.0
 TOPIC = "KafkaV2[Subscribe[orders]]"
+STATE_LOST = "[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] Error reading delta file 4.delta"
 Offsets = Mapping[str, float] | None
+
+
+@dataclass(frozen=True)
+class Case:
+    """A view, the status it must get at `NOW`, and words that the reason must have."""
+
+    name: str
+    view: QueryView
+    status: QueryStatus
+    words: str
 
 
 def source(start: Offsets, end: Offsets, latest: Offsets, **changes: Any) -> SourceSample:
@@ -59,7 +73,7 @@ def batches(
     made = []
     for number, lag in enumerate(lags):
         by_part = lag if isinstance(lag, Mapping) else {"orders/0": lag}
-        start = {part: first_end + (number - 1) * rows for part in by_part}
+        start = dict.fromkeys(by_part, first_end + (number - 1) * rows)
         end = {part: offset + rows for part, offset in start.items()}
         latest = {part: end[part] + by_part[part] for part in by_part}
         at = last_at - (len(lags) - 1 - number) * every
@@ -124,3 +138,13 @@ def view(**changes: Any) -> QueryView:
         "polled_at": NOW - 3,
     }
     return QueryView(**{**values, **changes})
+
+
+def ended(end: RunEnd | None, ago: float = 100, **changes: Any) -> Run:
+    return run(ended_at=NOW - ago, end=end, last_batch_id=42, **changes)
+
+
+def hung(quiet: float, batch_age: float = 1000) -> QueryView:
+    """A batch that has run for `batch_age`, whose last task finished `quiet` ago."""
+    progress = batches([0] * 12, last_at=NOW - batch_age)
+    return view(progress=progress, status=in_batch(last_task_at=NOW - quiet))

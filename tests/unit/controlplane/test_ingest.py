@@ -293,7 +293,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         return essence(house)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.permutations(LINES), st.lists(st.sampled_from(LINES), max_size=8), st.integers(0, len(LINES)))
 def test_shuffled_and_repeated_batches_give_the_same_store(
     tmp_path_factory: pytest.TempPathFactory,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -143,6 +144,13 @@ def test_a_driver_never_runs_a_query_twice_at_a_time() -> None:
 # -- queries ---------------------------------------------------------------------------------------
 
 
+def test_a_run_belongs_to_the_agent_that_told_of_it_first() -> None:
+    starter, listener = Driver(), Driver()
+    lines = (starter.started("q", "r", at=BEGIN), listener.progress("q", "r", 0, at=BEGIN + 1))
+    for order in (lines, lines[::-1]):
+        assert told(*order).runs["r"].run.agent == starter.agent
+
+
 def test_a_query_is_known_from_its_progress_alone() -> None:
     ledger = told(Driver(labels={"team": "data"}).progress("q", "r", 4))
     query = ledger.queries["q"]
@@ -190,7 +198,6 @@ def test_a_failed_start_is_noted_on_the_query_it_was_meant_for() -> None:
     driver = Driver()
     failed = {"name": "orders", "id": None, "exception": "no such table"}
     ledger = told(driver.started("q", "r"))
-    ledger.named["shop", "orders"] = "q"
     tell(ledger, driver.line("start_failed", failed))
     assert (ledger.queries["q"].start_failed_at, ledger.queries["q"].start_failure) == (
         BEGIN + 2,
@@ -225,7 +232,30 @@ def test_totals_count_what_spark_reported() -> None:
         "output_rows": 20,
         "source_input_rows|Rate": 20,
         "state_rows_updated|stateStoreSave": 4,
+        "state_rows_removed|stateStoreSave": 0,
+        "state_rows_dropped_by_watermark|stateStoreSave": 0,
     }
+
+
+def test_output_rows_that_spark_does_not_know_are_not_counted_as_none() -> None:
+    totals = told(Driver().progress("q", "r", 0, sink={"numOutputRows": -1})).queries["q"].totals
+    assert "output_rows" not in totals
+
+
+def test_what_comes_from_outside_cannot_make_the_counters_grow_without_end() -> None:
+    driver = Driver()
+    ledger = Ledger()
+    for n in range(20):
+        sources = [{"description": f"{n} {k}", "numInputRows": 1} for k in range(50)]
+        tell(ledger, driver.progress("q", "r", n, sources=sources))
+    assert len(ledger.queries["q"].totals) == lifecycle.MAX_TOTALS
+    assert ledger.queries["q"].totals["batches"] == 20
+
+
+def test_counters_of_sources_that_share_a_description_are_told_apart() -> None:
+    sources = [{"description": "Rate", "numInputRows": n} for n in (1, 2)]
+    totals = told(Driver().progress("q", "r", 0, sources=sources)).queries["q"].totals
+    assert (totals["source_input_rows|Rate"], totals["source_input_rows|Rate#2"]) == (1, 2)
 
 
 def test_dropped_events_are_totals_by_reason_and_never_go_back() -> None:
@@ -279,7 +309,7 @@ def essence(ledger: Ledger) -> tuple[object, ...]:
 
 def batches(lines: list[bytes], cuts: Iterable[int]) -> list[list[bytes]]:
     edges = [0, *sorted(cuts), len(lines)]
-    return [lines[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [lines[a:b] for a, b in itertools.pairwise(edges)]
 
 
 LINES = story()

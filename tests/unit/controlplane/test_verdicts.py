@@ -1,9 +1,11 @@
-"""Which status stands since when."""
+"""Which status stands since when, and how often it is judged."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from controlplane.health import judge
-from controlplane.verdicts import VerdictLog, judge_all
+from controlplane.verdicts import FRESH, VerdictLog
 from tests.unit.controlplane.control.views import NOW, view
 
 
@@ -11,7 +13,7 @@ def test_a_verdict_is_recorded_once_and_stands_since_then() -> None:
     log, seen = VerdictLog(), view()
     changes = log.changes([seen], NOW)
     assert [(c.query_id, c.at) for c in changes] == [("q1", NOW)]
-    log.recorded(changes)
+    log.load(changes)
     assert log.changes([seen], NOW + 1) == []
     assert log.since("q1", changes[0].status, NOW + 1) == NOW
 
@@ -29,5 +31,15 @@ def test_what_the_store_knows_is_not_recorded_again() -> None:
     assert second.changes([view()], NOW + 1) == []
 
 
-def test_all_are_judged_by_id() -> None:
-    assert set(judge_all([view()], NOW)) == {"q1"}
+def test_an_unchanged_query_is_judged_once_for_all_who_look() -> None:
+    log, seen = VerdictLog(), view()
+    first = log.judged(seen, NOW)
+    assert log.judged(seen, NOW + FRESH / 2) is first
+    assert log.judged(seen, NOW + FRESH) is not first
+
+
+def test_a_changed_query_and_a_clock_set_back_are_judged_anew() -> None:
+    log, seen = VerdictLog(), view()
+    first = log.judged(seen, NOW)
+    assert log.judged(replace(seen, name="renamed"), NOW) is not first
+    assert log.judged(seen, NOW - 1).at == NOW - 1

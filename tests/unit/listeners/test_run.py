@@ -10,8 +10,13 @@ ROOT = Path(__file__).resolve().parents[3]
 def run(*arguments, cwd):
     return subprocess.run(
         [sys.executable, "-m", "listeners.run", *arguments],
-        capture_output=True, text=True, timeout=60, cwd=cwd, check=False, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=cwd,
+        check=False,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )
 
 
 def test_arguments_name_and_path_are_the_programs_own(tmp_path):

@@ -106,10 +106,16 @@ def test_commands_and_results_survive_the_way():
 
 @pytest.mark.parametrize(
     "document",
-    [None, [], {"id": "c"}, {"id": "c", "action": "explode", "query_id": "q"}, {"id": 4, "action": "stop", "query_id": "q"},
-     {"id": "c", "action": "stop", "query_id": "q", "timeout_seconds": -1},
-     {"id": "c", "action": "stop", "query_id": "q", "overrides": [1]}],
-)  # fmt: skip
+    [
+        None,
+        [],
+        {"id": "c"},
+        {"id": "c", "action": "explode", "query_id": "q"},
+        {"id": 4, "action": "stop", "query_id": "q"},
+        {"id": "c", "action": "stop", "query_id": "q", "timeout_seconds": -1},
+        {"id": "c", "action": "stop", "query_id": "q", "overrides": [1]},
+    ],
+)
 def test_a_malformed_command_is_refused(document):
     with pytest.raises(WireError):
         wire.decode_command(document)

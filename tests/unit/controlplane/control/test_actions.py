@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from controlplane.control import actions as steps
 from controlplane.control.guards import Refusal
 from controlplane.model import ActionState, RunFacts
 from listeners.wire import CommandResult
-from tests.unit.controlplane.control.views import NOW, requested, run, sample, view
+from tests.unit.controlplane.control.views import AGENT, NOW, requested, run, sample, view
 
 STARTED = CommandResult("succeeded", "run 1234 has begun", "started", {"run_id": "new", "query_id": "q1"})
 
@@ -17,6 +19,12 @@ def test_an_action_remembers_the_last_batch_and_the_agent_that_ran_it() -> None:
     action = requested()
     assert (action.previous_run_id, action.previous_batch_id, action.agent) == ("old", 7, "a1")
     assert (action.state, action.deadline_at) == (ActionState.REQUESTED, NOW + 120)
+
+
+def test_an_action_for_a_silent_agent_says_what_it_waits_for() -> None:
+    action = requested(seen=view(agent=replace(AGENT, last_seen_at=NOW - 90)))
+    assert action.reason == "waiting for its agent, last heard 90 s ago"
+    assert steps.deliver(action, view(), NOW).reason == ""
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 from controlplane.demo import feeder
@@ -46,8 +47,9 @@ def test_files_that_were_read_an_hour_ago_are_removed(tmp_path: Path) -> None:
 def test_the_thread_feeds_both_folders_until_it_is_stopped(tmp_path: Path) -> None:
     fed = feeder.Feeder(tmp_path, second_length=0.001)
     fed.start()
-    while not (tmp_path / "payments" / "00000002.json").exists():
-        pass
+    deadline = time.monotonic() + 20
+    while not (tmp_path / "payments" / "00000002.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
     fed.stop()
     written = len(list((tmp_path / "orders").iterdir()))
     assert written == len(list((tmp_path / "payments").iterdir())) >= 3

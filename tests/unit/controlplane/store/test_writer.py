@@ -1,0 +1,222 @@
+"""One thread writes; what waits shares a commit; nothing is confirmed that is not on the disk."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from controlplane.errors import StoreUnavailable
+from controlplane.store import audit, engine
+from controlplane.store.tables import counters
+from controlplane.store.writer import Writer
+from tests.stores import House, sqlite_house
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with sqlite_house(tmp_path) as opened:
+        yield opened
+
+
+def put(name: str) -> Any:
+    return lambda connection: connection.execute(sa.insert(counters).values(name=name, value=1))
+
+
+def names(house: House) -> set[str]:
+    with house.engine.connect() as connection:
+        return set(connection.execute(sa.select(counters.c.name)).scalars())
+
+
+class Held:
+    """Keeps the writer busy until `release`, so that what is submitted meanwhile is one group."""
+
+    def __init__(self, writer: Writer):
+        self._gate, entered = threading.Event(), threading.Event()
+
+        def hold(connection: Connection) -> None:
+            entered.set()
+            self._gate.wait(10)
+
+        self.future = writer.submit(hold)
+        entered.wait(10)
+
+    def release(self) -> None:
+        self._gate.set()
+        self.future.result(10)
+
+
+def test_a_write_returns_what_the_work_returned(house: House) -> None:
+    assert house.writer.write(lambda connection: connection.execute(sa.select(sa.literal(7))).scalar()) == 7
+    assert house.writer.commit_seconds is not None
+
+
+def test_what_waits_shares_one_transaction(house: House) -> None:
+    begun: list[int] = []
+    sa.event.listen(house.engine, "begin", lambda connection: begun.append(1))
+    held = Held(house.writer)
+    futures = [house.writer.submit(put(f"n{n}")) for n in range(20)]
+    held.release()
+    for future in futures:
+        future.result(10)
+    assert len(begun) == 2  # the one that was held, and all others together
+    assert len(names(house)) == 20
+
+
+def test_a_submission_that_fails_takes_nobody_with_it(house: House) -> None:
+    held = Held(house.writer)
+    good, twice, bad, last = (house.writer.submit(put(name)) for name in ("a", "a", "b", "c"))
+    held.release()
+    assert good.result(10) is not None
+    with pytest.raises(IntegrityError):
+        twice.result(10)
+    bad.result(10)
+    last.result(10)
+    assert names(house) == {"a", "b", "c"}
+
+
+def test_a_submission_that_fails_half_way_leaves_nothing(house: House) -> None:
+    def half(connection: Connection) -> None:
+        put("half")(connection)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        house.writer.write(half)
+    assert names(house) == set()
+
+
+def test_memory_follows_after_the_commit_and_in_its_order(house: House) -> None:
+    seen: list[Any] = []
+
+    def follow(name: str) -> None:
+        seen.append((name, name in names(house), threading.current_thread().name))
+
+    held = Held(house.writer)
+    futures = [house.writer.submit(lambda c, n=n: (put(n)(c), n)[1], follow) for n in ("a", "b")]
+    held.release()
+    for future in futures:
+        future.result(10)
+    assert seen == [("a", True, "store-writer"), ("b", True, "store-writer")]
+
+
+def test_what_follows_a_commit_cannot_undo_it(house: House) -> None:
+    assert house.writer.write(lambda connection: 5, lambda result: 1 / 0) == 5
+
+
+def refused(name: str) -> OperationalError:
+    origin = sqlite3.OperationalError("trouble")
+    origin.sqlite_errorname = name  # type: ignore[misc]
+    return OperationalError("statement", None, origin)
+
+
+def test_a_full_disk_fails_the_whole_group_and_the_next_one_is_tried_again(house: House) -> None:
+    def full(connection: Connection) -> None:
+        raise refused("SQLITE_FULL")
+
+    held = Held(house.writer)
+    futures = [house.writer.submit(put("a")), house.writer.submit(full), house.writer.submit(put("b"))]
+    held.release()
+    for future in futures:
+        with pytest.raises(StoreUnavailable, match="the disk of the store is full"):
+            future.result(10)
+    assert names(house) == set()
+    house.writer.write(put("later"))
+    assert names(house) == {"later"}
+
+
+def test_after_a_failed_sync_nothing_is_confirmed_any_more(house: House) -> None:
+    def broken(connection: Connection) -> None:
+        raise refused("SQLITE_IOERR_FSYNC")
+
+    with pytest.raises(StoreUnavailable, match="restart the server"):
+        house.writer.write(broken)
+    with pytest.raises(StoreUnavailable, match="restart the server"):
+        house.writer.write(put("later"))
+    assert names(house) == set()
+
+
+def test_a_commit_that_fails_confirms_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(connection: Connection) -> None:
+        raise refused("SQLITE_IOERR_WRITE")
+
+    sa.event.listen(house.engine, "commit", fail, once=True)
+    with pytest.raises(StoreUnavailable):
+        house.writer.write(put("a"))
+    house.writer.write(put("b"))
+    assert names(house) == {"b"}
+
+
+def test_a_store_locked_by_another_process_is_unavailable_for_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "BUSY_SECONDS", 0.1)
+    with sqlite_house(tmp_path) as house:
+        other = sqlite3.connect(tmp_path / "controlplane.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable, match="locked by another process"):
+            house.writer.write(put("a"))
+        other.execute("ROLLBACK")
+        house.writer.write(put("a"))
+        other.close()
+
+
+def test_stopping_writes_what_waits_and_refuses_what_comes_after(house: House) -> None:
+    held = Held(house.writer)
+    waiting = [house.writer.submit(put(f"n{n}")) for n in range(5)]
+    stopper = threading.Thread(target=house.writer.stop)
+    stopper.start()
+    held.release()
+    stopper.join(10)
+    assert all(future.done() and future.exception() is None for future in waiting)
+    with pytest.raises(StoreUnavailable, match="not open"):
+        house.writer.write(put("late"))
+    house.writer.stop()
+
+
+def test_too_many_waiting_writes_are_refused_at_once(house: House) -> None:
+    writer = Writer(house.engine, max_waiting=2)
+    writer.start()
+    held = Held(writer)
+    kept = [writer.submit(put("a")), writer.submit(put("b"))]
+    with pytest.raises(StoreUnavailable, match="too many"):
+        writer.submit(put("c")).result(10)
+    held.release()
+    assert all(future.exception(10) is None for future in kept)
+    writer.stop()
+
+
+def test_a_write_that_takes_too_long_is_given_up_by_its_caller(house: House) -> None:
+    held = Held(house.writer)
+    with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.05 s"):
+        house.writer.write(put("a"), timeout=0.05)
+    held.release()
+    house.writer.write(put("b"))
+    assert names(house) == {"b"}  # it had not begun, so it never happened
+
+
+def test_a_write_inside_a_write_is_a_mistake_not_a_deadlock(house: House) -> None:
+    with pytest.raises(RuntimeError, match="would wait for itself"):
+        house.writer.write(lambda connection: house.writer.write(put("a")))
+
+
+def test_readers_see_nothing_of_what_is_not_committed(house: House) -> None:
+    gate, wrote = threading.Event(), threading.Event()
+
+    def work(connection: Connection) -> None:
+        audit.record(connection, 1.0, "ada", "page", "test", "q")
+        wrote.set()
+        gate.wait(10)
+
+    future = house.writer.submit(work)
+    wrote.wait(10)
+    assert house.read(audit.read, 10) == []
+    gate.set()
+    future.result(10)
+    assert len(house.read(audit.read, 10)) == 1
