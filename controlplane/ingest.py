@@ -26,7 +26,7 @@ from controlplane.store.intake import Prepared
 from controlplane.store.pile import Pile, Share, settled
 from controlplane.store.tables import storable
 from controlplane.store.writer import Writer
-from controlplane.told import read
+from controlplane.told import Told, read
 from controlplane.window import Window
 from listeners import wire
 from listeners.errors import WireError
@@ -126,6 +126,16 @@ class Ingest:
     def _alone(self, one: Prepared, reading: _Reading) -> Share | None:
         try:
             return settled(self._pile.put_alone(one, self._clock()))
+        except StoreUnavailable:
+            raise
+        except Exception:
+            log.exception("an event of type %s is kept as it came, not understood", one.told.event.type)
+        return self._as_it_came(one, reading)
+
+    def _as_it_came(self, one: Prepared, reading: _Reading) -> Share | None:
+        raw = replace(one, told=Told(one.told.event, raw=True))
+        try:
+            return settled(self._pile.put_alone(raw, self._clock()))
         except StoreUnavailable:
             raise
         except Exception as error:

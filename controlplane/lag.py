@@ -221,6 +221,16 @@ def partition_lags(source: SourceSample) -> Mapping[str, float]:
     return {part: max(0.0, head - ends[part]) for part, head in told.items() if part in ends}
 
 
+def arrivals(samples: Sequence[ProgressSample]) -> float | None:
+    """Rows a second that arrived at all sources between the last two samples; None where none tells a head.
+
+    Spark's `inputRowsPerSecond` is not that: it counts what was read.
+    """
+    told = (arrival_rate(samples, i) for i in range(len(samples[-1].sources) if samples else 0))
+    known = [rate for rate in told if rate is not None and rate >= 0]  # below 0: a topic made anew
+    return sum(known) if known else None
+
+
 def arrival_rate(samples: Sequence[ProgressSample], index: int) -> float | None:
     """Rows a second by which the head of a source moved between the last two samples; None if unknown."""
     if len(samples) < 2 or index >= min(len(samples[-1].sources), len(samples[-2].sources)):

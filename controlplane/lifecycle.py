@@ -14,6 +14,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from controlplane import progress
+from controlplane.failures import explain
 from controlplane.ledger import AgentRow, Ledger, QueryRow, RunRow
 from controlplane.model import Agent, ProgressSample, Run, RunEnd, RunFacts
 from controlplane.told import Told, name_in
@@ -38,7 +39,7 @@ def fold(ledger: Ledger, told: Iterable[Told], now: float) -> None:
     concerned: set[str] = set()
     for one in told:
         handler = HANDLERS.get(one.event.type)
-        if handler is not None:
+        if handler is not None and not one.raw:
             handler(ledger, one)
         concerned.update(filter(None, (one.query_id, *(entry.query_id for entry in one.entries))))
     rows_of: dict[str, list[RunRow]] = {}
@@ -378,4 +379,8 @@ def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None) -> None:
 
 def _count_failure(ledger: Ledger, run: Run, by: int) -> None:
     if run.end == RunEnd.FAILED:
-        ledger.count(run.query_id, f"failures|{run.error_class or 'unknown'}", by)
+        ledger.count(
+            run.query_id,
+            f"failures|{explain(run.failure_text or '', run.error_class).condition or 'unknown'}",
+            by,
+        )

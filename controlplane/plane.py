@@ -218,7 +218,7 @@ def build(settings: Settings, clock: Clock = time.time) -> Plane:
             tokens=TokenBook(clock),
             outbox=outbox,
             room=room,
-            verdicts=VerdictLog(),
+            verdicts=VerdictLog(clock()),
             scheduler=Scheduler(jobs),
             closing=closing.pop_all(),
         )

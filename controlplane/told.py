@@ -30,6 +30,8 @@ class Told:
     run_id: str | None = None
     sample: ProgressSample | None = None
     entries: tuple[Entry, ...] = ()
+    #: Kept as it came and not understood: an error of ours met it, and the event must not be lost with it.
+    raw: bool = False
 
     @property
     def batch(self) -> ProgressSample | None:

@@ -42,7 +42,9 @@ class Judged:
 class VerdictLog:
     """The verdict of every query, and the last status on record. Any thread may ask."""
 
-    def __init__(self) -> None:
+    def __init__(self, listening_since: float = 0.0) -> None:
+        """`listening_since`: the server's start; before it nobody could be heard."""
+        self._listening_since = listening_since
         self._lock = threading.Lock()
         self._standing: dict[str, tuple[QueryStatus, float]] = {}
         self._judged: dict[str, Judged] = {}
@@ -55,7 +57,7 @@ class VerdictLog:
     def judged(self, view: QueryView, now: float) -> Judged:
         known = self._judged.get(view.query_id)
         if known is None or not known.holds(view, now):
-            known = Judged(view, now, health.judge(view, now))
+            known = Judged(view, now, health.judge(view, now, listening_since=self._listening_since))
             self._judged[view.query_id] = known
         return known
 

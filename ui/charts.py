@@ -30,16 +30,16 @@ IN_SIGHT = 0.2  # of the trigger interval: for shorter batches the axis fits the
 
 BLUE, GREEN, AMBER, VIOLET, RED = "#4c8dff", "#30a46c", "#d9a514", "#8e6ad8", "#e5484d"
 
+#: Series of the rate chart: what each is called and its colour.
+RATES = {"arriving": ("arriving", AMBER), "read": ("read", BLUE), "processed": ("while a batch runs", GREEN)}
+
 
 def rates(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]) -> Option:
-    """Rows a second: what arrives against what is processed."""
-    divisor, unit = _scale(frame, ["input", "processed"], "rows")
-    table = _scaled(frame, {"arriving": "input", "processed": "processed"}, divisor)
-    option = _option(table, window, unit)
-    option["series"] = [
-        _line("arriving", BLUE, f"{unit} rows/s", area=True),
-        _line("processed", GREEN, f"{unit} rows/s"),
-    ]
+    """Rows a second: what arrives (where the source tells its head), what is read, how fast a batch works."""
+    names = [name for name in RATES if frame[name].notna().any()]
+    divisor, unit = _scale(frame, names, "rows")
+    option = _option(_scaled(frame, {RATES[name][0]: name for name in names}, divisor), window, unit)
+    option["series"] = [_line(*RATES[name], f"{unit} rows/s", area=name == "read") for name in names]
     return _marked(option, starts)
 
 

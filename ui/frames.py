@@ -72,7 +72,7 @@ def _fleet_row(query: Json, now: float) -> dict[str, Any]:
         "lag_rows": units.number(query.get("lag_rows")),
         "lag_trend": _trend(recent.get("lag_rows")),
         "lag": units.number(query.get("lag_seconds")),
-        "processed": units.number(query.get("processed_rows_per_second")),
+        "read": units.number(query.get("input_rows_per_second")),
         "batch": units.number(query.get("batch_duration_seconds")),
         "batch_trend": _trend(recent.get("batch_duration_seconds")),
         "state_rows": units.number(query.get("state_rows")),
@@ -110,7 +110,8 @@ def _point(point: Json) -> dict[str, Any]:
     return {
         "time": units.moment(point.get("at")) or 0.0,
         "run": str(point.get("run_id") or ""),
-        "input": units.number(point.get("input_rows_per_second")),
+        "arriving": units.number(point.get("arrival_rows_per_second")),
+        "read": units.number(point.get("input_rows_per_second")),
         "processed": units.number(point.get("processed_rows_per_second")),
         "lag_rows": units.number(point.get("lag_rows")),
         "duration": duration,

@@ -55,14 +55,15 @@ def numbers(query: Json, now: float) -> list[tuple[str, str, str]]:
     """The six numbers at the head of the page: what it is, how much, measured against what."""
     ended = query.get("status") in (*choices.ENDED, "lost")  # then they are the last batch's, not now's
     lag, seconds = query.get("lag_rows"), query.get("lag_seconds")
-    arriving = f"{units.rate(query.get('input_rows_per_second'))} arrive"
+    arriving = query.get("arrival_rows_per_second")
+    arrive = "arrivals not known" if arriving is None else f"{units.rate(arriving)} arrive"
     watermark = units.since(query.get("watermark"), now)
     behind = "when last heard" if ended else "behind the head"
     oldest = "when last heard" if ended else "oldest unread row"
     return [
         ("Lag", units.count(lag, "rows"), "no source tells its head" if lag is None else behind),
         ("Lag in time", units.span(seconds), "not known" if seconds is None else oldest),
-        ("Processed", units.rate(query.get("processed_rows_per_second")), _last(arriving, ended)),
+        ("Read", units.rate(query.get("input_rows_per_second")), _last(arrive, ended)),
         ("Batch duration", units.span(query.get("batch_duration_seconds")), _against_trigger(query)),
         ("State", units.count(query.get("state_rows"), "rows"), units.size(query.get("state_bytes"))),
         ("Watermark", units.span(watermark), "no event time" if watermark is None else "behind now"),

@@ -129,6 +129,7 @@ class QueryBody(Body):
     trigger_interval_seconds: Number
     last_progress_at: Stamp
     last_event_at: Stamp
+    arrival_rows_per_second: Number
     input_rows_per_second: Number
     processed_rows_per_second: Number
     batch_duration_seconds: Number
@@ -241,6 +242,7 @@ class ProgressBody(Body):
     batch_duration_seconds: float
     phases_ms: dict[str, float]
     input_rows: int
+    arrival_rows_per_second: Number
     input_rows_per_second: Number
     processed_rows_per_second: Number
     lag_rows: Number

@@ -20,6 +20,7 @@ from controlplane.api.bodies import (
     RunBody,
     SourceBody,
 )
+from controlplane.lag import arrivals
 from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
 from listeners.wire import rfc3339
 
@@ -94,6 +95,7 @@ def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now
         restart=RestartBody(how=facts.restart or "unknown", reason=facts.restart_reason),
         action=action_body(view.action) if view.action else None,
         recent=recent_body(view.progress[-RECENT:]),
+        arrival_rows_per_second=finite(arrivals(view.progress[-2:])),
         **_figures(last),
     )
 
@@ -213,7 +215,13 @@ def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def progress_body(sample: ProgressSample) -> ProgressBody:
+def progress_bodies(samples: Sequence[ProgressSample]) -> list[ProgressBody]:
+    """A series of reports, oldest first; what arrived is told by the heads of two that follow each other."""
+    pairs = zip((None, *samples), samples, strict=False)
+    return [_progress(now, (before, now) if before else (now,)) for before, now in pairs]
+
+
+def _progress(sample: ProgressSample, pair: Sequence[ProgressSample]) -> ProgressBody:
     return ProgressBody(
         at=rfc3339(sample.at),
         trigger_at=rfc3339(sample.trigger_at),
@@ -221,6 +229,7 @@ def progress_body(sample: ProgressSample) -> ProgressBody:
         batch_id=sample.batch_id,
         phases_ms={name: float(ms) for name, ms in sample.phases_ms.items()},
         input_rows=sample.input_rows,
+        arrival_rows_per_second=finite(arrivals(pair)),
         output_rows=sample.output_rows,
         **{**_figures(sample), "batch_duration_seconds": finite(sample.duration) or 0.0},
     )

@@ -17,6 +17,9 @@ from controlplane.errors import StoreUnavailable
 from controlplane.store.intake import Changes, Outcome, Prepared, store
 from controlplane.store.writer import WRITE_TIMEOUT, Writer
 
+#: Events in one submission: enough to share the costs, few enough for short transactions and statements.
+MOST_TOGETHER = 5_000
+
 
 @dataclass(frozen=True)
 class Share:
@@ -77,9 +80,15 @@ class Pile:
         future.add_done_callback(deliver)
 
     def _take(self) -> list[_Parcel]:
+        """The parcels that came first, up to MOST_TOGETHER events; the rest is the next submission's."""
+        taken: list[_Parcel] = []
         with self._lock:
-            taken, self._parcels = self._parcels, []
-            return taken
+            while self._parcels and sum(len(parcel.chunk) for parcel in taken) < MOST_TOGETHER:
+                taken.append(self._parcels.pop(0))
+            left = bool(self._parcels)
+        if left:
+            self._submit(self._take)
+        return taken
 
 
 def _deliver(parcels: Sequence[_Parcel], outcome: Outcome) -> None:

@@ -17,7 +17,8 @@ from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, stamp
 
 ROW = set(
     "query_id app name status reason since run_id batch_id labels alerts agent spark_version ui_url trigger"
-    " trigger_interval_seconds last_progress_at last_event_at input_rows_per_second processed_rows_per_second"
+    " trigger_interval_seconds last_progress_at last_event_at arrival_rows_per_second"
+    " input_rows_per_second processed_rows_per_second"
     " batch_duration_seconds lag_rows lag_seconds state_rows state_bytes watermark starts actions_allowed restart"
     " action recent".split()
 )
@@ -25,7 +26,8 @@ DETAIL = ROW | set(
     "runs sources sink operators facts agent_info failure changes actions latest_progress superseded_by".split()
 )
 POINT = set(
-    "at trigger_at run_id batch_id batch_duration_seconds phases_ms input_rows input_rows_per_second"
+    "at trigger_at run_id batch_id batch_duration_seconds phases_ms input_rows arrival_rows_per_second"
+    " input_rows_per_second"
     " processed_rows_per_second lag_rows output_rows state_rows state_bytes watermark".split()
 )
 

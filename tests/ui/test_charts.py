@@ -52,8 +52,15 @@ def test_streamlit_takes_the_options() -> None:
 
 def test_values_are_scaled_and_the_axis_says_by_what() -> None:
     option = charts.rates(_frame(input_rows_per_second=4_200_000.0), WINDOW, [])
-    assert option["dataset"]["source"]["arriving"].max() == pytest.approx(4.2)
+    assert option["dataset"]["source"]["read"].max() == pytest.approx(4.2)
     assert option["yAxis"]["axisLabel"]["formatter"] == "{value}M"
+
+
+def test_what_arrives_is_shown_only_where_the_source_tells_its_head() -> None:
+    unknown = charts.rates(_frame(arrival_rows_per_second=None), WINDOW, [])
+    assert [series["name"] for series in unknown["series"]] == ["read", "while a batch runs"]
+    known = charts.rates(_frame(arrival_rows_per_second=9000.0), WINDOW, [])
+    assert known["series"][0]["name"] == "arriving"
 
 
 def test_phases_that_never_took_time_are_left_out() -> None:

@@ -78,7 +78,7 @@ def test_a_hole_in_time_breaks_the_line_with_one_empty_row() -> None:
     early = factories.series(NOW - 3600, count=3)["progress"]
     frame = frames.progress([*early, *factories.series(NOW, count=3)["progress"]])
     assert len(frame) == 7
-    assert frame["input"].isna().to_list() == [False, False, False, True, False, False, False]
+    assert frame["read"].isna().to_list() == [False, False, False, True, False, False, False]
 
 
 def test_a_new_run_is_marked_where_it_takes_over() -> None:

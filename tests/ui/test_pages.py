@@ -110,7 +110,7 @@ def test_query_shows_verdict_numbers_charts_and_tables(app: AppTest) -> None:
     assert app.title[0].value == r"pageviews\-to\-lake"
     assert "84k rows behind and growing" in texts(app)
     assert [metric.label for metric in app.metric] == [
-        "Lag", "Lag in time", "Processed", "Batch duration", "State", "Watermark",
+        "Lag", "Lag in time", "Read", "Batch duration", "State", "Watermark",
     ]  # fmt: skip
     assert app.metric[0].value == "84\\.3k rows"
     assert len(app.get("echarts_chart")) == 4

@@ -95,4 +95,7 @@ def page(identity: str) -> None:
 
 
 chosen = st.query_params.get("query_id")
-page(chosen) if chosen else pick()
+if chosen:
+    page(chosen)
+else:
+    pick()

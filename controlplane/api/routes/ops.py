@@ -35,7 +35,13 @@ def metrics(plane: PlaneDep, request: Request) -> Response:
     now, views = plane.clock(), plane.views()
     accept = request.headers.get("accept")
     body, content_type = exposition.render(
-        views, plane.verdicts.all(views, now), plane.own_figures(), now, accept
+        views,
+        plane.verdicts.all(views, now),
+        plane.own_figures(),
+        now,
+        accept,
+        totals_of=plane.window.totals,
+        heartbeat_of=lambda agent: plane.window.agent_info(agent).get("heartbeat", {}),
     )
     return Response(body, headers={"content-type": content_type})
 

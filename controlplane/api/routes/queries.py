@@ -9,6 +9,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from sqlalchemy.engine import Connection
 
+from alerts.errors import AlertsError
+from alerts.labels import Matcher, matches, parse_matchers
 from controlplane.api import render
 from controlplane.api.bodies import (
     ChangeBody,
@@ -36,7 +38,10 @@ DEFAULT_RANGE = 3600.0  # seconds
 SHOWN = 20
 
 Words = Annotated[str | None, Query(max_length=256)]
-Labels = Annotated[list[str] | None, Query(max_length=20, description="NAME=VALUE; all must match")]
+Labels = Annotated[
+    list[str] | None,
+    Query(max_length=20, description='Matchers such as team="data",env=~"prod|stage"; all must match'),
+]
 Moment = Annotated[str | None, Query(max_length=64, description="RFC 3339 or Unix seconds")]
 
 
@@ -46,25 +51,21 @@ def list_queries(
 ) -> FleetBody:
     """All queries but retired ones (`status=retired`) and those replaced by a newer one of the same name."""
     now = plane.clock()
-    wanted = dict(_label(text) for text in label or ())
+    wanted = [matcher for text in label or () for matcher in _matchers(text)]
     retired = status == QueryStatus.RETIRED
     fleet = plane.window.views() if retired else (v for v in plane.views() if v.retired_at is None)
-    views = (v for v in fleet if app in (None, v.app) and _has(v, wanted))
+    views = (v for v in fleet if app in (None, v.app) and matches(wanted, v.labels))
     shown = [row for row in (rows.row(view, now) for view in views) if status in (None, row.status)]
     shown.sort(key=lambda q: (WORST_FIRST[q.status], q.app, q.name or "", q.query_id))
     counts = Counter(query.status for query in shown)
     return FleetBody(as_of=rfc3339(now), counts=dict(counts), queries=shown)
 
 
-def _label(text: str) -> tuple[str, str]:
-    name, sign, value = text.partition("=")
-    if not sign or not name:
-        raise BadRequest(f"label must be NAME=VALUE, not {text[:80]!r}")
-    return name, value
-
-
-def _has(view: QueryView, wanted: dict[str, str]) -> bool:
-    return all(view.labels.get(name) == value for name, value in wanted.items())
+def _matchers(text: str) -> tuple[Matcher, ...]:
+    try:
+        return parse_matchers(text)
+    except AlertsError as error:
+        raise BadRequest(f"label: {error}") from None
 
 
 def view_of(plane: Plane, query_id: str) -> QueryView:
@@ -132,7 +133,7 @@ def get_progress(
         raise BadRequest("start must not be after end")
     with plane.reading() as conn:
         samples = query_rows.read_progress(conn, query_id, since, until, MAX_POINTS)
-    return ProgressListBody(progress=[render.progress_body(s) for s in render.thin(samples, step)])
+    return ProgressListBody(progress=render.progress_bodies(render.thin(samples, step)))
 
 
 @router.get("/{query_id}/runs", summary="Runs, newest first")

@@ -177,22 +177,23 @@ def test_the_listeners_hear_what_is_new_once_it_is_stored(house: House) -> None:
     assert [event.type for event in heard] == ["started", "progress"]
 
 
-def test_a_line_that_nobody_foresaw_costs_nobody_else_anything(
-    house: House, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("keepable", [True, False])
+def test_a_line_that_nobody_foresaw_is_kept_raw_and_costs_nobody_else_anything(
+    house: House, monkeypatch: pytest.MonkeyPatch, keepable: bool
 ) -> None:
     real = intake.lifecycle.fold
 
     def brittle(ledger: Any, told: Any, now: float) -> None:
         told = list(told)
-        if any(one.event.type == "weather" for one in told):
+        if any(one.event.type == "weather" and not (one.raw and keepable) for one in told):
             raise KeyError("unforeseen")
         real(ledger, told, now)
 
     monkeypatch.setattr(intake.lifecycle, "fold", brittle)
     driver = Driver()
     answer = house.accept(driver.started("q", "r"), driver.line("weather", {}), driver.progress("q", "r", 0))
-    assert answer.stored == 2
-    assert answer.rejected == [{"line": 2, "error": "could not be stored (KeyError)"}]
+    assert answer.stored == (3 if keepable else 2)
+    assert answer.rejected == ([] if keepable else [{"line": 2, "error": "could not be stored (KeyError)"}])
     assert house.reloaded().view("q") == house.window.view("q")
 
 

@@ -55,6 +55,18 @@ def test_chunks_that_wait_are_one_submission(house: House, monkeypatch: pytest.M
     assert [share.duplicates for share in shares] == [0, 1, 1, 1]
 
 
+def test_what_is_too_much_for_one_submission_is_stored_by_the_next(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pile, "MOST_TOGETHER", 3)
+    gate = threading.Event()
+    house.writer.submit(lambda connection: gate.wait(10))
+    heap = Pile(house.writer, house.window.apply)
+    futures = [heap.put([started(f"q{n}"), started(f"p{n}")], 1.0) for n in range(7)]
+    gate.set()
+    assert all(len(settled(future).fresh) == 2 for future in futures)
+
+
 def test_an_event_put_alone_keeps_its_trouble_to_itself(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
