@@ -77,6 +77,7 @@ class Agent:
         self._reported: dict[str, int] = {}
         self._stopping = threading.Event()
         self._written = threading.Event()
+        self._all_written = threading.Event()
         self._nudged = threading.Event()
         self._results: dict[str, wire.CommandResult | None] = {}
         self._results_lock = threading.Lock()
@@ -114,6 +115,7 @@ class Agent:
         for thread in self._threads:
             if thread.name == "controlplane-spooler":
                 thread.join(max(0.05, timeout / 2))
+        self._all_written.set()
         self._written.set()
         for thread in self._threads:
             if thread.name == "controlplane-sender":
@@ -127,13 +129,13 @@ class Agent:
         self.inbox.close()
 
     def _safely(self, name: str, run: Callable[[], None]) -> None:
-        while not self._stopping.is_set():
+        while True:
             try:
-                run()
-                return
+                return run()
             except Exception as error:
                 self._warn("thread " + name, f"the agent's {name} met {error!r} and goes on")
-                self._stopping.wait(1.0)
+                if self._stopping.wait(1.0):
+                    return
 
     def _warn(self, kind: str, message: str) -> None:
         """Once per kind and minute: a guest does not flood its host's log."""
@@ -186,7 +188,7 @@ class Agent:
         backoff = Backoff(*BACKOFF_SECONDS)
         while True:
             self._written.wait(None if self._spool.events == 0 else LINGER_SECONDS)
-            last_round = self._stopping.is_set()
+            last_round = self._all_written.is_set()  # nothing is written after this is set
             if not last_round:
                 self._stopping.wait(LINGER_SECONDS)
             self._written.clear()
@@ -196,10 +198,15 @@ class Agent:
             except TransportError as error:
                 self._warn("send", f"events wait on disk: {error}")
                 if not last_round:
-                    self._stopping.wait(backoff.next(error.retry_after))
-                    self._written.set()
+                    self._wait_out(backoff.next(error.retry_after))
             if last_round:
                 return
+
+    def _wait_out(self, seconds: float) -> None:
+        """Wait before the next try; while stopping, only until all is written down."""
+        if self._stopping.wait(seconds):
+            self._all_written.wait(seconds)
+        self._written.set()
 
     def _drain(self, spool: spooling.Queue, timeout: float, most: int = BATCH_EVENTS) -> None:
         while True:
