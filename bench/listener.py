@@ -133,7 +133,7 @@ def measure(events: int) -> dict[str, float]:
         floor, (plain, plain_timed) = Floor(), plain_listener()
         first_floor = classic.add_listener(spark, floor)
         attachment = attach.attach(spark, server=server.url, app="bench", token="t")
-        assert attachment is not None
+        assert isinstance(attachment, attach.Attachment)
         ours = Timed(attachment.listener.onQueryProgress)
         attachment.listener.onQueryProgress = ours  # type: ignore[method-assign, assignment]
         last = classic.add_listener(spark, plain)

@@ -2,7 +2,7 @@
 
 Four daemon threads, none of them Spark's or the user's: *spooler* gives events their sequence
 numbers and writes them down, *sender* delivers and deletes after the acknowledgement, *poller* holds
-the long poll, *prober* beats and asks Spark for the status. Each command runs on a thread of its own.
+the long poll, *prober* beats and asks Spark for the status.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-import random
+import tempfile
 import threading
 import time
 import uuid
@@ -21,8 +21,11 @@ from typing import Any, Callable
 
 from listeners import spool as spooling
 from listeners import wire
-from listeners.errors import SpoolError, TooLarge, TransportError
+from listeners.backoff import Backoff
+from listeners.delivery import Delivery
+from listeners.errors import SpoolError, TransportError
 from listeners.inbox import Inbox, Item
+from listeners.orders import Execute, Orders
 from listeners.transport import Transport
 
 log = logging.getLogger("controlplane.agent")
@@ -30,13 +33,6 @@ log = logging.getLogger("controlplane.agent")
 HEARTBEAT_SECONDS = 10.0
 #: Events wait this long for company before they are sent.
 LINGER_SECONDS = 0.25
-BATCH_EVENTS = 500
-BATCH_BYTES = 4 * 1024 * 1024
-POLL_SECONDS = 25.0
-BACKOFF_SECONDS = (0.5, 30.0)
-#: Command results are remembered, so that a command delivered twice is carried out once.
-REMEMBERED_RESULTS = 200
-MOST_COMMANDS_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -63,44 +59,44 @@ class Agent:
         transport: Transport,
         spool_root: Path,
         owner: Mapping[str, str],
-        execute: Callable[[wire.Command], wire.CommandResult],
-        probe: Callable[[], dict[str, Any] | None] = lambda: None,
+        execute: Execute,
+        probe: Callable[[], dict[str, Any]] = lambda: {"queries": []},
         figures: Callable[[], dict[str, Any]] = dict,
         redact: Callable[[str], str] = str,
     ):
         self.identity, self.inbox = identity, inbox
-        self._transport, self._execute, self._probe, self._figures = transport, execute, probe, figures
-        self._redact = redact
+        self._probe, self._figures, self._redact = probe, figures, redact
         self._root, self._owner = spool_root, dict(owner)
         self._envelope = _envelope(identity)
-        self._spool_lock = threading.Lock()
-        self._reported: dict[str, int] = {}
+        self._warned: dict[str, float] = {}
         self._stopping = threading.Event()
         self._written = threading.Event()
         self._all_written = threading.Event()
         self._nudged = threading.Event()
-        self._results: dict[str, wire.CommandResult | None] = {}
-        self._results_lock = threading.Lock()
-        self._threads: list[threading.Thread] = []
-        self._began = time.monotonic()
-        self._warned: dict[str, float] = {}
+        self._spool_lock = threading.Lock()
         self._spool = self._open_spool()
         self._seq = self._spool.high_seq
+        self._delivery = Delivery(transport, self._spool, self._spool_lock, self._warn)
+        self._orders = Orders(transport, identity.agent, execute, self._stopping, self.nudge, self._warn)
+        self._reported: dict[str, int] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._began = time.monotonic()
 
     # -- life ------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        for name, run in (
-            ("spooler", self._spool_all),
-            ("sender", self._send_all),
-            ("poller", self._poll_all),
-            ("prober", self._probe_all),
-        ):
+        work = {
+            "spooler": self._spool_all,
+            "sender": self._send_all,
+            "poller": self._orders.poll,
+            "prober": self._probe_all,
+        }
+        for name, run in work.items():
             thread = threading.Thread(
                 target=self._safely, args=(name, run), name="controlplane-" + name, daemon=True
             )
+            self._threads[name] = thread
             thread.start()
-            self._threads.append(thread)
 
     def nudge(self) -> None:
         """Something changed (a query started): ask Spark for the status soon."""
@@ -112,16 +108,17 @@ class Agent:
         self._stopping.set()
         self.inbox.close()
         self._nudged.set()
-        for thread in self._threads:
-            if thread.name == "controlplane-spooler":
-                thread.join(max(0.05, timeout / 2))
+        self._join("spooler", timeout / 2)
         self._all_written.set()
         self._written.set()
-        for thread in self._threads:
-            if thread.name == "controlplane-sender":
-                thread.join(max(0.05, deadline - time.monotonic()))
+        self._join("sender", deadline - time.monotonic())
         with self._spool_lock:
             self._spool.close(remove=self._spool.events == 0)
+
+    def _join(self, name: str, seconds: float) -> None:
+        thread = self._threads.get(name)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(max(0.05, seconds))
 
     def abandon(self) -> None:
         """In a forked child: this agent belongs to the parent."""
@@ -184,8 +181,7 @@ class Agent:
     # -- disk to server --------------------------------------------------------------------------
 
     def _send_all(self) -> None:
-        self._adopt()
-        backoff = Backoff(*BACKOFF_SECONDS)
+        backoff, adopted = Backoff(), False
         while True:
             self._written.wait(None if self._spool.events == 0 else LINGER_SECONDS)
             last_round = self._all_written.is_set()  # nothing is written after this is set
@@ -193,7 +189,10 @@ class Agent:
                 self._stopping.wait(LINGER_SECONDS)
             self._written.clear()
             try:
-                self._drain(self._spool, timeout=1.5 if last_round else 10.0)
+                self._delivery.drain(timeout=1.5 if last_round else 10.0)
+                if not adopted and not last_round:
+                    self._delivery.adopt(self._root, self._owner)
+                    adopted = True
                 backoff.reset()
             except TransportError as error:
                 self._warn("send", f"events wait on disk: {error}")
@@ -207,83 +206,6 @@ class Agent:
         if self._stopping.wait(seconds):
             self._all_written.wait(seconds)
         self._written.set()
-
-    def _drain(self, spool: spooling.Queue, timeout: float, most: int = BATCH_EVENTS) -> None:
-        while True:
-            with self._spool_lock:
-                batch = spool.peek(most, BATCH_BYTES)
-            if not batch:
-                return
-            try:
-                self._transport.send([line for _, line in batch], timeout)
-            except TransportError as error:
-                if not (isinstance(error, TooLarge) or not error.retryable):
-                    raise
-                if len(batch) > 1:
-                    return self._drain(spool, timeout, most=max(1, len(batch) // 2))
-                spool.lost["refused"] += 1
-                self._warn("refused", f"one event was refused for good: {error}")
-            with self._spool_lock:
-                spool.acknowledge(batch[-1][0])
-
-    def _adopt(self) -> None:
-        """Deliver what a process of the same application left behind, under its own agent id."""
-        for orphan in spooling.orphans(self._root, self._owner):
-            try:
-                self._drain(orphan, timeout=10.0)
-                orphan.close(remove=True)
-            except TransportError:
-                orphan.close()
-                return
-
-    # -- commands --------------------------------------------------------------------------------
-
-    def _poll_all(self) -> None:
-        backoff = Backoff(*BACKOFF_SECONDS)
-        while not self._stopping.is_set():
-            began = time.monotonic()
-            try:
-                commands = self._transport.poll(self.identity.agent, POLL_SECONDS)
-                backoff.reset()
-            except TransportError as error:
-                self._warn("poll", f"no commands can be received: {error}")
-                self._stopping.wait(backoff.next(error.retry_after))
-                continue
-            for command in commands:
-                self._accept(command)
-            if time.monotonic() - began < 1.0:  # a server that does not hold the poll must not make us spin
-                self._stopping.wait(0.2 if commands else 1.0)
-
-    def _accept(self, command: wire.Command) -> None:
-        with self._results_lock:
-            known = command.id in self._results
-            result = self._results.get(command.id)
-            running = sum(1 for other in self._results.values() if other is None)
-            if not known and running >= MOST_COMMANDS_AT_ONCE:
-                return  # the server hands it over again
-            if not known:
-                self._results[command.id] = None
-                while len(self._results) > REMEMBERED_RESULTS:
-                    self._results.pop(next(iter(self._results)))
-        if known and result is None:
-            return  # it is being carried out
-        threading.Thread(
-            target=self._obey, args=(command, result), name="controlplane-command", daemon=True
-        ).start()
-
-    def _obey(self, command: wire.Command, result: wire.CommandResult | None) -> None:
-        if result is None:
-            result = self._execute(command)
-            with self._results_lock:
-                self._results[command.id] = result
-            self.nudge()
-        backoff = Backoff(*BACKOFF_SECONDS)
-        for _ in range(20):
-            try:
-                return self._transport.answer(command.id, result)
-            except TransportError as error:
-                if not error.retryable or self._stopping.wait(backoff.next(error.retry_after)):
-                    return
 
     # -- signs of life ---------------------------------------------------------------------------
 
@@ -302,8 +224,7 @@ class Agent:
         except Exception as error:
             self._warn("probe", f"Spark did not tell the status of its queries: {error}")
             return
-        if status is not None:
-            self.inbox.put("status", wire.dumps(status))
+        self.inbox.put("status", wire.dumps(status))
 
     def _heartbeat(self) -> dict[str, Any]:
         with self._spool_lock:
@@ -320,8 +241,9 @@ class Agent:
     def losses(self) -> dict[str, int]:
         """What never reached the server, by reason, since the agent began."""
         total: dict[str, int] = dict(self.inbox.lost)
-        for reason, count in self._spool.lost.items():
-            total[reason] = total.get(reason, 0) + count
+        for lost in (self._spool.lost, self._delivery.lost):
+            for reason, count in list(lost.items()):
+                total[reason] = total.get(reason, 0) + count
         return {reason: count for reason, count in total.items() if count}
 
     def _report_losses(self) -> None:
@@ -330,22 +252,6 @@ class Agent:
             if new > 0:
                 self._reported[reason] = count
                 self.inbox.put("dropped", wire.dumps({"reason": reason, "count": new}))
-
-
-class Backoff:
-    """Doubling waits with full jitter between `least` and `most` seconds."""
-
-    def __init__(self, least: float, most: float):
-        self._least, self._most, self._next = least, most, least
-
-    def next(self, asked: float | None = None) -> float:
-        """Seconds to wait now; what the server asked for counts, if it asked."""
-        wait = self._next
-        self._next = min(self._most, self._next * 2)
-        return asked if asked is not None else random.uniform(wait / 2, wait)
-
-    def reset(self) -> None:
-        self._next = self._least
 
 
 def _envelope(identity: Identity) -> str:
@@ -360,7 +266,5 @@ def spool_root(setting: str | None) -> Path:
     """Where spools live: the setting, else a private directory of this user below the temporary one."""
     if setting:
         return Path(setting)
-    import tempfile
-
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
     return Path(tempfile.gettempdir()) / (f"controlplane-spool-{user}")

@@ -10,14 +10,12 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import platform
-import sys
 import threading
 import weakref
 from collections.abc import Mapping
 from typing import Any, Callable
 
-from listeners import awaiting, classic, redaction, wire
+from listeners import awaiting, classic, environment, redaction, wire
 from listeners.agent import Agent, Identity, spool_root
 from listeners.commands import Executor
 from listeners.errors import AgentError
@@ -30,7 +28,6 @@ from listeners.transport import HttpTransport
 
 log = logging.getLogger("controlplane.agent")
 
-AGENT_VERSION = "0.1.0"
 DEFAULT_SERVER = "http://127.0.0.1:8420"
 #: Methods of DataStreamWriter that change what a later start() would start.
 BUILDERS = [
@@ -114,7 +111,7 @@ class Attachment:
 
     def begin(self, session: Any) -> None:
         self.agent.start()
-        self.inbox.put("app_started", wire.dumps(_process_facts(self.agent.identity.actions)))
+        self.inbox.put("app_started", wire.dumps(environment.process_facts(self.agent.identity.actions)))
         self._wrap()
         self.add_session(session)
 
@@ -204,6 +201,19 @@ class Attachment:
             self.registry.shown_alive(data[at : at + 36])
 
 
+class NotAttached:
+    """Stands in where attaching was not possible, so that a program needs no second path; it is false."""
+
+    def factory(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        return lambda build: build
+
+    def detach(self, reason: str = "exit", exception: str | None = None, timeout: float = 2.0) -> None:
+        return None
+
+    def __bool__(self) -> bool:
+        return False
+
+
 _current: Attachment | None = None
 _lock = threading.RLock()
 
@@ -215,18 +225,19 @@ def attach(
     labels: Mapping[str, str] | None = None,
     token: str | None = None,
     actions: str | None = None,
-) -> Attachment | None:
+) -> Attachment | NotAttached:
     """Attach the agent to this driver; again for another session, which joins the first's agent.
 
     Arguments left out come from `CONTROLPLANE_URL`, `_APP`, `_LABELS` (`k=v,k=v`), `_TOKEN` or
     `_TOKEN_FILE` (else `controlplane-data/agent.token`), `_ACTIONS` (`none`, `stop`, `all`).
-    Returns None, with one line in the log, where attaching is not possible. Never raises.
+    Where attaching is not possible that is one line in the log, and what is returned does nothing.
+    Never raises.
     """
     try:
         return _attach(spark, server, app, labels, token, actions)
     except Exception as error:
         log.warning("the control plane's agent is not attached: %s", error)
-        return None
+        return NotAttached()
 
 
 def _attach(spark: Any, server: Any, app: Any, labels: Any, token: Any, actions: Any) -> Attachment:
@@ -240,11 +251,13 @@ def _attach(spark: Any, server: Any, app: Any, labels: Any, token: Any, actions:
                 session,
                 server or os.environ.get("CONTROLPLANE_URL") or DEFAULT_SERVER,
                 app or os.environ.get("CONTROLPLANE_APP") or session.sparkContext.appName,
-                checked_labels(
-                    labels if labels is not None else parse_labels(os.environ.get("CONTROLPLANE_LABELS"))
+                environment.checked_labels(
+                    labels
+                    if labels is not None
+                    else environment.parse_labels(os.environ.get("CONTROLPLANE_LABELS"))
                 ),
-                token or find_token(),
-                checked_mode(actions or os.environ.get("CONTROLPLANE_ACTIONS")),
+                token or environment.find_token(),
+                environment.checked_mode(actions or os.environ.get("CONTROLPLANE_ACTIONS")),
             )
             made.begin(session)
             _current = made
@@ -304,63 +317,3 @@ def _quietly(act: Callable[[], Any]) -> None:
         act()
     except Exception as error:
         log.warning("the control plane's agent met %r and goes on", error)
-
-
-def _process_facts(actions: str) -> dict[str, Any]:
-    return {
-        "pid": os.getpid(),
-        "host": platform.node(),
-        "python": platform.python_version(),
-        "program": os.path.basename(sys.argv[0]) if sys.argv else None,
-        "agent_version": AGENT_VERSION,
-        "actions": actions,
-    }
-
-
-def parse_labels(text: str | None) -> dict[str, str]:
-    """`team=payments,env=prod` → a dict; parts without `=` are passed over with a line in the log."""
-    labels = {}
-    for part in (text or "").split(","):
-        name, separator, value = part.partition("=")
-        if separator:
-            labels[name.strip()] = value.strip()
-        elif part.strip():
-            log.warning("label %r is not of the form name=value; it is left out", part.strip())
-    return labels
-
-
-def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels that the wire takes; the others are left out with a line in the log."""
-    good: dict[str, str] = {}
-    for name, value in labels.items():
-        try:
-            good = wire.check_labels(dict(good, **{str(name): str(value)}))
-        except AgentError as error:
-            log.warning("%s; the label is left out", error)
-    return good
-
-
-def checked_mode(mode: str | None) -> str:
-    """`CONTROLPLANE_ACTIONS`; an unknown word forbids all actions (the careful reading)."""
-    if not mode:
-        return "all"
-    if mode in wire.ACTION_MODES:
-        return mode
-    log.warning("CONTROLPLANE_ACTIONS=%r is not one of none, stop, all; no action is allowed", mode)
-    return "none"
-
-
-def find_token() -> str | None:
-    """The token: environment, file named by the environment, or the embedded server's `agent.token`."""
-    text = os.environ.get("CONTROLPLANE_TOKEN")
-    if text:
-        return text.strip()
-    named = os.environ.get("CONTROLPLANE_TOKEN_FILE")
-    local = os.path.join(os.environ.get("CONTROLPLANE_DATA_DIR", "controlplane-data"), "agent.token")
-    for path in (named, local):
-        if path and os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                return file.read().strip()
-    if named:
-        log.warning("CONTROLPLANE_TOKEN_FILE=%s does not exist", named)
-    return None

@@ -79,11 +79,13 @@ def await_any(registry: Registry, original: Callable[..., Any], manager: Any, ti
 
 
 def _passes_on(registry: Registry, strangers: dict[str, Any], failure: Exception | None) -> bool:
-    with registry.changed:
-        for entry in registry.entries():
-            if failure is not None and entry.probation is not None and not entry.is_active():
+    """Whether an end that Spark reported is one that nobody commanded."""
+    entries = registry.entries()
+    if failure is not None:
+        for entry in entries:
+            if entry.probation is not None and not entry.is_active():
                 registry.ended_on_probation(entry.run_id)
-        commanded = any(entry.commanded_ends for entry in registry.entries())
+    commanded = any(entry.commanded for entry in entries)
     return registry.closed or not commanded or bool(_ended_alone(registry)) or _ended(strangers)
 
 

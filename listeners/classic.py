@@ -1,6 +1,7 @@
-"""What we ask of Spark through py4j on a classic (not Connect) session, and nothing else.
+"""What we ask of Spark through py4j on a classic (not Connect) session, besides the handles' own calls.
 
-Each function is one or a few py4j calls (about 0.3 ms each); none changes anything but `stop`.
+Each function is one or a few py4j calls (about 0.3 ms each) and changes nothing; `add_listener` and
+`remove_listener` do what they say.
 Sources of the names: PySpark 4.3 `pyspark.sql.streaming`, Spark's `StreamExecution` and `Trigger`
 classes; all but `facts` also exist in 3.4. What a version lacks comes back as None.
 """
@@ -97,16 +98,22 @@ def tasks(session: Any, run_id: str) -> tuple[int, int]:
     return running, completed
 
 
+def checkpoint(jsq: Any) -> str | None:
+    """Where the query keeps its checkpoint; None where Spark does not tell."""
+    found = _try(lambda: jsq.streamingQuery().resolvedCheckpointRoot())
+    return str(found) if found else None
+
+
 def facts(jsq: Any) -> dict[str, Any]:
     """Trigger, checkpoint, output mode and sink of a running query, as far as this Spark tells."""
     execution = _try(lambda: jsq.streamingQuery()) or jsq
     trigger, interval = parse_trigger(_try(lambda: execution.trigger().toString()))
-    checkpoint = _try(lambda: execution.resolvedCheckpointRoot())
+    root = checkpoint(jsq)
     return {
         "trigger": trigger,
         "triggerInterval": interval,
-        "checkpoint": checkpoint,
-        "checkpointIsTemporary": None if checkpoint is None else is_temporary(checkpoint),
+        "checkpoint": root,
+        "checkpointIsTemporary": None if root is None else is_temporary(root),
         "outputMode": _try(lambda: execution.outputMode().toString().lower()),
         "sink": _try(lambda: str(execution.sink().toString())[:200]),
     }
@@ -165,12 +172,6 @@ def static_leaves(writer: Any) -> list[str]:
 
 def _items(sequence: Any) -> list[Any]:
     return [sequence.apply(i) for i in range(sequence.size())]
-
-
-def exception_of(jsq: Any) -> str | None:
-    """The text of a failed query's exception, causes included; None while it is well."""
-    failure = jsq.exception()
-    return str(failure.get().toString()) if failure.isDefined() else None
 
 
 def error_class_of(error: BaseException) -> str | None:

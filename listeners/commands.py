@@ -11,7 +11,7 @@ import threading
 import time
 from typing import Any, Callable, Optional
 
-from listeners import classic
+from listeners import classic, restarting
 from listeners.errors import CommandError
 from listeners.registry import Entry, Registry, Start
 from listeners.wire import Command, CommandResult
@@ -116,15 +116,15 @@ class Executor:
     # -- starting --------------------------------------------------------------------------------
 
     def _way_to_start(self, entry: Entry, command: Command) -> Callable[[], Any]:
+        found = restarting.way(self._registry, entry, entry.name)
+        if found.code:
+            raise _refusal(found.code, found.reason)
         factory = self._registry.factory(entry.name)
         if factory is not None:
             return lambda: factory(**dict(command.overrides))
         if command.overrides:
             raise _refusal("unsupported_override", "overrides need a factory registered for this query")
-        why, code = restart_obstacle(self._registry, entry)
-        if why is not None:
-            raise _refusal(code, why)
-        assert entry.start is not None
+        assert entry.start is not None  # else there would be no way
         return entry.start.repeat
 
     def _begin(self, entry: Entry, begin: Callable[[], Any], evidence: dict[str, Any]) -> CommandResult:
@@ -169,36 +169,6 @@ _ACTIONS: dict[str, Callable[[Executor, Entry, Command], CommandResult]] = {
 
 def _refusal(code: str, message: str, **evidence: Any) -> CommandError:
     return CommandError(code, message, refused=True, evidence=evidence)
-
-
-def restart_obstacle(registry: Registry, entry: Entry) -> tuple[str | None, str]:
-    """(why, code) a recorded start may not be repeated; (None, "") where it provably resumes this query.
-
-    Sources: the writer is mutable and starts whatever it was configured for last; it keeps the
-    static DataFrames it was built with; without a checkpoint of its own a query begins from scratch.
-    """
-    start = entry.start
-    if start is None:
-        return "its start was not seen by the agent; register a factory for it", "needs_factory"
-    if registry.generation(start.writer) != start.generation:
-        return (
-            "its writer has been configured or started again since; register a factory for it",
-            "needs_factory",
-        )
-    checkpoint = classic.facts(entry.jsq).get("checkpoint")
-    if checkpoint and classic.is_temporary(checkpoint):
-        return (
-            "it has no checkpointLocation, so a restart would begin from scratch; set one, or register a factory",
-            "temporary_checkpoint",
-        )
-    static = classic.static_leaves(start.writer)
-    if static:
-        return (
-            "it joins or unites static data ({}) that its writer would keep as it was at the first start; "
-            "register a factory that rebuilds the query".format(", ".join(sorted(set(static)))),
-            "needs_factory",
-        )
-    return None, ""
 
 
 def _drain(jsq: Any, deadline: float) -> bool:

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from listeners import classic
-from listeners.commands import restart_obstacle
+from listeners import classic, restarting
 from listeners.registry import Registry
 
 
@@ -24,7 +23,8 @@ class _Seen:
     trigger_rounds: int = 0
     tasks_completed: int | None = None
     last_task_at: float | None = None
-    facts_sent: bool = False
+    #: What the facts that were sent depend on; they are sent again when it changes.
+    facts_of: tuple[bool, int] | None = None
 
 
 class Prober:
@@ -39,8 +39,8 @@ class Prober:
         self._registry, self._sessions, self._clock = registry, sessions, clock
         self._seen: dict[str, _Seen] = {}
 
-    def probe(self) -> dict[str, Any] | None:
-        """The `data` of a status event; None when a session could not be asked (then nothing is claimed)."""
+    def probe(self) -> dict[str, Any]:
+        """The `data` of a status event. Raises when a session could not be asked: then nothing is claimed."""
         found: list[dict[str, Any]] = []
         for session in self._sessions():
             for query in classic.active(session):
@@ -60,9 +60,8 @@ class Prober:
             "isTriggerActive": query.trigger_active,
         }
         document.update(self._tasks(session, query, seen))
-        if not seen.facts_sent and not query.message.startswith("Initializing"):
-            document["facts"] = self._facts(query)
-            seen.facts_sent = True
+        if not query.message.startswith("Initializing"):
+            document.update(self._facts(query, seen))
         return document
 
     def _tasks(self, session: Any, query: classic.Listed, seen: _Seen) -> dict[str, Any]:
@@ -76,16 +75,17 @@ class Prober:
         seen.tasks_completed = completed
         return {"tasksActive": running, "tasksCompleted": completed, "lastTaskAt": seen.last_task_at}
 
-    def _facts(self, query: classic.Listed) -> dict[str, Any]:
-        return dict(classic.facts(query.jsq), **self._restart_way(query))
-
-    def _restart_way(self, query: classic.Listed) -> dict[str, Any]:
+    def _facts(self, query: classic.Listed, seen: _Seen) -> dict[str, Any]:
         entry = self._registry.entry(query.id)
-        if self._registry.factory(query.name) is not None:
-            return {"restart": "factory", "restartReason": "a factory is registered for it"}
-        if entry is None:
-            return {"restart": "needs_factory", "restartReason": "its start was not seen by the agent"}
-        why, _ = restart_obstacle(self._registry, entry)
-        if why is not None:
-            return {"restart": "needs_factory", "restartReason": why}
-        return {"restart": "reuse", "restartReason": "its recorded start can be repeated"}
+        writer = entry.start.writer if entry is not None and entry.start is not None else None
+        depends = (
+            self._registry.factory(query.name) is not None,
+            self._registry.generation(writer) if writer is not None else 0,
+        )
+        if seen.facts_of == depends:
+            return {}
+        seen.facts_of = depends
+        found = restarting.way(self._registry, entry, query.name)
+        return {
+            "facts": dict(classic.facts(query.jsq), restart=found.how, restartReason=found.reason),
+        }

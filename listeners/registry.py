@@ -17,8 +17,10 @@ from typing import Any, Callable
 
 from listeners import classic
 
-#: Ended queries whose writers are kept for a later start; the oldest go first.
-MAX_ENDED = 64
+#: Past so many queries the ones that ended longest ago are forgotten, their writers with them.
+MAX_REMEMBERED = 64
+#: Runs of one query by which its handles are still known.
+MAX_RUNS = 50
 
 
 @dataclass(eq=False)
@@ -51,10 +53,12 @@ class Entry:
     session: Any
     session_key: str
     start: Start | None = None
+    runs: list[str] = field(default_factory=list)
     held: bool = False
     #: The run that a command began and that has not yet shown a batch or an idle trigger.
     probation: str | None = None
-    commanded_ends: set[str] = field(default_factory=set)
+    #: Whether a command ever ended a run of it: then an end that Spark reports may be that one.
+    commanded: bool = False
     forgotten: bool = False
     handles: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     busy: threading.Lock = field(default_factory=threading.Lock)
@@ -112,23 +116,28 @@ class Registry:
             entry.handles.add(query)
             entry.session, entry.session_key = session, key
             self._follow(entry, query._jsq, run_id)
-            self._trim()
+        self._trim()
         return entry
 
     def _follow(self, entry: Entry, jsq: Any, run_id: str) -> None:
         entry.jsq, entry.run_id, entry.held, entry.forgotten = jsq, run_id, False, False
         self._by_run[run_id] = entry.query_id
+        entry.runs.append(run_id)
+        while len(entry.runs) > MAX_RUNS:
+            self._by_run.pop(entry.runs.pop(0), None)
         for handle in list(entry.handles):
             handle._jsq = jsq  # the user's own handle follows the new run
         self.changed.notify_all()
 
     def _trim(self) -> None:
-        if len(self._entries) <= MAX_ENDED:
+        if len(self._entries) <= MAX_REMEMBERED:
             return
-        ended = [entry for entry in self._entries.values() if not entry.held and not entry.is_active()]
-        for entry in ended[: len(self._entries) - MAX_ENDED]:
-            del self._entries[entry.query_id]
-            self._by_run = {run: query for run, query in self._by_run.items() if query != entry.query_id}
+        ended = [entry for entry in self.entries() if not entry.held and not entry.is_active()]
+        with self.changed:
+            for entry in ended[: len(self._entries) - MAX_REMEMBERED]:
+                self._entries.pop(entry.query_id, None)
+                for run_id in entry.runs:
+                    self._by_run.pop(run_id, None)
 
     def entry(self, query_id: str) -> Entry | None:
         with self.changed:
@@ -156,7 +165,7 @@ class Registry:
         """A command is about to end this query's run: whoever waits for it goes on waiting."""
         with self.changed:
             entry.held = True
-            entry.commanded_ends.add(entry.run_id)
+            entry.commanded = True
 
     def release(self, entry: Entry) -> None:
         """Not held any more: waiters see what Spark would have told them."""

@@ -24,10 +24,11 @@ MAX_COMMANDS = 100
 
 
 class Acknowledgement(NamedTuple):
-    """All events up to `seq` are stored, were stored before, or will never be taken (`rejected`)."""
+    """All events up to `seq` are stored, were stored before, or will never be taken (`rejected`, and `why`)."""
 
     seq: int
     rejected: int
+    why: str = ""
 
 
 class Transport(Protocol):
@@ -72,7 +73,10 @@ class HttpTransport:
         if not isinstance(answer, dict) or not isinstance(answer.get("acknowledged"), int):
             raise TransportError("the server's answer to events has no whole number `acknowledged`")
         rejected = answer.get("rejected")
-        return Acknowledgement(answer["acknowledged"], len(rejected) if isinstance(rejected, list) else 0)
+        if not isinstance(rejected, list) or not rejected:
+            return Acknowledgement(answer["acknowledged"], 0)
+        why = rejected[0].get("error") if isinstance(rejected[0], dict) else None
+        return Acknowledgement(answer["acknowledged"], len(rejected), str(why)[:300])
 
     def poll(self, agent: str, wait: float) -> list[wire.Command]:
         """Wait up to `wait` seconds for commands; malformed ones are passed over."""

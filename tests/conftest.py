@@ -52,7 +52,7 @@ def attached(
 
     monkeypatch.setenv("CONTROLPLANE_SPOOL_DIR", str(tmp_path / "spool"))
     attachment = attach.attach(spark, server=recorder.url, app="tests", token="t")
-    assert attachment is not None
+    assert attachment
     yield attachment
     for query in spark.streams.active:
         query.stop()

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from listeners import wire
-from listeners.agent import Agent, Backoff, Identity
+from listeners.agent import Agent, Identity
 from listeners.errors import TooLarge, TransportError
 from listeners.inbox import Inbox
 from listeners.transport import Acknowledgement, HttpTransport
@@ -218,12 +218,3 @@ def test_the_http_transport_delivers_to_a_server(recorder, tmp_path):
     inbox.put("progress", "{}")
     recorder.wait_for(lambda: recorder.of_type("progress"), 20)
     agent.stop(2.0)
-
-
-def test_waits_double_with_jitter_up_to_the_most_and_obey_the_server():
-    backoff = Backoff(1.0, 8.0)
-    waits = [backoff.next() for _ in range(6)]
-    assert all(low / 2 <= wait <= low for wait, low in zip(waits, [1, 2, 4, 8, 8, 8], strict=True))
-    assert backoff.next(3.0) == 3.0
-    backoff.reset()
-    assert backoff.next() <= 1.0

@@ -147,7 +147,7 @@ def test_waiting_for_any_goes_on_through_commanded_ends_and_tells_others(registr
 def test_an_end_of_a_query_we_did_not_start_is_passed_on(registry, query):
     stranger = Query(JavaQuery("x", "rx"))
     waiter = wait_on_any(registry, Manager(query, stranger))
-    registry.entry("q").commanded_ends.add("an earlier run")
+    registry.entry("q").commanded = True
     stranger._jsq.stop()
     assert waiter.is_over() and waiter.failure is None
 

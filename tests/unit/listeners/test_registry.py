@@ -1,6 +1,6 @@
 """The registry: runs follow each other, writers have generations, ends have causes."""
 
-from listeners.registry import MAX_ENDED, Registry, Start
+from listeners.registry import MAX_REMEMBERED, Registry, Start
 from tests.unit.listeners.fake_spark import JavaQuery, Query, Session, Writer
 
 
@@ -36,11 +36,11 @@ def test_repeating_a_start_makes_the_same_call_in_the_same_scheduler_pool():
 def test_only_so_many_ended_queries_are_kept_and_running_ones_always():
     registry, session = Registry(), Session()
     running = registry.started(Query(JavaQuery("running", "r")), None, session)
-    for i in range(MAX_ENDED + 10):
+    for i in range(MAX_REMEMBERED + 10):
         query = Query(JavaQuery(f"q{i}", f"r{i}"))
         registry.started(query, None, session)
         query._jsq.stop()
-    assert len(registry.entries()) <= MAX_ENDED + 1
+    assert len(registry.entries()) <= MAX_REMEMBERED + 1
     assert registry.entry("running") is running and registry.entry("q0") is None
     assert registry.entry_of_run("r0") is None
 

@@ -1,0 +1,91 @@
+"""Commands from the server: asked for by long poll, carried out once each, answered until it is heard.
+
+Called by `listeners.agent` on a thread of its own; each command runs on another, never on Spark's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Callable
+
+from listeners import wire
+from listeners.backoff import Backoff
+from listeners.delivery import Warn
+from listeners.errors import TransportError
+from listeners.transport import Transport
+
+POLL_SECONDS = 25.0
+#: Results are remembered, so that a command that is delivered twice is carried out once.
+REMEMBERED_RESULTS = 200
+MOST_AT_ONCE = 16
+MOST_ANSWERS = 20
+
+Execute = Callable[[wire.Command], wire.CommandResult]
+
+
+class Orders:
+    """Polls until `stopping` is set. `after` is called when a command has been carried out."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        agent: str,
+        execute: Execute,
+        stopping: threading.Event,
+        after: Callable[[], None] = lambda: None,
+        warn: Warn = lambda kind, message: None,
+    ):
+        self._transport, self._agent, self._execute = transport, agent, execute
+        self._stopping, self._after, self._warn = stopping, after, warn
+        self._results: dict[str, wire.CommandResult | None] = {}
+        self._lock = threading.Lock()
+
+    def poll(self) -> None:
+        backoff = Backoff()
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            try:
+                commands = self._transport.poll(self._agent, POLL_SECONDS)
+                backoff.reset()
+            except TransportError as error:
+                self._warn("poll", f"no commands can be received: {error}")
+                self._stopping.wait(backoff.next(error.retry_after))
+                continue
+            for command in commands:
+                self._accept(command)
+            if time.monotonic() - began < 1.0:  # a server that does not hold the poll must not make us spin
+                self._stopping.wait(0.2 if commands else 1.0)
+
+    def _accept(self, command: wire.Command) -> None:
+        with self._lock:
+            known = command.id in self._results
+            result = self._results.get(command.id)
+            running = sum(1 for other in self._results.values() if other is None)
+            if (known and result is None) or (not known and running >= MOST_AT_ONCE):
+                return  # under way, or too many at once: the server hands it over again
+            if not known:
+                self._results[command.id] = None
+                self._forget_oldest()
+        threading.Thread(
+            target=self._obey, args=(command, result), name="controlplane-command", daemon=True
+        ).start()
+
+    def _forget_oldest(self) -> None:
+        done = [ident for ident, result in self._results.items() if result is not None]
+        for ident in done[: max(0, len(self._results) - REMEMBERED_RESULTS)]:
+            del self._results[ident]
+
+    def _obey(self, command: wire.Command, result: wire.CommandResult | None) -> None:
+        if result is None:
+            result = self._execute(command)
+            with self._lock:
+                self._results[command.id] = result
+            self._after()
+        backoff = Backoff()
+        for _ in range(MOST_ANSWERS):
+            try:
+                return self._transport.answer(command.id, result)
+            except TransportError as error:
+                if not error.retryable or self._stopping.wait(backoff.next(error.retry_after)):
+                    return None

@@ -1,0 +1,65 @@
+"""The prober: what it claims, when it looks at tasks, and when it tells the facts again."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from listeners import classic
+from listeners.prober import Prober
+from listeners.registry import Registry, Start
+from tests.unit.listeners.fake_spark import JavaQuery, Query, Session, Writer
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    registry, session, writer = Registry(), Session(), Writer()
+    query = Query(JavaQuery("q", "r1", "orders"))
+    start = Start("start", None, writer, (), {}, session, registry.touch(writer))
+    registry.started(query, start, session)
+    state = SimpleNamespace(message="Processing new data", active=True, tasks=(2, 10), asked=0, now=100.0)
+
+    def active(session):
+        listed = classic.Listed("q", "r1", "orders", state.message, True, state.active, query._jsq)
+        return [listed]
+
+    def tasks(session, run_id):
+        state.asked += 1
+        return state.tasks
+
+    monkeypatch.setattr(classic, "active", active)
+    monkeypatch.setattr(classic, "tasks", tasks)
+    prober = Prober(registry, lambda: [session], lambda: state.now)
+    state.registry, state.writer = registry, writer
+    state.probe = lambda: prober.probe()["queries"][0]
+    return state
+
+
+def test_tasks_are_counted_only_in_a_trigger_that_lasts(driver):
+    assert "tasksCompleted" not in driver.probe() and driver.asked == 0
+    assert driver.probe()["tasksCompleted"] == 10
+    driver.active = False
+    assert "tasksCompleted" not in driver.probe() and driver.asked == 1
+
+
+def test_a_rising_count_says_when_a_task_was_last_seen_to_finish(driver):
+    driver.probe()
+    assert driver.probe()["lastTaskAt"] is None
+    driver.tasks, driver.now = (2, 11), 110.0
+    assert driver.probe()["lastTaskAt"] == 110.0
+    driver.now = 120.0
+    assert driver.probe()["lastTaskAt"] == 110.0
+
+
+def test_facts_are_told_once_and_again_when_the_way_to_restart_changes(driver):
+    assert driver.probe()["facts"]["restart"] == "reuse"
+    assert "facts" not in driver.probe()
+    driver.registry.touch(driver.writer)
+    assert driver.probe()["facts"]["restart"] == "needs_factory"
+    driver.registry.register_factory("orders", lambda: None)
+    assert driver.probe()["facts"]["restart"] == "factory"
+    assert "facts" not in driver.probe()
+
+
+def test_facts_wait_until_the_query_is_set_up(driver):
+    driver.message = "Initializing sources"
+    assert "facts" not in driver.probe()
