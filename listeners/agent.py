@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import stat
 import tempfile
 import threading
 import time
@@ -121,9 +122,8 @@ class Agent:
             thread.join(max(0.05, seconds))
 
     def abandon(self) -> None:
-        """In a forked child: this agent belongs to the parent."""
-        self._stopping.set()
-        self.inbox.close()
+        """In a forked child: this agent belongs to the parent, and no thread of it is here."""
+        self.inbox.abandon()
 
     def _safely(self, name: str, run: Callable[[], None]) -> None:
         while True:
@@ -267,4 +267,16 @@ def spool_root(setting: str | None) -> Path:
     if setting:
         return Path(setting)
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-    return Path(tempfile.gettempdir()) / (f"controlplane-spool-{user}")
+    root = Path(tempfile.gettempdir()) / f"controlplane-spool-{user}"
+    return root if _is_ours_alone(root) else Path(tempfile.mkdtemp(prefix="controlplane-spool-"))
+
+
+def _is_ours_alone(root: Path) -> bool:
+    """The name can be guessed: somebody else on this machine may have made the directory before us."""
+    try:
+        root.mkdir(mode=0o700, exist_ok=True)
+        found = root.lstat()
+    except OSError:
+        return False
+    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
+    return stat.S_ISDIR(found.st_mode) and mine and (os.name == "nt" or not found.st_mode & 0o077)

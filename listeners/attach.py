@@ -54,11 +54,14 @@ class Attachment:
         self.registry = Registry()
         self.inbox = Inbox()
         self.listener = RawListener(self.inbox, self._heard)
-        self._sessions: dict[str, weakref.ReferenceType[Any]] = {}
+        self._sessions: dict[int, weakref.ReferenceType[Any]] = {}
         self._removals: list[Callable[[], None]] = []
         self._patches = Patches()
         self._lock = threading.RLock()
         self._ended = False
+        self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        #: How the program ended, where somebody knows (`listeners.run`).
+        self.exception: str | None = None
         secret = redaction.compiled(context.getConf().get("spark.redaction.regex"))
         self._redact = lambda text: redaction.redact(text, secret)
         identity = Identity(
@@ -93,8 +96,9 @@ class Attachment:
 
         return register
 
-    def detach(self, reason: str = "exit", exception: str | None = None, timeout: float = 2.0) -> None:
+    def detach(self, reason: str = "exit", timeout: float = 2.0) -> None:
         """Take the agent out: deliver what is left, unwrap what is still ours, free every waiter."""
+        _forget(self)
         with self._lock:
             if self._ended:
                 return
@@ -103,9 +107,15 @@ class Attachment:
         self.registry.close()
         for remove in self._removals:
             _quietly(remove)
-        text = self._redact(exception) if exception else None
+        text = self._redact(self.exception) if self.exception else None
+        reason = "exception" if text else reason
         self.inbox.put("app_ended", wire.dumps({"reason": reason, "exception": text}))
         self.agent.stop(timeout)
+
+    def abandon(self) -> None:
+        """In a forked child: nothing of this is the child's."""
+        self._patches.retired = True
+        self.agent.abandon()
 
     # -- wiring ----------------------------------------------------------------------------------
 
@@ -121,15 +131,15 @@ class Attachment:
         with self._lock:
             if key in self._sessions or self._ended:
                 return
-            self._sessions[key] = weakref.ref(session)
             wrapped = classic.add_listener(session, self.listener)
-            self._removals.append(lambda: classic.remove_listener(session, wrapped))
+            self._sessions[key] = alive = weakref.ref(session)
+            self._removals.append(lambda: _remove_listener(alive, wrapped))
 
     def _live_sessions(self) -> list[Any]:
-        found = {key: ref() for key, ref in list(self._sessions.items())}
+        found = {key: session for key, ref in list(self._sessions.items()) if (session := ref()) is not None}
         for entry in self.registry.entries():  # a query's own session lives as long as it does
             found.setdefault(entry.session_key, entry.session)
-        return [session for session in found.values() if session is not None]
+        return list(found.values())
 
     def _wrap(self) -> None:
         from pyspark.sql import SparkSession
@@ -151,6 +161,8 @@ class Attachment:
 
     def _on_build(self, original: Callable[..., Any], writer: Any, *args: Any, **kwargs: Any) -> Any:
         self.registry.touch(writer)
+        if original.__name__ == "queryName" and args:
+            self._names[writer] = str(args[0])
         return original(writer, *args, **kwargs)
 
     def _on_start(self, original: Callable[..., Any], writer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -159,8 +171,8 @@ class Attachment:
         try:
             query = original(writer, *args, **kwargs)
         except Exception as error:
-            failure = error
-            _quietly(lambda: self._start_failed(None, original.__name__, failure))
+            name, failure = kwargs.get("queryName") or self._names.get(writer), error
+            _quietly(lambda: self._tell_failed(None, name, original.__name__, failure))
             raise
         _quietly(lambda: self._record(original, writer, args, kwargs, session, query))
         return query
@@ -180,9 +192,13 @@ class Attachment:
         self.agent.nudge()
 
     def _start_failed(self, entry: Entry | None, method: str, error: BaseException) -> None:
+        query_id, name = (entry.query_id, entry.name) if entry is not None else (None, None)
+        self._tell_failed(query_id, name, method, error)
+
+    def _tell_failed(self, query_id: str | None, name: str | None, method: str, error: BaseException) -> None:
         document = {
-            "id": entry.query_id if entry else None,
-            "name": entry.name if entry else None,
+            "id": query_id,
+            "name": name,
             "method": method,
             "exception": self._redact(classic.text_of(error)),
             "errorClass": classic.error_class_of(error),
@@ -190,8 +206,7 @@ class Attachment:
         self.inbox.put("start_failed", wire.dumps(document))
 
     def _on_session_stop(self, original: Callable[..., Any], session: Any) -> Any:
-        self.detach("session_stopped")
-        _forget(self)
+        _quietly(lambda: self.detach("session_stopped"))
         return original(session)
 
     def _heard(self, type: str, data: str) -> None:
@@ -207,7 +222,7 @@ class NotAttached:
     def factory(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         return lambda build: build
 
-    def detach(self, reason: str = "exit", exception: str | None = None, timeout: float = 2.0) -> None:
+    def detach(self, reason: str = "exit", timeout: float = 2.0) -> None:
         return None
 
     def __bool__(self) -> bool:
@@ -259,7 +274,11 @@ def _attach(spark: Any, server: Any, app: Any, labels: Any, token: Any, actions:
                 token or environment.find_token(),
                 environment.checked_mode(actions or os.environ.get("CONTROLPLANE_ACTIONS")),
             )
-            made.begin(session)
+            try:
+                made.begin(session)
+            except Exception:
+                made.detach("attach_failed", timeout=0.5)
+                raise
             _current = made
         else:
             _current.add_session(session)
@@ -296,8 +315,7 @@ def _at_exit() -> None:
 def _after_fork() -> None:
     global _current
     if _current is not None:
-        _current.agent.abandon()
-        _current._patches.retired = True
+        _current.abandon()
         _current = None
 
 
@@ -310,6 +328,12 @@ def _bound(wrapper: Callable[..., Any], registry: Registry) -> Callable[..., Any
         return wrapper(registry, original, self_, *args, **kwargs)
 
     return call
+
+
+def _remove_listener(session: weakref.ReferenceType[Any], wrapped: Any) -> None:
+    alive = session()
+    if alive is not None:
+        classic.remove_listener(alive, wrapped)
 
 
 def _quietly(act: Callable[[], Any]) -> None:

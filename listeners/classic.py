@@ -34,12 +34,16 @@ def is_classic(session: Any) -> bool:
     return getattr(session, "_jsparkSession", None) is not None
 
 
-def session_key(session: Any) -> str:
-    """The same for all Python wrappers of one JVM session."""
-    try:
-        return str(session._jsparkSession.sessionUUID())
-    except Exception:  # older than sessionUUID, or hidden: object identity in the JVM
-        return "session-%d" % session._jvm.System.identityHashCode(session._jsparkSession)
+def session_key(session: Any) -> int:
+    """The same for all Python wrappers of one JVM session; each session has one manager of queries."""
+    return manager_key(session._jsparkSession.streams())
+
+
+def manager_key(jsqm: Any) -> int:
+    """Which Java StreamingQueryManager this is."""
+    from pyspark import SparkContext
+
+    return int(SparkContext._jvm.java.lang.System.identityHashCode(jsqm))  # type: ignore[union-attr]
 
 
 def add_listener(session: Any, listener: Any) -> Any:
@@ -86,16 +90,35 @@ def listed(jsq: Any) -> Listed:
 def tasks(session: Any, run_id: str) -> tuple[int, int]:
     """(active, completed) tasks of the newest jobs of a query; its job group is its run id."""
     tracker = session.sparkContext._jsc.statusTracker()
-    jobs = sorted(tracker.getJobIdsForGroup(run_id), reverse=True)[:3]
     running = completed = 0
-    for job in jobs:
+    for job in sorted(_numbers(session, tracker.getJobIdsForGroup(run_id)), reverse=True)[:3]:
         info = tracker.getJobInfo(job)
-        for stage in list(info.stageIds())[:50] if info is not None else []:
+        for stage in _numbers(session, info.stageIds())[:50] if info is not None else []:
             figures = tracker.getStageInfo(stage)
             if figures is not None:
                 running += figures.numActiveTasks()
                 completed += figures.numCompletedTasks()
     return running, completed
+
+
+def _numbers(session: Any, array: Any) -> list[int]:
+    """A Java array of numbers in one call; py4j reads one element a call, and a query has a job a batch."""
+    text = session.sparkContext._jvm.scala.runtime.ScalaRunTime.stringOf(array)
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def is_over(jsq: Any) -> bool:
+    """Whether the run has really ended: Spark says "not active" as soon as a stop begins."""
+    if jsq.isActive():
+        return False
+    return not _try(lambda: jsq.streamingQuery().queryExecutionThread().isAlive())
+
+
+def failure(jsq: Any) -> Exception | None:
+    """Why a query failed, as PySpark raises it; None if it did not."""
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    return StreamingQuery(jsq).exception()
 
 
 def checkpoint(jsq: Any) -> str | None:

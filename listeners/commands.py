@@ -1,8 +1,8 @@
 """Carries out one command on one query of this driver, and says what became of it.
 
 Codes of refusals and failures: `forbidden_by_driver`, `unknown_query`, `busy`, `not_running`,
-`already_running`, `needs_factory`, `temporary_checkpoint`, `unsupported_override`, `wrong_query`,
-`stop_timed_out`, `start_failed`. A refusal has changed nothing.
+`already_running`, `still_stopping`, `needs_factory`, `temporary_checkpoint`, `unsupported_override`,
+`wrong_query`, `stop_timed_out`, `start_failed`, `stopped_by_program`. A refusal has changed nothing.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ class Executor:
             return CommandResult(state, str(error), error.code, error.evidence)
         except Exception as error:
             text = self._redact(classic.text_of(error))
-            return CommandResult(
-                "failed", f"the agent met an error: {error}", "agent_error", {"exception": text}
-            )
+            reason = f"the agent met an error: {text.strip().splitlines()[0]}"
+            return CommandResult("failed", reason, "agent_error", {"exception": text})
 
     def _guarded(self, command: Command) -> CommandResult:
         if self._mode == "none" or (self._mode == "stop" and command.action != "stop"):
@@ -63,6 +62,7 @@ class Executor:
         if not entry.busy.acquire(blocking=False):
             raise _refusal("busy", "another command is being carried out on this query")
         try:
+            entry.stop_asked = False
             return _ACTIONS[command.action](self, entry, command)
         finally:
             entry.busy.release()
@@ -95,13 +95,13 @@ class Executor:
         drained = _drain(entry.jsq, deadline - command.timeout_seconds / 2) if command.drain else None
         self._registry.hold(entry)
         failure = _stop_within(entry.jsq, max(1.0, deadline - time.monotonic()))
-        if failure is not None:
-            self._registry.release(entry)
-            raise failure
-        if entry.is_active():  # held on: whenever that stop takes effect, it is our doing
-            raise CommandError(
+        if not classic.is_over(entry.jsq):
+            if failure is not None and entry.is_active():
+                self._registry.release(entry)
+                raise failure  # the stop did not even begin
+            raise CommandError(  # held on: whenever that stop takes effect, it is our doing
                 "stop_timed_out",
-                f"the query did not stop within {command.timeout_seconds:.0f} s; it may still end",
+                f"the query did not end within {command.timeout_seconds:.0f} s; its stop is under way",
                 evidence={"previous_run_id": entry.run_id},
             )
         planned, committed = classic.batches_on_record(entry.jsq)
@@ -116,6 +116,10 @@ class Executor:
     # -- starting --------------------------------------------------------------------------------
 
     def _way_to_start(self, entry: Entry, command: Command) -> Callable[[], Any]:
+        if not entry.is_active() and not classic.is_over(entry.jsq):
+            raise _refusal(
+                "still_stopping", "an earlier stop of it has not finished: its last batch still runs"
+            )
         found = restarting.way(self._registry, entry, entry.name)
         if found.code:
             raise _refusal(found.code, found.reason)
@@ -129,30 +133,56 @@ class Executor:
 
     def _begin(self, entry: Entry, begin: Callable[[], Any], evidence: dict[str, Any]) -> CommandResult:
         start, previous = entry.start, entry.run_id
+        neighbours = {other.query_id for other in self._registry.entries()}
+        with self._registry.changed:
+            if entry.is_stop_asked():
+                raise CommandError(
+                    "stopped_by_program", "the program stopped it meanwhile", evidence=evidence
+                )
+            entry.starting = True
         try:
             query = begin()
+            query_id, run_id, _ = classic.ids(query._jsq)
+            if query_id == entry.query_id:
+                self._registry.started(query, entry.start, entry.session)
         except Exception as error:
-            self._start_failed(entry, start.method if start else "factory", error)
-            detail = {
-                "exception": self._redact(classic.text_of(error)),
-                "errorClass": classic.error_class_of(error),
-            }
             self._keep_generation(start)
-            raise CommandError(
-                "start_failed", "Spark refused to start the query", evidence=dict(evidence, **detail)
-            ) from error
-        started_id, run_id, _ = classic.ids(query._jsq)
-        if started_id != entry.query_id:
-            _stop_within(query._jsq, 30.0)
-            raise CommandError(
-                "wrong_query",
-                f"the start gave the query {started_id} instead; it was stopped at once",
-                evidence=dict(evidence, started_query_id=started_id),
-            )
+            raise self._start_error(entry, error, evidence) from error
+        finally:
+            entry.starting = False
+        if query_id != entry.query_id:
+            raise self._wrong_query(query, query_id, query_id in neighbours, evidence)
         self._keep_generation(entry.start)
-        self._registry.put_on_probation(self._registry.started(query, entry.start, entry.session), run_id)
-        evidence = dict(evidence, previous_run_id=previous, run_id=run_id, query_id=started_id)
+        if entry.is_stop_asked():  # it was asked of the old run, while the new one began
+            query.stop()
+        evidence = dict(evidence, previous_run_id=previous, run_id=run_id, query_id=query_id)
         return CommandResult("succeeded", f"run {run_id[:8]} has begun", "started", evidence)
+
+    def _start_error(self, entry: Entry, error: Exception, evidence: dict[str, Any]) -> CommandError:
+        self._start_failed(entry, entry.start.method if entry.start else "factory", error)
+        detail = {
+            "exception": self._redact(classic.text_of(error)),
+            "errorClass": classic.error_class_of(error),
+        }
+        return CommandError(
+            "start_failed", "Spark refused to start the query", evidence=dict(evidence, **detail)
+        )
+
+    def _wrong_query(self, query: Any, query_id: str, known: bool, evidence: dict[str, Any]) -> CommandError:
+        """Only a factory can give it. What it made is stopped; a neighbour that it started runs on."""
+        what = "a neighbour, which runs on"
+        if not known:
+            what = "it was stopped at once"
+            made = self._registry.entry(query_id)
+            if made is not None:
+                self._registry.hold(made)
+            _stop_within(query._jsq, 30.0)
+            self._registry.drop(query_id)
+        return CommandError(
+            "wrong_query",
+            f"the start gave the query {query_id} instead: {what}",
+            evidence=dict(evidence, started_query_id=query_id),
+        )
 
     def _keep_generation(self, start: Start | None) -> None:
         """A start configures its writer on the way; our own repetition changes nothing in it."""

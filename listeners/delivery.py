@@ -59,12 +59,12 @@ class Delivery:
                 return
             try:
                 self._send(batch, timeout)
-            except TransportError as error:
-                if error.retryable and not isinstance(error, TooLarge):
-                    raise
+            except TooLarge as error:
+                # The one refusal that the events cause. Any other (a proxy's 400, a token, an address)
+                # is something that somebody can still put right, and the events wait.
                 if len(batch) > 1:
                     return self._drain(queue, timeout, most=max(1, len(batch) // 2))
-                self._lose("refused", 1, f"one event was refused for good: {error}")
+                self._lose("too_large", 1, f"one event is too large for the server: {error}")
             with self._lock:
                 queue.acknowledge(batch[-1][0])
 

@@ -68,6 +68,10 @@ class Inbox:
             items, self._items, self._bytes = list(self._items), collections.deque(), 0
             return items
 
+    def abandon(self) -> None:
+        """In a forked child: the lock may be held for ever by a thread that is not here any more."""
+        self._ready, self._closed = threading.Condition(threading.Lock()), True
+
     def close(self) -> None:
         """No more items; a waiting reader wakes up."""
         with self._ready:

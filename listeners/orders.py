@@ -39,6 +39,7 @@ class Orders:
         self._transport, self._agent, self._execute = transport, agent, execute
         self._stopping, self._after, self._warn = stopping, after, warn
         self._results: dict[str, wire.CommandResult | None] = {}
+        self._answering: set[str] = set()
         self._lock = threading.Lock()
 
     def poll(self) -> None:
@@ -62,8 +63,9 @@ class Orders:
             known = command.id in self._results
             result = self._results.get(command.id)
             running = sum(1 for other in self._results.values() if other is None)
-            if (known and result is None) or (not known and running >= MOST_AT_ONCE):
+            if command.id in self._answering or (not known and running >= MOST_AT_ONCE):
                 return  # under way, or too many at once: the server hands it over again
+            self._answering.add(command.id)
             if not known:
                 self._results[command.id] = None
                 self._forget_oldest()
@@ -82,10 +84,18 @@ class Orders:
             with self._lock:
                 self._results[command.id] = result
             self._after()
+        try:
+            self._answer(command, result)
+        finally:
+            with self._lock:
+                self._answering.discard(command.id)
+
+    def _answer(self, command: wire.Command, result: wire.CommandResult) -> None:
         backoff = Backoff()
         for _ in range(MOST_ANSWERS):
             try:
-                return self._transport.answer(command.id, result)
+                self._transport.answer(command.id, result)
+                return
             except TransportError as error:
                 if not error.retryable or self._stopping.wait(backoff.next(error.retry_after)):
-                    return None
+                    return

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from listeners import classic, restarting
-from listeners.registry import Registry
+from listeners.registry import Entry, Registry
 
 
 @dataclass
@@ -23,8 +23,7 @@ class _Seen:
     trigger_rounds: int = 0
     tasks_completed: int | None = None
     last_task_at: float | None = None
-    #: What the facts that were sent depend on; they are sent again when it changes.
-    facts_of: tuple[bool, int] | None = None
+    told: tuple[Any, ...] | None = None
 
 
 class Prober:
@@ -41,13 +40,31 @@ class Prober:
 
     def probe(self) -> dict[str, Any]:
         """The `data` of a status event. Raises when a session could not be asked: then nothing is claimed."""
-        found: list[dict[str, Any]] = []
-        for session in self._sessions():
-            for query in classic.active(session):
-                found.append(self._describe(session, query))
+        found = [
+            self._describe(session, query)
+            for session in self._sessions()
+            for query in classic.active(session)
+        ]
         alive = {query["runId"] for query in found}
         self._seen = {run_id: seen for run_id, seen in self._seen.items() if run_id in alive}
+        found += [self._of_ended(entry) for entry in self._ended_untold(alive)]
+        self._registry.trim()
         return {"queries": found}
+
+    def _ended_untold(self, alive: set[str]) -> list[Entry]:
+        """Runs that ended before any round saw them: what they were can still be told."""
+        entries = [entry for entry in self._registry.entries() if entry.run_id not in alive]
+        return [e for e in entries if (e.told is None or e.told[0] != e.run_id) and not e.is_active()]
+
+    def _of_ended(self, entry: Entry) -> dict[str, Any]:
+        entry.told = self._depends(entry, entry.name, entry.run_id)
+        return {
+            "id": entry.query_id,
+            "runId": entry.run_id,
+            "name": entry.name,
+            "active": False,
+            "facts": self._facts(entry, entry.name, entry.jsq),
+        }
 
     def _describe(self, session: Any, query: classic.Listed) -> dict[str, Any]:
         seen = self._seen.setdefault(query.run_id, _Seen())
@@ -61,7 +78,7 @@ class Prober:
         }
         document.update(self._tasks(session, query, seen))
         if not query.message.startswith("Initializing"):
-            document.update(self._facts(query, seen))
+            document.update(self._facts_if_new(query, seen))
         return document
 
     def _tasks(self, session: Any, query: classic.Listed, seen: _Seen) -> dict[str, Any]:
@@ -75,17 +92,21 @@ class Prober:
         seen.tasks_completed = completed
         return {"tasksActive": running, "tasksCompleted": completed, "lastTaskAt": seen.last_task_at}
 
-    def _facts(self, query: classic.Listed, seen: _Seen) -> dict[str, Any]:
+    def _facts_if_new(self, query: classic.Listed, seen: _Seen) -> dict[str, Any]:
         entry = self._registry.entry(query.id)
-        writer = entry.start.writer if entry is not None and entry.start is not None else None
-        depends = (
-            self._registry.factory(query.name) is not None,
-            self._registry.generation(writer) if writer is not None else 0,
-        )
-        if seen.facts_of == depends:
+        keeper = entry if entry is not None else seen
+        depends = self._depends(entry, query.name, query.run_id)
+        if keeper.told == depends:
             return {}
-        seen.facts_of = depends
-        found = restarting.way(self._registry, entry, query.name)
-        return {
-            "facts": dict(classic.facts(query.jsq), restart=found.how, restartReason=found.reason),
-        }
+        keeper.told = depends
+        return {"facts": self._facts(entry, query.name, query.jsq)}
+
+    def _depends(self, entry: Entry | None, name: str | None, run_id: str) -> tuple[Any, ...]:
+        """The facts change only with these; they are told again when one does."""
+        writer = entry.start.writer if entry is not None and entry.start is not None else None
+        generation = self._registry.generation(writer) if writer is not None else 0
+        return run_id, self._registry.factory(name) is not None, generation
+
+    def _facts(self, entry: Entry | None, name: str | None, jsq: Any) -> dict[str, Any]:
+        found = restarting.way(self._registry, entry, name)
+        return dict(classic.facts(jsq), restart=found.how, restartReason=found.reason)

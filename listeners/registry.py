@@ -44,27 +44,39 @@ class Start:
 
 @dataclass(eq=False)
 class Entry:
-    """One query. `held`: it does not run because of a command, so its waiters wait on."""
+    """One query of this driver and what commands and the program have done to it."""
 
     query_id: str
     run_id: str
     name: str | None
     jsq: Any
     session: Any
-    session_key: str
+    session_key: int
     start: Start | None = None
     runs: list[str] = field(default_factory=list)
+    handles: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
+    #: It does not run because of a command: whoever waits for it waits on.
     held: bool = False
+    #: A command is starting it right now.
+    starting: bool = False
     #: The run that a command began and that has not yet shown a batch or an idle trigger.
     probation: str | None = None
     #: Whether a command ever ended a run of it: then an end that Spark reports may be that one.
     commanded: bool = False
+    #: The program asked to stop it while a command was under way.
+    stop_asked: bool = False
+    #: The user reset the ends so far: this one no longer wakes `awaitAnyTermination`.
     forgotten: bool = False
-    handles: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
+    #: What the facts that the server has of it depend on (see `listeners.prober`).
+    told: tuple[Any, ...] | None = None
     busy: threading.Lock = field(default_factory=threading.Lock)
 
     def is_active(self) -> bool:
         return bool(self.jsq.isActive())
+
+    def is_stop_asked(self) -> bool:
+        """Asked anew each time: another thread may set it."""
+        return self.stop_asked
 
 
 class Registry:
@@ -109,35 +121,51 @@ class Registry:
         with self.changed:
             entry = self._entries.pop(query_id, None)
             if entry is None:
-                entry = Entry(query_id, run_id, name, query._jsq, session, key)
+                entry = Entry(query_id, "", name, query._jsq, session, key)
             self._entries[query_id] = entry
-            if start is not None:
-                entry.start = start
+            entry.start, entry.session, entry.session_key = start or entry.start, session, key
+            if run_id != entry.run_id:
+                self._next_run(entry, query._jsq, run_id)
             entry.handles.add(query)
-            entry.session, entry.session_key = session, key
-            self._follow(entry, query._jsq, run_id)
-        self._trim()
         return entry
 
-    def _follow(self, entry: Entry, jsq: Any, run_id: str) -> None:
+    def _next_run(self, entry: Entry, jsq: Any, run_id: str) -> None:
+        by_command = entry.held or entry.starting
         entry.jsq, entry.run_id, entry.held, entry.forgotten = jsq, run_id, False, False
+        entry.probation = run_id if entry.starting else None
         self._by_run[run_id] = entry.query_id
         entry.runs.append(run_id)
         while len(entry.runs) > MAX_RUNS:
             self._by_run.pop(entry.runs.pop(0), None)
-        for handle in list(entry.handles):
-            handle._jsq = jsq  # the user's own handle follows the new run
+        if by_command:
+            for handle in list(entry.handles):
+                handle._jsq = jsq  # the user's own handle follows the new run
+        else:  # the program started it itself: its older handles stay with the older run, as in Spark
+            entry.handles = weakref.WeakSet()
         self.changed.notify_all()
 
-    def _trim(self) -> None:
-        if len(self._entries) <= MAX_REMEMBERED:
+    def trim(self) -> None:
+        """Forget the queries that ended longest ago, past MAX_REMEMBERED. Asks Spark: not for a user's thread."""
+        entries = self.entries()
+        if len(entries) <= MAX_REMEMBERED:
             return
-        ended = [entry for entry in self.entries() if not entry.held and not entry.is_active()]
+        ended = [(entry, entry.run_id) for entry in entries if not entry.is_active()]
+        for entry, run_id in ended[: len(entries) - MAX_REMEMBERED]:
+            with self.changed:
+                if not (entry.held or entry.busy.locked()) and entry.run_id == run_id:
+                    self._drop(entry)
+
+    def drop(self, query_id: str) -> None:
+        """Forget a query that should not have been started."""
         with self.changed:
-            for entry in ended[: len(self._entries) - MAX_REMEMBERED]:
-                self._entries.pop(entry.query_id, None)
-                for run_id in entry.runs:
-                    self._by_run.pop(run_id, None)
+            entry = self._entries.get(query_id)
+            if entry is not None:
+                self._drop(entry)
+
+    def _drop(self, entry: Entry) -> None:
+        self._entries.pop(entry.query_id, None)
+        for run_id in entry.runs:
+            self._by_run.pop(run_id, None)
 
     def entry(self, query_id: str) -> Entry | None:
         with self.changed:
@@ -148,12 +176,14 @@ class Registry:
             return self._entries.get(self._by_run.get(run_id, ""))
 
     def entry_of(self, query: Any) -> Entry | None:
-        """The entry behind a user's handle, which from now on follows it."""
-        entry = self.entry_of_run(query._jsq.runId().toString())
-        if entry is not None:
-            with self.changed:
-                entry.handles.add(query)
-        return entry
+        """The entry whose present run a user's handle stands for; from now on the handle follows it."""
+        run_id = query._jsq.runId().toString()
+        with self.changed:
+            entry = self.entry_of_run(run_id)
+            if entry is None or entry.run_id != run_id:
+                return None
+            entry.handles.add(query)
+            return entry
 
     def entries(self) -> list[Entry]:
         with self.changed:
@@ -172,11 +202,6 @@ class Registry:
         with self.changed:
             entry.held = False
             self.changed.notify_all()
-
-    def put_on_probation(self, entry: Entry, run_id: str) -> None:
-        """A command began this run: until it shows a batch, its failure is that command's outcome."""
-        with self.changed:
-            entry.probation = run_id
 
     def shown_alive(self, run_id: str) -> None:
         """The run finished a batch, or a trigger without data: it stands on its own from here."""
@@ -198,10 +223,10 @@ class Registry:
             self.hold(entry)
             return True
 
-    def forget_ended(self) -> None:
-        """The user called `resetTerminated`: ends so far no longer wake `awaitAnyTermination`."""
+    def forget_ended(self, session_key: int) -> None:
+        """The user called `resetTerminated`: this session's ends so far no longer wake its waits."""
         for entry in self.entries():
-            if not entry.held and not entry.is_active():
+            if entry.session_key == session_key and not entry.held and not entry.is_active():
                 entry.forgotten = True
 
     def close(self) -> None:

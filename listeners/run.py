@@ -31,11 +31,17 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         runpy.run_path(arguments[0], run_name="__main__")
     except Exception as error:
-        _detach("exception", classic.text_of(error))
+        _tell(error)
         traceback.print_exception(type(error), error, own_frames(error, arguments[0]))
         return 1
-    _detach("exit", None)
     return 0
+
+
+def _tell(error: Exception) -> None:
+    """For the record; the agent itself stays until the process ends, which other threads may delay."""
+    attachment = attaching.current()
+    if attachment is not None:
+        attachment.exception = classic.text_of(error)
 
 
 def hook() -> Patches:
@@ -51,12 +57,6 @@ def _attached(original: Callable[..., Any], builder: Any, *args: Any, **kwargs: 
     session = original(builder, *args, **kwargs)
     attaching.attach(session)
     return session
-
-
-def _detach(reason: str, exception: str | None) -> None:
-    attachment = attaching.current()
-    if attachment is not None:
-        attachment.detach(reason, exception)
 
 
 def own_frames(error: BaseException, program: str) -> TracebackType | None:

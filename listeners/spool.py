@@ -30,9 +30,11 @@ except (
 ):  # pragma: no cover - Windows drivers have no flock; two agents never share a directory there
     fcntl = None  # type: ignore[assignment]
 
+CAN_LOCK: bool = fcntl is not None
 SEGMENT_BYTES = 4 * 1024 * 1024
 MAX_BYTES = 256 * 1024 * 1024
 MEMORY_EVENTS = 5_000
+MEMORY_BYTES = 32 * 1024 * 1024
 
 Record = tuple[int, bytes]
 
@@ -59,19 +61,20 @@ class Queue(Protocol):
 
 
 class MemoryQueue:
-    """The form without a disk: bounded in events, the oldest goes first and is counted."""
+    """The form without a disk: bounded in events and bytes, the oldest goes first and is counted."""
 
-    def __init__(self, max_events: int = MEMORY_EVENTS):
+    def __init__(self, max_events: int = MEMORY_EVENTS, max_bytes: int = MEMORY_BYTES):
         self._records: collections.deque[Record] = collections.deque()
-        self._max_events = max_events
+        self._max_events, self._max_bytes = max_events, max_bytes
         self.lost: dict[str, int] = collections.Counter()
         self.high_seq = 0
 
     def append(self, records: Sequence[Record]) -> None:
         self._records.extend(records)
         self.high_seq = max([self.high_seq] + [seq for seq, _ in records])
-        while len(self._records) > self._max_events:
-            self._records.popleft()
+        size = self.bytes
+        while len(self._records) > self._max_events or (size > self._max_bytes and len(self._records) > 1):
+            size -= len(self._records.popleft()[1])
             self.lost["disk_unusable"] += 1
 
     def peek(self, max_events: int, max_bytes: int) -> list[Record]:
@@ -360,6 +363,8 @@ def open_spool(root: Path, agent: str, owner: dict[str, str], max_bytes: int = M
 
 def orphans(root: Path, owner: dict[str, str], most: int = 20) -> Iterator[Spool]:
     """Spools under `root` that the same owner left behind: no process holds their lock."""
+    if not CAN_LOCK:
+        return  # without locks nobody can tell a dead process's spool from a living one's
     for directory in sorted(root.glob("*"))[: most * 10]:
         try:
             left = json.loads((directory / "owner.json").read_text())

@@ -57,4 +57,3 @@ def attached(
     for query in spark.streams.active:
         query.stop()
     attachment.detach()
-    attach._forget(attachment)

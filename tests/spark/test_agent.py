@@ -258,7 +258,7 @@ def test_a_start_that_raises_is_reported_and_still_raised(spark, attached, recor
     with pytest.raises(Exception, match="complete"):
         writer(source, spark, tmp_path, "wrong").outputMode("complete").start()
     failed = recorder.wait_for(lambda: recorder.of_type("start_failed"))[0]
-    assert failed["method"] == "start" and failed["exception"]
+    assert (failed["method"], failed["name"]) == ("start", "wrong") and failed["exception"]
 
 
 def test_queries_of_a_second_session_are_heard_and_listed(spark, attached, recorder, source, tmp_path):
@@ -301,6 +301,55 @@ def test_a_stop_in_the_middle_of_a_batch_says_which_will_run_again(
     assert result["reason"] == "stopped in the middle of batch 0, which will run again", result
 
 
+def test_a_stop_of_a_hung_query_is_not_called_done_and_its_restart_waits_for_the_end(
+    spark, attached, recorder, source, tmp_path
+):
+    reached, go_on = threading.Event(), threading.Event()
+
+    def hang(frame: Any, batch_id: int) -> None:
+        reached.set()
+        go_on.wait(60)
+
+    query = writer(source, spark, tmp_path, "hung").foreachBatch(hang).start()
+    waiter = run_aside(query.awaitTermination)
+    assert reached.wait(30)
+    stopped = recorder.command("stop", query.id, timeout_seconds=2)
+    assert (stopped["state"], stopped["code"]) == ("failed", "stop_timed_out")
+    assert recorder.command("restart", query.id)["code"] == "still_stopping"
+    go_on.set()
+    recorder.wait_for(lambda: recorder.of_type("terminated", runId=query.runId))
+    recorder.wait_for(lambda: recorder.command("start", query.id)["state"] == "succeeded")
+    recorder.wait_for(lambda: batches(recorder, query.runId) or recorder.of_type("idle", runId=query.runId))
+    assert waiter.is_alive()
+    query.stop()
+    waiter.join(10)
+    assert not waiter.is_alive()
+
+
+def test_a_short_run_of_what_there_is_tells_its_trigger_even_when_nobody_saw_it_run(
+    spark, attached, recorder, source, tmp_path
+):
+    query = writer(source, spark, tmp_path, "nightly").trigger(availableNow=True).start()
+    query.awaitTermination()
+    told = recorder.wait_for(
+        lambda: [q for s in recorder.of_type("status") for q in s["queries"] if q["runId"] == query.runId]
+    )
+    assert any(entry.get("facts", {}).get("trigger") == "available_now" for entry in told)
+
+
+def test_attaching_again_after_detaching_works(spark, recorder, tmp_path, monkeypatch):
+    from listeners import attach
+
+    monkeypatch.setenv("CONTROLPLANE_SPOOL_DIR", str(tmp_path / "spool"))
+    first = attach.attach(spark, server=recorder.url, app="tests", token="t")
+    assert attach.attach(spark.newSession()) is first
+    first.detach()
+    second = attach.attach(spark, server=recorder.url, app="tests", token="t")
+    assert second is not first
+    recorder.wait_for(lambda: len(recorder.of_type("app_started")) == 2)
+    second.detach()
+
+
 def test_detaching_puts_every_method_back(spark, recorder, tmp_path, monkeypatch):
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -312,7 +361,6 @@ def test_detaching_puts_every_method_back(spark, recorder, tmp_path, monkeypatch
     attachment = attach.attach(spark, server=recorder.url, app="tests", token="t")
     assert (DataStreamWriter.start, DataStreamWriter.option, StreamingQuery.awaitTermination) != before
     attachment.detach()
-    attach._forget(attachment)
     assert (DataStreamWriter.start, DataStreamWriter.option, StreamingQuery.awaitTermination) == before
     assert recorder.of_type("app_ended")
 

@@ -25,6 +25,8 @@ class JavaQuery:
         self.failure: Exception | None = None
         self.trigger_active = False
         self.stop_error: Exception | None = None
+        self._stopping = False
+        #: Its batch cannot be interrupted: a stop begins and does not end.
         self.hangs = False
 
     def id(self) -> Text:
@@ -37,13 +39,15 @@ class JavaQuery:
         return self._name
 
     def isActive(self) -> bool:
-        return not self._over.is_set()
+        return not self._stopping and not self._over.is_set()  # Spark says no as soon as a stop begins
 
     def stop(self) -> None:
         if self.stop_error:
             raise self.stop_error
-        if not self.hangs:
-            self._over.set()
+        self._stopping = True
+        if self.hangs:
+            self._over.wait()
+        self._over.set()
 
     def fail(self, error: Exception) -> None:
         self.failure = error
@@ -59,7 +63,10 @@ class JavaQuery:
         return SimpleNamespace(json=lambda: json.dumps(document))
 
     def streamingQuery(self) -> Any:
-        return SimpleNamespace(resolvedCheckpointRoot=lambda: self._checkpoint)
+        thread = SimpleNamespace(isAlive=lambda: not self._over.is_set())
+        return SimpleNamespace(
+            resolvedCheckpointRoot=lambda: self._checkpoint, queryExecutionThread=lambda: thread
+        )
 
 
 class Query:
@@ -68,10 +75,16 @@ class Query:
     def __init__(self, jsq: JavaQuery):
         self._jsq = jsq
 
+    def stop(self) -> None:
+        self._jsq.stop()
+
 
 class Session:
-    def __init__(self) -> None:
-        self._jsparkSession = SimpleNamespace(sessionUUID=lambda: "s1")
+    """`key` is that of its StreamingQueryManager (see `classic.manager_key`, which the tests replace)."""
+
+    def __init__(self, key: int = 1) -> None:
+        streams = SimpleNamespace(key=key)
+        self._jsparkSession = SimpleNamespace(streams=lambda: streams)
         self.properties: dict[str, Any] = {}
         self.sparkContext = SimpleNamespace(setLocalProperty=self.properties.__setitem__)
 

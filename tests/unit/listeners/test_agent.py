@@ -103,9 +103,9 @@ def test_a_batch_that_is_too_large_is_split_and_a_poisoned_event_dropped_and_rep
     for data in ('{"a":1}', '{"a":"poison"}', '{"a":3}'):
         inbox.put("progress", data)
     wait_for(lambda: len(transport.data("progress")) == 2)
-    assert agent.losses() == {"refused": 1}
+    assert agent.losses() == {"too_large": 1}
     agent.nudge()
-    assert wait_for(lambda: transport.data("dropped")) == [{"reason": "refused", "count": 1}]
+    assert wait_for(lambda: transport.data("dropped")) == [{"reason": "too_large", "count": 1}]
 
 
 def test_a_command_delivered_twice_is_carried_out_once_and_answered_twice(made):

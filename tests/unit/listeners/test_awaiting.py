@@ -64,7 +64,7 @@ def test_a_failure_is_raised_as_it_is(registry, query):
 
 def test_a_failure_on_probation_is_held_and_the_next_run_followed(registry, query):
     entry = registry.entry("q")
-    registry.put_on_probation(entry, "r1")
+    entry.probation = "r1"
     waiter = wait_on(registry, query)
     query._jsq.fail(RuntimeError("poison"))
     assert not waiter.is_over(0.2)
@@ -107,7 +107,7 @@ class Manager:
     """`spark.streams`: remembers an end until it is reset, as Spark does."""
 
     def __init__(self, *queries):
-        self._queries, self._jsqm, self.resets = list(queries), self, 0
+        self._queries, self._jsqm, self.resets, self.key = list(queries), self, 0, 1
         self._reported: set = set()
         self._changed = threading.Condition()
 
@@ -169,3 +169,36 @@ def test_ends_that_the_user_reset_are_forgotten(registry, query):
     query._jsq.stop()
     assert not waiter.is_over(0.3)
     registry.close()
+
+
+def test_a_query_of_another_session_that_ended_long_ago_ends_no_wait(registry, query):
+    elsewhere = Query(JavaQuery("p", "r9"))
+    registry.started(elsewhere, None, Session(key=2))
+    elsewhere._jsq.stop()
+    waiter = wait_on_any(registry, Manager(query))
+    registry.hold(registry.entry("q"))
+    query._jsq.stop()
+    assert not waiter.is_over(0.3)
+    registry.close()
+
+
+def test_a_failure_between_sparks_answer_and_our_reset_is_still_raised(registry, query):
+    other = Query(JavaQuery("p", "r9"))
+    registry.started(other, None, Session())
+
+    class Late(Manager):
+        def resetTerminated(self):
+            other._jsq.fail(RuntimeError("poison"))
+            super().resetTerminated()
+
+    waiter = wait_on_any(registry, Late(query, other))
+    registry.hold(registry.entry("q"))
+    query._jsq.stop()
+    assert waiter.is_over() and str(waiter.failure) == "poison"
+
+
+def test_a_wait_on_a_run_that_the_program_replaced_ends_as_in_spark(registry, query):
+    waiter = wait_on(registry, query)
+    registry.started(Query(JavaQuery("q", "r2")), None, Session())
+    query._jsq.stop()
+    assert waiter.is_over() and waiter.failure is None

@@ -52,17 +52,19 @@ def test_stop_start_and_restart():
 
 
 @pytest.mark.parametrize(
-    ("driver", "action", "code"),
+    ("leaves", "made", "action", "code"),
     [
-        (Driver(mode="none"), "stop", "forbidden_by_driver"),
-        (Driver(mode="stop"), "restart", "forbidden_by_driver"),
-        (Driver(), "start", "already_running"),
-        (Driver(("StreamingRelationV2", True), ("LogicalRelation", False)), "restart", "needs_factory"),
-        (Driver(checkpoint="file:/tmp/temporary-1234"), "restart", "temporary_checkpoint"),
-        (Driver(seen=False), "restart", "needs_factory"),
+        ((), {"mode": "none"}, "stop", "forbidden_by_driver"),
+        ((), {"mode": "stop"}, "restart", "forbidden_by_driver"),
+        ((), {}, "start", "already_running"),
+        ((("StreamingRelationV2", True), ("LogicalRelation", False)), {}, "restart", "needs_factory"),
+        ((), {"checkpoint": "file:/tmp/temporary-1234"}, "restart", "temporary_checkpoint"),
+        ((), {"checkpoint": None}, "restart", "needs_factory"),
+        ((), {"seen": False}, "restart", "needs_factory"),
     ],
 )
-def test_what_cannot_be_done_safely_is_refused_and_the_query_runs_on(driver, action, code):
+def test_what_cannot_be_done_safely_is_refused_and_the_query_runs_on(leaves, made, action, code):
+    driver = Driver(*leaves, **made)
     assert outcome(driver.do(action)) == ("refused", code)
     assert driver.query._jsq.isActive() and driver.query._jsq.runId().toString() == "r1"
 
@@ -112,19 +114,71 @@ def test_a_start_that_raises_leaves_the_query_held_and_tells_the_text_without_se
     assert driver.do("start").state == "succeeded"
 
 
-def test_a_start_that_gives_another_query_is_stopped_at_once():
+def test_what_a_factory_made_instead_of_the_query_is_stopped_and_wakes_nobody():
     driver = Driver()
-    wrong = JavaQuery("other", "r9")
-    driver.next.insert(0, wrong)
+    wrong = Query(JavaQuery("other", "r9"))
+
+    def build():
+        driver.registry.started(wrong, None, driver.session)  # as the wrapped start() does
+        return wrong
+
+    driver.registry.register_factory("orders", build)
     result = driver.do("restart")
-    assert outcome(result) == ("failed", "wrong_query") and not wrong.isActive()
-    assert result.evidence["started_query_id"] == "other"
+    assert outcome(result) == ("failed", "wrong_query") and not wrong._jsq.isActive()
+    assert result.evidence["started_query_id"] == "other" and driver.registry.entry("other") is None
+    assert driver.registry.entry("q").held
 
 
-def test_a_stop_that_does_not_return_is_given_up_with_words():
+def test_a_neighbour_that_a_factory_started_runs_on():
+    driver = Driver()
+    neighbour = Query(JavaQuery("other", "r8"))
+    driver.registry.started(neighbour, None, driver.session)
+    again = Query(JavaQuery("other", "r9"))
+
+    def build():
+        driver.registry.started(again, None, driver.session)
+        return again
+
+    driver.registry.register_factory("orders", build)
+    assert outcome(driver.do("restart")) == ("failed", "wrong_query")
+    assert again._jsq.isActive() and driver.registry.entry("other").run_id == "r9"
+
+
+def test_a_stop_that_does_not_end_is_said_and_no_start_is_tried_until_it_has():
     driver = Driver()
     driver.query._jsq.hangs = True
     assert outcome(driver.do("stop", timeout_seconds=1.0)) == ("failed", "stop_timed_out")
+    assert driver.registry.entry("q").held  # whenever it ends, it is our doing
+    assert outcome(driver.do("start")) == ("refused", "still_stopping")
+    assert outcome(driver.do("restart")) == ("refused", "still_stopping")
+    driver.query._jsq.fail(None)  # the batch is done at last
+    assert driver.do("start").state == "succeeded"
+
+
+def test_the_programs_own_stop_during_a_restart_wins():
+    driver = Driver()
+    following = driver.next[0]
+
+    def build():
+        driver.registry.entry("q").stop_asked = True  # while the new run begins
+        return Query(driver.next.pop(0))
+
+    driver.registry.register_factory("orders", build)
+    driver.do("restart")
+    assert not following.isActive()
+
+
+def test_a_factory_may_fail_at_once_without_ending_the_program():
+    driver = Driver()
+
+    def build():
+        query = Query(driver.next.pop(0))
+        driver.registry.started(query, None, driver.session)
+        assert driver.registry.entry("q").probation == "r2"  # before anybody can be woken by its end
+        return query
+
+    driver.registry.register_factory("orders", build)
+    assert driver.do("restart").state == "succeeded"
 
 
 def test_a_drain_that_finds_no_gap_stops_at_its_deadline_and_says_so():
@@ -134,9 +188,10 @@ def test_a_drain_that_finds_no_gap_stops_at_its_deadline_and_says_so():
     assert result.state == "succeeded" and result.evidence["drained"] is False
 
 
-def test_an_error_of_our_own_is_a_result_too():
+def test_an_error_of_our_own_is_a_result_too_and_tells_no_secret():
     driver = Driver()
-    driver.query._jsq.stop_error = RuntimeError("py4j is gone")
+    driver.query._jsq.stop_error = RuntimeError("py4j is gone, password s3cret")
     result = driver.do("stop")
     assert result.state == "failed" and driver.query._jsq.isActive()
+    assert "s3cret" not in result.reason and "s3cret" not in result.evidence["exception"]
     assert not driver.registry.entry("q").held

@@ -63,3 +63,15 @@ def test_facts_are_told_once_and_again_when_the_way_to_restart_changes(driver):
 def test_facts_wait_until_the_query_is_set_up(driver):
     driver.message = "Initializing sources"
     assert "facts" not in driver.probe()
+
+
+def test_a_run_that_ended_before_any_look_is_still_described_once(driver, monkeypatch):
+    ended = Query(JavaQuery("short", "r7", "nightly"))
+    driver.registry.started(ended, None, Session())
+    ended._jsq.stop()
+    driver.probe()
+    prober = Prober(driver.registry, list)
+    driver.registry.entry("short").told = None
+    (described,) = prober.probe()["queries"]
+    assert (described["id"], described["active"]) == ("short", False) and "trigger" in described["facts"]
+    assert prober.probe()["queries"] == []

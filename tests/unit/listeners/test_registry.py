@@ -10,6 +10,7 @@ def test_a_second_run_of_a_query_moves_every_handle_to_it():
     entry = registry.started(handle, None, session)
     assert registry.entry_of(other) is entry
     again = JavaQuery("q", "r2")
+    registry.hold(entry)
     assert registry.started(Query(again), None, session) is entry
     assert handle._jsq is again and other._jsq is again
     assert registry.entry_of_run("r1") is entry is registry.entry_of_run("r2")
@@ -33,6 +34,15 @@ def test_repeating_a_start_makes_the_same_call_in_the_same_scheduler_pool():
     assert session.properties == {"spark.scheduler.pool": "pool"}
 
 
+def test_a_start_of_the_program_itself_leaves_older_handles_where_they_are():
+    registry, session = Registry(), Session()
+    old, new = Query(JavaQuery("q", "r1")), Query(JavaQuery("q", "r2"))
+    entry = registry.started(old, None, session)
+    registry.started(new, None, session)
+    assert old._jsq.runId().toString() == "r1" and entry.run_id == "r2"
+    assert registry.entry_of(old) is None and registry.entry_of(new) is entry
+
+
 def test_only_so_many_ended_queries_are_kept_and_running_ones_always():
     registry, session = Registry(), Session()
     running = registry.started(Query(JavaQuery("running", "r")), None, session)
@@ -40,6 +50,7 @@ def test_only_so_many_ended_queries_are_kept_and_running_ones_always():
         query = Query(JavaQuery(f"q{i}", f"r{i}"))
         registry.started(query, None, session)
         query._jsq.stop()
+    registry.trim()
     assert len(registry.entries()) <= MAX_REMEMBERED + 1
     assert registry.entry("running") is running and registry.entry("q0") is None
     assert registry.entry_of_run("r0") is None
@@ -48,7 +59,7 @@ def test_only_so_many_ended_queries_are_kept_and_running_ones_always():
 def test_a_run_on_probation_that_shows_a_batch_stands_on_its_own():
     registry = Registry()
     entry = registry.started(Query(JavaQuery("q", "r1")), None, Session())
-    registry.put_on_probation(entry, "r1")
+    entry.probation = "r1"
     registry.shown_alive("r1")
     assert not registry.ended_on_probation("r1") and not entry.held
 
@@ -56,5 +67,5 @@ def test_a_run_on_probation_that_shows_a_batch_stands_on_its_own():
 def test_a_run_that_ends_on_probation_is_held():
     registry = Registry()
     entry = registry.started(Query(JavaQuery("q", "r1")), None, Session())
-    registry.put_on_probation(entry, "r1")
+    entry.probation = "r1"
     assert registry.ended_on_probation("r1") and entry.held
