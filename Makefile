@@ -66,7 +66,7 @@ format: setup
 	$(BIN)/ruff format .
 
 bench: setup
-	@for script in bench/*.py; do echo "== $$script"; \
+	@for script in $(filter-out bench/serving.py,$(wildcard bench/*.py)); do echo "== $$script"; \
 		$(WITH_JAVA) $(BIN)/python "$$script" $(if $(QUICK),--quick); done
 
 # uv resolves for every Python and platform at once; it is not needed for anything else.

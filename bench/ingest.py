@@ -12,23 +12,18 @@ cost on this disk without HTTP, JSON or compression.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import gzip
 import http.client
 import json
 import os
 import platform
 import random
-import signal
-import socket
 import sqlite3
 import statistics
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +31,7 @@ from urllib.parse import urlsplit
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from bench.serving import percentile, served  # noqa: E402
 from controlplane.store.engine import default_url, open_engine, upgrade  # noqa: E402
 from listeners import wire  # noqa: E402
 from tests.drivers import Driver, real_reports  # noqa: E402
@@ -161,10 +157,6 @@ def steady(url: str, token: str, fleet: Fleet, seconds: float) -> dict[str, floa
     }
 
 
-def percentile(values: list[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
-
 def floor(source: Path, directory: Path, seconds: float) -> float:
     """Events per second when the stored rows are written again by sqlite3 alone, EVENTS_PER_POST a commit."""
     engine = open_engine(default_url(directory))
@@ -198,48 +190,11 @@ def stored_bytes(store: Path) -> tuple[int, int]:
     return store.stat().st_size, int(count)
 
 
-@contextlib.contextmanager
-def served(data_dir: Path) -> Iterator[str]:
-    """The server as a process of its own, on a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [
-        sys.executable,
-        "-m",
-        "controlplane",
-        "serve",
-        "--port",
-        str(port),
-        "--data-dir",
-        str(data_dir),
-    ]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        try:
-            _await_ready(port, process)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(30)
-
-
-def _await_ready(port: int, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 30
-    while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(OSError):
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-            connection.request("GET", "/readyz")
-            if connection.getresponse().status == 200:
-                return
-        time.sleep(0.1)
-    raise SystemExit("the server did not start")
-
-
 def measure(seconds: float) -> tuple[dict[str, float], dict[str, float]]:
     fleet = Fleet()
     with tempfile.TemporaryDirectory() as name:
         data_dir, empty = Path(name) / "data", Path(name) / "floor"
-        with served(data_dir) as url:
+        with served(data_dir) as (url, _):
             token = (data_dir / "agent.token").read_text().strip()
             figures = sustained(url, token, fleet, seconds) | steady(url, token, fleet, seconds)
         size, events = stored_bytes(data_dir / "controlplane.db")

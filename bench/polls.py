@@ -16,8 +16,6 @@ import json
 import os
 import platform
 import resource
-import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -31,6 +29,9 @@ from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+from bench.serving import percentile, served, stop_seconds  # noqa: E402
+
 WAIT = 25  # seconds a poll is held
 POSTS_PER_SECOND = 20
 EVENTS_PER_POST = 10
@@ -172,35 +173,6 @@ def wake_times(url: str, admin: str, agent_token: str, rounds: int) -> list[floa
 
 
 @contextlib.contextmanager
-def served(data_dir: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """The server as a process of its own, on a free port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "controlplane.cli.main", "serve", "--port", str(port)]
-    process = subprocess.Popen([*command, "--data-dir", str(data_dir)], cwd=ROOT, stdout=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        _await_ready(url, process)
-        yield url, process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _await_ready(url: str, process: subprocess.Popen[bytes]) -> None:
-    parts, until = urlsplit(url), time.monotonic() + 30
-    while time.monotonic() < until and process.poll() is None:
-        with contextlib.suppress(OSError):
-            connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
-            connection.request("GET", "/readyz")
-            if connection.getresponse().status == 200:
-                return
-        time.sleep(0.1)
-    raise SystemExit("the server did not start")
-
-
-@contextlib.contextmanager
 def holding(url: str, token_file: Path, count: int) -> Iterator[subprocess.Popen[str]]:
     command = [
         sys.executable,
@@ -233,17 +205,6 @@ def ask(process: subprocess.Popen[str]) -> dict[str, int]:
     process.stdin.write("\n")
     process.stdin.flush()
     return report_of(process)
-
-
-def percentile(values: list[float], share: float) -> float:
-    return sorted(values)[min(len(values) - 1, int(share * len(values)))]
-
-
-def stop_seconds(process: subprocess.Popen[bytes]) -> float:
-    began = time.perf_counter()
-    process.send_signal(signal.SIGINT)
-    process.wait(30)
-    return time.perf_counter() - began
 
 
 def measure(count: int, alone: float, beside: float, rounds: int) -> dict[str, float]:

@@ -13,11 +13,8 @@ from functools import cached_property
 
 from controlplane import lag
 from controlplane.figures import span
-from controlplane.model import ProgressSample, QueryView, Run, StatusSample
+from controlplane.model import ENDING_TRIGGERS, ProgressSample, QueryView, Run, StatusSample
 from controlplane.thresholds import Thresholds
-
-#: Triggers that are meant to end by themselves: to be behind is what they start from.
-ENDING_TRIGGERS = frozenset({"available_now", "once"})
 
 
 @dataclass(frozen=True)
@@ -147,8 +144,13 @@ class Case:
 def open_case(view: QueryView, now: float, limits: Thresholds, listening_since: float = 0.0) -> Case:
     """The case of a view at `now`, Unix seconds."""
     own = [s for s in view.progress if view.run is None or s.run_id == view.run.run_id]
-    usual = percentile((sample.duration for sample in view.progress), 0.95)
-    return Case(view, now, limits, own, _known(view.facts.trigger_interval), usual, listening_since)
+    interval = _known(view.facts.trigger_interval)
+    return Case(view, now, limits, own, interval, usual_batch(view), listening_since)
+
+
+def usual_batch(view: QueryView) -> float:
+    """B: the 95th percentile of the batch durations known, in seconds; 0.0 where none is."""
+    return percentile((sample.duration for sample in view.progress), 0.95)
 
 
 def percentile(values: Iterable[float], share: float) -> float:

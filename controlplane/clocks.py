@@ -1,15 +1,21 @@
-"""How far the clocks of the agents are off, and times corrected by it."""
+"""How far the clocks of the agents are off, and times corrected by it.
+
+Called by `controlplane.ingest` for every request: an agent says when it sent, by its own clock.
+"""
 
 from __future__ import annotations
 
 import math
 import threading
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 #: A clock that differs by less is taken at its word, in seconds.
 CLOCK_TOLERANCE = 2.0
 RECENT_OFFSETS = 20
+#: A clock was set back when two requests in a row are so many seconds behind the best one known, or one
+#: is by more than any way can take. Until that is seen, what its agent tells would seem long past.
+SET_BACK, SET_FAR_BACK = 5.0, 60.0
 MAX_CLOCKS = 10_000
 
 
@@ -26,9 +32,22 @@ class Clock:
 
     clocks: Clocks
     offset: float | None
+    found: dict[str, float] = field(default_factory=dict, compare=False)  # once a request, not once a line
 
     def of(self, agent: str) -> float | None:
-        return None if self.offset is None else self.clocks.smallest(agent, self.offset)
+        if self.offset is None:
+            return None
+        if agent not in self.found:
+            self.found[agent] = self.clocks.smallest(agent, self.offset)
+        return self.found[agent]
+
+    def received(self, at: float, now: float) -> float | None:
+        """When we received what the sender wrote down at `at`, had it been sent at once; never after `now`.
+
+        From this request alone: a beat says that its agent lives, whatever became of its clock, and one that
+        lay in a spool for an hour says that it lived an hour ago.
+        """
+        return None if self.offset is None else max(0.0, min(now, at + self.offset))
 
 
 class Clocks:
@@ -48,6 +67,15 @@ class Clocks:
             if agent not in self._recent and len(self._recent) >= MAX_CLOCKS:
                 self._recent.pop(next(iter(self._recent)))
             recent = self._recent.setdefault(agent, deque(maxlen=RECENT_OFFSETS))
-            if not recent or recent[-1] != offset:  # once a request, not once a line
-                recent.append(offset)
+            recent.append(offset)
+            best = min(recent)
+            if offset - best > SET_FAR_BACK:
+                _forget(recent, but=1)
+            elif len(recent) > 1 and min(recent[-1], recent[-2]) - best > SET_BACK:
+                _forget(recent, but=2)
             return min(recent)
+
+
+def _forget(recent: deque[float], but: int) -> None:
+    while len(recent) > but:
+        recent.popleft()

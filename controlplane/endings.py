@@ -5,10 +5,10 @@ Each step answers a verdict or None: not mine. `controlplane.health` asks them i
 
 from __future__ import annotations
 
-from controlplane.case import ENDING_TRIGGERS, Case
+from controlplane.case import Case
 from controlplane.failures import explain, headline
 from controlplane.figures import clock, span
-from controlplane.model import QueryStatus, Run, RunEnd, Verdict
+from controlplane.model import ENDING_TRIGGERS, QueryStatus, Run, RunEnd, Verdict
 
 _ENDS = {
     RunEnd.FAILED: (QueryStatus.FAILED, "failed"),

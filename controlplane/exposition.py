@@ -44,15 +44,17 @@ def render(
     now: float,
     accept: str | None = None,
     totals_of: Callable[[str], Totals] = _nothing,
+    agents: Iterable[Agent] = (),
     heartbeat_of: Callable[[str], Mapping[str, Any]] = _nothing,
 ) -> tuple[bytes, str]:
     """The exposition and its content type; OpenMetrics when `accept` (the request's header) asks for it.
 
-    `totals_of`: a query's counters since it was first seen, by query id (`Window.totals`);
+    `totals_of`: a query's counters since it was first seen, by query id (`Window.totals`); `agents`: all of
+    them, with a query or without;
     `heartbeat_of`: the data of an agent's last heartbeat, by agent id.
     """
     readings = [*_all_queries(views, statuses, now, totals_of)]
-    readings += agent_readings(_agents(views), heartbeat_of)
+    readings += agent_readings(agents, heartbeat_of)
     readings += _own_readings(
         own, Counter(statuses[v.query_id].status for v in views if v.query_id in statuses)
     )
@@ -68,10 +70,6 @@ def _all_queries(
 ) -> Iterator[Reading]:
     for view in views:
         yield from query_readings(view, statuses.get(view.query_id, UNJUDGED), now, totals_of(view.query_id))
-
-
-def _agents(views: Iterable[QueryView]) -> list[Agent]:
-    return list({view.agent.agent: view.agent for view in views if view.agent is not None}.values())
 
 
 def _own_readings(own: OwnFigures, statuses: Mapping[QueryStatus, int]) -> Iterator[Reading]:

@@ -1,4 +1,7 @@
-"""Reads `failures.toml`: what each of Spark's error conditions and messages means to the person on call."""
+"""Reads `failures.toml`: what each of Spark's error conditions and messages means to the person on call.
+
+Called by `controlplane.failures`, which finds the conditions in an exception's text.
+"""
 
 from __future__ import annotations
 

@@ -15,8 +15,6 @@ from controlplane.figures import rows, span
 from controlplane.model import QueryStatus, QueryView, Verdict
 from controlplane.thresholds import DEFAULTS, Thresholds
 
-lag_seconds = lag.lag_seconds
-
 
 def judge(
     view: QueryView, now: float, limits: Thresholds = DEFAULTS, listening_since: float = 0.0

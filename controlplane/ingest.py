@@ -2,7 +2,7 @@
 
 An answer means: all of it is on the disk. A line that cannot be taken is named by its number and
 never spoils its neighbours; one that was stored before counts as a duplicate and changes nothing.
-Called by the API on its worker threads; calls `controlplane.lifecycle`, the store and the window.
+Called by the API on its worker threads; calls `controlplane.store.pile`, and the window follows its commits.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 
 from controlplane.clocks import Clock, Clocks, corrected
-from controlplane.errors import StoreUnavailable
+from controlplane.errors import Forbidden, StoreUnavailable
 from controlplane.store import blobs
+from controlplane.store.deduplication import Prepared
 from controlplane.store.engine import unavailable
-from controlplane.store.intake import Prepared
 from controlplane.store.pile import Pile, Share, settled
 from controlplane.store.tables import storable
 from controlplane.store.writer import Writer
@@ -43,6 +43,7 @@ MAX_DEPTH = 64
 UNSTORABLE = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
 MaySpeak = Callable[[wire.Event], str | None]
 Listener = Callable[[list[wire.Event]], None]
+Attempt = tuple[list[Prepared], Future[Share]]
 
 
 @dataclass(frozen=True)
@@ -77,11 +78,14 @@ class Ingest:
         """Store a batch; returns after COMMIT. StoreUnavailable when the store cannot take it now.
 
         `sent_at`: the agent's clock when it sent; `may_speak` says why an event must not come from
-        this sender, or None.
+        this sender, or None. Forbidden where that goes for every line: it is the token that is wrong, and the
+        agent must keep its events until somebody puts that right.
         """
         now = self._clock()
         reading = _Reading(may_speak, self._clocks.note(now, sent_at), self._packing(), now)
         waiting = [(chunk, self._pile.put(chunk, now)) for chunk in _chunks(reading.read(lines))]
+        if reading.forbidden is not None and not reading.allowed:
+            raise Forbidden(reading.forbidden)
         shares = [self._share(chunk, future, reading) for chunk, future in waiting]
         fresh = [one.told.event for share in shares for one in share.fresh]
         answer = Answer(
@@ -113,34 +117,20 @@ class Ingest:
             raise unavailable(error) from error
 
     def _share(self, chunk: list[Prepared], future: Future[Share], reading: _Reading) -> Share:
-        try:
-            return settled(future)
-        except StoreUnavailable:
-            raise
-        except Exception:
-            # We did not foresee this line, whichever it is: the others must not be lost with it.
-            log.exception("a batch of %d events could not be stored; trying one by one", len(chunk))
-        shares = [share for one in chunk if (share := self._alone(one, reading)) is not None]
+        """Together; what fails then alone; what fails again as it came, not understood; and else it is refused.
+
+        We did not foresee such a line, whichever it is: the others must not be lost with it.
+        """
+        shares: list[Share] = []
+        failed = _settle([(chunk, future)], shares)
+        failed = _settle((self._put_alone(one) for one, _ in failed), shares)
+        failed = _settle((self._put_alone(_as_it_came(one)) for one, _ in failed), shares)
+        for one, error in failed:
+            reading.refuse(one.line, f"could not be stored ({type(error).__name__})")
         return Share([one for share in shares for one in share.fresh], sum(s.duplicates for s in shares))
 
-    def _alone(self, one: Prepared, reading: _Reading) -> Share | None:
-        try:
-            return settled(self._pile.put_alone(one, self._clock()))
-        except StoreUnavailable:
-            raise
-        except Exception:
-            log.exception("an event of type %s is kept as it came, not understood", one.told.event.type)
-        return self._as_it_came(one, reading)
-
-    def _as_it_came(self, one: Prepared, reading: _Reading) -> Share | None:
-        raw = replace(one, told=Told(one.told.event, raw=True))
-        try:
-            return settled(self._pile.put_alone(raw, self._clock()))
-        except StoreUnavailable:
-            raise
-        except Exception as error:
-            reading.refuse(one.line, f"could not be stored ({type(error).__name__})")
-            return None
+    def _put_alone(self, one: Prepared) -> Attempt:
+        return [one], self._pile.put_alone(one, self._clock())
 
     def _count(self, answer: Answer, rejected: int) -> None:
         with self._lock:
@@ -154,6 +144,26 @@ class Ingest:
                 listener(fresh)
             except Exception:
                 log.exception("a listener failed; the events are stored")
+
+
+def _settle(attempts: Iterable[Attempt], shares: list[Share]) -> list[tuple[Prepared, Exception]]:
+    """Wait for each attempt and note its share; the events of those that failed, each with the reason."""
+    failed: list[tuple[Prepared, Exception]] = []
+    for events, future in attempts:
+        try:
+            shares.append(settled(future))
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            log.exception(
+                "%d events, the first a %s, could not be stored", len(events), events[0].told.event.type
+            )
+            failed += [(one, error) for one in events]
+    return failed
+
+
+def _as_it_came(one: Prepared) -> Prepared:
+    return replace(one, told=Told(one.told.event, raw=True))
 
 
 def _chunks(prepared: Iterator[Prepared]) -> Iterator[list[Prepared]]:
@@ -170,6 +180,10 @@ def _chunks(prepared: Iterator[Prepared]) -> Iterator[list[Prepared]]:
 # -- reading lines ---------------------------------------------------------------------------------
 
 
+class _MayNot(Exception):
+    """This sender may not send this line."""
+
+
 class _Reading:
     """One request being read."""
 
@@ -180,6 +194,9 @@ class _Reading:
         self._now = now
         self.rejected: list[dict[str, Any]] = []
         self.high_seq = 0
+        #: Why a line must not come from this sender, and whether any other may.
+        self.forbidden: str | None = None
+        self.allowed = False
 
     def read(self, lines: Iterable[bytes]) -> Iterator[Prepared]:
         for number, line in enumerate(lines, start=1):
@@ -189,6 +206,9 @@ class _Reading:
                 yield self._prepare(number, line)
             except RecursionError:
                 self.refuse(number, "not JSON we take: nested too deep")
+            except _MayNot as error:
+                self.forbidden = str(error)
+                self.refuse(number, self.forbidden)
             except (WireError, ValueError) as error:
                 self.refuse(number, str(error))
 
@@ -200,12 +220,14 @@ class _Reading:
         self.high_seq = max(self.high_seq, event.seq)
         forbidden = self._may_speak(event)
         if forbidden is not None:
-            raise ValueError(forbidden)
+            raise _MayNot(forbidden)
+        self.allowed = True
         offset = self._clock.of(event.agent)
+        beat_at = self._clock.received(event.at, self._now) if event.type == "heartbeat" else None
         event = replace(event, at=corrected(event.at, offset, self._now))
         told = read(event)
         blob = self._packer.pack(blobs.pack_json(event.data))
-        return Prepared(number, told, offset, self._packer.dictionary, blob)
+        return Prepared(number, told, offset, self._packer.dictionary, blob, beat_at)
 
 
 def read_line(line: bytes) -> wire.Event:

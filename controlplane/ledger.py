@@ -1,4 +1,8 @@
-"""The rows that events change: agents, queries and runs, and the ledger of those under change. Pure."""
+"""The rows that events change: agents, queries and runs, and the ledger of those under change. Pure.
+
+`controlplane.store.ledger` fills a ledger and saves it, `controlplane.lifecycle` and `controlplane.settling`
+change it in between.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ NO_FACTS = RunFacts()
 
 @dataclass(frozen=True)
 class AgentRow:
-    """An agent with what only the store and this module need. `info`: its last app_started and heartbeat."""
+    """An agent with what only the store and this ledger need. `info`: its last app_started and heartbeat."""
 
     agent: Agent
     told_at: float = 0.0
@@ -26,7 +30,7 @@ class AgentRow:
 
 @dataclass(frozen=True)
 class QueryRow:
-    """A query. `told_at`: time of what told its name and labels; `totals`: its counters, see `_count`."""
+    """A query. `told_at`: time of what told its name and labels; `totals`: its counters, see `Window.totals`."""
 
     key: int
     query_id: str
@@ -43,6 +47,17 @@ class QueryRow:
 
 
 @dataclass(frozen=True)
+class Naming:
+    """What the agent of a run calls its query, and when it last said so. The newest run's word counts."""
+
+    at: float
+    agent: str
+    app: str
+    name: str | None
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class RunRow:
     """A run with what its verdict needs.
 
@@ -56,6 +71,7 @@ class RunRow:
     facts: RunFacts = NO_FACTS
     idle_at: float | None = None
     status: StatusSample | None = None
+    naming: Naming | None = None
 
 
 @dataclass

@@ -1,4 +1,7 @@
-"""What events change: agents, queries and runs. Pure; `controlplane.ingest` loads and saves the rows.
+"""What events change: agents, queries and runs. Pure.
+
+Called by `controlplane.store.deduplication`, which loads the rows before and saves them after; what follows from
+all events together is in `controlplane.settling`.
 
 Events of one agent come in order, but two agents, a spool that was left behind and a resend may come
 at any time. So every change is a merge (earliest, latest, strongest), and the same events in another
@@ -11,23 +14,20 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
+from types import MappingProxyType
 from typing import Any
 
 from controlplane import progress
-from controlplane.failures import explain
-from controlplane.ledger import AgentRow, Ledger, QueryRow, RunRow
-from controlplane.model import Agent, ProgressSample, Run, RunEnd, RunFacts
+from controlplane.ledger import AgentRow, Ledger, Naming, QueryRow, RunRow
+from controlplane.model import Agent, ProgressSample, Run, RunFacts
+from controlplane.settling import count_failure, named, settle
 from controlplane.told import Told, name_in
 from listeners import wire
 from listeners.catalogue import distinct
 
-#: An agent that has said nothing for three heartbeats is silent, in seconds.
-SILENT_AFTER = 30.0
 MAX_FAILURE_CHARS = 64 * 1024
-#: Labels come from outside: a query keeps no more counters than this, an agent no more reasons.
-MAX_TOTALS = 300
+#: They come from outside: an agent keeps no more than so many.
 MAX_REASONS = 30
-ENDLESS = ("available_now", "once")
 _UNSTARTED = uuid.UUID("6f2f5a0c-5c0f-5b0e-9c57-0d9b3f6a2b11")
 
 
@@ -48,23 +48,32 @@ def fold(ledger: Ledger, told: Iterable[Told], now: float) -> None:
         if row.run.agent in ledger.ended_agents:
             concerned.add(row.run.query_id)
     for query_id in concerned & ledger.queries.keys():
-        _settle(ledger, query_id, rows_of.get(query_id, []), now)
+        settle(ledger, query_id, rows_of.get(query_id, []), now)
 
 
-def hear(ledger: Ledger, events: Iterable[wire.Event], clock_offsets: Mapping[str, float]) -> None:
-    """Note who spoke, how far each agent has told and how far its clock is off."""
+def hear(
+    ledger: Ledger,
+    events: Iterable[wire.Event],
+    clock_offsets: Mapping[str, float],
+    beats: Mapping[str, float] = MappingProxyType({}),
+) -> None:
+    """Note who spoke, how far each agent has told and how far its clock is off.
+
+    `beats`: by agent the time of its last heartbeat by our clock alone, so that a clock that is wrong, or was
+    just set, never makes an agent that speaks look silent.
+    """
     spoken: dict[str, list[wire.Event]] = {}
     for event in events:
         spoken.setdefault(event.agent, []).append(event)
     for agent, said in spoken.items():
-        _hear_agent(ledger, agent, said)
+        _hear_agent(ledger, agent, said, beats.get(agent, 0.0))
     for agent, offset in clock_offsets.items():
         row = ledger.agents.get(agent)
         if row is not None and abs(row.agent.clock_offset - offset) > 0.001:
             ledger.put_agent(replace(row, agent=replace(row.agent, clock_offset=offset)))
 
 
-def _hear_agent(ledger: Ledger, name: str, said: list[wire.Event]) -> None:
+def _hear_agent(ledger: Ledger, name: str, said: list[wire.Event], beat_at: float) -> None:
     newest = max(said, key=lambda event: event.at)
     row = ledger.agents.get(name)
     if row is None:
@@ -82,25 +91,24 @@ def _hear_agent(ledger: Ledger, name: str, said: list[wire.Event]) -> None:
     agent = replace(
         agent,
         first_seen_at=min(agent.first_seen_at, *(event.at for event in said)),
-        last_seen_at=max(agent.last_seen_at, newest.at),
+        last_seen_at=max(agent.last_seen_at, newest.at, beat_at),
         high_seq=max(agent.high_seq, *(event.seq for event in said)),
     )
     ledger.put_agent(replace(row, agent=agent, told_at=max(row.told_at, newest.at)))
 
 
 def _on_progress(ledger: Ledger, told: Told) -> None:
-    query = _query(ledger, told.event, told.query_id, name_in(told.event.data), names=True)
+    query = _query(ledger, told.event, told.query_id, name_in(told.event.data))
     batch = told.batch
-    if batch is None:
-        _on_run(ledger, told, query, idle=True)
-        return
-    _on_run(ledger, told, query, batch_id=batch.batch_id)
-    _count(ledger, query.query_id, batch)
+    row = _on_run(ledger, told, query, batch_id=batch.batch_id if batch else None, idle=batch is None)
+    _name(ledger, row, told.event, name_in(told.event.data))
+    if batch is not None:
+        _count(ledger, query.query_id, batch)
 
 
 def _on_started(ledger: Ledger, told: Told) -> None:
-    query = _query(ledger, told.event, told.query_id, name_in(told.event.data), names=True)
-    _on_run(ledger, told, query)
+    query = _query(ledger, told.event, told.query_id, name_in(told.event.data))
+    _name(ledger, _on_run(ledger, told, query), told.event, name_in(told.event.data))
     _revive_agent(ledger, told)
 
 
@@ -125,14 +133,25 @@ def _on_terminated(ledger: Ledger, told: Told) -> None:
 
 def _on_start_failed(ledger: Ledger, told: Told) -> None:
     event, name = told.event, name_in(told.event.data)
-    query_id = told.query_id or _known_by_name(ledger, event.app.name, name)
+    query_id = meant(ledger, told)
     if query_id is None:
         return
-    query = _query(ledger, event, query_id, name, names=True)
+    query = _query(ledger, event, query_id, name)
+    has_run = any(row.run.query_id == query_id and row.naming for row in ledger.runs.values())
+    if not has_run and event.at >= query.told_at:
+        query = named(query, _naming(event, name))
+        ledger.put_query(query)
     if query.start_failed_at is None or event.at >= query.start_failed_at:
         failure = progress.text(event.data.get("exception"), MAX_FAILURE_CHARS)
         query = replace(query, start_failed_at=event.at, start_failure=failure)
         ledger.put_query(query)
+
+
+def meant(ledger: Ledger, told: Told) -> str | None:
+    """The query an event is about; a start that failed may tell its name alone."""
+    if told.query_id is not None or told.event.type != "start_failed" or told.raw:
+        return told.query_id
+    return _known_by_name(ledger, told.event.app.name, name_in(told.event.data))
 
 
 def _known_by_name(ledger: Ledger, app: str, name: str | None) -> str | None:
@@ -152,12 +171,12 @@ def unstarted_id(app: str, name: str) -> str:
 def _on_status(ledger: Ledger, told: Told) -> None:
     event = told.event
     for entry in told.entries:
-        query = _query(ledger, event, entry.query_id, entry.name, names=True)
-        row = _on_run(ledger, replace(told, run_id=entry.status.run_id), query)
-        newest = row.status is None or entry.status.at >= row.status.at
-        ledger.put_run(
-            replace(row, status=entry.status if newest else row.status, facts=_joined(row.facts, entry.facts))
-        )
+        query = _query(ledger, event, entry.query_id, entry.name)
+        row = _on_run(ledger, replace(told, run_id=entry.status.run_id), query, alive=entry.active)
+        row = replace(row, facts=_joined(row.facts, entry.facts))
+        if entry.active and (row.status is None or entry.status.at >= row.status.at):
+            row = replace(row, status=entry.status)
+        _name(ledger, row, event, entry.name)
     agent = ledger.agents[event.agent]
     ledger.put_agent(replace(agent, polled_at=_later(agent.polled_at, event.at)))
 
@@ -214,34 +233,47 @@ HANDLERS: dict[str, Callable[[Ledger, Told], None]] = {
 }
 
 
-def _query(
-    ledger: Ledger, event: wire.Event, query_id: str | None, name: str | None = None, names: bool = False
-) -> QueryRow:
-    """The query's row, made when it is new. `names`: the event tells what people call it."""
+def _query(ledger: Ledger, event: wire.Event, query_id: str | None, name: str | None = None) -> QueryRow:
+    """The query's row, made when it is new. What people call it is the word of its newest run: `_name`."""
     assert query_id is not None
     row = ledger.queries.get(query_id)
     if row is None:
         row = QueryRow(0, query_id, event.app.name, name, dict(event.labels), event.at)
-    told: dict[str, Any] = {}
-    if names and event.at >= row.told_at:
-        told = {"app": event.app.name, "name": name, "labels": dict(event.labels), "told_at": event.at}
-    row = replace(row, first_seen_at=min(row.first_seen_at, event.at), **told)
+    row = replace(row, first_seen_at=min(row.first_seen_at, event.at))
     ledger.put_query(row)
     return row
 
 
+def _naming(event: wire.Event, name: str | None) -> Naming:
+    return Naming(event.at, event.agent, event.app.name, name, dict(event.labels))
+
+
+def _name(ledger: Ledger, row: RunRow, event: wire.Event, name: str | None) -> None:
+    """Keep the run, with what its own agent calls the query: of one checkpoint another app may have a copy."""
+    known = row.naming
+    own = event.agent == row.run.agent
+    if known is None or (own and (known.agent != event.agent or event.at >= known.at)):
+        row = replace(row, naming=_naming(event, name))
+    ledger.put_run(row)
+
+
 def _on_run(
-    ledger: Ledger, told: Told, query: QueryRow, batch_id: int | None = None, idle: bool = False
+    ledger: Ledger,
+    told: Told,
+    query: QueryRow,
+    batch_id: int | None = None,
+    idle: bool = False,
+    alive: bool = True,
 ) -> RunRow:
     """The run's row with this sign of life, made when it is new.
 
-    Life after an end that was only inferred takes the end back.
+    Life after an end that was only inferred takes the end back; `alive`: the event tells of life.
     """
     assert told.run_id is not None
     at = told.event.at
     row = ledger.runs.get(told.run_id) or _new_run(ledger, told, query)
     run = row.run
-    over = run.ended_at is not None and (row.ended_by == "terminated" or at <= run.ended_at)
+    over = run.ended_at is not None and (not alive or row.ended_by == "terminated" or at <= run.ended_at)
     if run.ended_at is not None and not over:
         run = _reopened(ledger, run)
     # A run is its first teller's: others on the same cluster may hear of it, but did not start it.
@@ -273,7 +305,7 @@ def _batch_range(run: Run, batch_id: int | None) -> dict[str, Any]:
 
 
 def _reopened(ledger: Ledger, run: Run) -> Run:
-    _count_failure(ledger, run, -1)
+    count_failure(ledger, run, -1)
     return replace(run, ended_at=None, end=None, failure_text=None, error_class=None)
 
 
@@ -311,76 +343,3 @@ def _count(ledger: Ledger, query_id: str, batch: ProgressSample) -> None:
         counts[f"state_rows_updated|{name}"] += operator.rows_updated
         counts[f"state_rows_removed|{name}"] += operator.rows_removed
         counts[f"state_rows_dropped_by_watermark|{name}"] += operator.rows_dropped_by_watermark
-
-
-# -- settling --------------------------------------------------------------------------------------
-
-
-def _settle(ledger: Ledger, query_id: str, rows: list[RunRow], now: float) -> None:
-    """Which run is the newest, and which older ones are over although nobody said so."""
-    newest = max((row.run for row in rows), key=lambda run: (run.started_at, run.run_id), default=None)
-    for row in rows:
-        _put_end(ledger, row, _ended_by(ledger, row, newest, now))
-    query = ledger.queries[query_id]
-    if newest is not None:
-        back = query.retired_at is not None and newest.started_at > query.retired_at
-        query = replace(query, newest_run=newest.run_id, retired_at=None if back else query.retired_at)
-    counts = ledger.counts.pop(query_id, None)
-    if counts:
-        query = replace(query, totals=_added(query.totals, counts))
-    ledger.put_query(query)
-
-
-def _added(totals: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, float]:
-    added = dict(totals)
-    for name, count in counts.items():
-        if name in added or len(added) < MAX_TOTALS:
-            added[name] = added.get(name, 0) + count
-    # A failure may be counted back when its condition is known better; the others start at 0.
-    return {name: total for name, total in added.items() if total or not name.startswith("failures|")}
-
-
-def _ended_by(ledger: Ledger, row: RunRow, newest: Run | None, now: float) -> str | None:
-    """The strongest reason to call a run over; None while it may live."""
-    if row.ended_by == "terminated":
-        return row.ended_by
-    agent = ledger.agents[row.run.agent].agent
-    if agent.ended_at is not None and row.last_event_at <= agent.ended_at:
-        return "app_ended"
-    if row.ended_by is not None or newest is None or row.run.run_id == newest.run_id:
-        return row.ended_by
-    # One driver never runs a query twice at a time; another driver may, and that must stay visible.
-    alone = newest.agent == row.run.agent or now - agent.last_seen_at > SILENT_AFTER
-    return "lost" if alone else None
-
-
-def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None) -> None:
-    run, agent = row.run, ledger.agents[row.run.agent]
-    if ended_by == "app_ended":
-        if agent.agent.ended_at is None:
-            return  # the driver has come back since; that end stands
-        failed = agent.agent.end_reason == "exception"
-        text = agent.end_exception if failed else None
-        run = replace(run, ended_at=agent.agent.ended_at, failure_text=text, error_class=None)
-        end = RunEnd.FAILED if failed else RunEnd.STOPPED
-    elif ended_by == "lost":
-        run, end = replace(run, ended_at=run.ended_at or row.last_event_at), RunEnd.LOST
-    elif ended_by == "terminated":
-        finished = RunEnd.FINISHED if row.facts.trigger in ENDLESS else RunEnd.STOPPED
-        end = finished if run.failure_text is None and run.error_class is None else RunEnd.FAILED
-    else:
-        return
-    if (end, ended_by) != (row.run.end, row.ended_by) or run != row.run:
-        _count_failure(ledger, row.run, -1)
-        run = replace(run, end=end)
-        _count_failure(ledger, run, +1)
-        ledger.put_run(replace(row, run=run, ended_by=ended_by))
-
-
-def _count_failure(ledger: Ledger, run: Run, by: int) -> None:
-    if run.end == RunEnd.FAILED:
-        ledger.count(
-            run.query_id,
-            f"failures|{explain(run.failure_text or '', run.error_class).condition or 'unknown'}",
-            by,
-        )

@@ -219,6 +219,10 @@ class StatusSample:
     last_task_at: float | None = None
 
 
+#: Triggers that are meant to end by themselves: to be behind is what they start from.
+ENDING_TRIGGERS = frozenset({"available_now", "once"})
+
+
 @dataclass(frozen=True)
 class RunFacts:
     """What the agent learnt of a run when it started; every field may be unknown."""

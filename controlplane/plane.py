@@ -7,33 +7,29 @@ plane has everything.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
+from controlplane import data_dir
 from controlplane.control.outbox import Outbox
 from controlplane.control.room import ControlRoom
-from controlplane.errors import ControlPlaneError, NotFound, SettingsError
+from controlplane.errors import ControlPlaneError, NotFound
 from controlplane.exposition import OwnFigures
 from controlplane.ingest import Ingest
-from controlplane.model import Agent, QueryStatus, QueryView, Role
+from controlplane.model import QueryStatus, QueryView, Role
 from controlplane.scheduler import Job, Scheduler
 from controlplane.settings import Settings
 from controlplane.store import actions as action_rows
 from controlplane.store import audit, dictionary, retention
 from controlplane.store import queries as query_rows
 from controlplane.store import tokens as token_rows
-from controlplane.store.engine import default_url, open_engine, unavailable, upgrade
-from controlplane.store.tables import counters
+from controlplane.store.engine import default_url, open_engine, prove_writable, unavailable, upgrade
 from controlplane.store.writer import Writer
 from controlplane.tokens import Token, TokenBook, issue, read_secret, write_secret
 from controlplane.verdicts import Change, VerdictLog
@@ -56,7 +52,6 @@ class Plane:
 
     settings: Settings
     clock: Clock
-    lock: Path | None
     engine: Engine
     writer: Writer
     window: Window
@@ -122,10 +117,6 @@ class Plane:
 
     # -- what routes ask ------------------------------------------------------------------------------
 
-    def agents(self) -> list[Agent]:
-        with self.reading() as conn:
-            return query_rows.list_agents(conn)
-
     def app_of(self, agent: str) -> str | None:
         """The app an agent has spoken for, from memory."""
         known = self.window.agent(agent)
@@ -152,12 +143,13 @@ class Plane:
         self.writer.write(work, lambda _: self.window.retire(query_id, now))
 
     def troubles(self) -> list[str]:
-        """Why this server is not ready for work; empty when it is."""
+        """Why this server is not ready for work, in words that anybody may read; empty when it is."""
         now = int(self.clock())
         try:
-            self.writer.write(lambda conn: _prove_writable(conn, now), timeout=WRITABLE_SECONDS)
+            self.writer.write(lambda conn: prove_writable(conn, now), timeout=WRITABLE_SECONDS)
         except ControlPlaneError as error:
-            return [str(error), *self.scheduler.late()]
+            log.warning("not ready: %s", error)
+            return ["the store takes no writes; the server's log says why", *self.scheduler.late()]
         return self.scheduler.late()
 
     def own_figures(self) -> OwnFigures:
@@ -183,7 +175,8 @@ class Plane:
     def prune(self) -> None:
         keep = self.settings
         age, size = keep.retention_days * DAY, keep.retention_bytes
-        gone = retention.prune(self.writer, self.clock(), age, size, self.window.forget)
+        forget = self.window.forget, self.window.forget_agents
+        gone = retention.prune(self.writer, self.clock(), age, size, *forget)
         log.log(logging.INFO if gone.events else logging.DEBUG, "retention: %s", gone)
 
     def learn_dictionary(self) -> None:
@@ -195,8 +188,7 @@ class Plane:
 def build(settings: Settings, clock: Clock = time.time) -> Plane:
     """Open the store and wire everything. SettingsError says in a line what is wrong with the settings."""
     with contextlib.ExitStack() as closing:
-        lock = _make_data_dir(settings.data_dir)
-        closing.callback(os.close, _hold(lock))
+        closing.enter_context(data_dir.held(settings.data_dir))
         engine = open_engine(settings.database_url or default_url(settings.data_dir))
         closing.callback(engine.dispose)
         upgrade(engine)
@@ -210,7 +202,6 @@ def build(settings: Settings, clock: Clock = time.time) -> Plane:
         plane = Plane(
             settings=settings,
             clock=clock,
-            lock=lock,
             engine=engine,
             writer=writer,
             window=window,
@@ -229,35 +220,6 @@ def build(settings: Settings, clock: Clock = time.time) -> Plane:
             Job("dictionary", DICTIONARY_SECONDS, plane.learn_dictionary),
         ]
         return plane
-
-
-def _make_data_dir(path: Path) -> Path:
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingsError(f"the data directory {path} cannot be made: {error.strerror}") from None
-    return path / "server.lock"
-
-
-def _hold(lock: Path) -> int:
-    """One server per data directory: two would each know half of what happens."""
-    try:
-        handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise SettingsError(f"{lock} cannot be opened: {error.strerror}") from None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(handle)
-        raise SettingsError(f"another server uses the data directory {lock.parent}") from None
-    return handle
-
-
-def _prove_writable(conn: Connection, now: int) -> None:
-    """A real write: on a full disk an empty transaction still commits."""
-    proof = counters.c.name == "ready"
-    if conn.execute(sa.update(counters).where(proof).values(value=now)).rowcount == 0:
-        conn.execute(sa.insert(counters).values(name="ready", value=now))
 
 
 def _record(conn: Connection, changes: list[Change]) -> None:

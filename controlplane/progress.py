@@ -113,7 +113,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def items(value: Any) -> list[Mapping[str, Any]]:
+def items(value: Any) -> list[dict[str, Any]]:
     """The objects of a JSON list; anything else in it is passed over."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 

@@ -1,6 +1,7 @@
-"""The configuration: one frozen value, read from the environment here and nowhere else.
+"""The server's configuration: one frozen value, read from the environment.
 
-Built by the command line and handed down. Every name has the prefix `CONTROLPLANE_`; secrets may
+Built by the command line and handed down; the agent and the page, rooms of their own, read what they need
+themselves. Every name has the prefix `CONTROLPLANE_`; secrets may
 also come from a file (`CONTROLPLANE_TOKEN_FILE`, `CONTROLPLANE_DATABASE_URL_FILE`) and never show
 in `repr`. All mistakes are reported at once, each with the variable's name.
 """
@@ -43,7 +44,7 @@ class Settings:
     @property
     def server_url(self) -> str:
         """Where a client of this configuration finds the server."""
-        return (self.url or f"http://{_reachable(self.host)}:{self.port}").rstrip("/")
+        return (self.url or f"http://{reachable(self.host)}:{self.port}").rstrip("/")
 
     @property
     def admin_token_file(self) -> Path:
@@ -54,7 +55,8 @@ class Settings:
         return self.data_dir / "agent.token"
 
 
-def _reachable(host: str) -> str:
+def reachable(host: str) -> str:
+    """What a listening address is called in a URL on this machine: all addresses are the loopback one."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 

@@ -1,4 +1,8 @@
-"""Every number that a verdict turns on, in one value with its defaults and where they come from."""
+"""Every number that a verdict turns on, in one value with its defaults and where they come from.
+
+Called by `controlplane.health` and what it asks; `controlplane.settling` and the control room measure
+an agent's silence by them, too.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,10 @@ from dataclasses import dataclass
 class Thresholds:
     """Seconds, rows and counts. `T` is the trigger interval, `B` the 95th percentile of batch durations."""
 
-    #: An agent beats every 10 s; six missed beats are silence.
+    #: An agent beats every 10 s; six missed beats are silence, three are enough to say that one waits for it
+    #: and to let another driver's run take over.
     silent_seconds: float = 60.0
+    unheard_seconds: float = 30.0
     #: An agent polls its queries every 10 s: so long after a run's last sign of life two polls missed it.
     vanished_seconds: float = 15.0
     #: Burrow's window: so many samples, stretched (and thinned again) to this long for sub-second batches.

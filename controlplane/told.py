@@ -1,8 +1,11 @@
-"""Events as they are understood: which query and run they concern, and what Spark reported. Pure."""
+"""Events as they are understood: which query and run they concern, and what Spark reported. Pure.
+
+Called by `controlplane.ingest` on the API's threads, before the writer; `controlplane.progress` reads the shapes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +16,13 @@ from listeners import wire
 
 @dataclass(frozen=True)
 class Entry:
-    """One query in a status event."""
+    """One query in a status event. Not `active`: it had ended when it was asked, only its facts count."""
 
     query_id: str
     name: str | None
     status: StatusSample
     facts: RunFacts
+    active: bool = True
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,19 @@ def read(event: wire.Event) -> Told:
             return Told(event, progress.text(data.get("id"), 64), progress.text(data.get("runId"), 64))
 
 
+def concerned(event: wire.Event) -> Iterator[str]:
+    """The ids of all queries and runs that an event names, before it is read."""
+    for said in (event.data, *progress.items(event.data.get("queries"))):
+        yield from (one for one in (said.get("id"), said.get("runId")) if isinstance(one, str))
+
+
 def _entry(data: Mapping[str, Any], at: float) -> Entry:
     return Entry(
         progress.identity(data, "id"),
         name_in(data),
         progress.status(data, at),
         progress.facts(data.get("facts")),
+        active=data.get("active") is not False,
     )
 
 

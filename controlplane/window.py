@@ -18,7 +18,7 @@ from controlplane.ledger import AgentRow, QueryRow, RunRow
 from controlplane.model import Action, Agent, ProgressSample, QueryView
 from controlplane.store import actions as stored_actions
 from controlplane.store import queries as stored_queries
-from controlplane.store.intake import Changes
+from controlplane.store.deduplication import Changes
 
 LENGTH = 120
 
@@ -32,6 +32,7 @@ class Window:
         self._agents: dict[str, AgentRow] = {}
         self._queries: dict[str, QueryRow] = {}
         self._runs: dict[str, RunRow] = {}  # query id -> its newest run
+        self._query_of: dict[str, str] = {}  # newest run -> its query
         self._queries_of: dict[str, set[str]] = {}  # agent -> queries whose newest run it has
         self._progress: dict[str, list[ProgressSample]] = {}
         self._named: dict[tuple[str, str | None], set[str]] = {}  # (app, name) -> its queries
@@ -57,6 +58,7 @@ class Window:
                 self._agents,
                 self._queries,
                 self._runs,
+                self._query_of,
                 self._queries_of,
                 self._named,
                 self._views,
@@ -94,8 +96,10 @@ class Window:
         if query is None or query.newest_run != row.run.run_id:
             return
         before = self._runs.get(query_id)
-        if before is not None and before.run.agent != row.run.agent:
+        if before is not None:
+            self._query_of.pop(before.run.run_id, None)
             self._queries_of[before.run.agent].discard(query_id)
+        self._query_of[row.run.run_id] = query_id
         self._queries_of.setdefault(row.run.agent, set()).add(query_id)
         self._runs[query_id] = row
         self._stale.add(query_id)
@@ -116,8 +120,8 @@ class Window:
                 self._actions[query_id] = action
             self._stale.add(query_id)
 
-    def retire(self, query_id: str, at: float | None) -> None:
-        """A query was put away, or (None) taken back."""
+    def retire(self, query_id: str, at: float) -> None:
+        """A query was put away."""
         with self._lock:
             query = self._queries.get(query_id)
             if query is not None:
@@ -132,9 +136,17 @@ class Window:
                 if row is not None:
                     self._named[row.app, row.name].discard(query_id)
                 if run is not None:
+                    self._query_of.pop(run.run.run_id, None)
                     self._queries_of[run.run.agent].discard(query_id)
                 for known in (self._progress, self._actions, self._views):
                     known.pop(query_id, None)
+
+    def forget_agents(self, agents: Iterable[str]) -> None:
+        """Agents were deleted from the store: no run is left of them."""
+        with self._lock:
+            for agent in agents:
+                self._agents.pop(agent, None)
+                self._queries_of.pop(agent, None)
 
     # -- reading ---------------------------------------------------------------------------------
 
@@ -163,6 +175,15 @@ class Window:
         with self._lock:
             row = self._agents.get(agent)
             return row.agent if row is not None else None
+
+    def teller(self, one: str) -> Agent | None:
+        """Whose a query is, or the newest run of one: its agent; None when it is not known or was put away."""
+        with self._lock:
+            query_id = self._query_of.get(one, one)
+            query, run = self._queries.get(query_id), self._runs.get(query_id)
+            if query is None or run is None or query.retired_at is not None:
+                return None
+            return self.agent(run.run.agent)
 
     def agents(self) -> list[Agent]:
         """All agents, the one heard last first."""

@@ -19,6 +19,8 @@ Json = Mapping[str, Any]
 
 SPARK_POINTS = 30
 PHASES = ("addBatch", "queryPlanning", "latestOffset", "getBatch", "walCommit", "commitOffsets")
+#: Where words are looked for, in a query (its labels, too) and in an action.
+SEARCHED = ("name", "app", "reason", "query_id", "status", "action", "actor", "request_reason")
 GAP_FACTOR = 6.0  # a hole of six usual distances breaks the line
 
 
@@ -27,30 +29,21 @@ def label(query: Json) -> str:
     return no_icon(query.get("name") or str(query.get("query_id") or "")[:8])
 
 
-def chosen(queries: Sequence[Json], words: str, apps: Sequence[str], names: Sequence[str]) -> list[Json]:
-    """The queries that match the filters; every word must occur in name, app, reason, id or a label."""
+def matching(items: Sequence[Json], words: str, **fields: Sequence[str]) -> list[Json]:
+    """The queries or actions that match: one of the values of each field given, and every word in `SEARCHED`."""
     wanted = words.lower().split()
     return [
-        query
-        for query in queries
-        if (not apps or query.get("app") in apps)
-        and (not names or query.get("status") in names)
-        and all(word in _haystack(query) for word in wanted)
+        item
+        for item in items
+        if all(not values or item.get(field) in values for field, values in fields.items())
+        and all(word in _haystack(item) for word in wanted)
     ]
 
 
-def _haystack(query: Json) -> str:
-    labels = (f"{key}={value}" for key, value in (query.get("labels") or {}).items())
-    fields = (query.get(key) or "" for key in ("name", "app", "reason", "query_id", "status"))
-    return " ".join([*map(str, fields), *labels]).lower()
-
-
-def worst_first(queries: Iterable[Json]) -> list[Json]:
-    """By status as `statuses` orders them, then app and name: stable while nothing changes its status."""
-    order = {name: index for index, name in enumerate(statuses.STATUSES)}
-    return sorted(
-        queries, key=lambda q: (order.get(q.get("status", ""), 99), str(q.get("app")), str(q.get("name")))
-    )
+def _haystack(item: Json) -> str:
+    labels = (f"{key}={value}" for key, value in (item.get("labels") or {}).items())
+    texts = (value for key in SEARCHED if isinstance(value := item.get(key), str))
+    return " ".join([*texts, *labels]).lower()
 
 
 def fleet(queries: Sequence[Json], now: float) -> pd.DataFrame:
@@ -227,18 +220,6 @@ def actions(items: Sequence[Json]) -> pd.DataFrame:
     ]
     columns = ["state", "action", "query", "app", "actor", "why", "outcome", "requested", "took"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def matching(items: Sequence[Json], words: str, states: Sequence[str]) -> list[Json]:
-    """The actions that match the filters; every word must occur in one of the fields that the table shows."""
-    fields = ("action", "name", "app", "actor", "request_reason", "reason", "query_id")
-    wanted = words.lower().split()
-    texts = (" ".join(str(item.get(field) or "") for field in fields).lower() for item in items)
-    return [
-        item
-        for item, text in zip(items, texts, strict=True)
-        if (not states or item.get("state") in states) and all(word in text for word in wanted)
-    ]
 
 
 def took(action: Json) -> float | None:

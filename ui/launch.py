@@ -15,15 +15,12 @@ ENTRY = Path(__file__).with_name("hardened.py")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-def command(
-    server_url: str, port: int = 8501, host: str = "127.0.0.1", allowed_hosts: Sequence[str] = ()
-) -> list[str]:
-    """The argument list that serves the UI on `host:port`; `server_url` goes into `environment`.
+def command(port: int = 8501, host: str = "127.0.0.1", allowed_hosts: Sequence[str] = ()) -> list[str]:
+    """The argument list that serves the UI on `host:port`; where the server is goes into `environment`.
 
     On a loopback address only loopback names are accepted (DNS rebinding); elsewhere name the hosts that
     people type in `allowed_hosts`, or every name is accepted.
     """
-    del server_url  # in the environment, so that it is in one place; kept here so that both calls look alike
     hosts = list(allowed_hosts) or (list(LOOPBACK) if host in LOOPBACK else [])
     options = {
         "server.address": host,

@@ -1,4 +1,7 @@
-"""The entry: navigation, then the page. Started by `controlplane ui`, see `ui.launch`."""
+"""The entry: navigation, then the page. Started by `controlplane ui`, see `ui.launch`.
+
+Streamlit runs it anew for every viewer and every click; what lasts longer is in `ui.data`.
+"""
 
 from pathlib import Path
 

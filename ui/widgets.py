@@ -126,6 +126,32 @@ def banner(reading: data.Reading) -> None:
             st.error(plain(reading.error), title="Nothing to show yet", icon=":material/cloud_off:")
 
 
+def search_box(key: str, placeholder: str) -> str:
+    """The words to look for; in the address as `?key=`."""
+    words = st.text_input(
+        "Search",
+        key=key,
+        bind="query-params",
+        type="search",
+        live="300ms",
+        placeholder=placeholder,
+        label_visibility="collapsed",
+    )
+    return words or ""
+
+
+def choice(label: str, options: Sequence[str], key: str, placeholder: str) -> list[str]:
+    """Some of the options, none meaning all; in the address as `?key=`."""
+    return st.multiselect(
+        label,
+        options,
+        key=key,
+        bind="query-params",
+        placeholder=placeholder,
+        label_visibility="collapsed",
+    )
+
+
 def tile(label: str, value: str, note: str = "", trend: Sequence[float] | None = None, tip: str = "") -> None:
     """One number of the head of a page; the same height with and without a note."""
     st.metric(

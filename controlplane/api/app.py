@@ -1,4 +1,8 @@
-"""Builds the FastAPI application on a plane: routers, lifespan, the one error shape."""
+"""Builds the FastAPI application on a plane: routers, lifespan, the one error shape.
+
+Called by `controlplane.api.server`. Every error of `controlplane.errors`, and every one of the framework's,
+becomes an answer here and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +24,9 @@ from starlette.responses import JSONResponse, Response
 from controlplane.api.access import Newcomers, authorize
 from controlplane.api.bodies import ErrorBody
 from controlplane.api.intake import Budget
+from controlplane.api.readiness import Readiness
+from controlplane.api.rendered import Rows
 from controlplane.api.routes import actions, agents, events, ops, queries
-from controlplane.api.rows import Rows
 from controlplane.errors import ControlPlaneError
 from controlplane.plane import Plane
 
@@ -40,6 +45,7 @@ def create_app(plane: Plane) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        servers=[{"url": plane.settings.external_url}] if plane.settings.external_url else None,
         responses={status: {"model": ErrorBody} for status in (400, 401, 403, 404, 409, 413, 422, 503)},
         exception_handlers={
             ControlPlaneError: _ours,
@@ -52,6 +58,7 @@ def create_app(plane: Plane) -> FastAPI:
     app.state.plane = plane
     app.state.newcomers = Newcomers(plane)
     app.state.rows = Rows(plane)
+    app.state.readiness = Readiness(plane.troubles)
     app.state.budget = Budget(plane.settings.bodies_bytes)
     for router in ROUTERS:
         app.include_router(router)

@@ -112,6 +112,8 @@ class RecentBody(Body):
 
 
 class QueryBody(Body):
+    """`alerts`: how many fire for it; none while there are no rules."""
+
     query_id: str
     app: str
     name: str | None

@@ -1,4 +1,8 @@
-"""Named dependencies of the routes: the plane, the caller, bodies that are read with care."""
+"""Named dependencies of the routes: the plane, the caller, bodies that are read with care.
+
+What can be wrong with a request is found out here, before a route runs. All are `async`: FastAPI gives each
+other one a thread.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from controlplane.api import intake
-from controlplane.api.rows import Rows
+from controlplane.api.rendered import Rows
 from controlplane.errors import BadRequest
 from controlplane.plane import Plane
 from controlplane.store.tables import storable

@@ -1,4 +1,7 @@
-"""The server's values as response bodies. Pure: everything comes in as arguments."""
+"""The server's values as response bodies. Pure: everything comes in as arguments.
+
+Called by the routes and by `controlplane.api.rendered`. What is not known or not finite is null, never 0.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from controlplane import failures, health
+from controlplane import failures, lag
 from controlplane.api.bodies import (
     ActionBody,
     AgentBody,
@@ -20,8 +23,8 @@ from controlplane.api.bodies import (
     RunBody,
     SourceBody,
 )
-from controlplane.lag import arrivals
 from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
+from controlplane.progress import items, number, whole
 from listeners.wire import rfc3339
 
 RECENT = 30
@@ -89,13 +92,13 @@ def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now
         trigger_interval_seconds=facts.trigger_interval,
         last_progress_at=stamp(last.at if last else None),
         last_event_at=stamp(last_event_at(view)),
-        lag_seconds=finite(health.lag_seconds(view, now)),
+        lag_seconds=finite(lag.lag_seconds(view, now)),
         starts=starts,
         actions_allowed=agent.actions if agent else "none",
         restart=RestartBody(how=facts.restart or "unknown", reason=facts.restart_reason),
         action=action_body(view.action) if view.action else None,
         recent=recent_body(view.progress[-RECENT:]),
-        arrival_rows_per_second=finite(arrivals(view.progress[-2:])),
+        arrival_rows_per_second=finite(lag.arrivals(view.progress[-2:])),
         **_figures(last),
     )
 
@@ -168,7 +171,7 @@ def agent_body(agent: Agent) -> AgentBody:
 
 def source_bodies(progress: Mapping[str, Any] | None, sample: ProgressSample | None) -> list[SourceBody]:
     """The sources as Spark wrote them, each with the lag that the sample tells."""
-    documents = _objects((progress or {}).get("sources"))
+    documents = items((progress or {}).get("sources"))
     lags = [source.lag_rows for source in sample.sources] if sample else []
     return [_source(document, _at(lags, i)) for i, document in enumerate(documents)]
 
@@ -177,42 +180,28 @@ def _at(values: Sequence[float | None], index: int) -> float | None:
     return finite(values[index]) if index < len(values) else None
 
 
-def _source(document: Mapping[str, Any], lag: float | None) -> SourceBody:
+def _source(document: Mapping[str, Any], lag_rows: float | None) -> SourceBody:
     metrics = document.get("metrics")
     return SourceBody(
         description=str(document.get("description") or ""),
         start_offset=document.get("startOffset"),
         end_offset=document.get("endOffset"),
         latest_offset=document.get("latestOffset"),
-        lag_rows=lag,
-        input_rows=_whole(document.get("numInputRows")),
-        input_rows_per_second=_number(document.get("inputRowsPerSecond")),
-        processed_rows_per_second=_number(document.get("processedRowsPerSecond")),
+        lag_rows=lag_rows,
+        input_rows=whole(document.get("numInputRows")),
+        input_rows_per_second=number(document.get("inputRowsPerSecond")),
+        processed_rows_per_second=number(document.get("processedRowsPerSecond")),
         metrics=metrics if isinstance(metrics, dict) else {},
     )
 
 
 def operators_of(progress: Mapping[str, Any] | None) -> list[dict[str, Any]]:
-    return _objects((progress or {}).get("stateOperators"))
+    return items((progress or {}).get("stateOperators"))
 
 
 def sink_of(progress: Mapping[str, Any] | None) -> dict[str, Any] | None:
     sink = (progress or {}).get("sink")
     return sink if isinstance(sink, dict) else None
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return finite(float(value))
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def progress_bodies(samples: Sequence[ProgressSample]) -> list[ProgressBody]:
@@ -229,17 +218,10 @@ def _progress(sample: ProgressSample, pair: Sequence[ProgressSample]) -> Progres
         batch_id=sample.batch_id,
         phases_ms={name: float(ms) for name, ms in sample.phases_ms.items()},
         input_rows=sample.input_rows,
-        arrival_rows_per_second=finite(arrivals(pair)),
+        arrival_rows_per_second=finite(lag.arrivals(pair)),
         output_rows=sample.output_rows,
         **{**_figures(sample), "batch_duration_seconds": finite(sample.duration) or 0.0},
     )
-
-
-def thin(samples: Sequence[ProgressSample], step: float | None) -> list[ProgressSample]:
-    """The last sample of each `step` seconds; all of them without a step."""
-    if not step:
-        return list(samples)
-    return list({int(sample.at // step): sample for sample in samples}.values())
 
 
 def event_body(event: Mapping[str, Any]) -> EventBody:

@@ -15,7 +15,8 @@ from typing import Any
 
 import click
 
-from controlplane.cli.client import Client, Refused, Unreachable, mistake_of, open_client
+from controlplane.cli.client import Client, mistake_of, open_client
+from controlplane.cli.errors import CallFailed, Refused, Unreachable
 from controlplane.cli.fleet import find_query
 from controlplane.cli.options import client_options, json_option, settings_of
 from controlplane.cli.tables import plain, query_name
@@ -72,7 +73,7 @@ def retire(query: str, reason: str, as_json: bool, **where: Any) -> None:
     query_id = find_query(client, query)
     try:
         answer = client.post(f"/api/v1/queries/{query_id}/retire", {"reason": reason, "actor": _person()})
-    except (Refused, Unreachable) as error:
+    except CallFailed as error:
         raise mistake_of(error, client) from None
     click.echo(json.dumps(answer, indent=2) if as_json else f"{query_name(answer)} is retired")
 

@@ -1,6 +1,6 @@
 """A client of the HTTP API on the standard library: JSON in, JSON out, errors in words.
 
-Called by the commands; finds server and token where the settings say: `CONTROLPLANE_TOKEN`,
+Called by the commands and the demonstration; finds server and token where the settings say: `CONTROLPLANE_TOKEN`,
 `CONTROLPLANE_TOKEN_FILE`, else `admin.token` of the data directory.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from controlplane.cli.options import Mistake
+from controlplane.cli.errors import CallFailed, Mistake, Refused, ServerFailed, Unreachable
 from controlplane.settings import Settings
 
 TIMEOUT = 20.0
@@ -25,30 +25,12 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_ANSWER = 64 * 1024 * 1024
 
 
-class Refused(Exception):
-    """The server said no. `document` is its `error` object."""
-
-    def __init__(self, status: int, document: Mapping[str, Any]):
-        super().__init__(str(document.get("message") or f"the server answered {status}"))
-        self.status = status
-        self.code = str(document.get("code") or "")
-        detail = document.get("detail")
-        self.detail: Mapping[str, Any] = detail if isinstance(detail, dict) else {}
-
-
-class ServerFailed(click.ClickException):
-    """The server could not do it; nothing the user did wrong, so exit 1."""
-
-
-class Unreachable(Exception):
-    """No answer came; the request may or may not have been carried out."""
-
-
 class Client:
-    """One server. Each call is one request; `Refused` and `Unreachable` are its failures."""
+    """One server. Each call is one request of at most `timeout` seconds; CallFailed where it fails."""
 
-    def __init__(self, url: str, token: str | None):
+    def __init__(self, url: str, token: str | None, timeout: float = TIMEOUT):
         self.url = url
+        self._timeout = timeout
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         local = urllib.parse.urlsplit(url).hostname in LOOPBACK
         # A proxy of the environment is not asked for what is on this machine.
@@ -70,7 +52,7 @@ class Client:
             self.url + path, data=body, headers={**self._headers, **headers}, method=method
         )
         try:
-            with self._opener.open(request, timeout=TIMEOUT) as response:
+            with self._opener.open(request, timeout=self._timeout) as response:
                 return _json(response.read(MAX_ANSWER))
         except urllib.error.HTTPError as error:
             with error:
@@ -111,7 +93,7 @@ def _read(path: Path) -> str | None:
         raise Mistake(f"the token file {path} cannot be read: {getattr(error, 'strerror', error)}") from None
 
 
-def mistake_of(error: Exception, client: Client) -> click.ClickException:
+def mistake_of(error: CallFailed, client: Client) -> click.ClickException:
     """What the user can do about a failed call."""
     if isinstance(error, Unreachable):
         return Mistake(f"no server answers at {client.url} ({error}); start one with: controlplane up")

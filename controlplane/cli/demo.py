@@ -1,4 +1,7 @@
-"""`controlplane demo`: server, dashboard and a fleet of real PySpark queries with named troubles."""
+"""`controlplane demo`: server, dashboard and a fleet of real PySpark queries with named troubles.
+
+What is asked for is checked here; `controlplane.demo.fleet` runs it.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from pathlib import Path
 
 import click
 
-from controlplane.cli.options import Mistake, data_dir_option, port_option, settings_of, ui_port_option
+from controlplane.cli.errors import Mistake
+from controlplane.cli.options import data_dir_option, port_option, settings_of, ui_port_option
 from controlplane.demo import scenarios
 from controlplane.settings import Settings
 
@@ -45,10 +49,7 @@ def _chosen(only: tuple[str, ...], more: tuple[str, ...]) -> tuple[scenarios.Tro
     """`--only a b`, `--only a --only b` and `--only a,b` mean the same."""
     if more and not only:
         raise Mistake(f"unexpected argument {more[0]!r}; troubles are chosen with --only")
-    try:
-        return scenarios.chosen(name for part in (*only, *more) for name in part.split(",") if name)
-    except scenarios.UnknownTrouble as error:
-        raise Mistake(str(error)) from None
+    return scenarios.chosen(name for part in (*only, *more) for name in part.split(",") if name)
 
 
 def listing(troubles: tuple[scenarios.Trouble, ...], as_json: bool) -> str:
@@ -60,13 +61,7 @@ def listing(troubles: tuple[scenarios.Trouble, ...], as_json: bool) -> str:
 
 def _run(base: Settings, troubles: tuple[scenarios.Trouble, ...], minutes: float | None) -> int:
     from controlplane.demo import fleet
-    from controlplane.demo.folder import FolderInUse
     from controlplane.demo.launch import Options
 
     options = Options(base.data_dir.resolve(), base.port, base.ui_port, troubles, minutes)
-    try:
-        return fleet.run(options, click.echo)
-    except (fleet.DemoMistake, FolderInUse) as error:
-        raise Mistake(str(error)) from None
-    except fleet.DemoFailure as error:
-        raise click.ClickException(str(error)) from None
+    return fleet.run(options, click.echo)

@@ -1,4 +1,7 @@
-"""`controlplane queries` and `actions`: what the API says, as a table or as JSON."""
+"""`controlplane queries` and `actions`: what the API says, as a table or as JSON.
+
+`ask` and `find_query` serve `controlplane.cli.act`, too.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,8 @@ from typing import Any
 
 import click
 
-from controlplane.cli.client import Client, Refused, Unreachable, mistake_of, open_client
+from controlplane.cli.client import Client, mistake_of, open_client
+from controlplane.cli.errors import CallFailed
 from controlplane.cli.options import client_options, json_option, settings_of
 from controlplane.cli.resolve import resolve
 from controlplane.cli.tables import age, figure, query_name, table
@@ -70,7 +74,7 @@ def ask(client: Client, path: str, **parameters: Any) -> Any:
     """GET; what goes wrong ends the command with one line."""
     try:
         return client.get(path, **parameters)
-    except (Refused, Unreachable) as error:
+    except CallFailed as error:
         raise mistake_of(error, client) from None
 
 

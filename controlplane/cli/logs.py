@@ -1,4 +1,7 @@
-"""How the server's log looks: JSON lines for machines, short lines on a terminal."""
+"""How the server's log looks: JSON lines for machines, short lines on a terminal.
+
+Set up by `serve` and `up` after the settings were found right, so that a mistake is one line and no log.
+"""
 
 from __future__ import annotations
 

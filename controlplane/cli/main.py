@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import click
 
-from controlplane.errors import ControlPlaneError
+from controlplane.errors import ControlPlaneError, StoreUnavailable
 
 #: Command → module and name within; nothing is imported before it is called for.
 COMMANDS = {
@@ -83,7 +83,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _say(f"controlplane: {error.format_message()}", error.exit_code)
     except ControlPlaneError as error:
-        return _say("\n".join(f"controlplane: {line}" for line in str(error).splitlines()), 2)
+        code = 1 if isinstance(error, StoreUnavailable) else 2
+        return _say("\n".join(f"controlplane: {line}" for line in str(error).splitlines()), code)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:

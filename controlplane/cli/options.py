@@ -1,4 +1,7 @@
-"""Options that several commands share, and how they become settings."""
+"""Options that several commands share, and how they become settings.
+
+What is not given stays None, so that the environment and then the defaults of `controlplane.settings` decide.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 host_option = click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 port_option = click.option("--port", type=click.IntRange(0, 65535), help="[default: 8420]")
 ui_port_option = click.option("--ui-port", type=click.IntRange(0, 65535), help="[default: 8501]")
-
-
-class Mistake(click.ClickException):
-    """Something the user can put right; one line, exit 2."""
-
-    exit_code = 2
 
 
 def client_options(command: F) -> F:

@@ -1,4 +1,7 @@
-"""Which query a person means: an id, a prefix of one, a name, or app/name. Pure."""
+"""Which query a person means: an id, a prefix of one, a name, or app/name. Pure.
+
+What may mean more than one query is a mistake that names them: nothing is ever stopped on a guess.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from controlplane.cli.options import Mistake
+from controlplane.cli.errors import Mistake
 from controlplane.cli.tables import plain, query_name
 
 LEAST_PREFIX = 4

@@ -1,4 +1,8 @@
-"""`controlplane run [--app …] program.py [args…]`: an unmodified PySpark program with the agent attached."""
+"""`controlplane run [--app …] program.py [args…]`: an unmodified PySpark program with the agent attached.
+
+We become `python -m listeners.run`: the program has our process, its signals and its exit code. What the agent
+needs, and the Java that set-up may have fetched, is handed over in the environment.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ from pathlib import Path
 
 import click
 
-from controlplane.cli.options import Mistake, data_dir_option, server_option, settings_of
+from controlplane.cli.errors import Mistake
+from controlplane.cli.options import data_dir_option, server_option, settings_of
+from controlplane.java import java_environment
 from controlplane.settings import Settings
 
 
@@ -34,7 +40,8 @@ def run(
     if not Path(program).is_file():
         raise Mistake(f"there is no program {program}")
     settings = settings_of(url=url, data_dir=data_dir)
-    environment = {**os.environ, **agent_environment(settings, os.environ, app, label, actions)}
+    agent = agent_environment(settings, os.environ, app, label, actions)
+    environment = {**os.environ, **(java_environment() or {}), **agent}  # without Java, Spark says so itself
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, "-m", "listeners.run", program, *arguments], environment)
 

@@ -1,24 +1,26 @@
-"""`controlplane serve`, `ui` and `up` (both together): the processes that stay."""
+"""`controlplane serve`, `ui` and `up` (both together): the processes that stay.
+
+`_serve` is one straight function from the settings to the end; the page is a process of its own, started as
+`ui.launch` says.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import click
 
+from controlplane.children import ends_with_us
 from controlplane.cli import logs
+from controlplane.cli.errors import Mistake
 from controlplane.cli.options import (
-    Mistake,
     data_dir_option,
     database_option,
     host_option,
@@ -27,11 +29,12 @@ from controlplane.cli.options import (
     settings_of,
     ui_port_option,
 )
-from controlplane.settings import Settings
+from controlplane.settings import Settings, reachable
 
 UI_SECONDS = 3.0  # for the page's process to end
-PR_SET_PDEATHSIG = 1
-external_url_option = click.option("--external-url", metavar="URL", help="How people reach it, for links.")
+external_url_option = click.option(
+    "--external-url", metavar="URL", help="How people reach the server; /openapi.json names it."
+)
 
 
 @click.command()
@@ -81,25 +84,17 @@ def _serve(settings: Settings, page: bool = False) -> None:
         logs.configure()
         stack.callback(plane.close)
         server = make_server(plane)
-        port = listener.getsockname()[1]
-        url = _local_url(settings, port)
+        url = f"http://{reachable(settings.host)}:{listener.getsockname()[1]}"
         if page:
             _check_free(settings.host, settings.ui_port)
             stack.enter_context(_page(settings, url))
-            click.echo(f"page   http://{_shown(settings.host)}:{settings.ui_port}")
+            click.echo(f"page   http://{reachable(settings.host)}:{settings.ui_port}")
         click.echo(f"server {url}  (data in {settings.data_dir})")
+        if settings.external_url:
+            click.echo(f"       {settings.external_url}  (for people elsewhere)")
         sys.stdout.flush()
         calm_collector()
         server.run(sockets=[listener])
-
-
-def _local_url(settings: Settings, port: int) -> str:
-    return f"http://{_shown(settings.host)}:{port}"
-
-
-def _shown(host: str) -> str:
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"[{host}]" if ":" in host else host
 
 
 def _check_free(host: str, port: int) -> None:
@@ -117,7 +112,7 @@ def _page(settings: Settings, url: str) -> Iterator[None]:
         command,
         env=environment,
         stdin=subprocess.DEVNULL,
-        preexec_fn=_die_with_parent,  # noqa: PLW1509
+        preexec_fn=ends_with_us(),  # noqa: PLW1509
     )
     try:
         yield
@@ -130,16 +125,11 @@ def _page(settings: Settings, url: str) -> Iterator[None]:
             child.wait()
 
 
-def _die_with_parent() -> None:
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 def ui_process(settings: Settings, url: str) -> tuple[list[str], dict[str, str]]:
     """Command and environment of the page's process, as the page's room says."""
     launch = _launch()
-    command = launch.command(url, port=settings.ui_port, host=settings.host)
-    token_file = None if settings.token else settings.token_file or _absolute(settings.admin_token_file)
+    command = launch.command(port=settings.ui_port, host=settings.host)
+    token_file = None if settings.token else settings.token_file or settings.admin_token_file.absolute()
     return command, launch.environment(url, settings.token, token_file, os.environ)
 
 
@@ -149,7 +139,3 @@ def _launch() -> ModuleType:
         return importlib.import_module("ui.launch")
     except ModuleNotFoundError as error:
         raise Mistake(f"the page needs {error.name}: pip install 'spark-controlplane[server]'") from None
-
-
-def _absolute(path: Path) -> Path:
-    return path.absolute()

@@ -1,4 +1,7 @@
-"""`controlplane db upgrade` and `controlplane config check`."""
+"""`controlplane db upgrade` and `controlplane config check`: both before a server starts, neither needs one.
+
+`check` shows the settings in force with the secrets masked.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def config() -> None:
 
 
 @config.command()
-@click.option("--data-dir", type=click.Path(path_type=Path, file_okay=False))
+@data_dir_option
 def check(data_dir: Path | None) -> None:
     """Name every mistake of the configuration (exit 2), or show what is in force."""
     settings = settings_of(data_dir=data_dir)

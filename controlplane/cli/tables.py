@@ -1,4 +1,7 @@
-"""Text for a terminal: columns, ages, and nothing that a terminal would obey. Pure."""
+"""Text for a terminal: columns, ages, and nothing that a terminal would obey. Pure.
+
+Called by the commands and by `controlplane.demo.report`.
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,8 @@ import click
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
-from controlplane.cli.options import Mistake, data_dir_option, database_option, json_option, settings_of
+from controlplane.cli.errors import Mistake
+from controlplane.cli.options import data_dir_option, database_option, json_option, settings_of
 from controlplane.cli.tables import age, table
 from controlplane.model import Role
 from controlplane.settings import Settings

@@ -7,20 +7,24 @@ Each stage has its own deadline: the way to the agent, the agent's work, and the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from controlplane import failures
+from controlplane.case import usual_batch
 from controlplane.control.guards import Refusal
 from controlplane.model import Action, ActionState, Failure, QueryView
+from controlplane.thresholds import DEFAULTS
 from listeners.wire import Command, CommandResult
 
 LEAST_ALLOWANCE = 120.0  # seconds
 MOST_ALLOWANCE = 3600.0  # what the wire format lets a command ask for
 ANSWER_GRACE = 30.0  # the agent's own time limit runs out first, then its answer travels
-SILENT_AFTER = 30.0  # three heartbeats
 START_ACTIONS = ("start", "restart")
+#: The exception's class before its message: a condition says more.
+_HEAD = re.compile(r"^(?:\w+\.)+[\w$]+: ")
 
 
 @dataclass(frozen=True)
@@ -49,13 +53,8 @@ def allowance(view: QueryView | None) -> float:
     """Seconds one stage may take: max(2 min, 2 × trigger, 3 × usual batch (p95)), at most an hour."""
     if view is None:
         return LEAST_ALLOWANCE
-    usual = _p95([sample.duration for sample in view.progress])
     trigger = view.facts.trigger_interval or 0.0
-    return min(MOST_ALLOWANCE, max(LEAST_ALLOWANCE, 2 * trigger, 3 * usual))
-
-
-def _p95(values: list[float]) -> float:
-    return sorted(values)[int(0.95 * (len(values) - 1))] if values else 0.0
+    return min(MOST_ALLOWANCE, max(LEAST_ALLOWANCE, 2 * trigger, 3 * usual_batch(view)))
 
 
 def request(view: QueryView, ask: Ask, action_id: str, now: float) -> Action:
@@ -86,7 +85,9 @@ def request(view: QueryView, ask: Ask, action_id: str, now: float) -> Action:
 def _silence(view: QueryView, now: float) -> str:
     """Why this may take a while: an agent that has not been heard may come back, so we ask all the same."""
     silent = now - view.agent.last_seen_at if view.agent else 0.0
-    return f"waiting for its agent, last heard {silent:.0f} s ago" if silent > SILENT_AFTER else ""
+    return (
+        f"waiting for its agent, last heard {silent:.0f} s ago" if silent > DEFAULTS.unheard_seconds else ""
+    )
 
 
 def refuse(action: Action, refusal: Refusal, now: float) -> Action:
@@ -158,10 +159,12 @@ def failed_in_driver(result: CommandResult, evidence: Mapping[str, Any]) -> Outc
 
 
 def sentence_of(failure: Failure) -> str:
-    """Condition, cause and advice in one line."""
+    """Condition, cause and advice in one line, each of them once."""
     cause = failure.root_cause or failure.message
-    said = [part for part in (failure.condition, cause if cause != failure.condition else None) if part]
-    return f"{': '.join(said)}. {failure.advice}".strip()
+    if failure.condition:
+        cause = _HEAD.sub("", cause).removeprefix(f"[{failure.condition}]").strip()
+    said = [failure.condition, cause if cause != failure.condition else None]
+    return f"{': '.join(part for part in said if part).rstrip('.')}. {failure.advice}".strip()
 
 
 def settle(action: Action, outcome: Outcome, now: float) -> Action:

@@ -6,6 +6,7 @@ spare people the wait and keep two hands off one query.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from controlplane.model import Action, Agent, QueryView
@@ -22,12 +23,15 @@ class Refusal:
     reason: str
 
 
-def check(view: QueryView, action: str, under_way: Action | None) -> Refusal | None:
-    """The first reason against it, or None."""
+def check(
+    view: QueryView, action: str, under_way: Action | None, others: Sequence[Agent] = ()
+) -> Refusal | None:
+    """The first reason against it, or None. `others`: living agents besides its own that run this query."""
     return (
         _retired(view)
         or _under_way(under_way)
         or _no_driver(view)
+        or _two_drivers(view, others)
         or _forbidden(view.agent, action)
         or _wrong_state(view, action)
     )
@@ -58,6 +62,21 @@ def _no_driver(view: QueryView) -> Refusal | None:
     return Refusal(
         "no_driver", f"its driver ended ({how}) at {rfc3339(agent.ended_at)}: start the application"
     )
+
+
+def _two_drivers(view: QueryView, others: Sequence[Agent]) -> Refusal | None:
+    """A checkpoint that was copied keeps its query's id: then the id alone does not say whom to ask."""
+    agent = view.agent
+    other = next(iter(others), None)
+    if agent is None or (other is None and agent.app == view.app):
+        return None
+    second = other.app if other is not None else view.app
+    reason = (
+        f"two drivers use this query id: {agent.app} ({agent.agent[:8]}) and {second}"
+        f"{f' ({other.agent[:8]})' if other is not None else ''}; was the checkpoint copied? "
+        "Stop one of them, or give it a checkpoint of its own"
+    )
+    return Refusal("two_drivers", reason)
 
 
 def _forbidden(agent: Agent | None, action: str) -> Refusal | None:

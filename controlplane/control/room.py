@@ -22,9 +22,11 @@ from controlplane.control.actions import Ask, Outcome
 from controlplane.control.outbox import Outbox
 from controlplane.control.verification import verify
 from controlplane.errors import Conflict, Forbidden, NotFound, StoreUnavailable
-from controlplane.model import Action, QueryView
+from controlplane.model import Action, Agent, QueryView
 from controlplane.store import actions as rows
 from controlplane.store import audit
+from controlplane.store import queries as query_rows
+from controlplane.thresholds import DEFAULTS
 from listeners.wire import CommandResult, Event
 
 log = logging.getLogger(__name__)
@@ -154,7 +156,8 @@ def _earlier(conn: Connection, query_id: str, ask: Ask) -> Action | None:
 
 def _record(conn: Connection, view: QueryView, ask: Ask, action_id: str, now: float) -> Action:
     action = steps.request(view, ask, action_id, now)
-    refusal = guards.check(view, ask.action, rows.open_for_query(conn, view.query_id))
+    others = [agent for agent in query_rows.drivers_of(conn, view.query_id) if _is_other(agent, view, now)]
+    refusal = guards.check(view, ask.action, rows.open_for_query(conn, view.query_id), others)
     if refusal is not None:
         action = steps.refuse(action, refusal, now)
     rows.insert(conn, action)
@@ -163,6 +166,12 @@ def _record(conn: Connection, view: QueryView, ask: Ask, action_id: str, now: fl
         conn, now, ask.actor, ask.via, f"query.{ask.action}", view.query_id, {"id": action_id, **detail}
     )
     return action
+
+
+def _is_other(agent: Agent, view: QueryView, now: float) -> bool:
+    """Does another driver than the view's live? One that fell silent may have been replaced by it."""
+    own = view.agent is not None and agent.agent == view.agent.agent
+    return not own and agent.ended_at is None and now - agent.last_seen_at <= DEFAULTS.unheard_seconds
 
 
 def _advance(conn: Connection, action_id: str, step: Step, now: float) -> Action:

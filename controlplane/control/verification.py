@@ -1,12 +1,13 @@
 """Did it work? Pure: an action under way and the view of its query in, an outcome or None out.
 
-A start is proven by a batch newer than the last one of earlier runs, or by a first trigger of the
+A start is proven by a batch not older than the last one of earlier runs, or by a first trigger of the
 new run that found no data (`resumed_idle`: at night no commit ever comes). A stop is proven by the
 agent's word; where that never comes, by the end of the run.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import asdict
 
@@ -17,6 +18,7 @@ from listeners.wire import rfc3339
 
 WAITING_FOR_DATA = "Waiting for data to arrive"
 Check = Callable[[Action, QueryView, float], Outcome | None]
+FACTS_LAG = 20.0  # seconds after which the agent's next round has told what a run was
 ANSWER_LAG = 10.0  # seconds that the agent's own, richer answer may come after the run's end
 
 
@@ -36,9 +38,10 @@ def _checks(action: Action) -> tuple[Check, ...]:
 
 
 def last_earlier_batch(action: Action, view: QueryView) -> int | None:
-    """The last batch known of the runs before the new one."""
+    """The last batch known of the runs before the new one; what a later run did says nothing of it."""
     new = action.evidence.get("run_id")
-    earlier = [s.batch_id for s in view.progress if s.run_id != new]
+    before = itertools.takewhile(lambda sample: sample.run_id != new, view.progress)
+    earlier = [sample.batch_id for sample in before]
     if not earlier:
         return action.previous_batch_id
     return max(earlier[-1], action.previous_batch_id if action.previous_batch_id is not None else -1)
@@ -52,6 +55,10 @@ def _by_batch(action: Action, view: QueryView, now: float) -> Outcome | None:
     if before is None or first > before:
         evidence = {"verified_by": "batch", "batch_id": first, "previous_batch_id": before}
         return Outcome(ActionState.SUCCEEDED, f"resumed at batch {first}", evidence)
+    if first == before:
+        # A stop between commit and report, and asynchronous progress tracking, run the last batch again.
+        evidence = {"verified_by": "batch", "batch_id": first, "previous_batch_id": before}
+        return Outcome(ActionState.SUCCEEDED, f"resumed (replayed batch {first})", evidence)
     reason = (
         f"rewound: the new run began at batch {first}, but batch {before} was committed before; "
         "its checkpoint was replaced or cut back"
@@ -98,9 +105,14 @@ def _by_end(action: Action, view: QueryView, now: float) -> Outcome | None:
     if run.end == RunEnd.FINISHED:
         reason = "the new run processed what there was and finished"
         return Outcome(ActionState.SUCCEEDED, reason, {"verified_by": "finished"})
-    if run.end == RunEnd.STOPPED:
+    if run.end == RunEnd.STOPPED and _is_told(view, run, now):
         return Outcome(ActionState.UNVERIFIED, "the new run was stopped before it had committed a batch")
     return None
+
+
+def _is_told(view: QueryView, run: Run, now: float) -> bool:
+    """Whether the run's trigger is known, or would be by now: with some it has finished, not been stopped."""
+    return view.facts.trigger is not None or run.ended_at is None or now - run.ended_at >= FACTS_LAG
 
 
 def _new_run(action: Action, view: QueryView) -> Run | None:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-import httpx
-
+from controlplane.cli.client import Client
+from controlplane.cli.errors import CallFailed, DemoFailed, Mistake
 from controlplane.demo import folder, launch, processes, scenarios
 from controlplane.demo.feeder import Feeder
 from controlplane.demo.interrupts import Interrupts
@@ -24,18 +24,10 @@ SERVER_READY_SECONDS = 60.0
 GRACE_SECONDS = 12.0
 
 
-class DemoMistake(Exception):
-    """Something the user can put right: a port in use, no Java. The message is one clear line."""
-
-
-class DemoFailure(Exception):
-    """A part of the demonstration did not start; the message names its log file."""
-
-
 def run(options: Options, say: Say) -> int:
     """The whole demonstration. Returns 0 when it ran until Ctrl-C or for its minutes, 1 if a part died.
 
-    DemoMistake, FolderInUse: nothing was started. DemoFailure: the server did not start.
+    Mistake: nothing was started. DemoFailed: the server did not start.
     """
     java = check(options)
     with ExitStack() as stack:
@@ -59,15 +51,15 @@ def run(options: Options, say: Say) -> int:
 
 
 def check(options: Options) -> dict[str, str]:
-    """The environment that Java needs; DemoMistake where a port is taken or there is no Java."""
+    """The environment that Java needs; Mistake where a port is taken or there is no Java."""
     for name, port in (("--port", options.port), ("--ui-port", options.ui_port)):
         if not port_is_free(port):
-            raise DemoMistake(f"port {port} is in use; stop what listens there or give another {name}")
+            raise Mistake(f"port {port} is in use; stop what listens there or give another {name}")
     if options.port == options.ui_port:
-        raise DemoMistake("--port and --ui-port must differ")
+        raise Mistake("--port and --ui-port must differ")
     java = java_environment()
     if java is None:
-        raise DemoMistake("Spark needs Java 17 or newer and there is none; `make -B setup` fetches one")
+        raise Mistake("Spark needs Java 17 or newer and there is none; `make -B setup` fetches one")
     return java
 
 
@@ -87,19 +79,20 @@ def await_server(options: Options, server: processes.Child, interrupts: Interrup
     end = time.monotonic() + SERVER_READY_SECONDS
     while time.monotonic() < end:
         if server.exit_code is not None:
-            raise DemoFailure(f"the server ended with {server.exit_code}; see {server.log}")
+            raise DemoFailed(f"the server ended with {server.exit_code}; see {server.log}")
         if is_ready(options.url) and options.agent_token.exists() and options.admin_token.exists():
             return True
         if interrupts.wait(0.2):
             return False
-    raise DemoFailure(f"the server was not ready within {SERVER_READY_SECONDS:.0f} s; see {server.log}")
+    raise DemoFailed(f"the server was not ready within {SERVER_READY_SECONDS:.0f} s; see {server.log}")
 
 
 def is_ready(url: str) -> bool:
     try:
-        return httpx.get(url + "/readyz", timeout=2.0, trust_env=False).status_code == 200
-    except httpx.HTTPError:
+        Client(url, None, timeout=2.0).get("/readyz")
+    except CallFailed:
         return False
+    return True
 
 
 def put_away(children: Sequence[processes.Child], interrupts: Interrupts, say: Say) -> None:

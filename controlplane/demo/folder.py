@@ -1,4 +1,7 @@
-"""The demonstration's folder inside the data directory: made anew at each start, and only if it is ours."""
+"""The demonstration's folder inside the data directory: made anew at each start, and only if it is ours.
+
+Called by `controlplane.demo.fleet`. A marker file says who made the folder, a lock that it is in use.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,9 @@ import shutil
 from pathlib import Path
 from typing import IO
 
+from controlplane.cli.errors import FolderInUse
+
 MARKER = ".made-by-controlplane-demo"
-
-
-class FolderInUse(Exception):
-    """The folder is not ours to wipe, or another demonstration works in it; the message is for people."""
 
 
 def lock(data_dir: Path) -> IO[str]:

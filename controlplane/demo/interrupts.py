@@ -1,4 +1,7 @@
-"""Ctrl-C and its relatives, counted: once is a wish to stop, again means at once."""
+"""Ctrl-C and its relatives, counted: once is a wish to stop, again means at once.
+
+Called by `controlplane.demo.fleet`, which has children to end in order before it may end itself.
+"""
 
 from __future__ import annotations
 

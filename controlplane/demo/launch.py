@@ -1,4 +1,7 @@
-"""How each part of the demonstration is started: options → command and environment → child process."""
+"""How each part of the demonstration is started: options → command and environment → child process.
+
+Called by `controlplane.demo.fleet`; the server, the page and the drivers are started as users start them.
+"""
 
 from __future__ import annotations
 

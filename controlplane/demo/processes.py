@@ -7,16 +7,14 @@ all stay in the driver's session, and by that they are found.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-PR_SET_PDEATHSIG = 1
+from controlplane.children import ends_with_us
 
 
 def session_of(stat: str) -> int:
@@ -39,12 +37,11 @@ def members(session: int) -> list[int]:
 
 def _become_child() -> Callable[[], None]:
     """What a child does before it runs: take SIGINT again, and end if we are killed (Linux)."""
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    end_with_us = ends_with_us()
 
     def prepare() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        if libc is not None:
-            libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        end_with_us()
 
     return prepare
 

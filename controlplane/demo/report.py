@@ -1,10 +1,15 @@
-"""What the demonstration prints of its fleet: pure functions from the API's answers to lines."""
+"""What the demonstration prints of its fleet: pure functions from the API's answers to lines.
+
+Called by `controlplane.demo.watch`; figures look as in the tables of the command line.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+
+from controlplane.cli.tables import UNKNOWN, figure
 
 Query = Mapping[str, Any]
 
@@ -39,21 +44,15 @@ def queries(number: int) -> str:
     return f"{number} {'query' if number == 1 else 'queries'}"
 
 
-def figure(value: float | None, unit: str) -> str:
-    """A number with its unit, a dash where it is not known."""
-    if value is None:
-        return "–"
-    return f"{value:,.0f}{unit}" if abs(value) >= 10 else f"{value:.1f}{unit}"
-
-
 def row(query: Query, width: int) -> str:
     """One query on one line of at most `width` characters: status, name, figures, reason."""
+    rate = query.get("processed_rows_per_second")
     cells = [
         f"{query.get('status', '?'):<10}",
         f"{query.get('app')}/{query.get('name')}".ljust(28),
-        f"batch {query['batch_id']}".ljust(10) if shows_figures(query) else "–".ljust(10),
-        f"{figure(query.get('processed_rows_per_second'), '/s'):>8}",
-        f"lag {figure(query.get('lag_rows'), '')}".ljust(10),
+        f"batch {query['batch_id']}".ljust(10) if shows_figures(query) else UNKNOWN.ljust(10),
+        f"{figure(rate)}{'' if rate is None else '/s'}".rjust(8),
+        f"lag {figure(query.get('lag_rows'))}".ljust(10),
         str(query.get("reason") or ""),
     ]
     line = "  " + "  ".join(cells)

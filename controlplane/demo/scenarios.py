@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from controlplane.cli.errors import UnknownTrouble
 from controlplane.model import QueryStatus
 
 PROGRAMS = Path(__file__).parent / "programs"
@@ -59,13 +60,9 @@ TROUBLES = (
         "demo-clicks",
         "clicks.py",
         QueryStatus.FAILED,
-        "dies after about 40 s on an amount that is not a number, and again after each restart",
+        "dies after about 60 s on an amount that is not a number, and again after each restart",
     ),
 )
-
-
-class UnknownTrouble(ValueError):
-    """A name that no trouble has; the message lists those there are."""
 
 
 def chosen(names: Iterable[str]) -> tuple[Trouble, ...]:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import httpx
-
+from controlplane.cli.client import Client
+from controlplane.cli.errors import CallFailed
 from controlplane.demo import report, scenarios
 from controlplane.demo.interrupts import Interrupts
 from controlplane.demo.launch import Options
@@ -20,23 +20,6 @@ from controlplane.demo.processes import Child
 TABLE_EVERY = 15.0
 WAITING_EVERY = 5.0
 Say = Callable[[str], None]
-
-
-class Fleet:
-    """What the server says of the queries; keeps one connection."""
-
-    def __init__(self, options: Options):
-        token = options.admin_token.read_text(encoding="utf-8").strip()
-        headers = {"Authorization": f"Bearer {token}"}
-        self._client = httpx.Client(base_url=options.url, headers=headers, timeout=5.0, trust_env=False)
-
-    def ask(self) -> dict[str, Any]:
-        """The answer of `GET /api/v1/queries`; empty when there is none this time."""
-        try:
-            answer = self._client.get("/api/v1/queries")
-            return answer.json() if answer.status_code == 200 else {}
-        except (httpx.HTTPError, ValueError):
-            return {}
 
 
 class Watch:
@@ -82,7 +65,9 @@ class Watch:
 
 def watch(options: Options, children: Sequence[Child], interrupts: Interrupts, say: Say) -> int:
     """Until time is up or somebody stops us (0), or the server or the dashboard dies (1)."""
-    fleet, view, began = Fleet(options), Watch(options, say, time.time()), time.monotonic()
+    token = options.admin_token.read_text(encoding="utf-8").strip()
+    client, view = Client(options.url, token, timeout=5.0), Watch(options, say, time.time())
+    began = time.monotonic()
     end = began + options.minutes * 60 if options.minutes is not None else float("inf")
     while not interrupts.wait(0.5):
         now = time.monotonic()
@@ -92,5 +77,13 @@ def watch(options: Options, children: Sequence[Child], interrupts: Interrupts, s
         if view.tell_of_ended(children) & {"server", "dashboard"}:
             return 1
         if view.is_due(now - began):
-            view.tick(now - began, fleet.ask())
+            view.tick(now - began, fleet_of(client))
     return 0
+
+
+def fleet_of(client: Client) -> dict[str, Any]:
+    """The answer of `GET /api/v1/queries`; empty when there is none this time."""
+    try:
+        return client.get("/api/v1/queries") or {}
+    except CallFailed:
+        return {}

@@ -1,4 +1,8 @@
-"""Actions: what somebody asked for and how far it is. States change by conditional update only."""
+"""Actions: what somebody asked for and how far it is. States change by conditional update only.
+
+So of two who carry the same action on, one is told that somebody was faster. Called by the control room and,
+to read, by the API.
+"""
 
 from __future__ import annotations
 

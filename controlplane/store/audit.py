@@ -1,4 +1,7 @@
-"""Who asked for what, and what became of it. Rows are only added."""
+"""Who asked for what, and what became of it. Rows are only added, and outlive what they tell of.
+
+Written in the same transaction as the deed, so that there is neither without the other.
+"""
 
 from __future__ import annotations
 

@@ -21,17 +21,24 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from controlplane.errors import SettingsError, StoreUnavailable
 from controlplane.store import blobs, reserve
-from controlplane.store.tables import dictionaries, events
+from controlplane.store.tables import counters, dictionaries, events
 
 BUSY_SECONDS = 5.0
 WAL_PAGES = 2_000  # about 8 MiB between automatic checkpoints
 VACUUM_PAGES = 500
-ROW_BYTES = 250  # an event's columns, its hot row and its places in the indexes
+ROW_BYTES = 250  # an event's columns, its row in `batches` and its places in the indexes
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 #: What a commit that could not be made durable looks like. Trying again on the same file might
 #: report success for pages that the kernel has already given up, so the writer stops for good.
-BROKEN_DISK = {"SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC", "SQLITE_CORRUPT", "SQLITE_NOTADB"}
+#: SQLite's codes by their beginnings: `SQLITE_CORRUPT_INDEX` is one, too.
+BROKEN_DISK = (
+    "SQLITE_IOERR_FSYNC",
+    "SQLITE_IOERR_DIR_FSYNC",
+    "SQLITE_IOERR_CORRUPTFS",
+    "SQLITE_CORRUPT",
+    "SQLITE_NOTADB",
+)
 
 
 def default_url(data_dir: Path | str) -> str:
@@ -187,11 +194,25 @@ def unavailable(error: DBAPIError) -> StoreUnavailable:
     for prefix, sentence in words.items():
         if name.startswith(prefix):
             return StoreUnavailable(sentence)
-    if name in BROKEN_DISK:
+    if is_broken(error):
         return StoreUnavailable(f"the disk of the store failed ({name}); restart the server once it is sound")
-    return StoreUnavailable(f"the store cannot be used: {error.orig or error}")
+    # The first line is what went wrong; on the next PostgreSQL shows the statement and its values.
+    said = str(error.orig).strip().partition("\n")[0] if error.orig is not None else "the database failed"
+    return StoreUnavailable(f"the store cannot be used: {said}")
+
+
+def is_broken(error: DBAPIError) -> bool:
+    """Is the file or its disk damaged, so that nothing it says can be trusted any more?"""
+    return sqlite_code(error).startswith(BROKEN_DISK)
 
 
 def sqlite_code(error: DBAPIError) -> str:
     """SQLite's extended result code, e.g. `SQLITE_IOERR_FSYNC`; empty for other databases."""
     return str(getattr(error.orig, "sqlite_errorname", "") or "")
+
+
+def prove_writable(connection: Connection, now: int) -> None:
+    """A real write, `now` in Unix seconds: on a full disk an empty transaction still commits."""
+    proof = counters.c.name == "ready"
+    if connection.execute(sa.update(counters).where(proof).values(value=now)).rowcount == 0:
+        connection.execute(sa.insert(counters).values(name="ready", value=now))

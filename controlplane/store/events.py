@@ -1,4 +1,8 @@
-"""Raw events and the hot columns of progress reports: append, know again, read."""
+"""Raw events and the index of the progress reports among them: append, know again, read.
+
+`controlplane.store.deduplication` writes, in the writer's transaction; the API reads a query's events in
+pages, as they were sent.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,8 @@ from sqlalchemy.engine import Connection
 
 from controlplane.model import ProgressSample
 from controlplane.store.blobs import Unpacker
-from controlplane.store.tables import agents, batches, counters, events, queries
+from controlplane.store.rows import key_of
+from controlplane.store.tables import agents, batches, counters, events
 
 #: What makes a progress report the same one: run id, batch id, trigger time.
 BatchKey = tuple[int, int, float]
@@ -63,13 +68,6 @@ def batch_values(report: ProgressSample, event_id: int, query_key: int, run_key:
         "batch_id": report.batch_id,
         "trigger_at": report.trigger_at,
         "at": report.at,
-        "duration": report.duration,
-        "input_rows": report.input_rows,
-        "lag_rows": report.lag_rows,
-        "output_rows": report.output_rows,
-        "state_rows": report.state_rows,
-        "state_bytes": report.state_bytes,
-        "watermark": report.watermark,
     }
 
 
@@ -94,7 +92,7 @@ def read_events(
     query = (
         sa.select(events, agents.c.agent)
         .join(agents, events.c.agent_key == agents.c.key)
-        .where(events.c.query_key == _key_of(query_id), events.c.id > after)
+        .where(events.c.query_key == key_of(query_id), events.c.id > after)
         .order_by(events.c.id)
         .limit(limit + 1)
     )
@@ -104,10 +102,6 @@ def read_events(
     unpacker = Unpacker(connection)
     page = [_event(row, unpacker) for row in rows[:limit]]
     return page, page[-1]["id"] if len(rows) > limit and page else None
-
-
-def _key_of(query_id: str) -> Any:
-    return sa.select(queries.c.key).where(queries.c.query_id == query_id).scalar_subquery()
 
 
 def _event(row: Any, unpacker: Unpacker) -> dict[str, Any]:

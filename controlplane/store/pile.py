@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Connection
 
 from controlplane.errors import StoreUnavailable
-from controlplane.store.intake import Changes, Outcome, Prepared, store
+from controlplane.store.deduplication import Changes, Outcome, Prepared, store
 from controlplane.store.writer import WRITE_TIMEOUT, Writer
 
 #: Events in one submission: enough to share the costs, few enough for short transactions and statements.

@@ -15,16 +15,12 @@ from controlplane import progress
 from controlplane.ledger import AgentRow, QueryRow, RunRow
 from controlplane.model import Agent, ProgressSample, Run
 from controlplane.store.blobs import Unpacker
-from controlplane.store.rows import agent_row, query_row, run_of, run_row, select_runs
+from controlplane.store.rows import agent_row, key_of, query_row, run_of, run_row, select_runs
 from controlplane.store.tables import agents, batches, events, queries, runs
 from controlplane.store.tables import status_changes as changes
 
 T = TypeVar("T")
 CHUNK = 500
-
-
-def _key_of(query_id: str) -> sa.ScalarSelect[Any]:
-    return sa.select(queries.c.key).where(queries.c.query_id == query_id).scalar_subquery()
 
 
 # -- queries, runs, agents -------------------------------------------------------------------------
@@ -52,42 +48,45 @@ def list_runs(connection: Connection, query_id: str, limit: int = 20) -> list[Ru
     return [run_of(row) for row in connection.execute(query).mappings()]
 
 
-def get_run(connection: Connection, run_id: str) -> RunRow | None:
-    """One run, whichever query it belongs to."""
-    row = connection.execute(select_runs().where(runs.c.run_id == run_id)).mappings().first()
-    return run_row(row) if row else None
-
-
 def agent_rows(connection: Connection) -> list[AgentRow]:
     """All agents, ended ones included."""
     return [agent_row(row) for row in connection.execute(sa.select(agents)).mappings()]
 
 
-def list_agents(connection: Connection, limit: int = 1000) -> list[Agent]:
-    """Agents, the one heard last first."""
-    query = sa.select(agents).order_by(agents.c.last_seen_at.desc()).limit(limit)
-    return [agent_row(row).agent for row in connection.execute(query).mappings()]
-
-
-def agent_info(connection: Connection, agent: str) -> dict[str, Any]:
-    """What an agent last said of itself: `{"app_started": {…}, "heartbeat": {…}}`, each with its `at`."""
-    info = connection.execute(sa.select(agents.c.info).where(agents.c.agent == agent)).scalar()
-    return dict(info or {})
+def drivers_of(connection: Connection, query_id: str) -> list[Agent]:
+    """The agents that have a run of this query open: more than one where its checkpoint was copied."""
+    query = (
+        sa.select(agents)
+        .join(runs, runs.c.agent_key == agents.c.key)
+        .where(runs.c.query_key == key_of(query_id), runs.c.ended_at.is_(None))
+    )
+    return list({row["agent"]: agent_row(row).agent for row in connection.execute(query).mappings()}.values())
 
 
 # -- progress --------------------------------------------------------------------------------------
 
 
 def read_progress(
-    connection: Connection, query_id: str, start: float, end: float, limit: int = 2000
+    connection: Connection,
+    query_id: str,
+    start: float,
+    end: float,
+    limit: int = 2000,
+    step: float | None = None,
 ) -> list[ProgressSample]:
-    """Reports with start <= at <= end, oldest first; thinned evenly to `limit`, the last kept."""
+    """Reports with start <= at <= end, oldest first; thinned before any is unpacked.
+
+    With `step` the last of each so many seconds; then, where there are more, `limit` at even distances.
+    """
     query = (
-        sa.select(batches.c.event_id)
-        .where(batches.c.query_key == _key_of(query_id), batches.c.at >= start, batches.c.at <= end)
+        sa.select(batches.c.event_id, batches.c.at)
+        .where(batches.c.query_key == key_of(query_id), batches.c.at >= start, batches.c.at <= end)
         .order_by(batches.c.at, batches.c.trigger_at, batches.c.batch_id)
     )
-    return samples_of(connection, thin(connection.execute(query).scalars().all(), limit))
+    found = connection.execute(query).all()
+    if step is not None:
+        found = list({row.at // step: row for row in found}.values())
+    return samples_of(connection, [row.event_id for row in thin(found, limit)])
 
 
 def recent_progress(connection: Connection, query_key: int, limit: int) -> list[ProgressSample]:
@@ -130,18 +129,12 @@ def latest_progress(connection: Connection, query_id: str) -> dict[str, Any] | N
     query = (
         sa.select(events.c.dictionary, events.c.data)
         .join(batches, batches.c.event_id == events.c.id)
-        .where(batches.c.query_key == _key_of(query_id))
+        .where(batches.c.query_key == key_of(query_id))
         .order_by(batches.c.at.desc(), batches.c.trigger_at.desc(), batches.c.batch_id.desc())
         .limit(1)
     )
     row = connection.execute(query).first()
     return Unpacker(connection).unpack(row.dictionary, row.data) if row else None
-
-
-def last_batch_id(connection: Connection, query_id: str) -> int | None:
-    """The highest batch id that any run of a query reported."""
-    query = sa.select(sa.func.max(runs.c.last_batch_id)).where(runs.c.query_key == _key_of(query_id))
-    return connection.execute(query).scalar()
 
 
 # -- verdicts --------------------------------------------------------------------------------------
@@ -159,7 +152,7 @@ def status_changes(connection: Connection, query_id: str, limit: int = 50) -> li
     """`{"at", "status", "reason"}`, newest first."""
     query = (
         sa.select(changes.c.at, changes.c.status, changes.c.reason)
-        .where(changes.c.query_key == _key_of(query_id))
+        .where(changes.c.query_key == key_of(query_id))
         .order_by(changes.c.at.desc(), changes.c.key.desc())
         .limit(limit)
     )
@@ -180,7 +173,7 @@ def latest_statuses(connection: Connection) -> dict[str, dict[str, Any]]:
     }
 
 
-def retire(connection: Connection, query_id: str, at: float | None) -> bool:
-    """Put a query away (None: take it back); False when it is not known."""
+def retire(connection: Connection, query_id: str, at: float) -> bool:
+    """Put a query away; False when it is not known."""
     update = sa.update(queries).where(queries.c.query_id == query_id).values(retired_at=at)
     return connection.execute(update).rowcount == 1

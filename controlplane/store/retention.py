@@ -53,11 +53,12 @@ def prune(
     max_age_seconds: float,
     max_bytes: int,
     forget: Callable[[Sequence[str]], None] | None = None,
+    forget_agents: Callable[[Sequence[str]], None] | None = None,
 ) -> Pruned:
     """Delete what is older than `max_age_seconds`, then the oldest until the store is below `max_bytes`.
 
-    `forget` is told the ids of queries that went, in the writer's thread. StoreUnavailable when even
-    the reserve does not help.
+    `forget` and `forget_agents` are told the ids of queries and agents that went, in the writer's
+    thread. StoreUnavailable when even the reserve does not help.
     """
     store = sqlite_file(writer.engine)
     if store is not None:
@@ -70,7 +71,7 @@ def prune(
         events=gone,
         queries=len(old_queries),
         runs=work.write(lambda connection: _delete_runs(connection, cutoff)),
-        agents=work.write(lambda connection: _delete_agents(connection, cutoff)),
+        agents=len(work.write(lambda connection: _delete_agents(connection, cutoff), forget_agents)),
         status_changes=work.write(lambda connection: _delete_changes(connection, cutoff)),
         bytes_before=before,
         full=work.full,
@@ -228,14 +229,14 @@ def _delete_runs(connection: Connection, cutoff: float) -> int:
     return connection.execute(sa.delete(runs).where(old)).rowcount
 
 
-def _delete_agents(connection: Connection, cutoff: float) -> int:
+def _delete_agents(connection: Connection, cutoff: float) -> list[str]:
     """Agents that were last heard before `cutoff` and have no run and no event left."""
     unused = (
         (agents.c.last_seen_at < cutoff)
         & agents.c.key.not_in(sa.select(runs.c.agent_key))
         & ~sa.exists().where(events.c.agent_key == agents.c.key)
     )
-    return connection.execute(sa.delete(agents).where(unused)).rowcount
+    return list(connection.execute(sa.delete(agents).where(unused).returning(agents.c.agent)).scalars())
 
 
 def _delete_changes(connection: Connection, cutoff: float) -> int:

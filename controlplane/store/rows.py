@@ -1,4 +1,7 @@
-"""Rows of the database <-> the values of `controlplane.model` and `controlplane.lifecycle`."""
+"""Rows of the database <-> the values of `controlplane.model` and the rows of `controlplane.ledger`.
+
+Called by `controlplane.store.queries` and `controlplane.store.ledger`; no statement is run here.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import RowMapping
 
-from controlplane.ledger import AgentRow, QueryRow, RunRow
+from controlplane.ledger import AgentRow, Naming, QueryRow, RunRow
 from controlplane.model import Agent, Run, RunEnd, RunFacts, StatusSample
 from controlplane.store.tables import agents, queries, runs
 
@@ -24,6 +27,11 @@ def select_runs() -> sa.Select[Any]:
         .join(queries, runs.c.query_key == queries.c.key)
         .join(agents, runs.c.agent_key == agents.c.key)
     )
+
+
+def key_of(query_id: str) -> sa.ScalarSelect[Any]:
+    """A query's key, as a part of another statement."""
+    return sa.select(queries.c.key).where(queries.c.query_id == query_id).scalar_subquery()
 
 
 def agent_row(row: RowMapping) -> AgentRow:
@@ -49,6 +57,7 @@ def run_row(row: RowMapping) -> RunRow:
         facts=RunFacts(**row["facts"]),
         idle_at=row["idle_at"],
         status=StatusSample(**row["status"]) if row["status"] else None,
+        naming=Naming(**row["naming"]) if row["naming"] else None,
     )
 
 
@@ -98,5 +107,6 @@ def run_values(row: RunRow, query_key: int, agent_key: int) -> dict[str, Any]:
         "error_class": run.error_class,
         "idle_at": row.idle_at,
         "status": asdict(row.status) if row.status else None,
+        "naming": asdict(row.naming) if row.naming else None,
         "facts": {name: value for name, value in asdict(row.facts).items() if value is not None},
     }

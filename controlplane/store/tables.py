@@ -136,6 +136,7 @@ runs = Table(
     Column("error_class", CleanText),
     Column("idle_at", Seconds),
     Column("status", Json),
+    Column("naming", Json),
     Column("facts", Json, nullable=False),
     Index(None, "query_key", "started_at"),
     Index(None, "agent_key", "ended_at"),
@@ -158,7 +159,7 @@ events = Table(
     Index(None, "query_key", "id"),
 )
 
-#: The hot columns of progress reports; the report itself is the event of the same id.
+#: Which events are progress reports, by query and time; the report itself is the event of the same id.
 batches = Table(
     "batches",
     metadata,
@@ -168,13 +169,6 @@ batches = Table(
     Column("batch_id", Key, nullable=False),
     Column("trigger_at", Seconds, nullable=False),
     Column("at", Seconds, nullable=False),
-    Column("duration", Seconds, nullable=False),
-    Column("input_rows", Key, nullable=False),
-    Column("lag_rows", Seconds),
-    Column("output_rows", Key),
-    Column("state_rows", Key),
-    Column("state_bytes", Key),
-    Column("watermark", Seconds),
     UniqueConstraint("run_key", "batch_id", "trigger_at"),
     Index(None, "query_key", "at"),
 )

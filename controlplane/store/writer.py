@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from sqlalchemy.engine import Connection, Engine
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from controlplane.errors import StoreUnavailable
-from controlplane.store.engine import BROKEN_DISK, sqlite_code, unavailable
+from controlplane.store.engine import is_broken, unavailable
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -140,11 +140,11 @@ class Writer:
             self._commit(group)
         except StoreUnavailable as error:
             self._refuse(group, error)
-        except (OperationalError, InterfaceError) as error:
+        except DBAPIError as error:
             self._refuse(group, self._judge(error))
-        except Exception as error:
+        except Exception:
             log.exception("a group of writes failed")
-            self._refuse(group, StoreUnavailable(f"the store cannot be used: {error}"))
+            self._refuse(group, StoreUnavailable("the store cannot be used; the server's log says why"))
         else:
             self.commit_seconds = time.perf_counter() - began
             for job in group:
@@ -157,7 +157,7 @@ class Writer:
 
     def _judge(self, error: DBAPIError) -> StoreUnavailable:
         refusal = unavailable(error)
-        if sqlite_code(error) in BROKEN_DISK:
+        if is_broken(error):
             self._broken = refusal
         log.error("%s", refusal)
         return refusal
@@ -168,11 +168,17 @@ class Writer:
 
 
 def _attempt(connection: Connection, job: _Job) -> None:
-    """Run one job in a savepoint. What concerns the whole database is raised, the rest is the job's own."""
+    """Run one job in a savepoint. What concerns the whole database is raised, the rest is the job's own.
+
+    Its own are its values and its mistakes. Every other word of a driver may be the database's: a damaged
+    file is a DatabaseError, a PostgreSQL that became read-only an InternalError.
+    """
     try:
         with connection.begin_nested():
             job.result = job.work(connection)
-    except (OperationalError, InterfaceError):
+    except (DataError, IntegrityError) as error:
+        job.error = error
+    except DBAPIError:
         raise
     except Exception as error:
         job.error = error

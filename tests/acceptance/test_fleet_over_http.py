@@ -165,6 +165,10 @@ def test_a_change_of_status_is_recorded_by_the_tick(
     assert detail["failure"]["advice"]
 
 
+def test_the_metrics_tell_of_an_agent_without_a_query(driver: SimulatedAgent, admin: httpx.Client) -> None:
+    assert f'agent="{driver.agent}"' in admin.get("/metrics").text
+
+
 def test_agents_are_listed(driver: SimulatedAgent, admin: httpx.Client) -> None:
     agents = admin.get("/api/v1/agents").json()["agents"]
     (mine,) = [a for a in agents if a["agent"] == driver.agent]
@@ -207,15 +211,33 @@ def test_what_the_server_knew_it_knows_after_a_restart(tmp_path: Path) -> None:
         driver.close()
 
 
+def test_a_query_whose_first_start_failed_is_in_the_fleet_with_its_failure_until_it_starts(
+    driver: SimulatedAgent, admin: httpx.Client
+) -> None:
+    boom = "org.apache.spark.sql.AnalysisException: [TABLE_OR_VIEW_NOT_FOUND] The table or view `x` cannot be found."
+    failed = {"id": None, "name": "enrich", "method": "start", "exception": boom, "errorClass": None}
+    driver.tell(("start_failed", failed))
+    (row,) = fleet(admin, app=driver.app)
+    assert (row["name"], row["status"], row["run_id"]) == ("enrich", "failed", None)
+    assert "TABLE_OR_VIEW_NOT_FOUND" in row["reason"]
+    detail = admin.get(f"/api/v1/queries/{row['query_id']}").json()
+    assert detail["failure"]["condition"] == "TABLE_OR_VIEW_NOT_FOUND"
+    told = admin.get(f"/api/v1/queries/{row['query_id']}/events").json()["events"]
+    assert [event["type"] for event in told] == ["start_failed"]
+    started = SimulatedQuery("enrich")
+    driver.start(started)
+    assert [row["query_id"] for row in fleet(admin, app=driver.app)] == [started.query_id]
+
+
 def test_readiness_names_what_is_wrong(tmp_path: Path) -> None:
     with live_server(tmp_path) as running, running.client("") as anyone:
         assert anyone.get("/readyz").json() == {"status": "ok", "reasons": []}
         running.plane.scheduler.stop()
-        answer = anyone.get("/readyz")
-        assert answer.status_code == 503
-        assert answer.json()["reasons"] == ["the scheduler does not run"]
+        assert eventually(lambda: anyone.get("/readyz").status_code == 503)
+        assert anyone.get("/readyz").json()["reasons"] == ["the scheduler does not run"]
         running.plane.writer.stop()
-        assert "the store is not open" in anyone.get("/readyz").json()["reasons"]
+        closed = "the store takes no writes; the server's log says why"  # and no more, to anybody
+        assert eventually(lambda: closed in anyone.get("/readyz").json()["reasons"])
         assert anyone.get("/healthz").status_code == 200
         agent = running.agent()
         refused = agent.http.post("/api/v1/events", content=agent.line("heartbeat", {}))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
+from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
 from controlplane import model
+from controlplane.errors import StoreUnavailable
 from controlplane.model import Action, ActionState
-from controlplane.store import actions, audit, dictionary, events, queries, retention, tokens
+from controlplane.store import actions, audit, dictionary, events, pile, queries, retention, tokens
 from controlplane.store.engine import upgrade
 from controlplane.store.tables import metadata
 from tests.drivers import BEGIN, Driver, real_reports
@@ -121,7 +124,6 @@ def test_runs_are_listed_newest_first_with_their_ends(house: House) -> None:
     assert (first.run_id, first.end, first.failure_text) == ("r1", model.RunEnd.FAILED, "boom")
     assert (first.first_batch_id, first.last_batch_id, first.batches) == (0, 1, 2)
     assert house.read(queries.list_runs, "q1", 1) == [newest]
-    assert house.read(queries.last_batch_id, "q1") == 1
 
 
 def test_progress_is_read_by_time_and_thinned_evenly(house: House) -> None:
@@ -131,6 +133,8 @@ def test_progress_is_read_by_time_and_thinned_evenly(house: House) -> None:
     assert [sample.batch_id for sample in found] == list(range(10, 20))
     thinned = house.read(queries.read_progress, "q1", 0.0, BEGIN + 1000, 10)
     assert [sample.batch_id for sample in thinned] == list(range(9, 100, 10))
+    stepped = house.read(queries.read_progress, "q1", 0.0, BEGIN + 1000, 2000, 25.0)
+    assert len(stepped) in (4, 5) and stepped[-1].batch_id == 99
 
 
 def test_the_latest_progress_is_spark_s_own_json(house: House) -> None:
@@ -165,9 +169,10 @@ def test_agents_are_known_with_what_they_said_of_themselves(house: House) -> Non
     driver = Driver()
     house.accept(driver.line("app_started", {"pid": 7, "actions": "stop"}))
     house.accept(driver.line("heartbeat", {"actions": "stop", "dropped": {"spool_full": 3}}))
-    (agent,) = house.read(queries.list_agents)
+    (row,) = house.read(queries.agent_rows)
+    agent = row.agent
     assert (agent.agent, agent.actions, agent.dropped) == (driver.agent, "stop", {"spool_full": 3})
-    assert house.read(queries.agent_info, driver.agent)["app_started"]["pid"] == 7
+    assert row.info["app_started"]["pid"] == 7
 
 
 # -- actions, tokens, audit ------------------------------------------------------------------------
@@ -278,8 +283,10 @@ def test_old_runs_and_agents_go_but_the_newest_run_of_a_query_stays(house: House
     first, second = Driver(), Driver()
     house.accept(first.started("q1", "r1"), first.terminated("q1", "r1"), first.line("app_ended", {}))
     house.accept(second.started("q1", "r2", at=BEGIN + 100), second.terminated("q1", "r2", at=BEGIN + 101))
-    gone = retention.prune(house.writer, BEGIN + 30 * DAY, DAY, 10**10)
+    forget = house.window.forget, house.window.forget_agents
+    gone = retention.prune(house.writer, BEGIN + 30 * DAY, DAY, 10**10, *forget)
     assert (gone.runs, gone.agents) == (1, 1)
+    assert [agent.agent for agent in house.window.agents()] == [second.agent]
     assert [run.run_id for run in house.read(queries.list_runs, "q1")] == ["r2"]
 
 
@@ -291,6 +298,28 @@ def test_a_query_that_lost_its_name_to_another_goes_with_its_last_event(house: H
     assert gone.queries == 1
     assert house.window.view("old") is None
     assert house.window.view("new") is not None
+
+
+def test_a_database_that_turns_read_only_refuses_no_line_and_acknowledges_none(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch = "PRAGMA query_only=1" if house.engine.name == "sqlite" else "SET TRANSACTION READ ONLY"
+    real = pile.store
+
+    def turned(connection: Connection, *arguments: Any) -> Any:
+        connection.exec_driver_sql(switch)
+        return real(connection, *arguments)
+
+    driver = Driver()
+    lines = [driver.started("q1", "r1"), driver.progress("q1", "r1", 0)]
+    with monkeypatch.context() as broken:
+        broken.setattr(pile, "store", turned)
+        with pytest.raises(StoreUnavailable) as refused:
+            house.accept(*lines)
+    assert "INSERT" not in str(refused.value).replace("execute INSERT", "")
+    assert house.ingest.rejected == 0
+    house.engine.dispose()  # SQLite's pragma stays with its connection
+    assert house.accept(*lines).stored == 2
 
 
 def test_the_store_learns_the_words_of_its_fleet(house: House) -> None:

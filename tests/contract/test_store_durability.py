@@ -57,6 +57,25 @@ def kill_after(directory: Path, first_seq: int, answers: int) -> int:
         return int(rest[-1]) if rest else acknowledged
 
 
+def test_a_damaged_file_acknowledges_nothing_and_refuses_no_line(tmp_path: Path) -> None:
+    driver = Driver(agent=AGENT)
+    with sqlite_house(tmp_path) as house:
+        house.accept(*(driver.progress("q", "r", n) for n in range(50)))
+        with house.engine.connect() as connection:
+            index = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_events_1'"
+            root = int(connection.exec_driver_sql(index).scalar_one())
+            page = int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+    with house_at(default_url(tmp_path)) as house:
+        with (tmp_path / "controlplane.db").open("r+b") as file:
+            file.seek((root - 1) * page)
+            file.write(b"\xee" * 200)
+        house.engine.dispose()
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="SQLITE_CORRUPT"):
+                house.accept(driver.progress("q", "r", 60), driver.progress("q", "r", 61))
+        assert house.ingest.rejected == 0
+
+
 def test_a_killed_server_has_lost_nothing_that_it_acknowledged(tmp_path: Path) -> None:
     with sqlite_house(tmp_path):
         pass

@@ -53,7 +53,7 @@ def streamlit(server_url: str, token: str) -> Iterator[str]:
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
     with tempfile.TemporaryDirectory() as elsewhere, (Path(elsewhere) / "log").open("w+") as log:
         process = subprocess.Popen(
-            launch.command(server_url, port),
+            launch.command(port),
             cwd=elsewhere,
             env=environment,
             stdout=log,

@@ -9,6 +9,8 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
+from ui.statuses import STATUSES
+
 NOW = 1_795_000_000.0  # 2026-11-18T11:06:40Z
 
 
@@ -64,6 +66,9 @@ def fleet_query(number: int = 1, now: float = NOW, **overrides: Any) -> dict[str
 
 
 def fleet(queries: list[dict[str, Any]], now: float = NOW) -> dict[str, Any]:
+    """As the server answers: worst first."""
+    worst = {name: place for place, name in enumerate(STATUSES)}
+    queries = sorted(queries, key=lambda q: (worst[q["status"]], q["app"], q["name"] or "", q["query_id"]))
     counts: dict[str, int] = {}
     for query in queries:
         counts[query["status"]] = counts.get(query["status"], 0) + 1

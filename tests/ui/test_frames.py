@@ -50,19 +50,7 @@ def test_filters_narrow_the_fleet(words: str, apps: list[str], statuses: list[st
         factories.fleet_query(2, name="b", status="lagging", reason="lag: 84k rows far behind"),
         factories.fleet_query(3, name="c", app="clicks", status="failed", reason="ended"),
     ]
-    assert {query["name"] for query in frames.chosen(queries, words, apps, statuses)} == found
-
-
-def test_the_worst_comes_first_and_an_unknown_status_last() -> None:
-    names = ("idle", "invented", "failed", "running", "stuck")
-    queries = [factories.fleet_query(n, status=name) for n, name in enumerate(names)]
-    assert [query["status"] for query in frames.worst_first(queries)] == [
-        "failed",
-        "stuck",
-        "running",
-        "idle",
-        "invented",
-    ]
+    assert {query["name"] for query in frames.matching(queries, words, app=apps, status=statuses)} == found
 
 
 def test_the_series_is_in_order_and_its_phases_add_up_to_the_duration() -> None:
@@ -124,8 +112,8 @@ def test_actions_tell_how_long_they_took_once_they_are_final() -> None:
 
 def test_actions_are_found_by_person_reason_and_state() -> None:
     items = [factories.action(1), factories.action(2, actor="grace", state="failed")]
-    assert frames.matching(items, "GRACE", []) == [items[1]]
-    assert frames.matching(items, "memory", ["requested"]) == [items[0]]
+    assert frames.matching(items, "GRACE", state=[]) == [items[1]]
+    assert frames.matching(items, "memory", state=["requested"]) == [items[0]]
 
 
 def test_tables_without_rows_keep_their_columns() -> None:

@@ -8,7 +8,7 @@ from ui import hardened, launch, statuses
 
 
 def test_the_hardening_options_stand_on_the_command_line() -> None:
-    command = launch.command("http://plane:8420", 8600, "127.0.0.1")
+    command = launch.command(8600, "127.0.0.1")
     for option in (
         "--server.headless=true",
         "--server.address=127.0.0.1",
@@ -25,9 +25,9 @@ def test_the_hardening_options_stand_on_the_command_line() -> None:
 
 
 def test_a_public_address_accepts_the_hosts_it_is_told() -> None:
-    everyone = launch.command("http://plane:8420", host="0.0.0.0")
+    everyone = launch.command(host="0.0.0.0")
     assert not [option for option in everyone if "allowedHosts" in option]
-    told = launch.command("http://plane:8420", host="0.0.0.0", allowed_hosts=["plane.example"])
+    told = launch.command(host="0.0.0.0", allowed_hosts=["plane.example"])
     assert "--server.allowedHosts=plane.example" in told
 
 
@@ -38,7 +38,7 @@ def test_the_token_goes_by_the_environment_and_never_by_the_command_line() -> No
         "http://plane:8420", token_file=Path("t"), base={"CONTROLPLANE_TOKEN": "old"}
     )
     assert by_file == {"CONTROLPLANE_URL": "http://plane:8420", "CONTROLPLANE_TOKEN_FILE": "t"}
-    assert "secret" not in " ".join(launch.command("http://plane:8420"))
+    assert "secret" not in " ".join(launch.command())
 
 
 def test_the_entry_is_a_file_beside_its_config() -> None:

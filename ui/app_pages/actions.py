@@ -1,4 +1,7 @@
-"""Actions: what was asked for, by whom and why, and how it ended. A click on a row leads to the query."""
+"""Actions: what was asked for, by whom and why, and how it ended. A click on a row leads to the query.
+
+The filters live in the address (`?words=&state=`), so that what is seen can be sent to somebody.
+"""
 
 from typing import Any
 
@@ -16,24 +19,11 @@ def live(stamp: Any) -> None:
     if reading.body is None:
         return
     search, state = st.columns([2, 1], vertical_alignment="bottom")
-    words = search.text_input(
-        "Search",
-        key="words",
-        bind="query-params",
-        type="search",
-        live="300ms",
-        placeholder="Search action, query, app, person or reason",
-        label_visibility="collapsed",
-    )
-    states = state.multiselect(
-        "State",
-        list(statuses.ACTION_STATES),
-        key="state",
-        bind="query-params",
-        placeholder="All states",
-        label_visibility="collapsed",
-    )
-    shown = frames.matching(reading.body.get("actions", []), words or "", states)
+    with search:
+        words = widgets.search_box("words", "Search action, query, app, person or reason")
+    with state:
+        states = widgets.choice("State", list(statuses.ACTION_STATES), "state", "All states")
+    shown = frames.matching(reading.body.get("actions", []), words, state=states)
     if not shown:
         st.caption("No action matches." if words or states else "Nothing was asked for yet.")
         return

@@ -1,4 +1,7 @@
-"""Fleet: every query with its verdict, worst first. A click on a row leads to the query."""
+"""Fleet: every query with its verdict, worst first, as the server sorts them. A click on a row leads to the query.
+
+The filters live in the address, so that what is seen can be sent to somebody.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,32 +22,13 @@ def filters(queries: Sequence[Json]) -> list[Json]:
     """The queries that pass the filters, which live in the address (`?search=&app=&status=`)."""
     apps = {str(query.get("app")) for query in queries} | set(st.query_params.get_all("app"))
     search, app, status = st.columns([2, 1, 1], vertical_alignment="bottom")
-    words = search.text_input(
-        "Search",
-        key="search",
-        bind="query-params",
-        type="search",
-        live="300ms",
-        placeholder="Search name, app, reason, label or id",
-        label_visibility="collapsed",
-    )
-    chosen_apps = app.multiselect(
-        "App",
-        sorted(apps),
-        key="app",
-        bind="query-params",
-        placeholder="All apps",
-        label_visibility="collapsed",
-    )
-    chosen = status.multiselect(
-        "Status",
-        list(statuses.STATUSES),
-        key="status",
-        bind="query-params",
-        placeholder="All statuses",
-        label_visibility="collapsed",
-    )
-    return frames.chosen(queries, words or "", chosen_apps, chosen)
+    with search:
+        words = widgets.search_box("search", "Search name, app, reason, label or id")
+    with app:
+        chosen_apps = widgets.choice("App", sorted(apps), "app", "All apps")
+    with status:
+        chosen = widgets.choice("Status", list(statuses.STATUSES), "status", "All statuses")
+    return frames.matching(queries, words, app=chosen_apps, status=chosen)
 
 
 def table(queries: Sequence[Json], now: float) -> None:
@@ -69,7 +53,7 @@ def live(stamp: Any) -> None:
     widgets.banner(reading)
     if reading.body is None:
         return
-    queries = frames.worst_first(reading.body.get("queries", []))
+    queries = reading.body.get("queries", [])
     if not queries:
         widgets.first_steps(data.connection().server)
         return

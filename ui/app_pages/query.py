@@ -1,4 +1,7 @@
-"""Query: one query with its verdict, charts, runs and failures, and the buttons that act on it."""
+"""Query: one query with its verdict, charts, runs and failures, and the buttons that act on it.
+
+`ui.panels` draws the parts, `ui.dialogs` asks, `ui.following` watches what was asked for.
+"""
 
 import time
 from dataclasses import dataclass
@@ -34,7 +37,7 @@ def pick() -> None:
     st.title("Query", anchor=False)
     reading = data.fleet()
     widgets.banner(reading)
-    known = frames.worst_first((reading.body or {}).get("queries", []))
+    known = (reading.body or {}).get("queries", [])
     names = {query["query_id"]: f"{query.get('app')} / {frames.label(query)}" for query in known}
     picked = st.selectbox("Query", list(names), format_func=names.__getitem__, index=None)
     if picked:

@@ -1,4 +1,7 @@
-"""Actions: ask for a stop, start or restart, follow it, read what was done; and put a query away."""
+"""Actions: ask for a stop, start or restart, follow it, read what was done; and put a query away.
+
+An ask returns as soon as it is on record: what becomes of it is the control room's to say.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Agents: who they are, the long poll in which they wait for commands, and their results.
 
-The poll is the only `async` route of the server: it holds no thread, does no I/O while it waits, and
-answers 204 when its time is over or the server ends.
+The poll is `async`: held by the thousand it takes no thread and does no I/O while it waits; it answers 204
+when its time is over or the server ends.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RESULT = {
 
 @router.get("/agents", summary="All agents, newest first")
 def list_agents(plane: PlaneDep) -> AgentsBody:
-    return AgentsBody(agents=[agent_body(agent) for agent in plane.agents()])
+    return AgentsBody(agents=[agent_body(agent) for agent in plane.window.agents()])
 
 
 @router.get(

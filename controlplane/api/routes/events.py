@@ -1,4 +1,7 @@
-"""`POST /api/v1/events`: a batch from an agent; answered after the store has committed it."""
+"""`POST /api/v1/events`: a batch from an agent; answered after the store has committed it.
+
+So an agent may delete what was acknowledged, and sends anything else again.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from controlplane.api import intake
 from controlplane.api.bodies import EventsAnswer, RejectedLine
 from controlplane.api.deps import CallerDep, EventsBodyDep, PlaneDep, SentAtDep
 from controlplane.tokens import Token
+from controlplane.told import concerned
+from controlplane.window import Window
 from listeners.wire import Event
 
 router = APIRouter(prefix="/api/v1", tags=["agents"])
@@ -22,7 +27,9 @@ NDJSON = {
 def post_events(plane: PlaneDep, caller: CallerDep, body: EventsBodyDep, sent_at: SentAtDep) -> EventsAnswer:
     """Store what is new. A bad line is named in `rejected` and spoils none of its neighbours."""
     text = intake.decode(body.raw, body.encoding, plane.settings.inflated_bytes, body.claim)
-    answer = plane.ingest.accept(intake.lines_of(text), sent_at, lambda event: may_speak(caller, event))
+    answer = plane.ingest.accept(
+        intake.lines_of(text), sent_at, lambda event: may_speak(caller, event, plane.window)
+    )
     return EventsAnswer(
         acknowledged=answer.acknowledged,
         stored=answer.stored,
@@ -31,8 +38,17 @@ def post_events(plane: PlaneDep, caller: CallerDep, body: EventsBodyDep, sent_at
     )
 
 
-def may_speak(token: Token, event: Event) -> str | None:
-    """Why this token may not send this event; None when it may."""
-    if token.app in (None, event.app.name):
+def may_speak(token: Token, event: Event, window: Window) -> str | None:
+    """Why this token may not send this event; None when it may.
+
+    An agent's id is its first speaker's app's, and a query its newest run's, until somebody puts it away.
+    """
+    app = event.app.name
+    if token.app is None:
         return None
-    return f"this token is bound to the app {token.app} and may not speak for {event.app.name}"
+    if token.app != app:
+        return f"this token is bound to the app {token.app} and may not speak for {app}"
+    owners = (window.agent(event.agent), *(window.teller(one) for one in concerned(event)))
+    if all(owner is None or owner.app == app for owner in owners):
+        return None
+    return f"this token is bound to the app {app}, and what this event is about is another app's"

@@ -1,4 +1,7 @@
-"""Operations: liveness, readiness, our own figures, who am I, and the description of this API."""
+"""Operations: liveness, readiness, our own figures, who am I, and the description of this API.
+
+Liveness asks nothing of the store, so that a full disk never gets the server killed; readiness writes to it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from controlplane import exposition
 from controlplane.api.access import ACCESS, OPEN
 from controlplane.api.bodies import StateBody, WhoBody
 from controlplane.api.deps import CallerDep, PlaneDep
+from controlplane.api.readiness import Readiness
 
 router = APIRouter(tags=["operations"])
 
@@ -22,9 +26,10 @@ async def healthz() -> StateBody:
 
 
 @router.get("/readyz", summary="Ready for work?", responses={503: {"model": StateBody}})
-def readyz(plane: PlaneDep, response: Response) -> StateBody:
+def readyz(request: Request, response: Response) -> StateBody:
     """503 with the reasons when the store takes no writes or the scheduler stands still."""
-    reasons = plane.troubles()
+    readiness: Readiness = request.app.state.readiness
+    reasons = readiness.troubles()
     if reasons:
         response.status_code = 503
     return StateBody(status="ok" if not reasons else "unavailable", reasons=reasons)
@@ -41,6 +46,7 @@ def metrics(plane: PlaneDep, request: Request) -> Response:
         now,
         accept,
         totals_of=plane.window.totals,
+        agents=plane.window.agents(),
         heartbeat_of=lambda agent: plane.window.agent_info(agent).get("heartbeat", {}),
     )
     return Response(body, headers={"content-type": content_type})

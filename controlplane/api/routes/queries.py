@@ -1,4 +1,7 @@
-"""Queries: the fleet, one query with its verdict and reason, and its history."""
+"""Queries: the fleet, one query with its verdict and reason, and its history.
+
+The present comes from the window, rendered once for as long as its verdict stands; the past from the store.
+"""
 
 from __future__ import annotations
 
@@ -132,8 +135,8 @@ def get_progress(
     if since > until:
         raise BadRequest("start must not be after end")
     with plane.reading() as conn:
-        samples = query_rows.read_progress(conn, query_id, since, until, MAX_POINTS)
-    return ProgressListBody(progress=render.progress_bodies(render.thin(samples, step)))
+        samples = query_rows.read_progress(conn, query_id, since, until, MAX_POINTS, step)
+    return ProgressListBody(progress=render.progress_bodies(samples))
 
 
 @router.get("/{query_id}/runs", summary="Runs, newest first")

@@ -43,7 +43,8 @@ Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 def scrape(*views: QueryView, **more: Any) -> Series:
     """Series → value, of views as the server would judge them."""
     statuses = {one.query_id: judge(one, NOW) for one in views}
-    body, _ = render(views, statuses, OWN, NOW, **more)
+    agents = {one.agent.agent: one.agent for one in views if one.agent}.values()
+    body, _ = render(views, statuses, OWN, NOW, **{"agents": agents, **more})
     found: Series = {}
     for family in text_families(body.decode()):
         for one in family.samples:

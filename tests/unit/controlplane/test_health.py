@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 
-from controlplane.health import judge, lag_seconds
+from controlplane.health import judge
+from controlplane.lag import lag_seconds
 from controlplane.model import QueryStatus, QueryView, RunEnd
 from tests.unit.controlplane import cases_behind, cases_down, cases_running
 from tests.unit.controlplane.situations import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from controlplane.errors import StoreUnavailable
 from controlplane.ingest import MAX_DEPTH, MAX_LINE, deeper_than
-from controlplane.store import events, intake, queries, tables
+from controlplane.store import deduplication, events, queries, tables
 from listeners import wire
 from tests.drivers import BEGIN, Driver, report
 from tests.stores import House, sqlite_house
@@ -154,6 +154,41 @@ def test_a_clock_that_is_off_is_corrected_and_noted(house: House) -> None:
     assert (view.run.started_at, view.agent.clock_offset) == (house.now, 3600.0)
 
 
+def test_a_driver_whose_clock_is_set_back_is_neither_silent_nor_is_its_new_run_taken_for_an_old_one(
+    house: House,
+) -> None:
+    driver, ahead = Driver(), 3600.0
+
+    def send(line: Callable[[float], bytes]) -> None:
+        house.now += 10
+        house.accept(line(house.now + ahead), sent_at=house.now + ahead)
+
+    send(lambda at: driver.started("q", "r1", at=at))
+    for n in range(30):
+        send(lambda at, n=n: driver.progress("q", "r1", n, at=at))
+    ahead = 0.0
+    send(lambda at: driver.line("heartbeat", {}, at=at))
+    agent = house.window.agent(driver.agent)
+    assert agent is not None
+    assert agent.last_seen_at == house.now
+    send(lambda at: driver.terminated("q", "r1", at=at))
+    send(lambda at: driver.started("q", "r2", at=at))
+    view = house.window.view("q")
+    assert view is not None
+    assert view.run is not None
+    assert (view.run.run_id, view.run.end) == ("r2", None)
+
+
+def test_a_heartbeat_from_a_spool_that_was_left_behind_does_not_revive_its_agent(house: House) -> None:
+    dead, died_at = Driver(), house.now
+    house.accept(dead.started("q", "r", at=died_at - 1), sent_at=died_at)
+    house.now += 3600
+    house.accept(dead.line("heartbeat", {}, at=died_at), sent_at=house.now)
+    agent = house.window.agent(dead.agent)
+    assert agent is not None
+    assert agent.last_seen_at == died_at
+
+
 def test_an_event_from_the_future_was_heard_now(house: House) -> None:
     house.accept(Driver().started("q", "r", at=house.now + 10**6))
     view = house.window.view("q")
@@ -181,7 +216,7 @@ def test_the_listeners_hear_what_is_new_once_it_is_stored(house: House) -> None:
 def test_a_line_that_nobody_foresaw_is_kept_raw_and_costs_nobody_else_anything(
     house: House, monkeypatch: pytest.MonkeyPatch, keepable: bool
 ) -> None:
-    real = intake.lifecycle.fold
+    real = deduplication.lifecycle.fold
 
     def brittle(ledger: Any, told: Any, now: float) -> None:
         told = list(told)
@@ -189,7 +224,7 @@ def test_a_line_that_nobody_foresaw_is_kept_raw_and_costs_nobody_else_anything(
             raise KeyError("unforeseen")
         real(ledger, told, now)
 
-    monkeypatch.setattr(intake.lifecycle, "fold", brittle)
+    monkeypatch.setattr(deduplication.lifecycle, "fold", brittle)
     driver = Driver()
     answer = house.accept(driver.started("q", "r"), driver.line("weather", {}), driver.progress("q", "r", 0))
     assert answer.stored == (3 if keepable else 2)
@@ -230,6 +265,23 @@ def test_a_closed_store_acknowledges_nothing(house: House) -> None:
     house.writer.stop()
     with pytest.raises(StoreUnavailable):
         house.accept(Driver().started("q", "r"))
+
+
+@pytest.mark.parametrize("kind", [sa.exc.DatabaseError, sa.exc.InternalError, sa.exc.ProgrammingError])
+def test_a_database_that_fails_acknowledges_nothing_and_refuses_no_line(
+    house: House, monkeypatch: pytest.MonkeyPatch, kind: type[sa.exc.DBAPIError]
+) -> None:
+    def fail(*_: Any) -> None:
+        raise kind("INSERT", {"data": "x"}, Exception("the database is going away"))
+
+    driver = Driver()
+    lines = [driver.started("q", "r"), driver.progress("q", "r", 0)]
+    with monkeypatch.context() as broken:
+        broken.setattr("controlplane.lifecycle.fold", fail)
+        with pytest.raises(StoreUnavailable, match="going away"):
+            house.accept(*lines)
+    assert house.ingest.rejected == 0
+    assert house.accept(*lines).stored == 2
 
 
 def test_the_same_run_under_another_query_breaks_nothing(house: House) -> None:

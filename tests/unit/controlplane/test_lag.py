@@ -143,3 +143,10 @@ def test_arrival_is_the_pace_of_the_head_over_the_partitions_known_before_and_af
     assert lag.arrival_rate([before, after], 0) == 5
     assert lag.arrival_rate([after], 0) is None
     assert lag.arrival_rate(headless(2), 0) is None
+
+
+def test_a_topic_made_anew_tells_no_arrival() -> None:
+    before = sample(1, NOW - 20, [source({}, {}, {"t/0": 100})])
+    after = sample(2, NOW - 10, [source({}, {}, {"t/0": 3})])
+    assert lag.arrival_rate([before, after], 0) is None
+    assert lag.arrivals([before, after]) is None

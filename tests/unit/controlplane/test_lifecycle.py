@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlplane import lifecycle
+from controlplane import lifecycle, settling
 from controlplane.ledger import Ledger
 from controlplane.model import RunEnd
 from controlplane.told import read
@@ -170,6 +170,49 @@ def test_the_newest_event_tells_the_name() -> None:
     assert ledger.queries["q"].name == "new"
 
 
+def test_what_a_query_is_called_is_the_word_of_its_newest_run_s_agent() -> None:
+    prod, staging = (
+        Driver(app="prod", labels={"env": "prod"}),
+        Driver(app="staging", labels={"env": "staging"}),
+    )
+    lines = [
+        prod.started("q", "r1", at=BEGIN),
+        staging.started("q", "r2", name="orders, staged", at=BEGIN + 10),
+        prod.status(listed("q", "r1"), at=BEGIN + 20),
+        prod.progress("q", "r1", 5, at=BEGIN + 21),
+        prod.line("start_failed", {"id": "q", "name": "orders", "exception": "x"}, at=BEGIN + 22),
+        prod.progress("q", "r2", 0, name="overheard", at=BEGIN + 23),
+    ]
+    for order in itertools.permutations(lines):
+        ledger = Ledger()
+        for line in order:
+            tell(ledger, line, now=BEGIN + 25)
+        query = ledger.queries["q"]
+        assert (query.app, query.name, query.labels) == ("staging", "orders, staged", {"env": "staging"})
+        assert ledger.agents[ledger.runs["r2"].run.agent].agent.app == query.app
+
+
+def test_facts_of_a_run_that_had_ended_by_then_decide_how_it_ended_and_are_no_sign_of_life() -> None:
+    driver = Driver()
+    facts = driver.status(listed("q", "r", active=False, facts={"trigger": "available_now"}), at=BEGIN + 9)
+    lines = [driver.started("q", "r", at=BEGIN), driver.terminated("q", "r", at=BEGIN + 1), facts]
+    for order in itertools.permutations(lines):
+        ledger = Ledger()
+        for line in order:
+            tell(ledger, line)
+        row = ledger.runs["r"]
+        assert (row.run.end, row.run.ended_at) == (RunEnd.FINISHED, BEGIN + 1)
+        assert (row.status, row.facts.trigger) == (None, "available_now")
+
+
+def test_facts_of_a_run_that_had_ended_do_not_bring_a_lost_one_back() -> None:
+    old, new = Driver(), Driver()
+    ledger = told(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
+    entry = listed("q", "r1", active=False, facts={"trigger": "once"})
+    tell(ledger, old.status(entry, at=BEGIN + 101), now=BEGIN + 200)
+    assert end_of(ledger, "r1")[0] == RunEnd.LOST
+
+
 def test_a_query_without_a_name_is_fine() -> None:
     assert told(Driver().started("q", "r", name=None)).queries["q"].name is None
 
@@ -248,7 +291,7 @@ def test_what_comes_from_outside_cannot_make_the_counters_grow_without_end() -> 
     for n in range(20):
         sources = [{"description": f"{n} {k}", "numInputRows": 1} for k in range(50)]
         tell(ledger, driver.progress("q", "r", n, sources=sources))
-    assert len(ledger.queries["q"].totals) == lifecycle.MAX_TOTALS
+    assert len(ledger.queries["q"].totals) == settling.MAX_TOTALS
     assert ledger.queries["q"].totals["batches"] == 20
 
 

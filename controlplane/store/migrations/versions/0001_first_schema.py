@@ -99,13 +99,6 @@ def upgrade() -> None:
         _key("batch_id"),
         _seconds("trigger_at"),
         _seconds("at"),
-        _seconds("duration"),
-        _key("input_rows"),
-        _seconds("lag_rows", nullable=True),
-        _key("output_rows", nullable=True),
-        _key("state_rows", nullable=True),
-        _key("state_bytes", nullable=True),
-        _seconds("watermark", nullable=True),
         sa.PrimaryKeyConstraint("event_id", name="pk_batches"),
         sa.UniqueConstraint(
             "run_key", "batch_id", "trigger_at", name="uq_batches_run_key_batch_id_trigger_at"
@@ -187,6 +180,7 @@ def upgrade() -> None:
         _text("error_class", nullable=True),
         _seconds("idle_at", nullable=True),
         _text("status", nullable=True),
+        _text("naming", nullable=True),
         _text("facts"),
         sa.ForeignKeyConstraint(["agent_key"], ["agents.key"], name="fk_runs_agent_key"),
         sa.ForeignKeyConstraint(["query_key"], ["queries.key"], name="fk_runs_query_key"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.cli.options import Mistake
+from controlplane.cli.errors import Mistake
 from controlplane.cli.resolve import resolve
 
 A = {"query_id": "ae0c1111-0000-4000-8000-000000000001", "app": "orders", "name": "enrich"}

@@ -8,7 +8,7 @@ import pytest
 
 from controlplane.control import actions as steps
 from controlplane.control.guards import Refusal
-from controlplane.model import ActionState, RunFacts
+from controlplane.model import ActionState, Failure, RunFacts
 from listeners.wire import CommandResult
 from tests.unit.controlplane.control.views import AGENT, NOW, requested, run, sample, view
 
@@ -44,6 +44,23 @@ def test_a_stage_may_take_two_minutes_two_triggers_or_three_usual_batches(
 def test_one_outlier_does_not_make_a_usual_batch() -> None:
     samples = [*(sample(i) for i in range(40)), sample(41, duration=3000.0)]
     assert steps.allowance(view(progress=tuple(samples))) == 120.0
+
+
+@pytest.mark.parametrize(
+    ("condition", "message", "root_cause", "sentence"),
+    [
+        ("A_B", "m.", None, "A_B: m. Do it."),
+        ("A_B", "m", "org.x.Error: [A_B] bad row 7.", "A_B: bad row 7. Do it."),
+        ("A_B", "A_B", None, "A_B. Do it."),
+        ("A_B", "m", "[A_B]", "A_B. Do it."),
+        (None, "m..", None, "m. Do it."),
+        (None, "m", "java.net.ConnectException: refused", "java.net.ConnectException: refused. Do it."),
+    ],
+)
+def test_a_failure_in_one_line_says_everything_once(
+    condition: str | None, message: str, root_cause: str | None, sentence: str
+) -> None:
+    assert steps.sentence_of(Failure(condition, message, root_cause, "never", "Do it.")) == sentence
 
 
 def test_delivering_twice_keeps_the_first_deadline() -> None:

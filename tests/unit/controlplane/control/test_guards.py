@@ -40,6 +40,23 @@ def test_a_guard_answers_with_one_code(action: str, changes: dict[str, Any], cod
     assert refusal is None or refusal.reason
 
 
+def test_a_query_id_that_another_living_driver_uses_too_is_left_alone_and_both_apps_are_named() -> None:
+    other = replace(AGENT, agent="b2", app="staging")
+    refusal = check(view(), "stop", None, [other])
+    assert refusal is not None
+    assert refusal.code == "two_drivers"
+    assert "orders" in refusal.reason
+    assert "staging" in refusal.reason
+
+
+def test_a_query_whose_driver_is_of_another_app_than_it_shows_is_left_alone() -> None:
+    refusal = check(view(app="staging"), "stop", None)
+    assert refusal is not None
+    assert refusal.code == "two_drivers"
+    assert "orders" in refusal.reason
+    assert "staging" in refusal.reason
+
+
 def test_one_action_at_a_time_and_the_refusal_names_the_other() -> None:
     refusal = check(view(), "stop", requested("restart"))
     assert refusal is not None

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from controlplane.control import actions as steps
-from controlplane.control.verification import ANSWER_LAG, verify
-from controlplane.model import Action, ActionState, QueryView, RunEnd
+from controlplane.control.verification import ANSWER_LAG, FACTS_LAG, verify
+from controlplane.model import Action, ActionState, QueryView, RunEnd, RunFacts
 from listeners.wire import CommandResult
 from tests.unit.controlplane.control.views import AGENT, NOW, requested, run, sample, status, view
 
@@ -52,7 +52,17 @@ def test_batches_that_the_old_run_committed_while_we_asked_count_as_earlier() ->
     assert state_of(seen) == (ActionState.SUCCEEDED, "resumed at batch 10")
 
 
-@pytest.mark.parametrize("batch", [0, 7])
+def test_the_last_batch_run_once_more_is_a_replay_and_a_success() -> None:
+    seen = after(progress=(*BEFORE, sample(7, "new")))
+    assert state_of(seen) == (ActionState.SUCCEEDED, "resumed (replayed batch 7)")
+
+
+def test_what_a_third_run_reported_since_does_not_make_the_new_one_s_batch_old() -> None:
+    seen = after(progress=(*BEFORE, sample(8, "new"), sample(9, "third")), run=run("third"))
+    assert state_of(seen) == (ActionState.SUCCEEDED, "resumed at batch 8")
+
+
+@pytest.mark.parametrize("batch", [0, 6])
 def test_an_old_batch_id_is_a_rewind(batch: int) -> None:
     outcome = verify(started(), after(progress=(*BEFORE, sample(batch, "new"))), NOW)
     assert outcome is not None
@@ -115,6 +125,14 @@ def test_somebody_stopping_the_new_run_leaves_it_unverified() -> None:
     seen = state_of(after(run=run("new", end=RunEnd.STOPPED, ended_at=NOW)))
     assert seen is not None
     assert seen[0] == ActionState.UNVERIFIED
+
+
+def test_a_short_run_that_ended_before_its_trigger_was_told_is_waited_for() -> None:
+    ended = after(run=run("new", end=RunEnd.STOPPED, ended_at=NOW), facts=RunFacts())
+    assert verify(started(), ended, NOW + 5) is None
+    outcome = verify(started(), ended, NOW + FACTS_LAG)
+    assert outcome is not None
+    assert outcome.state == ActionState.UNVERIFIED
 
 
 def test_a_stop_that_was_never_answered_is_proven_by_the_end_of_the_run() -> None:

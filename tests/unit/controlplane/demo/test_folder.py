@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.cli.errors import FolderInUse
 from controlplane.demo import folder
 
 
@@ -20,12 +21,12 @@ def test_the_folder_of_the_last_demonstration_is_made_anew(tmp_path: Path) -> No
 def test_a_folder_that_somebody_else_made_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "thesis.txt").write_text("years of work")
-    with pytest.raises(folder.FolderInUse, match="was not made by the demo"):
+    with pytest.raises(FolderInUse, match="was not made by the demo"):
         folder.fresh(tmp_path)
     assert (tmp_path / "demo" / "thesis.txt").exists()
 
 
 def test_two_demonstrations_do_not_share_a_data_directory(tmp_path: Path) -> None:
-    with folder.lock(tmp_path), pytest.raises(folder.FolderInUse, match="another demo is running"):
+    with folder.lock(tmp_path), pytest.raises(FolderInUse, match="another demo is running"):
         folder.lock(tmp_path)
     folder.lock(tmp_path).close()

@@ -6,6 +6,7 @@ import ast
 
 import pytest
 
+from controlplane.cli.errors import UnknownTrouble
 from controlplane.demo import scenarios
 
 
@@ -14,7 +15,7 @@ def test_all_troubles_are_chosen_where_none_is_named() -> None:
 
 
 def test_an_unknown_trouble_is_answered_with_those_there_are() -> None:
-    with pytest.raises(scenarios.UnknownTrouble, match=r"nonsense; there are: steady_copy, .*poison_record"):
+    with pytest.raises(UnknownTrouble, match=r"nonsense; there are: steady_copy, .*poison_record"):
         scenarios.chosen(["nonsense"])
 
 

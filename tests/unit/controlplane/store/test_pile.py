@@ -12,7 +12,7 @@ import pytest
 
 from controlplane.errors import StoreUnavailable
 from controlplane.store import blobs, pile
-from controlplane.store.intake import Prepared
+from controlplane.store.deduplication import Prepared
 from controlplane.store.pile import Pile, settled
 from controlplane.told import read
 from listeners import wire

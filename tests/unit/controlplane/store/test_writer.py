@@ -11,7 +11,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import (
+    DatabaseError,
+    DBAPIError,
+    IntegrityError,
+    InternalError,
+    OperationalError,
+    ProgrammingError,
+)
 
 from controlplane.errors import StoreUnavailable
 from controlplane.store import audit, engine
@@ -140,6 +147,45 @@ def test_after_a_failed_sync_nothing_is_confirmed_any_more(house: House) -> None
     with pytest.raises(StoreUnavailable, match="restart the server"):
         house.writer.write(put("later"))
     assert names(house) == set()
+
+
+@pytest.mark.parametrize("code", ["SQLITE_CORRUPT", "SQLITE_CORRUPT_INDEX", "SQLITE_NOTADB"])
+def test_a_damaged_file_is_nobody_s_own_fault_and_nothing_is_confirmed_any_more(
+    house: House, code: str
+) -> None:
+    def damaged(connection: Connection) -> None:
+        origin = sqlite3.DatabaseError("database disk image is malformed")
+        origin.sqlite_errorname = code  # type: ignore[misc]
+        raise DatabaseError("INSERT INTO secrets", {"value": "hunter2"}, origin)
+
+    held = Held(house.writer)
+    futures = [house.writer.submit(put("a")), house.writer.submit(damaged), house.writer.submit(put("b"))]
+    held.release()
+    for future in futures:
+        with pytest.raises(StoreUnavailable, match="restart the server"):
+            future.result(10)
+    with pytest.raises(StoreUnavailable, match="restart the server"):
+        house.writer.write(put("later"))
+    assert names(house) == set()
+
+
+@pytest.mark.parametrize("kind", [InternalError, ProgrammingError, DatabaseError])
+def test_a_database_that_changes_over_fails_the_group_and_its_words_tell_no_statement(
+    house: House, kind: type[DBAPIError]
+) -> None:
+    def changing_over(connection: Connection) -> None:
+        origin = Exception("cannot execute INSERT in a read-only transaction\nLINE 1: INSERT INTO secrets")
+        raise kind("INSERT INTO secrets", {"value": "hunter2"}, origin)
+
+    held = Held(house.writer)
+    futures = [house.writer.submit(put("a")), house.writer.submit(changing_over)]
+    held.release()
+    for future in futures:
+        with pytest.raises(StoreUnavailable) as refused_with:
+            future.result(10)
+        assert str(refused_with.value).endswith("cannot execute INSERT in a read-only transaction")
+    house.writer.write(put("later"))
+    assert names(house) == {"later"}
 
 
 def test_a_commit_that_fails_confirms_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

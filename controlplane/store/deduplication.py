@@ -20,13 +20,17 @@ from controlplane.told import Told
 
 @dataclass(frozen=True)
 class Prepared:
-    """A line that was read: where it stood, what it tells, and its data as it will be kept."""
+    """A line that was read: where it stood, what it tells, and its data as it will be kept.
+
+    `beat_at`: of a heartbeat, when we received it less the time it had waited to be sent.
+    """
 
     line: int
     told: Told
     clock_offset: float | None
     dictionary: int
     blob: bytes
+    beat_at: float | None = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ def store(connection: Connection, prepared: Sequence[Prepared], now: float) -> O
     book = ledger.load(connection, [one.told for one in prepared])
     unheard = _unheard(connection, book, prepared)
     fresh = _unreported(connection, book, unheard)
-    lifecycle.hear(book, [one.told.event for one in unheard], _offsets(prepared))
+    lifecycle.hear(book, [one.told.event for one in unheard], _offsets(prepared), _beats(unheard))
     lifecycle.fold(book, [one.told for one in fresh], now)
     ledger.save(connection, book)
     _append(connection, book, fresh)
@@ -116,6 +120,14 @@ def _offsets(prepared: Sequence[Prepared]) -> Mapping[str, float]:
     return {one.told.event.agent: one.clock_offset for one in prepared if one.clock_offset is not None}
 
 
+def _beats(prepared: Sequence[Prepared]) -> Mapping[str, float]:
+    beats: dict[str, float] = {}
+    for one in prepared:
+        if one.beat_at is not None:
+            beats[one.told.event.agent] = max(one.beat_at, beats.get(one.told.event.agent, 0.0))
+    return beats
+
+
 def _append(connection: Connection, book: Ledger, fresh: Sequence[Prepared]) -> None:
     if not fresh:
         return
@@ -123,7 +135,7 @@ def _append(connection: Connection, book: Ledger, fresh: Sequence[Prepared]) -> 
     rows, batch_rows = [], []
     for event_id, one in enumerate(fresh, start=first_id):
         told, event = one.told, one.told.event
-        query = book.queries.get(told.query_id) if told.query_id else None
+        query = book.queries.get(lifecycle.meant(book, told) or "")
         run = book.runs.get(told.run_id) if told.run_id else None
         rows.append(
             {

@@ -1,0 +1,96 @@
+"""What follows from all events of a group together: which run is the newest, which are over, what is counted.
+
+Called by `controlplane.lifecycle.fold` for each query that its events concern. Pure. The strongest word
+on an end counts: Spark's own, else the end of its driver, else that a later run took its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from controlplane.failures import explain
+from controlplane.ledger import Ledger, Naming, QueryRow, RunRow
+from controlplane.model import ENDING_TRIGGERS, Run, RunEnd
+from controlplane.thresholds import DEFAULTS
+
+#: Labels come from outside: a query keeps no more counters than this.
+MAX_TOTALS = 300
+
+
+def settle(ledger: Ledger, query_id: str, rows: list[RunRow], now: float) -> None:
+    """Which run is the newest, and which older ones are over although nobody said so."""
+    newest = max((row.run for row in rows), key=lambda run: (run.started_at, run.run_id), default=None)
+    for row in rows:
+        _put_end(ledger, row, _ended_by(ledger, row, newest, now))
+    query = ledger.queries[query_id]
+    if newest is not None:
+        back = query.retired_at is not None and newest.started_at > query.retired_at
+        query = named(query, ledger.runs[newest.run_id].naming)
+        query = replace(query, newest_run=newest.run_id, retired_at=None if back else query.retired_at)
+    counts = ledger.counts.pop(query_id, None)
+    if counts:
+        query = replace(query, totals=_added(query.totals, counts))
+    ledger.put_query(query)
+
+
+def named(query: QueryRow, naming: Naming | None) -> QueryRow:
+    """The query as this word has it."""
+    if naming is None:
+        return query
+    return replace(query, app=naming.app, name=naming.name, labels=naming.labels, told_at=naming.at)
+
+
+def _added(totals: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, float]:
+    added = dict(totals)
+    for name, count in counts.items():
+        if name in added or len(added) < MAX_TOTALS:
+            added[name] = added.get(name, 0) + count
+    # A failure may be counted back when its condition is known better; the others start at 0.
+    return {name: total for name, total in added.items() if total or not name.startswith("failures|")}
+
+
+def _ended_by(ledger: Ledger, row: RunRow, newest: Run | None, now: float) -> str | None:
+    """The strongest reason to call a run over; None while it may live."""
+    if row.ended_by == "terminated":
+        return row.ended_by
+    agent = ledger.agents[row.run.agent].agent
+    if agent.ended_at is not None and row.last_event_at <= agent.ended_at:
+        return "app_ended"
+    if row.ended_by is not None or newest is None or row.run.run_id == newest.run_id:
+        return row.ended_by
+    # One driver never runs a query twice at a time; another driver may, and that must stay visible.
+    alone = newest.agent == row.run.agent or now - agent.last_seen_at > DEFAULTS.unheard_seconds
+    return "lost" if alone else None
+
+
+def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None) -> None:
+    run, agent = row.run, ledger.agents[row.run.agent]
+    if ended_by == "app_ended":
+        if agent.agent.ended_at is None:
+            return  # the driver has come back since; that end stands
+        failed = agent.agent.end_reason == "exception"
+        text = agent.end_exception if failed else None
+        run = replace(run, ended_at=agent.agent.ended_at, failure_text=text, error_class=None)
+        end = RunEnd.FAILED if failed else RunEnd.STOPPED
+    elif ended_by == "lost":
+        run, end = replace(run, ended_at=run.ended_at or row.last_event_at), RunEnd.LOST
+    elif ended_by == "terminated":
+        finished = RunEnd.FINISHED if row.facts.trigger in ENDING_TRIGGERS else RunEnd.STOPPED
+        end = finished if run.failure_text is None and run.error_class is None else RunEnd.FAILED
+    else:
+        return
+    if (end, ended_by) != (row.run.end, row.ended_by) or run != row.run:
+        count_failure(ledger, row.run, -1)
+        run = replace(run, end=end)
+        count_failure(ledger, run, +1)
+        ledger.put_run(replace(row, run=run, ended_by=ended_by))
+
+
+def count_failure(ledger: Ledger, run: Run, by: int) -> None:
+    if run.end == RunEnd.FAILED:
+        ledger.count(
+            run.query_id,
+            f"failures|{explain(run.failure_text or '', run.error_class).condition or 'unknown'}",
+            by,
+        )
