@@ -1,4 +1,4 @@
-"""The rule engine as a pure library: labels and matchers so far; rules build on them.
+"""The rule engine as a pure library: labels, PromQL, rule files, alert state, routing, notification.
 
-Called by the server; calls nothing of ours and does no I/O.
+Called by the server (so far for labels); calls nothing of ours. Only `alerts.notify.receivers` does I/O.
 """

@@ -1,0 +1,45 @@
+"""Durations as Prometheus writes them: `1h30m`, `250ms`, `0`. Seconds in between.
+
+Rule files, routes and templates use these; units come largest first, each at most once.
+"""
+
+from __future__ import annotations
+
+import re
+
+_DURATION = re.compile(
+    r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?", re.ASCII
+)
+_SECONDS = (31_536_000.0, 604_800.0, 86_400.0, 3600.0, 60.0, 1.0, 0.001)
+_UNITS = ("y", "w", "d", "h", "m", "s", "ms")
+#: Prometheus counts in nanoseconds of 63 bits: about 292 years.
+LONGEST = 9_223_372_036.0
+
+
+def parse_duration(text: str) -> float:
+    """`1h30m` → 5400.0 seconds; ValueError says what is wrong in words for a person."""
+    if text == "0":
+        return 0.0
+    found = _DURATION.fullmatch(text)
+    if not text or found is None:
+        raise ValueError(f"{text[:40]!r} is no duration; write one such as 30s, 5m or 1h30m")
+    seconds = sum(int(number) * unit for number, unit in zip(found.groups(), _SECONDS, strict=True) if number)
+    if seconds > LONGEST:
+        raise ValueError(f"{text[:40]!r} is too long a duration")
+    return seconds
+
+
+def format_duration(seconds: float) -> str:
+    """5400.0 → `1h30m`, as Prometheus prints it (no weeks or years unless it comes out even); `0s` for nothing."""
+    left = round(seconds * 1000)
+    if left == 0:
+        return "0s"
+    parts = []
+    for unit, size in zip(_UNITS, _SECONDS, strict=True):
+        length = round(size * 1000)
+        if unit in ("y", "w") and left % length:
+            continue
+        count, left = divmod(left, length)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts)

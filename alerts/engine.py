@@ -1,0 +1,221 @@
+"""One evaluation of one group of rules: in their order, at one time, each seeing what those before it gave.
+
+Pure but for the clock that measures how long it took. The server calls it when `is_due`, keeps what it
+returns, and hands the transitions on.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from alerts import state
+from alerts.errors import AlertsError
+from alerts.labels import Labels, Matcher, matches
+from alerts.promql.evaluator import LOOKBACK
+from alerts.promql.evaluator import evaluate as evaluate_promql
+from alerts.promql.series import METRIC_NAME, Sample, Scalar, Series, SeriesSource, Vector
+from alerts.rules.model import Rule, RuleGroup, RuleKind
+from alerts.state import Alert, Alerts, AlertState, Surroundings, Transition
+
+Evaluate = Callable[[Any, SeriesSource, float, float], Any]
+#: Alerts of the rules of a group, in their order.
+States = Sequence[Alerts]
+
+
+@dataclass(frozen=True)
+class RuleResult:
+    """What one rule gave. `error`: why it could not be evaluated; then its alerts stay as they were."""
+
+    rule: Rule
+    alerts: Alerts
+    transitions: tuple[Transition, ...] = ()
+    recorded: tuple[Series, ...] = ()
+    error: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class GroupResult:
+    """What a group gave at `at`. `recorded` holds one sample a series, `ALERTS` among them."""
+
+    group: RuleGroup
+    at: float
+    rules: tuple[RuleResult, ...]
+    seconds: float
+
+    @property
+    def states(self) -> tuple[Alerts, ...]:
+        return tuple(result.alerts for result in self.rules)
+
+    @property
+    def transitions(self) -> tuple[Transition, ...]:
+        return tuple(change for result in self.rules for change in result.transitions)
+
+    @property
+    def recorded(self) -> tuple[Series, ...]:
+        return tuple(series for result in self.rules for series in result.recorded)
+
+    @property
+    def errors(self) -> Mapping[str, str]:
+        return {result.rule.name: result.error for result in self.rules if result.error}
+
+
+def evaluate_group(
+    group: RuleGroup,
+    source: SeriesSource,
+    states: States,
+    now: float,
+    around: Surroundings | None = None,
+    lookback: float = LOOKBACK,
+    evaluate: Evaluate = evaluate_promql,
+    clock: Callable[[], float] = time.perf_counter,
+) -> GroupResult:
+    """Evaluates the rules of a group at `now` (Unix seconds) over `source`, with the alerts they had before.
+
+    `lookback`: how old (seconds) a series' last sample may be; a source on a fixed grid, where a gap means that
+    the series ended, gives little more than one step. One rule that fails does not stop those after it.
+    `states` shorter than the rules: the rest begin anew.
+    """
+    base = around or Surroundings()
+    seen = _Overlay(source)
+    surroundings = Surroundings(base.external_labels, base.external_url, group.labels)
+    began = clock()
+    results = []
+    for number, rule in enumerate(group.rules):
+        before = states[number] if number < len(states) else {}
+        started = clock()
+        value = partial(_answer, rule, seen, now - group.query_offset, lookback, evaluate)
+        result = _evaluated(rule, before, group, now, surroundings, value)
+        results.append(_timed(result, clock() - started))
+        seen.add(result.recorded)
+    return GroupResult(group, now, tuple(results), clock() - began)
+
+
+def _timed(result: RuleResult, seconds: float) -> RuleResult:
+    return RuleResult(result.rule, result.alerts, result.transitions, result.recorded, result.error, seconds)
+
+
+def _evaluated(
+    rule: Rule,
+    before: Alerts,
+    group: RuleGroup,
+    now: float,
+    around: Surroundings,
+    answer: Callable[[], Sequence[Sample]],
+) -> RuleResult:
+    try:
+        vector = answer()
+        if rule.kind is RuleKind.RECORD:
+            return RuleResult(rule, {}, recorded=_recorded(rule, vector, group, now))
+        alerts, transitions = state.step(before, vector, rule, now, around)
+        if problem := _over_limit(len(_unresolved(alerts)), group, "alerts"):
+            alerts, transitions = state.clear(before, now, problem)
+            return RuleResult(rule, alerts, transitions, error=problem)
+        return RuleResult(rule, alerts, transitions, _as_series(alerts, now))
+    except AlertsError as error:
+        return RuleResult(rule, before, recorded=_as_series(before, now), error=str(error))
+
+
+def _answer(
+    rule: Rule, source: SeriesSource, at: float, lookback: float, evaluate: Evaluate
+) -> Sequence[Sample]:
+    """The answer of an expression as elements; a number is one without labels."""
+    match evaluate(rule.node, source, at, lookback):
+        case Vector() as vector:
+            return vector
+        case Scalar(value):
+            return [Sample({}, value)]
+    raise AlertsError("a rule's expression must give an instant vector or a number")
+
+
+def _over_limit(count: int, group: RuleGroup, what: str) -> str | None:
+    if not group.limit or count <= group.limit:
+        return None
+    return f"{count} {what}, and the limit of the group is {group.limit}"
+
+
+def _unresolved(alerts: Alerts) -> list[Alert]:
+    return [alert for alert in alerts.values() if alert.state is not AlertState.RESOLVED]
+
+
+def _recorded(rule: Rule, vector: Sequence[Sample], group: RuleGroup, now: float) -> tuple[Series, ...]:
+    if problem := _over_limit(len(vector), group, "series"):
+        raise AlertsError(problem)
+    found: dict[frozenset[tuple[str, str]], Series] = {}
+    for sample in vector:
+        given = {**group.labels, **rule.labels, METRIC_NAME: rule.name}
+        labels = {name: value for name, value in {**sample.labels, **given}.items() if value}
+        if found.setdefault(frozenset(labels.items()), one := _series(labels, sample.value, now)) is not one:
+            raise AlertsError(f"two series of {rule.name} have the same labels")
+    return tuple(found.values())
+
+
+def _as_series(alerts: Alerts, now: float) -> tuple[Series, ...]:
+    """`ALERTS` and `ALERTS_FOR_STATE`, as Prometheus writes them."""
+    series = []
+    for alert in _unresolved(alerts):
+        named = {**alert.labels, METRIC_NAME: "ALERTS", "alertstate": alert.state.value}
+        series.append(_series(named, 1.0, now))
+        series.append(_series({**alert.labels, METRIC_NAME: "ALERTS_FOR_STATE"}, alert.active_at, now))
+    return tuple(series)
+
+
+def _series(labels: Labels, value: float, at: float) -> Series:
+    return Series(labels, np.array([at], float), np.array([value], float))
+
+
+@dataclass
+class _Overlay:
+    """A source with what was recorded during this evaluation laid over it."""
+
+    source: SeriesSource
+    recorded: list[Series] = field(default_factory=list)
+
+    def add(self, series: Sequence[Series]) -> None:
+        self.recorded.extend(series)
+
+    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
+        stored = list(self.source.select(matchers, start, end))
+        ours = [one for one in self.recorded if matches(matchers, one.labels) and start < one.times[0] <= end]
+        if not ours:
+            return stored
+        places = {frozenset(one.labels.items()): number for number, one in enumerate(stored)}
+        for one in ours:
+            place = places.get(frozenset(one.labels.items()))
+            if place is None:
+                stored.append(one)
+            else:
+                stored[place] = _joined(stored[place], one)
+        return stored
+
+
+def _joined(stored: Series, ours: Series) -> Series:
+    before = stored.times < ours.times[0]
+    return Series(
+        stored.labels,
+        np.concatenate([stored.times[before], ours.times]),
+        np.concatenate([stored.values[before], ours.values]),
+    )
+
+
+def slot(group: RuleGroup, now: float, interval: float) -> float:
+    """The time of the newest evaluation that is due at `now`: multiples of the group's interval.
+
+    `interval`: that of a group which names none.
+    """
+    every = group.interval or interval
+    return math.floor(now / every) * every
+
+
+def missed(group: RuleGroup, last: float | None, at: float, interval: float) -> int:
+    """How many evaluations were left out between the last one and the one at `at`."""
+    if last is None:
+        return 0
+    return max(0, round((at - last) / (group.interval or interval)) - 1)

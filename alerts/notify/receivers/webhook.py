@@ -1,0 +1,170 @@
+"""Posts messages as Alertmanager's webhook does: payload version 4, so that what takes those takes ours.
+
+The sender is the standard library's: no redirects are followed, no proxy is asked, the answer is read up
+to a bound, and all of it has a deadline. 5xx and network errors may pass; other answers do not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from alerts.errors import ReceiverError
+from alerts.notify.message import Message
+from alerts.state import Alert, AlertState
+
+MAX_ANSWER = 4096
+_UNSET = "0001-01-01T00:00:00Z"
+
+
+def payload(message: Message, most: int = 0) -> dict[str, Any]:
+    """The JSON of a message. `most` alerts are sent, the rest counted in `truncatedAlerts`; 0: all."""
+    sent = message.alerts[:most] if most else message.alerts
+    return {
+        "receiver": message.receiver,
+        "status": message.status,
+        "alerts": [_alert(alert, message) for alert in sent],
+        "groupLabels": dict(message.group_labels),
+        "commonLabels": message.common_labels,
+        "commonAnnotations": message.common_annotations,
+        "externalURL": message.external_url,
+        "version": "4",
+        "groupKey": message.group_key,
+        "truncatedAlerts": len(message.alerts) - len(sent),
+        "notification_reason": message.reason.value,
+    }
+
+
+def _alert(alert: Alert, message: Message) -> dict[str, Any]:
+    over = alert.state is AlertState.RESOLVED
+    return {
+        "status": "resolved" if over else "firing",
+        "labels": dict(sorted(alert.labels.items())),
+        "annotations": dict(sorted(alert.annotations.items())),
+        "startsAt": _time(alert.fired_at),
+        "endsAt": _time(alert.resolved_at) if over else _UNSET,
+        "generatorURL": message.generator_urls.get(alert.fingerprint, ""),
+        "fingerprint": alert.fingerprint,
+    }
+
+
+def _time(at: float | None) -> str:
+    """RFC 3339 with milliseconds, as Go writes it: no trailing zeros."""
+    if at is None:
+        return _UNSET
+    moment = datetime.fromtimestamp(round(at, 3), UTC)
+    fraction = f".{moment.microsecond // 1000:03d}".rstrip("0").rstrip(".")
+    return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
+
+
+@dataclass(frozen=True, repr=False)
+class Webhook:
+    """One address. `timeout`: seconds for the whole exchange. `headers` may hold secrets: never shown."""
+
+    name: str
+    url: str
+    sends_resolved: bool = True
+    max_alerts: int = 0
+    timeout: float = 10.0
+    headers: Mapping[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"Webhook({self.name!r}, {shown_url(self.url)!r})"
+
+    def send(self, message: Message) -> None:
+        body = json.dumps(payload(message, self.max_alerts), ensure_ascii=False, allow_nan=False).encode()
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "spark-controlplane",
+            "Connection": "close",
+        }
+        status, answer = post(self.url, body, {**headers, **(self.headers or {})}, self.timeout)
+        if 200 <= status < 300:
+            return
+        told = answer.decode("utf-8", "replace").strip()[:200]
+        words = f"{shown_url(self.url)} answered {status}" + (f": {told}" if told else "")
+        raise ReceiverError(words, retryable=status >= 500, status=status)
+
+
+def shown_url(url: str) -> str:
+    """An address fit for logs: scheme and host; path, query and user may be secrets."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "") + "/…"
+
+
+def address_problem(url: str) -> str | None:
+    """What is wrong with an address for posting; None if nothing is."""
+    if any(ord(char) <= 32 or ord(char) == 127 for char in url):
+        return "an address may not hold spaces or control characters"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError as error:
+        return f"this is no address ({error})"
+    if parts.scheme not in ("http", "https"):
+        return "an address must begin with http:// or https://"
+    return None if parts.hostname else "an address must name a host"
+
+
+def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> tuple[int, bytes]:
+    """Status and the first bytes of the answer to one POST; ReceiverError where there was none."""
+    if problem := address_problem(url):
+        raise ReceiverError(problem, retryable=False)
+    parts = urlsplit(url)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection = _connection(parts, timeout)
+    try:
+        connection.connect()
+        with _cut_after(timeout, connection.sock):
+            connection.request("POST", target, body, dict(headers))
+            answer = connection.getresponse()
+            return answer.status, _first_bytes(answer)
+    except (OSError, http.client.HTTPException, UnicodeError) as error:
+        words = str(error) or type(error).__name__
+        raise ReceiverError(f"{shown_url(url)} could not be reached: {words[:200]}", retryable=True) from None
+    finally:
+        connection.close()
+
+
+def _connection(parts: SplitResult, timeout: float) -> http.client.HTTPConnection:
+    host = parts.hostname or ""
+    if parts.scheme == "https":
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=context)
+    return http.client.HTTPConnection(host, parts.port, timeout=timeout)
+
+
+@contextlib.contextmanager
+def _cut_after(seconds: float, sock: socket.socket) -> Iterator[None]:
+    """Ends an exchange that takes too long: a time-out of the socket begins anew with every byte that drips in."""
+
+    def cut() -> None:
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)  # beneath TLS, which another thread is reading
+
+    watch = threading.Timer(seconds, cut)
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
+
+
+def _first_bytes(answer: http.client.HTTPResponse) -> bytes:
+    """What is enough of the answer; the status has come, so a body that breaks off is no failure."""
+    found = b""
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        while len(found) < MAX_ANSWER and (piece := answer.read1(MAX_ANSWER - len(found))):
+            found += piece
+    return found

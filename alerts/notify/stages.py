@@ -1,0 +1,185 @@
+"""From a group that is due to a message that was taken: a list of small steps that pass one frozen value.
+
+`flush` runs them: those muted by inhibition and silence are left out, it is decided whether to tell and
+why, the message is sent, and what was told is noted last, so that an end of the process between sending
+and noting leads to a second message and never to none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from alerts import acknowledgements, silences
+from alerts.acknowledgements import Acknowledgement
+from alerts.errors import ReceiverError
+from alerts.grouping import Group
+from alerts.inhibition import Inhibitor
+from alerts.notify.message import Message, in_order
+from alerts.notify.reasons import Decision, Reason, Told, decide
+from alerts.notify.receivers.base import Receiver
+from alerts.silences import Silence
+from alerts.state import Alert, AlertState
+
+
+@dataclass(frozen=True)
+class Muted:
+    """Why an alert is left out, with the ids of the silences or the fingerprints of the alerts that do it."""
+
+    by: str
+    ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a look at a group for one receiver, by its name.
+
+    `told`: to be kept for the next look; None: as before.
+
+    `sent` and `error` are both empty where nothing was to be told; `words` say why, always.
+    """
+
+    group: Group
+    receiver: str
+    at: float
+    decision: Decision
+    muted: Mapping[str, Muted] = field(default_factory=dict)
+    message: Message | None = None
+    sent: bool = False
+    error: ReceiverError | None = None
+    told: Told | None = None
+
+    @property
+    def words(self) -> str:
+        if self.error is not None:
+            return f"{self.decision.words}; it was not taken: {self.error}"
+        kept = f"; {len(self.muted)} muted" if self.muted else ""
+        return self.decision.words + kept
+
+    @property
+    def retries(self) -> bool:
+        """Whether the same is to be tried again soon."""
+        return self.error is not None and self.error.retryable
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What the steps ask besides the group. `generator_url`: where an alert can be looked at."""
+
+    inhibitor: Inhibitor
+    silences: Sequence[Silence] = ()
+    acknowledgements: Sequence[Acknowledgement] = ()
+    external_url: str = ""
+    generator_url: Callable[[Alert], str] = lambda alert: ""
+
+
+Step = Callable[[Outcome], Outcome]
+
+
+def flush(
+    group: Group,
+    receiver: Receiver,
+    last: Told | None,
+    around: Surroundings,
+    now: float,
+) -> Outcome:
+    """Looks at one group at `now` and tells its receiver if there is something to tell.
+
+    `last`: what this receiver was last told of it. Blocks while the receiver does.
+    """
+    outcome = Outcome(group, receiver.name, now, Decision(Reason.NONE, "not looked at"))
+    for step in (
+        lambda o: inhibit(o, around.inhibitor),
+        lambda o: silence(o, around.silences),
+        lambda o: judge(o, last, receiver.sends_resolved, around.acknowledgements),
+        lambda o: write(o, receiver.sends_resolved, around),
+        lambda o: send(o, receiver),
+        note,
+    ):
+        outcome = step(outcome)
+    return outcome
+
+
+def inhibit(outcome: Outcome, inhibitor: Inhibitor) -> Outcome:
+    """Leaves out what follows from another alert that fires."""
+    found = {key: inhibitor.inhibiting(alert.labels) for key, alert in _heard(outcome)}
+    return _mute(outcome, "inhibition", found)
+
+
+def silence(outcome: Outcome, all_of_them: Sequence[Silence]) -> Outcome:
+    """Leaves out what somebody silenced."""
+    found = {key: silences.silencing(all_of_them, alert.labels, outcome.at) for key, alert in _heard(outcome)}
+    return _mute(outcome, "silence", found)
+
+
+def _mute(outcome: Outcome, by: str, found: Mapping[str, tuple[str, ...]]) -> Outcome:
+    muted = {key: Muted(by, ids) for key, ids in found.items() if ids}
+    return replace(outcome, muted={**outcome.muted, **muted})
+
+
+def _heard(outcome: Outcome) -> list[tuple[str, Alert]]:
+    """The alerts of the group that are not muted, by fingerprint."""
+    return [(key, alert) for key, alert in outcome.group.alerts.items() if key not in outcome.muted]
+
+
+def _of(outcome: Outcome, state: AlertState) -> frozenset[str]:
+    return frozenset(key for key, alert in _heard(outcome) if alert.state is state)
+
+
+def judge(
+    outcome: Outcome, last: Told | None, sends_resolved: bool, acks: Sequence[Acknowledgement]
+) -> Outcome:
+    """Decides whether to tell."""
+    heard = _heard(outcome)
+    if not heard:
+        words = "all its alerts are muted" if outcome.muted else "there is no alert in it"
+        return replace(outcome, decision=Decision(Reason.NONE, words))
+    decision = decide(
+        last,
+        _of(outcome, AlertState.FIRING),
+        _of(outcome, AlertState.RESOLVED),
+        outcome.group.timing.repeat_interval,
+        outcome.at,
+        sends_resolved,
+        [key for key, alert in heard if acknowledgements.of(alert, acks)],
+    )
+    return replace(outcome, decision=decision)
+
+
+def write(outcome: Outcome, sends_resolved: bool, around: Surroundings) -> Outcome:
+    """Puts the message together, where one is to be sent."""
+    if not outcome.decision.tells:
+        return outcome
+    alerts = [a for _, a in _heard(outcome) if sends_resolved or a.state is AlertState.FIRING]
+    if not alerts:
+        return outcome
+    message = Message(
+        receiver=outcome.group.receiver,
+        group_key=outcome.group.key,
+        group_labels=outcome.group.labels,
+        alerts=in_order(alerts),
+        external_url=around.external_url,
+        reason=outcome.decision.reason,
+        sent_at=outcome.at,
+        generator_urls={alert.fingerprint: around.generator_url(alert) for alert in alerts},
+    )
+    return replace(outcome, message=message)
+
+
+def send(outcome: Outcome, receiver: Receiver) -> Outcome:
+    """Hands the message over. What goes wrong is kept, not raised."""
+    if outcome.message is None:
+        return outcome
+    try:
+        receiver.send(outcome.message)
+    except ReceiverError as error:
+        return replace(outcome, error=error)
+    return replace(outcome, sent=True)
+
+
+def note(outcome: Outcome) -> Outcome:
+    """Says what is to be kept as told: nothing where nothing was to be told or it may be tried again."""
+    if not outcome.decision.tells or outcome.retries:
+        return outcome
+    told = Told(_of(outcome, AlertState.FIRING), _of(outcome, AlertState.RESOLVED), outcome.at)
+    return replace(outcome, told=told)

@@ -1,0 +1,176 @@
+"""Aggregations: rows that share labels become one, or (`topk`, `bottomk`) a choice of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from alerts.labels import Labels
+from alerts.promql import sums
+from alerts.promql.errors import Unanswerable
+from alerts.promql.limits import Account
+from alerts.promql.nodes import Aggregation
+from alerts.promql.quantiles import quantiles
+from alerts.promql.relabelling import valid_name
+from alerts.promql.rows import Flags, Groups, Integers, Rows, by, none, without
+from alerts.promql.series import Floats
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stack:
+    """Rows sorted so that every group lies together; `starts` are the groups' first rows."""
+
+    labels: Sequence[Labels]
+    rows: Rows
+    group: Integers
+    starts: Integers
+
+    @property
+    def values(self) -> Floats:
+        return self.rows.values
+
+    @property
+    def present(self) -> Flags:
+        return self.rows.present
+
+    def sum(self, values: Floats) -> Floats:
+        """Of present cells, for each group and step."""
+        return np.add.reduceat(np.where(self.present, values, 0.0), self.starts, axis=0)
+
+    def counts(self) -> Integers:
+        return np.add.reduceat(self.present, self.starts, axis=0, dtype=np.int64)
+
+    def ordered(self, *keys: Floats | Flags) -> Integers:
+        """Row numbers, sorted within each group and step by the keys (the last one first), absent ones last."""
+        group = np.broadcast_to(self.group[:, None], self.values.shape)
+        return np.lexsort((*keys, ~self.present, group), axis=0)
+
+
+def aggregate(node: Aggregation, rows: Rows, parameter: Floats | str | None, account: Account) -> Rows:
+    """`parameter`: of `topk`, `bottomk` and `quantile` a number a step, of `count_values` a label's name."""
+    names, grouping = node.labels, without if node.without else by
+    if isinstance(parameter, str):
+        rows, names = _valued(rows, parameter, account), names if node.without else (*names, parameter)
+    if not len(rows):
+        return none(rows.steps)
+    stack = _stacked(rows, grouping(names))
+    match node.operator, parameter:
+        case "topk" | "bottomk", np.ndarray():
+            return _chosen(stack, parameter, largest=node.operator == "topk")
+        case "quantile", np.ndarray():
+            values = _quantile(stack, parameter)
+        case _:
+            values = _SIMPLE[node.operator](stack)
+    return Rows(stack.labels, values, stack.counts() > 0)
+
+
+def _stacked(rows: Rows, grouping: Callable[[Labels], Labels]) -> Stack:
+    labels = [grouping(one) for one in rows.labels]
+    groups = Groups(frozenset(one.items()) for one in labels)
+    order = np.argsort(groups.of, kind="stable")
+    group = groups.of[order]
+    starts = np.searchsorted(group, np.arange(len(groups)))
+    return Stack([labels[i] for i in groups.first], rows.take(order), group, starts)
+
+
+# -- one value for each group ------------------------------------------------------------------------
+
+
+def _sum(stack: Stack) -> Floats:
+    edges = [*stack.starts, len(stack.rows)]
+    steps = stack.rows.steps
+
+    def terms(index: int) -> Floats:
+        group, step = divmod(index, steps)
+        rows = slice(edges[group], edges[group + 1])
+        return stack.values[rows, step][stack.present[rows, step]]
+
+    return sums.settled(stack.sum(stack.values), stack.sum(np.abs(stack.values)), terms)
+
+
+def _average(stack: Stack) -> Floats:
+    counts = stack.counts()
+
+    def in_parts() -> Floats:
+        return stack.sum(stack.values / counts[stack.group])
+
+    return sums.mean(_sum(stack), counts, in_parts)
+
+
+def _variance(stack: Stack) -> Floats:
+    counts = stack.counts()
+    # From one value of the group on, so that equal values vary by 0 and not by the rounding of their mean.
+    values = stack.values - _extreme(stack, np.fmin)[stack.group]
+    mean = stack.sum(values) / counts
+    return stack.sum((values - mean[stack.group]) ** 2) / counts
+
+
+def _extreme(stack: Stack, operation: np.ufunc) -> Floats:
+    """fmin and fmax: a NaN counts only where there is nothing else."""
+    return operation.reduceat(np.where(stack.present, stack.values, np.nan), stack.starts, axis=0)
+
+
+def _quantile(stack: Stack, q: Floats) -> Floats:
+    order = stack.ordered(stack.values, ~np.isnan(stack.values))
+    ordered = np.take_along_axis(stack.values, order, axis=0)
+    return quantiles(q, ordered, stack.starts[:, None], np.maximum(stack.counts(), 1))
+
+
+_SIMPLE: dict[str, Callable[[Stack], Floats]] = {
+    "avg": _average,
+    "count": lambda stack: stack.counts().astype(float),
+    "count_values": lambda stack: stack.counts().astype(float),
+    "group": lambda stack: np.ones((len(stack.starts), stack.rows.steps)),
+    "max": lambda stack: _extreme(stack, np.fmax),
+    "min": lambda stack: _extreme(stack, np.fmin),
+    "stddev": lambda stack: np.sqrt(_variance(stack)),
+    "stdvar": _variance,
+    "sum": _sum,
+}
+
+
+# -- a choice of rows, rows by value -----------------------------------------------------------------
+
+
+def _chosen(stack: Stack, most: Floats, largest: bool) -> Rows:
+    """The `most` largest (smallest) of each group, labels as they were; NaN comes last."""
+    if np.isnan(most).any() or (np.abs(most) >= 2**63).any():
+        raise Unanswerable(f"the parameter of topk and bottomk cannot be {most[~(np.abs(most) < 2**63)][0]}")
+    values = -stack.values if largest else stack.values
+    order = stack.ordered(values, np.isnan(values))
+    place = np.arange(len(stack.rows)) - stack.starts[stack.group]
+    chosen = np.zeros(stack.present.shape, bool)
+    np.put_along_axis(chosen, order, place[:, None] < np.trunc(most), axis=0)
+    chosen &= stack.present
+    if stack.rows.steps == 1:  # an instant vector comes in the order of its values
+        return stack.rows.take(order[:, 0]).where(chosen[order[:, 0]])
+    return stack.rows.where(chosen)
+
+
+def _valued(rows: Rows, name: str, account: Account) -> Rows:
+    """A row for each value that a row ever has, with the value as the label `name`."""
+    if not valid_name(name):
+        raise Unanswerable(f"invalid label name {name!r} in count_values()")
+    labels: list[Labels] = []
+    lines: list[Flags] = []
+    for row, own in enumerate(rows.labels):
+        texts = [_written(value) for value in rows.values[row]]
+        here = np.array(texts)
+        for text in dict.fromkeys(here[rows.present[row]].tolist()):
+            labels.append({**own, name: text})
+            lines.append(rows.present[row] & (here == text))
+        account.hold(len(lines), rows.steps)
+        account.tick()
+    present = np.array(lines, bool).reshape(len(lines), rows.steps)
+    return Rows(labels, np.zeros(present.shape), present)
+
+
+def _written(value: float) -> str:
+    """As Go writes it: the shortest digits that give this number again, never with an exponent."""
+    if np.isnan(value):
+        return "NaN"
+    if np.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    return np.format_float_positional(value, trim="-")

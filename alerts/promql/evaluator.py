@@ -1,0 +1,273 @@
+"""An expression over series: `evaluate` at one moment, `evaluate_range` at every step of a stretch of time.
+
+Every node is evaluated once for all steps, as arrays (see `rows` and `windows`); an instant is a range of one
+step. Semantics are those of Prometheus 3: a sample at the left edge of a window or of the look-back is out.
+Called by the rule engine and the query API; reads series through SeriesSource only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from alerts.labels import Matcher
+from alerts.promql import calls, operators
+from alerts.promql.aggregation import aggregate
+from alerts.promql.calls import Inner
+from alerts.promql.errors import EvaluationError, LimitError, TooCostly, Unanswerable
+from alerts.promql.limits import DEFAULT_LIMITS, Account, Limits
+from alerts.promql.literals import FARTHEST
+from alerts.promql.nodes import (
+    Aggregation,
+    Anchor,
+    Binary,
+    Call,
+    Negation,
+    Node,
+    Number,
+    Selector,
+    Shift,
+    Subquery,
+    Text,
+)
+from alerts.promql.rows import Integers, Rows, constant, none
+from alerts.promql.series import (
+    Floats,
+    Matrix,
+    Sample,
+    Scalar,
+    Series,
+    SeriesSource,
+    String,
+    Value,
+    Vector,
+    is_stale,
+)
+from alerts.promql.signatures import SETS
+from alerts.promql.windows import Samples, Windows
+
+LOOKBACK = 300.0
+#: Of subqueries that name no step.
+DEFAULT_STEP = 60.0
+
+
+def evaluate(
+    node: Node,
+    source: SeriesSource,
+    at: float,
+    lookback: float = LOOKBACK,
+    limits: Limits = DEFAULT_LIMITS,
+    default_step: float = DEFAULT_STEP,
+) -> Value:
+    """The value of an expression at a moment. Times in seconds; EvaluationError or LimitError."""
+    steps = np.array([_moment(node, at)], np.int64)
+    evaluation = _Evaluation(source, Account(limits), _Clock(steps[0], steps[0], lookback, default_step))
+    found = evaluation.value(node, steps)
+    match found:
+        case Rows():
+            return _vector(found)
+        case Windows():
+            return _matrix_of_windows(found)
+        case str():
+            return String(found)
+    return Scalar(float(found[0]))
+
+
+def evaluate_range(
+    node: Node,
+    source: SeriesSource,
+    start: float,
+    end: float,
+    step: float,
+    lookback: float = LOOKBACK,
+    limits: Limits = DEFAULT_LIMITS,
+    default_step: float = DEFAULT_STEP,
+) -> Matrix:
+    """The value at start, start + step … up to and with end; a scalar comes as one series without labels."""
+    steps = _steps(node, _moment(node, start), _moment(node, end), _moment(node, step), limits.points)
+    evaluation = _Evaluation(source, Account(limits), _Clock(steps[0], steps[-1], lookback, default_step))
+    found = evaluation.value(node, steps)
+    if isinstance(found, Windows | str):
+        what = "range vector" if isinstance(found, Windows) else "string"
+        message = f"invalid expression type {what} for range query, must be scalar or instant vector"
+        raise EvaluationError(message, node.place.line, node.place.column)
+    return _matrix(found if isinstance(found, Rows) else constant({}, found), steps)
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def _moment(node: Node, seconds: float) -> int:
+    if not abs(seconds) <= FARTHEST:
+        raise EvaluationError(f"timestamp out of bounds: {seconds}", node.place.line, node.place.column)
+    return _milliseconds(seconds)
+
+
+def _steps(node: Node, start: int, end: int, step: int, points: int) -> Integers:
+    if step <= 0 or end < start:
+        problem = "the step must be positive" if step <= 0 else "the end must not be before the start"
+        raise EvaluationError(problem, node.place.line, node.place.column)
+    if (end - start) // step + 1 > points:
+        message = f"more than {points} points a series; ask for fewer or a longer step"
+        raise LimitError(message, node.place.line, node.place.column)
+    return np.arange(start, end + 1, step, dtype=np.int64)
+
+
+# -- results ---------------------------------------------------------------------------------------
+
+
+def _vector(rows: Rows) -> Vector:
+    cells = zip(rows.labels, rows.values[:, 0].tolist(), rows.present[:, 0].tolist(), strict=True)
+    return Vector(Sample(labels, value) for labels, value, there in cells if there)
+
+
+def _matrix(rows: Rows, steps: Integers) -> Matrix:
+    times = steps / 1000
+    lines = zip(rows.labels, rows.values, rows.present, strict=True)
+    return Matrix(Series(labels, times[there], line[there]) for labels, line, there in lines if there.any())
+
+
+def _matrix_of_windows(windows: Windows) -> Matrix:
+    samples = windows.samples
+    pieces = zip(samples.labels, windows.begin[:, 0], windows.end[:, 0], strict=True)
+    return Matrix(
+        Series(labels, samples.times[begin:end] / 1000, samples.values[begin:end])
+        for labels, begin, end in pieces
+        if begin < end
+    )
+
+
+# -- the walk --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """`start` and `end` of the whole query in milliseconds; look-back and default step in seconds."""
+
+    start: int
+    end: int
+    lookback: float
+    default_step: float
+
+
+class _Evaluation:
+    """One walk over a tree. `steps` (milliseconds) differ between a query and the insides of a subquery."""
+
+    def __init__(self, source: SeriesSource, account: Account, clock: _Clock):
+        self._source, self._account, self._clock = source, account, clock
+
+    def value(self, node: Node, steps: Integers) -> Inner:
+        try:
+            self._account.tick()
+            with np.errstate(all="ignore"):
+                return self._value(node, steps)
+        except TooCostly as problem:
+            raise LimitError(str(problem), node.place.line, node.place.column) from None
+        except Unanswerable as problem:
+            raise EvaluationError(str(problem), node.place.line, node.place.column) from None
+
+    def _value(self, node: Node, steps: Integers) -> Inner:
+        match node:
+            case Number():
+                return np.full(len(steps), node.value)
+            case Text():
+                return node.value
+            case Selector():
+                windows = self._selected(node, steps)
+                return windows if node.range is not None else _newest(windows)
+            case Subquery():
+                return self._subquery(node, steps)
+            case Negation():
+                inner = self.value(node.inner, steps)
+                return _negated(inner)
+            case Aggregation():
+                parameter = None if node.parameter is None else self.value(node.parameter, steps)
+                assert not isinstance(parameter, Rows | Windows)
+                return aggregate(node, self._rows(node.inner, steps), parameter, self._account)
+            case Binary():
+                return self._binary(node, steps)
+            case Call():
+                return self._call(node, steps)
+
+    def _rows(self, node: Node, steps: Integers) -> Rows:
+        found = self.value(node, steps)
+        assert isinstance(found, Rows)
+        return found
+
+    # -- selectors -------------------------------------------------------------------------------
+
+    def _selected(self, node: Selector, steps: Integers) -> Windows:
+        until = self._shifted(node.shift, steps)
+        length = _milliseconds(self._clock.lookback if node.range is None else node.range)
+        series = self._select(node.matchers, int(until.min()) - length, int(until.max()))
+        self._account.hold(len(series), len(steps))
+        return Windows.over(Samples.of_series(series, marks=node.range is None), until, steps, length)
+
+    def _select(self, matchers: Sequence[Matcher], start: int, end: int) -> Sequence[Series]:
+        series = self._source.select(matchers, start / 1000, end / 1000)
+        self._account.read(len(series), sum(len(one.times) for one in series))
+        return series
+
+    def _shifted(self, shift: Shift, steps: Integers) -> Integers:
+        """The times that a selector looks at, for the times of evaluation."""
+        match shift.at:
+            case Anchor.START:
+                steps = np.full(len(steps), self._clock.start)
+            case Anchor.END:
+                steps = np.full(len(steps), self._clock.end)
+            case float() as at:
+                steps = np.full(len(steps), _milliseconds(at))
+        return steps - _milliseconds(shift.offset or 0.0)
+
+    def _subquery(self, node: Subquery, steps: Integers) -> Windows:
+        """The inner expression on a grid of whole multiples of the step, then windows over that."""
+        until, length = self._shifted(node.shift, steps), _milliseconds(node.range)
+        step = _milliseconds(node.step or self._clock.default_step)
+        first = ((int(until.min()) - length) // step + 1) * step
+        last = int(until.max())
+        self._account.hold(1, (last - first) // step + 1)
+        grid = np.arange(first, last + 1, step, dtype=np.int64)
+        rows = self._rows(node.inner, grid) if len(grid) else none(0)
+        return Windows.over(Samples.of_rows(rows, grid), until, steps, length)
+
+    # -- operators -------------------------------------------------------------------------------
+
+    def _binary(self, node: Binary, steps: Integers) -> Rows | Floats:
+        match self.value(node.left, steps), self.value(node.right, steps):
+            case Rows() as left, Rows() as right:
+                if node.operator in SETS:
+                    return operators.sets(node, left, right)
+                return operators.matched(node, left, right, self._account)
+            case Rows() as left, np.ndarray() as right:
+                return operators.with_scalar(node, left, right, swapped=False)
+            case np.ndarray() as left, Rows() as right:
+                return operators.with_scalar(node, right, left, swapped=True)
+            case np.ndarray() as left, np.ndarray() as right:
+                return operators.scalars(node, left, right)
+        raise AssertionError(node)
+
+    # -- functions -------------------------------------------------------------------------------
+
+    def _call(self, node: Call, steps: Integers) -> Inner:
+        argument = node.arguments[0] if node.arguments else None
+        if node.function == "timestamp" and isinstance(argument, Selector):
+            return calls.timestamps(self._selected(argument, steps))
+        values = [self.value(argument, steps) for argument in node.arguments]
+        return calls.call(node, values, steps, self._account)
+
+
+def _newest(windows: Windows) -> Rows:
+    """What an instant selector sees: the last sample within the look-back."""
+    values = windows.value(windows.end - 1)
+    rows = Rows(windows.samples.labels, values, windows.having(1))
+    return rows.where(rows.present & ~is_stale(values))
+
+
+def _negated(inner: Inner) -> Rows | Floats:
+    if isinstance(inner, Rows):
+        return replace(inner, values=-inner.values).without_name()
+    assert isinstance(inner, np.ndarray)
+    return -inner

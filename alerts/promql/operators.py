@@ -1,0 +1,196 @@
+"""Binary operators: on plain numbers, on a vector and a number, and on two vectors that match by labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+
+from alerts.labels import Labels
+from alerts.promql.errors import Unanswerable
+from alerts.promql.limits import Account
+from alerts.promql.nodes import Binary, Matching
+from alerts.promql.rows import Flags, Groups, Integers, Rows, by, nameless, none, without
+from alerts.promql.series import Floats
+
+ARITHMETIC: dict[str, np.ufunc] = {
+    "+": np.add,
+    "-": np.subtract,
+    "*": np.multiply,
+    "/": np.divide,
+    "%": np.fmod,
+    "^": np.power,
+    "atan2": np.arctan2,
+}
+COMPARISON: dict[str, np.ufunc] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    ">": np.greater,
+    "<": np.less,
+    ">=": np.greater_equal,
+    "<=": np.less_equal,
+}
+Key = Callable[[Labels], Hashable]
+Pairs = tuple[Integers, Integers]
+
+
+def scalars(node: Binary, left: Floats, right: Floats) -> Floats:
+    """Two numbers; a comparison is 1 or 0."""
+    if node.operator in ARITHMETIC:
+        return ARITHMETIC[node.operator](left, right)
+    return COMPARISON[node.operator](left, right).astype(float)
+
+
+def with_scalar(node: Binary, rows: Rows, scalar: Floats, swapped: bool) -> Rows:
+    """A vector and a number; `swapped`: the number stands on the left. A comparison keeps the vector's values."""
+    sides = (scalar, rows.values) if swapped else (rows.values, scalar)
+    if node.operator in ARITHMETIC:
+        return Rows(rows.labels, ARITHMETIC[node.operator](*sides), rows.present).without_name()
+    holds = COMPARISON[node.operator](*sides)
+    if node.as_bool:
+        return Rows(rows.labels, holds.astype(float), rows.present).without_name()
+    return rows.where(rows.present & holds)
+
+
+# -- sets --------------------------------------------------------------------------------------------
+
+
+def sets(node: Binary, left: Rows, right: Rows) -> Rows:
+    """`and`, `unless`, `or`: by which label sets are there, at each step."""
+    key = _key(node.matching or Matching())
+    if node.operator == "or":
+        extra = right.where(right.present & ~_covered(right, left, key))
+        return _stacked([left, extra]).merged()
+    covered = _covered(left, right, key)
+    return left.where(left.present & (covered if node.operator == "and" else ~covered))
+
+
+def _covered(rows: Rows, others: Rows, key: Key) -> Flags:
+    """Where a row's key is among those of the other side."""
+    groups = Groups(key(labels) for labels in others.labels)
+    there = np.zeros((len(groups) + 1, rows.steps), bool)  # the last line: a key that nobody has
+    np.logical_or.at(there, groups.of, others.present)
+    return there[[groups.number.get(key(labels), -1) for labels in rows.labels]]
+
+
+def _stacked(parts: Sequence[Rows]) -> Rows:
+    return Rows(
+        [labels for part in parts for labels in part.labels],
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([part.present for part in parts]),
+    )
+
+
+# -- matching ----------------------------------------------------------------------------------------
+
+
+def matched(node: Binary, left: Rows, right: Rows, account: Account) -> Rows:
+    """Arithmetic and comparisons of two vectors, each sample with its partner of the same labels."""
+    matching = node.matching or Matching()
+    many, one = (right, left) if matching.group == "right" else (left, right)
+    if not len(many) or not len(one):
+        return none(left.steps)
+    key = _key(matching)
+    keys = [key(labels) for labels in many.labels]
+    partners = Groups(key(labels) for labels in one.labels)
+    _refuse_many(partners, one, many)
+    pairs = of_many, of_one = _pairs(keys, partners, account, left.steps)
+    values, present = _combined(node, many, one, pairs, matching.group == "right")
+    if matching.group is None:
+        _refuse_twice(Groups(keys[i] for i in of_many), present)
+    result_labels = _result_labels(node, matching)
+    labels = [result_labels(many.labels[i], one.labels[j]) for i, j in zip(of_many, of_one, strict=True)]
+    result = Rows(labels, values, np.broadcast_to(present, values.shape)).where(present)
+    return _unambiguous(result, matching)
+
+
+def _key(matching: Matching) -> Key:
+    """What two samples must share to be partners."""
+    if matching.on:
+        names = matching.labels
+        return lambda labels: tuple(labels.get(name, "") for name in names)
+    strip = without(matching.labels)
+    return lambda labels: frozenset(strip(labels).items())
+
+
+def _refuse_many(partners: Groups, one: Rows, many: Rows) -> None:
+    """The one side must be one wherever there is another side at all."""
+    if len(partners) == len(one):
+        return
+    meet = (partners.count(one.present) > 1) & many.present.any(axis=0)
+    if meet.any():
+        group = int(np.flatnonzero(meet.any(axis=1))[0])
+        raise Unanswerable(
+            f"found duplicate series for the match group of {_written(one.labels[partners.first[group]])};"
+            " many-to-many matching not allowed: matching labels must be unique on one side"
+        )
+
+
+def _refuse_twice(groups: Groups, present: Flags) -> None:
+    if len(groups) < len(present) and groups.count(present).max(initial=0) > 1:
+        raise Unanswerable(
+            "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
+        )
+
+
+def _unambiguous(rows: Rows, matching: Matching) -> Rows:
+    try:
+        return rows.merged()
+    except Unanswerable:
+        if matching.group is None:
+            raise
+        message = "multiple matches for labels: grouping labels must ensure unique matches"
+        raise Unanswerable(message) from None
+
+
+def _pairs(keys: Sequence[Hashable], partners: Groups, account: Account, steps: int) -> Pairs:
+    """All pairs of rows that share a key, as indices of the many side and of the one side."""
+    group = np.array([partners.number.get(key, -1) for key in keys], np.int64)
+    sizes = np.append(np.bincount(partners.of, minlength=len(partners)), 0)  # the last: a key that nobody has
+    counts = sizes[group]
+    account.hold(int(counts.sum()), steps)
+    of_many = np.repeat(np.arange(len(group)), counts)
+    within = np.arange(len(of_many)) - np.repeat(np.cumsum(counts) - counts, counts)
+    begin = np.cumsum(sizes) - sizes
+    by_group = np.argsort(partners.of, kind="stable")
+    return of_many, by_group[begin[group[of_many]] + within]
+
+
+def _combined(node: Binary, many: Rows, one: Rows, pairs: Pairs, swapped: bool) -> tuple[Floats, Flags]:
+    of_many, of_one = pairs
+    sides = [many.values[of_many], one.values[of_one]]
+    first, second = reversed(sides) if swapped else sides
+    present = many.present[of_many] & one.present[of_one]
+    if node.operator in ARITHMETIC:
+        return ARITHMETIC[node.operator](first, second), present
+    holds = COMPARISON[node.operator](first, second)
+    return (holds.astype(float), present) if node.as_bool else (first, present & holds)
+
+
+def _result_labels(node: Binary, matching: Matching) -> Callable[[Labels, Labels], Labels]:
+    """Labels of a result from those of the many side and the one side."""
+    keep: Callable[[Labels], Labels] = dict
+    if node.as_bool or node.operator in ARITHMETIC:
+        keep = nameless
+    if matching.group is None:
+        keep = _one_to_one(keep, matching)
+
+    def labels(many: Labels, one: Labels) -> Labels:
+        result = dict(keep(many))
+        for name in matching.include:
+            result[name] = one.get(name, "")
+        return {name: value for name, value in result.items() if value} if matching.include else result
+
+    return labels
+
+
+def _one_to_one(keep: Callable[[Labels], Labels], matching: Matching) -> Callable[[Labels], Labels]:
+    if matching.on:
+        chosen = by(matching.labels)
+        return lambda labels: chosen(keep(labels))
+    dropped = frozenset(matching.labels)
+    return lambda labels: {name: value for name, value in keep(labels).items() if name not in dropped}
+
+
+def _written(labels: Labels) -> str:
+    return "{" + ", ".join(f'{name}="{value}"' for name, value in sorted(labels.items())) + "}"

@@ -1,0 +1,152 @@
+"""Prometheus rule files → groups of rules, or every mistake in them with its line and column.
+
+Takes all that Prometheus 3 takes (`query_offset`, group `labels`, `keep_firing_for`). Pure: the caller
+reads the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from alerts import templates
+from alerts.errors import AlertsError
+from alerts.rules.model import Rule, RuleGroup, RuleKind
+from alerts.yaml.fields import FieldReader, Fields
+from alerts.yaml.parser import parse as parse_yaml
+from alerts.yaml.tree import Mistake, Node, Text
+
+Parse = Callable[[str], Any]
+
+_GROUP_FIELDS = ("name", "interval", "limit", "query_offset", "labels", "rules")
+_RULE_FIELDS = ("record", "alert", "expr", "for", "keep_firing_for", "labels", "annotations")
+_ALERT_ONLY = ("for", "keep_firing_for", "annotations")
+_METRIC_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+
+
+def load(
+    text: str, source: str = "", parse: Parse | None = None
+) -> tuple[tuple[RuleGroup, ...], tuple[Mistake, ...]]:
+    """The groups of a rule file, and its mistakes in the order of their lines.
+
+    Groups hold only the rules that are right; a caller that means business refuses the file where
+    there is any mistake. `parse` reads an expression, `alerts.promql.parser.parse` if not given.
+    """
+    tree, mistakes = parse_yaml(text)
+    loader = _Loader(source, parse or _promql())
+    groups = loader.groups(tree) if tree is not None else ()
+    return groups, tuple(sorted((*mistakes, *loader.mistakes)))
+
+
+def _promql() -> Parse:
+    from alerts.promql.parser import parse
+
+    return parse
+
+
+class _Loader(FieldReader):
+    def __init__(self, source: str, parse: Parse):
+        super().__init__()
+        self._source, self._parse = source, parse
+
+    def groups(self, tree: Node) -> tuple[RuleGroup, ...]:
+        fields = self.table(tree, "a rule file", ("groups",))
+        seen: set[str] = set()
+        groups = []
+        for node in self.items(fields, "groups"):
+            group = self._group(node, seen)
+            groups += [group] if group else []
+        return tuple(groups)
+
+    def _group(self, node: Node, seen: set[str]) -> RuleGroup | None:
+        fields = self.table(node, "a group", _GROUP_FIELDS)
+        name = self.text(fields, "name")
+        if name is None or not name.value:
+            if fields:
+                self.note(node.mark, "a group must have a name")
+        elif name.value in seen:
+            self.note(name.mark, f"two groups are called {name.value!r}")
+        interval = self.seconds(fields, "interval")
+        group = RuleGroup(
+            name=name.value if name else "",
+            rules=tuple(r for n in self.items(fields, "rules") if (r := self._rule(n))),
+            interval=interval or None,
+            limit=self.count(fields, "limit") or 0,
+            query_offset=self.seconds(fields, "query_offset") or 0.0,
+            labels=self._labels(fields),
+            source=self._source,
+        )
+        seen.add(group.name)
+        return group if group.name else None
+
+    def _rule(self, node: Node) -> Rule | None:
+        before = len(self.mistakes)
+        fields = self.table(node, "a rule", _RULE_FIELDS)
+        if not fields:
+            return None
+        kind, name = self._name(node, fields)
+        expr = self.text(fields, "expr")
+        if expr is None or not expr.value.strip():
+            self.note(node.mark, "a rule must have an expr")
+        parsed = self._expression(expr) if expr and expr.value.strip() else None
+        rule = Rule(
+            kind=kind,
+            name=name,
+            expr=expr.value.strip() if expr else "",
+            node=parsed,
+            for_=self.seconds(fields, "for") or 0.0,
+            keep_firing_for=self.seconds(fields, "keep_firing_for") or 0.0,
+            labels=self._labels(fields, expands=kind is RuleKind.ALERT),
+            annotations=self._annotations(fields),
+            line=node.mark.line,
+        )
+        return rule if len(self.mistakes) == before else None
+
+    def _name(self, node: Node, fields: Fields) -> tuple[RuleKind, str]:
+        record, alert = self.text(fields, "record"), self.text(fields, "alert")
+        if record is not None and alert is not None:
+            self.note(record.mark, "a rule has either record or alert, not both")
+        named = alert or record
+        if named is None or not named.value:
+            self.note(node.mark, "a rule must have a name: alert or record")
+        if record is None:
+            return RuleKind.ALERT, named.value if named else ""
+        if record.value and not _METRIC_NAME.fullmatch(record.value):
+            self.note(record.mark, f"{record.value!r} is no name for a metric")
+        for field in _ALERT_ONLY:
+            if field in fields:
+                self.note(fields[field].mark, f"a recording rule has no {field}")
+        return RuleKind.RECORD, record.value
+
+    def _expression(self, text: Text) -> Any:
+        try:
+            return self._parse(text.value)
+        except AlertsError as error:
+            line, column = getattr(error, "line", 1), getattr(error, "column", 1)
+            self.note(text.place(line, column), f"expr: {getattr(error, 'message', None) or error}")
+            return None
+
+    def _labels(self, fields: Fields, expands: bool = False) -> Mapping[str, str]:
+        labels = {}
+        for key, value in self.pairs(fields, "labels"):
+            if not _LABEL_NAME.fullmatch(key.value) or key.value == "__name__":
+                self.note(key.mark, f"{key.value!r} is no name for a label")
+            if expands:
+                self._template(value)
+            labels[key.value] = value.value
+        return labels
+
+    def _annotations(self, fields: Fields) -> Mapping[str, str]:
+        annotations = {}
+        for key, value in self.pairs(fields, "annotations"):
+            if not _LABEL_NAME.fullmatch(key.value):
+                self.note(key.mark, f"{key.value!r} is no name for an annotation")
+            self._template(value)
+            annotations[key.value] = value.value
+        return annotations
+
+    def _template(self, text: Text) -> None:
+        for mistake in templates.mistakes(text.value):
+            self.note(text.place(mistake.line, mistake.column), f"template: {mistake.message}")

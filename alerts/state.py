@@ -1,0 +1,237 @@
+"""The life of alerts of one rule: inactive → pending → firing → resolved, as Prometheus has it.
+
+One step takes the alerts that were, the answer of the expression and `now`, and gives the alerts that
+are and what changed. Pure; the server keeps the states (they survive a restart) and delivers changes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Protocol
+
+from alerts.errors import DuplicateAlertError
+from alerts.labels import Labels, fingerprint
+from alerts.rules.model import Rule
+from alerts.templates import expand
+
+#: So long a resolved alert is kept, so that its end is told again to whom did not hear it.
+RESOLVED_RETENTION = 900.0
+#: An outage of the server up to this long does not start waiting for `for` anew.
+OUTAGE_TOLERANCE = 3600.0
+#: After an outage an alert that was nearly due still waits this long.
+GRACE = 600.0
+ALERT_NAME = "alertname"
+
+
+class AlertState(StrEnum):
+    """What an alert is; an alert that is not there is inactive."""
+
+    PENDING = "pending"
+    FIRING = "firing"
+    RESOLVED = "resolved"
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One alert of one rule. Times are Unix seconds; None: not yet.
+
+    `labels` name it (with `alertname` and the rule's labels). `gone_since`: the condition is gone, and
+    only `keep_firing_for` keeps it firing.
+    """
+
+    rule: str
+    labels: Labels
+    annotations: Mapping[str, str]
+    value: float
+    state: AlertState
+    active_at: float
+    fired_at: float | None = None
+    resolved_at: float | None = None
+    gone_since: float | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        return fingerprint(self.labels)
+
+
+@dataclass(frozen=True)
+class Transition:
+    """An alert changed its state. `before` None: it was inactive; `after` None: it is again, and never fired."""
+
+    alert: Alert
+    before: AlertState | None
+    after: AlertState | None
+    at: float
+    reason: str
+
+
+class LabelledValue(Protocol):
+    """One element of the expression's answer."""
+
+    @property
+    def labels(self) -> Labels: ...
+    @property
+    def value(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What templates may name besides the alert: labels and address of this server; labels of the group."""
+
+    external_labels: Labels = field(default_factory=dict)
+    external_url: str = ""
+    group_labels: Labels = field(default_factory=dict)
+
+
+Alerts = Mapping[str, Alert]
+
+
+def step(
+    active: Alerts,
+    vector: Iterable[LabelledValue],
+    rule: Rule,
+    now: float,
+    around: Surroundings | None = None,
+) -> tuple[dict[str, Alert], tuple[Transition, ...]]:
+    """The alerts of a rule after its expression answered `vector` at `now`, by fingerprint, and what changed.
+
+    NaN is no answer. DuplicateAlertError where two elements get the same labels: then nothing may be
+    sent, and the states stay as they were.
+    """
+    told = _told(vector, rule, now, around or Surroundings())
+    after: dict[str, Alert] = {}
+    transitions: list[Transition] = []
+    for key in {**active, **told}:
+        before, seen = active.get(key), told.get(key)
+        alert, transition = _present(before, seen, rule, now) if seen else _absent(active[key], rule, now)
+        if alert is not None:
+            after[key] = alert
+        if transition is not None:
+            transitions.append(transition)
+    return after, tuple(transitions)
+
+
+def _told(vector: Iterable[LabelledValue], rule: Rule, now: float, around: Surroundings) -> dict[str, Alert]:
+    """A pending alert for each element of the answer, by fingerprint."""
+    told: dict[str, Alert] = {}
+    for sample in vector:
+        if math.isnan(sample.value):
+            continue
+        alert = _new(sample, rule, now, around)
+        key = alert.fingerprint
+        if key in told:
+            named = ", ".join(f'{name}="{value}"' for name, value in sorted(alert.labels.items()))
+            raise DuplicateAlertError(f"two alerts have the same labels: {{{named[:500]}}}")
+        told[key] = alert
+    return told
+
+
+def _new(sample: LabelledValue, rule: Rule, now: float, around: Surroundings) -> Alert:
+    def filled(text: str) -> str:
+        return expand(text, sample.labels, sample.value, now, around.external_labels, around.external_url)
+
+    own = {name: value for name, value in sample.labels.items() if name != "__name__"}
+    given = {name: filled(text) for name, text in {**around.group_labels, **rule.labels}.items()}
+    labels = {**own, **given, ALERT_NAME: rule.name}
+    return Alert(
+        rule=rule.name,
+        labels={name: value for name, value in labels.items() if value},
+        annotations={name: filled(text) for name, text in rule.annotations.items()},
+        value=sample.value,
+        state=AlertState.PENDING,
+        active_at=now,
+    )
+
+
+def _present(
+    before: Alert | None, seen: Alert, rule: Rule, now: float
+) -> tuple[Alert | None, Transition | None]:
+    """The condition holds."""
+    if before is None or before.state is AlertState.RESOLVED:
+        alert, was = seen, None
+    else:
+        alert = replace(before, annotations=seen.annotations, value=seen.value, gone_since=None)
+        was = before.state
+    if alert.state is AlertState.PENDING and now - alert.active_at >= rule.for_:
+        alert = replace(alert, state=AlertState.FIRING, fired_at=now)
+    if alert.state is was:
+        return alert, None
+    return alert, Transition(alert, was, alert.state, now, _why_active(alert, rule))
+
+
+def _why_active(alert: Alert, rule: Rule) -> str:
+    if alert.state is AlertState.PENDING:
+        return f"the condition holds; it must for {rule.for_:g} s"
+    return f"the condition holds for {alert_age(alert):g} s" if rule.for_ else "the condition holds"
+
+
+def alert_age(alert: Alert) -> float:
+    """Seconds from the first sight of the condition to firing."""
+    return round((alert.fired_at or alert.active_at) - alert.active_at, 3)
+
+
+def _absent(before: Alert, rule: Rule, now: float) -> tuple[Alert | None, Transition | None]:
+    """The condition does not hold."""
+    if before.state is AlertState.PENDING:
+        return None, Transition(before, before.state, None, now, "the condition went before it fired")
+    if before.state is AlertState.RESOLVED:
+        return (before if now - (before.resolved_at or now) <= RESOLVED_RETENTION else None), None
+    gone_since = now if before.gone_since is None else before.gone_since
+    if rule.keep_firing_for and now - gone_since < rule.keep_firing_for:
+        return replace(before, gone_since=gone_since), None
+    return _resolved(before, now, "the condition is gone")
+
+
+def _resolved(before: Alert, now: float, reason: str) -> tuple[Alert, Transition]:
+    alert = replace(before, state=AlertState.RESOLVED, resolved_at=now, gone_since=None)
+    return alert, Transition(alert, before.state, alert.state, now, reason)
+
+
+def clear(active: Alerts, now: float, reason: str) -> tuple[dict[str, Alert], tuple[Transition, ...]]:
+    """Ends all alerts of a rule: it is gone from the files, or gives more alerts than its group allows."""
+    after: dict[str, Alert] = {}
+    transitions = []
+    for key, alert in active.items():
+        if alert.state is AlertState.FIRING:
+            after[key], transition = _resolved(alert, now, reason)
+            transitions.append(transition)
+        elif alert.state is AlertState.PENDING:
+            transitions.append(Transition(alert, alert.state, None, now, reason))
+        else:
+            after[key] = alert
+    return after, tuple(transitions)
+
+
+def resume(stored: Alerts, rule: Rule, evaluated_at: float, now: float) -> dict[str, Alert]:
+    """The alerts of a rule after the server was away from `evaluated_at` (its last evaluation) to `now`.
+
+    Nobody saw the condition in between, so the outage does not count towards `for`, and what was nearly due
+    waits GRACE at least (or all of a shorter `for`). After a longer outage pending alerts begin anew;
+    firing ones stay until the next evaluation says otherwise.
+    """
+    away = now - evaluated_at
+    kept = {}
+    for key, alert in stored.items():
+        if alert.state is not AlertState.PENDING:
+            kept[key] = alert
+        elif away <= OUTAGE_TOLERANCE:
+            kept[key] = replace(alert, active_at=_resumed(alert, rule, evaluated_at, now))
+    return kept
+
+
+def _resumed(alert: Alert, rule: Rule, evaluated_at: float, now: float) -> float:
+    left = rule.for_ - (evaluated_at - alert.active_at)
+    grace = min(GRACE, rule.for_)
+    if left <= 0:
+        return alert.active_at
+    return now - rule.for_ + max(left, grace) if left < grace else alert.active_at + (now - evaluated_at)
+
+
+def ends_at(alert: Alert, now: float, interval: float, resend: float = 60.0) -> float:
+    """When the alert ends for who hears nothing more: four intervals (or resends) from `now` while it fires."""
+    if alert.resolved_at is not None:
+        return alert.resolved_at
+    return now + 4 * max(interval, resend)

@@ -1,0 +1,152 @@
+"""Rounds of notification over a simulated day: what is due is told, failures are tried again, ends are told once."""
+
+from __future__ import annotations
+
+from alerts import config
+from alerts.errors import ReceiverError
+from alerts.grouping import Group, sorted_in
+from alerts.inhibition import Inhibitor
+from alerts.notify.catalogue import build
+from alerts.notify.dispatch import Round, dispatch
+from alerts.notify.reasons import Told
+from alerts.notify.receivers.base import Receiver
+from alerts.notify.receivers.recorder import Recorder
+from alerts.notify.receivers.webhook import Webhook
+from alerts.notify.stages import Outcome, Surroundings
+from alerts.routing import Route, Timing
+from alerts.state import Alert
+from tests.unit.alerts.examples import alert, resolved
+
+ROOT = Route("{}", "team", group_by=("app",), timing=Timing(30, 300, 3600))
+PLAIN = Surroundings(Inhibitor((), ()))
+
+
+class Desk:
+    """Keeps groups and what was told, as the server does."""
+
+    def __init__(self, *receivers: Receiver, kept: dict[tuple[str, str], Told] | None = None):
+        self.receivers = {"team": receivers}
+        self.groups: dict[tuple[str, str], Group] = {}
+        self.log = {} if kept is None else kept
+
+    def take(self, *alerts: Alert) -> None:
+        self.groups = sorted_in(self.groups, alerts, ROOT)
+
+    def round(self, now: float) -> Round:
+        result = dispatch(self.groups, self.log, self.receivers, PLAIN, now, self._keep)
+        self.groups = dict(result.groups)
+        return result
+
+    def _keep(self, outcome: Outcome) -> None:
+        if outcome.told is not None:
+            self.log[outcome.group.key, outcome.receiver] = outcome.told
+
+    def through(self, start: float, end: float) -> list[float]:
+        """Rounds every 5 s; when something was sent."""
+        sent = []
+        for tick in range(int((end - start) / 5)):
+            now = start + 5 * tick
+            sent += [now for outcome in self.round(now).outcomes if outcome.sent]
+        return sent
+
+
+def test_a_group_is_told_after_its_wait_and_repeated_after_its_time() -> None:
+    desk = Desk(Recorder("r"))
+    desk.take(alert(at=0, app="shop"))
+    assert desk.through(0, 8000) == [30, 3930, 7830]
+
+
+def test_new_alerts_wait_for_the_groups_interval_and_ends_are_told_once() -> None:
+    receiver = Recorder("r")
+    desk = Desk(receiver)
+    first = alert("A", at=0, app="shop")
+    desk.take(first)
+    assert desk.through(0, 100) == [30]
+    desk.take(second := alert("B", at=100, app="shop"))
+    assert desk.through(100, 400) == [330]
+    desk.take(resolved(first, 400), resolved(second, 410))
+    assert desk.through(400, 3000) == [630]
+    assert [message.reason.value for message in receiver.messages] == [
+        "first notification",
+        "new alerts added",
+        "all alerts resolved",
+    ]
+    assert desk.groups == {}
+
+
+def test_a_message_that_fails_is_tried_again_until_it_passes() -> None:
+    away = [ReceiverError("away", retryable=True) for _ in range(3)]
+    desk = Desk(Recorder("r", failures=away))
+    desk.take(alert(at=0, app="shop"))
+    assert desk.through(0, 400) == [65]  # 30, and again after 5, 10 and 20 s
+    assert desk.through(400, 1000) == []
+
+
+def test_of_two_receivers_only_the_one_that_failed_is_tried_again() -> None:
+    good, bad = Recorder("good"), Recorder("bad", failures=[ReceiverError("away", retryable=True)])
+    desk = Desk(good, bad)
+    desk.take(alert(at=0, app="shop"))
+    desk.through(0, 400)
+    assert (len(good.messages), len(bad.messages)) == (1, 1)
+    assert {message.receiver for message in (*good.messages, *bad.messages)} == {"team"}
+
+
+def test_after_a_restart_nothing_that_was_told_is_told_again() -> None:
+    first, fires = Desk(Recorder("r")), alert(at=0, app="shop")
+    first.take(fires)
+    first.through(0, 100)
+    again = Desk(Recorder("r"), kept=first.log)
+    again.take(fires)
+    assert again.through(200, 3000) == []
+
+
+def test_a_restart_between_sending_and_keeping_sends_twice_and_never_not_at_all() -> None:
+    receiver, fires = Recorder("r"), alert(at=0, app="shop")
+    before = Desk(receiver)
+    before.take(fires)
+    before.round(30)
+    after = Desk(receiver)  # what the first one kept is lost
+    after.take(fires)
+    after.through(40, 100)
+    assert len(receiver.messages) == 2
+    assert len({message.group_key for message in receiver.messages}) == 1
+
+
+def test_a_receiver_that_tells_nobody_says_so() -> None:
+    desk = Desk()
+    desk.take(alert(at=0, app="shop"))
+    assert [outcome.words for outcome in desk.round(30).outcomes] == ["the receiver 'team' tells nobody"]
+    assert desk.round(60).outcomes == ()
+
+
+def test_each_outcome_is_kept_before_the_next_receiver_is_told() -> None:
+    told: list[str] = []
+
+    class Loud(Recorder):
+        def send(self, message: object) -> None:
+            told.append(f"sent to {self.name}")
+
+    groups = sorted_in({}, [alert(at=0, app="shop")], ROOT)
+    receivers: dict[str, tuple[Receiver, ...]] = {"team": (Loud("a"), Loud("b"))}
+    dispatch(groups, {}, receivers, PLAIN, 30, lambda outcome: told.append(f"kept {outcome.receiver}"))
+    assert told == ["sent to a", "kept a", "sent to b", "kept b"]
+
+
+def test_receivers_are_built_from_the_configuration_and_the_files_it_names() -> None:
+    text = """
+route: {receiver: team}
+receivers:
+  - name: team
+    webhook_configs:
+      - {url: 'http://a/', max_alerts: 3, send_resolved: false}
+      - {url_file: /url, http_config: {authorization: {credentials_file: /token}}}
+  - name: nobody
+"""
+    loaded, _ = config.load(text)
+    assert loaded is not None
+    built = build(loaded, {"/url": "http://b/\n", "/token": " s3cret\n"}.__getitem__)
+    assert built["nobody"] == ()
+    assert built["team"] == (
+        Webhook("team/webhook[0]", "http://a/", sends_resolved=False, max_alerts=3),
+        Webhook("team/webhook[1]", "http://b/", headers={"Authorization": "Bearer s3cret"}),
+    )

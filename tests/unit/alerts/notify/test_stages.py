@@ -1,0 +1,145 @@
+"""From a group that is due to a message that was taken, step by step, with a recorder as receiver."""
+
+from __future__ import annotations
+
+from alerts.acknowledgements import acknowledged
+from alerts.errors import ReceiverError
+from alerts.grouping import Group
+from alerts.inhibition import Inhibitor, InhibitRule
+from alerts.labels import parse_matchers
+from alerts.notify.reasons import Reason, Told
+from alerts.notify.receivers.recorder import Recorder
+from alerts.notify.stages import Outcome, Surroundings, flush
+from alerts.routing import Timing
+from alerts.silences import Silence
+from alerts.state import Alert
+from tests.unit.alerts.examples import alert, resolved
+
+A, B = alert("A", app="shop"), alert("B", app="shop")
+TIMING = Timing(30, 300, 3600)
+PLAIN = Surroundings(Inhibitor((), ()), external_url="http://here")
+
+
+def group(*alerts: Alert) -> Group:
+    return Group(
+        '{}:{app="shop"}', "hook", {"app": "shop"}, TIMING, 1000.0, {a.fingerprint: a for a in alerts}
+    )
+
+
+def look(
+    *alerts: Alert,
+    last: Told | None = None,
+    around: Surroundings = PLAIN,
+    receiver: Recorder | None = None,
+    now: float = 2000.0,
+) -> Outcome:
+    return flush(group(*alerts), receiver or Recorder(), last, around, now)
+
+
+def silence(selector: str) -> Silence:
+    return Silence("s1", parse_matchers(selector), 0, 10_000, "ann", "")
+
+
+def test_a_group_that_nobody_was_told_of_is_told_and_noted() -> None:
+    receiver = Recorder()
+    outcome = look(A, B, receiver=receiver)
+    assert outcome.sent
+    assert outcome.told == Told(frozenset({A.fingerprint, B.fingerprint}), frozenset(), 2000.0)
+    (message,) = receiver.messages
+    assert (message.reason, message.group_key, message.external_url) == (
+        Reason.FIRST,
+        '{}:{app="shop"}',
+        "http://here",
+    )
+    assert len(message.alerts) == 2
+
+
+def test_told_again_nothing_is_sent_and_the_reason_is_kept() -> None:
+    first = look(A)
+    again = look(A, last=first.told, now=2300)
+    assert (again.message, again.told, again.sent) == (None, None, False)
+    assert "nothing new" in again.words
+
+
+def test_the_end_of_an_alert_is_told_once() -> None:
+    first = look(A)
+    over = resolved(A, 2100)
+    second = look(over, last=first.told, now=2300)
+    assert second.message is not None
+    assert (second.message.status, second.message.reason) == ("resolved", Reason.ALL_RESOLVED)
+    assert not look(over, last=second.told, now=2600).sent
+
+
+def test_who_does_not_want_ends_gets_no_message_of_them_but_it_is_noted() -> None:
+    quiet = Recorder(sends_resolved=False)
+    outcome = look(resolved(A, 1500), last=look(A).told, receiver=quiet)
+    assert (quiet.messages, outcome.sent) == ([], False)
+    assert outcome.told is not None
+    assert outcome.told.firing == frozenset()
+
+
+def test_a_silenced_alert_is_left_out_and_the_silence_is_named() -> None:
+    around = Surroundings(Inhibitor((), ()), [silence("alertname=A")])
+    outcome = look(A, B, around=around)
+    assert outcome.message is not None
+    assert outcome.message.alerts == (B,)
+    assert outcome.muted[A.fingerprint].ids == ("s1",)
+    assert "1 muted" in outcome.words
+
+
+def test_a_group_that_is_muted_as_a_whole_is_not_told_and_not_noted() -> None:
+    around = Surroundings(Inhibitor((), ()), [silence("app=shop")])
+    outcome = look(A, last=Told(frozenset({A.fingerprint}), frozenset(), 0), around=around)
+    assert (outcome.sent, outcome.told) == (False, None)
+    assert outcome.words.startswith("all its alerts are muted")
+
+
+def test_an_inhibited_alert_is_left_out_and_what_inhibits_it_is_named() -> None:
+    rule = InhibitRule(parse_matchers("alertname=A"), parse_matchers("alertname=B"), ("app",))
+    outcome = look(A, B, around=Surroundings(Inhibitor([rule], [A, B])))
+    assert outcome.message is not None
+    assert outcome.message.alerts == (A,)
+    assert (outcome.muted[B.fingerprint].by, outcome.muted[B.fingerprint].ids) == (
+        "inhibition",
+        (A.fingerprint,),
+    )
+
+
+def test_a_message_that_may_pass_later_is_not_noted_so_that_it_is_tried_again() -> None:
+    receiver = Recorder(failures=[ReceiverError("away", retryable=True)])
+    outcome = look(A, receiver=receiver)
+    assert (outcome.sent, outcome.told, outcome.retries) == (False, None, True)
+    assert "it was not taken: away" in outcome.words
+    assert look(A, receiver=receiver).sent
+
+
+def test_a_message_that_is_refused_for_good_is_not_sent_again_until_something_changes() -> None:
+    receiver = Recorder(failures=[ReceiverError("no", retryable=False)])
+    outcome = look(A, receiver=receiver)
+    assert (outcome.sent, outcome.retries) == (False, False)
+    assert outcome.told is not None
+    assert not look(A, last=outcome.told, receiver=receiver, now=2300).sent
+    assert look(A, B, last=outcome.told, receiver=receiver, now=2300).sent
+
+
+def test_an_acknowledged_alert_is_not_repeated() -> None:
+    told = look(A).told
+    around = Surroundings(Inhibitor((), ()), acknowledgements=[acknowledged(A, "ann", 2100)])
+    assert not look(A, last=told, around=around, now=9000).sent
+    assert look(A, last=told, now=9000).sent
+
+
+def test_sent_and_not_noted_it_is_sent_twice_with_the_same_key() -> None:
+    """The server was ended between sending and noting."""
+    receiver = Recorder()
+    look(A, receiver=receiver)
+    look(A, receiver=receiver, now=2600)
+    assert len({message.group_key for message in receiver.messages}) == 1
+    assert len(receiver.messages) == 2
+
+
+def test_every_alert_says_where_it_can_be_looked_at() -> None:
+    around = Surroundings(Inhibitor((), ()), generator_url=lambda one: f"http://here/{one.rule}")
+    message = look(A, around=around).message
+    assert message is not None
+    assert message.generator_urls == {A.fingerprint: "http://here/A"}

@@ -1,0 +1,172 @@
+"""The pack that ships: sound, complete, documented, and saying the same in promtool and in our own engine."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from alerts import templates
+from alerts.rules import unit_tests
+from alerts.rules.loader import load
+from alerts.rules.model import Rule, RuleGroup
+from alerts.rules.pack import CHECKPOINT_CONDITIONS, render, render_routing
+from listeners.catalogue import BY_NAME
+
+ROOT = Path(__file__).resolve().parents[4]
+TESTS = ROOT / "tests" / "data" / "rules" / "streaming.test.yaml"
+NAMES = {
+    "AgentLost",
+    "QuerySilentlyGone",
+    "QueryFailed",
+    "CheckpointTrouble",
+    "CrashLoop",
+    "Stuck",
+    "LongBatch",
+    "LagGrowing",
+    "LagSecondsHigh",
+    "Overrun",
+    "WatermarkStuck",
+    "StateGrowthWithoutEviction",
+    "EventsDropped",
+}
+
+
+@cache
+def groups(scale: float = 1.0) -> tuple[RuleGroup, ...]:
+    found, mistakes = load(render(scale), "streaming")
+    assert mistakes == ()
+    return found
+
+
+def rules(scale: float = 1.0) -> list[Rule]:
+    return [rule for group in groups(scale) for rule in group.rules]
+
+
+def lacking(program: str, package: str) -> NoReturn:
+    """Skip what needs an outside program; fail where everything is required."""
+    told = f"no {program}: apt-get install -y {package}"
+    if os.environ.get("CONTROLPLANE_REQUIRE_ALL") == "1":
+        pytest.fail(told)
+    pytest.skip(told)
+
+
+def peer(program: str, package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    if shutil.which(program) is None:
+        lacking(program, package)
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1, 0.0001, 12.0])
+def test_the_pack_is_sound_at_every_scale(scale: float) -> None:
+    assert {rule.name for rule in rules(scale)} == NAMES
+
+
+def test_a_scale_shortens_windows_and_waiting_and_leaves_thresholds_alone() -> None:
+    whole, short = ({(r.name, r.labels["severity"]): r for r in rules(s)} for s in (1.0, 0.1))
+    high = ("LagSecondsHigh", "warning")
+    assert (whole[high].for_, short[high].for_) == (300, 30)
+    assert "[10m]) > 300" in whole[high].expr
+    assert "[1m]) > 300" in short[high].expr
+    growing = ("LagGrowing", "warning")
+    assert "start_timestamp_seconds < 300" in whole[growing].expr
+    assert "start_timestamp_seconds < 30" in short[growing].expr
+    assert all(rule.for_ == 0 or rule.for_ >= 1 for rule in rules(0.0001))
+
+
+@pytest.mark.parametrize("scale", [0, -1, 1001, float("nan")])
+def test_a_scale_without_meaning_is_refused(scale: float) -> None:
+    with pytest.raises(ValueError, match="scale"):
+        render(scale)
+
+
+def test_alerts_on_the_life_of_a_query_wait_for_nothing() -> None:
+    at_once = {rule.name for rule in rules() if rule.for_ == 0}
+    assert at_once == {"QueryFailed", "CheckpointTrouble", "CrashLoop", "Stuck", "EventsDropped"}
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: f"{rule.name}-{rule.labels['severity']}")
+def test_every_alert_says_how_bad_it_is_what_it_is_about_and_where_help_is(rule: Rule) -> None:
+    assert rule.labels["severity"] in ("critical", "warning", "info")
+    assert rule.labels["layer"] in ("agent", "driver", "query", "stuck", "lag", "telemetry")
+    assert set(rule.annotations) == {"summary", "description", "runbook_url"}
+    assert rule.annotations["runbook_url"] == f"docs/runbooks/{rule.name}.md"
+    page = (ROOT / rule.annotations["runbook_url"]).read_text(encoding="utf-8")
+    assert (
+        page.startswith(f"# {rule.name}\n\n**{rule.labels['severity'].capitalize()}") or "**Warning**" in page
+    )
+    assert all(heading in page for heading in ("## Look", "## Do", "## Know"))
+
+
+def test_every_runbook_belongs_to_an_alert_and_its_links_lead_somewhere() -> None:
+    pages = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs/runbooks").glob("*.md")}
+    assert set(pages) == NAMES
+    assert {link for page in pages.values() for link in re.findall(r"\]\((\w+)\.md\)", page)} <= NAMES
+
+
+def test_the_pack_asks_only_for_series_that_exist() -> None:
+    named = {
+        name for rule in rules() for name in re.findall(r"\b(?:spark_streaming|controlplane)_\w+", rule.expr)
+    }
+    assert named
+    assert {name for name in named if name not in BY_NAME and f"{name}_info" not in BY_NAME} == set()
+
+
+def test_runbooks_can_be_elsewhere() -> None:
+    text = render(runbooks="https://wiki.example/it's/")
+    found, mistakes = load(text)
+    assert mistakes == ()
+    assert found[0].rules[0].annotations["runbook_url"] == "https://wiki.example/it's/AgentLost.md"
+
+
+def test_an_address_of_runbooks_cannot_smuggle_a_template_in() -> None:
+    found, mistakes = load(render(runbooks="http://x/{{ $value }}"))
+    assert mistakes == ()
+    assert "{{" not in templates.expand(found[0].rules[0].annotations["runbook_url"], {}, 1.0)
+    assert "$value" in found[0].rules[0].annotations["runbook_url"]
+
+
+def test_conditions_of_checkpoints_are_patterns_that_prometheus_takes_too() -> None:
+    assert all(re.fullmatch(r"[A-Za-z_.*-]+", pattern) for pattern in CHECKPOINT_CONDITIONS)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.05])
+def test_promtool_takes_the_pack(scale: float, tmp_path: Path) -> None:
+    (tmp_path / "pack.yaml").write_text(render(scale), encoding="utf-8")
+    told = peer("promtool", "prometheus", "check", "rules", str(tmp_path / "pack.yaml"))
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.05])
+def test_amtool_takes_the_routes(scale: float, tmp_path: Path) -> None:
+    (tmp_path / "routes.yaml").write_text(render_routing(scale, "http://127.0.0.1:9/"), encoding="utf-8")
+    told = peer("amtool", "prometheus-alertmanager", "check-config", str(tmp_path / "routes.yaml"))
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+def test_promtool_finds_the_alerts_that_the_unit_tests_expect(tmp_path: Path) -> None:
+    (tmp_path / "streaming.yaml").write_text(render(), encoding="utf-8")
+    shutil.copy(TESTS, tmp_path / "streaming.test.yaml")
+    told = peer("promtool", "prometheus", "test", "rules", str(tmp_path / "streaming.test.yaml"))
+    assert told.returncode == 0, told.stdout + told.stderr
+
+
+FILE, MISTAKES = unit_tests.load(TESTS.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("test", FILE.tests, ids=lambda test: test.name)
+def test_our_own_engine_finds_them_too(test: unit_tests.UnitTest) -> None:
+    assert MISTAKES == ()
+    assert unit_tests.run(test, groups(), FILE) == ()
+
+
+def test_every_alert_of_the_pack_is_seen_to_fire_and_to_stay_silent() -> None:
+    checks = [check for test in FILE.tests for check in test.alerts]
+    assert {check.alert for check in checks if check.expected} == NAMES
+    assert {check.alert for check in checks if not check.expected} == NAMES

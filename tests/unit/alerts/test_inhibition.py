@@ -1,0 +1,94 @@
+"""Inhibition: which alert mutes which."""
+
+from __future__ import annotations
+
+import pytest
+
+from alerts import config
+from alerts.inhibition import Inhibitor, InhibitRule
+from alerts.labels import parse_matchers
+from alerts.rules.pack import render_routing
+from alerts.state import Alert
+from tests.unit.alerts.examples import alert, resolved
+
+
+def rule(source: str, target: str, *equal: str) -> InhibitRule:
+    return InhibitRule(parse_matchers(source), parse_matchers(target), equal)
+
+
+def muted(rules: list[InhibitRule], *alerts: Alert) -> list[str]:
+    inhibitor = Inhibitor(rules, alerts)
+    return [one.labels["alertname"] for one in alerts if inhibitor.inhibiting(one.labels)]
+
+
+LAYERS = [rule("alertname=Down", "alertname=Lag", "app")]
+
+
+def test_a_firing_alert_mutes_those_that_agree_with_it() -> None:
+    down, lag, other = alert("Down", app="shop"), alert("Lag", app="shop"), alert("Lag", app="web")
+    assert muted(LAYERS, down, lag, other) == ["Lag"]
+    assert Inhibitor(LAYERS, [down]).inhibiting(lag.labels) == (down.fingerprint,)
+
+
+def test_a_resolved_alert_mutes_nothing() -> None:
+    assert muted(LAYERS, resolved(alert("Down", app="shop"), 1100), alert("Lag", app="shop")) == []
+
+
+def test_a_label_that_both_lack_is_equal() -> None:
+    assert muted(LAYERS, alert("Down"), alert("Lag")) == ["Lag"]
+    assert muted(LAYERS, alert("Down", app="shop"), alert("Lag")) == []
+
+
+def test_an_alert_does_not_mute_itself_nor_two_each_other() -> None:
+    wide = [rule('severity="critical"', 'severity=~".+"', "app")]
+    one, two = alert("A", severity="critical", app="shop"), alert("B", severity="critical", app="shop")
+    assert muted(wide, one, two) == []
+    assert muted(wide, one, two, alert("C", severity="info", app="shop")) == ["C"]
+
+
+SHIPPED = config.load(render_routing())[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "mutes"),
+    [
+        (("AgentLost", "agent"), ("QueryFailed", "query"), True),
+        (("AgentLost", "agent"), ("Stuck", "stuck"), True),
+        (("AgentLost", "agent"), ("LagGrowing", "lag"), True),
+        (("AgentLost", "agent"), ("EventsDropped", "telemetry"), True),
+        (("DriverDown", "driver"), ("QueryFailed", "query"), True),
+        (("QueryFailed", "query"), ("Stuck", "stuck"), True),
+        (("QueryFailed", "query"), ("LagGrowing", "lag"), True),
+        (("Stuck", "stuck"), ("LagGrowing", "lag"), True),
+        (("CrashLoop", "query"), ("QueryFailed", "query"), True),
+        (("CheckpointTrouble", "query"), ("QueryFailed", "query"), True),
+        (("QueryFailed", "query"), ("CrashLoop", "query"), False),
+        (("LagGrowing", "lag"), ("Stuck", "stuck"), False),
+        (("Stuck", "stuck"), ("AgentLost", "agent"), False),
+        (("LagGrowing", "lag"), ("LongBatch", "lag"), False),
+    ],
+)
+def test_the_shipped_inhibitions_go_from_agent_to_driver_to_query_to_stuck_to_lag(
+    source: tuple[str, str], target: tuple[str, str], mutes: bool
+) -> None:
+    assert SHIPPED is not None
+    one = alert(source[0], layer=source[1], app="shop", query_id="q1", severity="critical")
+    two = alert(target[0], layer=target[1], app="shop", query_id="q1", severity="warning")
+    assert bool(Inhibitor(SHIPPED.inhibit_rules, [one]).inhibiting(two.labels)) is mutes
+
+
+def test_the_shipped_inhibitions_stay_within_an_app_and_a_query() -> None:
+    assert SHIPPED is not None
+    lost = alert("AgentLost", layer="agent", app="shop", severity="critical")
+    failed = alert("QueryFailed", layer="query", app="web", query_id="q1", severity="critical")
+    lag = alert("LagGrowing", layer="lag", app="web", query_id="q2", severity="warning")
+    assert muted(list(SHIPPED.inhibit_rules), lost, failed, lag) == []
+
+
+def test_a_critical_alert_mutes_the_warning_of_the_same_name() -> None:
+    assert SHIPPED is not None
+    known = {"app": "shop", "query_id": "q1", "source": "kafka", "layer": "lag"}
+    critical, warning = (alert("LagSecondsHigh", severity=s, **known) for s in ("critical", "warning"))
+    inhibitor = Inhibitor(SHIPPED.inhibit_rules, [critical, warning])
+    assert inhibitor.inhibiting(warning.labels) == (critical.fingerprint,)
+    assert inhibitor.inhibiting(critical.labels) == ()

@@ -1,0 +1,71 @@
+"""Fields of a table: taken as what they should be, or told what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from alerts.yaml.fields import FieldReader, Fields
+from alerts.yaml.parser import parse
+
+KNOWN = ("name", "wait", "count", "on", "words", "labels")
+
+
+def fields(text: str) -> tuple[FieldReader, Fields]:
+    tree, _ = parse(text)
+    reader = FieldReader()
+    assert tree is not None
+    return reader, reader.table(tree, "a thing", KNOWN)
+
+
+def told(reader: FieldReader) -> list[str]:
+    return [str(mistake) for mistake in reader.mistakes]
+
+
+def test_fields_are_read_as_what_they_should_be() -> None:
+    reader, given = fields("{name: x, wait: 1m, count: 3, on: yes, words: [a, b], labels: {k: v, n: }}")
+    assert reader.text(given, "name") is not None
+    assert reader.seconds(given, "wait") == 60.0
+    assert reader.count(given, "count") == 3
+    assert reader.truth(given, "on") is True
+    assert [text.value for text in reader.texts(given, "words")] == ["a", "b"]
+    assert [(key.value, text.value) for key, text in reader.pairs(given, "labels")] == [("k", "v"), ("n", "")]
+    assert told(reader) == []
+
+
+def test_what_is_absent_or_null_is_none() -> None:
+    reader, given = fields("{name: , count: ~}")
+    assert reader.text(given, "name") is None
+    assert reader.count(given, "count") is None
+    assert reader.seconds(given, "wait") is None
+    assert list(reader.pairs(given, "labels")) == []
+    assert told(reader) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{wait: 5 minutes}", "line 1, column 8: wait: '5 minutes' is no duration"),
+        ("{wait: 0s}", "line 1, column 8: wait: must be longer than 0"),
+        ("{count: 1.5}", "line 1, column 9: count: '1.5' is no whole number"),
+        ("{on: maybe}", "line 1, column 6: on: 'maybe' is neither true nor false"),
+        ("{name: [a]}", "line 1, column 8: name: a text must stand here, not a list"),
+        ("{words: a}", "line 1, column 9: words: a list must stand here, not a text"),
+        ("{labels: a}", "line 1, column 10: labels: a table of keys and values must stand here, not a text"),
+        ("{labels: {a: [b]}}", "line 1, column 14: a: a text must stand here, not a list"),
+        ("{nam: x}", "line 1, column 2: a thing has no field 'nam'; did you mean 'name'?"),
+        (
+            "{zzz: x}",
+            "line 1, column 2: a thing has no field 'zzz'; it takes name, wait, count, on, words, labels",
+        ),
+        ("[a]", "line 1, column 1: a thing: a table of keys and values must stand here, not a list"),
+    ],
+)
+def test_what_is_wrong_is_told(text: str, words: str) -> None:
+    reader, given = fields(text)
+    reader.text(given, "name")
+    reader.seconds(given, "wait", least=0.001)
+    reader.count(given, "count")
+    reader.truth(given, "on")
+    list(reader.texts(given, "words"))
+    list(reader.pairs(given, "labels"))
+    assert any(mistake.startswith(words) for mistake in told(reader)), told(reader)
