@@ -53,6 +53,8 @@ def call(node: Call, values: Sequence[Inner], steps: Integers, account: Account)
             return _relabelled(rows, relabelling.join(*map(str, texts)), account)
         case "label_replace", [Rows() as rows, *texts]:
             return _relabelled(rows, relabelling.replacement(*map(str, texts)), account)
+        case "clamp", [Rows() as rows, np.ndarray() as low, np.ndarray() as high]:
+            return _elementwise(name, rows.where(rows.present & ~(high < low)), [low, high])
         case _, [Rows() as rows, *scalars]:
             return _elementwise(name, rows, scalars)
     raise AssertionError(node)
@@ -74,9 +76,6 @@ def _over_time(name: str, values: Sequence[Inner]) -> Rows:
 
 
 def _elementwise(name: str, rows: Rows, scalars: Sequence[Inner]) -> Rows:
-    if name == "clamp":
-        low, high = scalars
-        rows = rows.where(rows.present & ~np.less(high, low))
     return replace(rows, values=ELEMENTWISE[name](rows.values, *scalars)).without_name()
 
 

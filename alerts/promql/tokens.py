@@ -42,7 +42,9 @@ class Token:
         return self.text.lower() if self.kind is Kind.NAME else self.text
 
     def __str__(self) -> str:
-        return "the end" if self.kind is Kind.END else f'"{self.text}"'
+        if self.kind in (Kind.END, Kind.STRING):
+            return self.text or "the end"
+        return f'"{self.text}"'
 
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)+")

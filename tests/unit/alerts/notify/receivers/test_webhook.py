@@ -8,16 +8,21 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from alerts import config
 from alerts.errors import ReceiverError
+from alerts.grouping import sorted_in
 from alerts.notify.message import Message, in_order
 from alerts.notify.reasons import Reason
 from alerts.notify.receivers.webhook import Webhook, address_problem, payload, shown_url
-from alerts.state import Alert
+from alerts.state import Alert, AlertState
 from tests.unit.alerts.examples import alert, resolved
 
 
@@ -71,6 +76,54 @@ def test_no_more_alerts_are_sent_than_asked_for_and_the_rest_are_counted() -> No
     assert [one["fingerprint"] for one in told["alerts"]] == [A.fingerprint]
     assert told["truncatedAlerts"] == 1
     assert told["commonLabels"] == {"app": "shop"}
+
+
+RECORDED = Path(__file__).resolve().parents[4] / "data" / "routing" / "alertmanager-0.25.json"
+ROUTES = """
+route:
+  receiver: default
+  group_by: [app, alertname]
+  routes:
+    - matchers: ['severity="critical"', 'team=~"da.*"']
+receivers: [{name: default}]
+"""
+
+
+@pytest.mark.parametrize(
+    "recorded", json.loads(RECORDED.read_text(encoding="utf-8")), ids=lambda r: r["groupKey"]
+)
+def test_group_and_payload_are_those_that_alertmanager_makes_of_the_same_alerts(
+    recorded: dict[str, Any],
+) -> None:
+    """Recorded from Alertmanager 0.25 with these routes; its order of alerts is its own, and it gives no reason."""
+    loaded, _ = config.load(ROUTES)
+    assert loaded is not None
+    alerts = {one["fingerprint"]: told_by(one) for one in recorded["alerts"]}
+    groups = sorted_in({}, (replace(one, state=AlertState.FIRING) for one in alerts.values()), loaded.route)
+    (group,) = sorted_in(groups, alerts.values(), loaded.route).values()
+    links = {one["fingerprint"]: one["generatorURL"] for one in recorded["alerts"]}
+    told = Message(
+        group.receiver,
+        group.key,
+        group.labels,
+        in_order(group.alerts.values()),
+        "http://am.example",
+        Reason.FIRST,
+        0.0,
+        links,
+    )
+    ours = payload(told)
+    assert ours.pop("notification_reason")
+    for one in (ours, recorded):
+        one["alerts"] = sorted(one["alerts"], key=lambda alert: alert["fingerprint"])
+    assert ours == recorded
+
+
+def told_by(recorded: dict[str, Any]) -> Alert:
+    over = recorded["status"] == "resolved"
+    one = alert(recorded["labels"]["alertname"], at=datetime.fromisoformat(recorded["startsAt"]).timestamp())
+    one = replace(one, labels=recorded["labels"], annotations=recorded["annotations"])
+    return resolved(one, datetime.fromisoformat(recorded["endsAt"]).timestamp()) if over else one
 
 
 @contextmanager
