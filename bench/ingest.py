@@ -4,7 +4,8 @@ The server runs as users start it, in its own process with the embedded store. S
 real reports of Spark 4.3 (eight kinds of queries, ids, times and figures varied) in batches of 100 and
 wait for each acknowledgement. Then one agent posts at 500 events/s and each answer is timed. The floor is the
 same rows, written by `sqlite3` alone into the same tables in the same groups: what durable group commits
-cost on this disk without HTTP, JSON or compression.
+cost on this disk without HTTP, JSON or compression. It is run with synchronous=FULL, as the server does,
+and with NORMAL, which keeps no promise over a power loss.
 
     python bench/ingest.py [--quick]
 """
@@ -157,7 +158,7 @@ def steady(url: str, token: str, fleet: Fleet, seconds: float) -> dict[str, floa
     }
 
 
-def floor(source: Path, directory: Path, seconds: float) -> float:
+def floor(source: Path, directory: Path, seconds: float, synchronous: str) -> float:
     """Events per second when the stored rows are written again by sqlite3 alone, EVENTS_PER_POST a commit."""
     engine = open_engine(default_url(directory))
     upgrade(engine)
@@ -169,7 +170,7 @@ def floor(source: Path, directory: Path, seconds: float) -> float:
         for name, key in tables.items()
     }
     target = sqlite3.connect(directory / "controlplane.db", isolation_level=None)
-    target.execute("PRAGMA synchronous=FULL")
+    target.execute(f"PRAGMA synchronous={synchronous}")
     began, done = time.perf_counter(), 0
     while done < len(rows["events"]) and time.perf_counter() - began < seconds:
         target.execute("BEGIN IMMEDIATE")
@@ -193,17 +194,21 @@ def stored_bytes(store: Path) -> tuple[int, int]:
 def measure(seconds: float) -> tuple[dict[str, float], dict[str, float]]:
     fleet = Fleet()
     with tempfile.TemporaryDirectory() as name:
-        data_dir, empty = Path(name) / "data", Path(name) / "floor"
+        data_dir = Path(name) / "data"
         with served(data_dir) as (url, _):
             token = (data_dir / "agent.token").read_text().strip()
             figures = sustained(url, token, fleet, seconds) | steady(url, token, fleet, seconds)
         size, events = stored_bytes(data_dir / "controlplane.db")
-        figures["floor_events_per_second"] = floor(data_dir / "controlplane.db", empty, seconds)
+        for synchronous, key in (("FULL", "floor"), ("NORMAL", "floor_normal")):
+            written = floor(data_dir / "controlplane.db", Path(name) / key, seconds, synchronous)
+            figures[f"{key}_events_per_second"] = written
         figures["bytes_per_event"] = size / events
         figures["json_bytes_per_event"] = fleet.json_bytes / fleet.events
     ratios = {
         "ours_over_floor_events_per_second": figures["events_per_second"]
         / figures["floor_events_per_second"],
+        "floor_full_over_normal": figures["floor_events_per_second"]
+        / figures["floor_normal_events_per_second"],
         "bytes_per_event_over_json": figures["bytes_per_event"] / figures["json_bytes_per_event"],
     }
     return figures, ratios

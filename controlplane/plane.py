@@ -10,7 +10,7 @@ import contextlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection, Engine
@@ -34,9 +34,12 @@ from controlplane.store.writer import Writer
 from controlplane.tokens import Token, TokenBook, issue, read_secret, write_secret
 from controlplane.verdicts import Change, VerdictLog
 from controlplane.window import Window
+from listeners.wire import Event
 
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]
+#: Events after which a query may have another status at once.
+LIFE = frozenset({"started", "start_failed", "terminated", "idle"})
 TICK_SECONDS = 5.0
 RETENTION_SECONDS = 600.0
 TOKEN_SECONDS = 5.0
@@ -166,11 +169,24 @@ class Plane:
 
     def tick(self) -> None:
         """Record the verdicts that changed, carry actions on."""
-        now = self.clock()
-        changes = self.verdicts.changes(self.window.views(), now)
-        if changes:
-            self.writer.write(lambda conn: _record(conn, changes), lambda _: self.verdicts.load(changes))
+        self._note(self.verdicts.changes(self.window.views(), self.clock()))
         self.room.tick()
+
+    def noticed(self, events: Sequence[Event]) -> None:
+        """Queries started, rested or ended: their status is recorded now, not at the next tick."""
+        for query_id in {str(e.data.get("id")) for e in events if e.type in LIFE}:
+            self.look_at(query_id)
+
+    def look_at(self, query_id: str) -> None:
+        view = self.window.view(query_id)
+        if view is not None:
+            self._note(self.verdicts.changes_of([view], self.clock()))
+
+    def _note(self, found: list[Change]) -> None:
+        changes = self.verdicts.take(found)
+        if changes:
+            done = self.writer.submit(lambda conn: _record(conn, changes))
+            done.add_done_callback(lambda f: self.verdicts.give_back(changes) if f.exception() else None)
 
     def prune(self) -> None:
         keep = self.settings
@@ -213,6 +229,8 @@ def build(settings: Settings, clock: Clock = time.time) -> Plane:
             scheduler=Scheduler(jobs),
             closing=closing.pop_all(),
         )
+        ingest.listeners.append(plane.noticed)
+        room.listeners.append(plane.look_at)
         jobs += [
             Job("judge", TICK_SECONDS, plane.tick),
             Job("tokens", TOKEN_SECONDS, plane.read_tokens),

@@ -194,10 +194,16 @@ def _duration(data: Mapping[str, Any], phases: Mapping[str, int]) -> float:
 def _rate(data: Mapping[str, Any], sources: tuple[SourceSample, ...], key: str) -> float | None:
     """Spark's own figure; where it gives none (event logs) the sum of its sources' figures."""
     if key in data or not sources:
-        return number(data.get(key))
+        return _told_rate(data, key)
     name = "input_rows_per_second" if key == "inputRowsPerSecond" else "processed_rows_per_second"
     known = [rate for source in sources if (rate := getattr(source, name)) is not None]
     return sum(known) if known else None
+
+
+def _told_rate(data: Mapping[str, Any], key: str) -> float | None:
+    """The first batch of a run has no trigger before it: Spark says 0 rows a second of rows that it did read."""
+    rate = number(data.get(key))
+    return None if not rate and _count(data, "numInputRows") > 0 else rate
 
 
 def _known_count(value: Any) -> int | None:
@@ -221,8 +227,8 @@ def _source(data: Mapping[str, Any]) -> SourceSample:
         end=offsets(data.get("endOffset")),
         latest=offsets(data.get("latestOffset")),
         input_rows=_count(data, "numInputRows"),
-        input_rows_per_second=number(data.get("inputRowsPerSecond")),
-        processed_rows_per_second=number(data.get("processedRowsPerSecond")),
+        input_rows_per_second=_told_rate(data, "inputRowsPerSecond"),
+        processed_rows_per_second=_told_rate(data, "processedRowsPerSecond"),
         metrics={
             sys.intern(name): value if isinstance(value, str) else wire.dumps(value)
             for name, value in mapping(data.get("metrics")).items()

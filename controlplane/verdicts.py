@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from controlplane import health
 from controlplane.model import QueryStatus, QueryView, Verdict
 
+ENDED = frozenset({QueryStatus.FAILED, QueryStatus.STOPPED, QueryStatus.FINISHED})
 FRESH = 4.0  # seconds; less than a tick, so that each tick looks again at everything
 
 
@@ -50,9 +51,23 @@ class VerdictLog:
         self._judged: dict[str, Judged] = {}
 
     def load(self, changes: Iterable[Change]) -> None:
-        """The last change of each query, from the store; or changes that are in the store now."""
+        """The last change of each query, from the store."""
         with self._lock:
             self._standing.update((c.query_id, (c.status, c.at)) for c in changes)
+
+    def take(self, changes: Iterable[Change]) -> list[Change]:
+        """Those that nobody took yet, to be written down; `give_back` where that fails."""
+        with self._lock:
+            taken = [c for c in changes if self._standing.get(c.query_id, (None, 0.0))[0] != c.status]
+            self._standing.update((c.query_id, (c.status, c.at)) for c in taken)
+            return taken
+
+    def give_back(self, changes: Iterable[Change]) -> None:
+        """They are not on record: the next look finds them again."""
+        with self._lock:
+            for change in changes:
+                if self._standing.get(change.query_id) == (change.status, change.at):
+                    del self._standing[change.query_id]
 
     def judged(self, view: QueryView, now: float) -> Judged:
         known = self._judged.get(view.query_id)
@@ -72,11 +87,27 @@ class VerdictLog:
 
     def changes(self, views: Iterable[QueryView], now: float) -> list[Change]:
         """What differs from the record. `views` are all there are: others are forgotten."""
-        verdicts = self.all(views, now)
-        for gone in self._judged.keys() - verdicts.keys():
+        views = list(views)
+        for gone in self._judged.keys() - {view.query_id for view in views}:
             self._judged.pop(gone, None)
-        return [
-            Change(query_id, now, verdict.status, verdict.reason)
-            for query_id, verdict in verdicts.items()
-            if self._standing.get(query_id, (None, 0.0))[0] != verdict.status
-        ]
+        return self.changes_of(views, now)
+
+    def changes_of(self, views: Iterable[QueryView], now: float) -> list[Change]:
+        """The same for some of the queries, as soon as something happened to them."""
+        return [change for view in views if (change := self._change(view, now)) is not None]
+
+    def _change(self, view: QueryView, now: float) -> Change | None:
+        verdict = self.judged(view, now).verdict
+        standing, since = self._standing.get(view.query_id, (None, 0.0))
+        if standing == verdict.status:
+            return None
+        return Change(view.query_id, max(since, _began(view, verdict, now)), verdict.status, verdict.reason)
+
+
+def _began(view: QueryView, verdict: Verdict, now: float) -> float:
+    """When this status began: an end has a time of its own; anything else began when we saw it."""
+    run = view.run
+    if run is None or verdict.status not in ENDED:
+        return now
+    ended = max(run.ended_at or 0.0, view.start_failed_at or 0.0)
+    return min(ended or now, now)

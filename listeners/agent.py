@@ -139,7 +139,7 @@ class Agent:
         now = time.monotonic()
         if now - self._warned.get(kind, -60.0) >= 60.0:
             self._warned[kind] = now
-            log.warning(message)
+            log.warning("controlplane agent: %s", message)
 
     # -- events to disk --------------------------------------------------------------------------
 

@@ -40,6 +40,8 @@ def rates(frame: pd.DataFrame, window: tuple[float, float], starts: list[float])
     divisor, unit = _scale(frame, names, "rows")
     option = _option(_scaled(frame, {RATES[name][0]: name for name in names}, divisor), window, unit)
     option["series"] = [_line(*RATES[name], f"{unit} rows/s", area=name == "read") for name in names]
+    # What a batch could do, were it never waiting, dwarfs what comes and what is read: shown when asked for.
+    option["legend"]["selected"] = {RATES["processed"][0]: False}
     return _marked(option, starts)
 
 

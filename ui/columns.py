@@ -27,11 +27,11 @@ def fleet(opener: Opener) -> Columns:
         "app": _text("App", 90),
         "reason": _text("Reason", 315),
         "lag_rows": _count("Lag rows"),
-        "lag_trend": _trend(statuses.HEX["gray"]),
+        "lag_trend": _trend("Lag trend", statuses.HEX["gray"]),
         "lag": _span("Lag"),
-        "read": _count("Rows/s"),
+        "read": _count("Read/s"),
         "batch": _seconds("Batch"),
-        "batch_trend": _trend(statuses.HEX["blue"]),
+        "batch_trend": _trend("Batch trend", statuses.HEX["blue"]),
         "state_rows": _count("State rows"),
         "age": _span("Progress age", 110),
     }
@@ -151,8 +151,8 @@ def _span(label: str, width: int = 90) -> Any:
     return st.column_config.NumberColumn(label, format="localized", width=width, alignment="right")
 
 
-def _trend(colour: str, width: int = 76) -> Any:
-    return st.column_config.AreaChartColumn("Trend", color=colour, y_min=0, width=width)
+def _trend(title: str, colour: str, width: int = 84) -> Any:
+    return st.column_config.AreaChartColumn(title, color=colour, y_min=0, width=width)
 
 
 def _time(label: str, zone: tzinfo, width: int = 150) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from ui import statuses, units
+from ui import choices, statuses, units
 from ui.markup import no_icon, one_line
 
 Json = Mapping[str, Any]
@@ -57,6 +57,7 @@ def fleet(queries: Sequence[Json], now: float) -> pd.DataFrame:
 
 def _fleet_row(query: Json, now: float) -> dict[str, Any]:
     recent = query.get("recent") or {}
+    ended = query.get("status") in (*choices.ENDED, "lost")  # its last rate is not a rate of now
     return {
         "status": [statuses.status(query.get("status")).word],
         "query": label(query),
@@ -65,7 +66,7 @@ def _fleet_row(query: Json, now: float) -> dict[str, Any]:
         "lag_rows": units.number(query.get("lag_rows")),
         "lag_trend": _trend(recent.get("lag_rows")),
         "lag": units.number(query.get("lag_seconds")),
-        "read": units.number(query.get("input_rows_per_second")),
+        "read": None if ended else units.number(query.get("input_rows_per_second")),
         "batch": units.number(query.get("batch_duration_seconds")),
         "batch_trend": _trend(recent.get("batch_duration_seconds")),
         "state_rows": units.number(query.get("state_rows")),

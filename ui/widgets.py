@@ -72,7 +72,7 @@ def range_picker() -> None:
     st.segmented_control(
         "Time range",
         list(RANGES),
-        default="1h",
+        default="15m",
         key="range",
         bind="query-params",
         required=True,
@@ -81,7 +81,7 @@ def range_picker() -> None:
 
 
 def range_seconds() -> int:
-    return RANGES.get(str(st.session_state.get("range")), 3600)
+    return RANGES.get(str(st.session_state.get("range")), RANGES["15m"])
 
 
 def header(title: str) -> Any:

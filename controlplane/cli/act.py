@@ -110,7 +110,7 @@ def follow(
     until = None if wait is None else time.monotonic() + wait
     said = None
     while True:
-        if said != (action["state"], action["reason"]):
+        if said != (action["state"], action["reason"]) and action["state"] not in FINAL:
             said = (action["state"], action["reason"])
             _tell(action)
         if action["state"] in FINAL or (until is not None and time.monotonic() >= until):
@@ -151,6 +151,9 @@ def outcome(action: dict[str, Any]) -> list[str]:
     lines = [f"{what} {action['state']}: {plain(action['reason'])}"]
     failure = action["evidence"].get("failure")
     if isinstance(failure, dict):
-        named = (("condition", "condition"), ("root_cause", "root cause"), ("advice", "advice"))
-        lines += [f"  {title}: {plain(failure[name])}" for name, title in named if failure.get(name)]
+        named = (("condition", "condition"), ("root_cause", "root cause"), ("advice", "what to do"))
+        told = ((title, failure.get(name)) for name, title in named)
+        lines += [
+            f"  {title}: {plain(text)}" for title, text in told if text and text not in action["reason"]
+        ]
     return lines

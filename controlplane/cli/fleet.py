@@ -15,10 +15,11 @@ from controlplane.cli.client import Client, mistake_of, open_client
 from controlplane.cli.errors import CallFailed
 from controlplane.cli.options import client_options, json_option, settings_of
 from controlplane.cli.resolve import resolve
-from controlplane.cli.tables import age, figure, query_name, table
+from controlplane.cli.tables import age, figure, query_name, read_rate, shortened, table
 
-FLEET = ("STATUS", "QUERY", "ID", "BATCH", "LAG", "ROWS/S", "SINCE", "REASON")
-LEDGER = ("STATE", "ACTION", "QUERY", "BY", "AGE", "OUTCOME", "ID")
+FLEET = ("STATUS", "QUERY", "ID", "BATCH", "LAG", "READ/S", "SINCE", "REASON")
+LEDGER = ("ID", "STATE", "ACTION", "QUERY", "BY", "AGE", "WHY", "OUTCOME")
+WHY, OUTCOME = 30, 80  # characters; the whole of both is in --json and on the Actions page
 
 
 @click.command()
@@ -41,7 +42,7 @@ def _fleet(found: list[dict[str, Any]], now: float) -> str:
 
 
 def _fleet_row(q: dict[str, Any], now: float) -> tuple[object, ...]:
-    lag, rate = figure(q["lag_rows"]), figure(q["processed_rows_per_second"])
+    lag, rate = figure(q["lag_rows"]), figure(read_rate(q))
     since = age(q["since"], now)
     return q["status"], query_name(q), q["query_id"][:8], q["batch_id"], lag, rate, since, q["reason"]
 
@@ -67,7 +68,8 @@ def _ledger(found: list[dict[str, Any]], now: float) -> str:
 
 def _ledger_row(a: dict[str, Any], now: float) -> tuple[object, ...]:
     when = age(a["requested_at"], now)
-    return a["state"], a["action"], query_name(a), a["actor"], when, a["reason"], a["id"]
+    why, outcome = shortened(a["request_reason"], WHY), shortened(a["reason"], OUTCOME)
+    return a["id"], a["state"], a["action"], query_name(a), a["actor"], when, why, outcome
 
 
 def ask(client: Client, path: str, **parameters: Any) -> Any:

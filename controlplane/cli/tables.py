@@ -5,8 +5,9 @@ Called by the commands and by `controlplane.demo.report`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 UNKNOWN = "-"
 
@@ -47,6 +48,16 @@ def figure(value: float | None) -> str:
         if abs(value) >= power:
             return f"{value / (1e3 if letter == 'k' else power):.1f}{letter}"
     return f"{value:.0f}" if value == int(value) else f"{value:.1f}"
+
+
+def read_rate(query: Mapping[str, Any]) -> float | None:
+    """Rows read a second; of a query that does not run, nothing."""
+    ended = query.get("status") in ("failed", "stopped", "finished", "lost", "retired")
+    return None if ended else query.get("input_rows_per_second")
+
+
+def shortened(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def query_name(query: dict[str, object]) -> str:

@@ -54,6 +54,10 @@ def _under_way(action: Action | None) -> Refusal | None:
 
 def _no_driver(view: QueryView) -> Refusal | None:
     agent = view.agent
+    if agent is None and view.start_failed_at is not None:
+        return Refusal(
+            "no_driver", "it has never run, so only its program can start it: start the application"
+        )
     if agent is None:
         return Refusal("no_driver", "no agent has reported this query, so there is nobody to carry it out")
     if agent.ended_at is None:

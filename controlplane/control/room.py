@@ -60,6 +60,8 @@ class ControlRoom:
         self._clock = clock
         self._lock = threading.Lock()
         self._open: dict[str, Action] = {}
+        #: Told the id of a query whose action changed.
+        self.listeners: list[Callable[[str], None]] = []
 
     def load(self, actions: Iterable[Action]) -> None:
         """Take up what was under way when the server ended."""
@@ -142,6 +144,8 @@ class ControlRoom:
             elif self._open.pop(action.id, None) is not None:
                 self._window.set_action(action.query_id, None)
         self._outbox.put(action)
+        for listener in self.listeners:
+            listener(action.query_id)
 
 
 def _earlier(conn: Connection, query_id: str, ask: Ask) -> Action | None:

@@ -76,9 +76,9 @@ def _by_idle(action: Action, view: QueryView, now: float) -> Outcome | None:
     if _new_run(action, view) is None or not _found_no_data(action, view):
         return None
     before = last_earlier_batch(action, view)
-    where = f" at {before}" if before is not None else ""
+    where = f" after batch {before}" if before is not None else ""
     evidence = {"verified_by": "resumed_idle", "batch_id": before, "previous_batch_id": before}
-    return Outcome(ActionState.SUCCEEDED, f"resumed, no new data: resumed_idle{where}", evidence)
+    return Outcome(ActionState.SUCCEEDED, f"resumed{where}; its first trigger found no new data", evidence)
 
 
 def _found_no_data(action: Action, view: QueryView) -> bool:

@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import IO
 
+from controlplane import data_dir as data_dirs
 from controlplane.cli.errors import FolderInUse
 
 MARKER = ".made-by-controlplane-demo"
@@ -18,6 +19,8 @@ MARKER = ".made-by-controlplane-demo"
 def lock(data_dir: Path) -> IO[str]:
     """Hold the data directory for one demonstration at a time, for as long as the returned file is open."""
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # tokens will live here
+    with data_dirs.held(data_dir):
+        pass  # SettingsError: a server runs on it, which the demo's own would find out too late
     held = (data_dir / "demo.lock").open("w")
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from controlplane.cli.tables import UNKNOWN, figure
+from controlplane.cli.tables import UNKNOWN, figure, read_rate
 
 Query = Mapping[str, Any]
 
@@ -46,7 +46,7 @@ def queries(number: int) -> str:
 
 def row(query: Query, width: int) -> str:
     """One query on one line of at most `width` characters: status, name, figures, reason."""
-    rate = query.get("processed_rows_per_second")
+    rate = read_rate(query)
     cells = [
         f"{query.get('status', '?'):<10}",
         f"{query.get('app')}/{query.get('name')}".ljust(28),

@@ -81,7 +81,7 @@ def test_a_restart_at_night_is_verified_by_an_idle_report(
     agent.serve_commands(restarts(query, idle))
     done = ended(operator, ask(operator, query, "restart").json()["action"]["id"])
     assert (done["state"], done["evidence"]["verified_by"]) == ("succeeded", "resumed_idle")
-    assert done["reason"] == "resumed, no new data: resumed_idle at 1"
+    assert done["reason"] == "resumed after batch 1; its first trigger found no new data"
 
 
 def test_a_restart_that_waits_for_data_is_verified_by_the_status_poll(

@@ -107,7 +107,7 @@ def test_a_restart_at_idle_input_is_verified_by_the_first_trigger_without_data(h
     action = house.act("restart", "orders")["action"]
     assert action["evidence"]["verified_by"] == "resumed_idle", action
     assert time.monotonic() - began < 15 + action["evidence"].get("stopped_in_seconds", 0)
-    assert "resumed_idle" in action["reason"]
+    assert "found no new data" in action["reason"]
 
 
 def test_a_killed_server_loses_no_event_and_no_program_notices(house, feed, spark, tmp_path):

@@ -74,7 +74,7 @@ def test_an_idle_event_proves_a_quiet_night() -> None:
     outcome = verify(started(), after(idle_at=NOW + 1), NOW + 2)
     assert outcome is not None
     assert (outcome.state, outcome.evidence["verified_by"]) == (ActionState.SUCCEEDED, "resumed_idle")
-    assert outcome.reason == "resumed, no new data: resumed_idle at 7"
+    assert outcome.reason == "resumed after batch 7; its first trigger found no new data"
 
 
 def test_waiting_for_data_proves_it_too() -> None:
@@ -103,7 +103,7 @@ def test_an_idle_event_of_the_old_run_proves_nothing() -> None:
 def test_progress_of_old_spark_that_repeats_the_batch_without_running_it_is_idleness() -> None:
     idle = sample(7, "new", phases_ms={"latestOffset": 3, "triggerExecution": 4}, input_rows=0)
     seen = state_of(after(progress=(*BEFORE, idle)))
-    assert seen == (ActionState.SUCCEEDED, "resumed, no new data: resumed_idle at 7")
+    assert seen == (ActionState.SUCCEEDED, "resumed after batch 7; its first trigger found no new data")
 
 
 def test_a_new_run_that_fails_is_a_failure_with_its_cause() -> None:

@@ -13,7 +13,7 @@ def make_query(**changed: Any) -> dict[str, Any]:
         "name": "clicks_slow",
         "status": "lagging",
         "batch_id": 17,
-        "processed_rows_per_second": 100.4,
+        "input_rows_per_second": 100.4,
         "lag_rows": 12345.0,
         "reason": "12 345 rows behind",
         "last_event_at": "1970-01-01T00:16:40.000Z",
@@ -41,7 +41,7 @@ def test_a_row_names_status_query_figures_and_reason() -> None:
 
 
 def test_what_is_not_known_is_a_dash_and_never_a_zero() -> None:
-    line = report.row(make_query(batch_id=None, processed_rows_per_second=None, lag_rows=None), 200)
+    line = report.row(make_query(batch_id=None, input_rows_per_second=None, lag_rows=None), 200)
     assert "lag -" in line
     assert "/s" not in line
 
