@@ -3,6 +3,9 @@
 The speaker owns the language, so this sits with the agent; the server imports it. One event is one
 line (NDJSON). `data` is Spark's own JSON wherever Spark has one: a field that a later Spark adds
 travels and is stored without a change here. Standard library only, Python 3.9.
+
+Types of events: app_started, started, start_failed, progress, idle, terminated, status, heartbeat,
+inventory, dropped, app_ended. A type from a newer agent is stored raw, not refused.
 """
 
 from __future__ import annotations
@@ -18,22 +21,6 @@ from typing import Any
 from listeners.errors import WireError
 
 VERSION = 1
-#: Types this version knows. A type from a newer agent is stored raw, not refused.
-EVENT_TYPES = frozenset(
-    [
-        "app_started",
-        "started",
-        "start_failed",
-        "progress",
-        "idle",
-        "terminated",
-        "status",
-        "heartbeat",
-        "inventory",
-        "dropped",
-        "app_ended",
-    ]
-)
 MAX_LABELS = 10
 MAX_LABEL_CHARS = 128
 MAX_NAME_CHARS = 256
