@@ -29,7 +29,6 @@ class Case:
     limits: Thresholds
     batches: list[ProgressSample]
     interval: float  # T; 0 where there is none or it is unknown
-    usual: float  # B
     listening_since: float = 0.0
 
     @property
@@ -39,6 +38,11 @@ class Case:
     @property
     def last(self) -> ProgressSample | None:
         return self.batches[-1] if self.batches else None
+
+    @cached_property
+    def usual(self) -> float:
+        """B, in seconds."""
+        return usual_batch(self.view)
 
     @cached_property
     def behind(self) -> float | None:
@@ -143,9 +147,10 @@ class Case:
 
 def open_case(view: QueryView, now: float, limits: Thresholds, listening_since: float = 0.0) -> Case:
     """The case of a view at `now`, Unix seconds."""
-    own = [s for s in view.progress if view.run is None or s.run_id == view.run.run_id]
+    run_id = view.run.run_id if view.run else None
+    own = [s for s in view.progress if run_id is None or s.run_id == run_id]
     interval = _known(view.facts.trigger_interval)
-    return Case(view, now, limits, own, interval, usual_batch(view), listening_since)
+    return Case(view, now, limits, own, interval, listening_since)
 
 
 def usual_batch(view: QueryView) -> float:

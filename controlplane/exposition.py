@@ -1,36 +1,21 @@
 """What `GET /metrics` answers: every reading as OpenMetrics or Prometheus text.
 
-Called by the API; the values come from `controlplane.readings`, the names from `listeners.catalogue`.
+Called by the API; the values come from `controlplane.series.scrape`, the names from `listeners.catalogue`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from controlplane.model import Agent, QueryStatus, QueryView, Verdict
-from controlplane.readings import Reading, Totals, agent_readings, query_readings
-from listeners.catalogue import BY_NAME, Metric
-
-UNJUDGED = Verdict(QueryStatus.STARTING, "not judged yet")
-
-
-@dataclass(frozen=True)
-class OwnFigures:
-    """Figures of this server itself; totals since its start, seconds of the last commit."""
-
-    events_stored: int = 0
-    events_duplicate: int = 0
-    events_rejected: int = 0
-    commit_seconds: float | None = None
-    open_actions: int = 0
-    agents: int = 0
+from controlplane.model import Agent, QueryView, Verdict
+from controlplane.readings import Reading, Totals
+from controlplane.series.scrape import OwnFigures, readings
+from listeners.catalogue import Metric
 
 
 def _nothing(_: str) -> Mapping[str, Any]:
@@ -53,39 +38,9 @@ def render(
     them, with a query or without;
     `heartbeat_of`: the data of an agent's last heartbeat, by agent id.
     """
-    readings = [*_all_queries(views, statuses, now, totals_of)]
-    readings += agent_readings(agents, heartbeat_of)
-    readings += _own_readings(
-        own, Counter(statuses[v.query_id].status for v in views if v.query_id in statuses)
-    )
+    told = readings(views, statuses, agents, totals_of, heartbeat_of, own, now)
     encode, content_type = _encoder(accept)
-    return encode(_Families(readings)), content_type
-
-
-def _all_queries(
-    views: Iterable[QueryView],
-    statuses: Mapping[str, Verdict],
-    now: float,
-    totals_of: Callable[[str], Totals],
-) -> Iterator[Reading]:
-    for view in views:
-        yield from query_readings(view, statuses.get(view.query_id, UNJUDGED), now, totals_of(view.query_id))
-
-
-def _own_readings(own: OwnFigures, statuses: Mapping[QueryStatus, int]) -> Iterator[Reading]:
-    figures = {
-        "events_stored_total": own.events_stored,
-        "events_duplicate_total": own.events_duplicate,
-        "events_rejected_total": own.events_rejected,
-        "store_commit_seconds": own.commit_seconds,
-        "open_actions": own.open_actions,
-        "agents": own.agents,
-    }
-    for name, value in figures.items():
-        if value is not None:
-            yield Reading(BY_NAME[f"controlplane_{name}"], {}, value)
-    for status in QueryStatus:
-        yield Reading(BY_NAME["controlplane_queries"], {"status": status.value}, statuses.get(status, 0))
+    return encode(_Families(told)), content_type
 
 
 def _encoder(accept: str | None) -> tuple[Callable[[Collector], bytes], str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from controlplane import lag
 from controlplane.case import Case, open_case
+from controlplane.endings import failure
 from controlplane.model import (
     Agent,
     OperatorSample,
@@ -41,6 +42,8 @@ AT_REST = frozenset({QueryStatus.STOPPED, QueryStatus.FINISHED, QueryStatus.RETI
 MOST_CUSTOM = 100
 
 Totals = Mapping[str, float]
+#: Names of metrics; None is all. What nobody wants is not computed where it costs something.
+Wanted = frozenset[str] | None
 
 
 @dataclass(frozen=True)
@@ -52,36 +55,45 @@ class Reading:
     value: float
 
 
-def query_readings(view: QueryView, verdict: Verdict, now: float, totals: Totals) -> Iterator[Reading]:
+def query_readings(
+    view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted: Wanted = None
+) -> Iterator[Reading]:
     """All that is known of one query. `totals`: its counters, named as `Window.totals` does."""
     labels = query_labels(view)
-    for name, own, value in _facts(view, verdict, now, totals):
+    for name, own, value in _facts(view, verdict, now, totals, wanted):
         metric = BY_NAME[PREFIX + name] if isinstance(name, str) else name
-        if value is not None and math.isfinite(value):
+        if value is not None and math.isfinite(value) and (wanted is None or metric.name in wanted):
             yield Reading(metric, {**labels, **own}, value)
 
 
 def query_labels(view: QueryView) -> dict[str, str]:
     """The user's labels, and over them the application, the query's name (else 8 digits of its id) and id."""
     named = {"app": view.app, "query": view.name or view.query_id[:8], "query_id": view.query_id}
-    return {**{name: value for name, value in view.labels.items() if not name.startswith("__")}, **named}
+    return {**_users(view.labels), **named}
+
+
+def _users(labels: Mapping[str, str]) -> dict[str, str]:
+    """The user's labels without those that Prometheus keeps for itself."""
+    return {name: value for name, value in labels.items() if not name.startswith("__")}
 
 
 Fact = tuple[str | Metric, Mapping[str, str], float | None]
 NONE: Mapping[str, str] = {}
 
 
-def _facts(view: QueryView, verdict: Verdict, now: float, totals: Totals) -> Iterator[Fact]:
+def _facts(view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted: Wanted) -> Iterator[Fact]:
     yield from _life(view, verdict)
+    if verdict.status is QueryStatus.FAILED:
+        yield "query_failure_info", _failure(open_case(view, now, DEFAULTS)), 1
     yield from _counters(totals)
-    if verdict.status in DOWN | AT_REST:
+    if verdict.status in DOWN | AT_REST or (wanted is not None and wanted <= OF_LIFE):
         return
     case = open_case(view, now, DEFAULTS)
     yield from _running_batch(case)
     if case.last is not None:
         yield from _last_batch(case, case.last)
-        yield from _sources(case, case.last)
-        yield from _operators(case.last)
+        yield from _sources(case, case.last, wanted)
+        yield from _operators(case.last, wanted)
 
 
 def _life(view: QueryView, verdict: Verdict) -> Iterator[Fact]:
@@ -96,11 +108,17 @@ def _life(view: QueryView, verdict: Verdict) -> Iterator[Fact]:
 def _info(view: QueryView, run_id: str) -> dict[str, str]:
     spark_version = view.agent.spark_version if view.agent else None
     facts = {"checkpoint": view.facts.checkpoint, "trigger": view.facts.trigger, "sink": view.facts.sink}
-    told = {"run_id": run_id, "spark_version": spark_version, **facts}
+    agent = view.run.agent if view.run else None
+    told = {"run_id": run_id, "agent": agent, "spark_version": spark_version, **facts}
     return {name: value for name, value in told.items() if value}
 
 
-_COUNTERS = {
+def _failure(case: Case) -> dict[str, str]:
+    told = failure(case)
+    return {"error_class": told.kind, "retry": told.retry}
+
+
+COUNTERS = {
     "batches": ("batches_total", ""),
     "input_rows": ("input_rows_total", ""),
     "output_rows": ("output_rows_total", ""),
@@ -113,11 +131,26 @@ _COUNTERS = {
 }
 
 
+#: What is told of a query whether it runs or not.
+OF_LIFE = frozenset(
+    PREFIX + name
+    for name in (
+        "query_status",
+        "query_up",
+        "query_expected",
+        "query_info",
+        "query_failure_info",
+        "query_start_timestamp_seconds",
+        *(name for name, _ in COUNTERS.values()),
+    )
+)
+
+
 def _counters(totals: Totals) -> Iterator[Fact]:
     for key, value in totals.items():
         counted, _, label = key.partition("|")
-        if counted in _COUNTERS:
-            name, label_name = _COUNTERS[counted]
+        if counted in COUNTERS:
+            name, label_name = COUNTERS[counted]
             yield name, {label_name: label} if label_name else NONE, value
 
 
@@ -127,6 +160,7 @@ def _running_batch(case: Case) -> Iterator[Fact]:
         yield "batch_age_seconds", NONE, case.age if case.polled and case.polled.trigger_active else 0.0
         yield "last_task_finished_timestamp_seconds", NONE, status.last_task_at
     yield "trigger_interval_seconds", NONE, case.view.facts.trigger_interval
+    yield "watermark_delay_seconds", NONE, case.view.facts.watermark_delay
 
 
 def _last_batch(case: Case, last: ProgressSample) -> Iterator[Fact]:
@@ -149,17 +183,28 @@ def _utilization(samples: Sequence[ProgressSample]) -> float | None:
     return samples[-1].duration / gap if gap > 0 else None
 
 
-def _sources(case: Case, last: ProgressSample) -> Iterator[Fact]:
+#: Figures of a source, by its place in the query.
+_SOURCE: Mapping[str, Callable[[Case, SourceSample, int], float | None]] = {
+    "source_lag_rows": lambda case, source, index: source.lag_rows,
+    "source_lag_seconds": lambda case, source, index: lag.source_lag_seconds(case.view, index, case.now),
+    "source_max_partition_lag_rows": lambda case, source, index: max(
+        lag.partition_lags(source).values(), default=None
+    ),
+    "source_arrival_rows_per_second": lambda case, source, index: lag.arrival_rate(case.batches, index),
+    "source_catch_up_seconds": lambda case, source, index: lag.catch_up_seconds(
+        lag.lag_points(lag.window(case.batches, case.limits) or case.batches, index)
+    ),
+}
+
+
+def _sources(case: Case, last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
+    told = [figure for figure in _SOURCE.items() if wanted is None or PREFIX + figure[0] in wanted]
     names = distinct(source.name for source in last.sources)
     for index, (name, source) in enumerate(zip(names, last.sources, strict=True)):
         own = {"source": name}
-        points = lag.lag_points(lag.window(case.batches, case.limits) or case.batches, index)
-        yield "source_lag_rows", own, source.lag_rows
-        yield "source_lag_seconds", own, lag.source_lag_seconds(case.view, index, case.now)
-        yield "source_max_partition_lag_rows", own, max(lag.partition_lags(source).values(), default=None)
-        yield "source_arrival_rows_per_second", own, lag.arrival_rate(case.batches, index)
-        yield "source_catch_up_seconds", own, lag.catch_up_seconds(points)
-        yield from _reported(source, own)
+        yield from ((figure, own, value_of(case, source, index)) for figure, value_of in told)
+        if wanted is None or not wanted <= BY_NAME.keys():
+            yield from _reported(source, own)
 
 
 def _reported(source: SourceSample, own: Mapping[str, str]) -> Iterator[Fact]:
@@ -177,7 +222,7 @@ def _number(text: str, factor: float) -> float | None:
         return None
 
 
-def _operators(last: ProgressSample) -> Iterator[Fact]:
+def _operators(last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
     for name, operator in zip(distinct(op.name for op in last.operators), last.operators, strict=True):
         own = {"operator": name}
         yield "state_rows", own, operator.rows_total
@@ -185,7 +230,8 @@ def _operators(last: ProgressSample) -> Iterator[Fact]:
         yield "state_commit_seconds", own, operator.commit_ms / 1000
         yield "state_shuffle_partitions", own, operator.shuffle_partitions
         yield "state_snapshot_lag_versions", own, _snapshot_lag(operator, last.batch_id)
-        yield from _custom(operator, own)
+        if wanted is None or not wanted <= BY_NAME.keys():
+            yield from _custom(operator, own)
 
 
 def _snapshot_lag(operator: OperatorSample, batch_id: int) -> float | None:
@@ -210,7 +256,7 @@ def agent_readings(
     for agent in agents:
         if agent.ended_at is not None:
             continue
-        labels = {"app": agent.app, "agent": agent.agent}
+        labels = {**_users(agent.labels), "app": agent.app, "agent": agent.agent}
         for name, own, value in _agent_facts(agent, heartbeat_of(agent.agent)):
             if value is not None and math.isfinite(value):
                 yield Reading(BY_NAME[PREFIX + name], {**labels, **own}, value)
@@ -224,6 +270,7 @@ def _agent_facts(
         yield "agent_events_dropped_total", {"reason": reason}, count
     yield "executors", NONE, _inside(heartbeat, "executors")
     yield "driver_heap_bytes", NONE, _inside(heartbeat, "driver", "heapUsed")
+    yield "driver_heap_max_bytes", NONE, _inside(heartbeat, "driver", "heapMax")
     yield "listener_callback_seconds", NONE, _inside(heartbeat, "callback", "seconds_max")
 
 

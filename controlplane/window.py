@@ -40,6 +40,10 @@ class Window:
         self._views: dict[str, QueryView] = {}
         self._stale: set[str] = set()  # queries whose view must be made anew
 
+    @property
+    def length(self) -> int:
+        return self._length
+
     # -- following the store ---------------------------------------------------------------------
 
     def load(self, connection: Connection) -> None:
@@ -160,6 +164,13 @@ class Window:
         with self._lock:
             self._freshen(tuple(self._stale))
             return list(self._views.values())
+
+    def fleet(self) -> list[QueryView]:
+        """All queries but those that a newer one of the same name has replaced."""
+        with self._lock:
+            views = self.views()
+            alone = {name for name, bearers in self._named.items() if len(bearers) == 1}
+            return [v for v in views if (v.app, v.name) in alone or self.superseded(v.query_id) is None]
 
     def totals(self, query_id: str) -> Mapping[str, float]:
         """Counters of a query since it was first seen.

@@ -21,6 +21,7 @@ from controlplane.health import judge
 from controlplane.model import Agent, OperatorSample, QueryView, RunEnd, RunFacts, Verdict
 from tests.unit.controlplane.situations import (
     NOW,
+    STATE_LOST,
     TOPIC,
     agent,
     batches,
@@ -160,6 +161,28 @@ def test_a_failed_query_is_down_but_expected() -> None:
     )
 
 
+def why(series: Series) -> list[tuple[str, str]]:
+    """Condition and advice of every failure that is told."""
+    told = [dict(own) for name, own in series if name == "spark_streaming_query_failure_info"]
+    return [(labels["error_class"], labels["retry"]) for labels in told]
+
+
+def test_a_failed_query_tells_of_what_and_whether_another_start_helps() -> None:
+    failed = run(ended_at=NOW - 9, end=RunEnd.FAILED, failure_text=STATE_LOST)
+    lost = STATE_LOST.partition("]")[0][1:]
+    assert why(scrape(view(run=failed))) == [(lost, "never")]
+    assert why(scrape(view())) == []
+
+
+def test_a_start_that_failed_last_is_why_a_query_is_failed() -> None:
+    failed = run(ended_at=NOW - 9, end=RunEnd.FAILED, failure_text=STATE_LOST)
+    later = view(run=failed, start_failed_at=NOW - 5, start_failure="java.net.ConnectException: refused")
+    assert why(scrape(later)) == [("network", "now")]
+    assert why(scrape(view(run=None, start_failed_at=NOW, start_failure="who knows"))) == [
+        ("unknown", "once")
+    ]
+
+
 def test_a_new_run_does_not_tell_the_old_ones_batches() -> None:
     fresh = scrape(view(run=run(run_id="run-2", started_at=NOW - 5)))
     assert value(fresh, "spark_streaming_query_up") == 1
@@ -174,10 +197,18 @@ def test_the_age_of_a_running_batch_is_told_and_nought_between_batches() -> None
     assert value(scrape(view(progress=progress_)), "spark_streaming_batch_age_seconds") == 0
 
 
+def test_the_delay_of_the_watermark_is_told_while_the_query_runs() -> None:
+    facts = RunFacts(watermark_delay=90.0)
+    assert value(scrape(view(facts=facts)), "spark_streaming_watermark_delay_seconds") == 90
+    over = scrape(view(facts=facts, run=run(ended_at=NOW - 9, end=RunEnd.STOPPED)))
+    assert "spark_streaming_watermark_delay_seconds" not in names(over)
+
+
 def test_the_info_names_what_is_known_of_the_run() -> None:
     facts = RunFacts(trigger="processing_time", checkpoint="s3://b/ck", sink="delta")
     series = scrape(view(facts=facts))
     labels = {"run_id": "run-1", "checkpoint": "s3://b/ck", "spark_version": "4.3.0", "sink": "delta"}
+    labels["agent"] = "agent-1"
     assert value(series, "spark_streaming_query_info", **labels) == 1
 
 
@@ -194,6 +225,16 @@ def test_each_live_agent_is_told_once_and_ended_ones_not() -> None:
     assert value(series, "spark_streaming_agent_events_dropped_total", reason="queue_full") == 3
     assert value(series, "spark_streaming_listener_callback_seconds", agent="agent-1") == 0.002
     assert "spark_streaming_driver_heap_bytes" not in names(series)
+
+
+def test_an_agent_tells_executors_heap_and_the_users_labels() -> None:
+    labels = {"team": "data", "app": "evil", "agent": "evil", "__x": "y"}
+    beat = {"executors": 3, "driver": {"heapUsed": 5e8, "heapMax": 1e9}}
+    series = scrape(view(agent=agent(labels=labels)), heartbeat_of=lambda _: beat)
+    own = {"team": "data", "app": "shop", "agent": "agent-1"}
+    told = {"executors": 3, "driver_heap_bytes": 5e8, "driver_heap_max_bytes": 1e9}
+    key = tuple(sorted(own.items()))
+    assert {name: series[f"spark_streaming_{name}", key] for name in told} == told
 
 
 def test_our_own_figures_are_there_without_any_query() -> None:
