@@ -23,8 +23,8 @@ class Acknowledgement:
     comment: str = ""
 
     def covers(self, alert: Alert) -> bool:
-        same = alert.fingerprint == self.fingerprint and alert.fired_at == self.fired_at
-        return same and alert.state is AlertState.FIRING
+        same = alert.fired_at == self.fired_at and alert.state is AlertState.FIRING
+        return same and alert.fingerprint == self.fingerprint  # last: it costs most
 
 
 def acknowledged(alert: Alert, by: str, at: float, comment: str = "") -> Acknowledgement:

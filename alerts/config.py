@@ -194,7 +194,7 @@ class _Loader(FieldReader):
         for name in ("matchers", "match", "match_re", "continue"):
             if name in fields:
                 self.note(fields[name].mark, f"{name}: the first route takes every alert")
-        if fields and self.text(fields, "receiver") is None:
+        if isinstance(node, Table) and self.text(fields, "receiver") is None:
             self.note(node.mark, "the first route must have a receiver")
         base = Route("{}", "", group_by=(), timing=Timing())
         return self._filled(fields, base, (), "{}", receivers)

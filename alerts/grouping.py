@@ -49,6 +49,8 @@ class Group:
 
 
 Groups = Mapping[tuple[str, str], Group]
+#: Groups that are being changed, each with the alerts inside it: a copy for each alert would take for ever.
+_Changed = dict[tuple[str, str], tuple[Group, dict[str, Alert]]]
 
 
 def retry_after(failures: int, timing: Timing) -> float:
@@ -71,19 +73,19 @@ def sorted_in(groups: Groups, alerts: Iterable[Alert], root: Route) -> dict[tupl
 
     A resolved alert joins only a group that knows it: nobody was told that it fired.
     """
-    after = dict(groups)
+    changed: _Changed = {}
     for alert in alerts:
         if alert.state is AlertState.PENDING:
             continue
         for route in routes_of(root, alert.labels):
-            _put(after, route, alert)
-    return after
+            _put(changed, groups, route, alert)
+    return {**groups, **{name: group for name, (group, _) in changed.items()}}
 
 
-def _put(groups: dict[tuple[str, str], Group], route: Route, alert: Alert) -> None:
+def _put(changed: _Changed, groups: Groups, route: Route, alert: Alert) -> None:
     labels = route.group_labels(alert.labels)
-    name = (group_key(route, labels), route.receiver)
-    group, fingerprint = groups.get(name), alert.fingerprint
+    name, fingerprint = (group_key(route, labels), route.receiver), alert.fingerprint
+    group = changed[name][0] if name in changed else groups.get(name)
     if group is None:
         if alert.state is not AlertState.FIRING:
             return
@@ -91,7 +93,10 @@ def _put(groups: dict[tuple[str, str], Group], route: Route, alert: Alert) -> No
         group = Group(*name, labels, route.timing, created_at=began)
     elif alert.state is AlertState.RESOLVED and fingerprint not in group.alerts:
         return
-    groups[name] = replace(group, timing=route.timing, alerts={**group.alerts, fingerprint: alert})
+    if name not in changed:
+        inside = dict(group.alerts)
+        changed[name] = replace(group, timing=route.timing, alerts=inside), inside
+    changed[name][1][fingerprint] = alert
 
 
 def group_key(route: Route, labels: Mapping[str, str]) -> str:
@@ -116,6 +121,15 @@ def delivered(group: Group, told: Mapping[str, Alert], now: float) -> Group | No
     if not left:
         return None
     return replace(group, alerts=left, flushed_at=now, tried_at=now, failures=0)
+
+
+def in_time(group: Group, now: float) -> Group:
+    """The group with no time after `now`: a clock that is set back must not keep it waiting."""
+    times = (group.created_at, group.flushed_at, group.tried_at)
+    if all(at is None or at <= now for at in times):
+        return group
+    created, flushed, tried = (at if at is None else min(at, now) for at in times)
+    return replace(group, created_at=created or now, flushed_at=flushed, tried_at=tried)
 
 
 def failed(group: Group, now: float) -> Group:

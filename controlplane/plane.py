@@ -9,21 +9,25 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from controlplane import data_dir
+from controlplane.alerting.desk import Desk
+from controlplane.alerting.evaluation import Reached, nothing
+from controlplane.alerting.room import AlertingRoom
 from controlplane.control.outbox import Outbox
 from controlplane.control.room import ControlRoom
 from controlplane.errors import ControlPlaneError, NotFound
-from controlplane.exposition import OwnFigures
 from controlplane.ingest import Ingest
 from controlplane.model import QueryStatus, QueryView, Role
 from controlplane.scheduler import Job, Scheduler
+from controlplane.series.room import SeriesRoom
+from controlplane.series.scrape import OwnFigures
 from controlplane.settings import Settings
 from controlplane.store import actions as action_rows
 from controlplane.store import audit, dictionary, retention
@@ -47,6 +51,8 @@ DICTIONARY_SECONDS = 6 * 3600.0
 SOON = 20.0  # after the start, so that the reserve for a full disk is laid by
 DAY = 86400.0
 WRITABLE_SECONDS = 3.0
+RELOAD_SECONDS = 10.0
+SAVE_SERIES_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -63,8 +69,15 @@ class Plane:
     outbox: Outbox
     room: ControlRoom
     verdicts: VerdictLog
+    series: SeriesRoom
+    alerting: AlertingRoom
     scheduler: Scheduler
     closing: contextlib.ExitStack
+
+    @property
+    def alerts(self) -> Desk:
+        """What is asked about alerts."""
+        return self.alerting.desk
 
     def start(self) -> None:
         """Take up what the store knows, then begin the periodic work."""
@@ -75,11 +88,15 @@ class Plane:
             self.window.load(conn)
             self.verdicts.load(_changes(query_rows.latest_statuses(conn)))
             self.room.load(action_rows.open_actions(conn))
+            self.alerting.load(conn)
         self.scheduler.start()
+        self.alerting.start()
         log.info("ready: %d queries known", len(self.window.views()))
 
     def stop(self) -> None:
+        self.alerting.stop()
         self.scheduler.stop()
+        self.series.save()
         self.writer.stop()
         self.close()
 
@@ -87,14 +104,9 @@ class Plane:
         """Let go of the store and the data directory; for a plane that was never started, too."""
         self.closing.close()
 
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[Connection]:
+    def reading(self) -> contextlib.AbstractContextManager[Connection]:
         """A short read transaction; the database's errors come out as StoreUnavailable."""
-        try:
-            with self.engine.connect() as connection:
-                yield connection
-        except DBAPIError as error:
-            raise unavailable(error) from error
+        return _reading(self.engine)
 
     # -- tokens --------------------------------------------------------------------------------------
 
@@ -127,9 +139,7 @@ class Plane:
 
     def views(self) -> list[QueryView]:
         """The fleet: all queries but those that a newer one of the same name has replaced."""
-        views = self.window.views()
-        bearers = Counter((view.app, view.name) for view in views)
-        return [v for v in views if bearers[v.app, v.name] == 1 or self.window.superseded(v.query_id) is None]
+        return self.window.fleet()
 
     def starts_of(self, query_id: str) -> int:
         return int(self.window.totals(query_id).get("starts", 0))
@@ -152,11 +162,22 @@ class Plane:
             self.writer.write(lambda conn: prove_writable(conn, now), timeout=WRITABLE_SECONDS)
         except ControlPlaneError as error:
             log.warning("not ready: %s", error)
-            return ["the store takes no writes; the server's log says why", *self.scheduler.late()]
-        return self.scheduler.late()
+            return ["the store takes no writes; the server's log says why", *self._late()]
+        return self._late()
+
+    def _late(self) -> list[str]:
+        return [*self.scheduler.late(), *self.alerting.late()]
 
     def own_figures(self) -> OwnFigures:
+        rules, notifier, series = self.alerting.evaluation, self.alerting.notifier, self.series.figures()
         return OwnFigures(
+            rule_evaluations=rules.evaluations,
+            rule_evaluation_failures=rules.failures,
+            notifications_sent=notifier.sent,
+            notifications_failed=notifier.failed,
+            series=series.series,
+            series_refused=series.refused,
+            scrape_seconds=series.seconds,
             events_stored=self.ingest.stored,
             events_duplicate=self.ingest.duplicates,
             events_rejected=self.ingest.rejected,
@@ -187,12 +208,14 @@ class Plane:
         if changes:
             done = self.writer.submit(lambda conn: _record(conn, changes))
             done.add_done_callback(lambda f: self.verdicts.give_back(changes) if f.exception() else None)
+            self.alerting.noticed(s for change in changes for s in (change.status, change.before))
 
     def prune(self) -> None:
         keep = self.settings
         age, size = keep.retention_days * DAY, keep.retention_bytes
         forget = self.window.forget, self.window.forget_agents
         gone = retention.prune(self.writer, self.clock(), age, size, *forget)
+        self.alerting.prune(self.clock() - age)
         log.log(logging.INFO if gone.events else logging.DEBUG, "retention: %s", gone)
 
     def learn_dictionary(self) -> None:
@@ -201,8 +224,11 @@ class Plane:
             self.ingest.refresh_dictionary()
 
 
-def build(settings: Settings, clock: Clock = time.time) -> Plane:
-    """Open the store and wire everything. SettingsError says in a line what is wrong with the settings."""
+def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothing) -> Plane:
+    """Open the store and wire everything. SettingsError says in a line what is wrong with the settings.
+
+    `reached`: see `controlplane.alerting.room`.
+    """
     with contextlib.ExitStack() as closing:
         closing.enter_context(data_dir.held(settings.data_dir))
         engine = open_engine(settings.database_url or default_url(settings.data_dir))
@@ -214,6 +240,18 @@ def build(settings: Settings, clock: Clock = time.time) -> Plane:
         outbox = Outbox()
         room = ControlRoom(writer, window, outbox, clock)
         ingest.listeners.append(room.heard)
+        verdicts = VerdictLog(clock())
+        reading = partial(_reading, engine)
+        series = SeriesRoom(
+            window,
+            verdicts,
+            clock,
+            lambda: plane.own_figures(),  # noqa: PLW0108 - there is no plane yet
+            reading,
+            settings.data_dir,
+            settings.series_step,
+        )
+        alerting = AlertingRoom(settings, series, writer, reading, clock, reached)
         jobs: list[Job] = []
         plane = Plane(
             settings=settings,
@@ -225,7 +263,9 @@ def build(settings: Settings, clock: Clock = time.time) -> Plane:
             tokens=TokenBook(clock),
             outbox=outbox,
             room=room,
-            verdicts=VerdictLog(clock()),
+            verdicts=verdicts,
+            series=series,
+            alerting=alerting,
             scheduler=Scheduler(jobs),
             closing=closing.pop_all(),
         )
@@ -235,9 +275,20 @@ def build(settings: Settings, clock: Clock = time.time) -> Plane:
             Job("judge", TICK_SECONDS, plane.tick),
             Job("tokens", TOKEN_SECONDS, plane.read_tokens),
             Job("retention", RETENTION_SECONDS, plane.prune, first=SOON),
+            Job("rule files", RELOAD_SECONDS, alerting.reload),
+            Job("series", SAVE_SERIES_SECONDS, series.save),
             Job("dictionary", DICTIONARY_SECONDS, plane.learn_dictionary),
         ]
         return plane
+
+
+@contextlib.contextmanager
+def _reading(engine: Engine) -> Iterator[Connection]:
+    try:
+        with engine.connect() as connection:
+            yield connection
+    except DBAPIError as error:
+        raise unavailable(error) from error
 
 
 def _record(conn: Connection, changes: list[Change]) -> None:

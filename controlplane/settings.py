@@ -8,6 +8,7 @@ in `repr`. All mistakes are reported at once, each with the variable's name.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -33,6 +34,12 @@ class Settings:
     retention_days: float = 14.0
     retention_bytes: int = 10 * 1024 * MIB
     window_length: int = 120
+    rules: tuple[str, ...] = ()  # rule files; none: those that ship
+    rules_scale: float = 1.0  # of the windows and waiting times of the rules that ship
+    notify: Path | None = None  # who is told; none: the webhook, if there is one
+    webhook: str | None = field(default=None, repr=False)
+    series_step: float = 15.0
+    most_series: int = 50_000
     metrics_need_token: bool = False
     body_bytes: int = 16 * MIB
     inflated_bytes: int = 64 * MIB
@@ -45,6 +52,11 @@ class Settings:
     def server_url(self) -> str:
         """Where a client of this configuration finds the server."""
         return (self.url or f"http://{reachable(self.host)}:{self.port}").rstrip("/")
+
+    @property
+    def page_url(self) -> str:
+        """Where people find the dashboard: links in alerts begin with it."""
+        return (self.external_url or f"http://{reachable(self.host)}:{self.ui_port}").rstrip("/")
 
     @property
     def admin_token_file(self) -> Path:
@@ -95,6 +107,11 @@ def check(settings: Settings) -> list[str]:
         (settings.retention_days > 0, "retention_days", "must be above 0"),
         (settings.retention_bytes >= MIB, "retention_bytes", "must be at least 1 MiB (1048576)"),
         (2 <= settings.window_length <= 10_000, "window_length", "must be 2 to 10000 samples"),
+        (0 < settings.rules_scale <= 1000, "rules_scale", "must be above 0 and at most 1000"),
+        (_is_url(settings.webhook), "webhook", "must be a URL like https://host/path"),
+        (settings.webhook is None or settings.notify is None, "webhook", "is not used where notify is given"),
+        (0.5 <= settings.series_step <= 300, "series_step", "must be 0.5 to 300 seconds"),
+        (settings.most_series >= 1000, "most_series", "must be at least 1000"),
         (settings.body_bytes > 0, "body_bytes", "must be above 0"),
         (settings.inflated_bytes >= settings.body_bytes, "inflated_bytes", "must be at least body_bytes"),
         (
@@ -155,6 +172,11 @@ def _bytes(text: str) -> int:
     return int(_number(int)(text))
 
 
+def _paths(text: str) -> tuple[str, ...]:
+    """Paths with the separator of PATH between them."""
+    return tuple(path for path in text.split(os.pathsep) if path)
+
+
 def _flag(text: str) -> bool:
     word = text.strip().lower()
     if word in ("1", "true", "yes", "on"):
@@ -165,7 +187,7 @@ def _flag(text: str) -> bool:
 
 
 #: May come from `CONTROLPLANE_…_FILE` as well. (The token's file is a setting of its own.)
-SECRETS = ("database_url",)
+SECRETS = ("database_url", "webhook")
 READERS: dict[str, Callable[[str], Any]] = {
     "host": str,
     "port": _number(int),
@@ -176,6 +198,12 @@ READERS: dict[str, Callable[[str], Any]] = {
     "retention_days": _number(float),
     "retention_bytes": _bytes,
     "window_length": _number(int),
+    "rules": _paths,
+    "rules_scale": _number(float),
+    "notify": Path,
+    "webhook": str,
+    "series_step": _number(float),
+    "most_series": _number(int),
     "metrics_need_token": _flag,
     "body_bytes": _bytes,
     "inflated_bytes": _bytes,

@@ -20,12 +20,13 @@ FRESH = 4.0  # seconds; less than a tick, so that each tick looks again at every
 
 @dataclass(frozen=True)
 class Change:
-    """A query took this status at `at`."""
+    """A query took this status at `at`. `before`: the one on record until then, if there is one."""
 
     query_id: str
     at: float
     status: QueryStatus
     reason: str
+    before: QueryStatus | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,8 @@ class VerdictLog:
         standing, since = self._standing.get(view.query_id, (None, 0.0))
         if standing == verdict.status:
             return None
-        return Change(view.query_id, max(since, _began(view, verdict, now)), verdict.status, verdict.reason)
+        began = max(since, _began(view, verdict, now))
+        return Change(view.query_id, began, verdict.status, verdict.reason, before=standing)
 
 
 def _began(view: QueryView, verdict: Verdict, now: float) -> float:

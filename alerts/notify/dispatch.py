@@ -43,9 +43,9 @@ def dispatch(
     after = dict(groups)
     outcomes: list[Outcome] = []
     for group in grouping.due(groups, now):
-        looks = tuple(_looks(group, log, receivers, around, now, keep))
+        looks = look_at(group, log, receivers, around, now, keep)
         outcomes.extend(looks)
-        left = _after(group, looks, now)
+        left = after_look(group, group, looks, now)
         if left is None:
             del after[group.name]
         else:
@@ -53,23 +53,24 @@ def dispatch(
     return Round(after, tuple(outcomes))
 
 
-def _looks(
+def look_at(
     group: Group,
     log: Log,
     receivers: Mapping[str, tuple[Receiver, ...]],
     around: Surroundings,
     now: float,
     keep: Callable[[Outcome], None],
-) -> list[Outcome]:
-    told = receivers.get(group.receiver, ())
-    if not told:
-        return [_nobody(group, now)]
+) -> tuple[Outcome, ...]:
+    """One group told to every receiver of its name; `keep` has each outcome before the next is made."""
     looks = []
-    for receiver in told:
+    for receiver in receivers.get(group.receiver, ()):
         outcome = flush(group, receiver, log.get((group.key, receiver.name)), around, now)
         keep(outcome)
         looks.append(outcome)
-    return looks
+    if not looks:
+        looks.append(_nobody(group, now))
+        keep(looks[0])
+    return tuple(looks)
 
 
 def _nobody(group: Group, now: float) -> Outcome:
@@ -77,7 +78,8 @@ def _nobody(group: Group, now: float) -> Outcome:
     return Outcome(group, group.receiver, now, Decision(Reason.NONE, words))
 
 
-def _after(group: Group, looks: tuple[Outcome, ...], now: float) -> Group | None:
+def after_look(group: Group, seen: Group, looks: tuple[Outcome, ...], now: float) -> Group | None:
+    """The group after it was looked at as `seen`; it may have changed since. None: nothing is left in it."""
     if any(outcome.retries for outcome in looks):
         return grouping.failed(group, now)
-    return grouping.delivered(group, group.alerts, now)
+    return grouping.delivered(group, seen.alerts, now)

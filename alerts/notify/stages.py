@@ -174,6 +174,9 @@ def send(outcome: Outcome, receiver: Receiver) -> Outcome:
         receiver.send(outcome.message)
     except ReceiverError as error:
         return replace(outcome, error=error)
+    except Exception as error:  # a receiver's mistake must not keep the others from being told
+        words = f"the receiver failed with {type(error).__name__}: {error}"
+        return replace(outcome, error=ReceiverError(words[:300], retryable=True))
     return replace(outcome, sent=True)
 
 

@@ -15,7 +15,8 @@ from controlplane.ledger import AgentRow, Naming, QueryRow, RunRow
 from controlplane.model import Agent, Run, RunEnd, RunFacts, StatusSample
 from controlplane.store.tables import agents, queries, runs
 
-AGENT_FIELDS = tuple(f.name for f in fields(Agent))
+#: An agent's labels have no column: they are kept with what it says of itself.
+AGENT_FIELDS = tuple(f.name for f in fields(Agent) if f.name != "labels")
 QUERY_FIELDS = tuple(f.name for f in fields(QueryRow))
 RUN_COLUMNS = tuple(column for column in runs.c if column.name not in ("query_key", "agent_key"))
 
@@ -35,13 +36,15 @@ def key_of(query_id: str) -> sa.ScalarSelect[Any]:
 
 
 def agent_row(row: RowMapping) -> AgentRow:
+    info = dict(row["info"])
+    labels = info.pop("labels", {})
     return AgentRow(
-        agent=Agent(**{name: row[name] for name in AGENT_FIELDS}),
+        agent=Agent(**{name: row[name] for name in AGENT_FIELDS}, labels=labels),
         told_at=row["told_at"],
         polled_at=row["polled_at"],
         end_exception=row["end_exception"],
         pruned_seq=row["pruned_seq"],
-        info=row["info"],
+        info=info,
     )
 
 
@@ -80,8 +83,9 @@ def run_of(row: RowMapping) -> Run:
 
 def agent_values(row: AgentRow) -> dict[str, Any]:
     values = {name: getattr(row.agent, name) for name in AGENT_FIELDS}
-    extra = ("told_at", "polled_at", "end_exception", "pruned_seq", "info")
-    return values | {name: getattr(row, name) for name in extra}
+    extra = ("told_at", "polled_at", "end_exception", "pruned_seq")
+    info = {**row.info, "labels": dict(row.agent.labels)}
+    return values | {name: getattr(row, name) for name in extra} | {"info": info}
 
 
 def query_values(row: QueryRow) -> dict[str, Any]:

@@ -255,3 +255,88 @@ audit = Table(
     Column("target", CleanText, nullable=False),
     Column("detail", Json, nullable=False),
 )
+
+#: One row an episode: from pending to resolved; a pending alert that never fired is deleted. `rule` names the
+#: rule in its group; `query_id` is the alert's label, for the history of a query.
+alerts = Table(
+    "alerts",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("group", CleanText, nullable=False),
+    Column("rule", CleanText, nullable=False),
+    Column("name", CleanText, nullable=False),
+    Column("fingerprint", CleanText, nullable=False),
+    Column("labels", Json, nullable=False),
+    Column("annotations", Json, nullable=False),
+    Column("value", Seconds, nullable=False),
+    Column("state", CleanText, nullable=False),
+    Column("active_at", Seconds, nullable=False),
+    Column("fired_at", Seconds),
+    Column("resolved_at", Seconds),
+    Column("reason", CleanText, nullable=False),
+    Column("query_id", CleanText),
+    Index(None, "state", "resolved_at"),
+    Index(None, "fingerprint"),
+    Index(None, "query_id", "fired_at"),
+)
+
+#: When each group of rules was evaluated last.
+rule_groups = Table(
+    "rule_groups",
+    metadata,
+    Column("group", CleanText, primary_key=True),
+    Column("evaluated_at", Seconds, nullable=False),
+)
+
+#: What each receiver was last told of each group of alerts: what keeps a restart from telling it twice. `digest`
+#: stands for both, since a group's key may be longer than what PostgreSQL takes into an index.
+told = Table(
+    "told",
+    metadata,
+    Column("digest", CleanText, primary_key=True),
+    Column("group_key", CleanText, nullable=False),
+    Column("receiver", CleanText, nullable=False),
+    Column("firing", Json, nullable=False),
+    Column("resolved", Json, nullable=False),
+    Column("at", Seconds, nullable=False),
+)
+
+#: The log of what was sent, what was not, and why.
+notifications = Table(
+    "notifications",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("at", Seconds, nullable=False),
+    Column("receiver", CleanText, nullable=False),
+    Column("group_key", CleanText, nullable=False),
+    Column("outcome", CleanText, nullable=False),
+    Column("words", CleanText, nullable=False),
+    Column("fingerprints", Json, nullable=False),
+    Index(None, "at"),
+)
+
+silences = Table(
+    "silences",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("id", CleanText, nullable=False, unique=True),
+    Column("matchers", Json, nullable=False),
+    Column("starts_at", Seconds, nullable=False),
+    Column("ends_at", Seconds, nullable=False),
+    Column("created_by", CleanText, nullable=False),
+    Column("comment", CleanText, nullable=False),
+    Column("updated_at", Seconds, nullable=False),
+    Index(None, "ends_at"),
+)
+
+acknowledgements = Table(
+    "acknowledgements",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("fingerprint", CleanText, nullable=False),
+    Column("fired_at", Seconds, nullable=False),
+    Column("by", CleanText, nullable=False),
+    Column("at", Seconds, nullable=False),
+    Column("comment", CleanText, nullable=False),
+    Index(None, "fingerprint"),
+)

@@ -1,13 +1,15 @@
 """Posts messages as Alertmanager's webhook does: payload version 4, so that what takes those takes ours.
 
 The sender is the standard library's: no redirects are followed, no proxy is asked, the answer is read up
-to a bound, and all of it has a deadline. 5xx and network errors may pass; other answers do not.
+to a bound, and all of it has a deadline. 5xx and network errors may pass; other answers do not. A name that
+leads to a link-local address, where clouds keep their machines' secrets, is refused at the connection.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import ipaddress
 import json
 import socket
 import ssl
@@ -81,7 +83,9 @@ class Webhook:
         return f"Webhook({self.name!r}, {shown_url(self.url)!r})"
 
     def send(self, message: Message) -> None:
-        body = json.dumps(payload(message, self.max_alerts), ensure_ascii=False, allow_nan=False).encode()
+        body = json.dumps(payload(message, self.max_alerts), ensure_ascii=False, allow_nan=False).encode(
+            errors="replace"
+        )
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "spark-controlplane",
@@ -139,9 +143,47 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> t
 def _connection(parts: SplitResult, timeout: float) -> http.client.HTTPConnection:
     host = parts.hostname or ""
     if parts.scheme == "https":
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(host, parts.port, timeout=timeout, context=context)
-    return http.client.HTTPConnection(host, parts.port, timeout=timeout)
+        return _CheckedTls(host, parts.port, timeout=timeout, context=ssl.create_default_context())
+    return _Checked(host, parts.port, timeout=timeout)
+
+
+class _Checked(http.client.HTTPConnection):
+    """Connects to the very address that was looked at: a second look-up could give another."""
+
+    def connect(self) -> None:
+        self.sock = connected(self.host, self.port, self.timeout)
+
+
+class _CheckedTls(http.client.HTTPSConnection):
+    def connect(self) -> None:
+        plain = connected(self.host, self.port, self.timeout)
+        self.sock = self._context.wrap_socket(plain, server_hostname=self.host)  # type: ignore[attr-defined]
+
+
+def connected(host: str, port: int, timeout: float | None) -> socket.socket:
+    """A connection to the first address of a host that answers; OSError where none may or does."""
+    problem: OSError = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        if forbidden(str(address[0])):
+            problem = OSError(f"{host} leads to {address[0]}, where nothing is sent")
+            continue
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(timeout)
+            sock.connect(address)
+        except OSError as error:
+            sock.close()
+            problem = error
+        else:
+            return sock
+    raise problem
+
+
+def forbidden(address: str) -> bool:
+    """Link-local, multicast, or none at all. Private addresses are where many receivers are."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return ip.is_link_local or ip.is_multicast or ip.is_unspecified
 
 
 @contextlib.contextmanager

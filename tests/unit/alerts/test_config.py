@@ -100,3 +100,9 @@ def test_the_shipped_configuration_is_sound(webhook: str | None) -> None:
     assert loaded is not None
     assert [hook.url for hook in loaded.receivers["default"].webhooks] == ([webhook] if webhook else [])
     assert loaded.route.timing.group_wait == 3.0
+
+
+def test_a_first_route_without_anything_in_it_has_no_receiver_either() -> None:
+    found, mistakes = config.load("route: {}\nreceivers: [{name: hook}]\n")
+    assert found is None
+    assert [mistake.message for mistake in mistakes] == ["the first route must have a receiver"]

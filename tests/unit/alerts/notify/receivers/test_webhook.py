@@ -21,7 +21,14 @@ from alerts.errors import ReceiverError
 from alerts.grouping import sorted_in
 from alerts.notify.message import Message, in_order
 from alerts.notify.reasons import Reason
-from alerts.notify.receivers.webhook import Webhook, address_problem, payload, shown_url
+from alerts.notify.receivers.webhook import (
+    Webhook,
+    address_problem,
+    forbidden,
+    payload,
+    post,
+    shown_url,
+)
 from alerts.state import Alert, AlertState
 from tests.unit.alerts.examples import alert, resolved
 
@@ -287,3 +294,19 @@ def test_an_address_is_shown_without_what_may_be_secret() -> None:
         shown_url("https://user:pw@host.example:8443/services/T0/B0?token=x") == "https://host.example:8443/…"
     )
     assert "pw" not in repr(Webhook("hook", "https://user:pw@host/x", headers={"Authorization": "Bearer t"}))
+
+
+@pytest.mark.parametrize("address", ["169.254.169.254", "0.0.0.0", "0", "224.0.0.1"])
+def test_nothing_is_sent_to_an_address_where_secrets_are_kept(address: str) -> None:
+    with pytest.raises(ReceiverError, match="where nothing is sent"):
+        post(f"http://{address}/latest/meta-data", b"{}", {}, 2.0)
+
+
+@pytest.mark.parametrize("address", ["::ffff:169.254.169.254", "fe80::1", "fe80::1%eth0", "::", "ff02::1"])
+def test_nor_to_such_an_address_of_the_newer_kind(address: str) -> None:
+    assert forbidden(address)
+
+
+def test_receivers_on_private_networks_are_allowed() -> None:
+    allowed = ("10.0.0.1", "192.168.1.1", "127.0.0.1", "::1", "fd00::1", "8.8.8.8")
+    assert not any(forbidden(ip) for ip in allowed)

@@ -1,0 +1,120 @@
+"""The rules, and who is told: files → one value, or every mistake in them.
+
+Without files the pack that ships is used, and a webhook if there is one. `SHIPPED` among the files means the
+pack, so that own rules can stand beside it. Called at the start and again when a file has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from alerts import config as routing
+from alerts.notify import catalogue
+from alerts.notify.receivers.base import Receiver
+from alerts.rules import loader, pack
+from alerts.rules.model import Rule, RuleGroup
+from alerts.yaml.tree import Mistake
+from controlplane.errors import SettingsError
+from controlplane.settings import Settings
+
+SHIPPED = "shipped"
+#: Of groups that name no interval, in seconds.
+INTERVAL = 15.0
+
+
+@dataclass(frozen=True)
+class Rulebook:
+    """Groups of rules, routes with inhibitions, and what sends, by the names that routes use."""
+
+    groups: tuple[RuleGroup, ...]
+    config: routing.Config
+    receivers: Mapping[str, tuple[Receiver, ...]]
+    interval: float = INTERVAL
+
+
+def load(settings: Settings) -> Rulebook:
+    """SettingsError names every mistake of every file, one a line: `FILE:LINE:COLUMN: words`."""
+    mistakes: list[str] = []
+    groups = tuple(_groups(settings, mistakes))
+    mistakes += [f"two groups are called {name!r} in {source}" for source, name in _twice(groups)]
+    config = _config(settings, mistakes)
+    receivers = _receivers(config, mistakes) if config is not None else {}
+    if mistakes or config is None:
+        raise SettingsError("\n".join(mistakes), detail={"mistakes": mistakes})
+    return Rulebook(groups, config, receivers, INTERVAL * min(1.0, settings.rules_scale))
+
+
+def texts(settings: Settings, mistakes: list[str]) -> Iterator[tuple[str, str]]:
+    """Name and content of each rule file."""
+    for name in settings.rules or (SHIPPED,):
+        if name == SHIPPED:
+            yield SHIPPED, pack.render(settings.rules_scale, f"{settings.page_url}/runbook?name=")
+        elif (text := _read(Path(name), mistakes)) is not None:
+            yield name, text
+
+
+def _groups(settings: Settings, mistakes: list[str]) -> Iterator[RuleGroup]:
+    for name, text in texts(settings, mistakes):
+        groups, found = loader.load(text, source=name)
+        mistakes += in_words(name, found)
+        yield from groups
+
+
+def _config(settings: Settings, mistakes: list[str]) -> routing.Config | None:
+    if settings.notify is None:
+        text: str | None = pack.render_routing(settings.rules_scale, settings.webhook)
+    else:
+        text = _read(settings.notify, mistakes)
+    if text is None:
+        return None
+    config, found = routing.load(text)
+    mistakes += in_words(str(settings.notify or "CONTROLPLANE_WEBHOOK"), found)
+    return config
+
+
+def _receivers(config: routing.Config, mistakes: list[str]) -> dict[str, tuple[Receiver, ...]]:
+    try:
+        return catalogue.build(config, lambda path: Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        mistakes.append(f"cannot read {getattr(error, 'filename', None) or 'a secret'}: {_why(error)}")
+    except ValueError as error:
+        mistakes.append(str(error))
+    return {}
+
+
+def _read(path: Path, mistakes: list[str]) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        mistakes.append(f"cannot read {path}: {_why(error)}")
+        return None
+
+
+def _why(error: Exception) -> str:
+    return getattr(error, "strerror", None) or "it is no UTF-8 text"
+
+
+def in_words(name: str, mistakes: Iterable[Mistake]) -> list[str]:
+    return [f"{name}:{m.line}:{m.column}: {m.message}" for m in mistakes]
+
+
+def _twice(groups: Iterable[RuleGroup]) -> Iterator[tuple[str, str]]:
+    """A file that is given twice: its groups could not be told apart."""
+    seen: set[str] = set()
+    for group in groups:
+        if group.key in seen:
+            yield group.source, group.name
+        seen.add(group.key)
+
+
+def rule_keys(group: RuleGroup) -> tuple[str, ...]:
+    """Names for the rules of a group that stay when another rule is put between: `Name`, `Name#2`."""
+    seen: dict[str, int] = {}
+    return tuple(_numbered(rule, seen) for rule in group.rules)
+
+
+def _numbered(rule: Rule, seen: dict[str, int]) -> str:
+    count = seen[rule.name] = seen.get(rule.name, 0) + 1
+    return rule.name if count == 1 else f"{rule.name}#{count}"

@@ -1,0 +1,327 @@
+"""Alerts and what was told of them; silences and acknowledgements. Plain functions on a connection.
+
+The rows of `alerts` are written by `controlplane.alerting.evaluation` and `told` and `notifications` by
+`controlplane.alerting.notifier`, each change in one transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, RowMapping
+
+from alerts.acknowledgements import Acknowledgement
+from alerts.labels import Matcher
+from alerts.notify.reasons import Told
+from alerts.silences import Silence
+from alerts.state import Alert, AlertState, Transition
+from controlplane.alerting.views import Note, NoteOutcome
+from controlplane.store.tables import acknowledgements, alerts, notifications, rule_groups, silences, told
+
+RESOLVED = AlertState.RESOLVED.value
+#: Of a label that is indexed: PostgreSQL takes 2 700 bytes into an index, and no id of a query is this long.
+INDEXED = 200
+#: Alerts that are looked up with one statement.
+PART = 500
+#: Group, rule, fingerprint.
+_Identity = tuple[str, str, str]
+_Item = TypeVar("_Item")
+
+
+@dataclass(frozen=True)
+class StoredAlert:
+    """An alert with the rule it belongs to (`group`: the group's key, `rule`: the rule's key in it)."""
+
+    group: str
+    rule: str
+    alert: Alert
+    reason: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A transition of an alert of a rule."""
+
+    group: str
+    rule: str
+    transition: Transition
+
+
+# -- alerts ----------------------------------------------------------------------------------------
+
+
+def record(connection: Connection, changes: Iterable[Change], evaluated: Mapping[str, float]) -> None:
+    """Store transitions, and when groups were evaluated (`evaluated`: by key, Unix seconds).
+
+    The same again changes nothing: a store that did not answer in time may have taken it.
+    """
+    for wave in _waves(changes):
+        for part in _parts(wave):
+            _record(connection, part)
+    for group, at in evaluated.items():
+        update = sa.update(rule_groups).where(rule_groups.c.group == group)
+        if not connection.execute(update.values(evaluated_at=at)).rowcount:
+            connection.execute(sa.insert(rule_groups).values(group=group, evaluated_at=at))
+
+
+def _waves(changes: Iterable[Change]) -> list[list[Change]]:
+    """The changes in lists in which each alert comes once; those of one alert in their order."""
+    waves: list[list[Change]] = []
+    seen: Counter[_Identity] = Counter()
+    for change in changes:
+        number = seen[_identity(change)]
+        seen[_identity(change)] += 1
+        if number == len(waves):
+            waves.append([])
+        waves[number].append(change)
+    return waves
+
+
+def _parts(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    rest = iter(items)
+    while part := list(islice(rest, PART)):
+        yield part
+
+
+def _identity(change: Change) -> _Identity:
+    return change.group, change.rule, change.transition.alert.fingerprint
+
+
+def _record(connection: Connection, changes: Sequence[Change]) -> None:
+    """Each alert at most once: then a thousand of them take a few statements."""
+    known, new, other, gone = _known(connection, changes), [], [], []
+    for change in changes:
+        alert, episodes = change.transition.alert, known.get(_identity(change), ())
+        if any(one.state == RESOLVED and one.active_at == alert.active_at for one in episodes):
+            continue  # stored before
+        keys = [one.key for one in episodes if one.state != RESOLVED]
+        if change.transition.after is None:
+            gone += keys
+        elif keys:
+            other += [{"at_key": key, **_values(alert, change.transition.reason)} for key in keys]
+        else:
+            names = dict(zip(("group", "rule", "fingerprint"), _identity(change), strict=True))
+            new.append({**names, **_values(alert, change.transition.reason)})
+    if new:
+        connection.execute(sa.insert(alerts), new)
+    if other:
+        connection.execute(sa.update(alerts).where(alerts.c.key == sa.bindparam("at_key")), other)
+    if gone:
+        connection.execute(sa.delete(alerts).where(alerts.c.key.in_(gone)))
+
+
+def _known(connection: Connection, changes: Sequence[Change]) -> dict[_Identity, list[Any]]:
+    """Of the alerts that change: what is not over, and the episodes that may be the same."""
+    told = [change.transition.alert for change in changes]
+    query = sa.select(
+        alerts.c.key, alerts.c.group, alerts.c.rule, alerts.c.fingerprint, alerts.c.state, alerts.c.active_at
+    ).where(
+        alerts.c.fingerprint.in_({alert.fingerprint for alert in told}),
+        (alerts.c.state != RESOLVED) | alerts.c.active_at.in_({alert.active_at for alert in told}),
+    )
+    found: dict[_Identity, list[Any]] = defaultdict(list)
+    for row in connection.execute(query):
+        found[row.group, row.rule, row.fingerprint].append(row)
+    return found
+
+
+def _query_id(labels: Mapping[str, str]) -> str | None:
+    return labels["query_id"][:INDEXED] if "query_id" in labels else None
+
+
+def _values(alert: Alert, reason: str) -> dict[str, Any]:
+    return {
+        "name": alert.rule,
+        "labels": dict(alert.labels),
+        "annotations": dict(alert.annotations),
+        "value": alert.value,
+        "state": alert.state.value,
+        "active_at": alert.active_at,
+        "fired_at": alert.fired_at,
+        "resolved_at": alert.resolved_at,
+        "reason": reason,
+        "query_id": _query_id(alert.labels),
+    }
+
+
+def current(connection: Connection, resolved_since: float) -> list[StoredAlert]:
+    """Alerts that are pending or fire, and those that were resolved after `resolved_since`."""
+    query = sa.select(alerts).where((alerts.c.state != RESOLVED) | (alerts.c.resolved_at > resolved_since))
+    return [_stored(row) for row in connection.execute(query.order_by(alerts.c.key)).mappings()]
+
+
+def ended(connection: Connection, fingerprints: Iterable[str]) -> list[StoredAlert]:
+    """The newest end of each of these alerts, however long ago."""
+    found: dict[str, StoredAlert] = {}
+    for part in _parts(fingerprints):
+        over = (alerts.c.state == RESOLVED) & alerts.c.fingerprint.in_(part)
+        query = sa.select(alerts).where(over).order_by(alerts.c.resolved_at, alerts.c.key)
+        found |= {row["fingerprint"]: _stored(row) for row in connection.execute(query).mappings()}
+    return list(found.values())
+
+
+def evaluated_at(connection: Connection) -> dict[str, float]:
+    """When each group was evaluated last, by its key."""
+    return {row.group: row.evaluated_at for row in connection.execute(sa.select(rule_groups))}
+
+
+def history(
+    connection: Connection,
+    start: float,
+    end: float,
+    query_id: str | None = None,
+    limit: int = 200,
+    fingerprint: str | None = None,
+) -> list[StoredAlert]:
+    """Alerts that fired at some time between `start` and `end`, newest first."""
+    query = sa.select(alerts).where(
+        alerts.c.fired_at.is_not(None),
+        alerts.c.fired_at <= end,
+        alerts.c.resolved_at.is_(None) | (alerts.c.resolved_at >= start),
+    )
+    if query_id is not None:
+        query = query.where(alerts.c.query_id == query_id[:INDEXED])
+    if fingerprint is not None:
+        query = query.where(alerts.c.fingerprint == fingerprint)
+    rows = connection.execute(query.order_by(alerts.c.fired_at.desc(), alerts.c.key.desc()).limit(limit))
+    return [_stored(row) for row in rows.mappings()]
+
+
+def _stored(row: RowMapping) -> StoredAlert:
+    alert = Alert(
+        rule=row["name"],
+        labels=row["labels"],
+        annotations=row["annotations"],
+        value=row["value"],
+        state=AlertState(row["state"]),
+        active_at=row["active_at"],
+        fired_at=row["fired_at"],
+        resolved_at=row["resolved_at"],
+    )
+    return StoredAlert(row["group"], row["rule"], alert, row["reason"])
+
+
+# -- what was told ---------------------------------------------------------------------------------
+
+
+def all_told(connection: Connection) -> dict[tuple[str, str], Told]:
+    """What was told last, by group key and receiver."""
+    return {
+        (row.group_key, row.receiver): Told(frozenset(row.firing), frozenset(row.resolved), row.at)
+        for row in connection.execute(sa.select(told))
+    }
+
+
+def note(connection: Connection, line: Note, now_told: Told | None) -> None:
+    """A line of the log and, where something was told, what the receiver now knows. The same again changes nothing."""
+    values = {
+        "at": line.at,
+        "receiver": line.receiver,
+        "group_key": line.group_key,
+        "outcome": line.outcome.value,
+        "words": line.words,
+        "fingerprints": list(line.fingerprints),
+    }
+    same = (notifications.c.at == line.at) & (notifications.c.receiver == line.receiver)
+    connection.execute(sa.delete(notifications).where(same & (notifications.c.group_key == line.group_key)))
+    connection.execute(sa.insert(notifications).values(values))
+    if now_told is None:
+        return
+    digest = _digest(line.group_key, line.receiver)
+    connection.execute(sa.delete(told).where(told.c.digest == digest))
+    if not now_told.firing:
+        return  # the receiver knows that all is over, as one who was never told
+    known = {"firing": sorted(now_told.firing), "resolved": sorted(now_told.resolved), "at": now_told.at}
+    named = {"digest": digest, "group_key": line.group_key, "receiver": line.receiver}
+    connection.execute(sa.insert(told).values(**named, **known))
+
+
+def _digest(group_key: str, receiver: str) -> str:
+    return hashlib.sha256(f"{receiver}\0{group_key}".encode(errors="replace")).hexdigest()
+
+
+def notes(connection: Connection, limit: int = 100, fingerprint: str | None = None) -> list[Note]:
+    """The log, newest first; of one alert or of all."""
+    query = sa.select(notifications).order_by(notifications.c.key.desc()).limit(limit)
+    if fingerprint is not None:
+        query = query.where(
+            sa.type_coerce(notifications.c.fingerprints, sa.Text).contains(fingerprint, autoescape=True)
+        )
+    return [
+        Note(
+            row.at,
+            row.receiver,
+            row.group_key,
+            NoteOutcome(row.outcome),
+            row.words,
+            tuple(row.fingerprints),
+        )
+        for row in connection.execute(query)
+    ]
+
+
+# -- silences and acknowledgements -----------------------------------------------------------------
+
+
+def all_silences(connection: Connection) -> list[Silence]:
+    """Newest first."""
+    return [_silence(row) for row in connection.execute(sa.select(silences).order_by(silences.c.key.desc()))]
+
+
+def _silence(row: Any) -> Silence:
+    matchers = tuple(Matcher(*parts) for parts in row.matchers)
+    return Silence(row.id, matchers, row.starts_at, row.ends_at, row.created_by, row.comment, row.updated_at)
+
+
+def put_silence(connection: Connection, silence: Silence) -> None:
+    """Insert it, or replace the one of its id."""
+    values = {
+        "matchers": [[m.name, m.operator, m.value] for m in silence.matchers],
+        "starts_at": silence.starts_at,
+        "ends_at": silence.ends_at,
+        "created_by": silence.created_by,
+        "comment": silence.comment,
+        "updated_at": silence.updated_at,
+    }
+    if not connection.execute(sa.update(silences).where(silences.c.id == silence.id).values(values)).rowcount:
+        connection.execute(sa.insert(silences).values(id=silence.id, **values))
+
+
+def all_acknowledgements(connection: Connection) -> list[Acknowledgement]:
+    """Oldest first."""
+    rows = connection.execute(sa.select(acknowledgements).order_by(acknowledgements.c.key))
+    return [Acknowledgement(row.fingerprint, row.fired_at, row.by, row.at, row.comment) for row in rows]
+
+
+def put_acknowledgement(connection: Connection, one: Acknowledgement) -> None:
+    values = {"fingerprint": one.fingerprint, "fired_at": one.fired_at, "by": one.by, "at": one.at}
+    connection.execute(sa.insert(acknowledgements).values(**values, comment=one.comment))
+
+
+def prune(connection: Connection, cutoff: float) -> int:
+    """Delete what ended before `cutoff`: episodes, log lines, silences, acknowledgements; how many.
+
+    What was said and told of an alert that still fires stays, however old.
+    """
+    fires = sa.select(alerts.c.fingerprint).where(alerts.c.state == AlertState.FIRING.value)
+    over = acknowledgements.c.fingerprint.not_in(fires)
+    old = (
+        (alerts, (alerts.c.state == RESOLVED) & (alerts.c.resolved_at < cutoff)),
+        (notifications, notifications.c.at < cutoff),
+        (silences, silences.c.ends_at < cutoff),
+        (acknowledgements, (acknowledgements.c.at < cutoff) & over),
+        (told, told.c.digest.in_(_told_of_nothing(connection, cutoff, fires))),
+    )
+    return sum(connection.execute(sa.delete(table).where(where)).rowcount for table, where in old)
+
+
+def _told_of_nothing(connection: Connection, cutoff: float, fires: sa.Select[tuple[str]]) -> list[str]:
+    rows = connection.execute(sa.select(told).where(told.c.at < cutoff)).all()
+    firing = set(connection.execute(fires).scalars()) if rows else set()
+    return [row.digest for row in rows if firing.isdisjoint(row.firing)]

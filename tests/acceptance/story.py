@@ -1,0 +1,304 @@
+"""Hours of a fleet in seconds: a whole server on a clock of ours, and drivers that live by it.
+
+Nothing of the server is replaced but the clock: events come in as agents send them, the store keeps them,
+verdicts are recorded, series scraped and the shipped rules evaluated, at the times at which they would be.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from controlplane.alerting.views import AlertView
+from controlplane.plane import Plane, build
+from controlplane.settings import Settings
+from listeners import wire
+from tests.drivers import BEGIN, Driver
+
+POLL = 10.0
+TICK = 5.0
+Rate = Callable[[float], float]
+
+
+@dataclass
+class Stream:
+    """A query of a simulated driver: what arrives, what a batch takes, how it is triggered.
+
+    `arrived`: rows that had arrived at a time; `batch_seconds`: how long the batch of so many rows takes.
+    """
+
+    name: str
+    arrived: Rate
+    batch_seconds: Callable[[int], float]
+    interval: float = 2.0
+    limit: int | None = None
+    trigger: str = "processing_time"
+    state: Callable[[float, int], dict[str, Any]] | None = None
+    watermark: Callable[[float], float] | None = None
+    query_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    run_id: str = ""
+    batch: int = -1
+    read: int = 0
+    alive: bool = False
+    began: float | None = None  # the running batch
+    tasks: int = 0
+    data: bool = False  # the last trigger found some
+    idle_told: float = 0.0
+
+
+class Story:
+    """Time passes by `pass_time` only; drivers are called when it is their turn."""
+
+    def __init__(self, data_dir: Path, **changes: Any):
+        self.now = BEGIN
+        self._data_dir, self._changes = data_dir, changes
+        self._turns: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self.random = random.Random(7)
+        self.plane = self._opened()
+
+    def _opened(self) -> Plane:
+        settings = replace(Settings(data_dir=self._data_dir), **self._changes)
+        plane = build(settings, clock=lambda: self.now)
+        plane.writer.start()
+        with plane.reading() as conn:
+            plane.window.load(conn)
+            plane.alerting.load(conn)
+        plane.series.load()
+        return plane
+
+    def close(self) -> None:
+        self.plane.series.save()
+        self.plane.writer.stop()
+        self.plane.close()
+
+    def reopen(self) -> None:
+        """The server starts again; what drivers said while it was away they say now."""
+        self.plane = self._opened()
+
+    def at(self, when: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._turns, (when, next(self._order), what))
+
+    def pass_time(self, seconds: float) -> None:
+        """Let everything happen that happens in so many seconds."""
+        end = self.now + seconds
+        tick = (self.now // TICK + 1) * TICK
+        while min(tick, self._turns[0][0] if self._turns else end) <= end:
+            if self._turns and self._turns[0][0] <= tick:
+                when, _, what = heapq.heappop(self._turns)
+                self.now = max(self.now, when)
+                what()
+            else:
+                self.now = tick
+                self._look(tick)
+                tick += TICK
+        self.now = end
+
+    def _look(self, now: float) -> None:
+        self.plane.tick()
+        if now % self.plane.series.step == 0:
+            self.plane.alerting.tick(now)
+        elif self.plane.alerting.beat.hurried():
+            self.plane.alerting.at_once(now)
+
+    def raised(self) -> list[AlertView]:
+        """Every alert that ever fired."""
+        return self.plane.alerts.history(0.0, self.now, None, 1000)
+
+    def names(self) -> set[str]:
+        return {view.alert.rule for view in self.raised()}
+
+
+class LiveStory:
+    """The same drivers on the clock of the wall, in front of a server that runs."""
+
+    def __init__(self, plane: Plane):
+        self.plane = plane
+        self._turns: list[tuple[float, int, Callable[[], None]]] = []
+        self._order = itertools.count()
+        self.random = random.Random(7)
+
+    @property
+    def now(self) -> float:
+        return time.time()
+
+    def at(self, when: float, what: Callable[[], None]) -> None:
+        heapq.heappush(self._turns, (when, next(self._order), what))
+
+    def pass_time(self, seconds: float) -> None:
+        end = self.now + seconds
+        while (left := end - self.now) > 0:
+            wait = self._turns[0][0] - self.now if self._turns else left
+            if wait > 0:
+                time.sleep(min(wait, left))
+            else:
+                heapq.heappop(self._turns)[2]()
+
+
+class SimulatedDriver:
+    """One driver process with its streams: triggers, batches, idle triggers, polls and heartbeats."""
+
+    def __init__(self, story: Story | LiveStory, app: str = "shop"):
+        self.story, self.app = story, app
+        self.driver = Driver(app)
+        self.streams: list[Stream] = []
+        self.alive = True
+        self.held: list[bytes] = []
+        self.online = True
+        self._tell("app_started", {"pid": 1, "host": "h", "python": "3.11", "actions": "all"})
+        self._beat()
+
+    def _tell(self, type: str, data: dict[str, Any], waits: bool = False) -> None:
+        """`waits`: it goes with what is said next, as an agent sends what comes within a second together."""
+        self.held.append(self.driver.line(type, data, self.story.now))
+        if self.online and not waits:
+            lines, self.held = self.held, []
+            answer = self.story.plane.ingest.accept(lines, self.story.now, lambda event: None)
+            assert not answer.rejected, answer.rejected
+
+    def _beat(self) -> None:
+        if not self.alive:
+            return
+        self._tell("heartbeat", {}, waits=True)
+        self._tell("status", {"queries": [self._entry(s) for s in self.streams if s.alive]})
+        self.story.at(self.story.now + POLL, self._beat)
+
+    def _entry(self, stream: Stream) -> dict[str, Any]:
+        busy = stream.began is not None
+        if busy:
+            stream.tasks += 1
+        return {
+            "id": stream.query_id,
+            "runId": stream.run_id,
+            "name": stream.name,
+            "message": "Processing new data" if busy else "Waiting for next trigger",
+            "isDataAvailable": busy or stream.data,
+            "isTriggerActive": busy,
+            "tasksActive": 1 if busy else 0,
+            "tasksCompleted": stream.tasks,
+            "lastTaskAt": self.story.now if busy else None,
+            "facts": {"trigger": stream.trigger, "triggerInterval": stream.interval, "checkpoint": "/c"},
+        }
+
+    def start(self, stream: Stream) -> None:
+        stream.run_id, stream.alive = str(uuid.uuid4()), True
+        if stream not in self.streams:
+            self.streams.append(stream)
+        ids = {"id": stream.query_id, "runId": stream.run_id, "name": stream.name}
+        self._tell("started", {**ids, "timestamp": wire.rfc3339(self.story.now)})
+        self._schedule(stream, self.story.now + 1.0)
+
+    def stop(self, stream: Stream, exception: str | None = None, error: str | None = None) -> None:
+        stream.alive, stream.began = False, None
+        ids = {"id": stream.query_id, "runId": stream.run_id}
+        self._tell("terminated", {**ids, "exception": exception, "errorClassOnException": error})
+
+    def end(self) -> None:
+        """The program ends in good order."""
+        for stream in self.streams:
+            stream.alive, stream.began = False, None
+        self._tell("app_ended", {"reason": "exit"})
+        self.alive = False
+
+    def die(self) -> None:
+        """The process is gone without a word."""
+        for stream in self.streams:
+            stream.alive, stream.began = False, None
+        self.alive = self.online = False
+
+    def _schedule(self, stream: Stream, when: float) -> None:
+        run = stream.run_id
+        self.story.at(when, lambda: self._trigger(stream, run))
+
+    def _trigger(self, stream: Stream, run: str) -> None:
+        if not stream.alive or stream.run_id != run:
+            return
+        now = self.story.now
+        head = int(stream.arrived(now))
+        end = head if stream.limit is None else min(head, stream.read + stream.limit)
+        stream.data = end != stream.read
+        if not stream.data:
+            self._rest(stream, now)
+            return
+        stream.began = now
+        rows, start = end - stream.read, stream.read
+        took = stream.batch_seconds(rows)
+        self.story.at(now + took, lambda: self._finish(stream, run, now, (start, end, head), took))
+
+    def _rest(self, stream: Stream, now: float) -> None:
+        if stream.trigger == "available_now":
+            self.stop(stream)
+            return
+        if now - stream.idle_told >= POLL:
+            stream.idle_told = now
+            ids = {"id": stream.query_id, "runId": stream.run_id}
+            self._tell("idle", {**ids, "timestamp": wire.rfc3339(now)})
+        self._schedule(stream, now + max(stream.interval, 0.1))
+
+    def _finish(
+        self, stream: Stream, run: str, began: float, offsets: tuple[int, int, int], took: float
+    ) -> None:
+        if not stream.alive or stream.run_id != run:
+            return
+        stream.batch, stream.read, stream.began = stream.batch + 1, offsets[1], None
+        self._tell("progress", self._report(stream, began, offsets, took))
+        now, every = self.story.now, stream.interval
+        following = began + every if every else now
+        while following < now:
+            following += every
+        self._schedule(stream, following)
+
+    def _report(
+        self, stream: Stream, began: float, offsets: tuple[int, int, int], took: float
+    ) -> dict[str, Any]:
+        start, end, head = ({"topic": {"0": number}} for number in offsets)
+        rows = offsets[1] - offsets[0]
+        event_time = {}
+        if stream.watermark is not None:
+            event_time = {"watermark": wire.rfc3339(stream.watermark(began)), "max": wire.rfc3339(began)}
+        return {
+            "id": stream.query_id,
+            "runId": stream.run_id,
+            "name": stream.name,
+            "timestamp": wire.rfc3339(began),
+            "batchId": stream.batch,
+            "batchDuration": round(took * 1000),
+            "numInputRows": rows,
+            "inputRowsPerSecond": 1.0,
+            "processedRowsPerSecond": rows / max(took, 0.001),
+            "durationMs": {"addBatch": round(took * 900), "triggerExecution": round(took * 1000)},
+            "eventTime": event_time,
+            "stateOperators": [stream.state(began, stream.batch)] if stream.state else [],
+            "sources": [
+                {
+                    "description": "KafkaV2[Subscribe[topic]]",
+                    "startOffset": start,
+                    "endOffset": end,
+                    "latestOffset": head,
+                    "numInputRows": rows,
+                }
+            ],
+            "sink": {"description": "Sink", "numOutputRows": rows},
+        }
+
+
+@contextmanager
+def story_in(data_dir: Path, **changes: Any) -> Iterator[Story]:
+    story = Story(data_dir, **changes)
+    try:
+        yield story
+    finally:
+        story.close()
+
+
+def steadily(rate: float, since: float = BEGIN) -> Rate:
+    """So many rows a second."""
+    return lambda at: max(0.0, at - since) * rate

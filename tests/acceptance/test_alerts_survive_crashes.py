@@ -1,0 +1,199 @@
+"""The server is killed at every point between storing an alert and noting its message; nobody is left untold."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from controlplane.api.server import listen
+from tests.acceptance.crashing_server import WATCHED
+from tests.acceptance.live import eventually
+from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
+from tests.hook import Hook, running_hook
+
+ROOT = Path(__file__).resolve().parents[2]
+POINTS = ("alerts stored", "before the message", "message sent", "message noted")
+EXCEPTION = "org.apache.spark.SparkException: [CAST_INVALID_INPUT] no number"
+PATIENCE = 60.0
+
+
+def free_port() -> int:
+    with listen("127.0.0.1", 0) as listener:
+        return int(listener.getsockname()[1])
+
+
+class Life:
+    """One data directory with a server that dies and comes again at the same address."""
+
+    def __init__(self, directory: Path, hook: Hook):
+        self.directory, self.hook, self.port = directory, hook, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    @contextmanager
+    def server(self, *deadly: str) -> Iterator[subprocess.Popen[str]]:
+        """Until the end of the block, or until it kills itself at a point while the alert is in a state."""
+        script = [
+            "-m",
+            "tests.acceptance.crashing_server",
+            str(self.port),
+            str(self.directory),
+            self.hook.url,
+        ]
+        with subprocess.Popen([sys.executable, *script, *deadly], cwd=ROOT) as process:
+            try:
+                assert eventually(lambda: self._answers(process), PATIENCE), "the server did not start"
+                yield process
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+
+    def _answers(self, process: subprocess.Popen[str]) -> bool:
+        assert process.poll() is None, "the server ended before it was ready"
+        try:
+            return httpx.get(f"{self.url}/healthz", timeout=5.0).status_code < 500
+        except httpx.TransportError:
+            return False
+
+    def agent(self, app: str = "orders") -> SimulatedAgent:
+        token = (self.directory / "agent.token").read_text().strip()
+        driver = SimulatedAgent(self.url, token, app=app)
+        driver.begin()
+        return driver
+
+
+class Story:
+    """A query that fails and runs again; what its driver told is told again after a crash, as agents do."""
+
+    def __init__(self, agent: SimulatedAgent):
+        self.agent, self.query = agent, SimulatedQuery("orders")
+        self.lines: list[bytes] = []
+        agent.start(self.query)
+        agent.tell(agent.progress(self.query))
+
+    def tell(self, *events: tuple[str, dict[str, Any]]) -> None:
+        self.lines = [self.agent.line(type, data) for type, data in events]
+        try:
+            self.again()
+        except httpx.TransportError:
+            pass  # it was killed while it answered
+
+    def again(self) -> None:
+        self.agent.post(*self.lines)
+
+    def fails(self) -> None:
+        self.tell(("terminated", {**self._ids(), "exception": EXCEPTION, "errorClassOnException": "CAST"}))
+
+    def recovers(self) -> None:
+        self.query.run_id = "11111111-2222-3333-4444-555555555555"
+        started = {**self._ids(), "name": "orders", "timestamp": "2026-01-01T00:00:00.000Z", "jobTags": []}
+        self.tell(
+            ("started", started),
+            ("status", self.agent.status(self.query)),
+            self.agent.progress(self.query),
+        )
+
+    def _ids(self) -> dict[str, str]:
+        return {"id": self.query.query_id, "runId": self.query.run_id}
+
+
+def killed(process: subprocess.Popen[str]) -> bool:
+    return process.wait(PATIENCE) == -signal.SIGKILL
+
+
+def told(hook: Hook, status: str) -> list[dict[str, Any]]:
+    """The messages about the alert of the failed query with this status."""
+    about = [m for m in hook.messages if m["groupLabels"].get("alertname") == WATCHED]
+    return [m for m in about if m["status"] == status and "orders" in str(m["commonLabels"].get("app"))]
+
+
+def a_later_alert_is_told(life: Life) -> None:
+    """What was due before it was looked at by then."""
+    other = life.agent("later")
+    Story(other).fails()
+    assert eventually(
+        lambda: [one for one in life.hook.alerts(WATCHED) if one["labels"]["app"] == "later"], PATIENCE
+    )
+    other.close()
+
+
+def check(hook: Hook, status: str, point: str, crashed: bool) -> None:
+    """Once; twice only where the end came between sending and noting, and then as the same group."""
+    messages = told(hook, status)
+    times = 2 if crashed and point == "message sent" else 1
+    assert len(messages) == times, [m["notification_reason"] for m in messages]
+    assert len({m["groupKey"] for m in messages}) == 1
+
+
+def crash_while_firing(life: Life, point: str) -> None:
+    with life.server(point, "firing") as server:
+        agent = life.agent()
+        story = Story(agent)
+        story.fails()
+        assert killed(server)
+    with life.server():
+        story.again()
+        assert eventually(lambda: told(life.hook, "firing"), PATIENCE)
+        a_later_alert_is_told(life)
+        story.recovers()
+        assert eventually(lambda: told(life.hook, "resolved"), PATIENCE)
+        agent.close()
+
+
+def crash_while_resolved(life: Life, point: str) -> None:
+    with life.server(point, "resolved") as server:
+        agent = life.agent()
+        story = Story(agent)
+        story.fails()
+        assert eventually(lambda: told(life.hook, "firing"), PATIENCE)
+        story.recovers()
+        assert killed(server)
+    with life.server():
+        story.again()
+        assert eventually(lambda: told(life.hook, "resolved"), PATIENCE)
+        a_later_alert_is_told(life)
+        agent.close()
+
+
+CRASHES = {"firing": crash_while_firing, "resolved": crash_while_resolved}
+QUICK = {("message sent", "firing"), ("alerts stored", "resolved")}
+CASES = [
+    pytest.param(
+        point, state, marks=() if (point, state) in QUICK else pytest.mark.long, id=f"{point}-{state}"
+    )
+    for point in POINTS
+    for state in CRASHES
+]
+
+
+@pytest.mark.parametrize(("point", "state"), CASES)
+def test_every_alert_and_its_end_is_told_whenever_the_server_is_killed(
+    tmp_path: Path, point: str, state: str
+) -> None:
+    with running_hook() as hook:
+        CRASHES[state](Life(tmp_path, hook), point)
+        for status in ("firing", "resolved"):
+            check(hook, status, point, crashed=status == state)
+
+
+def test_a_server_that_is_told_to_stop_does_not_wait_long_for_a_receiver_that_hangs(tmp_path: Path) -> None:
+    with listen("127.0.0.1", 0) as mute:
+        hook = Hook()
+        hook.url = f"http://127.0.0.1:{mute.getsockname()[1]}/hook"
+        life = Life(tmp_path, hook)
+        with life.server() as server:
+            agent = life.agent()
+            Story(agent).fails()
+            mute.settimeout(PATIENCE)
+            connection, _ = mute.accept()
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(PATIENCE) == 0
+            connection.close()
+            agent.close()

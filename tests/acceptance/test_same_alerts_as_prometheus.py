@@ -1,0 +1,188 @@
+"""One rule file in us and in a real Prometheus that scrapes us: the same alerts at the same times.
+
+Ten minutes of the wall's clock with a fleet in trouble; the rules are those that ship, their windows a
+twentieth as long.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from alerts.rules.pack import render
+from tests.acceptance.live import eventually, live_server
+from tests.acceptance.simulated import TLS
+from tests.acceptance.story import LiveStory, SimulatedDriver, Stream, steadily
+from tests.stores import lacking
+
+SCALE, STEP = 0.05, 1.0
+MINUTES = 10.0
+#: The longest interval of a group at this scale, one scrape, and what we look with.
+WITHIN = 1.5 + STEP + 1.0
+#: What a scrape adds.
+TARGET = ("job", "instance")
+Identity = tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Seen:
+    """Since when and until when each alert fired, by its labels; times are Unix seconds."""
+
+    spells: dict[Identity, list[list[float]]] = field(default_factory=dict)
+    firing: set[Identity] = field(default_factory=set)
+
+    def look(self, alerts: list[dict[str, Any]], now: float) -> None:
+        fires = {identity(alert["labels"]) for alert in alerts if alert["state"] == "firing"}
+        for one in fires - self.firing:
+            self.spells.setdefault(one, []).append([now, float("inf")])
+        for one in self.firing - fires:
+            self.spells[one][-1][1] = now
+        self.firing = fires
+
+
+def identity(labels: dict[str, str]) -> Identity:
+    return tuple(sorted((name, value) for name, value in labels.items() if name not in TARGET))
+
+
+@contextmanager
+def prometheus(folder: Path, target: str) -> Iterator[str]:
+    program = shutil.which("prometheus") or lacking("Prometheus", "apt-get install -y prometheus")
+    (folder / "rules.yml").write_text(render(SCALE))
+    config = {
+        "global": {
+            "scrape_interval": f"{STEP:g}s",
+            "scrape_timeout": f"{STEP:g}s",
+            "evaluation_interval": "1s",
+        },
+        "rule_files": [str(folder / "rules.yml")],
+        "scrape_configs": [{"job_name": "controlplane", "static_configs": [{"targets": [target]}]}],
+    }
+    (folder / "prometheus.yml").write_text(json.dumps(config))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    options = (f"--config.file={folder / 'prometheus.yml'}", f"--storage.tsdb.path={folder / 'data'}")
+    with (folder / "log").open("w") as log:
+        process = subprocess.Popen([program, *options, f"--web.listen-address={address}"], stderr=log)
+    try:
+        url = f"http://{address}"
+        assert eventually(lambda: _ready(url), 30), (folder / "log").read_text()
+        yield url
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _ready(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/-/ready", verify=TLS).is_success
+    except httpx.HTTPError:
+        return False
+
+
+def troubled(story: LiveStory) -> list[SimulatedDriver]:
+    """Something of every kind, and healthy neighbours."""
+    shop, jobs = SimulatedDriver(story, "shop"), SimulatedDriver(story, "jobs")
+    since = story.now
+    rate = steadily(50.0, since)
+
+    def state(removed: int, growth: int) -> Any:
+        def told(at: float, batch: int) -> dict[str, Any]:
+            rows = {"numRowsTotal": 12_000 + batch * growth, "numRowsUpdated": 9, "numRowsRemoved": removed}
+            return {"operatorName": "stateStoreSave", "memoryUsedBytes": 1_000_000, **rows}
+
+        return told
+
+    for stream in (
+        Stream("healthy", rate, lambda rows: 0.3, 2.0, state=state(5, 0), watermark=lambda at: at - 20),
+        Stream("behind", rate, lambda rows: 0.5, 2.0, 60),
+        Stream("overruns", rate, lambda rows: 3.5, 2.0),
+        Stream("pinned", rate, lambda rows: 0.3, 2.0, watermark=lambda at: min(at, since + 60) - 30),
+        Stream("hoards", rate, lambda rows: 0.3, 2.0, state=state(0, 60)),
+    ):
+        shop.start(stream)
+    jobs.start(Stream("nightly", rate, lambda rows: 0.3, 2.0))
+    return [shop, jobs]
+
+
+def events(story: LiveStory, drivers: list[SimulatedDriver]) -> None:
+    """What happens in the ten minutes: a query loops, one fails and is started again, one driver dies."""
+    shop, jobs = drivers
+    since = story.now
+    text = "org.apache.spark.SparkException: [CAST_INVALID_INPUT] no number"
+    fails = Stream("fails", steadily(50.0, since), lambda rows: 0.3, 2.0)
+
+    def fail() -> None:
+        shop.stop(fails, text, "CAST_INVALID_INPUT")
+
+    shop.start(fails)
+    story.at(since + 60, fail)
+    story.at(since + 150, lambda: shop.start(fails))
+    for number in range(4):
+        story.at(since + 240 + 6 * number, fail)
+        story.at(since + 242 + 6 * number, lambda: shop.start(fails))
+    story.at(since + 420, jobs.die)
+
+
+@pytest.mark.long
+def test_prometheus_that_scrapes_us_raises_the_same_alerts(tmp_path: Path) -> None:
+    with live_server(tmp_path / "data", rules_scale=SCALE, series_step=STEP) as server:
+        story = LiveStory(server.plane)
+        with prometheus(tmp_path, server.url.removeprefix("http://")) as url, server.client() as ours:
+            drivers = troubled(story)
+            events(story, drivers)
+            here, there = Seen(), Seen()
+            peer = httpx.Client(base_url=url, verify=TLS)
+            end = story.now + MINUTES * 60
+            while story.now < end:
+                story.pass_time(0.5)
+                here.look(ours.get("/prometheus/api/v1/alerts").json()["data"]["alerts"], story.now)
+                there.look(peer.get("/api/v1/alerts").json()["data"]["alerts"], story.now)
+            peer.close()
+    names = {dict(one)["alertname"] for one in here.spells}
+    assert {"AgentLost", "QueryFailed", "CrashLoop", "LagGrowing", "Overrun", "WatermarkStuck"} <= names
+    assert "StateGrowthWithoutEviction" in names
+    assert differences(here, there, end) == []
+    assert not [one for one in here.spells if dict(one).get("query") == "healthy"]
+
+
+def differences(here: Seen, there: Seen, end: float) -> list[str]:
+    """Alerts that one has and the other has not, within an interval; too short or too late ones are left out."""
+    found = []
+    for one in sorted({*here.spells, *there.spells}):
+        ours, theirs = (seen.spells.get(one, []) for seen in (here, there))
+        for mine, others, who in ((ours, theirs, "only we"), (theirs, ours, "only Prometheus")):
+            for spell in mine:
+                brief = spell[1] - spell[0] <= WITHIN or end - spell[0] <= WITHIN
+                if not brief and not any(_alike(spell, other, end) for other in others):
+                    found.append(f"{who}: {dict(one)} {spell} against {others}")
+    return found
+
+
+def _alike(one: list[float], other: list[float], end: float) -> bool:
+    begins = abs(one[0] - other[0]) <= WITHIN
+    ends = one[1] == other[1] or abs(min(one[1], end) - min(other[1], end)) <= WITHIN
+    return begins and ends
+
+
+def test_a_spell_that_only_one_of_them_has_is_a_difference() -> None:
+    now = time.time()
+    here, there = Seen(), Seen()
+    alert = {"labels": {"alertname": "Stuck", "job": "x"}, "state": "firing"}
+    here.look([alert], now)
+    here.look([], now + 60)
+    assert differences(here, there, now + 600)
+    there.look([{**alert, "labels": {"alertname": "Stuck"}}], now + 2)
+    there.look([], now + 61)
+    assert not differences(here, there, now + 600)

@@ -1,0 +1,51 @@
+"""A real HTTP receiver of notifications: keeps what is posted, and answers as it is told to."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Json = dict[str, Any]
+
+
+class Hook:
+    """`messages` in the order they came; `status`: what is answered."""
+
+    def __init__(self) -> None:
+        self.messages: list[Json] = []
+        self.status = 200
+        self.url = ""
+
+    def alerts(self, name: str, status: str = "firing") -> list[Json]:
+        """Every alert of this name that was told with this status."""
+        told = [alert for message in self.messages for alert in message["alerts"]]
+        return [one for one in told if one["labels"]["alertname"] == name and one["status"] == status]
+
+
+@contextmanager
+def running_hook(port: int = 0) -> Iterator[Hook]:
+    hook = Hook()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if hook.status < 300:
+                hook.messages.append(json.loads(body))
+            self.send_response(hook.status)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    hook.url = f"http://127.0.0.1:{server.server_address[1]}/hook"
+    try:
+        yield hook
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -1,0 +1,77 @@
+"""A whole alerting room on an embedded store, its clock and its series moved by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sqlalchemy.engine import Connection
+
+from alerts.notify.receivers.recorder import Recorder
+from controlplane.alerting.desk import Desk
+from controlplane.alerting.room import AlertingRoom
+from controlplane.settings import Settings
+from tests.stores import House, sqlite_house
+from tests.unit.controlplane.alerting.parts import Clock, Scrapes, rule
+
+#: The first mutes the second, where they agree in `app`.
+ROUTES = """
+route: {receiver: team, group_by: [app], group_wait: 10s, group_interval: 5m, repeat_interval: 1h}
+receivers: [{name: team}, {name: other}]
+inhibit_rules:
+- {source_matchers: ['alertname="Down"'], target_matchers: ['alertname="Slow"'], equal: [app]}
+"""
+RULES = "groups:\n- name: one\n  rules:\n" + rule("Down", "up == 0") + rule("Slow", "slow > 0")
+
+
+class Rooms:
+    """One store and the rooms that follow each other in it; `hook` is what the route leads to."""
+
+    def __init__(self, house: House, folder: Path):
+        self.house, self.folder = house, folder
+        self.clock, self.series, self.hook = Clock(), Scrapes(), Recorder("hook")
+        self.write(RULES, ROUTES)
+        self.room = self.opened()
+
+    @property
+    def desk(self) -> Desk:
+        return self.room.desk
+
+    def write(self, rules: str, routes: str) -> None:
+        (self.folder / "rules.yaml").write_text(rules)
+        (self.folder / "notify.yaml").write_text(routes)
+
+    def opened(self) -> AlertingRoom:
+        """A room as after a (re)start."""
+        files = Settings(rules=(str(self.folder / "rules.yaml"),), notify=self.folder / "notify.yaml")
+        room = AlertingRoom(files, self.series, self.house.writer, self._reading, self.clock)
+        with self._reading() as conn:
+            room.load(conn)
+        return room
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        with self.house.engine.connect() as connection:
+            yield connection
+
+    def tick(self, later: float = 15.0) -> None:
+        self.clock.now += later
+        self.room.tick(self.clock.now)
+
+    def look(self, later: float = 10.0) -> None:
+        """What is due is told to the hook, as the lanes would."""
+        self.clock.now += later
+        notifier = self.room.notifier
+        notifier._book = replace(notifier._book, receivers={"team": (self.hook,)})
+        for group in notifier.groups():
+            if group.due_at() <= self.clock.now:
+                notifier.look(group.name)
+
+
+@pytest.fixture
+def rooms(tmp_path: Path) -> Iterator[Rooms]:
+    with sqlite_house(tmp_path) as house:
+        yield Rooms(house, tmp_path)

@@ -1,0 +1,440 @@
+"""Who is told, when, and what is noted: receivers that hang and break, a store that is away, other routes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from alerts.labels import Matcher
+from alerts.notify.reasons import Told
+from alerts.notify.receivers.base import Receiver
+from alerts.notify.receivers.recorder import Recorder
+from alerts.silences import Silence
+from alerts.state import Alert
+from controlplane.alerting.mutes import Mutes
+from controlplane.alerting.notifier import Name, Notifier
+from controlplane.alerting.views import Note, NoteOutcome
+from tests.acceptance.live import eventually
+from tests.unit.alerts.examples import alert, resolved
+from tests.unit.controlplane.alerting.parts import (
+    INTERVAL,
+    NOW,
+    REPEAT,
+    ROUTES,
+    WAIT,
+    Broken,
+    Clock,
+    Door,
+    Memory,
+    book,
+    config,
+    refusal,
+)
+
+
+class Team:
+    """A notifier whose route `team` leads to these receivers."""
+
+    def __init__(self, *receivers: Receiver, other: tuple[Receiver, ...] = (), routes: str = ROUTES):
+        self.clock, self.store, self.mutes = Clock(), Memory(), Mutes()
+        self.receivers = {"team": receivers, "other": other}
+        self.book = book(routes=routes, receivers=self.receivers)
+        self.notifier = Notifier(self.book, self.mutes, self.store.keep, "http://page", self.clock)
+
+    def take(self, *alerts: Alert) -> None:
+        self.notifier.take(alerts)
+
+    def look(self, later: float = 0.0) -> None:
+        """Look at every group that is due, after so many seconds."""
+        self.clock.now += later
+        for group in self.notifier.groups():
+            if group.due_at() <= self.clock.now:
+                self.notifier.look(group.name)
+
+    def again(self, *alerts: Alert) -> Team:
+        """After a restart of the server, with what was stored and these alerts."""
+        after = Team(*self.receivers["team"])
+        after.clock.now = self.clock.now
+        after.notifier.load(alerts, self.store.told, list(reversed(self.store.notes)))
+        return after
+
+    def outcomes(self) -> list[NoteOutcome]:
+        return [note.outcome for note in self.store.notes]
+
+
+@pytest.fixture
+def started() -> Iterator[list[Team]]:
+    """Teams whose notifiers run; stopped afterwards, doors opened."""
+    teams: list[Team] = []
+    yield teams
+    for team in teams:
+        for receiver in [*team.receivers["team"], *team.receivers["other"]]:
+            if isinstance(receiver, Door):
+                receiver.opened.set()
+        team.notifier.stop()
+
+
+def run(teams: list[Team], team: Team) -> Team:
+    teams.append(team)
+    team.notifier.start()
+    return team
+
+
+def lag(app: str = "shop", at: float = NOW) -> Alert:
+    return alert(at=at, app=app)
+
+
+def reasons(recorder: Recorder) -> list[str]:
+    return [message.reason.value for message in recorder.messages]
+
+
+# -- telling and noting ----------------------------------------------------------------------------
+
+
+def test_a_group_is_told_after_its_wait_and_noted_with_what_is_known_now() -> None:
+    team = Team(hook := Recorder("hook"))
+    team.take(lag())
+    team.look()
+    assert hook.messages == []
+    team.look(WAIT)
+    (message,) = hook.messages
+    assert message.generator_urls == {lag().fingerprint: f"http://page/alerts?alert={lag().fingerprint}"}
+    (note,) = team.store.notes
+    assert (note.outcome, note.receiver, note.fingerprints) == ("sent", "hook", (lag().fingerprint,))
+    assert team.notifier.notified(lag().fingerprint) == note
+    assert team.store.told[message.group_key, "hook"] == Told(
+        frozenset([lag().fingerprint]), frozenset(), NOW + WAIT
+    )
+
+
+def test_of_two_receivers_of_one_name_only_the_one_that_failed_is_told_again() -> None:
+    fails, takes = Recorder("a", failures=[refusal("503")]), Recorder("b")
+    team = Team(fails, takes)
+    team.take(lag())
+    team.look(WAIT)
+    assert (len(fails.messages), len(takes.messages)) == (0, 1)
+    team.look(5)
+    assert (len(fails.messages), len(takes.messages)) == (1, 1)
+    assert {name[1] for name in team.store.told} == {"a", "b"}
+
+
+def test_a_receiver_with_a_mistake_keeps_nobody_else_untold_and_is_tried_ever_more_seldom() -> None:
+    broken, takes = Broken(), Recorder("b")
+    team = Team(broken, takes)
+    team.take(lag())
+    for _ in range(60):
+        team.look(WAIT if not broken.tried else 1)
+    assert len(takes.messages) == 1
+    assert broken.tried == 4  # after 5, 10 and 20 seconds
+    failed = [note for note in team.store.notes if note.outcome is NoteOutcome.FAILED]
+    assert ["RuntimeError: no such thing" in note.words for note in failed] == [True]
+
+
+def test_a_note_of_nothing_new_is_not_repeated_for_another_number() -> None:
+    team = Team(Recorder("hook"))
+    team.take(lag())
+    team.look(WAIT)
+    for _ in range(5):
+        team.look(INTERVAL)
+    assert team.outcomes() == [NoteOutcome.SENT, NoteOutcome.NOT_SENT]
+    assert "300 s ago" in team.store.notes[1].words
+
+
+def test_a_failure_is_noted_once_for_each_kind() -> None:
+    words = ["the hook answered 503", "the hook answered 502", "it could not be reached"]
+    team = Team(Recorder("hook", failures=[refusal(one) for one in words]))
+    team.take(lag())
+    for _ in range(6):
+        team.look(600)
+    failed = [note.words for note in team.store.notes if note.outcome is NoteOutcome.FAILED]
+    assert len(failed) == 2
+    assert team.notifier.sent == 1
+
+
+def test_a_route_that_leads_to_nobody_says_so_once() -> None:
+    team = Team()
+    team.take(lag())
+    for _ in range(3):
+        team.look(INTERVAL)
+    (note,) = team.store.notes
+    assert note.words == "the receiver 'team' tells nobody"
+
+
+def test_while_an_alert_that_fires_has_the_labels_of_one_that_ended_it_fires() -> None:
+    """A rule that was moved to another group: its old alert ends, its new one fires."""
+    team = Team(hook := Recorder("hook"))
+    ended = resolved(lag(), NOW + 5)
+    for alerts in ((lag(at=NOW + 6), ended), (ended, lag(at=NOW + 6))):
+        team.take(*alerts)
+        team.look(INTERVAL)
+        assert [message.status for message in hook.messages] == ["firing"]
+
+
+def test_an_alert_that_fires_anew_after_it_ended_in_silence_is_told_at_once() -> None:
+    team = Team(hook := Recorder("hook"))
+    team.take(lag())
+    team.look(WAIT)
+    team.mutes.put([Silence("s", (Matcher("app", "=", "shop"),), NOW, NOW + 400, "ada", "")])
+    team.take(resolved(lag(), NOW + 20))
+    team.look(INTERVAL)
+    assert len(hook.messages) == 1
+    team.take(lag(at=NOW + 500))
+    team.look(300)
+    assert reasons(hook) == ["first notification"] * 2
+
+
+def test_what_changes_while_a_message_is_on_its_way_is_told_with_the_next(started: list[Team]) -> None:
+    door = Door()
+    team = run(started, Team(door))
+    team.clock.now += WAIT
+    team.take(lag())
+    assert door.came.wait(10)
+    team.take(resolved(lag(), NOW + 11))
+    door.opened.set()
+    assert eventually(lambda: team.store.notes)
+    team.clock.now += INTERVAL
+    assert eventually(lambda: len(door.messages) == 2, 15)
+    assert [message.status for message in door.messages] == ["firing", "resolved"]
+    assert eventually(lambda: team.notifier.groups() == ())
+
+
+# -- hanging ---------------------------------------------------------------------------------------
+
+
+def test_a_receiver_that_hangs_does_not_delay_another(started: list[Team]) -> None:
+    routes = ROUTES.replace(
+        "repeat_interval: 1h}", "repeat_interval: 1h, routes: [{receiver: other, matchers: ['app=\"pay\"']}]}"
+    )
+    door, quick = Door(), Recorder("quick")
+    team = run(started, Team(door, other=(quick,), routes=routes))
+    team.clock.now += WAIT
+    team.take(lag())
+    assert door.came.wait(10)
+    team.take(lag(), lag("pay"))
+    assert eventually(lambda: quick.messages, 15)
+    assert not door.messages
+
+
+def test_a_dozen_receivers_that_hang_do_not_delay_one_that_takes(started: list[Team]) -> None:
+    doors = {f"door {number}": Door() for number in range(12)}
+    routes = "route: {receiver: team, group_by: [app], group_wait: 10s, routes: ["
+    routes += ", ".join(f"{{receiver: {name}, matchers: ['app=\"{name}\"']}}" for name in doors)
+    routes += "]}\nreceivers: [{name: team}" + "".join(f", {{name: {name}}}" for name in doors) + "]"
+    team = Team(quick := Recorder("quick"), routes=routes)
+    receivers = {**team.receivers, **{name: (door,) for name, door in doors.items()}}
+    team.notifier.replace(replace(team.book, receivers=receivers))
+    run(started, team)
+    team.clock.now += WAIT
+    team.take(*map(lag, doors))
+    assert all(door.came.wait(10) for door in doors.values())
+    team.take(*map(lag, doors), lag())
+    assert eventually(lambda: quick.messages, 15)
+    for door in doors.values():
+        door.opened.set()
+
+
+def test_stopping_does_not_wait_for_a_receiver_that_hangs(started: list[Team]) -> None:
+    door = Door()
+    team = run(started, Team(door))
+    team.clock.now += WAIT
+    team.take(lag())
+    assert door.came.wait(10)
+    stopping = threading.Thread(target=lambda: team.notifier.stop(0.5))
+    stopping.start()
+    stopping.join(30)
+    assert not stopping.is_alive() and not door.messages
+    assert team.notifier.late() == ["the notifier does not run"]
+
+
+def test_a_message_that_is_on_its_way_at_the_stop_is_noted(started: list[Team]) -> None:
+    door = Door()
+    team = run(started, Team(door))
+    team.clock.now += WAIT
+    team.take(lag())
+    assert door.came.wait(10)
+    stopping = threading.Thread(target=lambda: team.notifier.stop(30))
+    stopping.start()
+    door.opened.set()
+    stopping.join(60)
+    assert team.outcomes() == [NoteOutcome.SENT]
+
+
+# -- a store that is away --------------------------------------------------------------------------
+
+
+def test_with_the_store_down_people_are_told_and_it_is_noted_later_once_and_in_order(
+    started: list[Team],
+) -> None:
+    team = Team(hook := Recorder("hook"))
+    team.store.down = True
+    team.take(lag())
+    team.look(WAIT)
+    team.take(resolved(lag(), NOW + 20))
+    team.look(INTERVAL)
+    assert (len(hook.messages), team.store.notes) == (2, [])
+    team.store.down = False
+    run(started, team)
+    assert eventually(lambda: team.outcomes() == [NoteOutcome.SENT] * 2, 15)
+    assert [note.at for note in team.store.notes] == [NOW + WAIT, NOW + WAIT + INTERVAL]
+
+
+def test_a_store_that_stays_away_is_said_and_asked_once_in_a_round(caplog: pytest.LogCaptureFixture) -> None:
+    team = Team(*[Recorder(f"hook {number}") for number in range(5)])
+    team.store.down = True
+    team.take(lag())
+    with caplog.at_level(logging.ERROR):
+        team.look(WAIT)
+    assert len([one for one in caplog.records if one.levelno == logging.ERROR]) == 1
+    assert team.store.asked == 1  # a store that hangs takes seconds each time
+
+
+def test_a_note_that_cannot_be_stored_at_all_does_not_stop_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    team = Team(hook := Recorder("hook"))
+    keep, refused = team.store.keep, []
+
+    def keeps(note: Note, told: Told | None) -> None:
+        if not refused:
+            refused.append(note)
+            raise ValueError("no")
+        keep(note, told)
+
+    team.notifier = Notifier(team.book, team.mutes, keeps, "", team.clock)
+    team.take(lag(), lag("pay"))
+    with caplog.at_level(logging.ERROR):
+        team.look(WAIT)
+    assert (len(hook.messages), len(refused), len(team.store.notes)) == (2, 1, 1)
+
+
+# -- restarts --------------------------------------------------------------------------------------
+
+
+def test_what_was_told_survives_a_restart() -> None:
+    before = Team(hook := Recorder("hook"))
+    before.take(lag())
+    before.look(WAIT)
+    after = before.again(lag())
+    assert after.notifier.notified(lag().fingerprint) == before.store.notes[0]
+    after.look(60)
+    assert len(hook.messages) == 1
+    after.look(REPEAT)
+    assert reasons(hook) == ["first notification", "repeat interval elapsed"]
+
+
+@pytest.mark.parametrize("ago", [10.0, 100_000.0])
+def test_an_alert_that_ended_before_the_restart_is_told_as_resolved_to_whom_knows_that_it_fired(
+    ago: float,
+) -> None:
+    before = Team(hook := Recorder("hook"))
+    before.take(lag())
+    before.look(WAIT)
+    before.clock.now += 200_000
+    ended, unheard = resolved(lag(), before.clock.now - ago), resolved(lag("pay"), before.clock.now - ago)
+    after = before.again(ended, unheard)
+    after.look()
+    assert reasons(hook) == ["first notification", "all alerts resolved"]
+    assert [one.labels["app"] for one in hook.messages[1].alerts] == ["shop"]
+    assert after.notifier.groups() == ()
+
+
+def test_an_alert_that_fired_before_the_restart_and_was_not_told_is_told() -> None:
+    after = Team(hook := Recorder("hook")).again(lag())
+    after.look(WAIT)
+    assert reasons(hook) == ["first notification"]
+
+
+# -- other routes ----------------------------------------------------------------------------------
+
+
+def test_with_other_routes_alerts_are_told_to_others() -> None:
+    team = Team(hook := Recorder("hook"), other=(new := Recorder("new"),))
+    team.take(lag())
+    team.look(WAIT)
+    other = replace(team.book, config=config(ROUTES.replace("receiver: team", "receiver: other")))
+    team.notifier.replace(other)
+    team.look()
+    team.take(resolved(lag(), team.clock.now))
+    team.look(INTERVAL)
+    assert (reasons(hook), reasons(new)) == (
+        ["first notification"],
+        ["first notification", "all alerts resolved"],
+    )
+
+
+def test_with_the_same_routes_nothing_is_told_again() -> None:
+    team = Team(hook := Recorder("hook"))
+    team.take(lag())
+    team.look(WAIT)
+    team.notifier.replace(team.book)
+    team.look()
+    assert len(hook.messages) == 1
+
+
+def test_a_group_that_went_with_its_route_while_it_was_told_does_not_come_back(started: list[Team]) -> None:
+    door = Door()
+    team = run(started, Team(door))
+    team.clock.now += WAIT
+    team.take(lag())
+    assert door.came.wait(10)
+    by_all = replace(team.book, config=config(ROUTES.replace("[app]", "[app, alertname]")))
+    team.notifier.replace(by_all)
+    door.opened.set()
+    assert eventually(lambda: len(team.store.notes) == 2, 15)
+    assert [sorted(group.labels) for group in team.notifier.groups()] == [["alertname", "app"]]
+
+
+# -- clocks and memory -----------------------------------------------------------------------------
+
+
+def test_a_clock_that_is_set_back_does_not_keep_a_group_waiting(started: list[Team]) -> None:
+    team = Team(hook := Recorder("hook"))
+    team.take(lag())
+    team.look(WAIT)
+    team.clock.now -= 7200
+    run(started, team)
+    team.take(lag(), alert("Stuck", at=team.clock.now, app="shop"))
+    assert eventually(lambda: all(g.due_at() <= team.clock.now + INTERVAL for g in team.notifier.groups()))
+    team.clock.now += INTERVAL + 1
+    assert eventually(lambda: len(hook.messages) == 2, 15)
+
+
+def test_groups_that_are_over_leave_nothing_in_memory() -> None:
+    team = Team(Recorder("hook"))
+    for number in range(20):
+        team.take(one := lag(f"app {number}", at=team.clock.now))
+        team.look(WAIT)
+        team.take(resolved(one, team.clock.now))
+        team.look(INTERVAL)
+    notifier = team.notifier
+    assert (notifier.groups(), notifier._said, notifier._told) == ((), {}, {})
+    assert len(team.store.notes) == 40
+
+
+def test_a_group_of_thousands_is_taken_and_told_as_one() -> None:
+    team = Team(hook := Recorder("hook"), routes=ROUTES.replace("[app]", "[alertname]"))
+    many = [lag(f"app {number}") for number in range(3_000)]
+    team.take(*many)
+    team.look(WAIT)
+    (message,) = hook.messages
+    assert len(message.alerts) == 3_000
+
+
+def test_an_annotation_of_a_megabyte_and_half_a_character_reach_the_receiver() -> None:
+    team = Team(hook := Recorder("hook"))
+    odd = replace(lag(), annotations={"summary": "x" * 1_000_000 + "\ud800"})
+    team.take(odd)
+    team.look(WAIT)
+    assert hook.messages[0].alerts == (odd,)
+
+
+def names(team: Team) -> list[Name]:
+    return [group.name for group in team.notifier.groups()]
+
+
+def test_a_look_at_a_group_that_is_gone_does_nothing() -> None:
+    team = Team(hook := Recorder("hook"))
+    team.notifier.look(("{}:{}", "team"))
+    assert (names(team), hook.messages, team.store.notes) == ([], [], [])
