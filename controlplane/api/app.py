@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -26,12 +27,36 @@ from controlplane.api.bodies import ErrorBody
 from controlplane.api.intake import Budget
 from controlplane.api.readiness import Readiness
 from controlplane.api.rendered import Rows
-from controlplane.api.routes import actions, agents, events, ops, queries
+from controlplane.api.routes import (
+    actions,
+    agents,
+    alertmanager,
+    alerts,
+    events,
+    ops,
+    prometheus,
+    queries,
+    rules,
+    silences,
+)
+from controlplane.api.seats import Seats
 from controlplane.errors import ControlPlaneError
 from controlplane.plane import Plane
 
 log = logging.getLogger(__name__)
-ROUTERS = (events.router, agents.router, queries.router, actions.router, ops.router)
+ROUTERS = (
+    events.router,
+    agents.router,
+    queries.router,
+    actions.router,
+    alerts.router,
+    silences.router,
+    rules.router,
+    rules.runbooks,
+    ops.router,
+    prometheus.router,
+    alertmanager.router,
+)
 MAX_MISTAKES = 20
 
 
@@ -45,7 +70,6 @@ def create_app(plane: Plane) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        servers=[{"url": plane.settings.external_url}] if plane.settings.external_url else None,
         responses={status: {"model": ErrorBody} for status in (400, 401, 403, 404, 409, 413, 422, 503)},
         exception_handlers={
             ControlPlaneError: _ours,
@@ -60,6 +84,9 @@ def create_app(plane: Plane) -> FastAPI:
     app.state.rows = Rows(plane)
     app.state.readiness = Readiness(plane.troubles)
     app.state.budget = Budget(plane.settings.bodies_bytes)
+    app.state.replaying = threading.Lock()
+    app.state.began_at = plane.clock()
+    app.state.seats = Seats(prometheus.EVALUATIONS, prometheus.PATIENCE)
     for router in ROUTERS:
         app.include_router(router)
     return app

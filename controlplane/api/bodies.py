@@ -112,7 +112,10 @@ class RecentBody(Body):
 
 
 class QueryBody(Body):
-    """`alerts`: how many fire for it; none while there are no rules."""
+    """`alerts`: how many fire for it or its application and are not muted; `alert_severity`: the worst.
+
+    `vanished`: its driver lives and no longer lists it.
+    """
 
     query_id: str
     app: str
@@ -124,6 +127,8 @@ class QueryBody(Body):
     batch_id: Whole
     labels: dict[str, str]
     alerts: int
+    alert_severity: str | None
+    vanished: bool
     agent: str | None
     spark_version: str | None
     ui_url: str | None

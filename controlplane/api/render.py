@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from controlplane import failures, lag
+from controlplane import endings, failures, lag
 from controlplane.api.bodies import (
     ActionBody,
     AgentBody,
@@ -23,8 +23,10 @@ from controlplane.api.bodies import (
     RunBody,
     SourceBody,
 )
+from controlplane.case import open_case
 from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
 from controlplane.progress import items, number, whole
+from controlplane.thresholds import DEFAULTS
 from listeners.wire import rfc3339
 
 RECENT = 30
@@ -85,6 +87,8 @@ def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now
         batch_id=batch_id,
         labels=dict(view.labels),
         alerts=0,
+        alert_severity=None,
+        vanished=endings.vanished(open_case(view, now, DEFAULTS)) is not None,
         agent=agent.agent if agent else None,
         spark_version=agent.spark_version if agent else None,
         ui_url=agent.ui_url if agent else None,

@@ -5,13 +5,19 @@ Ten people with the Fleet page open cost one rendering of what changed, not ten 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import reduce
 from weakref import WeakKeyDictionary
 
+from controlplane.alerting.desk import worse
 from controlplane.api.bodies import QueryBody
 from controlplane.api.render import query_body
 from controlplane.model import QueryView
 from controlplane.plane import Plane
 from controlplane.verdicts import Judged
+
+#: For so long the alerts of the fleet are not looked at again.
+FRESH_SECONDS = 1.0
 
 
 class Rows:
@@ -20,13 +26,27 @@ class Rows:
     def __init__(self, plane: Plane):
         self._plane = plane
         self._kept: WeakKeyDictionary[Judged, QueryBody] = WeakKeyDictionary()
+        self._firing: tuple[float, Mapping[str, tuple[int, str]]] = (0.0, {})
 
     def row(self, view: QueryView, now: float) -> QueryBody:
+        """What the fleet shows of one query, with the alerts that fire for it or for its application."""
         judged = self._plane.verdicts.judged(view, now)
         row = self._kept.get(judged)
         if row is None:
             row = self._kept[judged] = self._render(judged)
-        return row
+        firing = self._firing_at(now)
+        found = [firing[about] for about in (view.query_id, view.app) if about in firing]
+        if not found:
+            return row
+        count, severity = sum(count for count, _ in found), reduce(worse, (word for _, word in found))
+        return row.model_copy(update={"alerts": count, "alert_severity": severity or None})
+
+    def _firing_at(self, now: float) -> Mapping[str, tuple[int, str]]:
+        at, firing = self._firing
+        if not 0 <= now - at < FRESH_SECONDS:
+            firing = self._plane.alerts.firing(now)
+            self._firing = now, firing
+        return firing
 
     def _render(self, judged: Judged) -> QueryBody:
         view, at = judged.view, judged.at

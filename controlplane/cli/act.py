@@ -72,7 +72,7 @@ def retire(query: str, reason: str, as_json: bool, **where: Any) -> None:
     client = open_client(settings_of(**where))
     query_id = find_query(client, query)
     try:
-        answer = client.post(f"/api/v1/queries/{query_id}/retire", {"reason": reason, "actor": _person()})
+        answer = client.post(f"/api/v1/queries/{query_id}/retire", {"reason": reason, "actor": person()})
     except CallFailed as error:
         raise mistake_of(error, client) from None
     click.echo(json.dumps(answer, indent=2) if as_json else f"{query_name(answer)} is retired")
@@ -81,7 +81,7 @@ def retire(query: str, reason: str, as_json: bool, **where: Any) -> None:
 def request(client: Client, query_id: str, ask: dict[str, Any]) -> dict[str, Any]:
     """Ask once: the key makes the second try, after a lost answer, the same action."""
     path, key = f"/api/v1/queries/{query_id}/actions", str(uuid.uuid4())
-    document = {**ask, "actor": _person()}
+    document = {**ask, "actor": person()}
     for last in (False, True):
         try:
             action: dict[str, Any] = client.post(path, document, Idempotency_Key=key)["action"]
@@ -96,7 +96,8 @@ def request(client: Client, query_id: str, ask: dict[str, Any]) -> dict[str, Any
     raise AssertionError("unreachable")
 
 
-def _person() -> str | None:
+def person() -> str | None:
+    """Who sits at this terminal, for the record."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name

@@ -47,6 +47,9 @@ class Client:
         body = json.dumps(document).encode()
         return self._call("POST", path, body, {"Content-Type": "application/json", **named})
 
+    def delete(self, path: str) -> Any:
+        return self._call("DELETE", path, None, {})
+
     def _call(self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]) -> Any:
         request = urllib.request.Request(
             self.url + path, data=body, headers={**self._headers, **headers}, method=method

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
+from alerts.durations import parse_duration
 from controlplane.settings import Settings, load
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,6 +26,21 @@ json_option = click.option("--json", "as_json", is_flag=True, help="One JSON doc
 host_option = click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 port_option = click.option("--port", type=click.IntRange(0, 65535), help="[default: 8420]")
 ui_port_option = click.option("--ui-port", type=click.IntRange(0, 65535), help="[default: 8501]")
+
+
+class Duration(click.ParamType):
+    """`2h`, `1h30m` → seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            return parse_duration(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+DURATION = Duration()
 
 
 def client_options(command: F) -> F:

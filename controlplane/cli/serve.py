@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +22,7 @@ from controlplane.children import ends_with_us
 from controlplane.cli import logs
 from controlplane.cli.errors import Mistake
 from controlplane.cli.options import (
+    F,
     data_dir_option,
     database_option,
     host_option,
@@ -33,8 +35,26 @@ from controlplane.settings import Settings, reachable
 
 UI_SECONDS = 3.0  # for the page's process to end
 external_url_option = click.option(
-    "--external-url", metavar="URL", help="How people reach the server; /openapi.json names it."
+    "--external-url", metavar="URL", help="How people reach the page; links in alerts begin with it."
 )
+rules_option = click.option(
+    "--rules",
+    multiple=True,
+    metavar="FILE",
+    help="A rule file of Prometheus' kind, or `shipped`; may be given again.  [default: shipped]",
+)
+notify_option = click.option(
+    "--notify",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Who is told: a configuration of Alertmanager's kind.",
+)
+webhook_option = click.option(
+    "--webhook", metavar="URL", help="Without --notify: the address that is told of every alert."
+)
+
+
+def alerting_options(command: F) -> F:
+    return rules_option(notify_option(webhook_option(external_url_option(command))))
 
 
 @click.command()
@@ -42,10 +62,10 @@ external_url_option = click.option(
 @port_option
 @data_dir_option
 @database_option
-@external_url_option
+@alerting_options
 def serve(**options: Any) -> None:
     """The server alone."""
-    _serve(settings_of(**options))
+    _serve(settings_of(**_given(options)))
 
 
 @click.command()
@@ -54,10 +74,15 @@ def serve(**options: Any) -> None:
 @ui_port_option
 @data_dir_option
 @database_option
-@external_url_option
+@alerting_options
 def up(**options: Any) -> None:
     """Server and page together, with an embedded store. Ctrl-C ends both."""
-    _serve(settings_of(**options), page=True)
+    _serve(settings_of(**_given(options)), page=True)
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """An option that may be given many times is an empty tuple where it was not."""
+    return {name: None if value == () else value for name, value in options.items()}
 
 
 @click.command()

@@ -6,12 +6,18 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
+import os
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
+from alerts.config import unused_receivers
+from controlplane.alerting import rulebook
+from controlplane.alerting.rulebook import Rulebook
 from controlplane.cli.options import data_dir_option, database_option, settings_of
+from controlplane.cli.rules import warnings
+from controlplane.cli.serve import alerting_options
 from controlplane.settings import SECRETS
 
 MASK = "(set)"
@@ -45,10 +51,28 @@ def config() -> None:
 
 @config.command()
 @data_dir_option
-def check(data_dir: Path | None) -> None:
-    """Name every mistake of the configuration (exit 2), or show what is in force."""
-    settings = settings_of(data_dir=data_dir)
+@alerting_options
+def check(**given: Any) -> None:
+    """Name every mistake of the configuration, of rule files and of who is told (exit 2), or show what is in force."""
+    settings = settings_of(**{name: None if value == () else value for name, value in given.items()})
+    book = rulebook.load(settings)
     for item in dataclasses.fields(settings):
         value = getattr(settings, item.name)
         secret = item.name in (*SECRETS, "token")
-        click.echo(f"{item.name} = {MASK if secret and value else '' if value is None else value}")
+        click.echo(f"{item.name} = {MASK if secret and value else _shown(value)}")
+    for line in _doubts(book):
+        click.echo(line, err=True)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, tuple):
+        return os.pathsep.join(value)
+    return "" if value is None else str(value)
+
+
+def _doubts(book: Rulebook) -> Iterator[str]:
+    """What is allowed and hardly meant."""
+    for source in dict.fromkeys(group.source for group in book.groups):
+        yield from warnings(source, [group for group in book.groups if group.source == source])
+    for name in unused_receivers(book.config):
+        yield f"warning: no route names the receiver {name!r}"

@@ -24,16 +24,23 @@ class Refusal:
 
 
 def check(
-    view: QueryView, action: str, under_way: Action | None, others: Sequence[Agent] = ()
+    view: QueryView,
+    action: str,
+    under_way: Action | None,
+    others: Sequence[Agent] = (),
+    vanished: bool = False,
 ) -> Refusal | None:
-    """The first reason against it, or None. `others`: living agents besides its own that run this query."""
+    """The first reason against it, or None. `others`: living agents besides its own that run this query.
+
+    `vanished`: its driver lives and no longer lists it, so it does not run, though nobody told of its end.
+    """
     return (
         _retired(view)
         or _under_way(under_way)
         or _no_driver(view)
         or _two_drivers(view, others)
         or _forbidden(view.agent, action)
-        or _wrong_state(view, action)
+        or _wrong_state(view, action, vanished)
     )
 
 
@@ -90,11 +97,12 @@ def _forbidden(agent: Agent | None, action: str) -> Refusal | None:
     return Refusal("forbidden_by_driver", f"its driver forbids {action} (CONTROLPLANE_ACTIONS={mode})")
 
 
-def _wrong_state(view: QueryView, action: str) -> Refusal | None:
+def _wrong_state(view: QueryView, action: str, vanished: bool) -> Refusal | None:
     run = view.run
-    if action == "stop" and (run is None or run.ended_at is not None):
+    runs = run is not None and run.ended_at is None and not vanished
+    if action == "stop" and not runs:
         when = f" since {rfc3339(run.ended_at)}" if run and run.ended_at is not None else ""
         return Refusal("not_running", f"the query is not running{when}")
-    if action == "start" and run is not None and run.ended_at is None:
+    if action == "start" and run is not None and runs:
         return Refusal("already_running", f"the query is running (run {run.run_id})")
     return None

@@ -16,6 +16,8 @@ from typing import Protocol
 
 from sqlalchemy.engine import Connection
 
+from controlplane import endings
+from controlplane.case import open_case
 from controlplane.control import actions as steps
 from controlplane.control import guards
 from controlplane.control.actions import Ask, Outcome
@@ -161,7 +163,8 @@ def _earlier(conn: Connection, query_id: str, ask: Ask) -> Action | None:
 def _record(conn: Connection, view: QueryView, ask: Ask, action_id: str, now: float) -> Action:
     action = steps.request(view, ask, action_id, now)
     others = [agent for agent in query_rows.drivers_of(conn, view.query_id) if _is_other(agent, view, now)]
-    refusal = guards.check(view, ask.action, rows.open_for_query(conn, view.query_id), others)
+    vanished = endings.vanished(open_case(view, now, DEFAULTS)) is not None
+    refusal = guards.check(view, ask.action, rows.open_for_query(conn, view.query_id), others, vanished)
     if refusal is not None:
         action = steps.refuse(action, refusal, now)
     rows.insert(conn, action)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,10 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from controlplane.api.access import ACCESS, METRICS, OPEN
-from controlplane.api.app import create_app
 from controlplane.model import Role
-from controlplane.plane import build
-from controlplane.settings import Settings
 from controlplane.store import tokens as rows
 from controlplane.tokens import issue
 from tests.acceptance.live import LiveServer, eventually
@@ -144,12 +139,6 @@ def test_a_browser_may_show_its_token_as_a_password_for_the_docs_only(
     assert anonymous.get("/docs").headers["WWW-Authenticate"].startswith("Basic")
     for broken in ("Basic ?", "Basic " + base64.b64encode(b"\xff\xff").decode(), "Basic"):
         assert anonymous.get("/docs", headers={"Authorization": broken}).status_code == 401
-
-
-def test_the_description_names_the_address_that_people_use(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, external_url="https://plane.example")
-    with contextlib.closing(build(settings)) as plane:
-        assert create_app(plane).openapi()["servers"] == [{"url": "https://plane.example"}]
 
 
 def test_whoami_tells_the_name_and_the_role(server: LiveServer, admin: httpx.Client) -> None:

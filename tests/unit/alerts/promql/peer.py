@@ -59,13 +59,13 @@ def without_peer(reason: str) -> NoReturn:
 
 
 @contextlib.contextmanager
-def peer_over(series: Sequence[Series], folder: Path) -> Iterator[Peer]:
-    """Prometheus on a free port with these series as blocks on its disk."""
+def peer_over(series: Sequence[Series], folder: Path, config: str = "{}") -> Iterator[Peer]:
+    """Prometheus on a free port with these series as blocks on its disk; `config` is its prometheus.yml."""
     prometheus, promtool = shutil.which("prometheus"), shutil.which("promtool")
     if prometheus is None or promtool is None:
         without_peer("and promtool are not installed")
     (folder / "series.om").write_text(openmetrics(series), encoding="utf-8")
-    (folder / "prometheus.yml").write_text("{}", encoding="utf-8")
+    (folder / "prometheus.yml").write_text(config, encoding="utf-8")
     make = [promtool, "tsdb", "create-blocks-from", "openmetrics", "series.om", "data"]
     subprocess.run(make, cwd=folder, check=True, capture_output=True)
     port = _free_port()

@@ -96,7 +96,7 @@ def test_every_alert_says_how_bad_it_is_what_it_is_about_and_where_help_is(rule:
     assert rule.labels["severity"] in ("critical", "warning", "info")
     assert rule.labels["layer"] in ("agent", "driver", "query", "stuck", "lag", "telemetry")
     assert set(rule.annotations) == {"summary", "description", "runbook_url"}
-    assert rule.annotations["runbook_url"] == f"docs/runbooks/{rule.name}.md"
+    assert rule.annotations["runbook_url"] == f"alerts/rules/runbooks/{rule.name}.md"
     page = (ROOT / rule.annotations["runbook_url"]).read_text(encoding="utf-8")
     assert (
         page.startswith(f"# {rule.name}\n\n**{rule.labels['severity'].capitalize()}") or "**Warning**" in page
@@ -105,7 +105,9 @@ def test_every_alert_says_how_bad_it_is_what_it_is_about_and_where_help_is(rule:
 
 
 def test_every_runbook_belongs_to_an_alert_and_its_links_lead_somewhere() -> None:
-    pages = {path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "docs/runbooks").glob("*.md")}
+    pages = {
+        path.stem: path.read_text(encoding="utf-8") for path in (ROOT / "alerts/rules/runbooks").glob("*.md")
+    }
     assert set(pages) == NAMES
     assert {link for page in pages.values() for link in re.findall(r"\]\((\w+)\.md\)", page)} <= NAMES
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from alerts.promql.series import is_stale
 from alerts.rules import unit_tests
 from alerts.rules.loader import load
 from alerts.rules.model import RuleGroup
@@ -107,10 +108,15 @@ def test_the_short_notation_of_values_is_read(values: str, read: list[float | No
     assert unit_tests._values(values) == read
 
 
+def test_stale_ends_a_series_at_once() -> None:
+    file, mistakes = unit_tests.load(TEST.replace("1x6", "'1 stale 1'"))
+    assert mistakes == ()
+    assert is_stale(file.tests[0].series[1].values).tolist() == [False, True, False]
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ("1 stale", "'stale' is not supported"),
         ("1x1000000000", "100000 samples"),
         ("one", "'one' is no number"),
     ],

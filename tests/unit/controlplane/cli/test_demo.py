@@ -12,12 +12,34 @@ from controlplane.cli.main import run
 def test_the_list_as_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", "--list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert {entry["query"]: entry["expected_status"] for entry in listed} == {
-        "orders_copy": "running",
-        "orders_by_minute": "running",
-        "clicks_slow": "lagging",
-        "payments_poison": "failed",
+    expected = {entry["query"]: (entry["expected_status"], entry["expected_alert"]) for entry in listed}
+    assert expected == {
+        "orders_copy": ("running", None),
+        "orders_by_minute": ("running", None),
+        "orders_paid": ("running", None),
+        "orders_once": ("running", None),
+        "orders_backfill": ("finished", None),
+        "clicks_slow": ("lagging", "LagGrowing"),
+        "clicks_blocked": ("stuck", "Stuck"),
+        "visits_growing": ("running", "StateGrowthWithoutEviction"),
+        "visits_waiting": ("running", "WatermarkStuck"),
+        "payments_poison": ("failed", "QueryFailed"),
+        "invoices_crashing": ("failed", "CrashLoop"),
+        "balances_damaged": ("failed", "CheckpointTrouble"),
+        "refunds_vanished": ("lost", "QuerySilentlyGone"),
+        "statements_late": ("running", "Overrun"),
+        "couriers_gone": ("lost", "AgentLost"),
     }
+
+
+def test_the_list_for_people_has_a_line_for_each_trouble(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo", "--list", "--only", "steady_copy", "crash_loop"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["TROUBLE", "QUERY", "STATUS", "ALERT", "WHAT"]
+    assert [row.split()[:4] for row in rows] == [
+        ["steady_copy", "orders_copy", "running", "-"],
+        ["crash_loop", "invoices_crashing", "failed", "CrashLoop"],
+    ]
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,14 @@ def test_a_guard_answers_with_one_code(action: str, changes: dict[str, Any], cod
     assert refusal is None or refusal.reason
 
 
+def test_a_query_that_vanished_from_a_living_driver_may_be_started_and_not_stopped() -> None:
+    assert check(view(), "start", None, vanished=True) is None
+    assert check(view(), "restart", None, vanished=True) is None
+    refusal = check(view(), "stop", None, vanished=True)
+    assert refusal is not None
+    assert refusal.code == "not_running"
+
+
 def test_a_query_id_that_another_living_driver_uses_too_is_left_alone_and_both_apps_are_named() -> None:
     other = replace(AGENT, agent="b2", app="staging")
     refusal = check(view(), "stop", None, [other])

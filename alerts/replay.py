@@ -1,0 +1,342 @@
+"""When rules would have fired: groups of rules played over stored series, as the server would have run them.
+
+Each rule keeps its own states and begins with none, so what held already at the start is seen to begin
+there. The expressions of a stretch of time are evaluated at once where that gives the same. Called by
+the API; pure but for `more`, which says when to give up.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from alerts.engine import evaluate_group
+from alerts.errors import AlertsError
+from alerts.labels import Labels, Matcher, matches
+from alerts.prefetched import Prefetched
+from alerts.promql.errors import LimitError
+from alerts.promql.evaluator import LOOKBACK, evaluate, evaluate_range
+from alerts.promql.nodes import Anchor, Node, Selector, Subquery, children, selectors
+from alerts.promql.series import METRIC_NAME, STALE, Sample, Series, SeriesSource, Vector
+from alerts.rules.model import RuleGroup, RuleKind
+from alerts.state import Alerts, AlertState, Surroundings, Transition
+
+#: Of one rule; a longer time is played with a coarser step.
+MOST_EVALUATIONS = 20_000
+MOST_EPISODES = 5_000
+MOST_PROBLEMS = 100
+#: So many slots are evaluated at once, if not told otherwise.
+CHUNK = 960
+#: Elements of a rule's answers that are kept ahead; a rule that gives more is evaluated slot by slot.
+MOST_AHEAD = 200_000
+LEAST_AHEAD = 16  # slots
+ALERT_SERIES = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One alert from its first sight to its end. Times are Unix seconds; `resolved_at` None: it fires at the end.
+
+    `value` is that of the expression when it fired.
+    """
+
+    name: str
+    group: str
+    labels: Labels
+    pending_at: float
+    fired_at: float
+    value: float
+    resolved_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a rule could not be evaluated, how often, and when first."""
+
+    rule: str
+    words: str
+    first_at: float
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds between two evaluations of a group: as its file has them, and as they were played."""
+
+    group: str
+    interval: float
+    step: float
+
+    @property
+    def is_coarser(self) -> bool:
+        return self.step > self.interval
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came of it. `until`: how far it went, less than asked for where `more` said so.
+
+    `evaluations` are of rules. `left_out`: episodes beyond MOST_EPISODES.
+    """
+
+    episodes: tuple[Episode, ...]
+    problems: tuple[Problem, ...]
+    paces: tuple[Pace, ...]
+    evaluations: int
+    until: float
+    left_out: int = 0
+
+
+def replay(
+    groups: Sequence[RuleGroup],
+    source: SeriesSource,
+    start: float,
+    end: float,
+    step: float,
+    around: Surroundings | None = None,
+    lookback: float = LOOKBACK,
+    more: Callable[[], bool] = lambda: True,
+    narrow_by: Collection[str] = (),
+    chunk: int = CHUNK,
+) -> Replay:
+    """Plays groups from `start` to `end` (Unix seconds). `step`: the interval of groups that name none.
+
+    `narrow_by`: labels by which the source can narrow what it makes (see `alerts.prefetched`). `chunk`: slots
+    evaluated at once; fewer take less memory.
+    A rule that reads what these rules record, or their alerts, sees what this replay gave, never what the
+    source has of it.
+    """
+    paces = [pace(group, end - start, step) for group in groups]
+    players = [_Player(group, p, around, lookback) for group, p in zip(groups, paces, strict=True)]
+    names = _recorded_names(groups)
+    fetched = Prefetched(source, narrow_by)
+    memory = _Memory(
+        fetched, names, any(_reads(rule.node, names) for group in groups for rule in group.rules)
+    )
+    told = _Told()
+    until = start
+    for window in _windows(paces, start, end, chunk):
+        if ends := [(times[0], times[-1]) for times in window if times]:
+            fetched.go_to(min(first for first, _ in ends), max(last for _, last in ends))
+        for player, times in zip(players, window, strict=True):
+            player.look_ahead(fetched, times, names, more)
+        for at, number in sorted((at, n) for n, times in enumerate(window) for at in times):
+            if not more():
+                return told.replay(paces, until)
+            players[number].play(at, memory, told)
+            until = at
+    return told.replay(paces, end)
+
+
+def pace(group: RuleGroup, length: float, step: float) -> Pace:
+    """The group's interval, or the least multiple of it by which `length` seconds take MOST_EVALUATIONS."""
+    interval = group.interval or step
+    factor = max(1, math.ceil((length / interval + 1) / MOST_EVALUATIONS))
+    return Pace(group.name, interval, interval * factor)
+
+
+def _windows(paces: Sequence[Pace], start: float, end: float, chunk: int) -> Iterator[list[list[float]]]:
+    """The slots of each group, a stretch of time after the other. Slots are multiples of the step."""
+    length = chunk * min((p.step for p in paces), default=1.0)
+    for number in range(math.ceil((end - start) / length) if paces else 0):
+        first = start + number * length
+        yield [_slots(p.step, first, min(first + length, end), number == 0) for p in paces]
+
+
+def _slots(step: float, after: float, until: float, with_first: bool) -> list[float]:
+    """Multiples of the step beyond `after` up to and with `until`."""
+    first = math.ceil(after / step) if with_first else math.floor(after / step) + 1
+    return [number * step for number in range(first, math.floor(until / step) + 1)]
+
+
+def _recorded_names(groups: Sequence[RuleGroup]) -> frozenset[str]:
+    named = {rule.name for group in groups for rule in group.rules if rule.kind is RuleKind.RECORD}
+    return ALERT_SERIES | named
+
+
+def _reads(node: Node, names: frozenset[str]) -> bool:
+    """Whether an expression may read a series of one of these names."""
+    return any(_selects(selector.matchers, name) for selector in selectors(node) for name in names)
+
+
+def _selects(matchers: Sequence[Matcher], name: str) -> bool:
+    return all(m.matches({METRIC_NAME: name}) for m in matchers if m.name == METRIC_NAME)
+
+
+def _is_anchored(node: Node) -> bool:
+    """Whether `@ start()` or `@ end()` makes it another question for every range."""
+    own = isinstance(node, Selector | Subquery) and isinstance(node.shift.at, Anchor)
+    return own or any(_is_anchored(child) for child in children(node))
+
+
+class _Player:
+    """One group as it is played: its states, and the answers known ahead."""
+
+    def __init__(self, group: RuleGroup, pace: Pace, around: Surroundings | None, lookback: float):
+        self._group, self._pace, self._around, self._lookback = group, pace, around, lookback
+        self._states: tuple[Alerts, ...] = ()
+        self._known: dict[int, dict[int, list[Sample]]] = {}
+
+    def look_ahead(
+        self, source: SeriesSource, times: Sequence[float], names: frozenset[str], more: Callable[[], bool]
+    ) -> None:
+        """Evaluate at all these times what reads none of `names`; what fails is evaluated at each by itself."""
+        self._known = {}
+        for rule in self._group.rules if times else ():
+            if not more():
+                return
+            if _is_anchored(rule.node) or _reads(rule.node, names):
+                continue
+            with suppress(AlertsError):
+                self._known[id(rule.node)] = self._answers(rule.node, source, times)
+
+    def _answers(self, node: Node, source: SeriesSource, times: Sequence[float]) -> dict[int, list[Sample]]:
+        """LimitError where it is too much even for few times, or more than is kept."""
+        try:
+            return self._evaluated(node, source, times)
+        except LimitError:
+            if len(times) < LEAST_AHEAD:
+                raise
+        middle = len(times) // 2
+        earlier = self._answers(node, source, times[:middle])
+        return {**earlier, **self._answers(node, source, times[middle:])}
+
+    def _evaluated(self, node: Node, source: SeriesSource, times: Sequence[float]) -> dict[int, list[Sample]]:
+        first, last = (at - self._group.query_offset for at in (times[0], times[-1]))
+        found = evaluate_range(node, source, first, last, self._pace.step, self._lookback)
+        if (count := sum(len(series.times) for series in found)) > MOST_AHEAD:
+            raise LimitError(f"{count} elements are too many to keep", 1, 1)
+        answers: dict[int, list[Sample]] = {}
+        for series in found:
+            for at, value in zip(series.times.tolist(), series.values.tolist(), strict=True):
+                answers.setdefault(_milliseconds(at), []).append(Sample(series.labels, value))
+        return answers
+
+    def _answer(self, node: Any, source: SeriesSource, at: float, lookback: float) -> Any:
+        known = self._known.get(id(node))
+        if known is None:
+            return evaluate(node, source, at, lookback)
+        return Vector(known.get(_milliseconds(at), ()))
+
+    def play(self, at: float, memory: _Memory, told: _Told) -> None:
+        result = evaluate_group(
+            self._group, memory, self._states, at, self._around, self._lookback, self._answer
+        )
+        self._states = result.states
+        for number, one in enumerate(result.rules):
+            place = (self._group.key, number)
+            memory.take(place, one.recorded, at)
+            told.changed(place, self._group.name, one.transitions)
+            if one.error:
+                told.failed(one.rule.name, one.error, at)
+        told.evaluations += len(result.rules)
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+@dataclass
+class _Recorded:
+    """One recorded series; None marks where it ends."""
+
+    labels: Labels
+    times: list[float] = field(default_factory=list)
+    values: list[float | None] = field(default_factory=list)
+
+    def between(self, start: float, end: float) -> Series | None:
+        first, last = bisect_right(self.times, start), bisect_right(self.times, end)
+        if first == last:
+            return None
+        values = np.array([0.0 if v is None else v for v in self.values[first:last]])
+        values[[v is None for v in self.values[first:last]]] = STALE
+        return Series(self.labels, np.array(self.times[first:last]), values)
+
+
+Key = frozenset[tuple[str, str]]
+
+
+class _Memory:
+    """The source, with what the rules recorded so far in the place of what it has under these names."""
+
+    def __init__(self, source: SeriesSource, names: frozenset[str], is_read: bool):
+        self._source, self._names, self._is_read = source, names, is_read
+        self._recorded: dict[Key, _Recorded] = {}
+        self._last: dict[tuple[str, int], set[Key]] = {}
+
+    def take(self, rule: tuple[str, int], recorded: Sequence[Series], at: float) -> None:
+        """What a rule gave at `at`; series that it gave before and not now end here."""
+        if not self._is_read:
+            return
+        now = {frozenset(one.labels.items()): one for one in recorded}
+        for key, one in now.items():
+            self._put(key, one.labels, at, float(one.values[-1]))
+        for key in self._last.get(rule, set()) - now.keys():
+            self._put(key, self._recorded[key].labels, at, None)
+        self._last[rule] = set(now)
+
+    def _put(self, key: Key, labels: Labels, at: float, value: float | None) -> None:
+        series = self._recorded.setdefault(key, _Recorded(labels))
+        if not series.times or series.times[-1] < at:
+            series.times.append(at)
+            series.values.append(value)
+        elif value is not None:  # another rule records the same series
+            series.values[-1] = value
+
+    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
+        ours = (r.between(start, end) for r in self._recorded.values() if matches(matchers, r.labels))
+        return [*self._stored(matchers, start, end), *(one for one in ours if one is not None)]
+
+    def _stored(self, matchers: Sequence[Matcher], start: float, end: float) -> list[Series]:
+        if any(m.name == METRIC_NAME and m.operator == "=" and m.value in self._names for m in matchers):
+            return []
+        found = self._source.select(matchers, start, end)
+        return [one for one in found if one.labels.get(METRIC_NAME) not in self._names]
+
+
+@dataclass
+class _Told:
+    """What happened so far."""
+
+    evaluations: int = 0
+    left_out: int = 0
+    _episodes: list[Episode] = field(default_factory=list)
+    _firing: dict[tuple[tuple[str, int], str], int] = field(default_factory=dict)
+    _problems: dict[tuple[str, str], Problem] = field(default_factory=dict)
+
+    def changed(self, place: tuple[str, int], group: str, transitions: Sequence[Transition]) -> None:
+        for change in transitions:
+            key = (place, change.alert.fingerprint)
+            if change.after is AlertState.FIRING:
+                self._begin(key, group, change)
+            elif change.after is AlertState.RESOLVED and (number := self._firing.pop(key, None)) is not None:
+                self._episodes[number] = replace(self._episodes[number], resolved_at=change.at)
+
+    def _begin(self, key: tuple[tuple[str, int], str], group: str, change: Transition) -> None:
+        if len(self._episodes) >= MOST_EPISODES:
+            self.left_out += 1
+            return
+        alert = change.alert
+        self._firing[key] = len(self._episodes)
+        self._episodes.append(
+            Episode(alert.rule, group, alert.labels, alert.active_at, change.at, alert.value)
+        )
+
+    def failed(self, rule: str, words: str, at: float) -> None:
+        known = self._problems.get((rule, words))
+        if known is None and len(self._problems) >= MOST_PROBLEMS:
+            return
+        self._problems[rule, words] = (
+            replace(known, count=known.count + 1) if known else Problem(rule, words, at)
+        )
+
+    def replay(self, paces: Sequence[Pace], until: float) -> Replay:
+        episodes = tuple(sorted(self._episodes, key=lambda one: (one.fired_at, one.name)))
+        problems = tuple(self._problems.values())
+        return Replay(episodes, problems, tuple(paces), self.evaluations, until, self.left_out)

@@ -1,0 +1,308 @@
+"""Alerts, silences, rules, notes and replays as response bodies; and a silence as somebody asks for it. Pure.
+
+Called by the routes of alerts, silences and rules. What cannot be taken is a BadRequest that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from alerts.acknowledgements import Acknowledgement
+from alerts.errors import AlertsError
+from alerts.labels import Matcher, matches, parse_matchers
+from alerts.replay import Episode, Pace, Replay
+from alerts.routing import matchers_text
+from alerts.rules.model import RuleGroup
+from alerts.silences import Silence, SilenceState
+from alerts.state import Alert, AlertState
+from alerts.yaml.tree import Mistake
+from controlplane.alerting.views import AlertView, GroupView, Note, RuleView
+from controlplane.api.alerting_bodies import (
+    AcknowledgedBody,
+    AlertBody,
+    AlertCountsBody,
+    AlertsBody,
+    EpisodeBody,
+    MatcherBody,
+    MuterBody,
+    NoteBody,
+    NotifiedBody,
+    ProblemBody,
+    ReplayBody,
+    RuleBody,
+    RuleGroupBody,
+    SilenceBody,
+    SilenceRequest,
+)
+from controlplane.api.render import finite, stamp
+from controlplane.errors import BadRequest
+from listeners.errors import WireError
+from listeners.wire import rfc3339, seconds_of
+
+SEVERITIES = ("critical", "warning", "info")
+STATES = (AlertState.FIRING, AlertState.PENDING, AlertState.RESOLVED)
+MOST_MATCHERS = 100
+#: No mistake of a rule file is hidden, but an answer ends somewhere.
+MOST_MISTAKES = 100
+
+
+# -- alerts ----------------------------------------------------------------------------------------
+
+
+def alert_body(view: AlertView) -> AlertBody:
+    alert, labels = view.alert, view.alert.labels
+    severity = labels.get("severity", "")
+    return AlertBody(
+        fingerprint=alert.fingerprint,
+        name=name_of(alert),
+        state=alert.state.value,
+        severity=severity if severity in SEVERITIES else "",
+        labels=dict(labels),
+        annotations=dict(alert.annotations),
+        value=finite(alert.value),
+        app=labels.get("app"),
+        query=labels.get("query"),
+        query_id=labels.get("query_id"),
+        group=view.group,
+        rule=alert.rule,
+        active_at=rfc3339(alert.active_at),
+        fired_at=stamp(alert.fired_at),
+        resolved_at=stamp(alert.resolved_at),
+        reason=view.reason,
+        silenced_by=list(view.silenced_by),
+        inhibited_by=[MuterBody(fingerprint=a.fingerprint, name=name_of(a)) for a in view.inhibited_by],
+        acknowledged=_acknowledged(view.acknowledgement),
+        receivers=list(view.receivers),
+        notified=_notified(view.notified),
+    )
+
+
+def name_of(alert: Alert) -> str:
+    return alert.labels.get("alertname", alert.rule)
+
+
+def _acknowledged(one: Acknowledgement | None) -> AcknowledgedBody | None:
+    return AcknowledgedBody(by=one.by, at=rfc3339(one.at), comment=one.comment) if one else None
+
+
+def _notified(note: Note | None) -> NotifiedBody | None:
+    return NotifiedBody(at=rfc3339(note.at), receiver=note.receiver, words=note.words) if note else None
+
+
+def in_order(views: Iterable[AlertView]) -> list[AlertView]:
+    """Firing, pending, resolved; the worst first; the newest first."""
+    return sorted(views, key=_place)
+
+
+def _place(view: AlertView) -> tuple[int, int, float, str]:
+    alert, severity = view.alert, view.alert.labels.get("severity", "")
+    worst = SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
+    since = alert.resolved_at or alert.fired_at or alert.active_at
+    return STATES.index(alert.state), worst, -since, alert.fingerprint
+
+
+def counts(views: Iterable[AlertView]) -> AlertCountsBody:
+    views = list(views)
+    firing = [view for view in views if view.alert.state is AlertState.FIRING]
+    return AlertCountsBody(
+        firing=len(firing),
+        pending=sum(view.alert.state is AlertState.PENDING for view in views),
+        silenced=sum(bool(view.silenced_by) for view in firing),
+        inhibited=sum(bool(view.inhibited_by) for view in firing),
+        acknowledged=sum(view.acknowledgement is not None for view in firing),
+    )
+
+
+def alerts_body(views: Sequence[AlertView], states: Collection[AlertState], now: float) -> AlertsBody:
+    """The alerts in these states; all where none is named."""
+    shown = [view for view in views if not states or view.alert.state in states]
+    return AlertsBody(
+        as_of=rfc3339(now), counts=counts(views), alerts=[alert_body(view) for view in in_order(shown)]
+    )
+
+
+def is_about(alert: Alert, query_id: str, app: str | None) -> bool:
+    """Whether an alert concerns a query: it names it, or it names no query but the query's app."""
+    named = alert.labels.get("query_id")
+    return named == query_id if named else app is not None and alert.labels.get("app") == app
+
+
+def note_body(note: Note) -> NoteBody:
+    return NoteBody(
+        at=rfc3339(note.at),
+        receiver=note.receiver,
+        group_key=note.group_key,
+        outcome=note.outcome.value,
+        words=note.words,
+        alerts=len(note.fingerprints),
+        fingerprints=list(note.fingerprints),
+    )
+
+
+# -- silences --------------------------------------------------------------------------------------
+
+
+def silence_body(silence: Silence, firing: Iterable[Alert], now: float) -> SilenceBody:
+    state = silence.state(now)
+    over = state is SilenceState.EXPIRED
+    return SilenceBody(
+        id=silence.id,
+        matchers=[MatcherBody(name=m.name, operator=m.operator, value=m.value) for m in silence.matchers],
+        text=matchers_text(silence.matchers),
+        starts_at=rfc3339(silence.starts_at),
+        ends_at=rfc3339(silence.ends_at),
+        created_by=silence.created_by,
+        comment=silence.comment,
+        state=state.value,
+        updated_at=rfc3339(silence.updated_at),
+        alerts=0 if over else sum(silence.covers(alert.labels) for alert in firing),
+    )
+
+
+def silence_of(request: SilenceRequest, created_by: str, now: float) -> Silence:
+    """The silence that somebody asks for; BadRequest names what to change."""
+    texts = [request.matchers] if isinstance(request.matchers, str) else request.matchers
+    asked = seconds("starts_at", request.starts_at)
+    starts_at = now if asked is None else max(now, asked)
+    return Silence(
+        id="",
+        matchers=matchers_of("matchers", texts),
+        starts_at=starts_at,
+        ends_at=_end(request, starts_at),
+        created_by=created_by,
+        comment=request.comment,
+        updated_at=now,
+    )
+
+
+def _end(request: SilenceRequest, starts_at: float) -> float:
+    ends_at = seconds("ends_at", request.ends_at)
+    if (ends_at is None) == (request.duration_seconds is None):
+        raise BadRequest("say when it ends: either ends_at or duration_seconds")
+    if ends_at is not None:
+        return ends_at
+    return seconds("duration_seconds", starts_at + (request.duration_seconds or 0.0)) or 0.0
+
+
+def matchers_of(what: str, texts: Iterable[str]) -> tuple[Matcher, ...]:
+    """All matchers of these texts; BadRequest begins with `what`."""
+    try:
+        found = tuple(matcher for text in texts for matcher in parse_matchers(text))
+    except AlertsError as error:
+        raise BadRequest(f"{what}: {error}") from None
+    if len(found) > MOST_MATCHERS:
+        raise BadRequest(f"{what}: at most {MOST_MATCHERS} matchers, not {len(found)}")
+    return found
+
+
+def seconds(what: str, value: str | float | None) -> float | None:
+    """A time in a body, RFC 3339 or Unix seconds; BadRequest begins with `what`."""
+    if value is None:
+        return None
+    try:
+        return seconds_of(value)
+    except WireError as error:
+        raise BadRequest(f"{what}: {error}") from None
+
+
+def covered(views: Iterable[AlertView], matchers: Sequence[Matcher]) -> list[AlertView]:
+    return [view for view in views if matches(matchers, view.alert.labels)]
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+def group_body(view: GroupView) -> RuleGroupBody:
+    group = view.group
+    return RuleGroupBody(
+        name=group.name,
+        key=group.key,
+        file=group.source,
+        interval_seconds=view.interval,
+        evaluated_at=stamp(view.evaluated_at),
+        evaluation_seconds=finite(view.seconds),
+        missed=view.missed,
+        rules=[_rule_body(rule) for rule in view.rules],
+    )
+
+
+def _rule_body(view: RuleView) -> RuleBody:
+    rule, states = view.rule, [alert.state for alert in view.alerts]
+    firing, pending = states.count(AlertState.FIRING), states.count(AlertState.PENDING)
+    return RuleBody(
+        name=rule.name,
+        kind=rule.kind.value,
+        expr=rule.expr,
+        for_seconds=rule.for_,
+        keep_firing_for_seconds=rule.keep_firing_for,
+        labels=dict(rule.labels),
+        annotations=dict(rule.annotations),
+        line=rule.line,
+        state="firing" if firing else "pending" if pending else "inactive",
+        firing=firing,
+        pending=pending,
+        health=_health(view),
+        error=view.error,
+        evaluated_at=stamp(view.evaluated_at),
+        evaluation_seconds=finite(view.seconds),
+    )
+
+
+def _health(view: RuleView) -> str:
+    if view.error is not None:
+        return "err"
+    return "unknown" if view.evaluated_at is None else "ok"
+
+
+def rules_or_mistakes(groups: Sequence[RuleGroup], mistakes: Sequence[Mistake]) -> Sequence[RuleGroup]:
+    """The groups of a text that has no mistake; else BadRequest with all of them."""
+    if not mistakes:
+        return groups
+    told = [{"line": m.line, "column": m.column, "message": m.message} for m in mistakes[:MOST_MISTAKES]]
+    words = "; ".join(str(mistake) for mistake in mistakes[:3])
+    raise BadRequest(f"rules: {words}", code="bad_rules", detail={"mistakes": told})
+
+
+# -- replay ----------------------------------------------------------------------------------------
+
+
+def replay_body(found: Replay, start: float, end: float) -> ReplayBody:
+    return ReplayBody(
+        episodes=[_episode(one) for one in found.episodes],
+        evaluations=found.evaluations,
+        errors=[
+            ProblemBody(rule=p.rule, error=p.words, first_at=rfc3339(p.first_at), count=p.count)
+            for p in found.problems
+        ],
+        start=rfc3339(start),
+        until=rfc3339(found.until),
+        notes=_notes(found, end),
+    )
+
+
+def _episode(one: Episode) -> EpisodeBody:
+    named: dict[str, Any] = {"name": one.name, "group": one.group, "labels": dict(one.labels)}
+    return EpisodeBody(
+        **named,
+        pending_at=rfc3339(one.pending_at),
+        fired_at=rfc3339(one.fired_at),
+        resolved_at=stamp(one.resolved_at),
+        value=finite(one.value),
+    )
+
+
+def _notes(found: Replay, end: float) -> list[str]:
+    told = [_coarser(pace) for pace in found.paces if pace.is_coarser]
+    if found.until < end:
+        told.append(f"the time was up at {rfc3339(found.until)}; choose a shorter stretch")
+    if found.left_out:
+        told.append(f"{found.left_out} more alerts fired than are listed")
+    return told
+
+
+def _coarser(pace: Pace) -> str:
+    return (
+        f"the group {pace.group} was evaluated every {pace.step:g} s, not every {pace.interval:g} s: "
+        "the stretch is long"
+    )

@@ -1,0 +1,271 @@
+"""Alerts, silences and the configuration in the shapes of Alertmanager's API, version 2. Pure.
+
+The shapes are those of `api/v2/openapi.yaml` of prometheus/alertmanager; amtool and karma read them. Our
+pending alerts are not shown: Alertmanager hears of an alert when it fires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+from alerts.config import Config, ReceiverConfig, WebhookConfig
+from alerts.durations import format_duration
+from alerts.errors import MatcherError
+from alerts.grouping import Group
+from alerts.inhibition import InhibitRule
+from alerts.labels import Matcher, matches
+from alerts.regex import compile_pattern
+from alerts.routing import Route
+from alerts.silences import Silence, SilenceState
+from alerts.state import AlertState, ends_at
+from controlplane.alerting.views import AlertView
+from controlplane.api.alerting import MOST_MATCHERS, matchers_of, seconds
+from controlplane.errors import BadRequest
+from listeners.wire import rfc3339
+
+Json = dict[str, Any]
+SECRET = "<secret>"
+#: The Alertmanager whose API this is. Its clients ask for a version and refuse one that is too old.
+VERSION = "0.25.0"
+#: What karma reads the version from.
+BUILD_INFO = f"""# HELP alertmanager_build_info The version of Alertmanager's API that is served here.
+# TYPE alertmanager_build_info gauge
+alertmanager_build_info{{version="{VERSION}"}} 1
+"""
+#: Active ones first, then those to come, then those that are over.
+ORDER = (SilenceState.ACTIVE, SilenceState.PENDING, SilenceState.EXPIRED)
+
+
+class PostableMatcher(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    name: str = Field(pattern="^[a-zA-Z_][a-zA-Z0-9_]*$")
+    value: str
+    isRegex: bool
+    isEqual: bool = True
+
+
+class PostableSilence(BaseModel):
+    """A silence as amtool sends it; with `id` it is a change of that one."""
+
+    model_config = ConfigDict(strict=True)
+
+    id: str | None = None
+    matchers: list[PostableMatcher] = Field(min_length=1, max_length=MOST_MATCHERS)
+    startsAt: str
+    endsAt: str
+    createdBy: str = Field(max_length=200)
+    comment: str = Field(max_length=2000)
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which alerts are asked for, by Alertmanager's parameters."""
+
+    matchers: tuple[Matcher, ...] = ()
+    active: bool = True
+    silenced: bool = True
+    inhibited: bool = True
+    receives: Callable[[str], bool] = lambda receiver: True
+
+    def passes(self, view: AlertView) -> bool:
+        if view.alert.state is not AlertState.FIRING or not matches(self.matchers, view.alert.labels):
+            return False
+        if not view.muted:
+            return self.active
+        return (self.silenced or not view.silenced_by) and (self.inhibited or not view.inhibited_by)
+
+
+def filter_of(
+    texts: Iterable[str], active: bool, silenced: bool, inhibited: bool, receiver: str | None
+) -> Filter:
+    """BadRequest where a matcher or the pattern of receivers cannot be read."""
+    asked = Filter(matchers_of("filter", texts), active, silenced, inhibited)
+    if not receiver:
+        return asked
+    try:
+        return replace(asked, receives=compile_pattern(receiver))
+    except MatcherError as error:
+        raise BadRequest(f"receiver: {error}") from None
+
+
+# -- alerts ----------------------------------------------------------------------------------------
+
+
+def alerts(views: Iterable[AlertView], asked: Filter, page_url: str, now: float) -> list[Json]:
+    """Firing alerts that pass, by fingerprint."""
+    found = [v for v in views if asked.passes(v) and any(map(asked.receives, v.receivers))]
+    return [alert(view, page_url, now) for view in sorted(found, key=lambda v: v.alert.fingerprint)]
+
+
+def alert(view: AlertView, page_url: str, now: float) -> Json:
+    one = view.alert
+    return {
+        "labels": dict(one.labels),
+        "annotations": dict(one.annotations),
+        "fingerprint": one.fingerprint,
+        "startsAt": rfc3339(one.active_at if one.fired_at is None else one.fired_at),
+        "endsAt": rfc3339(ends_at(one, now, interval=0.0)),
+        "updatedAt": rfc3339(now),
+        "generatorURL": f"{page_url}/alerts?alert={one.fingerprint}",
+        "receivers": [{"name": name} for name in view.receivers],
+        "status": {
+            "state": "suppressed" if view.muted else "active",
+            "silencedBy": list(view.silenced_by),
+            "inhibitedBy": [other.fingerprint for other in view.inhibited_by],
+            "mutedBy": [],
+        },
+    }
+
+
+def groups(
+    found: Iterable[Group], views: Iterable[AlertView], asked: Filter, page_url: str, now: float
+) -> list[Json]:
+    """Groups with an alert that passes, by their labels."""
+    passing = {view.alert.fingerprint: view for view in views if asked.passes(view)}
+    named = sorted(found, key=lambda g: (sorted(g.labels.items()), g.receiver, g.key))
+    shown = (_group(g, passing, page_url, now) for g in named if asked.receives(g.receiver))
+    return [group for group in shown if group["alerts"]]
+
+
+def _group(group: Group, passing: Mapping[str, AlertView], page_url: str, now: float) -> Json:
+    inside = (passing[key] for key in sorted(group.alerts) if key in passing)
+    return {
+        "labels": dict(group.labels),
+        "receiver": {"name": group.receiver},
+        "alerts": [alert(view, page_url, now) for view in inside],
+    }
+
+
+# -- silences --------------------------------------------------------------------------------------
+
+
+def silences(found: Iterable[Silence], texts: Iterable[str], now: float) -> list[Json]:
+    """Those that have every matcher of the filter, as Alertmanager understands it, in its order."""
+    wanted = set(matchers_of("filter", texts))
+    shown = [one for one in found if wanted <= set(one.matchers)]
+    return [silence(one, now) for one in sorted(shown, key=lambda one: _place(one, now))]
+
+
+def _place(one: Silence, now: float) -> tuple[int, float]:
+    state = one.state(now)
+    times = {SilenceState.ACTIVE: one.ends_at, SilenceState.PENDING: one.starts_at}
+    return ORDER.index(state), times.get(state, -one.ends_at)
+
+
+def silence(one: Silence, now: float) -> Json:
+    return {
+        "id": one.id,
+        "matchers": [_matcher(matcher) for matcher in one.matchers],
+        "startsAt": rfc3339(one.starts_at),
+        "endsAt": rfc3339(one.ends_at),
+        "updatedAt": rfc3339(one.updated_at),
+        "createdBy": one.created_by,
+        "comment": one.comment,
+        "status": {"state": one.state(now).value},
+    }
+
+
+def _matcher(matcher: Matcher) -> Json:
+    kind, equal = matcher.operator.endswith("~"), matcher.operator.startswith("=")
+    return {"name": matcher.name, "value": matcher.value, "isRegex": kind, "isEqual": equal}
+
+
+def silence_of(posted: PostableSilence, old: Silence | None, now: float) -> Silence:
+    """The silence that is asked for; `old` is the one to change. BadRequest names what to change."""
+    starts_at = seconds("startsAt", posted.startsAt) or 0.0
+    if old is not None and rfc3339(starts_at) == rfc3339(old.starts_at):
+        starts_at = old.starts_at  # it was shown to the millisecond
+    elif old is None:
+        starts_at = max(starts_at, now)
+    return Silence(
+        id="",
+        matchers=tuple(_matcher_of(matcher) for matcher in posted.matchers),
+        starts_at=starts_at,
+        ends_at=seconds("endsAt", posted.endsAt) or 0.0,
+        created_by=posted.createdBy,
+        comment=posted.comment,
+        updated_at=now,
+    )
+
+
+OPERATORS = {(True, False): "=", (False, False): "!=", (True, True): "=~", (False, True): "!~"}
+
+
+def _matcher_of(posted: PostableMatcher) -> Matcher:
+    try:
+        return Matcher(posted.name, OPERATORS[posted.isEqual, posted.isRegex], posted.value)
+    except MatcherError as error:
+        raise BadRequest(f"matchers: the pattern of {posted.name[:80]} cannot be taken: {error}") from None
+
+
+# -- status ----------------------------------------------------------------------------------------
+
+
+def status(config: Config, ours: str, began_at: float) -> Json:
+    """`ours`: this server's own version."""
+    info = dict.fromkeys(("buildDate", "buildUser", "goVersion", "revision"), "")
+    return {
+        "cluster": {"status": "disabled", "peers": []},
+        "versionInfo": {"version": VERSION, "branch": f"spark-controlplane {ours}", **info},
+        "config": {"original": written(config)},
+        "uptime": rfc3339(began_at),
+    }
+
+
+def written(config: Config) -> str:
+    """The configuration in Alertmanager's own words, without secrets: it reads this back."""
+    document: Json = {"route": _route(config.route)}
+    if config.inhibit_rules:
+        document["inhibit_rules"] = [_inhibition(rule) for rule in config.inhibit_rules]
+    document["receivers"] = [_receiver(receiver) for receiver in config.receivers.values()]
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=1000)
+    return text
+
+
+def _route(route: Route) -> Json:
+    document: Json = {"receiver": route.receiver}
+    if route.matchers:
+        document["matchers"] = _texts(route.matchers)
+    document["group_by"] = ["..."] if route.group_by is None else list(route.group_by)
+    if route.proceeds:
+        document["continue"] = True
+    times = route.timing
+    document["group_wait"] = format_duration(times.group_wait)
+    document["group_interval"] = format_duration(times.group_interval)
+    document["repeat_interval"] = format_duration(times.repeat_interval)
+    if route.routes:
+        document["routes"] = [_route(child) for child in route.routes]
+    return document
+
+
+def _inhibition(rule: InhibitRule) -> Json:
+    sides = {"source_matchers": _texts(rule.sources), "target_matchers": _texts(rule.targets)}
+    return {**sides, "equal": list(rule.equal)}
+
+
+def _texts(matchers: Sequence[Matcher]) -> list[str]:
+    return [str(matcher) for matcher in matchers]
+
+
+def _receiver(receiver: ReceiverConfig) -> Json:
+    hooks = [_webhook(hook) for hook in receiver.webhooks]
+    return {"name": receiver.name, **({"webhook_configs": hooks} if hooks else {})}
+
+
+def _webhook(hook: WebhookConfig) -> Json:
+    """Scheme and host only: the rest of an address is often what lets one write to it."""
+    parts = urlsplit(hook.url or "http://hidden.invalid")
+    host = parts.netloc.rpartition("@")[2]
+    document: Json = {"url": f"{parts.scheme}://{host}/{SECRET}", "send_resolved": hook.send_resolved}
+    if hook.max_alerts:
+        document["max_alerts"] = hook.max_alerts
+    if hook.token or hook.token_file:
+        document["http_config"] = {"authorization": {"type": "Bearer", "credentials": SECRET}}
+    return document

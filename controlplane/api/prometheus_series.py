@@ -1,0 +1,119 @@
+"""Which series there are: label sets for `series`, `labels` and `label/…/values` of Prometheus' API.
+
+What is live now is known whole. The past is looked at in glances, since a series of the past is
+computed when it is asked for: one that lived only between two of them is not found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from alerts.labels import Labels, Matcher, matches
+from alerts.promql.errors import TooCostly
+from alerts.promql.series import METRIC_NAME, SeriesSource
+
+#: How far back is looked at without a gap (as far as a query does), and how long each glance at the time before
+#: is, in seconds.
+RECENT, GLANCE = 300.0, 60.0
+GLANCES = 12
+DEFAULT_RANGE = 3600.0
+#: So long it may take; then what was found so far is the answer, with a warning.
+PATIENCE = 10.0
+TOO_LONG = "results may be incomplete: that is a lot to look through; ask for a shorter time or fewer series"
+ONLY_NOW = "a selector that does not say which metric finds only what is live now"
+
+Reading = tuple[str, Mapping[str, str], float]
+Sets = dict[frozenset[tuple[str, str]], Labels]
+
+
+class Room(Protocol):
+    """Where series come from; `controlplane.series` implements it."""
+
+    def source(self, now: float) -> SeriesSource: ...
+
+    def live(self, now: float) -> Iterable[Reading]:
+        """Name, labels and value of every series that has a value at `now`."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Label sets in their order, and what has to be said of them."""
+
+    series: tuple[Labels, ...]
+    warnings: tuple[str, ...] = ()
+
+
+def live_series(room: Room, now: float) -> list[dict[str, str]]:
+    return [
+        {METRIC_NAME: name, **{label: value for label, value in labels.items() if value}}
+        for name, labels, _ in room.live(now)
+    ]
+
+
+def find(room: Room, selectors: Sequence[Sequence[Matcher]], start: float, end: float, now: float) -> Found:
+    """Series that pass any of the selectors and have a sample from `start` to `end`; no selector: all that is live.
+
+    What is too much for the source is left out, with a warning.
+    """
+    found: Sets = {}
+    named = [matchers for matchers in selectors if _names_metric(matchers)]
+    complete = not named or _look(room.source(now), named, glances(start, min(end, now)), found)
+    lacking = [] if complete or end < now - RECENT else named
+    by_live = [*lacking, *(matchers for matchers in selectors if matchers not in named)]
+    if by_live or not selectors:
+        for labels in live_series(room, now):
+            if not selectors or any(matches(matchers, labels) for matchers in by_live):
+                found.setdefault(frozenset(labels.items()), labels)
+    warnings = [] if complete else [TOO_LONG]
+    warnings += [ONLY_NOW] * (len(named) < len(selectors) and end < now - RECENT)
+    return Found(tuple(sorted(found.values(), key=lambda labels: sorted(labels.items()))), tuple(warnings))
+
+
+def _names_metric(matchers: Iterable[Matcher]) -> bool:
+    return any(m.name == METRIC_NAME and m.operator == "=" and m.value for m in matchers)
+
+
+def _look(
+    source: SeriesSource,
+    selectors: Sequence[Sequence[Matcher]],
+    spans: Iterable[tuple[float, float]],
+    found: Sets,
+) -> bool:
+    """Adds what the spans have; whether all of them could be looked at."""
+    deadline, complete = time.monotonic() + PATIENCE, True
+    for start, end in spans:
+        if time.monotonic() > deadline:
+            return False
+        for matchers in selectors:
+            try:
+                series = source.select(matchers, start, end)
+            except TooCostly:
+                complete = False
+                continue
+            found |= {frozenset(one.labels.items()): one.labels for one in series if len(one.times)}
+    return complete
+
+
+def glances(start: float, end: float) -> list[tuple[float, float]]:
+    """The spans (open at the left) to look at, newest first: the recent time whole, before that GLANCES."""
+    if end < start:
+        return []
+    recent = max(start, end - RECENT)
+    # A source leaves out what lies at the left edge; a sample right at `start` counts.
+    spans = [(recent - 0.001, end)]
+    gap = (recent - start) / GLANCES
+    if gap > 0:
+        tops = [recent - gap * (count + 0.5) for count in range(GLANCES)]
+        spans += [(max(top - min(gap, GLANCE), start) - 0.001, top) for top in tops]
+    return spans
+
+
+def names(series: Iterable[Labels]) -> list[str]:
+    return sorted({name for labels in series for name in labels})
+
+
+def values(series: Iterable[Labels], name: str) -> list[str]:
+    return sorted({labels[name] for labels in series if name in labels})

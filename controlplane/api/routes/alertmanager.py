@@ -1,0 +1,134 @@
+"""Alertmanager's API under `/alertmanager`: amtool and karma use it as they find it.
+
+A no is a JSON text, as there; whoever has no right to ask hears it in our shape. Alerts come from rules
+here and cannot be pushed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.routing import APIRoute
+
+from controlplane.api import alertmanager
+from controlplane.api.alertmanager import Filter, PostableSilence
+from controlplane.api.deps import CallerDep, PlaneDep, body_of, body_schema
+from controlplane.errors import ControlPlaneError, Forbidden, Unauthorized
+
+NO_PUSH = "alerts come from this server's rules and cannot be pushed to it; add a rule with --rules"
+
+
+class AlertmanagerRoute(APIRoute):
+    """Says a no in Alertmanager's shape, but for the question whether somebody may ask at all."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (Unauthorized, Forbidden):
+                raise
+            except ControlPlaneError as error:
+                after = {} if error.retry_after is None else {"Retry-After": f"{error.retry_after:.0f}"}
+                return JSONResponse(str(error), error.status, after)
+            except RequestValidationError as error:
+                return JSONResponse(_words(error), 400)
+
+        return answer
+
+
+def _words(error: RequestValidationError) -> str:
+    told = ((mistake.get("loc", ())[1:], mistake.get("msg", "")) for mistake in error.errors()[:3])
+    return "; ".join(f"{'.'.join(str(part)[:80] for part in place)}: {what}" for place, what in told)
+
+
+router = APIRouter(prefix="/alertmanager", tags=["alertmanager"], route_class=AlertmanagerRoute)
+Texts = Annotated[list[str] | None, Query(max_length=100)]
+SilenceId = Annotated[uuid.UUID, Path()]
+PostableSilenceDep = Annotated[PostableSilence, Depends(body_of(PostableSilence))]
+
+
+async def _filter(
+    filter: Texts = None,
+    active: bool = True,
+    silenced: bool = True,
+    inhibited: bool = True,
+    unprocessed: bool = True,
+    receiver: Annotated[str | None, Query(max_length=1000)] = None,
+) -> Filter:
+    """`unprocessed` selects nothing: an alert here is routed as soon as it fires."""
+    return alertmanager.filter_of(filter or (), active, silenced, inhibited, receiver)
+
+
+FilterDep = Annotated[Filter, Depends(_filter)]
+
+
+@router.get("/api/v2/alerts", summary="Firing alerts")
+def list_alerts(plane: PlaneDep, asked: FilterDep) -> Response:
+    now = plane.clock()
+    views = plane.alerts.alerts(now)
+    return JSONResponse(alertmanager.alerts(views, asked, plane.settings.page_url, now))
+
+
+@router.post("/api/v2/alerts", summary="Not possible: alerts come from rules", status_code=405)
+async def post_alerts() -> Response:
+    return JSONResponse(NO_PUSH, 405, {"Allow": "GET"})
+
+
+@router.get("/api/v2/alerts/groups", summary="Firing alerts as they are told together")
+def list_groups(plane: PlaneDep, asked: FilterDep) -> Response:
+    now = plane.clock()
+    groups, views = plane.alerts.groups(now), plane.alerts.alerts(now)
+    return JSONResponse(alertmanager.groups(groups, views, asked, plane.settings.page_url, now))
+
+
+@router.get("/api/v2/silences", summary="Silences")
+def list_silences(plane: PlaneDep, filter: Texts = None) -> Response:
+    now = plane.clock()
+    return JSONResponse(alertmanager.silences(plane.alerts.silences(now), filter or (), now))
+
+
+@router.post(
+    "/api/v2/silences", summary="Add a silence, or change one", openapi_extra=body_schema(PostableSilence)
+)
+def post_silence(plane: PlaneDep, caller: CallerDep, body: PostableSilenceDep) -> Response:
+    """Where what an active one covers would change, it ends and a new one begins: its id is answered."""
+    now, desk = plane.clock(), plane.alerts
+    old = desk.silence(body.id) if body.id else None
+    asked = alertmanager.silence_of(body, old, now)
+    who = asked.created_by, caller.name
+    made = desk.change_silence(old.id, asked, *who) if old else desk.add_silence(asked, *who)
+    return JSONResponse({"silenceID": made.id})
+
+
+@router.get("/api/v2/silence/{silence_id}", summary="One silence")
+def get_silence(plane: PlaneDep, silence_id: SilenceId) -> Response:
+    return JSONResponse(alertmanager.silence(plane.alerts.silence(str(silence_id)), plane.clock()))
+
+
+@router.delete("/api/v2/silence/{silence_id}", summary="End a silence now")
+def delete_silence(plane: PlaneDep, caller: CallerDep, silence_id: SilenceId) -> Response:
+    plane.alerts.expire_silence(str(silence_id), caller.name, caller.name)
+    return Response(status_code=200)
+
+
+@router.get("/api/v2/status", summary="Version and configuration, without secrets")
+def get_status(plane: PlaneDep, request: Request) -> Response:
+    ours, began_at = request.app.version, request.app.state.began_at
+    return JSONResponse(alertmanager.status(plane.alerts.config, ours, began_at))
+
+
+@router.get("/api/v2/receivers", summary="Names of those who are told")
+def list_receivers(plane: PlaneDep) -> Response:
+    return JSONResponse([{"name": name} for name in plane.alerts.config.receivers])
+
+
+@router.get("/metrics", summary="The version of the API, as karma asks for it")
+async def get_metrics() -> Response:
+    return PlainTextResponse(alertmanager.BUILD_INFO)

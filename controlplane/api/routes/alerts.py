@@ -1,0 +1,110 @@
+"""Alerts: those that are, those that were, one with what was told of it; and somebody works on it.
+
+What is muted, told and acknowledged is the desk's to say (`controlplane.alerting.desk`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query
+
+from alerts.labels import matches
+from alerts.state import AlertState
+from controlplane.alerting.views import AlertView
+from controlplane.api import alerting
+from controlplane.api.alerting_bodies import (
+    AcknowledgeRequest,
+    AlertDetailBody,
+    AlertsBody,
+    NotesBody,
+    OneAlertBody,
+    PastAlertsBody,
+)
+from controlplane.api.deps import CallerDep, PlaneDep, body_of, body_schema, seconds
+from controlplane.api.routes.queries import Labels, Moment
+from controlplane.errors import BadRequest
+from controlplane.plane import Plane
+
+router = APIRouter(prefix="/api/v1", tags=["alerts"])
+DEFAULT_RANGE = 86400.0  # seconds
+
+Fingerprint = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="of the alert's labels")]
+QueryId = Annotated[uuid.UUID | None, Query(description="Of this query, and of its application as a whole")]
+Limit = Annotated[int, Query(ge=1, le=1000)]
+AcknowledgeRequestDep = Annotated[AcknowledgeRequest, Depends(body_of(AcknowledgeRequest))]
+
+
+@router.get("/alerts", summary="Alerts, firing first")
+def list_alerts(
+    plane: PlaneDep,
+    state: Annotated[list[AlertState] | None, Query(description="May be repeated; default: all")] = None,
+    query_id: QueryId = None,
+    label: Labels = None,
+) -> AlertsBody:
+    """Pending, firing, and resolved within the last 15 minutes."""
+    now = plane.clock()
+    wanted = alerting.matchers_of("label", label or ())
+    views = [view for view in plane.alerts.alerts(now) if matches(wanted, view.alert.labels)]
+    if query_id is not None:
+        views = _about(plane, views, str(query_id))
+    return alerting.alerts_body(views, state or (), now)
+
+
+def _about(plane: Plane, views: list[AlertView], query_id: str) -> list[AlertView]:
+    query = plane.window.view(query_id)
+    app = query.app if query else None
+    return [view for view in views if alerting.is_about(view.alert, query_id, app)]
+
+
+@router.get("/alerts/history", summary="Alerts that fired, newest first")
+def get_alert_history(
+    plane: PlaneDep,
+    start: Moment = None,
+    end: Moment = None,
+    query_id: Annotated[uuid.UUID | None, Query()] = None,
+    limit: Limit = 200,
+) -> PastAlertsBody:
+    """Those that fired at some time between `start` and `end`; by default within the last day."""
+    until = seconds("end", end)
+    until = plane.clock() if until is None else until
+    since = seconds("start", start)
+    since = max(0.0, until - DEFAULT_RANGE) if since is None else since
+    if since > until:
+        raise BadRequest("start must not be after end")
+    found = plane.alerts.history(since, until, str(query_id) if query_id else None, limit)
+    return PastAlertsBody(alerts=[alerting.alert_body(view) for view in found])
+
+
+@router.get("/alerts/{fingerprint}", summary="One alert, and what was told of it")
+def get_alert(plane: PlaneDep, fingerprint: Fingerprint, limit: Limit = 100) -> AlertDetailBody:
+    """As it is now; where it is over, as it was last."""
+    view = plane.alerts.alert(fingerprint, plane.clock())
+    notes = plane.alerts.notes(limit, fingerprint)
+    return AlertDetailBody(
+        alert=alerting.alert_body(view), notifications=[alerting.note_body(note) for note in notes]
+    )
+
+
+@router.post(
+    "/alerts/{fingerprint}/acknowledge",
+    summary="Somebody works on it",
+    openapi_extra=body_schema(AcknowledgeRequest),
+)
+def post_acknowledge(
+    plane: PlaneDep, caller: CallerDep, fingerprint: Fingerprint, body: AcknowledgeRequestDep
+) -> OneAlertBody:
+    """It is not repeated while it fires; its end is still told. 409 where it does not fire."""
+    view = plane.alerts.acknowledge(fingerprint, body.actor or caller.name, caller.name, body.comment)
+    return OneAlertBody(alert=alerting.alert_body(view))
+
+
+@router.get("/notifications", summary="What was told, what was not, and why; newest first")
+def list_notifications(
+    plane: PlaneDep,
+    limit: Limit = 100,
+    fingerprint: Annotated[str | None, Query(pattern="^[0-9a-f]{16}$")] = None,
+) -> NotesBody:
+    notes = plane.alerts.notes(limit, fingerprint)
+    return NotesBody(notifications=[alerting.note_body(note) for note in notes])

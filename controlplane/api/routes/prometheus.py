@@ -1,0 +1,235 @@
+"""Prometheus' HTTP API under `/prometheus`: Grafana and promtool use it as they find it.
+
+Bodies have Prometheus' shape, errors of questions too; whoever has no right to ask hears it in ours.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import JSONResponse
+from fastapi.routing import APIRoute
+
+from alerts.promql.errors import LimitError, ParseError, PromQLError, Unanswerable
+from alerts.promql.evaluator import LOOKBACK, evaluate, evaluate_range
+from alerts.promql.limits import DEFAULT_LIMITS, Limits
+from alerts.promql.nodes import Node
+from alerts.promql.parser import parse
+from alerts.promql.series import SeriesSource
+from controlplane.api import intake, prometheus, prometheus_form, prometheus_series
+from controlplane.api.deps import PlaneDep
+from controlplane.api.prometheus import PrometheusError
+from controlplane.api.prometheus_form import Form
+from controlplane.api.seats import NoSeat, Seats
+from controlplane.errors import ControlPlaneError, Forbidden, Unauthorized
+from controlplane.plane import Plane
+
+EVALUATIONS = 4  # at a time
+PATIENCE = 5.0  # seconds to wait for a turn
+DAY = 86400.0
+#: Clients ask for their own now, which is a little before ours when we read it; in seconds.
+UNDERWAY = 5.0
+FORM = "application/x-www-form-urlencoded"
+
+
+class PrometheusRoute(APIRoute):
+    """Says a no in Prometheus' shape, but for the question whether somebody may ask at all."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except (Unauthorized, Forbidden):
+                raise
+            except ControlPlaneError as error:
+                after = {} if error.retry_after is None else {"Retry-After": f"{error.retry_after:.0f}"}
+                return JSONResponse(prometheus.failure(error), error.status, after)
+
+        return answer
+
+
+router = APIRouter(prefix="/prometheus/api/v1", tags=["prometheus"], route_class=PrometheusRoute)
+
+
+# -- dependencies ----------------------------------------------------------------------------------
+
+
+async def _form(request: Request) -> Form:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body = await intake.read_body(request, intake.JSON_BYTES) if request.method == "POST" else b""
+    return prometheus_form.read(request.url.query, body if kind == FORM else b"")
+
+
+FormDep = Annotated[Form, Depends(_form)]
+
+
+async def _seat(request: Request, _: FormDep) -> AsyncIterator[None]:
+    """A turn to compute; taken when the form is read, given back before the answer is sent."""
+    seats: Seats = request.app.state.seats
+    try:
+        async with seats.taken():
+            yield
+    except NoSeat:
+        problem = f"query timed out in query queue: {EVALUATIONS} others are being computed; try again"
+        raise PrometheusError("timeout", problem) from None
+
+
+SEATED = [Depends(_seat, scope="function")]
+
+
+def described(*names: str) -> dict[str, Any]:
+    """`openapi_extra` that names the parameters, which are read by hand."""
+    text = {"schema": {"type": "string"}}
+    return {"parameters": [{"name": name, "in": "query", **text} for name in names]}
+
+
+def _answer(body: bytes) -> Response:
+    return Response(body, media_type="application/json")
+
+
+def _now(plane: Plane) -> float:
+    """In whole milliseconds, as series count: what is live now must not lie after the question."""
+    return int(plane.clock() * 1000) / 1000
+
+
+def _live_at(plane: Plane, asked: float) -> float:
+    """The moment whose live values go into an answer: now, or the moment asked for when it was now."""
+    now = _now(plane)
+    return asked if now - UNDERWAY <= asked <= now else now
+
+
+@contextmanager
+def _in_prometheus_words(limits: Limits = DEFAULT_LIMITS) -> Iterator[None]:
+    """Errors of the engine as Prometheus' API tells them."""
+    began = time.monotonic()
+    try:
+        yield
+    except ParseError as error:
+        raise prometheus_form.unreadable(error) from None
+    except (PromQLError, Unanswerable) as error:
+        if isinstance(error, LimitError) and time.monotonic() - began >= limits.seconds:
+            raise PrometheusError("timeout", "query timed out in expression evaluation") from None
+        raise PrometheusError("execution", str(error)) from None
+
+
+# -- queries ---------------------------------------------------------------------------------------
+
+QUERY = ("query", "time", "timeout", "limit", "lookback_delta")
+QUERY_RANGE = ("query", "start", "end", "step", "timeout", "limit", "lookback_delta")
+Evaluate = Callable[[Node, SeriesSource, float, Limits], bytes]
+
+
+def _evaluated(plane: Plane, form: Form, at: float, evaluation: Evaluate) -> Response:
+    lookback = form.duration("lookback_delta", 0.0)
+    seconds = min(form.duration("timeout", DEFAULT_LIMITS.seconds), DEFAULT_LIMITS.seconds)
+    limits = Limits(seconds=seconds, points=prometheus_form.MOST_POINTS + 1)
+    source = plane.series.source(_live_at(plane, at))
+    with _in_prometheus_words(limits):
+        node = parse(form.text("query"))
+        return _answer(evaluation(node, source, lookback if lookback > 0 else LOOKBACK, limits))
+
+
+@router.get("/query", summary="A query at one moment", openapi_extra=described(*QUERY), dependencies=SEATED)
+@router.post("/query", summary="A query at one moment", openapi_extra=described(*QUERY), dependencies=SEATED)
+def query(plane: PlaneDep, form: FormDep) -> Response:
+    limit, at = form.limit(), form.moment("time", _now(plane))
+
+    def instant(node: Node, source: SeriesSource, lookback: float, limits: Limits) -> bytes:
+        return prometheus.result(evaluate(node, source, at, lookback, limits), at, limit)
+
+    return _evaluated(plane, form, at, instant)
+
+
+@router.get(
+    "/query_range", summary="A query over time", openapi_extra=described(*QUERY_RANGE), dependencies=SEATED
+)
+@router.post(
+    "/query_range", summary="A query over time", openapi_extra=described(*QUERY_RANGE), dependencies=SEATED
+)
+def query_range(plane: PlaneDep, form: FormDep) -> Response:
+    """At most 11 000 points a series."""
+    limit, times = form.limit(), prometheus_form.stretch(form)
+
+    def ranged(node: Node, source: SeriesSource, lookback: float, limits: Limits) -> bytes:
+        prometheus_form.require_range_query(node)
+        found = evaluate_range(node, source, times.start, times.end, times.step, lookback, limits)
+        return prometheus.result(found, times.end, limit)
+
+    return _evaluated(plane, form, times.end, ranged)
+
+
+# -- what there is ---------------------------------------------------------------------------------
+
+LISTED = ("match[]", "start", "end", "limit")
+
+
+def _found(plane: Plane, form: Form) -> prometheus_series.Found:
+    end = form.moment("end", _now(plane))
+    start = form.moment("start", end - prometheus_series.DEFAULT_RANGE)
+    now = _live_at(plane, end)
+    oldest = now - plane.settings.retention_days * DAY
+    with _in_prometheus_words():
+        return prometheus_series.find(plane.series, form.selectors(), max(start, oldest), end, now)
+
+
+@router.get(
+    "/series", summary="Which series there are", openapi_extra=described(*LISTED), dependencies=SEATED
+)
+@router.post(
+    "/series", summary="Which series there are", openapi_extra=described(*LISTED), dependencies=SEATED
+)
+def series(plane: PlaneDep, form: FormDep) -> Response:
+    if not form.texts("match[]"):
+        raise PrometheusError("bad_data", "no match[] parameter provided")
+    limit, found = form.limit(), _found(plane, form)
+    in_order = [dict(sorted(labels.items())) for labels in found.series]
+    return _answer(prometheus.listing(in_order, limit, found.warnings))
+
+
+@router.get("/labels", summary="Names of labels", openapi_extra=described(*LISTED), dependencies=SEATED)
+@router.post("/labels", summary="Names of labels", openapi_extra=described(*LISTED), dependencies=SEATED)
+def labels(plane: PlaneDep, form: FormDep) -> Response:
+    limit, found = form.limit(), _found(plane, form)
+    return _answer(prometheus.listing(prometheus_series.names(found.series), limit, found.warnings))
+
+
+@router.get(
+    "/label/{name}/values", summary="Values of a label", openapi_extra=described(*LISTED), dependencies=SEATED
+)
+def label_values(plane: PlaneDep, form: FormDep, name: str) -> Response:
+    if not prometheus_form.LABEL_NAME.fullmatch(name):
+        raise PrometheusError("bad_data", f'invalid label name: "{name[:80]}"')
+    limit, found = form.limit(), _found(plane, form)
+    return _answer(prometheus.listing(prometheus_series.values(found.series, name), limit, found.warnings))
+
+
+@router.get("/metadata", summary="Types, help and units", openapi_extra=described("metric", "limit"))
+async def metadata(form: FormDep) -> Response:
+    counts = form.count("limit"), form.count("limit_per_metric")
+    return _answer(prometheus.metadata(form.text("metric"), *counts))
+
+
+# -- rules, alerts, status -------------------------------------------------------------------------
+
+RULES = ("type", "rule_name[]", "rule_group[]", "file[]", "match[]", "exclude_alerts", "group_limit")
+
+
+@router.get("/rules", summary="Rules and their state", openapi_extra=described(*RULES, "group_next_token"))
+def rules(plane: PlaneDep, form: FormDep) -> Response:
+    return _answer(prometheus.rules(plane.alerts.rules(), prometheus_form.rules_wanted(form)))
+
+
+@router.get("/alerts", summary="Pending and firing alerts")
+def alerts(plane: PlaneDep) -> Response:
+    return _answer(prometheus.alerts(view.alert for view in plane.alerts.alerts(plane.clock())))
+
+
+@router.get("/status/buildinfo", summary="What this server claims to be")
+async def build_info(request: Request) -> Response:
+    return _answer(prometheus.build_info(request.app.version))

@@ -1,0 +1,83 @@
+"""Rules: those that run, with how they fare; and when others would have fired on stored history."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Request
+
+from alerts.replay import replay
+from alerts.rules import loader, pack
+from alerts.state import Surroundings
+from controlplane.api import alerting
+from controlplane.api.alerting_bodies import ReplayBody, ReplayRequest, RulesBody, RunbookBody
+from controlplane.api.deps import PlaneDep, body_of, body_schema
+from controlplane.errors import BadRequest, Conflict, NotFound
+from listeners.wire import rfc3339
+
+router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
+runbooks = APIRouter(prefix="/api/v1/runbooks", tags=["rules"])
+#: One replay takes the processor from everything else for so long, at most.
+REPLAY_SECONDS = 120.0
+INTERVAL = 15.0  # of groups that name none
+#: By these labels the stored events of a query are found.
+NARROW_BY = ("app", "query", "query_id")
+ReplayRequestDep = Annotated[ReplayRequest, Depends(body_of(ReplayRequest))]
+
+
+@router.get("", summary="Groups of rules with their state")
+def list_rules(plane: PlaneDep) -> RulesBody:
+    groups = [alerting.group_body(view) for view in plane.alerts.rules()]
+    return RulesBody(as_of=rfc3339(plane.clock()), groups=groups)
+
+
+@router.post(
+    "/replay",
+    summary="When rules would have fired",
+    openapi_extra=body_schema(ReplayRequest),
+    responses={409: {"description": "another replay runs"}},
+)
+def post_replay(plane: PlaneDep, request: Request, body: ReplayRequestDep) -> ReplayBody:
+    """Plays a rule file over what is stored, within two minutes; `notes` say what was cut."""
+    groups = alerting.rules_or_mistakes(*loader.load(body.rules))
+    end = alerting.seconds("end", body.end)
+    end = plane.clock() if end is None else min(end, plane.clock())
+    start = alerting.seconds("start", body.start) or 0.0
+    if start >= end:
+        raise BadRequest("start must be before end, and before now")
+    playing: threading.Lock = request.app.state.replaying
+    if not playing.acquire(blocking=False):
+        raise Conflict("another replay runs; try again when it is done", code="busy")
+    try:
+        until = time.monotonic() + REPLAY_SECONDS
+        around = Surroundings(external_url=plane.settings.page_url)
+        source = plane.series.source(plane.clock())
+        found = replay(
+            groups,
+            source,
+            start,
+            end,
+            INTERVAL,
+            around,
+            more=lambda: time.monotonic() < until,
+            narrow_by=NARROW_BY,
+            chunk=chunk_for(len(plane.window.views())),
+        )
+    finally:
+        playing.release()
+    return alerting.replay_body(found, start, end)
+
+
+@runbooks.get("/{name}", summary="What to do about an alert that ships")
+def get_runbook(name: Annotated[str, Path(max_length=64)]) -> RunbookBody:
+    page = pack.runbook(name)
+    if page is None:
+        raise NotFound(f"there is no runbook called {name}")
+    return RunbookBody(name=name, text=page)
+
+
+def chunk_for(queries: int) -> int:
+    """Slots that are evaluated at once: so few that the series of that time stay below some ten megabytes."""
+    return max(60, min(960, 48_000 // max(1, queries)))

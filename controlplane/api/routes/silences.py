@@ -1,0 +1,58 @@
+"""Silences: made, listed, ended. While one lasts, the alerts that it covers are shown and not told."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Query
+
+from alerts.silences import Silence, SilenceState
+from alerts.state import Alert, AlertState
+from controlplane.api import alerting
+from controlplane.api.alerting_bodies import OneSilenceBody, SilenceRequest, SilencesBody
+from controlplane.api.deps import CallerDep, PlaneDep, body_of, body_schema
+from controlplane.plane import Plane
+
+router = APIRouter(prefix="/api/v1/silences", tags=["silences"])
+SilenceRequestDep = Annotated[SilenceRequest, Depends(body_of(SilenceRequest))]
+
+
+@router.get("", summary="Silences, newest first")
+def list_silences(
+    plane: PlaneDep,
+    active: Annotated[bool | None, Query(description="Only those that last now, or only the others")] = None,
+) -> SilencesBody:
+    now, firing = plane.clock(), _firing(plane)
+    found = [
+        one
+        for one in plane.alerts.silences(now)
+        if active is None or (one.state(now) is SilenceState.ACTIVE) is active
+    ]
+    return SilencesBody(silences=[alerting.silence_body(one, firing, now) for one in found])
+
+
+@router.post(
+    "", status_code=201, summary="Silence alerts for a time", openapi_extra=body_schema(SilenceRequest)
+)
+def post_silence(plane: PlaneDep, caller: CallerDep, body: SilenceRequestDep) -> OneSilenceBody:
+    actor = body.actor or caller.name
+    asked = alerting.silence_of(body, actor, plane.clock())
+    return _shown(plane, plane.alerts.add_silence(asked, actor, caller.name))
+
+
+@router.delete("/{silence_id}", summary="End a silence now")
+def delete_silence(
+    plane: PlaneDep, caller: CallerDep, silence_id: Annotated[uuid.UUID, Path()]
+) -> OneSilenceBody:
+    """It stays on record. Again is harmless."""
+    return _shown(plane, plane.alerts.expire_silence(str(silence_id), caller.name, caller.name))
+
+
+def _shown(plane: Plane, silence: Silence) -> OneSilenceBody:
+    return OneSilenceBody(silence=alerting.silence_body(silence, _firing(plane), plane.clock()))
+
+
+def _firing(plane: Plane) -> list[Alert]:
+    views = plane.alerts.alerts(plane.clock())
+    return [view.alert for view in views if view.alert.state is AlertState.FIRING]

@@ -1,0 +1,210 @@
+"""`controlplane rules check|test|replay|show`: rule files before they run.
+
+`check`, `test` and `show` need no server. Mistakes are `FILE:LINE:COLUMN: words` on standard error.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from alerts.durations import format_duration
+from alerts.labels import Matcher
+from alerts.promql.nodes import selectors
+from alerts.promql.series import METRIC_NAME
+from alerts.replay import ALERT_SERIES
+from alerts.rules import loader, pack, unit_tests
+from alerts.rules.model import RuleGroup, RuleKind
+from alerts.rules.unit_tests import UnitTestFile
+from alerts.yaml.tree import Mistake as FileMistake
+from controlplane.cli.client import TIMEOUT, Client, mistake_of, token_of
+from controlplane.cli.errors import CallFailed, Mistake
+from controlplane.cli.options import DURATION, client_options, json_option, settings_of
+from controlplane.cli.tables import plain
+from listeners import catalogue
+
+REPLAY_SECONDS = 120.0 + TIMEOUT  # the server gives up after two minutes
+#: Names that the catalogue makes of figures it never saw.
+MADE = tuple(catalogue.PREFIX + stem for stem in ("rocksdb_", "state_custom_", "source_custom_"))
+Groups = Sequence[RuleGroup]
+
+
+@click.group()
+def rules() -> None:
+    """Rule files of Prometheus' kind: check, test, replay."""
+
+
+@rules.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
+def check(files: tuple[Path, ...]) -> int:
+    """Name every mistake in rule files; exit 2 where there is one."""
+    wrong = False
+    for file in files:
+        groups, mistakes = loader.load(read(file), str(file))
+        for line in in_words(file, mistakes):
+            click.echo(line, err=True)
+        for line in warnings(file, groups):
+            click.echo(line, err=True)
+        wrong = wrong or bool(mistakes)
+        if not mistakes:
+            count = sum(len(group.rules) for group in groups)
+            click.echo(f"{file}: {counted(len(groups), 'group')}, {counted(count, 'rule')}")
+    return 2 if wrong else 0
+
+
+def counted(count: int, word: str) -> str:
+    return f"{count} {word}{'' if count == 1 else 's'}"
+
+
+def read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Mistake(
+            f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is no UTF-8 text'}"
+        ) from None
+
+
+def in_words(file: Path | str, mistakes: Iterable[FileMistake]) -> list[str]:
+    return [f"{file}:{m.line}:{m.column}: {plain(m.message)}" for m in mistakes]
+
+
+def warnings(file: Path | str, groups: Groups) -> Iterator[str]:
+    """Metrics that rules read and nothing reports, as far as their names are ours."""
+    recorded = {rule.name for group in groups for rule in group.rules if rule.kind is RuleKind.RECORD}
+    for group in groups:
+        for rule in group.rules:
+            for name in sorted(names_read(rule.node) - recorded - ALERT_SERIES):
+                if is_unknown(name):
+                    yield f"{file}:{rule.line}: warning: {rule.name} reads {name}, which nothing reports"
+
+
+def names_read(node: Any) -> set[str]:
+    """Names of metrics that an expression asks for by name."""
+    matchers = (m for selector in selectors(node) for m in selector.matchers)
+    return {m.value for m in matchers if m.name == METRIC_NAME and m.operator == "="}
+
+
+def is_unknown(name: str) -> bool:
+    """Whether a name is one of ours and in no list; of other names nothing is known."""
+    if not name.startswith((catalogue.PREFIX, "controlplane_")) or name.startswith(MADE):
+        return False
+    custom = (*catalogue.STATE_METRICS.values(), *catalogue.SOURCE_METRICS.values())
+    return name not in catalogue.BY_NAME and name not in {metric.name for metric in custom}
+
+
+# -- unit tests ------------------------------------------------------------------------------------
+
+
+@rules.command("test")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
+def test_rules(files: tuple[Path, ...]) -> int:
+    """Play unit tests in promtool's format; exit 1 where one fails."""
+    failed = False
+    for file in files:
+        tests, groups = _loaded(file)
+        differences = [mistake for test in tests.tests for mistake in unit_tests.run(test, groups, tests)]
+        for line in in_words(file, sorted(differences)):
+            click.echo(line, err=True)
+        failed = failed or bool(differences)
+        passed = f"{counted(len(tests.tests), 'test')} passed"
+        click.echo(f"{file}: {'FAILED' if differences else passed}")
+    return 1 if failed else 0
+
+
+def _loaded(file: Path) -> tuple[UnitTestFile, Groups]:
+    """The tests and the rules they are of; Mistake with every mistake in any of the files."""
+    tests, mistakes = unit_tests.load(read(file))
+    found = in_words(file, mistakes)
+    groups: list[RuleGroup] = []
+    for pattern in tests.rule_files:
+        paths = sorted(glob.glob(str(file.parent / pattern)))
+        if not paths:
+            found.append(f"{file}: there is no rule file {plain(pattern)}")
+        for path in paths:
+            loaded, wrong = loader.load(read(Path(path)), path)
+            groups += loaded
+            found += in_words(path, wrong)
+    if found:
+        refuse(found)
+    return tests, groups
+
+
+def refuse(lines: Iterable[str]) -> NoReturn:
+    """End the command with exit 2: one line a mistake, which names its file itself."""
+    for line in lines:
+        click.echo(line, err=True)
+    click.get_current_context().exit(2)
+
+
+# -- replay ----------------------------------------------------------------------------------------
+
+
+@rules.command("replay")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--since", type=DURATION, default="1d", show_default=True, help="How far back to begin.")
+@click.option("--until", type=DURATION, default="0", help="How far back to end.  [default: now]")
+@json_option
+@client_options
+def replay_rules(file: Path, since: float, until: float, as_json: bool, **where: Any) -> None:
+    """When the rules of FILE would have fired on what the server has stored."""
+    text = read(file)
+    _, mistakes = loader.load(text, str(file))
+    if mistakes:
+        refuse(in_words(file, mistakes))
+    settings = settings_of(**where)
+    client = Client(settings.server_url, token_of(settings), REPLAY_SECONDS)
+    now = time.time()
+    asked = {"rules": text, "start": now - since, "end": now - until}
+    try:
+        answer = client.post("/api/v1/rules/replay", asked)
+    except CallFailed as error:
+        raise mistake_of(error, client) from None
+    click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(told(answer)))
+
+
+def told(answer: dict[str, Any]) -> list[str]:
+    """One line an episode, then what there is to know of the whole."""
+    lines = [episode_line(one) for one in answer["episodes"]]
+    lines += [
+        f"{plain(e['rule'])} failed {counted(e['count'], 'time')}, first at {e['first_at']}: {plain(e['error'])}"
+        for e in answer["errors"]
+    ]
+    lines += [f"note: {plain(note)}" for note in answer["notes"]]
+    alerts, count = counted(len(answer["episodes"]), "alert"), counted(answer["evaluations"], "evaluation")
+    return [*lines, f"{alerts} in {count} from {answer['start']} to {answer['until']}"]
+
+
+def episode_line(episode: dict[str, Any]) -> str:
+    labels = {name: value for name, value in episode["labels"].items() if name != "alertname"}
+    where = plain("{" + ", ".join(str(Matcher(n, "=", v)) for n, v in sorted(labels.items())) + "}")
+    return (
+        f"{plain(episode['name'])} would have fired at {episode['fired_at']} {_length(episode)}, on {where}"
+    )
+
+
+def _length(episode: dict[str, Any]) -> str:
+    if episode["resolved_at"] is None:
+        return "until now"
+    fired, resolved = (datetime.fromisoformat(episode[name]) for name in ("fired_at", "resolved_at"))
+    return f"for {format_duration(round((resolved - fired).total_seconds()))}"
+
+
+@rules.command()
+@click.option(
+    "--scale",
+    type=click.FloatRange(0, 1000, min_open=True),
+    default=1.0,
+    help="Multiplies windows and waiting times.",
+)
+@click.option("--routing", is_flag=True, help="Who is told, in place of the rules.")
+def show(scale: float, routing: bool) -> None:
+    """The rules that ship, as a rule file of Prometheus."""
+    click.echo(pack.render_routing(scale) if routing else pack.render(scale), nl=False)

@@ -1,0 +1,117 @@
+"""`controlplane silence add|list|expire`: for a time, alerts are shown and not told."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import click
+
+from controlplane.cli.act import person
+from controlplane.cli.client import Client, mistake_of, open_client
+from controlplane.cli.errors import CallFailed, Mistake
+from controlplane.cli.fleet import ask
+from controlplane.cli.options import DURATION, client_options, json_option, settings_of
+from controlplane.cli.tables import plain, shortened, table
+
+HEAD = ("ID", "STATE", "ENDS", "BY", "ALERTS", "MATCHERS", "COMMENT")
+COMMENT = 60  # characters; the whole is in --json
+PATH = "/api/v1/silences"
+
+
+@click.group()
+def silence() -> None:
+    """Silences: for a time, alerts are shown and not told."""
+
+
+@silence.command()
+@click.argument("matchers", nargs=-1, required=True, metavar="MATCHER…")
+@click.option("--for", "duration", type=DURATION, help="How long, e.g. 2h.")
+@click.option("--until", metavar="TIME", help="Or until when, e.g. 2026-11-20T18:00:00Z.")
+@click.option("--comment", default="", help="Why; goes on record.")
+@json_option
+@client_options
+def add(
+    matchers: tuple[str, ...],
+    duration: float | None,
+    until: str | None,
+    comment: str,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Silence alerts that pass every MATCHER: alertname=LagGrowing, app="orders", team=~"a|b".
+
+    A first word without an operator is the name of an alert.
+    """
+    if (duration is None) == (until is None):
+        raise Mistake("say how long: either --for 2h or --until 2026-11-20T18:00:00Z")
+    client = open_client(settings_of(**where))
+    asked = {
+        "matchers": [named(matchers[0]), *matchers[1:]],
+        "duration_seconds": duration,
+        "ends_at": until,
+        "comment": comment,
+        "actor": person(),
+    }
+    made = _call(client, partial(client.post, PATH, asked))
+    click.echo(json.dumps(made, indent=2) if as_json else _made(made["silence"]))
+
+
+def named(text: str) -> str:
+    """`LagGrowing` → `alertname="LagGrowing"`, as amtool has it; matchers stay as they are."""
+    return f'alertname="{text}"' if re.fullmatch(r"\w+", text) else text
+
+
+def _made(made: dict[str, Any]) -> str:
+    covers = f"{made['alerts']} firing alert{'' if made['alerts'] == 1 else 's'}"
+    return f"{made['id']}  {plain(made['text'])} until {made['ends_at']}; covers {covers} now"
+
+
+def _call(client: Client, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except CallFailed as error:
+        raise mistake_of(error, client) from None
+
+
+@silence.command("list")
+@click.option("--expired", is_flag=True, help="Those that are over, too.")
+@json_option
+@client_options
+def list_silences(expired: bool, as_json: bool, **where: Any) -> None:
+    """Silences, newest first."""
+    client = open_client(settings_of(**where))
+    found = [one for one in ask(client, PATH)["silences"] if expired or one["state"] != "expired"]
+    if as_json:
+        click.echo(json.dumps({"silences": found}, indent=2))
+    else:
+        click.echo(table(HEAD, [_row(one) for one in found]) if found else "no silences")
+
+
+def _row(s: dict[str, Any]) -> tuple[object, ...]:
+    shown = s["id"], s["state"], s["ends_at"], s["created_by"], s["alerts"], s["text"]
+    return *shown, shortened(s["comment"], COMMENT)
+
+
+@silence.command()
+@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@client_options
+def expire(ids: tuple[str, ...], **where: Any) -> None:
+    """End silences now, by their id or a unique beginning of it."""
+    client = open_client(settings_of(**where))
+    known = [one["id"] for one in ask(client, PATH)["silences"]]
+    for id in [_one_of(known, text) for text in ids]:
+        ended = _call(client, partial(client.delete, f"{PATH}/{id}"))["silence"]
+        click.echo(f"{ended['id']}  {plain(ended['text'])} is over")
+
+
+def _one_of(known: list[str], text: str) -> str:
+    meant = [id for id in known if text and id.startswith(text.lower())]
+    if len(meant) != 1:
+        raise Mistake(
+            f"{len(meant) or 'no'} silences begin with {plain(text)!r}; controlplane silence list shows them"
+        )
+    return meant[0]

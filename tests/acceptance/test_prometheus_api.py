@@ -1,0 +1,342 @@
+"""Prometheus' API of a real server: what promtool, Grafana and scripts get, with a token and without."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NoReturn
+
+import httpx
+import pytest
+
+from alerts.labels import Matcher
+from alerts.promql.series import Series, SeriesInMemory, SeriesSource, series_of
+from controlplane.api.prometheus_series import Reading
+from controlplane.api.routes.prometheus import EVALUATIONS
+from controlplane.errors import StoreUnavailable
+from controlplane.model import Role
+from tests.acceptance.live import LiveServer, eventually
+from tests.acceptance.simulated import TLS, SimulatedQuery
+
+BASE = "/prometheus/api/v1"
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def orders(server: LiveServer) -> Iterator[SimulatedQuery]:
+    """A query that has committed two batches."""
+    driver = server.agent(app="shop", labels={"team": "data"})
+    driver.begin()
+    query = SimulatedQuery("orders")
+    driver.start(query)
+    driver.tell(driver.progress(query), driver.progress(query))
+    yield query
+    driver.close()
+
+
+def data(client: httpx.Client, path: str, **parameters: Any) -> Any:
+    answer = client.get(f"{BASE}/{path}", params=parameters)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["status"] == "success"
+    return answer.json()["data"]
+
+
+def error(answer: httpx.Response) -> tuple[int, str]:
+    assert answer.json().keys() == {"status", "errorType", "error"}
+    return answer.status_code, answer.json()["errorType"]
+
+
+# -- what is live ----------------------------------------------------------------------------------
+
+
+def test_an_instant_query_sees_what_was_reported_a_moment_ago(
+    admin: httpx.Client, orders: SimulatedQuery
+) -> None:
+    selector = f'{{query_id="{orders.query_id}"}}'
+    (one,) = data(admin, "query", query=f"spark_streaming_batches_total{selector}")["result"]
+    assert one["metric"] == {
+        "__name__": "spark_streaming_batches_total",
+        "app": "shop",
+        "query": "orders",
+        "query_id": orders.query_id,
+        "team": "data",
+    }
+    assert one["value"][1] == "2"
+    (total,) = data(admin, "query", query=f"sum by (team) (spark_streaming_query_up{selector})")["result"]
+    assert (total["metric"], total["value"][1]) == ({"team": "data"}, "1")
+
+
+def test_a_client_whose_now_is_a_moment_ago_sees_what_is_live_too(
+    server: LiveServer, admin: httpx.Client, orders: SimulatedQuery
+) -> None:
+    just_asked = f"{server.plane.clock() - 0.8:.3f}"
+    asked = {"query": f'spark_streaming_query_up{{query_id="{orders.query_id}"}}', "time": just_asked}
+    assert data(admin, "query", **asked)["result"][0]["value"] == [float(just_asked), "1"]
+
+
+def test_labels_and_series_of_what_is_live(admin: httpx.Client, orders: SimulatedQuery) -> None:
+    selector = f'spark_streaming_query_status{{query_id="{orders.query_id}"}}'
+    (one,) = data(admin, "series", **{"match[]": selector})
+    assert (one["__name__"], one["query"]) == ("spark_streaming_query_status", "orders")
+    assert {"__name__", "app", "query", "source", "team"} <= set(data(admin, "labels"))
+    assert "orders" in data(admin, "label/query/values")
+    assert "spark_streaming_query_up" in data(admin, "label/__name__/values")
+    apps = data(admin, "label/app/values", **{"match[]": selector})
+    assert apps == ["shop"]
+    unnamed = {"match[]": f'{{query_id="{orders.query_id}",phase!=""}}'}
+    assert data(admin, "label/phase/values", **unnamed) == ["addBatch", "triggerExecution"]
+
+
+def test_a_limit_cuts_lists_and_says_so(admin: httpx.Client, orders: SimulatedQuery) -> None:
+    for path in (f"{BASE}/label/__name__/values", f"{BASE}/labels"):
+        answer = admin.get(path, params={"limit": 2}).json()
+        assert (len(answer["data"]), answer["warnings"]) == (2, ["results truncated due to limit"])
+    cut = admin.get(f"{BASE}/query", params={"query": "controlplane_queries", "limit": 1}).json()
+    assert (len(cut["data"]["result"]), len(cut["warnings"])) == (1, 1)
+
+
+def test_a_form_may_carry_the_question(admin: httpx.Client, orders: SimulatedQuery) -> None:
+    for path in ("query", "query_range", "series", "labels"):
+        form = {"query": "1", "start": "0", "end": "1", "step": "1", "match[]": "spark_streaming_query_up"}
+        assert admin.post(f"{BASE}/{path}", data=form).json()["status"] == "success", path
+    other = admin.post(f"{BASE}/query", content=b"query=1", headers={"Content-Type": "text/plain"})
+    assert error(other) == (400, "bad_data")  # as in Prometheus, it is no form then
+
+
+def test_the_rules_that_ship_are_shown_with_their_state(admin: httpx.Client) -> None:
+    groups = data(admin, "rules", type="alert")["groups"]
+    names = {rule["name"] for group in groups for rule in group["rules"]}
+    assert {"QueryFailed", "LagGrowing", "AgentLost"} <= names
+    first = data(admin, "rules", group_limit=1)
+    assert len(first["groups"]) == 1
+    assert {alert["state"] for alert in data(admin, "alerts")["alerts"]} <= {"pending", "firing"}
+
+
+def test_metadata_and_build(admin: httpx.Client) -> None:
+    assert data(admin, "metadata", metric="spark_streaming_query_up")["spark_streaming_query_up"][0]["help"]
+    assert data(admin, "status/buildinfo")["version"].startswith("3.")
+
+
+# -- who asks, and what ----------------------------------------------------------------------------
+
+
+def test_whoever_may_not_ask_hears_it_in_our_one_shape(server: LiveServer) -> None:
+    with server.client("") as nobody, server.client(server.token(Role.AGENT)) as agent:
+        for client, status in ((nobody, 401), (agent, 403)):
+            answer = client.get(f"{BASE}/query", params={"query": "1"})
+            assert answer.status_code == status
+            assert set(answer.json()["error"]) == {"code", "message", "detail"}
+    with server.client(server.token(Role.VIEWER)) as viewer:
+        assert data(viewer, "query", query="1+1")["result"][1] == "2"
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "expected"),
+    [
+        ("query", {"query": "m", "time": "nan"}, (400, "bad_data")),
+        ("query", {"query": "m", "time": "1e300"}, (400, "bad_data")),
+        ("query", {"query": "m", "lookback_delta": "x"}, (400, "bad_data")),
+        ("query", {"query": "m", "limit": "-1"}, (400, "bad_data")),
+        ("query", {"query": "m", "timeout": "0"}, (503, "timeout")),
+        ("query", {"query": "(" * 5000}, (400, "bad_data")),
+        ("query", {"query": "\x00 \U0001f600"}, (400, "bad_data")),
+        ("query", {"query": "-" * 30_000 + "1"}, (400, "bad_data")),
+        ("query", {"query": "1 + " * 10_000 + "1"}, (400, "bad_data")),
+        ("query", {"query": "sum_over_time(vector(1)[100y:1ms])"}, (422, "execution")),
+        ("query_range", {"query": "1", "start": "0", "end": "1e12", "step": "1"}, (400, "bad_data")),
+        ("query_range", {"query": "1", "start": "0", "end": "1", "step": "1e-9"}, (400, "bad_data")),
+        ("series", {"match[]": "m[5m]"}, (400, "bad_data")),
+        ("rules", {"group_limit": "0"}, (400, "bad_data")),
+        ("rules", {"group_next_token": "x"}, (400, "bad_data")),
+        ("label/a b/values", {}, (400, "bad_data")),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_refused_in_prometheus_words(
+    admin: httpx.Client, path: str, parameters: dict[str, str], expected: tuple[int, str]
+) -> None:
+    answer = admin.get(f"{BASE}/{path}", params=parameters)
+    assert error(answer) == expected
+    assert "Traceback" not in answer.text
+
+
+def test_a_form_that_is_too_large_is_refused_in_prometheus_words(admin: httpx.Client) -> None:
+    answer = admin.post(f"{BASE}/query", data={"query": "1" * 300_000})
+    assert error(answer) == (413, "bad_data")
+
+
+# -- series that answer late, or not -----------------------------------------------------------------
+
+
+class Room:
+    """Series that come when they are let."""
+
+    def __init__(self, series: Sequence[Series] = (), problem: Exception | None = None):
+        self.series, self.problem = series, problem
+        self.asked, self.go = threading.Semaphore(0), threading.Event()
+
+    def source(self, now: float) -> SeriesSource:
+        return self
+
+    def live(self, now: float) -> list[Reading]:
+        return []
+
+    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
+        self.asked.release()
+        assert self.go.wait(30.0)
+        if self.problem is not None:
+            raise self.problem
+        return SeriesInMemory(self.series).select(matchers, start, end)
+
+
+@pytest.fixture
+def room(server: LiveServer) -> Iterator[Room]:
+    """Instead of the server's own series."""
+    before, room = server.plane.series, Room()
+    object.__setattr__(server.plane, "series", room)
+    yield room
+    room.go.set()
+    object.__setattr__(server.plane, "series", before)
+
+
+def test_a_look_back_of_one_s_own_is_honoured(admin: httpx.Client, room: Room) -> None:
+    room.series = [series_of({"__name__": "m"}, {1000.0: 1.0})]
+    room.go.set()
+    for delta, found in (("20", 1), ("5s", 0), ("0", 1), ("-1", 1)):
+        asked = {"query": "m", "time": "1010", "lookback_delta": delta}
+        assert len(data(admin, "query", **asked)["result"]) == found, delta
+
+
+def test_while_four_are_computed_a_fifth_waits_and_is_then_sent_away(
+    server: LiveServer, admin: httpx.Client, room: Room
+) -> None:
+    answers: list[httpx.Response] = []
+
+    def ask() -> None:
+        with server.client() as client:
+            answers.append(client.get(f"{BASE}/query", params={"query": "m"}))
+
+    threads = [threading.Thread(target=ask) for _ in range(EVALUATIONS)]
+    for thread in threads:
+        thread.start()
+    assert all(room.asked.acquire(timeout=20.0) for _ in threads)
+    assert error(admin.get(f"{BASE}/query", params={"query": "1"})) == (503, "timeout")
+    # What needs no evaluation, and everything else, goes on.
+    assert data(admin, "metadata", limit=1)
+    assert admin.get("/api/v1/queries").status_code == 200
+    room.go.set()
+    for thread in threads:
+        thread.join(20.0)
+    assert [answer.status_code for answer in answers] == [200] * EVALUATIONS
+    assert eventually(lambda: admin.get(f"{BASE}/query", params={"query": "1"}).status_code == 200)
+
+
+def test_a_store_that_does_not_answer_is_told_as_a_fault_that_may_pass(
+    admin: httpx.Client, room: Room
+) -> None:
+    room.problem = StoreUnavailable("the disk is full")
+    room.go.set()
+    for path in ("query?query=m", "series?match[]=m"):
+        answer = admin.get(f"{BASE}/{path}")
+        assert error(answer) == (503, "unavailable")
+        assert answer.headers["Retry-After"]
+
+
+# -- promtool ----------------------------------------------------------------------------------------
+
+
+def lacking() -> NoReturn:
+    told = "no promtool: apt-get install -y prometheus"
+    if os.environ.get("CONTROLPLANE_REQUIRE_ALL") == "1":
+        pytest.fail(told)
+    pytest.skip(told)
+
+
+@contextlib.contextmanager
+def bearing(url: str, token: str) -> Iterator[str]:
+    """A proxy before `url` that adds the token, as people put one before what cannot send it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            headers = {
+                "Authorization": f"Bearer {token}",
+                "Content-Type": self.headers.get("Content-Type", ""),
+            }
+            answer = httpx.request(self.command, url + self.path, content=body, headers=headers, verify=TLS)
+            self.send_response(answer.status_code)
+            self.send_header("Content-Type", answer.headers["Content-Type"])
+            self.send_header("Content-Length", str(len(answer.content)))
+            self.end_headers()
+            self.wfile.write(answer.content)
+
+        do_POST = do_GET
+
+        def log_message(self, format: str, *args: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{proxy.server_port}"
+        proxy.shutdown()
+
+
+@pytest.fixture(scope="module")
+def promtool(server: LiveServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Runs `promtool query …` against this server, with a viewer's token; gives what it prints.
+
+    That of Debian 12 cannot send a token itself.
+    """
+    program = shutil.which("promtool")
+    if program is None:
+        lacking()
+    token = server.token(Role.VIEWER)
+    config = Path(tmp_path_factory.mktemp("promtool")) / "http.yml"
+    config.write_text(f"authorization: {{credentials: {token}}}\n", encoding="utf-8")
+    usage = subprocess.run(
+        [program, "query", "instant", "--help"], capture_output=True, text=True, check=False
+    )
+    sends = "--http.config.file" in usage.stdout + usage.stderr
+    options = [f"--http.config.file={config}"] if sends else []
+    with contextlib.nullcontext(server.url) if sends else bearing(server.url, token) as url:
+
+        def run(kind: str, *arguments: str, ok: bool = True) -> str:
+            told = subprocess.run(
+                [
+                    str(program),
+                    "query",
+                    kind,
+                    *options,
+                    *(a.replace("SERVER", f"{url}/prometheus") for a in arguments),
+                ],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+            assert (told.returncode == 0) is ok, told.stderr
+            return told.stdout if ok else told.stderr
+
+        yield run
+
+
+def test_promtool_queries_this_server_as_it_finds_it(promtool: Any, orders: SimulatedQuery) -> None:
+    selector = f'spark_streaming_batches_total{{query_id="{orders.query_id}"}}'
+    assert "=> 2 @[" in promtool("instant", "SERVER", selector)
+    assert f'query_id="{orders.query_id}"' in promtool("range", "--step=1s", "SERVER", selector)
+    assert orders.query_id in promtool("series", f"--match={selector}", "SERVER")
+    assert "orders" in promtool("labels", "SERVER", "query").split()
+    told = json.loads(promtool("instant", "--format=json", "SERVER", "vector(1)"))
+    assert told[0]["value"][1] == "1"
+
+
+def test_promtool_shows_our_refusals(promtool: Any) -> None:
+    told = promtool("instant", "SERVER", "sum(", ok=False)
+    assert "bad_data" in told
+    assert "parse error" in told
