@@ -30,6 +30,8 @@ IN_SIGHT = 0.2  # of the trigger interval: for shorter batches the axis fits the
 
 BLUE, GREEN, AMBER, VIOLET, RED = "#4c8dff", "#30a46c", "#d9a514", "#8e6ad8", "#e5484d"
 
+LINES = (BLUE, GREEN, AMBER, VIOLET, "#e8703a", "#1a9fb5", "#c2569b", "#8b93a1")
+
 #: Series of the rate chart: what each is called and its colour.
 RATES = {"arriving": ("arriving", AMBER), "read": ("read", BLUE), "processed": ("while a batch runs", GREEN)}
 
@@ -86,6 +88,18 @@ def state(frame: pd.DataFrame, window: tuple[float, float], starts: list[float])
     return _marked(option, starts)
 
 
+def ranges(frame: pd.DataFrame, window: tuple[float, float], starts: list[float], kind: str) -> Option:
+    """The lines of a range query's answer (`ranges.table`); `kind` as of `units.axis`."""
+    names = [str(name) for name in frame.columns if name != "time"]
+    divisor, unit = _scale(frame, names, kind)
+    option = _option(_scaled(frame, {name: name for name in names}, divisor), window, unit)
+    option["series"] = [
+        _line(name, LINES[place % len(LINES)], unit, area=len(names) == 1) for place, name in enumerate(names)
+    ]
+    option["legend"]["show"] = len(names) > 1
+    return _marked(option, starts)
+
+
 def _scale(frame: pd.DataFrame, columns: list[str], kind: str) -> tuple[float, str]:
     return units.axis(_largest(frame, columns), kind)
 
@@ -108,7 +122,14 @@ def _option(table: pd.DataFrame, window: tuple[float, float], unit: str) -> Opti
         "animation": False,  # a chart that moves every five seconds is one nobody can read
         "dataset": {"source": table},
         "grid": {"left": 8, "right": 14, "top": 34, "bottom": 4, "containLabel": True},
-        "legend": {"top": 0, "right": 8, "itemWidth": 12, "itemHeight": 8, "icon": "roundRect"},
+        "legend": {
+            "type": "scroll",
+            "top": 0,
+            "right": 8,
+            "itemWidth": 12,
+            "itemHeight": 8,
+            "icon": "roundRect",
+        },
         "tooltip": {"trigger": "axis", "confine": True},
         "xAxis": {"type": "time", "min": int(start * 1000), "max": int(end * 1000)},
         "yAxis": _value_axis(unit),

@@ -5,7 +5,8 @@ The Query page calls it for the state of its buttons, `ui.dialogs` for the text 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ui import units
@@ -51,23 +52,39 @@ def _not_now(action: str, query: Json) -> str | None:
     status = query.get("status")
     if under_way := query.get("action"):
         return f"Another action is under way: {under_way.get('action')}, asked by {under_way.get('actor')}."
-    if status == "lost":
+    ended = status in ENDED or bool(query.get("vanished"))
+    if status == "lost" and not query.get("vanished"):
         return "The driver is silent: nobody is there to carry it out."
-    if action == "stop" and status in ENDED:
+    if action == "stop" and ended:
         return "It does not run."
-    if action == "start" and status not in ENDED:
+    if action == "start" and not ended:
         return "It runs already."
     return None
 
 
-def consequences(action: str, query: Json, drain: bool) -> list[tuple[str, str]]:
+@dataclass(frozen=True)
+class Moment:
+    """What is known beside the query when the question is put. `alerts` are the names of those that fire;
+    `batch_age` is in seconds, None where it is not known, 0 where no batch runs."""
+
+    alerts: tuple[str, ...] = ()
+    batch_age: float | None = None
+
+
+def consequences(
+    action: str, query: Json, drain: bool, moment: Moment | None = None
+) -> list[tuple[str, str]]:
     """What will happen, as pairs of a word and a sentence; read before somebody says yes."""
+    moment = moment or Moment()
     rows = [("Driver", _driver(query))]
     if query.get("status") not in ENDED:
-        rows.append(("Running batch", _running_batch(drain)))
+        rows.append(("Running batch", _running_batch(query, drain, moment)))
+    rows.append(("Backlog", _backlog(action, query)))
     if action == "stop":
-        return [*rows, ("Afterwards", "The query stays stopped until somebody starts it.")]
-    return [*rows, ("Resumes", _resumes(query)), ("Started by", _started_by(query)), ("Done when", _DONE)]
+        rows += [("Checkpoint", _kept(query)), ("Afterwards", "The query stays stopped until it is started.")]
+    else:
+        rows += [("Resumes", _resumes(query)), ("Started by", _started_by(query)), ("Done when", _DONE)]
+    return [*rows, ("Alerts", _alerts(action, moment.alerts))]
 
 
 _DONE = "A newer batch is committed, or the first trigger finds no new data."
@@ -79,10 +96,57 @@ def _driver(query: Json) -> str:
     return ", ".join(part for part in known if part)
 
 
-def _running_batch(drain: bool) -> str:
+def _running_batch(query: Json, drain: bool, moment: Moment) -> str:
+    last = units.number(query.get("batch_id"))
+    name = "A running batch" if last is None else f"Batch {last + 1:.0f}"
+    if moment.batch_age == 0:
+        return f"None runs at this moment. {name} is cut if it has begun by then, unless you drain."
+    age = "" if moment.batch_age is None else f", which has run for {units.span(moment.batch_age)},"
     if drain:
-        return "Finishes first, then the query stops."
-    return "Is cut off; its rows are read again by the next run."
+        return f"{name}{age} may finish first{_usual(query)}. If it takes too long it is cut all the same."
+    return f"{name}{age} is cut off. Nothing of it is committed: its rows are read and processed again."
+
+
+def _usual(query: Json) -> str:
+    duration = units.number(query.get("batch_duration_seconds"))
+    return "" if duration is None else f"; the last one took {units.span(duration)}"
+
+
+def _backlog(action: str, query: Json) -> str:
+    lag, seconds = units.number(query.get("lag_rows")), units.number(query.get("lag_seconds"))
+    if lag is None:
+        return "Not known: no source tells how far its head is."
+    age = "" if not seconds else f", the oldest for {units.span(seconds)}"
+    waiting = f"{units.count(lag, 'rows')} wait{age}"
+    if action == "stop":
+        return f"{waiting}; it grows while the query is stopped."
+    return f"{waiting}; they are read after the start, with what arrives until then."
+
+
+def _kept(query: Json) -> str:
+    place = (query.get("facts") or {}).get("checkpoint")
+    return (
+        f"{place} is kept: a later start resumes from it." if place else "It is kept; its place is not known."
+    )
+
+
+def _alerts(action: str, names: Sequence[str]) -> str:
+    """Whether those that fire are expected to end."""
+    if not names:
+        return "None fires for this query."
+    firing = f"{len(names)} fire{'s' if len(names) == 1 else ''} now ({', '.join(names[:SHOWN])})"
+    firing += ", …" if len(names) > SHOWN else ""
+    return f"{firing}. {_EXPECTED[action]}"
+
+
+SHOWN = 4
+_EXPECTED = {
+    "stop": "Its figures end with it, so alerts about them are expected to end; a stop that somebody asked for "
+    "raises none.",
+    "start": "Alerts about its end are expected to end once it runs; those about a backlog when it is read.",
+    "restart": "Alerts about a stuck batch are expected to end with the new run; those about a backlog only when "
+    "it is read.",
+}
 
 
 def _resumes(query: Json) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -92,6 +92,20 @@ class Client:
         params = {"start": f"{start:.0f}", "end": f"{end:.0f}", "step": f"{step:g}"}
         return self._get(_query_path(query_id) + "/progress", params)
 
+    def series(self, query: str, start: float, end: float, step: float) -> dict[str, Any]:
+        """A range query in PromQL; the answer is Prometheus' own JSON."""
+        params = {"query": query, "start": f"{start:.0f}", "end": f"{end:.0f}", "step": f"{step:g}"}
+        return self._get("/prometheus/api/v1/query_range", params)
+
+    def instant(self, query: str) -> dict[str, Any]:
+        """PromQL as it stands now; the answer is Prometheus' own JSON."""
+        return self._get("/prometheus/api/v1/query", {"query": query})
+
+    def query_alerts(self, query_id: str, start: float, end: float) -> dict[str, Any]:
+        """The alerts of a query that fired in that time, those that fire still too."""
+        params = {"query_id": query_id, "start": f"{start:.0f}", "end": f"{end:.0f}", "limit": "200"}
+        return self._get("/api/v1/alerts/history", params)
+
     def actions(self, limit: int = 200) -> dict[str, Any]:
         return self._get("/api/v1/actions", {"limit": str(limit)})
 
@@ -101,6 +115,50 @@ class Client:
     def whoami(self) -> dict[str, Any]:
         return self._get("/api/v1/whoami")
 
+    def alerts(self) -> dict[str, Any]:
+        """What is pending, fires, or was resolved within the last 15 minutes."""
+        return self._get("/api/v1/alerts")
+
+    def alert(self, fingerprint: str) -> dict[str, Any]:
+        return self._get(_alert_path(fingerprint))
+
+    def alert_history(self, start: float, end: float, limit: int = 500) -> dict[str, Any]:
+        params = {"start": f"{start:.0f}", "end": f"{end:.0f}", "limit": str(limit)}
+        return self._get("/api/v1/alerts/history", params)
+
+    def acknowledge(self, fingerprint: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._send("POST", _alert_path(fingerprint) + "/acknowledge", json=dict(body))
+
+    def silences(self) -> dict[str, Any]:
+        return self._get("/api/v1/silences")
+
+    def silence(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._send("POST", "/api/v1/silences", json=dict(body))
+
+    def expire(self, silence_id: str) -> dict[str, Any]:
+        return self._send("DELETE", f"/api/v1/silences/{quote(silence_id, safe='')}")
+
+    def covered(self, matchers: Sequence[str]) -> dict[str, Any]:
+        """The firing alerts that pass all these matchers, muted ones too: `{"alerts": […]}`.
+
+        Asked of Alertmanager's API, so that the server alone judges matchers. `Refused` says what is wrong
+        with one.
+        """
+        params: list[tuple[str, str | int | float | bool | None]] = [("filter", text) for text in matchers]
+        answer = self._answer("GET", "/alertmanager/api/v2/alerts", params=params)
+        if answer.is_success and isinstance(found := _json(answer), list):
+            return {"alerts": found}
+        return _body(answer)
+
+    def rules(self) -> dict[str, Any]:
+        return self._get("/api/v1/rules")
+
+    def runbook(self, name: str) -> dict[str, Any]:
+        return self._get(f"/api/v1/runbooks/{quote(name, safe='')}")
+
+    def notifications(self, limit: int = 500) -> dict[str, Any]:
+        return self._get("/api/v1/notifications", {"limit": str(limit)})
+
     def act(self, query_id: str, body: Mapping[str, Any], idempotency_key: str) -> dict[str, Any]:
         """Ask for an action. The same key asks for the same action once, however often it is sent."""
         headers = {"Idempotency-Key": idempotency_key}
@@ -109,19 +167,25 @@ class Client:
     def _get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
         return self._send("GET", path, params=params)
 
-    def _send(
+    def _send(self, method: str, path: str, **rest: Any) -> dict[str, Any]:
+        return _body(self._answer(method, path, **rest))
+
+    def _answer(
         self, method: str, path: str, *, headers: Mapping[str, str] | None = None, **rest: Any
-    ) -> dict[str, Any]:
+    ) -> httpx.Response:
         bearer = {"Authorization": f"Bearer {secret}"} if (secret := self._token()) else {}
         try:
-            answer = self._http.request(method, path, headers={**bearer, **(headers or {})}, **rest)
+            return self._http.request(method, path, headers={**bearer, **(headers or {})}, **rest)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise ServerAway(_why_away(self.server, error)) from error
-        return _body(answer)
 
 
 def _query_path(query_id: str) -> str:
     return f"/api/v1/queries/{quote(query_id, safe='')}"
+
+
+def _alert_path(fingerprint: str) -> str:
+    return f"/api/v1/alerts/{quote(fingerprint, safe='')}"
 
 
 def _why_away(server: str, error: Exception) -> str:
@@ -134,20 +198,28 @@ def _why_away(server: str, error: Exception) -> str:
 
 def _body(answer: httpx.Response) -> dict[str, Any]:
     """The JSON of a good answer; each bad one as the error that fits it."""
-    try:
-        body = answer.json()
-    except ValueError:
-        body = None
+    body = _json(answer)
     if answer.is_success and isinstance(body, dict):
         return body
     raise _error(answer.status_code, body)
 
 
+def _json(answer: httpx.Response) -> Any:
+    try:
+        return answer.json()
+    except ValueError:
+        return None
+
+
 def _error(status: int, body: Any) -> ClientError:
-    """The contract's error shape `{"error": {"code", "message", "detail"}}`, or what a stranger answered."""
-    said = body.get("error") if isinstance(body, dict) else None
+    """The contract's error shape `{"error": {"code", "message", "detail"}}`, or what a stranger answered.
+
+    Alertmanager's API answers a mistake with a bare string.
+    """
+    said = body.get("error") if isinstance(body, dict) else {"message": body if isinstance(body, str) else ""}
     error = said if isinstance(said, dict) else {}
-    message = str(error.get("message") or f"The server answered {status}.")
+    prometheus = said if isinstance(said, str) else ""  # its API says the sentence itself
+    message = str(error.get("message") or prometheus or f"The server answered {status}.")
     if status in (401, 403):
         return TokenRefused(f"The server refused the token ({status}): {message}")
     if status == 404:

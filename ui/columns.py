@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from ui import statuses
+from ui import fleet_table, statuses
 from ui.statuses import Look
 
 Columns = dict[str, Any]
@@ -22,10 +22,11 @@ Opener = tuple[str, Callable[..., None], tuple[Any, ...]]  # the click's key, wh
 
 def fleet(opener: Opener) -> Columns:
     return {
-        "status": _badges("Status", statuses.STATUSES.values(), 112),
-        "query": _link("Query", 180, opener),
-        "app": _text("App", 90),
-        "reason": _text("Reason", 315),
+        "status": _badges("Status", statuses.STATUSES.values(), 106),
+        "query": _link("Query", 170, opener),
+        "alerts": _counted_badges("Alerts", fleet_table.alert_badges(), 92),
+        "app": _text("App", 84),
+        "reason": _text("Reason", 264),
         "lag_rows": _count("Lag rows"),
         "lag_trend": _trend("Lag trend", statuses.HEX["gray"]),
         "lag": _span("Lag"),
@@ -33,7 +34,7 @@ def fleet(opener: Opener) -> Columns:
         "batch": _seconds("Batch"),
         "batch_trend": _trend("Batch trend", statuses.HEX["blue"]),
         "state_rows": _count("State rows"),
-        "age": _span("Progress age", 110),
+        "age": _span("Progress age", 104),
     }
 
 
@@ -114,7 +115,11 @@ def facts(what: str = "Fact") -> Columns:
 
 
 def _badges(label: str, looks: Iterable[Look], width: int) -> Any:
-    words = {look.word: look.hex for look in looks}
+    return _counted_badges(label, {look.word: look.hex for look in looks}, width)
+
+
+def _counted_badges(label: str, words: dict[str, str], width: int) -> Any:
+    """Words with their colours."""
     return st.column_config.MultiselectColumn(
         label, options=list(words), color=list(words.values()), width=width
     )
@@ -151,7 +156,7 @@ def _span(label: str, width: int = 90) -> Any:
     return st.column_config.NumberColumn(label, format="localized", width=width, alignment="right")
 
 
-def _trend(title: str, colour: str, width: int = 84) -> Any:
+def _trend(title: str, colour: str, width: int = 78) -> Any:
     return st.column_config.AreaChartColumn(title, color=colour, y_min=0, width=width)
 
 

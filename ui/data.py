@@ -10,15 +10,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import streamlit as st
 
+from ui import fleet_table as fleet_tables
 from ui.client import Client, ClientError, NotFound, TokenRefused, server_url
 
 TTL = 3.0  # seconds; below the refresh interval, so that every refresh of a lone viewer is fresh
+PATIENT_TTL = 30.0  # seconds, for long lists of which only the number is shown
 QUICK_TTL = 0.8  # seconds, while somebody waits for an action
 POINTS = 720  # per chart: about one for every second pixel
 
@@ -74,6 +77,16 @@ def fleet() -> Reading:
     return _read("fleet")
 
 
+def fleet_table(reading: Reading) -> pa.Table:
+    """The table of a fleet's reading, made once for all viewers."""
+    return _fleet_table(reading.at, (reading.body or {}).get("queries", []))
+
+
+@st.cache_resource(max_entries=2, show_spinner=False)
+def _fleet_table(at: float, _queries: Sequence[Mapping[str, Any]]) -> pa.Table:
+    return fleet_tables.fleet(_queries, at)
+
+
 def query(query_id: str) -> Reading:
     return _read("query", query_id)
 
@@ -82,13 +95,63 @@ def actions() -> Reading:
     return _read("actions")
 
 
-def progress(query_id: str, seconds: int) -> Reading:
-    return _read("progress", query_id, seconds)
+def progress(query_id: str, seconds: float, until: float | None = None) -> Reading:
+    """Reports of the last `seconds`, or of those before the moment `until`."""
+    return _read("progress", query_id, seconds, until)
+
+
+def series(expression: str, seconds: float, step: float, until: float | None = None) -> Reading:
+    """A range query, on the grid of `step` seconds."""
+    return _read("series", expression, seconds, step, until)
+
+
+def instant(expression: str) -> Reading:
+    return _read("instant", expression)
+
+
+def query_alerts(query_id: str, seconds: float, until: float | None = None) -> Reading:
+    """What fired for a query in that time."""
+    return _read("query_alerts", query_id, seconds, until)
 
 
 def action(action_id: str) -> Reading:
     """As fresh as it gets: somebody is waiting for this one."""
     return _last_good().remember(("action", action_id), _ask_quickly("action", action_id))
+
+
+def alerts() -> Reading:
+    return _read("alerts")
+
+
+def alert(fingerprint: str) -> Reading:
+    return _read("alert", fingerprint)
+
+
+def alert_history(seconds: int, patient: bool = False) -> Reading:
+    """The episodes of the last `seconds`; `patient` where only their number is shown."""
+    return _read_patiently("alert_history", seconds) if patient else _read("alert_history", seconds)
+
+
+def silences() -> Reading:
+    return _read("silences")
+
+
+def covered(matchers: tuple[str, ...]) -> Reading:
+    """What fires now and passes these matchers; `error` says what is wrong with one."""
+    return _read("covered", matchers)
+
+
+def rules() -> Reading:
+    return _read("rules")
+
+
+def runbook(name: str) -> Reading:
+    return _read("runbook", name)
+
+
+def notifications(patient: bool = False) -> Reading:
+    """The newest notifications; `patient` where only their number is shown."""
+    return _read_patiently("notifications") if patient else _read("notifications")
 
 
 def role() -> str | None:
@@ -104,31 +167,89 @@ def act(query_id: str, body: Mapping[str, Any], idempotency_key: str) -> dict[st
     return dict(answer["action"])
 
 
+def acknowledge(fingerprint: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Say that somebody works on a firing alert; raises `ui.client.ClientError`. The reads forget."""
+    answer = connection().acknowledge(fingerprint, body)
+    forget()
+    return dict(answer["alert"])
+
+
+def silence(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Add a silence; raises `ui.client.ClientError`. The reads forget what they knew."""
+    answer = connection().silence(body)
+    forget()
+    return dict(answer["silence"])
+
+
+def expire(silence_id: str) -> dict[str, Any]:
+    """End a silence now; raises `ui.client.ClientError`. The reads forget what they knew."""
+    answer = connection().expire(silence_id)
+    forget()
+    return dict(answer["silence"])
+
+
 def forget() -> None:
     """Make the next read of every page ask the server."""
     _ask.clear()
     _ask_quickly.clear()
+    _ask_patiently.clear()
 
 
 def _read(question: str, *args: Any) -> Reading:
     return _last_good().remember((question, *args), _ask(question, *args))
 
 
-@st.cache_data(ttl=TTL, max_entries=256, show_spinner=False)
+# As resources: all viewers read one answer, which nobody changes; as data each would be handed a copy.
+@st.cache_resource(ttl=TTL, max_entries=256, show_spinner=False)
 def _ask(question: str, *args: Any) -> Reading:
     return _answer(question, args, time.time())
 
 
-@st.cache_data(ttl=QUICK_TTL, max_entries=64, show_spinner=False)
+@st.cache_resource(ttl=QUICK_TTL, max_entries=64, show_spinner=False)
 def _ask_quickly(question: str, *args: Any) -> Reading:
     return _answer(question, args, time.time())
 
 
+def _read_patiently(question: str, *args: Any) -> Reading:
+    return _last_good().remember((question, *args), _ask_patiently(question, *args))
+
+
+@st.cache_resource(ttl=PATIENT_TTL, max_entries=64, show_spinner=False)
+def _ask_patiently(question: str, *args: Any) -> Reading:
+    return _answer(question, args, time.time())
+
+
+def _reports(query_id: str, seconds: float, until: float | None, now: float) -> tuple[Any, ...]:
+    end = now if until is None else until
+    return query_id, end - seconds, end, max(1.0, seconds / POINTS)
+
+
+def _fired(query_id: str, seconds: float, until: float | None, now: float) -> tuple[Any, ...]:
+    end = now if until is None else until
+    return query_id, end - seconds, end
+
+
+def _on_grid(
+    expression: str, seconds: float, step: float, until: float | None, now: float
+) -> tuple[Any, ...]:
+    """Moments that stay the same from one refresh to the next, so that no line trembles."""
+    end = now // step * step if until is None else -(-until // step) * step
+    return expression, end - -(-seconds // step) * step, end, step
+
+
+#: Questions about a period, which is put in moments only when they are asked.
+PERIODS: dict[str, Callable[..., tuple[Any, ...]]] = {
+    "progress": _reports,
+    "query_alerts": _fired,
+    "alert_history": lambda seconds, now: (now - seconds, now),
+    "series": _on_grid,
+}
+
+
 def _answer(question: str, args: tuple[Any, ...], now: float) -> Reading:
     """One question to the server; every failure becomes a Reading."""
-    if question == "progress":
-        query_id, seconds = args
-        args = (query_id, now - seconds, now, max(1.0, seconds / POINTS))
+    if question in PERIODS:
+        args = PERIODS[question](*args, now)
     try:
         return Reading(getattr(connection(), question)(*args), now)
     except TokenRefused as error:

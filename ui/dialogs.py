@@ -12,9 +12,9 @@ from typing import Any
 
 import streamlit as st
 
-from ui import choices, data, following, widgets
+from ui import choices, data, firing_alerts, following, ranges, widgets
 from ui.client import ClientError
-from ui.markup import plain
+from ui.markup import one_line, plain
 
 Json = Mapping[str, Any]
 
@@ -25,6 +25,11 @@ ICONS = {
     "start": ":material/play_circle:",
 }
 LONGEST_REASON = 500
+DRAIN = "Let the running batch finish first (drain)"
+DRAIN_HELP = (
+    "The stop waits for the gap between two batches, up to half of the time that the action has. A query without "
+    "a trigger interval that always has data has hardly any gap: then the batch is cut, and the outcome says so."
+)
 
 
 def ask(action: str, query_id: str) -> None:
@@ -73,8 +78,8 @@ def _body(query: Json, question: dict[str, str]) -> None:
     action = question["action"]
     st.text(f"{query.get('app')} / {query.get('name') or query.get('query_id')}")
     runs = query.get("status") not in choices.ENDED
-    drain = action != "start" and runs and st.toggle("Let the running batch finish first", key="ask_drain")
-    widgets.pairs(choices.consequences(action, query, drain))
+    drain = action != "start" and runs and st.toggle(DRAIN, key="ask_drain", help=DRAIN_HELP)
+    widgets.pairs(choices.consequences(action, query, drain, _moment(query)))
     reason = st.text_input("Reason", key="ask_reason", max_chars=LONGEST_REASON, placeholder="For the record")
     with st.container(horizontal=True, horizontal_alignment="right"):
         if st.button("Cancel", key="ask_no"):
@@ -82,6 +87,15 @@ def _body(query: Json, question: dict[str, str]) -> None:
             st.rerun()
         if st.button(action.capitalize(), key="ask_yes", type="primary", icon=ICONS[action]):
             _send(question, {"action": action, "drain": bool(drain), "overrides": {}, "reason": reason or ""})
+
+
+def _moment(query: Json) -> choices.Moment:
+    """What the server says beside the query itself; what it does not say is not known."""
+    query_id = str(query.get("query_id"))
+    found = data.instant(ranges.newest("batch_age_seconds", query)).body
+    firing = firing_alerts.of_query(data.alerts().body, query_id)
+    names = dict.fromkeys(one_line(alert.get("name") or "") for alert in firing)
+    return choices.Moment(tuple(names), ranges.only(found))
 
 
 def _send(question: dict[str, str], body: dict[str, Any]) -> None:

@@ -12,12 +12,11 @@ from typing import Any
 
 import pandas as pd
 
-from ui import choices, statuses, units
+from ui import statuses, units
 from ui.markup import no_icon, one_line
 
 Json = Mapping[str, Any]
 
-SPARK_POINTS = 30
 PHASES = ("addBatch", "queryPlanning", "latestOffset", "getBatch", "walCommit", "commitOffsets")
 #: Where words are looked for, in a query (its labels, too) and in an action.
 SEARCHED = ("name", "app", "reason", "query_id", "status", "action", "actor", "request_reason")
@@ -29,62 +28,56 @@ def label(query: Json) -> str:
     return no_icon(query.get("name") or str(query.get("query_id") or "")[:8])
 
 
-def matching(items: Sequence[Json], words: str, **fields: Sequence[str]) -> list[Json]:
-    """The queries or actions that match: one of the values of each field given, and every word in `SEARCHED`."""
-    wanted = words.lower().split()
+def matching(
+    items: Sequence[Json], words: str, labels: Sequence[str] = (), **fields: Sequence[str]
+) -> list[Json]:
+    """The queries or actions that match: see `places`."""
+    return [items[place] for place in places(items, words, labels, **fields)]
+
+
+def places(
+    items: Sequence[Json], words: str, labels: Sequence[str] = (), **fields: Sequence[str]
+) -> list[int]:
+    """Where those stand that match: one of the values of each field given, every word in `SEARCHED`, and of
+    the `labels` (`team=data`) one of each name that is among them."""
+    wanted, named = words.lower().split(), _by_name(labels)
     return [
-        item
-        for item in items
+        place
+        for place, item in enumerate(items)
         if all(not values or item.get(field) in values for field, values in fields.items())
-        and all(word in _haystack(item) for word in wanted)
+        and (not named or all(named[name] & own for name, own in _own_labels(item, named)))
+        and (not wanted or _contains(_haystack(item), wanted))
     ]
 
 
+def _by_name(labels: Sequence[str]) -> dict[str, set[str]]:
+    named: dict[str, set[str]] = {}
+    for text in labels:
+        named.setdefault(text.partition("=")[0], set()).add(text)
+    return named
+
+
+def _own_labels(item: Json, names: Iterable[str]) -> Iterable[tuple[str, set[str]]]:
+    own = item.get("labels") or {}
+    return ((name, {f"{name}={own[name]}"} if name in own else set()) for name in names)
+
+
+def label_choices(items: Sequence[Json]) -> list[str]:
+    """Each `name=value` that a query carries, sorted."""
+    return sorted({text for item in items for text in _labels(item)})
+
+
+def _labels(item: Json) -> Iterable[str]:
+    return (f"{name}={value}" for name, value in (item.get("labels") or {}).items())
+
+
+def _contains(text: str, wanted: Sequence[str]) -> bool:
+    return all(word in text for word in wanted)
+
+
 def _haystack(item: Json) -> str:
-    labels = (f"{key}={value}" for key, value in (item.get("labels") or {}).items())
     texts = (value for key in SEARCHED if isinstance(value := item.get(key), str))
-    return " ".join([*texts, *labels]).lower()
-
-
-def fleet(queries: Sequence[Json], now: float) -> pd.DataFrame:
-    """One row a query, in the order given; numbers stay numbers, so that the table sorts rightly."""
-    rows = [_fleet_row(query, now) for query in queries]
-    frame = pd.DataFrame(rows, columns=list(_fleet_row({}, now)))
-    for column in ("lag", "age"):
-        frame[column] = pd.to_timedelta(frame[column].map(_rounded), unit="s")
-    return frame
-
-
-def _fleet_row(query: Json, now: float) -> dict[str, Any]:
-    recent = query.get("recent") or {}
-    ended = query.get("status") in (*choices.ENDED, "lost")  # its last rate is not a rate of now
-    return {
-        "status": [statuses.status(query.get("status")).word],
-        "query": label(query),
-        "app": one_line(query.get("app") or ""),
-        "reason": one_line(query.get("reason") or ""),
-        "lag_rows": units.number(query.get("lag_rows")),
-        "lag_trend": _trend(recent.get("lag_rows")),
-        "lag": units.number(query.get("lag_seconds")),
-        "read": None if ended else units.number(query.get("input_rows_per_second")),
-        "batch": units.number(query.get("batch_duration_seconds")),
-        "batch_trend": _trend(recent.get("batch_duration_seconds")),
-        "state_rows": units.number(query.get("state_rows")),
-        "age": units.since(query.get("last_progress_at"), now),
-    }
-
-
-def _trend(values: Sequence[Any] | None) -> list[float]:
-    known = [number for value in values or () if (number := units.number(value)) is not None]
-    return [float(f"{number:.4g}") for number in known[-SPARK_POINTS:]]
-
-
-def _rounded(seconds: float | None) -> float | None:
-    """As precise as people read them: tenths below a second, minutes above ten, hours above a day."""
-    if seconds is None or pd.isna(seconds):
-        return None
-    step = 0.1 if seconds < 1 else 1 if seconds < 600 else 60 if seconds < 86_400 else 3600
-    return round(seconds / step) * step
+    return " ".join([*texts, *_labels(item)]).lower()
 
 
 def progress(points: Sequence[Json]) -> pd.DataFrame:

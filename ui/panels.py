@@ -1,23 +1,22 @@
-"""The parts of the Query page: head, tiles, failure, charts, tables, and the progress of an action.
+"""The parts of the Query page: head, tiles, failure, tables, and the progress of an action.
 
-`ui/app_pages/query.py` puts them in order. Each takes the server's JSON and draws; none asks the server.
+`ui/app_pages/query.py` puts them in order; the charts are in `ui.chart_panels`. Each takes the server's JSON
+and draws; none asks the server.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from ui import charts, choices, columns, frames, statuses, units, widgets
+from ui import choices, columns, frames, statuses, units, widgets
 from ui.markup import one_line, plain, visible
 
 Json = Mapping[str, Any]
-
-CHART_HEIGHT = 230
 
 
 def head(query: Json) -> None:
@@ -108,35 +107,6 @@ RETRY = {
     "once": "once, after a look at the advice",
     "never": "not before the cause is removed: it will fail again",
 }
-
-
-def series(points: Sequence[Json], window: tuple[float, float], trigger: float | None) -> None:
-    """The four charts, two by two, on one time axis."""
-    frame = frames.progress(points)
-    starts = frames.run_starts(frame)
-    with st.grid(2, min_column_width=420, gap="xsmall"):
-        _chart("rates", "Rows per second", charts.rates(frame, window, starts), frame)
-        _chart("lag", "Lag", charts.lag(frame, window, starts), frame.dropna(subset="lag_rows"))
-        durations = charts.durations(frame, window, starts, trigger)
-        _chart("durations", f"Batch duration by phase{_trigger_word(trigger)}", durations, frame)
-        _chart("state", "State", charts.state(frame, window, starts), frame.dropna(subset="state_rows"))
-
-
-def _trigger_word(trigger: float | None) -> str:
-    return f" :red[┄] :gray[trigger {units.span(trigger)}]" if trigger else ""
-
-
-ALT = {"rates": "Rows per second", "lag": "Lag in rows", "durations": "Batch duration", "state": "State size"}
-NOTHING = {"lag": "No source tells how far its head is.", "state": "No stateful operator."}
-
-
-def _chart(key: str, title: str, option: charts.Option, known: pd.DataFrame) -> None:
-    with st.container(border=True, gap=None, height=CHART_HEIGHT + 56):
-        st.markdown(f"**{title}**", width="stretch")
-        if known.empty:
-            st.caption(NOTHING.get(key, "No progress in this range."))
-            return
-        st.echarts_chart(option, key=f"chart_{key}", height=CHART_HEIGHT, alt=f"{ALT[key]} over time")
 
 
 def tables(query: Json) -> None:

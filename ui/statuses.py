@@ -64,6 +64,39 @@ ACTION_STATES: dict[str, Look] = {
     "expired": Look("Expired", "violet", ":material/timer_off:"),
 }
 
+SEVERITIES: dict[str, Look] = {
+    "critical": Look("Critical", "red", ":material/error:"),
+    "warning": Look("Warning", "orange", ":material/warning:"),
+    "info": Look("Info", "blue", ":material/info:"),
+    "": Look("None", "gray", ":material/label_off:"),
+}
+
+ALERT_STATES: dict[str, Look] = {
+    "firing": Look("Firing", "red", ":material/notifications_active:"),
+    "pending": Look("Pending", "yellow", ":material/hourglass_top:"),
+    "resolved": Look("Resolved", "green", ":material/check_circle:"),
+}
+
+RULE_STATES: dict[str, Look] = {
+    "failing": Look("Failing", "violet", ":material/report:"),
+    "firing": Look("Firing", "red", ":material/notifications_active:"),
+    "pending": Look("Pending", "yellow", ":material/hourglass_top:"),
+    "inactive": Look("Inactive", "green", ":material/check_circle:"),
+    "record": Look("Record", "gray", ":material/save:"),
+}
+
+SILENCE_STATES: dict[str, Look] = {
+    "active": Look("Active", "blue", ":material/notifications_off:"),
+    "pending": Look("Pending", "yellow", ":material/schedule:"),
+    "expired": Look("Expired", "gray", ":material/history:"),
+}
+
+OUTCOMES: dict[str, Look] = {
+    "sent": Look("Told", "green", ":material/mark_email_read:"),
+    "failed": Look("Failed", "red", ":material/error:"),
+    "not_sent": Look("Not told", "gray", ":material/notifications_paused:"),
+}
+
 OPEN_STATES = ("requested", "delivered", "running")
 
 
@@ -73,6 +106,26 @@ def status(name: str | None) -> Look:
 
 def action_state(name: str | None) -> Look:
     return ACTION_STATES.get(name or "", _unknown(name))
+
+
+def severity(name: str | None) -> Look:
+    return SEVERITIES.get(name or "", _unknown(name))
+
+
+def alert_state(name: str | None) -> Look:
+    return ALERT_STATES.get(name or "", _unknown(name))
+
+
+def rule_state(name: str | None) -> Look:
+    return RULE_STATES.get(name or "", _unknown(name))
+
+
+def silence_state(name: str | None) -> Look:
+    return SILENCE_STATES.get(name or "", _unknown(name))
+
+
+def outcome(name: str | None) -> Look:
+    return OUTCOMES.get(name or "", _unknown(name))
 
 
 def is_open(action_state_name: str | None) -> bool:

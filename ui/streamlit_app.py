@@ -33,11 +33,32 @@ page = st.navigation(
             help="One query: its verdict, charts, runs and failures; stop, start and restart it.",
         ),
         st.Page(
+            "app_pages/alerts.py",
+            title="Alerts",
+            icon=":material/notifications:",
+            url_path="alerts",
+            help="What fires and who was told; acknowledge and silence.",
+        ),
+        st.Page(
+            "app_pages/rules.py",
+            title="Rules",
+            icon=":material/rule:",
+            url_path="rules",
+            help="The rules that raise alerts, and how their last evaluation went.",
+        ),
+        st.Page(
             "app_pages/actions.py",
             title="Actions",
             icon=":material/history:",
             url_path="actions",
             help="What was asked for, by whom, and how it ended.",
+        ),
+        st.Page(
+            "app_pages/runbook.py",
+            title="Runbook",
+            icon=":material/menu_book:",
+            url_path="runbook",
+            visibility="hidden",  # alerts link to it
         ),
     ],
     position="top",

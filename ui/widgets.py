@@ -34,6 +34,9 @@ STYLE = """
   line-height: 1.25; font-size: 0.8rem; opacity: 0.92; }
 [class*="st-key-tile_"] button strong { font-size: 1.45rem; font-weight: 600; line-height: 1.2;
   font-variant-numeric: tabular-nums; }
+.st-key-tile_firing_now [data-testid="stBaseButton-primary"] { background-color: #c93a40; border-color: #c93a40; }
+.stMainBlockContainer:has(.st-key-stale) :is([data-testid="stDataFrame"], [data-testid="stMetric"],
+  [data-testid="stEChartsChart"], [class*="st-key-tile_"]) { opacity: 0.45; filter: grayscale(1); }
 </style>
 """
 
@@ -116,12 +119,14 @@ def banner(reading: data.Reading) -> None:
                 icon=":material/key_off:",
             )
         elif reading.stale:
-            last = units.clock(reading.at, zone(), time.time())
-            st.warning(
-                f"{plain(reading.error)} What you see was true at {last}; the page keeps trying.",
-                title="Stale: the server is away",
-                icon=":material/cloud_off:",
-            )
+            now = time.time()
+            last, age = units.clock(reading.at, zone(), now), units.span(round(now - reading.at))
+            with st.container(key="stale"):  # by which `STYLE` greys what is old
+                st.warning(
+                    f"{plain(reading.error)} What you see was true at {last}, {age} ago; the page keeps trying.",
+                    title="Stale: the server is away",
+                    icon=":material/cloud_off:",
+                )
         elif reading.error:
             st.error(plain(reading.error), title="Nothing to show yet", icon=":material/cloud_off:")
 
@@ -190,7 +195,7 @@ def pairs(rows: Sequence[tuple[str, str]]) -> None:
     """Words and sentences in two columns; the sentences are shown as they are."""
     with st.container(gap="xsmall"):
         for word, sentence in rows:
-            with st.container(horizontal=True, gap="small"):
+            with st.container(horizontal=True, gap="small", wrap=False):
                 st.caption(word, width=100)
                 st.text(visible(sentence), width="stretch")
 

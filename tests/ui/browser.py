@@ -8,20 +8,23 @@ line that says what to install; with CONTROLPLANE_REQUIRE_ALL=1 that is a failur
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ui import launch
 
 ROOT = Path(__file__).parents[2]
+ROW = 33  # pixels, as the Fleet page sets it
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 FLAGS = (
     "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
@@ -81,3 +84,47 @@ def _wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
         else:
             return
     raise AssertionError("streamlit did not come up in 30 s")
+
+
+class Screen:
+    """One viewer's page, and what it asked of the network."""
+
+    def __init__(self, page: Any, address: str):
+        self.page = page
+        self.address = address
+        self.foreign: list[str] = []
+        self.alerts: list[str] = []
+        page.on("request", self._note)
+        page.on("dialog", lambda box: (self.alerts.append(box.message), box.dismiss()))
+
+    def _note(self, request: Any) -> None:
+        if not request.url.startswith((self.address, self.address.replace("http", "ws"), "data:", "blob:")):
+            self.foreign.append(request.url)
+
+    def go(self, path: str) -> Screen:
+        self.page.goto(self.address + path)
+        self.page.get_by_text("as of").first.wait_for()
+        return self
+
+    def rows(self) -> list[str]:
+        """The rows of the first table, from the table that screen readers see."""
+        table = self.page.locator('[data-testid="stDataFrame"]').first
+        return table.locator('tbody tr[role="row"]').all_text_contents()
+
+    def first_row(self) -> str:
+        return "".join(self.rows()[:1])
+
+    def stamp(self) -> str:
+        return str(self.page.get_by_text(re.compile(r"as of \d")).first.inner_text())
+
+    def click_name(self, row: int) -> None:
+        """The second column of that row of the table; row -1 is the column's head."""
+        box = self.page.locator('[data-testid="stDataFrame"] canvas').first.bounding_box()
+        self.page.mouse.click(box["x"] + 160, box["y"] + ROW * (row + 1.5))
+
+
+def until(true: Callable[[], bool], seconds: float = 15.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.1)

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from tests.ui import browser, factories
+from tests.ui import browser, factories, fake_series
+from tests.ui.browser import Screen
+from tests.ui.fake_alerting import AlertingAnswers
 from tests.ui.fake_server import FakeServer, World
 from ui import data
 from ui.client import ClientError, NotFound
@@ -18,7 +20,7 @@ from ui.client import ClientError, NotFound
 ENTRY = str(Path(data.__file__).with_name("streamlit_app.py"))
 
 
-class FakeClient:
+class FakeClient(AlertingAnswers):
     """`ui.client.Client` without HTTP: answers from a `World`, or raises `error` when it is set."""
 
     server = "http://127.0.0.1:8420"
@@ -39,6 +41,15 @@ class FakeClient:
 
     def progress(self, query_id: str, start: float, end: float, step: float) -> dict[str, Any]:
         return self._or_error(factories.series(end, 60))
+
+    def series(self, query: str, start: float, end: float, step: float) -> dict[str, Any]:
+        return self._or_error(self.world.series(query, start, end, step))
+
+    def instant(self, query: str) -> dict[str, Any]:
+        return self._or_error(fake_series.vector(self.now, self.world.batch_age))
+
+    def query_alerts(self, query_id: str, start: float, end: float) -> dict[str, Any]:
+        return self._or_error(self.world.fired(query_id))
 
     def actions(self) -> dict[str, Any]:
         return self._or_error(
@@ -108,3 +119,20 @@ def stage() -> Iterator[tuple[FakeServer, str]]:
     with browser.streamlit(server.url, server.world.token) as address:
         yield server, address
     server.stop()
+
+
+@pytest.fixture
+def server(stage: tuple[FakeServer, str]) -> Iterator[FakeServer]:
+    """The fake server with a world of its own for this test; running again afterwards, whatever happened."""
+    running = stage[0]
+    vars(running.world).update(vars(World()))
+    yield running
+    running.stop()
+    running.start()
+
+
+@pytest.fixture
+def screen(desk: Any, stage: tuple[FakeServer, str], server: FakeServer) -> Iterator[Screen]:
+    page = desk.new_page()
+    yield Screen(page, stage[1])
+    page.close()

@@ -83,7 +83,12 @@ def detail(number: int = 1, now: float = NOW, **overrides: Any) -> dict[str, Any
         "sources": [source()],
         "sink": {"description": "DeltaSink[s3://lake/orders]", "numOutputRows": 6200},
         "operators": [
-            {"operatorName": "stateStoreSave", "numRowsTotal": 184_000, "memoryUsedBytes": 96_000_000}
+            {
+                "operatorName": "stateStoreSave",
+                "numRowsTotal": 184_000,
+                "memoryUsedBytes": 96_000_000,
+                "customMetrics": {"rocksdbSstFileSize": 340_000_000},
+            }
         ],
         "facts": {
             "trigger": "processing_time",

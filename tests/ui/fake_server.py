@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.ui import factories
+from tests.ui import factories, fake_alerting, fake_series
 
 
 class World:
@@ -32,6 +32,9 @@ class World:
         self.role = "operator"
         self.token = "cp_admin_test"
         self.reads = 0
+        self.alerting = fake_alerting.FakeAlerting(time.time())
+        self.batch_age: float | None = 48.0
+        self.series_labels: dict[str, str] = {}
 
     def fleet(self, now: float) -> dict[str, Any]:
         self.reads += 1
@@ -47,6 +50,13 @@ class World:
         mine = [self.seen(action, now) for action in self.actions if action["query_id"] == query_id]
         still = next((a for a in mine if a["state"] in ("requested", "delivered", "running")), None)
         return {**whole, "actions": mine or whole["actions"], "action": still or whole["action"]}
+
+    def series(self, query: str, start: float, end: float, step: float) -> dict[str, Any]:
+        return fake_series.matrix(query, start, end, step, self.series_labels)
+
+    def fired(self, query_id: str) -> dict[str, Any]:
+        alerts = self.alerting.history()["alerts"]
+        return {"alerts": [alert for alert in alerts if alert["query_id"] == query_id]}
 
     def ask(self, query_id: str, body: dict[str, Any], key: str, now: float) -> dict[str, Any]:
         self.posted.append((query_id, body, key))
@@ -88,6 +98,16 @@ class _Handler(BaseHTTPRequestHandler):
         match url.path.split("/")[3:]:
             case _ if self.headers.get("Authorization") != f"Bearer {self.world.token}":
                 self._error(401, "unauthorized", "no such token")
+            case ["v1", "query_range"]:
+                asked = {name: values[0] for name, values in parse_qs(url.query).items()}
+                bounds = (float(asked[name]) for name in ("start", "end", "step"))
+                self._send(200, self.world.series(asked["query"], *bounds))
+            case ["v1", "query"]:
+                self._send(200, fake_series.vector(now, self.world.batch_age))
+            case ["alerts", "history"] if "query_id" in parse_qs(url.query):
+                self._send(200, self.world.fired(parse_qs(url.query)["query_id"][0]))
+            case _ if self._alerting("GET"):
+                pass
             case ["queries"]:
                 self._send(200, self.world.fleet(now))
             case ["queries", query_id]:
@@ -109,9 +129,24 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        if self._alerting("POST", body):
+            return
         query_id = unquote(self.path.split("/")[4])
         action = self.world.ask(query_id, body, self.headers.get("Idempotency-Key", ""), time.time())
         self._send(202, {"action": action})
+
+    def do_DELETE(self) -> None:
+        if not self._alerting("DELETE"):
+            self._error(404, "not_found", "no such path")
+
+    def _alerting(self, method: str, body: dict[str, Any] | None = None) -> bool:
+        """Answer it where it is about alerting."""
+        url = urlsplit(self.path)
+        desk, params = self.world.alerting, parse_qs(url.query)
+        found = fake_alerting.answer(desk, method, unquote(url.path), params, body or {}, time.time())
+        if found:
+            self._send(*found)
+        return found is not None
 
     def _progress(self, params: dict[str, list[str]], now: float) -> dict[str, Any]:
         seconds = now - float(params["start"][0])
@@ -121,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _error(self, status: int, code: str, message: str) -> None:
         self._send(status, {"error": {"code": code, "message": message, "detail": {}}})
 
-    def _send(self, status: int, body: dict[str, Any]) -> None:
+    def _send(self, status: int, body: Any) -> None:
         data = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.ui import factories
-from ui.choices import consequences, why_not
+from ui.choices import Moment, consequences, why_not
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,17 @@ def test_a_button_is_disabled_with_the_reason(
 def test_a_restart_says_which_driver_and_after_which_batch() -> None:
     rows = dict(consequences("restart", factories.detail(), drain=False))
     assert rows["Driver"] == "application orders, agent 5f0c8f6e, Spark 4.3.0"
-    assert rows["Running batch"].startswith("Is cut off")
+    assert rows["Running batch"] == (
+        "Batch 1234 is cut off. Nothing of it is committed: its rows are read and processed again."
+    )
     assert rows["Resumes"] == "after batch 1233, from its checkpoint s3://lake/checkpoints/orders"
     assert "same writer" in rows["Started by"]
 
 
 def test_a_drain_lets_the_batch_finish() -> None:
     rows = dict(consequences("stop", factories.detail(), drain=True))
-    assert rows["Running batch"].startswith("Finishes first")
+    assert rows["Running batch"].startswith("Batch 1234 may finish first; the last one took 620 ms")
+    assert rows["Checkpoint"] == "s3://lake/checkpoints/orders is kept: a later start resumes from it."
     assert "stays stopped" in rows["Afterwards"]
 
 
@@ -56,3 +59,32 @@ def test_a_start_of_an_ended_query_cuts_nothing() -> None:
     )
     assert "Running batch" not in rows
     assert rows["Resumes"] == "from its checkpoint"
+
+
+def test_a_running_batch_is_named_with_its_age() -> None:
+    moment = Moment(batch_age=48.0)
+    rows = dict(consequences("restart", factories.detail(), drain=False, moment=moment))
+    assert "Batch 1234, which has run for 48 s, is cut off" in rows["Running batch"]
+    rows = dict(consequences("restart", factories.detail(), drain=False, moment=Moment(batch_age=0)))
+    assert rows["Running batch"].startswith("None runs at this moment")
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [("stop", "it grows while the query is stopped"), ("restart", "they are read after the start")],
+)
+def test_the_backlog_is_told_with_what_becomes_of_it(action: str, words: str) -> None:
+    rows = dict(consequences(action, factories.detail(lag_rows=84_300, lag_seconds=26.4), drain=False))
+    assert rows["Backlog"].startswith("84.3k rows wait, the oldest for 26.4 s")
+    assert words in rows["Backlog"]
+    assert "Not known" in dict(consequences(action, factories.detail(lag_rows=None), drain=False))["Backlog"]
+
+
+@pytest.mark.parametrize("action", ["stop", "start", "restart"])
+def test_the_alerts_that_fire_are_named_with_what_is_expected_of_them(action: str) -> None:
+    names = ("LagGrowing", "BatchOverTrigger")
+    rows = dict(consequences(action, factories.detail(), drain=False, moment=Moment(names)))
+    assert rows["Alerts"].startswith("2 fire now (LagGrowing, BatchOverTrigger).")
+    assert "expected to end" in rows["Alerts"]
+    quiet = dict(consequences(action, factories.detail(), drain=False))
+    assert quiet["Alerts"] == "None fires for this query."

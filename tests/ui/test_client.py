@@ -104,3 +104,23 @@ def test_the_token_comes_from_the_environment_else_from_its_file(tmp_path: Path)
     assert token({"CONTROLPLANE_TOKEN_FILE": str(file)}) == "from-file"
     assert token({"CONTROLPLANE_TOKEN_FILE": str(tmp_path / "none")}) is None
     assert token({}) is None
+
+
+def test_series_and_a_querys_alerts_are_asked_for_where_the_server_has_them() -> None:
+    asked: list[httpx.URL] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url)
+        return httpx.Response(200, json={})
+
+    client = _client(answer)
+    client.series('up{app="ä b"}', 0, 60, 15)
+    client.instant("up")
+    client.query_alerts("a&b", 0, 60)
+    assert [url.path for url in asked] == [
+        "/prometheus/api/v1/query_range",
+        "/prometheus/api/v1/query",
+        "/api/v1/alerts/history",
+    ]
+    assert dict(asked[0].params) == {"query": 'up{app="ä b"}', "start": "0", "end": "60", "step": "15"}
+    assert asked[2].params["query_id"] == "a&b"

@@ -1,5 +1,7 @@
 """Cached reads: one question a TTL, and the last good answer while the server is away."""
 
+import pytest
+
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
 from ui import data
@@ -55,3 +57,34 @@ def test_the_memory_of_good_answers_is_bounded() -> None:
 
 def test_the_role_is_what_the_server_says_of_our_token(client: FakeClient) -> None:
     assert data.role() == "operator"
+
+
+def test_the_fleets_table_is_made_once_for_all_viewers(client: FakeClient) -> None:
+    reading = data.fleet()
+    table = data.fleet_table(reading)
+    assert table.num_rows == len((reading.body or {})["queries"])
+    assert data.fleet_table(data.fleet()) is table
+    data.forget()
+    assert data.fleet_table(Reading(reading.body, reading.at + 1)) is not table
+
+
+def test_viewers_share_one_answer_and_not_copies_of_it(client: FakeClient) -> None:
+    assert data.fleet().body is data.fleet().body
+
+
+def test_a_range_is_asked_for_on_the_grid_and_holds_what_was_meant(
+    client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[float, float, float]] = []
+
+    def series(query: str, start: float, end: float, step: float) -> dict[str, object]:
+        asked.append((start, end, step))
+        return {}
+
+    monkeypatch.setattr(client, "series", series, raising=False)
+    data.series("up", 900.0, 15.0)
+    data.series("up", 60.0, 15.0, 1_795_000_001.0)
+    (start, end, _), held = asked
+    assert end % 15 == 0
+    assert end - start == 900
+    assert held == (1_794_999_945.0, 1_795_000_005.0, 15.0)

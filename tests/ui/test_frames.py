@@ -8,30 +8,6 @@ from tests.ui.factories import NOW
 from ui import frames
 
 
-def test_a_fleet_row_holds_numbers_durations_and_trends() -> None:
-    frame = frames.fleet([factories.fleet_query(1, lag_seconds=26.44)], NOW)
-    row = frame.iloc[0]
-    assert row["status"] == ["Running"]
-    assert (row["query"], row["app"], row["lag_rows"]) == ("query-1", "orders", 40.0)
-    assert row["lag"] == pd.Timedelta(seconds=26)
-    assert row["age"] == pd.Timedelta(seconds=4)
-    assert len(row["batch_trend"]) == 30
-
-
-def test_what_is_not_known_is_missing_and_not_zero() -> None:
-    frame = frames.fleet([{"query_id": factories.query_id(1), "lag_rows": None, "recent": None}], NOW)
-    row = frame.iloc[0]
-    assert pd.isna(row["lag_rows"])
-    assert pd.isna(row["lag"])
-    assert pd.isna(row["age"])
-    assert row["lag_trend"] == []
-    assert row["query"] == factories.query_id(1)[:8]
-
-
-def test_an_empty_fleet_is_an_empty_table_with_all_columns() -> None:
-    assert list(frames.fleet([], NOW).columns) == list(frames.fleet([factories.fleet_query(1)], NOW).columns)
-
-
 @pytest.mark.parametrize(
     ("words", "apps", "statuses", "found"),
     [
@@ -123,6 +99,21 @@ def test_tables_without_rows_keep_their_columns() -> None:
     assert frames.facts({"a": None, "b": ""}).empty
 
 
-def test_names_in_tables_cannot_reorder_the_line() -> None:
-    frame = frames.fleet([factories.fleet_query(1, name="a\u202eb\nc")], NOW)
-    assert frame["query"].iloc[0] == "a\ufffdb c"
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        ([], {"a", "b", "c"}),
+        (["team=payments"], {"a"}),
+        (["team=payments", "team=data"], {"a", "b"}),
+        (["team=payments", "team=data", "env=prod"], {"b"}),
+        (["env=test"], set()),
+    ],
+)
+def test_labels_of_one_name_widen_and_those_of_another_narrow(labels: list[str], found: set[str]) -> None:
+    queries = [
+        factories.fleet_query(1, name="a", labels={"team": "payments"}),
+        factories.fleet_query(2, name="b", labels={"team": "data", "env": "prod"}),
+        factories.fleet_query(3, name="c", labels={}),
+    ]
+    assert {query["name"] for query in frames.matching(queries, "", labels)} == found
+    assert frames.label_choices(queries) == ["env=prod", "team=data", "team=payments"]

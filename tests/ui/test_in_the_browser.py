@@ -2,83 +2,21 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.ui import factories
-from tests.ui.fake_server import FakeServer, World
+from tests.ui.alerting_factories import alert
+from tests.ui.browser import Screen, until
+from tests.ui.fake_server import FakeServer
 
 pytestmark = pytest.mark.browser
 
 STUCK = factories.query_id(3)
 HOSTILE_ID = factories.query_id(50)
-ROW = 33  # pixels, as the Fleet page sets it
-
-
-class Screen:
-    """One viewer's page, and what it asked of the network."""
-
-    def __init__(self, page: Any, address: str):
-        self.page = page
-        self.address = address
-        self.foreign: list[str] = []
-        self.alerts: list[str] = []
-        page.on("request", self._note)
-        page.on("dialog", lambda box: (self.alerts.append(box.message), box.dismiss()))
-
-    def _note(self, request: Any) -> None:
-        if not request.url.startswith((self.address, self.address.replace("http", "ws"), "data:", "blob:")):
-            self.foreign.append(request.url)
-
-    def go(self, path: str) -> Screen:
-        self.page.goto(self.address + path)
-        self.page.get_by_text("as of").first.wait_for()
-        return self
-
-    def rows(self) -> list[str]:
-        """The rows of the first table, from the table that screen readers see."""
-        table = self.page.locator('[data-testid="stDataFrame"]').first
-        return table.locator('tbody tr[role="row"]').all_text_contents()
-
-    def first_row(self) -> str:
-        return "".join(self.rows()[:1])
-
-    def stamp(self) -> str:
-        return str(self.page.get_by_text(re.compile(r"as of \d")).first.inner_text())
-
-    def click_name(self, row: int) -> None:
-        """The second column of that row of the table; row -1 is the column's head."""
-        box = self.page.locator('[data-testid="stDataFrame"] canvas').first.bounding_box()
-        self.page.mouse.click(box["x"] + 160, box["y"] + ROW * (row + 1.5))
-
-
-def until(true: Callable[[], bool], seconds: float = 15.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.1)
-
-
-@pytest.fixture
-def server(stage: tuple[FakeServer, str]) -> Iterator[FakeServer]:
-    """The fake server with a world of its own for this test; running again afterwards, whatever happened."""
-    running = stage[0]
-    vars(running.world).update(vars(World()))
-    yield running
-    running.stop()
-    running.start()
-
-
-@pytest.fixture
-def screen(desk: Any, stage: tuple[FakeServer, str], server: FakeServer) -> Iterator[Screen]:
-    page = desk.new_page()
-    yield Screen(page, stage[1])
-    page.close()
 
 
 def test_the_fleet_shows_every_query_worst_first_and_loads_nothing_from_elsewhere(screen: Screen) -> None:
@@ -143,7 +81,7 @@ def test_a_link_to_a_query_works_in_a_cold_browser(
     screen.go(f"/query?query_id={STUCK}&range=6h")
     screen.page.get_by_role("heading", name="sessions").wait_for()
     screen.page.get_by_text("no task has finished for 9 min 40 s").wait_for()
-    until(lambda: screen.page.locator('[data-testid="stEChartsChart"] canvas').count() == 4)
+    until(lambda: screen.page.locator('[data-testid="stEChartsChart"]:has(canvas)').count() == 11)
     assert "range=6h" in screen.page.url
     assert screen.page.get_by_role("radio", name="6h").get_attribute("aria-checked") == "true"
     screen.page.close()
@@ -192,6 +130,84 @@ def test_hostile_names_and_reasons_are_text_wherever_they_appear(screen: Screen,
     assert screen.alerts == []
 
 
+def hover_words(screen: Screen, chart: str, share: float) -> str:
+    """What the tooltip of that chart says, once the pointer has found something at this share of its width."""
+    place = screen.page.locator(f".st-key-chart_{chart}")
+    place.scroll_into_view_if_needed()
+    for row in range(12, 200, 7):
+        box = place.bounding_box()
+        screen.page.mouse.move(box["x"] + box["width"] * share, box["y"] + row)
+        screen.page.wait_for_timeout(60)
+        if words := place.locator("div[style*='pointer-events: none'], div[style*='position: absolute']"):
+            said = " ".join(word for word in words.all_inner_texts() if word.strip())
+            if said:
+                return said
+    raise AssertionError(f"no tooltip in {chart}")
+
+
+def test_hostile_text_is_text_in_alerts_and_in_the_charts_own_words(
+    screen: Screen, server: FakeServer
+) -> None:
+    hostile, now = factories.HOSTILE, time.time()
+    world = server.world
+    failed = factories.failure(condition="C", message=hostile)
+    run = factories.run(9, now, started_at=factories.rfc3339(now - 3000), end="failed", failure=failed)
+    world.details[STUCK] = {"runs": [run], "sources": [factories.source(description=hostile)]}
+    world.details[STUCK]["actions"] = [factories.action(1, now, requested_at=now - 400, actor=hostile)]
+    notes = {"summary": hostile, "description": hostile, "runbook_url": "javascript:alert(1)"}
+    taken = {"by": hostile, "at": factories.rfc3339(now), "comment": hostile}
+    fires = {"query_id": STUCK, "state": "firing", "fired_at": factories.rfc3339(now - 600)}
+    world.alerting.alerts = [alert(now=now, name=hostile, annotations=notes, acknowledged=taken, **fires)]
+    world.series_labels = {"source": hostile[hostile.index("<img") :]}  # long names are cut at their end
+    screen.go(f"/query?query_id={STUCK}")
+    screen.page.locator(".st-key-firing_alerts").get_by_text(hostile).first.wait_for()
+    until(lambda: screen.page.locator('[data-testid="stEChartsChart"]:has(canvas)').count() == 11)
+    assert "<img src=x onerror=alert(1)>" in hover_words(screen, "timeline", 0.5)
+    assert "<img src=x" in hover_words(screen, "lag_seconds", 0.5)
+    body = screen.page.locator("body")
+    assert body.locator('img[src*="evil"], a[href*="evil"], a[href^="javascript"], img[onerror]').count() == 0
+    assert body.locator('img[src="x"]').count() == 0
+    assert screen.foreign == []
+    assert screen.alerts == []
+
+
+def test_a_held_stretch_is_the_same_in_a_cold_browser_and_stops_the_refresh(
+    chromium: Any, stage: tuple[FakeServer, str], server: FakeServer, screen: Screen
+) -> None:
+    screen.go(f"/query?query_id={STUCK}")
+    screen.page.get_by_role("button", name="Hold").click()
+    screen.page.get_by_role("button", name="Back to now").wait_for()
+    held = screen.page.url
+    assert "from=" in held
+    assert "to=" in held
+    cold = Screen(chromium.new_page(), stage[1]).go(held.removeprefix(stage[1]))
+    cold.page.get_by_role("button", name="Back to now").wait_for()
+    before = cold.stamp()
+    time.sleep(7)  # more than a refresh
+    assert cold.stamp() == before
+    cold.page.get_by_role("button", name="Back to now").click()
+    until(lambda: cold.stamp() != before and "from=" not in cold.page.url)
+    cold.page.close()
+
+
+def test_an_alert_at_the_head_of_a_query_leads_to_its_page(screen: Screen, server: FakeServer) -> None:
+    fires = alert(name="LagGrowing", query_id=STUCK, state="firing")
+    server.world.alerting.alerts = [fires]
+    screen.go(f"/query?query_id={STUCK}")
+    screen.page.locator(".st-key-firing_alerts").get_by_role("link", name="LagGrowing").click()
+    screen.page.wait_for_url(f"**/alerts?alert={fires['fingerprint']}")
+
+
+def test_labels_live_in_the_address_and_survive_a_reload(screen: Screen, server: FakeServer) -> None:
+    server.world.queries[2]["labels"] = {"team": "web"}
+    screen.go("/?label=team%3Dweb")
+    until(lambda: len(screen.rows()) == 1)
+    screen.page.reload()
+    until(lambda: len(screen.rows()) == 1)
+    assert "sessions" in screen.first_row()
+    assert "label=team" in screen.page.url
+
+
 def test_when_the_server_dies_the_last_data_stays_under_a_banner(screen: Screen, server: FakeServer) -> None:
     screen.go("/")
     until(lambda: len(screen.rows()) >= 20)
@@ -200,6 +216,9 @@ def test_when_the_server_dies_the_last_data_stays_under_a_banner(screen: Screen,
     server.stop()
     screen.page.get_by_text("Stale: the server is away").wait_for(timeout=15_000)
     assert table.evaluate("node => node.marked === true")
+    assert table.evaluate("node => getComputedStyle(node).opacity") == "0.45"
+    banner = screen.page.locator(".st-key-stale").inner_text()
+    until(lambda: screen.page.locator(".st-key-stale").inner_text() != banner)  # its age is counted
     assert len(screen.rows()) >= 20
     assert "Traceback" not in screen.page.inner_text("body")
     server.start()

@@ -69,3 +69,21 @@ def test_every_status_of_the_contract_has_its_look() -> None:
     assert statuses.status("brand_new<b>").word == "Brand newb"
     assert statuses.status(None).word == "Unknown"
     assert os.path.basename(launch.ENTRY) == "hardened.py"
+
+
+def test_the_page_names_early_the_large_scripts_that_a_table_needs(tmp_path: Path) -> None:
+    large = "x" * hardened.WORTH_NAMING
+    (tmp_path / "DataFrame.a1.js").write_text(f'import{{a}}from"./arrow.b2.js";import"./tiny.c3.js";{large}')
+    (tmp_path / "arrow.b2.js").write_text(f"import {{x}} from './first.d4.js';{large}")
+    (tmp_path / "tiny.c3.js").write_text("import'./gone.js'")
+    (tmp_path / "first.d4.js").write_text(large)
+    index = '<link rel="modulepreload" href="./static/js/first.d4.js">'
+    assert hardened.preloads(tmp_path, index) == (
+        "<./static/js/DataFrame.a1.js>; rel=modulepreload, <./static/js/arrow.b2.js>; rel=modulepreload"
+    )
+
+
+def test_streamlit_as_it_is_installed_has_scripts_to_name_and_the_header_stays_small() -> None:
+    named = hardened.preloads(hardened.SCRIPTS, hardened.INDEX.read_text(encoding="utf-8"))
+    assert "DataFrame" in named
+    assert len(named) < 2000  # proxies give all headers together four kilobytes

@@ -6,9 +6,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from tests.ui import factories
+from tests.ui.alerting_factories import alert
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
-from ui.client import Refused, ServerAway, TokenRefused
+from ui import windows
+from ui.client import NotFound, Refused, ServerAway, TokenRefused
 from ui.widgets import chosen_id
 
 RUNNING = factories.query_id(4)
@@ -113,9 +115,96 @@ def test_query_shows_verdict_numbers_charts_and_tables(app: AppTest) -> None:
         "Lag", "Lag in time", "Read", "Batch duration", "State", "Watermark",
     ]  # fmt: skip
     assert app.metric[0].value == "84\\.3k rows"
-    assert len(app.get("echarts_chart")) == 4
+    assert len(app.get("echarts_chart")) == 11  # the timeline, four of the reports, six of the series
     assert app.dataframe[0].value["end"].to_list() == ["running", "failed"]
     assert len(app.json) == 1
+
+
+def one_of(value: str | list[str]) -> str:
+    return value if isinstance(value, str) else value[0]
+
+
+def charts(app: AppTest) -> list[str]:
+    return [str(chart.proto.id).rpartition("chart_")[2] for chart in app.get("echarts_chart")]
+
+
+def test_a_chart_whose_subject_the_query_has_not_is_not_drawn(app: AppTest, world: World) -> None:
+    world.details[RUNNING] = {"operators": [], "watermark": None}
+    on_query(app)
+    assert "watermark_lag" not in charts(app)
+    assert not any(name.startswith("rocksdb") for name in charts(app))
+    assert "executors" in charts(app)
+
+
+def test_a_server_that_holds_no_series_makes_calm_captions(
+    app: AppTest, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(*_: object) -> None:
+        raise NotFound("no such path")
+
+    monkeypatch.setattr(client, "series", unknown)
+    monkeypatch.setattr(client, "query_alerts", unknown)
+    on_query(app)
+    assert not app.error
+    assert "The driver does not tell how many executors it has." in texts(app)
+    assert charts(app)[:2] == ["timeline", "rates"]
+
+
+def test_alerts_that_fire_stand_at_the_head_with_who_has_them(
+    app: AppTest, client: FakeClient, world: World
+) -> None:
+    taken = {"by": "ada", "at": factories.rfc3339(client.now), "comment": ""}
+    world.alerting.alerts = [
+        alert(now=client.now, name="Mine", query_id=RUNNING, acknowledged=taken, silenced_by=["x"]),
+        alert(now=client.now, name="Another", query_id=FAILED),
+        alert(now=client.now, name="Waiting", query_id=RUNNING, state="pending"),
+    ]
+    on_query(app)
+    links = [link.proto for link in app.get("page_link")]
+    assert [link.label for link in links] == ["**Mine**"]
+    assert f"alert={world.alerting.alerts[0]['fingerprint']}" in str(links[0])
+    badges = " ".join(str(badge.value) for badge in app.markdown)
+    assert "acknowledged by ada" in badges
+    assert "silenced" in badges
+
+
+def test_a_stretch_in_the_address_is_what_the_charts_show(
+    app: AppTest, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[float, float]] = []
+
+    def progress(query_id: str, start: float, end: float, step: float) -> dict[str, object]:
+        asked.append((start, end))
+        return factories.series(end, 60)
+
+    monkeypatch.setattr(client, "progress", progress)
+    on_query(app, **{"from": "2026-11-18T10:00:00Z", "to": "2026-11-18T11:00:00Z"})
+    assert asked == [(1_794_996_000.0, 1_794_999_600.0)]
+    app.button(key="range_now").click().run()
+    assert "from" not in app.query_params
+    assert asked[-1][1] > 1_795_000_000
+
+
+def test_hold_puts_the_seen_stretch_in_the_address(app: AppTest) -> None:
+    on_query(app)
+    app.button(key="range_hold").click().run()
+    held = windows.asked({name: str(one_of(app.query_params[name])) for name in ("from", "to")})
+    assert held is not None
+    assert held.seconds == 900
+    assert app.button(key="range_now")
+
+
+def test_fleet_counts_alerts_and_names_how_bad_the_worst_is(app: AppTest, world: World) -> None:
+    world.queries[0] |= {"alerts": 3, "alert_severity": "critical"}
+    app.run()
+    assert app.dataframe[0].value["alerts"].iloc[0] == ["3 critical"]
+
+
+def test_fleet_takes_labels_from_the_address(app: AppTest, world: World) -> None:
+    world.queries[2] |= {"labels": {"team": "web"}}
+    app.query_params["label"] = ["team=web"]
+    app.run()
+    assert app.dataframe[0].value["query"].to_list() == ["sessions"]
 
 
 def test_a_failed_query_shows_condition_root_cause_and_advice(app: AppTest) -> None:
@@ -184,7 +273,8 @@ def test_a_restart_is_explained_posted_and_followed(app: AppTest, client: FakeCl
     app.button(key="ask_restart").click().run()
     assert "after batch 1233, from its checkpoint" in texts(app)
     app.toggle(key="ask_drain").set_value(True).run()
-    assert "Finishes first" in texts(app)
+    assert "may finish first" in texts(app)
+    assert "which has run for 48 s" in texts(app)
     app.text_input(key="ask_reason").set_value("memory grows").run()
     app.button(key="ask_yes").click().run()
     assert not app.exception

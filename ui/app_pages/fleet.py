@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from ui import columns, data, frames, statuses, widgets
+from ui import columns, data, fleet_table, frames, statuses, widgets
 from ui.frames import Json
 
 
@@ -18,27 +18,31 @@ def toggle(status: str) -> None:
     st.session_state["status"] = others if status in chosen else [*chosen, status]
 
 
-def filters(queries: Sequence[Json]) -> list[Json]:
-    """The queries that pass the filters, which live in the address (`?search=&app=&status=`)."""
+def filters(queries: Sequence[Json]) -> list[int]:
+    """Where the queries stand that pass the filters, which live in the address
+    (`?search=&app=&status=&label=`)."""
     apps = {str(query.get("app")) for query in queries} | set(st.query_params.get_all("app"))
-    search, app, status = st.columns([2, 1, 1], vertical_alignment="bottom")
+    labels = {*frames.label_choices(queries), *st.query_params.get_all("label")}
+    search, app, status, label = st.columns([2, 1, 1, 1], vertical_alignment="bottom")
     with search:
         words = widgets.search_box("search", "Search name, app, reason, label or id")
     with app:
         chosen_apps = widgets.choice("App", sorted(apps), "app", "All apps")
     with status:
         chosen = widgets.choice("Status", list(statuses.STATUSES), "status", "All statuses")
-    return frames.matching(queries, words, app=chosen_apps, status=chosen)
+    with label:
+        chosen_labels = widgets.choice("Label", sorted(labels), "label", "All labels")
+    return frames.places(queries, words, chosen_labels, app=chosen_apps, status=chosen)
 
 
-def table(queries: Sequence[Json], now: float) -> None:
-    names = [(frames.label(query), query["query_id"]) for query in queries]
+def table(reading: data.Reading, queries: Sequence[Json], shown: Sequence[int]) -> None:
+    names = [(frames.label(queries[place]), queries[place]["query_id"]) for place in shown]
     st.dataframe(
-        frames.fleet(queries, now),
+        fleet_table.rows(data.fleet_table(reading), shown),
         key="fleet_table",
         column_config=columns.fleet(("fleet_click", widgets.open_clicked, ("fleet_click", names))),
         hide_index=True,
-        height=widgets.table_height(len(queries)),
+        height=widgets.table_height(len(shown)),
         row_height=widgets.ROW,
         placeholder="–",
         alt="The fleet's queries, worst first; press a name to open its query",
@@ -62,7 +66,7 @@ def live(stamp: Any) -> None:
     with above:
         widgets.status_tiles(reading.body.get("counts", {}), st.session_state.get("status") or [], toggle)
     if shown:
-        table(shown, reading.at)
+        table(reading, queries, shown)
     else:
         st.caption("No query matches the filters.")
 

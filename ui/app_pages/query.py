@@ -9,8 +9,20 @@ from typing import Any
 
 import streamlit as st
 
-from ui import choices, data, dialogs, following, frames, panels, units, widgets
+from ui import (
+    chart_panels,
+    choices,
+    data,
+    dialogs,
+    firing_alerts,
+    following,
+    frames,
+    panels,
+    widgets,
+    windows,
+)
 from ui.frames import Json
+from ui.windows import Window
 
 
 @dataclass(frozen=True)
@@ -45,7 +57,7 @@ def pick() -> None:
         st.rerun()
 
 
-def layout(query: Json, refused: dict[str, str | None]) -> Slots:
+def layout(query: Json, refused: dict[str, str | None]) -> tuple[Slots, Window]:
     with st.container(horizontal=True, vertical_alignment="top"):
         head = st.container(width="stretch")
         with st.container(horizontal=True, width="content", wrap=False, gap="xsmall"):
@@ -55,17 +67,16 @@ def layout(query: Json, refused: dict[str, str | None]) -> Slots:
         following.watch(query["query_id"])
     tiles = st.container()
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        widgets.range_picker()
+        window = windows.picker(time.time())
         with st.container(horizontal=True, vertical_alignment="center", width="content"):
             stamp = st.container(width="content")
             widgets.refresh_picker()
-    return Slots(head, tiles, stamp)
+    return Slots(head, tiles, stamp), window
 
 
-@st.fragment(run_every=widgets.refresh_seconds())
-def live(identity: str, slots: Slots, drawn: dict[str, str | None], role: str | None) -> None:
+def live(identity: str, slots: Slots, drawn: dict[str, str | None], role: str | None, window: Window) -> None:
     """Everything that changes by itself; when that concerns the buttons, the whole page is drawn again."""
-    reading = data.query(identity)
+    reading, now = data.query(identity), time.time()
     query = reading.body or {}
     if query and choices.refusals(query, role) != drawn and not dialogs.asking(identity):
         st.rerun()
@@ -74,15 +85,14 @@ def live(identity: str, slots: Slots, drawn: dict[str, str | None], role: str | 
     with slots.tiles:
         widgets.banner(reading)
         with st.container():
+            firing_alerts.draw(firing_alerts.of_query(data.alerts().body, identity), now)
             following.others(query)
             panels.superseded(query)
             panels.failure(query.get("failure"))
         panels.tiles(query)
     with slots.stamp:
         widgets.as_of(reading)
-    now, seconds = time.time(), widgets.range_seconds()
-    points = (data.progress(identity, seconds).body or {}).get("progress", [])
-    panels.series(points, (now - seconds, now), units.number(query.get("trigger_interval_seconds")))
+    chart_panels.draw(query, window, now)
     panels.tables(query)
 
 
@@ -92,7 +102,9 @@ def page(identity: str) -> None:
         wait(identity)
         return
     drawn = choices.refusals(query, role)
-    live(identity, layout(query, drawn), drawn, role)
+    slots, window = layout(query, drawn)
+    every = None if window.is_past(time.time()) else widgets.refresh_seconds()
+    st.fragment(run_every=every)(live)(identity, slots, drawn, role, window)
     if question := dialogs.asking(identity):
         dialogs.confirm(query, question)
 

@@ -1,0 +1,249 @@
+"""The alerting half of the fake server: alerts, silences, rules and notifications of scripted JSON.
+
+`FakeAlerting` holds what it answers and takes acknowledgements and silences as the server does; `answer` is
+its HTTP side, `AlertingAnswers` its side without HTTP, for AppTest.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tests.ui.alerting_factories import Json, alert, note, shipped_groups, silence, troubled_alerts
+from tests.ui.factories import NOW, rfc3339
+from ui.client import NotFound, Refused
+
+OPERATOR = re.compile(r"""^\s*([A-Za-z_]\w*)\s*(=~|!~|!=|=)\s*(".*"|[^"]*)\s*$""", re.DOTALL)
+
+
+class FakeAlerting:
+    """What the fake server knows of alerts. `asked`: the bodies of what was posted, newest last."""
+
+    def __init__(self, now: float = NOW):
+        self.alerts = troubled_alerts(now)
+        self.past = [
+            alert(now=now, state="resolved", fired_at=rfc3339(now - 9000 - 60 * n)) for n in range(3)
+        ]
+        for number, one in enumerate(self.past):
+            one |= {"resolved_at": rfc3339(now - 8000 - 60 * number), "value": 100.0 * number}
+        ended = {"starts_at": rfc3339(now - 90_000), "ends_at": rfc3339(now - 80_000), "state": "expired"}
+        self.silences = [silence(1, now), silence(2, now, comment="a test of the pager", **ended)]
+        self.groups = shipped_groups(now)
+        lag = self.alerts[2]["fingerprint"]
+        words = {"words": "told 60 s ago, nothing new; it is repeated after 14400 s"}
+        self.notes = [
+            note(now, at=rfc3339(now - 30), outcome="not_sent", fingerprints=[lag], **words),
+            note(now, fingerprints=[lag]),
+            note(now, at=rfc3339(now - 125), outcome="failed", words="the webhook answered 502"),
+        ]
+        self.asked: list[Json] = []
+
+    def listed(self, now: float) -> Json:
+        rank = {"firing": 0, "pending": 1, "resolved": 2}
+        worst = {"critical": 0, "warning": 1, "info": 2}
+        shown = sorted(self.alerts, key=lambda a: (rank[a["state"]], worst.get(a["severity"], 3)))
+        firing = [one for one in shown if one["state"] == "firing"]
+        counts = {
+            "firing": len(firing),
+            "pending": sum(one["state"] == "pending" for one in shown),
+            "silenced": sum(bool(one["silenced_by"]) for one in firing),
+            "inhibited": sum(bool(one["inhibited_by"]) for one in firing),
+            "acknowledged": sum(bool(one["acknowledged"]) for one in firing),
+        }
+        return {"as_of": rfc3339(now), "counts": counts, "alerts": shown}
+
+    def one(self, wanted: str) -> Json:
+        return {"alert": self._find(wanted), "notifications": self._notes_of(wanted)}
+
+    def _notes_of(self, wanted: str) -> list[Json]:
+        return [one for one in self.notes if wanted in one["fingerprints"]]
+
+    def _find(self, wanted: str) -> Json:
+        for one in (*self.alerts, *self.past):
+            if one["fingerprint"] == wanted:
+                return one
+        raise NotFound(f"no alert {wanted}")
+
+    def history(self) -> Json:
+        fired = [one for one in self.alerts if one["fired_at"]]
+        newest = sorted([*fired, *self.past], key=lambda one: str(one["fired_at"]), reverse=True)
+        return {"alerts": [{**one, "silenced_by": [], "inhibited_by": []} for one in newest]}
+
+    def acknowledge(self, wanted: str, body: Mapping[str, Any], now: float) -> Json:
+        found = self._find(wanted)
+        if found["state"] != "firing":
+            raise Refused(
+                f"the alert is {found['state']}; only one that fires can be acknowledged", "conflict"
+            )
+        self.asked.append(dict(body))
+        by = body.get("actor") or "admin"
+        found["acknowledged"] = {"by": by, "at": rfc3339(now), "comment": body.get("comment", "")}
+        return {"alert": found}
+
+    def all_silences(self) -> Json:
+        active = [one["id"] for one in self.silences if one["state"] == "active"]
+        counted = {i: sum(i in one["silenced_by"] for one in self.alerts) for i in active}
+        return {"silences": [{**one, "alerts": counted.get(one["id"], 0)} for one in self.silences]}
+
+    def add_silence(self, body: Mapping[str, Any], now: float) -> Json:
+        covered = self.covered(body["matchers"])
+        self.asked.append(dict(body))
+        ends = body.get("ends_at") or rfc3339(now + body["duration_seconds"])
+        made = silence(
+            len(self.silences) + 1, now, id=str(uuid.uuid4()), starts_at=rfc3339(now), ends_at=ends
+        )
+        made |= {"comment": body["comment"], "created_by": body.get("actor") or "admin"}
+        made |= {"matchers": [_matcher(text) for text in body["matchers"]]}
+        made["text"] = "{" + ", ".join(body["matchers"]) + "}"
+        self.silences.insert(0, made)
+        for one in covered:
+            one["silenced_by"] = [*one["silenced_by"], made["id"]]
+        return {"silence": made}
+
+    def expire(self, wanted: str, now: float) -> Json:
+        found = next((one for one in self.silences if one["id"] == wanted), None)
+        if found is None:
+            raise NotFound(f"no silence {wanted}")
+        self.asked.append({"expire": wanted})
+        found |= {"state": "expired", "ends_at": rfc3339(now)}
+        for one in self.alerts:
+            one["silenced_by"] = [other for other in one["silenced_by"] if other != wanted]
+        return {"silence": found}
+
+    def covered(self, texts: Sequence[str]) -> list[Json]:
+        matchers = [_matcher(text) for text in texts]
+        firing = [one for one in self.alerts if one["state"] == "firing"]
+        return [one for one in firing if all(_passes(matcher, one["labels"]) for matcher in matchers)]
+
+    def rules(self, now: float) -> Json:
+        return {"as_of": rfc3339(now), "groups": self.groups}
+
+
+def _matcher(text: str) -> Json:
+    found = OPERATOR.match(text)
+    if not found:
+        raise Refused(f"bad matcher format: {text}", "bad_request")
+    name, operator, value = found.groups()
+    return {
+        "name": name,
+        "operator": operator,
+        "value": json.loads(value) if value.startswith('"') else value,
+    }
+
+
+def _passes(matcher: Json, labels: Mapping[str, str]) -> bool:
+    value, wanted = labels.get(matcher["name"], ""), matcher["value"]
+    match matcher["operator"]:
+        case "=":
+            return bool(value == wanted)
+        case "!=":
+            return bool(value != wanted)
+        case "=~":
+            return re.fullmatch(wanted, value) is not None
+    return re.fullmatch(wanted, value) is None
+
+
+def answer(
+    desk: FakeAlerting,
+    method: str,
+    path: str,
+    params: Mapping[str, list[str]],
+    body: Json,
+    now: float,
+) -> tuple[int, Any] | None:
+    """Status and JSON of a request that is about alerting; None of any other."""
+    try:
+        return _route(desk, method, path.strip("/").split("/"), params, body, now)
+    except NotFound as error:
+        return 404, {"error": {"code": "not_found", "message": str(error), "detail": {}}}
+    except Refused as error:
+        if path.startswith("/alertmanager"):
+            return 400, str(error)
+        status = 409 if error.code == "conflict" else 400
+        return status, {"error": {"code": error.code, "message": str(error), "detail": {}}}
+
+
+def _route(
+    desk: FakeAlerting,
+    method: str,
+    path: list[str],
+    params: Mapping[str, list[str]],
+    body: Json,
+    now: float,
+) -> tuple[int, Any] | None:
+    match method, path:
+        case "GET", ["api", "v1", "alerts"]:
+            return 200, _selected(desk.listed(now), params)
+        case "GET", ["api", "v1", "alerts", "history"]:
+            return 200, desk.history()
+        case "GET", ["api", "v1", "alerts", wanted]:
+            return 200, desk.one(wanted)
+        case "POST", ["api", "v1", "alerts", wanted, "acknowledge"]:
+            return 200, desk.acknowledge(wanted, body, now)
+        case "GET", ["api", "v1", "silences"]:
+            return 200, desk.all_silences()
+        case "POST", ["api", "v1", "silences"]:
+            return 201, desk.add_silence(body, now)
+        case "DELETE", ["api", "v1", "silences", wanted]:
+            return 200, desk.expire(wanted, now)
+        case "GET", ["api", "v1", "rules"]:
+            return 200, desk.rules(now)
+        case "GET", ["api", "v1", "notifications"]:
+            return 200, {"notifications": desk.notes}
+        case "GET", ["alertmanager", "api", "v2", "alerts"]:
+            return 200, desk.covered(params.get("filter", []))
+    return None
+
+
+def _selected(listed: Json, params: Mapping[str, list[str]]) -> Json:
+    """As the server selects by `state` and `query_id`; the counts stay those of all."""
+    states, queries = params.get("state", []), params.get("query_id", [])
+    alerts = [
+        one
+        for one in listed["alerts"]
+        if (not states or one["state"] in states) and (not queries or one["query_id"] in queries)
+    ]
+    return {**listed, "alerts": alerts}
+
+
+class AlertingAnswers:
+    """The alerting methods of `ui.client.Client`, answered without HTTP. Its owner has `world` and `now`."""
+
+    world: Any
+    now: float
+
+    def _or_error(self, answer: Any) -> Any:
+        raise NotImplementedError
+
+    def alerts(self) -> Json:
+        return self._or_error(self.world.alerting.listed(self.now))
+
+    def alert(self, fingerprint: str) -> Json:
+        return self._or_error(self.world.alerting.one(fingerprint))
+
+    def alert_history(self, start: float, end: float, limit: int = 500) -> Json:
+        return self._or_error(self.world.alerting.history())
+
+    def acknowledge(self, fingerprint: str, body: Json) -> Json:
+        return self._or_error(self.world.alerting.acknowledge(fingerprint, body, self.now))
+
+    def silences(self) -> Json:
+        return self._or_error(self.world.alerting.all_silences())
+
+    def silence(self, body: Json) -> Json:
+        return self._or_error(self.world.alerting.add_silence(body, self.now))
+
+    def expire(self, silence_id: str) -> Json:
+        return self._or_error(self.world.alerting.expire(silence_id, self.now))
+
+    def covered(self, matchers: Sequence[str]) -> Json:
+        return self._or_error({"alerts": self.world.alerting.covered(matchers)})
+
+    def rules(self) -> Json:
+        return self._or_error(self.world.alerting.rules(self.now))
+
+    def notifications(self, limit: int = 500) -> Json:
+        return self._or_error({"notifications": self.world.alerting.notes})

@@ -1,0 +1,51 @@
+"""The alerting requests of the client: the addresses it asks, and a mistake in Alertmanager's form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from ui.client import Client, Refused, ServerAway
+
+
+def client(status: int, body: Any, asked: list[httpx.Request]) -> Client:
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(status, json=body)
+
+    return Client("http://plane", read_token=lambda: "t", transport=httpx.MockTransport(answer))
+
+
+def test_what_a_silence_would_cover_is_asked_with_each_matcher_as_it_was_typed() -> None:
+    asked: list[httpx.Request] = []
+    matchers = ['app="a&b=c"', 'query=~"x|y"']
+    assert client(200, [{"labels": {}}], asked).covered(matchers) == {"alerts": [{"labels": {}}]}
+    assert asked[0].url.path == "/alertmanager/api/v2/alerts"
+    assert asked[0].url.params.get_list("filter") == matchers
+
+
+def test_a_bad_matcher_is_refused_in_the_servers_own_words() -> None:
+    with pytest.raises(Refused, match="bad matcher format"):
+        client(400, "bad matcher format: x", []).covered(["x"])
+
+
+def test_an_answer_that_is_no_list_of_alerts_is_no_answer() -> None:
+    with pytest.raises(ServerAway):
+        client(200, "surprise", []).covered(['a="b"'])
+
+
+def test_fingerprints_and_ids_cannot_lead_to_another_address() -> None:
+    asked: list[httpx.Request] = []
+    tricky = client(200, {}, asked)
+    tricky.alert("../silences?x=")
+    tricky.acknowledge("a/b", {"comment": "", "actor": None})
+    tricky.expire("../alerts")
+    assert [(request.method, request.url.raw_path.decode()) for request in asked] == [
+        ("GET", "/api/v1/alerts/..%2Fsilences%3Fx%3D"),
+        ("POST", "/api/v1/alerts/a%2Fb/acknowledge"),
+        ("DELETE", "/api/v1/silences/..%2Falerts"),
+    ]
+    assert json.loads(asked[1].content) == {"comment": "", "actor": None}

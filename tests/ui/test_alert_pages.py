@@ -1,0 +1,270 @@
+"""The Alerts page, run as a script before a fake client: what each view says, what is asked for, what is hidden."""
+
+from __future__ import annotations
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.ui.conftest import FakeClient
+from tests.ui.factories import rfc3339
+from tests.ui.fake_server import World
+from ui import data
+from ui.client import ServerAway
+
+
+def on_alerts(app: AppTest, **params: str) -> AppTest:
+    app.run()
+    for name, value in params.items():
+        app.query_params[name] = value
+    app.switch_page("app_pages/alerts.py").run()
+    assert not app.exception
+    return app
+
+
+def texts(app: AppTest) -> str:
+    return "\n".join(str(element.value) for element in [*app.text, *app.code, *app.caption, *app.markdown])
+
+
+def fingerprint(world: World, name: str) -> str:
+    return next(str(alert["fingerprint"]) for alert in world.alerting.alerts if alert["name"] == name)
+
+
+def names(app: AppTest) -> list[str]:
+    return [str(name) for name in app.dataframe[0].value["alert"]]
+
+
+def test_what_fires_comes_first_with_a_count_for_each_view(app: AppTest) -> None:
+    on_alerts(app)
+    assert names(app)[:3] == ["QueryFailed", "Stuck", "LagGrowing"]
+    tiles = {button.key: button.label for button in app.button if str(button.key).startswith("tile_")}
+    assert tiles["tile_firing_now"] == "**4** Firing"
+    assert tiles["tile_pending"] == ":yellow[**1**] Pending"
+    assert tiles["tile_silenced"] == ":violet[**2**] Silenced"
+    assert tiles["tile_silences"] == ":blue[**1**] Silences"
+    assert tiles["tile_notifications"] == ":blue[**3**] Notifications"
+
+
+def test_a_tile_chooses_its_view_and_the_address_keeps_it(app: AppTest) -> None:
+    on_alerts(app)
+    app.button(key="tile_silenced").click().run()
+    assert app.query_params["view"] in ("silenced", ["silenced"])
+    assert names(app) == ["LagSecondsHigh", "Overrun"]
+    assert app.dataframe[0].value["muted"].to_list()[1] == "QueryFailed fires"
+    app.button(key="tile_pending").click().run()
+    assert app.dataframe[0].value["reason"].to_list() == ["the condition holds for 45 s of 120 s"]
+
+
+def test_filters_come_from_the_address(app: AppTest) -> None:
+    on_alerts(app, severity="critical", words="hangs")
+    assert names(app) == ["Stuck"]
+
+
+def test_filters_that_hide_everything_say_so(app: AppTest) -> None:
+    on_alerts(app, words="nothing like this")
+    assert not app.dataframe
+    assert "None of 4 matches the filters." in texts(app)
+
+
+def test_a_calm_night_says_that_nothing_fires_and_what_was_last(app: AppTest, world: World) -> None:
+    world.alerting.alerts = [one for one in world.alerting.alerts if one["state"] == "resolved"]
+    on_alerts(app)
+    assert "Nothing fires." in texts(app)
+    assert "WatermarkStuck resolved 4 min ago" in texts(app)
+
+
+def test_history_tells_what_fired_newest_first(app: AppTest) -> None:
+    on_alerts(app, view="history")
+    assert names(app)[0] == "QueryFailed"
+    assert len(names(app)) == 10
+    assert names(app)[-3:] == ["LagGrowing"] * 3
+
+
+def test_notifications_tell_who_was_told_and_who_was_not(app: AppTest) -> None:
+    on_alerts(app, view="notifications", words="webhook")
+    assert app.dataframe[0].value["outcome"].to_list() == [["Failed"]]
+
+
+def test_an_alert_in_the_address_is_shown_whole(app: AppTest, world: World) -> None:
+    on_alerts(app, alert=fingerprint(world, "LagGrowing"))
+    for part in (
+        "for 7 min",
+        "the condition holds for 540 s",
+        "84213",
+        "84.2k rows of orders wait",
+        "Not told",
+    ):
+        assert part in texts(app) + "".join(str(badge.value) for badge in app.markdown)
+    assert not app.button(key=f"acknowledge_{fingerprint(world, 'LagGrowing')}").disabled
+    app.button(key="close_alert").click().run()
+    assert "alert" not in app.query_params
+
+
+def test_an_alert_that_the_server_does_not_know_is_said_to_be_unknown(app: AppTest) -> None:
+    on_alerts(app, alert="0123456789abcdef")
+    assert "The server does not know this alert." in texts(app)
+    assert names(app)
+
+
+def test_what_is_acknowledged_already_says_by_whom(app: AppTest, world: World) -> None:
+    on_alerts(app, alert=fingerprint(world, "Stuck"))
+    button = app.button(key=f"acknowledge_{fingerprint(world, 'Stuck')}")
+    assert button.disabled
+    assert "ada" in button.help
+    assert "looking at the executors" in texts(app)
+
+
+def test_an_acknowledgement_is_posted_with_its_comment_and_seen_at_once(app: AppTest, world: World) -> None:
+    on_alerts(app, alert=fingerprint(world, "LagGrowing"))
+    app.button(key=f"acknowledge_{fingerprint(world, 'LagGrowing')}").click().run()
+    app.text_input(key="acknowledge_comment").set_value("adding executors").run()
+    app.button(key="answer_yes").click().run()
+    assert not app.exception
+    assert world.alerting.asked == [{"comment": "adding executors", "actor": "test@example.com"}]
+    assert "adding executors" in texts(app)
+    with pytest.raises(KeyError):
+        app.button(key="answer_yes")
+
+
+def test_a_refused_acknowledgement_stays_open_and_says_why(app: AppTest, world: World) -> None:
+    on_alerts(app, alert=fingerprint(world, "LagGrowing"))
+    app.button(key=f"acknowledge_{fingerprint(world, 'LagGrowing')}").click().run()
+    next(one for one in world.alerting.alerts if one["name"] == "LagGrowing")["state"] = "resolved"
+    app.button(key="answer_yes").click().run()
+    assert "only one that fires can be acknowledged" in app.error[0].value
+    assert world.alerting.asked == []
+
+
+def test_a_silence_starts_from_the_labels_says_what_it_covers_and_is_posted(
+    app: AppTest, world: World
+) -> None:
+    on_alerts(app, alert=fingerprint(world, "LagGrowing"))
+    app.button(key=f"silence_{fingerprint(world, 'LagGrowing')}").click().run()
+    assert app.text_area(key="silence_matchers").value.splitlines()[:2] == [
+        'alertname="LagGrowing"',
+        'app="clicks"',
+    ]
+    assert "Covers **1 firing alert** now" in texts(app)
+    app.text_area(key="silence_matchers").set_value('app="clicks"').run()
+    assert "Covers **2 firing alerts** now" in texts(app)
+    assert "Stuck clicks/sessions" in texts(app)
+    app.segmented_control(key="silence_lasting").set_value("4h").run()
+    app.text_input(key="silence_comment").set_value("brokers move").run()
+    app.button(key="answer_yes").click().run()
+    assert not app.exception
+    (asked,) = world.alerting.asked
+    assert (asked["matchers"], asked["duration_seconds"]) == (['app="clicks"'], 14_400)
+    assert (asked["comment"], asked["actor"]) == ("brokers move", "test@example.com")
+    assert "test@example.com: brokers move" in texts(app)  # the alert now says what mutes it
+    assert names(app) == ["QueryFailed", names(app)[1]]
+
+
+def test_a_silence_may_end_at_a_moment(app: AppTest, world: World) -> None:
+    on_alerts(app, view="silences")
+    app.button(key="silence_new").click().run()
+    assert app.button(key="answer_yes").disabled  # no matcher yet
+    app.text_area(key="silence_matchers").set_value('team="x"').run()
+    assert "Covers **0 firing alerts** now." in texts(app)
+    app.segmented_control(key="silence_lasting").set_value("until …").run()
+    app.button(key="answer_yes").click().run()
+    assert not app.exception
+    (asked,) = world.alerting.asked
+    assert asked["duration_seconds"] is None
+    assert asked["ends_at"].endswith("Z")
+
+
+def test_a_matcher_that_cannot_be_read_is_told_before_it_is_sent(app: AppTest, world: World) -> None:
+    on_alerts(app, view="silences")
+    app.button(key="silence_new").click().run()
+    app.text_area(key="silence_matchers").set_value("no matcher").run()
+    assert "bad matcher format" in app.error[0].value.replace("\\", "")
+    app.button(key="answer_yes").click().run()
+    assert "bad matcher format" in app.error[-1].value.replace("\\", "")
+    assert world.alerting.asked == []
+
+
+def test_a_silence_is_ended_after_a_confirmation(app: AppTest, world: World) -> None:
+    on_alerts(app, view="silences")
+    identity = world.alerting.silences[0]["id"]
+    app.button(key=f"expire_{identity}").click().run()
+    assert "1 firing alert is told again." in texts(app)
+    assert world.alerting.asked == []
+    app.button(key="answer_yes").click().run()
+    assert world.alerting.asked == [{"expire": identity}]
+    assert app.dataframe[0].value["comment"].to_list() == [
+        "upgrade of the billing brokers",
+        "a test of the pager",
+    ]
+
+
+def test_a_dialog_that_is_cancelled_asks_for_nothing(app: AppTest, world: World) -> None:
+    on_alerts(app, view="silences")
+    app.button(key=f"expire_{world.alerting.silences[0]['id']}").click().run()
+    app.button(key="answer_no").click().run()
+    assert world.alerting.asked == []
+    with pytest.raises(KeyError):
+        app.button(key="answer_yes")
+
+
+def test_a_viewer_sees_everything_and_why_the_buttons_are_off(app: AppTest, world: World) -> None:
+    world.role = "viewer"
+    on_alerts(app, alert=fingerprint(world, "LagGrowing"))
+    for kind in ("acknowledge", "silence"):
+        button = app.button(key=f"{kind}_{fingerprint(world, 'LagGrowing')}")
+        assert button.disabled and "viewer" in button.help
+    app.button(key="tile_silences").click().run()
+    assert app.button(key="silence_new").disabled
+    assert app.button(key=f"expire_{world.alerting.silences[0]['id']}").disabled
+
+
+def test_the_last_alerts_stay_under_a_banner_while_the_server_is_away(
+    app: AppTest, client: FakeClient
+) -> None:
+    on_alerts(app)
+    client.error = ServerAway("No connection to the server.")
+    data.forget()
+    app.run()
+    assert not app.exception
+    assert len(names(app)) == 4
+    assert "What you see was true at" in app.warning[0].value
+
+
+def test_a_server_that_was_never_there_is_an_error_and_no_traceback(app: AppTest, client: FakeClient) -> None:
+    client.error = ServerAway("No connection to the server.")
+    on_alerts(app)
+    assert "No connection" in app.error[0].value
+
+
+def test_lists_of_which_only_the_number_is_shown_are_read_seldom(
+    app: AppTest, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    read = client.alert_history
+    monkeypatch.setattr(client, "alert_history", lambda start, end: asked.append(end) or read(start, end))
+    on_alerts(app)
+    data._ask.clear()
+    app.run()
+    assert len(asked) == 1
+
+
+def test_hostile_alerts_are_never_given_to_markdown_as_they_are(app: AppTest, world: World) -> None:
+    hostile = next(one for one in world.alerting.alerts if one["name"].startswith(":material"))
+    world.alerting.notes[0] |= {"fingerprints": [hostile["fingerprint"]], "receiver": hostile["query"]}
+    world.alerting.silences[0] |= {"comment": hostile["query"], "created_by": hostile["query"]}
+    hostile["acknowledged"] = {"by": hostile["query"], "at": rfc3339(0), "comment": hostile["query"]}
+    on_alerts(app, alert=hostile["fingerprint"])
+    check_markdown(app)
+    app.button(key="tile_silences").click().run()
+    check_markdown(app)
+    app.button(key=f"expire_{world.alerting.silences[0]['id']}").click().run()
+    check_markdown(app)
+
+
+def check_markdown(app: AppTest) -> None:
+    assert not app.exception
+    drawn = [*app.markdown, *app.title, *app.caption, *app.header, *app.subheader, *app.error]
+    tips = [button.help or "" for button in app.button]
+    labels = [button.label for button in app.button]
+    for text in [*(str(element.value) for element in drawn), *labels, *tips]:
+        for trick in ("![x](", "[a](", "[Evil](", "\u202e"):
+            assert trick not in text
+        assert "<" not in text.replace("\\<", "").replace("<style>", "").replace("</style>", "")

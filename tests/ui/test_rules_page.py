@@ -1,0 +1,102 @@
+"""The Rules page, run as a script before a fake client."""
+
+from __future__ import annotations
+
+from streamlit.testing.v1 import AppTest
+
+from tests.ui import alerting_factories as factories
+from tests.ui.conftest import FakeClient
+from tests.ui.fake_server import World
+from tests.ui.test_alert_pages import check_markdown, texts
+from ui import data, rule_panels
+from ui.client import ServerAway
+
+
+def on_rules(app: AppTest, **params: str) -> AppTest:
+    app.run()
+    for name, value in params.items():
+        app.query_params[name] = value
+    app.switch_page("app_pages/rules.py").run()
+    assert not app.exception
+    return app
+
+
+def expressions(app: AppTest) -> list[str]:
+    return [str(code.value) for code in app.code]
+
+
+def test_every_rule_is_shown_with_its_expression_under_its_group(app: AppTest) -> None:
+    on_rules(app)
+    assert [heading.value for heading in app.subheader] == [r"streaming\-life", r"streaming\-progress"]
+    assert expressions(app)[0] == 'spark_streaming_query_status{status="failed"} == 1'
+    assert len(expressions(app)) == 6
+    assert "for 10 min · keeps firing 20 min" in texts(app)
+
+
+def test_a_broken_rule_says_its_error_and_a_group_its_missed_evaluations(app: AppTest) -> None:
+    on_rules(app)
+    assert "many" in app.error[0].value
+    assert "3 missed evaluations" in texts(app)
+
+
+def test_filters_come_from_the_address(app: AppTest) -> None:
+    on_rules(app, rule_state="firing", find="lag_rows")
+    assert len(expressions(app)) == 1
+    assert r"**LagGrowing**" in texts(app)
+
+
+def test_a_tile_filters_by_its_state_and_another_click_lifts_it(app: AppTest) -> None:
+    on_rules(app)
+    app.button(key="tile_rule_failing").click().run()
+    assert len(expressions(app)) == 1
+    app.button(key="tile_rule_failing").click().run()
+    assert len(expressions(app)) == 6
+
+
+def test_the_alerts_of_a_rule_are_one_click_away(app: AppTest) -> None:
+    on_rules(app)
+    app.button(key="rule_streaming.yaml;streaming-life_1_firing").click().run()
+    assert not app.exception
+    assert app.query_params["words"] in ("Stuck", ["Stuck"])
+    assert app.dataframe[0].value["alert"].to_list() == ["Stuck"]
+
+
+def test_many_rules_come_in_pages(app: AppTest, world: World) -> None:
+    many = [factories.rule(f"R{number}") for number in range(120)]
+    world.alerting.groups = [factories.group("many", many)]
+    on_rules(app)
+    assert len(expressions(app)) == 50
+    assert "**R0**" in texts(app) and "**R50**" not in texts(app)
+
+
+def test_no_rules_and_no_match_are_said(app: AppTest, world: World) -> None:
+    on_rules(app, find="nothing like this")
+    assert "No rule matches." in texts(app)
+    world.alerting.groups = []
+    data.forget()
+    app.run()
+    assert "No rules are loaded." in texts(app)
+
+
+def test_the_last_rules_stay_under_a_banner_while_the_server_is_away(
+    app: AppTest, client: FakeClient
+) -> None:
+    on_rules(app)
+    client.error = ServerAway("No connection to the server.")
+    data.forget()
+    app.run()
+    assert len(expressions(app)) == 6
+    assert "What you see was true at" in app.warning[0].value
+
+
+def test_a_rule_never_evaluated_says_so() -> None:
+    new = factories.rule(evaluated_at=None, evaluation_seconds=None, health="unknown")
+    assert rule_panels.evaluation(new, 0.0) == "not evaluated yet"
+
+
+def test_hostile_rules_are_never_given_to_markdown_as_they_are(app: AppTest, world: World) -> None:
+    hostile = f"{factories.HOSTILE} {factories.RTL}"
+    bad = factories.rule(hostile, labels={"team": hostile, "x": factories.HUGE}, health="err", error=hostile)
+    world.alerting.groups = [factories.group(hostile, [bad], file=hostile, key="k")]
+    on_rules(app)
+    check_markdown(app)

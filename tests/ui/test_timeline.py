@@ -1,0 +1,89 @@
+"""The timeline: lanes, clipping, alerts below each other, words of a hover."""
+
+import json
+from datetime import UTC
+from typing import Any
+
+from tests.ui import factories
+from tests.ui.alerting_factories import alert
+from tests.ui.factories import HOSTILE, NOW, rfc3339
+from ui import timeline
+
+WINDOW = (NOW - 900, NOW)
+
+
+def shown(alerts: list[dict[str, Any]] | None = None, **overrides: Any) -> dict[str, Any]:
+    query = factories.detail(**overrides)
+    return timeline.option(timeline.Told(query, alerts or [], WINDOW, NOW, UTC))
+
+
+def bars(option: dict[str, Any], lane: str) -> list[dict[str, Any]]:
+    return [item for item in option["series"][0]["data"] if item["coords"][0][1] == lane]
+
+
+def fired(start: float, end: float | None, **overrides: Any) -> dict[str, Any]:
+    resolved = None if end is None else rfc3339(NOW - end)
+    return alert(now=NOW, fired_at=rfc3339(NOW - start), resolved_at=resolved, **overrides)
+
+
+def test_the_option_is_json_on_the_charts_time_axis() -> None:
+    option = shown()
+    assert json.dumps(option, allow_nan=False)
+    assert option["xAxis"] == {"type": "time", "min": int(WINDOW[0] * 1000), "max": int(WINDOW[1] * 1000)}
+
+
+def test_a_run_that_began_before_the_window_is_cut_at_its_edge() -> None:
+    (run,) = bars(shown(), "Runs")
+    assert [at for at, _ in run["coords"]] == [int(WINDOW[0] * 1000), int(NOW * 1000)]
+    assert run["name"].startswith("Run 00000002: running")
+
+
+def test_what_is_outside_of_the_window_is_not_there() -> None:
+    past = factories.run(1, ended=NOW - 5000)
+    assert bars(shown(runs=[past]), "Runs") == []
+
+
+def test_a_status_lasts_until_the_next_one() -> None:
+    changes = [
+        {"at": rfc3339(NOW - 100), "status": "lagging", "reason": "behind"},
+        {"at": rfc3339(NOW - 400), "status": "running", "reason": "all good"},
+    ]
+    first, second = bars(shown(changes=changes), "Status")
+    assert first["coords"][1][0] == second["coords"][0][0] == int((NOW - 100) * 1000)
+    assert "behind" in second["name"]
+
+
+def test_a_moment_too_short_to_see_is_wide_enough_to_hit() -> None:
+    short = factories.run(1, started_at=rfc3339(NOW - 300), ended_at=rfc3339(NOW - 299.9), end="failed")
+    (run,) = bars(shown(runs=[short]), "Runs")
+    assert run["coords"][1][0] - run["coords"][0][0] >= 2000
+
+
+def test_alerts_at_the_same_time_lie_below_each_other_and_later_ones_move_up() -> None:
+    option = shown([fired(800, 500), fired(700, 300), fired(400, None)])
+    assert option["yAxis"]["data"] == ["Runs", "Status", "Alerts", timeline.lane_name(1), "Actions"]
+    assert len(bars(option, "Alerts")) == 2
+    assert len(bars(option, timeline.lane_name(1))) == 1
+
+
+def test_an_action_is_a_point_that_tells_who_what_and_how_it_ended() -> None:
+    done = factories.action(1, state="succeeded", reason="resumed at batch 901", requested_at=NOW - 60)
+    (point,) = shown(actions=[done, factories.action(2, requested_at=NOW - 5000)])["series"][1]["data"]
+    assert "Restart asked by ada: memory grows" in point["name"]
+    assert "Succeeded: resumed at batch 901" in point["name"]
+
+
+def test_every_hover_is_the_escaped_template_and_its_lines_are_short() -> None:
+    run = factories.run(2, failure=factories.failure(message=HOSTILE + "x" * 5000))
+    option = shown(runs=[run])
+    assert option["tooltip"]["formatter"] == "{b}"
+    assert all("tooltip" not in series for series in option["series"])
+    (bar,) = bars(option, "Runs")
+    assert all(len(line) <= timeline.LONGEST_LINE for line in bar["name"].split("\n"))
+
+
+def test_nothing_known_is_four_empty_lanes() -> None:
+    option = shown(runs=[], changes=[], actions=[])
+    assert option["yAxis"]["data"] == ["Runs", "Status", "Alerts", "Actions"]
+    assert [series["data"] for series in option["series"]] == [[], []]
+    assert timeline.height(option) > 4 * timeline.LANE

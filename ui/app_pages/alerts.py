@@ -1,0 +1,70 @@
+"""Alerts: what fires, what is muted and by whom, what was, and who was told. A click on a name shows the alert.
+
+The view, the filters and the alert shown live in the address
+(`?view=&words=&severity=&app=&period=&alert=`), so that what is seen can be sent to somebody.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from ui import alert_dialogs, alert_panels, alert_views, alerting_choices, data, statuses, widgets
+from ui.alert_views import Filters, Seen
+from ui.frames import Json
+
+WIDTHS: dict[str, list[float]] = {"silences": [4, 1], "notifications": [3, 2], "history": [2, 1, 1, 1.4]}
+
+
+def chosen_view() -> str:
+    asked = st.query_params.get("view", "")
+    return asked if asked in alerting_choices.VIEWS else alerting_choices.VIEWS[0]
+
+
+def filters(view: str, alerts: Sequence[Json]) -> Filters:
+    """The row of filters, as the view has them; its last place is for what belongs to the view alone."""
+    search, *rest = st.columns(WIDTHS.get(view, [2, 1, 1]), vertical_alignment="bottom")
+    with search:
+        words = widgets.search_box("words", "Search name, query, summary, label or person")
+    with rest[-1].container(horizontal=True, horizontal_alignment="right"):
+        if view == "silences":
+            refused = alerting_choices.not_yours(data.role())
+            alert_dialogs.button("New silence", "silence", {}, ":material/add:", refused)
+        if view in ("history", "notifications"):
+            alert_panels.period_picker()
+    if len(rest) < 2:
+        return Filters(words)
+    known = {str(one["app"]) for one in alerts if one.get("app")} | set(st.query_params.get_all("app"))
+    with rest[0]:
+        severities = widgets.choice("Severity", list(statuses.SEVERITIES)[:3], "severity", "All severities")
+    with rest[1]:
+        apps = widgets.choice("App", sorted(known), "app", "All apps")
+    return Filters(words, severities, apps)
+
+
+@st.fragment(run_every=widgets.refresh_seconds())
+def live(stamp: Any) -> None:
+    reading, view = data.alerts(), chosen_view()
+    with stamp:
+        widgets.as_of(reading)
+    widgets.banner(reading)
+    if reading.body is None:
+        return
+    silences = (data.silences().body or {}).get("silences", [])
+    seen = Seen(reading.body.get("alerts", []), silences, time.time())
+    above = st.container()
+    chosen = filters(view, seen.alerts)  # first: on a cold start it is they who read the address
+    with above:
+        alert_panels.view_tiles(alert_views.counts(seen, view), view)
+    wanted = st.query_params.get("alert")
+    left, *right = st.columns([3, 2] if wanted else 1)
+    with left:
+        alert_views.draw(view, seen, chosen, narrow=bool(wanted))
+    if wanted:
+        with right[0]:
+            alert_views.beside(wanted, seen)
+
+
+live(widgets.header("Alerts"))
+alert_dialogs.show()
