@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from controlplane.cli import tables
 from controlplane.cli.errors import Mistake
 from controlplane.cli.options import data_dir_option, port_option, settings_of, ui_port_option
 from controlplane.demo import scenarios
@@ -24,6 +25,7 @@ from controlplane.settings import Settings
 @ui_port_option
 @data_dir_option
 @click.option("--only", multiple=True, metavar="TROUBLE…", help="Start these troubles alone.")
+@click.option("--webhook", metavar="URL", help="This address is told of every alert.")
 @click.option("--list", "list_only", is_flag=True, help="Print the troubles and end.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: one JSON document.")
 @click.argument("more", nargs=-1, metavar="")
@@ -33,16 +35,18 @@ def demo(
     ui_port: int | None,
     data_dir: Path | None,
     only: tuple[str, ...],
+    webhook: str | None,
     list_only: bool,
     as_json: bool,
     more: tuple[str, ...],
 ) -> int:
-    """Server, dashboard and two Spark drivers with healthy and troubled queries. Ctrl-C ends all of it."""
+    """Server, dashboard and four Spark drivers with healthy and troubled queries. Ctrl-C ends all of it."""
     troubles = _chosen(only, more)
     if list_only:
         click.echo(listing(troubles, as_json))
         return 0
-    return _run(settings_of(port=port, ui_port=ui_port, data_dir=data_dir), troubles, minutes)
+    base = settings_of(port=port, ui_port=ui_port, data_dir=data_dir, webhook=webhook)
+    return _run(base, troubles, minutes, webhook)
 
 
 def _chosen(only: tuple[str, ...], more: tuple[str, ...]) -> tuple[scenarios.Trouble, ...]:
@@ -55,13 +59,15 @@ def _chosen(only: tuple[str, ...], more: tuple[str, ...]) -> tuple[scenarios.Tro
 def listing(troubles: tuple[scenarios.Trouble, ...], as_json: bool) -> str:
     if as_json:
         return json.dumps(scenarios.listing(troubles), indent=2)
-    rows = [f"{t.name:<16} {t.query:<18} {t.expected_status:<9} {t.story}" for t in troubles]
-    return "\n".join([f"{'TROUBLE':<16} {'QUERY':<18} {'STATUS':<9} WHAT", *rows])
+    rows = [(t.name, t.query, t.expected_status, t.expected_alert or "-", t.story) for t in troubles]
+    return tables.table(("TROUBLE", "QUERY", "STATUS", "ALERT", "WHAT"), rows)
 
 
-def _run(base: Settings, troubles: tuple[scenarios.Trouble, ...], minutes: float | None) -> int:
+def _run(
+    base: Settings, troubles: tuple[scenarios.Trouble, ...], minutes: float | None, webhook: str | None
+) -> int:
     from controlplane.demo import fleet
     from controlplane.demo.launch import Options
 
-    options = Options(base.data_dir.resolve(), base.port, base.ui_port, troubles, minutes)
+    options = Options(base.data_dir.resolve(), base.port, base.ui_port, troubles, minutes, webhook)
     return fleet.run(options, click.echo)

@@ -12,12 +12,13 @@ from contextlib import ExitStack
 
 from controlplane.cli.client import Client
 from controlplane.cli.errors import CallFailed, DemoFailed, Mistake
-from controlplane.demo import folder, launch, processes, scenarios
-from controlplane.demo.feeder import Feeder
+from controlplane.demo import folder, launch, processes
 from controlplane.demo.interrupts import Interrupts
 from controlplane.demo.launch import HOST, Options
-from controlplane.demo.watch import Say, watch
+from controlplane.demo.scenarios import TROUBLES
+from controlplane.demo.watch import Say, fleet_of, watch
 from controlplane.java import java_environment
+from controlplane.model import QueryStatus
 
 SERVER_READY_SECONDS = 60.0
 #: How long the children may take to end in good order. The agents deliver their last events in this time.
@@ -41,13 +42,16 @@ def run(options: Options, say: Say) -> int:
         children.append(launch.server(options, environ))
         if not await_server(options, children[0], interrupts):
             return 0
-        for driver in scenarios.drivers(options.troubles):
-            children.append(launch.driver(driver, options, place, {**environ, **java}))
+        put_old_away(options)
+        children.append(launch.feeder(options, place, environ))
         children.append(launch.dashboard(options, environ))
-        feeder = Feeder(place / "input")
-        feeder.start()
-        stack.callback(feeder.stop)
-        return watch(options, children, interrupts, say)
+        return watch(
+            options,
+            children,
+            lambda driver: launch.driver(driver, options, place, {**environ, **java}),
+            interrupts,
+            say,
+        )
 
 
 def check(options: Options) -> dict[str, str]:
@@ -93,6 +97,19 @@ def is_ready(url: str) -> bool:
     except CallFailed:
         return False
     return True
+
+
+def put_old_away(options: Options) -> None:
+    """Retire what an earlier demonstration left in the store: it would page as failed or lost beside the new."""
+    client = Client(options.url, options.admin_token.read_text(encoding="utf-8").strip())
+    ours = {trouble.app for trouble in TROUBLES}
+    for query in fleet_of(client).get("queries", []):
+        if query["app"] in ours and query["status"] != QueryStatus.RETIRED:
+            reason = {"reason": "a new demonstration begins"}
+            try:
+                client.post(f"/api/v1/queries/{query['query_id']}/retire", reason)
+            except CallFailed:
+                continue  # it stays as it is; the new fleet is not less true
 
 
 def put_away(children: Sequence[processes.Child], interrupts: Interrupts, say: Say) -> None:

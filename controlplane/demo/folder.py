@@ -12,6 +12,7 @@ from typing import IO
 
 from controlplane import data_dir as data_dirs
 from controlplane.cli.errors import FolderInUse
+from controlplane.demo.feeder import FEEDS
 
 MARKER = ".made-by-controlplane-demo"
 
@@ -37,7 +38,7 @@ def fresh(data_dir: Path) -> Path:
         if any(folder.iterdir()) and not (folder / MARKER).exists():
             raise FolderInUse(f"{folder} was not made by the demo and is left alone; give another --data-dir")
         shutil.rmtree(folder)
-    for name in ("input/orders", "input/payments", "checkpoints", "output"):
+    for name in (*(f"input/{feed}" for feed in FEEDS), "checkpoints", "output"):
         (folder / name).mkdir(parents=True)
     (folder / MARKER).touch()
     return folder

@@ -17,17 +17,21 @@ from controlplane.demo import processes, scenarios
 HOST = "127.0.0.1"
 #: The first figures count here, not the last per cent: the quick compiler and the small collector.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Nobody waits two hours for an alert on a demonstration: the windows of the shipped rules, which ask for up
+#: to two hours and half an hour more, become two minutes and a half. Series are looked at every second then.
+RULES = {"CONTROLPLANE_RULES_SCALE": "0.02", "CONTROLPLANE_SERIES_STEP": "1"}
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `controlplane demo` was asked for; `minutes` None means until Ctrl-C."""
+    """What `controlplane demo` was asked for; `minutes` None means until Ctrl-C. `webhook` is told of alerts."""
 
     data_dir: Path
     port: int
     ui_port: int
     troubles: tuple[scenarios.Trouble, ...]
     minutes: float | None = None
+    webhook: str | None = None
 
     @property
     def url(self) -> str:
@@ -72,13 +76,20 @@ def controlplane(*arguments: str) -> list[str]:
 def server(options: Options, environ: Mapping[str, str]) -> processes.Child:
     address = ("--host", HOST, "--port", str(options.port))
     command = controlplane("serve", *address, "--data-dir", str(options.data_dir))
-    return processes.start("server", command, environ, options.logs / "server.log")
+    told = {"CONTROLPLANE_WEBHOOK": options.webhook} if options.webhook else {}
+    return processes.start("server", command, {**environ, **RULES, **told}, options.logs / "server.log")
 
 
 def dashboard(options: Options, environ: Mapping[str, str]) -> processes.Child:
     token = {"CONTROLPLANE_TOKEN_FILE": str(options.admin_token)}
     command = controlplane("ui", "--server", options.url)
     return processes.start("dashboard", command, {**environ, **token}, options.logs / "ui.log")
+
+
+def feeder(options: Options, place: Path, environ: Mapping[str, str]) -> processes.Child:
+    code = "from controlplane.demo.feeder import main; main()"
+    command = [sys.executable, "-c", code, str(place / "input")]
+    return processes.start("feeder", command, environ, options.logs / "feeder.log")
 
 
 def driver(

@@ -64,11 +64,12 @@ def table(fleet: Sequence[Query], width: int) -> list[str]:
     counts: dict[str, int] = {}
     for query in fleet:
         counts[query.get("status", "?")] = counts.get(query.get("status", "?"), 0) + 1
-    return [headline(counts), *(row(query, width) for query in fleet)]
+    alerts = sum(query.get("alerts") or 0 for query in fleet)
+    told = f"; {alerts} {'alert fires' if alerts == 1 else 'alerts fire'}" if alerts else ""
+    return [headline(counts) + told, *(row(query, width) for query in fleet)]
 
 
-def waiting(seconds: float, fleet: Sequence[Query], drivers: int) -> str:
+def waiting(seconds: float, fleet: Sequence[Query]) -> str:
     """What is being waited for, before the first figures are there."""
-    if not fleet:
-        return f"{seconds:3.0f} s: {drivers} Spark driver{'s' if drivers > 1 else ''} starting"
-    return f"{seconds:3.0f} s: {queries(len(fleet))} known, no batch finished yet"
+    what = f"{queries(len(fleet))} known, no batch finished yet" if fleet else "Spark is starting"
+    return f"{seconds:3.0f} s: {what}"

@@ -1,11 +1,12 @@
 """The troubles of the demonstration: a name, the query that has it, and what the server must say of it.
 
 Pure data; `controlplane demo --list` prints it, `--only` chooses from it, the fleet starts what is chosen.
+The alerts are those of the shipped rules at the scale of `controlplane.demo.launch`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -13,54 +14,147 @@ from pathlib import Path
 from controlplane.cli.errors import UnknownTrouble
 from controlplane.model import QueryStatus
 
+RUNNING, FINISHED, LAGGING = QueryStatus.RUNNING, QueryStatus.FINISHED, QueryStatus.LAGGING
+STUCK, FAILED, LOST = QueryStatus.STUCK, QueryStatus.FAILED, QueryStatus.LOST
 PROGRAMS = Path(__file__).parent / "programs"
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """One query of the fleet. `expected_alert` is None where no alert must fire."""
+    """One query of the fleet. `expected_alert` is None where no alert must fire.
+
+    It is the one that pages: what it explains (`alerts/rules/routing.yaml.tmpl`) may fire too, muted.
+    """
 
     name: str
     query: str
     app: str
     program: str
     expected_status: QueryStatus
+    expected_alert: str | None
     story: str
-    expected_alert: str | None = None
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.expected_alert is None
 
 
+def _of(app: str, program: str, *rows: tuple[str, str, QueryStatus, str | None, str]) -> Iterator[Trouble]:
+    """The troubles that live in one driver."""
+    for name, query, status, alert, story in rows:
+        yield Trouble(name, query, app, program, status, alert, story)
+
+
+#: Drivers start in this order, so the healthy ones come first.
 TROUBLES = (
-    Trouble(
-        "steady_copy",
-        "orders_copy",
+    *_of(
         "demo-orders",
         "orders.py",
-        QueryStatus.RUNNING,
-        "healthy: copies files to Parquet, no state",
+        ("steady_copy", "orders_copy", RUNNING, None, "healthy: copies files to Parquet, no state"),
+        (
+            "steady_windows",
+            "orders_by_minute",
+            RUNNING,
+            None,
+            "healthy: counts by minute, state in RocksDB with changelog checkpoints",
+        ),
+        (
+            "stream_join",
+            "orders_paid",
+            RUNNING,
+            None,
+            "healthy: joins orders with their payments, both sides with a watermark",
+        ),
+        (
+            "deduplication",
+            "orders_once",
+            RUNNING,
+            None,
+            "healthy: drops orders that came twice within half a minute",
+        ),
+        (
+            "backfill",
+            "orders_backfill",
+            FINISHED,
+            None,
+            "healthy: an availableNow run, reads what is there and ends",
+        ),
     ),
-    Trouble(
-        "steady_windows",
-        "orders_by_minute",
-        "demo-orders",
-        "orders.py",
-        QueryStatus.RUNNING,
-        "healthy: counts by minute, state in RocksDB with changelog checkpoints",
-    ),
-    Trouble(
-        "slow_consumer",
-        "clicks_slow",
+    *_of(
         "demo-clicks",
         "clicks.py",
-        QueryStatus.LAGGING,
-        "200 clicks arrive a second, 100 are read: it never catches up",
+        (
+            "slow_consumer",
+            "clicks_slow",
+            LAGGING,
+            "LagGrowing",
+            "200 clicks arrive a second, 160 are read: it never catches up",
+        ),
+        (
+            "blocked_partition",
+            "clicks_blocked",
+            STUCK,
+            "Stuck",
+            "one of two partitions is never read, while its rows wait",
+        ),
+        (
+            "growing_state",
+            "visits_growing",
+            RUNNING,
+            "StateGrowthWithoutEviction",
+            "drops duplicates without a watermark: every visitor is remembered for ever",
+        ),
+        (
+            "stuck_watermark",
+            "visits_waiting",
+            RUNNING,
+            "WatermarkStuck",
+            "one of its two inputs falls silent after 30 s and holds the watermark of both",
+        ),
+        (
+            "poison_record",
+            "payments_poison",
+            FAILED,
+            "QueryFailed",
+            "dies after about 60 s on an amount that is not a number, and again after each restart",
+        ),
     ),
-    Trouble(
-        "poison_record",
-        "payments_poison",
-        "demo-clicks",
-        "clicks.py",
-        QueryStatus.FAILED,
-        "dies after about 60 s on an amount that is not a number, and again after each restart",
+    *_of(
+        "demo-billing",
+        "billing.py",
+        (
+            "crash_loop",
+            "invoices_crashing",
+            FAILED,
+            "CrashLoop",
+            "finds no mail server; its program starts it again 6 s after each failure",
+        ),
+        (
+            "damaged_checkpoint",
+            "balances_damaged",
+            FAILED,
+            "CheckpointTrouble",
+            "state files are deleted while it is down, so that no start can load its state",
+        ),
+        (
+            "silent_end",
+            "refunds_vanished",
+            LOST,
+            "QuerySilentlyGone",
+            "is gone from a driver that lives, and no event told of its end",
+        ),
+        (
+            "overrun",
+            "statements_late",
+            RUNNING,
+            "Overrun",
+            "each batch takes four seconds and has three",
+        ),
+    ),
+    *_of(
+        "demo-couriers",
+        "couriers.py",
+        ("dead_driver", "couriers_gone", LOST, "AgentLost", "its driver is killed, as for want of memory"),
     ),
 )
 
@@ -98,10 +192,9 @@ class Driver:
 
 
 def drivers(troubles: Iterable[Trouble]) -> tuple[Driver, ...]:
-    """One driver for each app that has a wanted query."""
-    by_app = groupby(sorted(troubles, key=lambda t: t.app), key=lambda t: (t.app, t.program))
+    """One driver for each app that has a wanted query, in the table's order."""
+    wanted = set(troubles)
+    by_app = groupby((t for t in TROUBLES if t in wanted), key=lambda t: (t.app, t.program))
     return tuple(
-        Driver(app, PROGRAMS / program, tuple(t.query for t in TROUBLES if t in members))
-        for (app, program), group in by_app
-        if (members := list(group))
+        Driver(app, PROGRAMS / program, tuple(t.query for t in group)) for (app, program), group in by_app
     )

@@ -12,13 +12,17 @@ from typing import Any
 
 from controlplane.cli.client import Client
 from controlplane.cli.errors import CallFailed
-from controlplane.demo import report, scenarios
+from controlplane.demo import report
 from controlplane.demo.interrupts import Interrupts
 from controlplane.demo.launch import Options
 from controlplane.demo.processes import Child
+from controlplane.demo.scenarios import Driver, drivers
+from controlplane.demo.turns import Turns
 
 TABLE_EVERY = 15.0
 WAITING_EVERY = 5.0
+#: Without one of these there is nothing to watch; a driver may die, and one does.
+PARTS = {"server", "dashboard", "feeder"}
 Say = Callable[[str], None]
 
 
@@ -29,15 +33,21 @@ class Watch:
         """`since`: Unix seconds; queries last heard of before are of an earlier demonstration."""
         self._options, self._say, self._since = options, say, since
         self._wanted = [trouble.query for trouble in options.troubles]
-        self._drivers = len(scenarios.drivers(options.troubles))
         self._live, self._due, self._ended = False, 0.0, set[str]()
 
     def is_due(self, now: float) -> bool:
         """Whether an answer of the server is of use now: always until the first figures are there."""
         return not self._live or now >= self._due
 
+    def live_apps(self, answer: dict[str, Any]) -> set[str]:
+        """The drivers that show figures."""
+        return {str(query.get("app")) for query in self._known(answer) if report.shows_figures(query)}
+
+    def _known(self, answer: dict[str, Any]) -> list[report.Query]:
+        return report.of_fleet(answer.get("queries", []), self._wanted, self._since)
+
     def tick(self, now: float, answer: dict[str, Any]) -> None:
-        known = report.of_fleet(answer.get("queries", []), self._wanted, self._since)
+        known = self._known(answer)
         if not self._live and any(map(report.shows_figures, known)):
             self._live, self._due = True, now
             self._say(
@@ -47,7 +57,7 @@ class Watch:
             return
         if not self._live:
             self._due = now + WAITING_EVERY
-            self._say("demo: " + report.waiting(now, known, self._drivers))
+            self._say("demo: " + report.waiting(now, known))
         elif known:  # a server that is slow to answer once is asked again in a second
             self._due = now + TABLE_EVERY
             width = shutil.get_terminal_size((150, 24)).columns
@@ -63,21 +73,32 @@ class Watch:
         return self._ended
 
 
-def watch(options: Options, children: Sequence[Child], interrupts: Interrupts, say: Say) -> int:
-    """Until time is up or somebody stops us (0), or the server or the dashboard dies (1)."""
+def watch(
+    options: Options,
+    children: list[Child],
+    start: Callable[[Driver], Child],
+    interrupts: Interrupts,
+    say: Say,
+) -> int:
+    """Start the drivers in turn, then watch until time is up or somebody stops us (0), or a part dies (1)."""
     token = options.admin_token.read_text(encoding="utf-8").strip()
     client, view = Client(options.url, token, timeout=5.0), Watch(options, say, time.time())
-    began = time.monotonic()
+    turns, began = Turns(drivers(options.troubles)), time.monotonic()
     end = began + options.minutes * 60 if options.minutes is not None else float("inf")
-    while not interrupts.wait(0.5):
-        now = time.monotonic()
-        if now >= end:
-            say(f"demo: {options.minutes:g} minutes are over")
+    answer: dict[str, Any] = {}
+    while time.monotonic() < end:
+        driver = turns.next(time.monotonic() - began, view.live_apps(answer))
+        if driver is not None:
+            children.append(start(driver))
+        if interrupts.wait(0.5):
             return 0
-        if view.tell_of_ended(children) & {"server", "dashboard"}:
+        if view.tell_of_ended(children) & PARTS:
             return 1
-        if view.is_due(now - began):
-            view.tick(now - began, fleet_of(client))
+        now = time.monotonic() - began
+        if view.is_due(now) or not turns.over:
+            answer = fleet_of(client)
+            view.tick(now, answer)
+    say(f"demo: {options.minutes:g} minutes are over")
     return 0
 
 

@@ -1,94 +1,23 @@
-"""`controlplane demo` for real: its figures, its troubles, and that nothing of it is left afterwards."""
+"""A small `controlplane demo` for real: its figures, three troubles, and that nothing of it is left afterwards."""
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import socket
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from controlplane.demo import scenarios
+from tests.spark.demonstration import FIRST_FIGURES, Demo, expected_pages, expected_statuses
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark]
 
-#: Seconds from the start to the first figures on two busy cores; alone it takes about twenty.
-FIRST_FIGURES = 90
-#: The poison comes a minute after the feeding began; lag must have grown for half a minute.
-ALL_TROUBLES = 150
-
-
-def free_ports(number: int) -> list[int]:
-    probes = [socket.socket() for _ in range(number)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
-class Demo:
-    """A demonstration as a child process, with its printed lines in a file."""
-
-    def __init__(self, folder: Path, *arguments: str):
-        self.data, self.output = folder / "data", folder / "output.txt"
-        self.port, self.ui_port = free_ports(2)
-        command = [sys.executable, "-m", "controlplane.cli.main", "demo", "--data-dir", str(self.data)]
-        ports = ["--port", str(self.port), "--ui-port", str(self.ui_port)]
-        with self.output.open("wb") as output:
-            self.process = subprocess.Popen([*command, *ports, *arguments], stdout=output, stderr=output)
-
-    def queries(self) -> dict[str, dict[str, Any]]:
-        """The fleet by name; empty while the server does not answer."""
-        try:
-            token = (self.data / "admin.token").read_text().strip()
-            request = urllib.request.Request(
-                f"http://127.0.0.1:{self.port}/api/v1/queries", headers={"Authorization": f"Bearer {token}"}
-            )
-            with urllib.request.urlopen(request, timeout=5) as answer:
-                return {query["name"]: query for query in json.load(answer)["queries"]}
-        except OSError:
-            return {}
-
-    def left(self) -> list[str]:
-        """Command lines of processes that still mention this demonstration's data directory or ports."""
-        marks = (str(self.data), f"127.0.0.1:{self.port}", str(self.ui_port))
-        lines = [(pid, cmdline(pid)) for pid in Path("/proc").glob("[0-9]*")]
-        ours = {str(self.process.pid), str(os.getpid())}
-        return [
-            line
-            for pid, line in lines
-            if pid.name not in ours and any(mark in line for mark in marks) and line
-        ]
-
-
-def cmdline(pid: Path) -> str:
-    """The command line and the environment of a process: a JVM names its folder in the latter alone."""
-    try:
-        return b" ".join((pid / name).read_bytes() for name in ("cmdline", "environ")).decode(
-            errors="replace"
-        )
-    except OSError:
-        return ""
-
-
-def until(true: Callable[[], Any], seconds: float, what: str, demo: Demo) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := true()):
-        assert demo.process.poll() is None, demo.output.read_text()
-        assert time.monotonic() < end, f"no {what} within {seconds} s:\n{demo.output.read_text()}"
-        time.sleep(0.5)
-    return found
+#: The checkpoint is damaged after a few batches of its driver, which starts when the first shows figures.
+FEW_TROUBLES = 150
 
 
 @pytest.fixture
@@ -101,39 +30,52 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
 
     yield begin
     for demo in started:
-        if demo.process.poll() is None:
-            demo.process.kill()
+        demo.close()
 
 
-def statuses(demo: Demo) -> dict[str, str]:
-    return {name: query["status"] for name, query in demo.queries().items()}
-
-
-def test_each_trouble_shows_the_status_it_promises_and_ctrl_c_leaves_nothing_behind(
+def test_a_few_troubles_show_what_they_promise_and_ctrl_c_leaves_nothing_behind(
     start: Callable[..., Demo],
 ) -> None:
-    demo = start()
-    until(
-        lambda: any(q["batch_id"] is not None for q in demo.queries().values()),
-        FIRST_FIGURES,
-        "figures",
-        demo,
-    )
-    expected = {trouble.query: str(trouble.expected_status) for trouble in scenarios.TROUBLES}
-    until(lambda: statuses(demo) == expected, ALL_TROUBLES, f"fleet of {expected}", demo)
+    troubles = scenarios.chosen(["steady_copy", "backfill", "damaged_checkpoint"])
+    demo = start("--only", *(trouble.name for trouble in troubles))
+    demo.until(demo.shows_figures, FIRST_FIGURES, demo.queries)
+    demo.until(lambda: demo.statuses() == expected_statuses(troubles), FEW_TROUBLES, demo.statuses)
+    demo.until(lambda: demo.pages() == expected_pages(troubles), 30, demo.pages)
+
+    damaged = demo.queries()["balances_damaged"]["query_id"]
+    asked = demo.call(f"queries/{damaged}/actions", {"action": "restart", "reason": "try again"})["action"]
+    final = ("succeeded", "failed", "unverified", "refused", "expired")
+    demo.until(lambda: demo.call(f"actions/{asked['id']}")["action"]["state"] in final, 90, demo.queries)
+    action = demo.call(f"actions/{asked['id']}")["action"]
+    assert action["state"] == "failed"
+    assert "CANNOT_LOAD_STATE_STORE" in action["reason"]
+    assert "demo-billing ended" not in demo.printed()
+
     assert demo.left()
     demo.process.send_signal(signal.SIGINT)
-    assert demo.process.wait(timeout=40) == 0, demo.output.read_text()
+    assert demo.process.wait(timeout=40) == 0, demo.printed()
     assert demo.left() == []
 
 
+@pytest.mark.long
 def test_a_demonstration_of_so_many_minutes_ends_by_itself_and_cleanly(start: Callable[..., Demo]) -> None:
     demo = start("--minutes", "0.7", "--only", "steady_copy")
-    assert demo.process.wait(timeout=150) == 0, demo.output.read_text()
-    printed = demo.output.read_text()
-    assert "first figures after" in printed
-    assert "had to be killed" not in printed
+    assert demo.process.wait(timeout=150) == 0, demo.printed()
+    assert "first figures after" in demo.printed()
+    assert "had to be killed" not in demo.printed()
     assert demo.left() == []
+
+
+@pytest.mark.long
+def test_a_second_demonstration_puts_the_queries_of_the_first_away(start: Callable[..., Demo]) -> None:
+    first = start("--only", "steady_copy")
+    old = first.until(lambda: first.queries().get("orders_copy"), FIRST_FIGURES, first.queries)
+    first.close()
+    second = start("--only", "backfill")
+    second.until(lambda: "orders_backfill" in second.queries(), FIRST_FIGURES, second.queries)
+    assert "orders_copy" not in second.queries()
+    retired = second.call("queries?status=retired")["queries"]
+    assert [query["query_id"] for query in retired] == [old["query_id"]]
 
 
 def test_a_port_in_use_is_one_clear_line_and_exit_code_two(tmp_path: Path) -> None:

@@ -64,6 +64,13 @@ def test_the_table_is_a_headline_and_a_line_for_each_query() -> None:
     assert len(lines) == 3
 
 
+def test_the_headline_of_the_table_counts_the_alerts_that_fire() -> None:
+    fleet = [make_query(alerts=1), make_query(alerts=0), make_query()]
+    assert report.table(fleet[1:], 120)[0] == "2 queries: 2 lagging"
+    assert report.table(fleet, 120)[0] == "3 queries: 3 lagging; 1 alert fires"
+    assert report.table([*fleet, make_query(alerts=2)], 120)[0] == "4 queries: 4 lagging; 3 alerts fire"
+
+
 def test_before_the_first_batch_it_says_what_it_waits_for() -> None:
-    assert report.waiting(5.2, [], 2) == "  5 s: 2 Spark drivers starting"
-    assert report.waiting(9.0, [make_query()], 1) == "  9 s: 1 query known, no batch finished yet"
+    assert report.waiting(5.2, []) == "  5 s: Spark is starting"
+    assert report.waiting(9.0, [make_query()]) == "  9 s: 1 query known, no batch finished yet"

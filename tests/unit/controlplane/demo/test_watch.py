@@ -56,7 +56,7 @@ def test_the_first_figures_are_announced_once_with_the_address_to_open(view: Wat
 def test_what_an_earlier_demonstration_left_in_the_store_is_no_figure(view: Watch, said: list[str]) -> None:
     view.tick(0.5, answer(batch_id=40, last_event_at="1970-01-01T00:10:00Z"))
     assert len(said) == 1
-    assert "2 Spark drivers starting" in said[0]
+    assert "Spark is starting" in said[0]
 
 
 def test_then_the_table_comes_every_fifteen_seconds(view: Watch, said: list[str]) -> None:
@@ -75,6 +75,12 @@ def test_a_server_that_does_not_answer_once_is_asked_again_without_a_word(
     view.tick(16.0, {})
     assert len(said) == before
     assert view.is_due(16.5)
+
+
+def test_a_driver_is_live_once_a_batch_of_this_demonstration_was_reported(view: Watch) -> None:
+    assert view.live_apps(answer()) == set()
+    assert view.live_apps(answer(batch_id=4, last_event_at="1970-01-01T00:10:00Z")) == set()
+    assert view.live_apps(answer(batch_id=0)) == {"demo-clicks"}
 
 
 def test_a_child_that_ended_is_told_of_once_with_its_log(view: Watch, said: list[str]) -> None:
