@@ -8,7 +8,7 @@ from __future__ import annotations
 from controlplane.case import Case
 from controlplane.failures import explain, headline
 from controlplane.figures import clock, span
-from controlplane.model import ENDING_TRIGGERS, QueryStatus, Run, RunEnd, Verdict
+from controlplane.model import ENDING_TRIGGERS, Failure, QueryStatus, Run, RunEnd, Verdict
 
 _ENDS = {
     RunEnd.FAILED: (QueryStatus.FAILED, "failed"),
@@ -37,10 +37,22 @@ def restarting(case: Case) -> Verdict | None:
 
 def start_failed(case: Case) -> Verdict | None:
     """The last thing that happened to it is a start that failed."""
-    at = case.view.start_failed_at
-    if at is None or case.active or at < _ended_at(case):
+    at = _start_failed_at(case)
+    if at is None:
         return None
     return Verdict(QueryStatus.FAILED, f"its start failed {case.ago(at)}: {_cause(case.view.start_failure)}")
+
+
+def failure(case: Case) -> Failure:
+    """What a query in the status *failed* failed of: its last start, where that came last, else its run."""
+    if case.run is None or _start_failed_at(case) is not None:
+        return explain(case.view.start_failure or "")
+    return explain(case.run.failure_text or "", case.run.error_class)
+
+
+def _start_failed_at(case: Case) -> float | None:
+    at = case.view.start_failed_at
+    return None if at is None or case.active or at < _ended_at(case) else at
 
 
 def _ended_at(case: Case) -> float:
@@ -76,8 +88,8 @@ def _cause(text: str | None, error_class: str | None = None) -> str:
     """The name of a failure and the first words of the advice on it."""
     if not text and not error_class:
         return "its driver gave no exception"
-    failure = explain(text, error_class)
-    return f"{headline(failure)}; {failure.advice.partition('. ')[0].rstrip('.')}"
+    told = explain(text, error_class)
+    return f"{headline(told)}; {told.advice.partition('. ')[0].rstrip('.')}"
 
 
 def _after_batch(run: Run) -> str:

@@ -38,10 +38,9 @@ def rule_of(condition: str) -> Rule | None:
     return _BY_NAME.get(condition) or _BY_NAME.get(parent) or _BY_NAME.get(family)
 
 
-def rule_of_messages(messages: Iterable[str]) -> Rule | None:
-    """The rule that the first of the messages with a known text leads to."""
-    found = (rule for message in messages for text, rule in _PATTERNS if text.search(message))
-    return next(found, None)
+def kind_of_messages(messages: Iterable[str]) -> str | None:
+    """The name, for `rule_of`, of what the first of the messages with a known text tells of."""
+    return next((name for message in messages for text, name in _PATTERNS if text.search(message)), None)
 
 
 def _rule(entry: dict[str, Any]) -> Rule:
@@ -54,4 +53,4 @@ _FILE = tomllib.loads(files("controlplane").joinpath("failures.toml").read_text(
 RULES = tuple(_rule(entry) for entry in _FILE["rule"])
 _BY_NAME = {name: rule for rule in RULES for name in rule.names}
 _FAMILIES = sorted((name[:-1] for name in _BY_NAME if name.endswith("*")), key=len, reverse=True)
-_PATTERNS = tuple((re.compile(entry["text"]), _BY_NAME[entry["rule"]]) for entry in _FILE["pattern"])
+_PATTERNS = tuple((re.compile(entry["text"]), entry["rule"]) for entry in _FILE["pattern"])

@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from controlplane.failure_catalogue import UNKNOWN, Rule, rule_of, rule_of_messages
+from controlplane.failure_catalogue import UNKNOWN, Rule, kind_of_messages, rule_of
 from controlplane.model import Failure
 
 #: Of a longer text the two ends are read: the outermost message and the innermost cause.
 MOST_CHARS = 200_000
 MOST_SENTENCE = 500
 MOST_HEADLINE = 120
+#: A kind is the value of a label.
+MOST_KIND = 200
+NO_KIND = "unknown"
 
 _CONDITION = re.compile(r"\[(_?[A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 _CAUSED_BY = re.compile(r"^[ \t]*Caused by: ", re.MULTILINE)
@@ -38,7 +41,8 @@ def explain(text: str | None, error_class: str | None = None) -> Failure:
     conditions = _conditions(read, error_class)
     causes = _causes(read)
     condition, root_cause = _condition(conditions), _root_cause(causes)
-    rule = _rule(conditions, causes)
+    said = kind_of_messages(reversed(causes))
+    rule = _rule(conditions, said)
     return Failure(
         condition,
         _message(read, condition, causes, root_cause),
@@ -46,6 +50,7 @@ def explain(text: str | None, error_class: str | None = None) -> Failure:
         rule.retry,
         rule.advice,
         text or "",
+        _kind(condition, said),
     )
 
 
@@ -86,11 +91,17 @@ def _is_wrapper(condition: str) -> bool:
     return rule is not None and rule.wrapper
 
 
-def _rule(conditions: list[str], causes: list[str]) -> Rule:
+def _rule(conditions: list[str], said: str | None) -> Rule:
     """What the innermost telling condition says; else what the messages say; else a vague condition."""
     known = [rule for name in conditions if (rule := rule_of(name)) is not None]
     telling = next((rule for rule in known if not rule.vague), None)
-    return telling or rule_of_messages(reversed(causes)) or next(iter(known), UNKNOWN)
+    return telling or (rule_of(said) if said else None) or next(iter(known), UNKNOWN)
+
+
+def _kind(condition: str | None, said: str | None) -> str:
+    """The condition; where there is none, or but a wrapper, what the messages tell of (Spark 3 names few)."""
+    kind = condition if condition and not _is_wrapper(condition) else said or condition
+    return (kind or NO_KIND)[:MOST_KIND]
 
 
 def _causes(text: str) -> list[str]:

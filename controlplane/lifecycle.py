@@ -41,7 +41,7 @@ def fold(ledger: Ledger, told: Iterable[Told], now: float) -> None:
         handler = HANDLERS.get(one.event.type)
         if handler is not None and not one.raw:
             handler(ledger, one)
-        concerned.update(filter(None, (one.query_id, *(entry.query_id for entry in one.entries))))
+        concerned.update(filter(None, (meant(ledger, one), *(entry.query_id for entry in one.entries))))
     rows_of: dict[str, list[RunRow]] = {}
     for row in ledger.runs.values():
         rows_of.setdefault(row.run.query_id, []).append(row)
@@ -87,6 +87,7 @@ def _hear_agent(ledger: Ledger, name: str, said: list[wire.Event], beat_at: floa
             spark_version=app.spark_version or agent.spark_version,
             master=app.master or agent.master,
             ui_url=app.ui_url or agent.ui_url,
+            labels=dict(newest.labels),
         )
     agent = replace(
         agent,
@@ -118,12 +119,12 @@ def _on_idle(ledger: Ledger, told: Told) -> None:
 
 def _on_terminated(ledger: Ledger, told: Told) -> None:
     query = _query(ledger, told.event, told.query_id)
-    row = _on_run(ledger, told, query)
+    row = _on_run(ledger, told, query, alive=False)
     if row.ended_by == "terminated" and row.run.ended_at is not None and told.event.at >= row.run.ended_at:
         return
     data = told.event.data
     run = replace(
-        _reopened(ledger, row.run),
+        row.run,
         ended_at=told.event.at,
         failure_text=progress.text(data.get("exception"), MAX_FAILURE_CHARS),
         error_class=progress.text(data.get("errorClassOnException"), 200),
@@ -141,8 +142,10 @@ def _on_start_failed(ledger: Ledger, told: Told) -> None:
     if not has_run and event.at >= query.told_at:
         query = named(query, _naming(event, name))
         ledger.put_query(query)
+    failure = progress.text(event.data.get("exception"), MAX_FAILURE_CHARS)
+    ledger.count(query_id, "starts")
+    count_failure(ledger, query_id, failure)
     if query.start_failed_at is None or event.at >= query.start_failed_at:
-        failure = progress.text(event.data.get("exception"), MAX_FAILURE_CHARS)
         query = replace(query, start_failed_at=event.at, start_failure=failure)
         ledger.put_query(query)
 
@@ -275,7 +278,7 @@ def _on_run(
     run = row.run
     over = run.ended_at is not None and (not alive or row.ended_by == "terminated" or at <= run.ended_at)
     if run.ended_at is not None and not over:
-        run = _reopened(ledger, run)
+        run = replace(run, ended_at=None, end=None, failure_text=None, error_class=None)
     # A run is its first teller's: others on the same cluster may hear of it, but did not start it.
     started_at, agent = min((run.started_at, run.agent), (at, told.event.agent))
     row = replace(
@@ -304,11 +307,6 @@ def _batch_range(run: Run, batch_id: int | None) -> dict[str, Any]:
     return {"first_batch_id": first, "last_batch_id": last, "batches": run.batches + 1}
 
 
-def _reopened(ledger: Ledger, run: Run) -> Run:
-    count_failure(ledger, run, -1)
-    return replace(run, ended_at=None, end=None, failure_text=None, error_class=None)
-
-
 def _revive_agent(ledger: Ledger, told: Told) -> None:
     """A driver that starts something after its session ended lives on."""
     row = ledger.agents[told.event.agent]
@@ -330,9 +328,12 @@ def _joined(known: RunFacts, told: RunFacts) -> RunFacts:
 
 def _count(ledger: Ledger, query_id: str, batch: ProgressSample) -> None:
     """Totals of a query: plain names, and `name|label` for each source and operator."""
-    counts = ledger.counts.setdefault(query_id, Counter())
-    counts["batches"] += 1
-    counts["input_rows"] += batch.input_rows
+    ledger.counts.setdefault(query_id, Counter()).update(counted(batch))
+
+
+def counted(batch: ProgressSample) -> Counter[str]:
+    """What a batch adds to the totals of its query."""
+    counts = Counter({"batches": 1, "input_rows": batch.input_rows})
     if batch.output_rows is not None:
         counts["output_rows"] += batch.output_rows
     names = distinct(source.name for source in batch.sources)
@@ -343,3 +344,4 @@ def _count(ledger: Ledger, query_id: str, batch: ProgressSample) -> None:
         counts[f"state_rows_updated|{name}"] += operator.rows_updated
         counts[f"state_rows_removed|{name}"] += operator.rows_removed
         counts[f"state_rows_dropped_by_watermark|{name}"] += operator.rows_dropped_by_watermark
+    return counts

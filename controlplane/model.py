@@ -87,11 +87,15 @@ class Agent:
     clock_offset: float = 0.0
     high_seq: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run or a start failed. `condition` is the innermost error condition of Spark's that is known."""
+    """Why a run or a start failed. `condition` is the innermost error condition of Spark's that is known.
+
+    `kind` is what series call it: the condition, else a name from `failures.toml`, else `unknown`.
+    """
 
     condition: str | None
     message: str
@@ -99,6 +103,7 @@ class Failure:
     retry: str
     advice: str
     text: str = ""
+    kind: str = "unknown"
 
 
 @dataclass(frozen=True)
@@ -235,6 +240,7 @@ class RunFacts:
     sink: str | None = None
     restart: str | None = None  # reuse | factory | needs_factory
     restart_reason: str | None = None
+    watermark_delay: float | None = None  # seconds; the longest of its watermarks
 
 
 @dataclass(frozen=True)

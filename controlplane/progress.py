@@ -308,4 +308,5 @@ def facts(data: Any) -> RunFacts:
         sink=text(told.get("sink"), 1000),
         restart=text(told.get("restart"), 100),
         restart_reason=text(told.get("restartReason"), 1000),
+        watermark_delay=number(told.get("watermarkDelay")),
     )

@@ -46,8 +46,7 @@ def _added(totals: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, 
     for name, count in counts.items():
         if name in added or len(added) < MAX_TOTALS:
             added[name] = added.get(name, 0) + count
-    # A failure may be counted back when its condition is known better; the others start at 0.
-    return {name: total for name, total in added.items() if total or not name.startswith("failures|")}
+    return added
 
 
 def _ended_by(ledger: Ledger, row: RunRow, newest: Run | None, now: float) -> str | None:
@@ -81,16 +80,11 @@ def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None) -> None:
     else:
         return
     if (end, ended_by) != (row.run.end, row.ended_by) or run != row.run:
-        count_failure(ledger, row.run, -1)
-        run = replace(run, end=end)
-        count_failure(ledger, run, +1)
-        ledger.put_run(replace(row, run=run, ended_by=ended_by))
+        if end is RunEnd.FAILED and row.run.end is not RunEnd.FAILED:
+            count_failure(ledger, run.query_id, run.failure_text, run.error_class)
+        ledger.put_run(replace(row, run=replace(run, end=end), ended_by=ended_by))
 
 
-def count_failure(ledger: Ledger, run: Run, by: int) -> None:
-    if run.end == RunEnd.FAILED:
-        ledger.count(
-            run.query_id,
-            f"failures|{explain(run.failure_text or '', run.error_class).condition or 'unknown'}",
-            by,
-        )
+def count_failure(ledger: Ledger, query_id: str, text: str | None, error_class: str | None = None) -> None:
+    """One failure more, by its kind as it is first known. Never taken back: a counter does not fall."""
+    ledger.count(query_id, f"failures|{explain(text or '', error_class).kind}")

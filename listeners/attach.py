@@ -69,6 +69,7 @@ class Attachment:
             labels=labels,
             actions=mode,
         )
+        prober = Prober(self.registry, self._live_sessions, redact=self._redact)
         self.agent = Agent(
             identity,
             self.inbox,
@@ -76,8 +77,12 @@ class Attachment:
             spool_root(os.environ.get("CONTROLPLANE_SPOOL_DIR")),
             {"app": app, "server": server},
             Executor(self.registry, mode, self._redact, self._start_failed).execute,
-            Prober(self.registry, self._live_sessions).probe,
-            lambda: {"callback": self.listener.figures.read(), "sessions": len(self._sessions)},
+            prober.probe,
+            lambda: {
+                "callback": self.listener.figures.read(),
+                "sessions": len(self._sessions),
+                **prober.driver,
+            },
             self._redact,
         )
 

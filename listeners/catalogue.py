@@ -107,7 +107,7 @@ EVENT_TIME = (
     _derived(
         "watermark_lag_seconds", "timestamp, eventTime.watermark", "Start of the trigger less the watermark."
     ),
-    _gauge("watermark_delay_seconds", "facts.watermarkDelay", "The configured delay of the watermark."),
+    _gauge("watermark_delay_seconds", "facts.watermarkDelay", "Configured delay; the longest of several."),
     _gauge("event_time_max_timestamp_seconds", "eventTime.max", "Newest event time in the last batch."),
 )
 
@@ -152,20 +152,34 @@ LIFE = (
         "info",
         "What the newest run of a query is.",
         "started, facts",
-        ("run_id", "checkpoint", "spark_version", "trigger", "sink"),
+        ("run_id", "agent", "checkpoint", "spark_version", "trigger", "sink"),
+        derived=True,
+    ),
+    Metric(
+        PREFIX + "query_failure_info",
+        "info",
+        "Why a query that has failed did so, and whether another start helps: now, once or never.",
+        "terminated, start_failed",
+        ("error_class", "retry"),
         derived=True,
     ),
     _derived("query_up", "started, terminated, status", "1 while the query runs."),
     _derived("query_status", "", "1 for the verdict on the query.", "status"),
-    _counter("query_starts_total", "started.runId", "Runs that began."),
-    _counter("query_failures_total", "terminated.errorClassOnException", "Runs that failed.", "error_class"),
+    _counter("query_starts_total", "started.runId", "Runs that began, and starts that failed."),
+    _counter(
+        "query_failures_total",
+        "terminated.errorClassOnException",
+        "Runs and starts that failed.",
+        "error_class",
+    ),
     _gauge("query_start_timestamp_seconds", "started.timestamp", "When the newest run began."),
     _derived("query_expected", "", "1 unless the query was stopped, finished or put away."),
 )
 
 AGENT = (
-    _gauge("executors", "heartbeat.executors", "Executors of the application.", "agent"),
+    _gauge("executors", "heartbeat.executors", "Live executors; 0 in local mode.", "agent"),
     _gauge("driver_heap_bytes", "heartbeat.driver.heapUsed", "Heap that the driver uses.", "agent"),
+    _gauge("driver_heap_max_bytes", "heartbeat.driver.heapMax", "Heap that the driver may use.", "agent"),
     _gauge(
         "listener_callback_seconds",
         "heartbeat.callback.seconds_max",
@@ -195,6 +209,13 @@ OWN = (
     _own("open_actions", "gauge", "Actions under way."),
     _own("agents", "gauge", "Agents known."),
     _own("queries", "gauge", "Queries by verdict.", "status"),
+    _own("rule_evaluations_total", "counter", "Rules evaluated since this server started."),
+    _own("rule_evaluation_failures_total", "counter", "Rules that could not be evaluated since then."),
+    _own("notifications_sent_total", "counter", "Messages that a receiver took since this server started."),
+    _own("notifications_failed_total", "counter", "Messages that a receiver did not take since then."),
+    _own("series", "gauge", "Series held for the rules."),
+    _own("series_refused_total", "counter", "Series left out of them, since there were too many."),
+    _own("scrape_seconds", "gauge", "Time the last scrape of ourselves took."),
 )
 
 METRICS: Tuple[Metric, ...] = BATCH + SOURCE + EVENT_TIME + STATE + LIFE + AGENT + CHECKPOINT + OWN

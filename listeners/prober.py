@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 from listeners import classic, restarting
 from listeners.registry import Entry, Registry
+from listeners.shape import shape_of
 
 
 @dataclass
@@ -27,29 +28,38 @@ class _Seen:
 
 
 class Prober:
-    """`sessions()` gives the sessions to visit; one status document a round."""
+    """`sessions()` gives the sessions to visit; one status document a round. `redact` masks secrets in texts."""
 
     def __init__(
         self,
         registry: Registry,
         sessions: Callable[[], Iterable[Any]],
         clock: Callable[[], float] = time.time,
+        redact: Callable[[str], str] | None = None,
     ):
-        self._registry, self._sessions, self._clock = registry, sessions, clock
+        self._registry, self._sessions, self._clock, self._redact = registry, sessions, clock, redact
         self._seen: dict[str, _Seen] = {}
+        #: Executors and heap as of the last round, for the next heartbeat, which must not wait for the JVM.
+        self.driver: dict[str, Any] = {}
 
     def probe(self) -> dict[str, Any]:
         """The `data` of a status event. Raises when a session could not be asked: then nothing is claimed."""
-        found = [
-            self._describe(session, query)
-            for session in self._sessions()
-            for query in classic.active(session)
-        ]
+        self.driver = {}
+        sessions = list(self._sessions())
+        found = [self._describe(session, query) for session in sessions for query in classic.active(session)]
+        self.driver = self._driver_figures(sessions)
         alive = {query["runId"] for query in found}
         self._seen = {run_id: seen for run_id, seen in self._seen.items() if run_id in alive}
         found += [self._of_ended(entry) for entry in self._ended_untold(alive)]
         self._registry.trim()
         return {"queries": found}
+
+    def _driver_figures(self, sessions: list[Any]) -> dict[str, Any]:
+        """Of any session, they share the driver; a Spark that does not tell must not cost us the status."""
+        try:
+            return classic.driver_figures(sessions[0]) if sessions else {}
+        except Exception:
+            return {}
 
     def _ended_untold(self, alive: set[str]) -> list[Entry]:
         """Runs that ended before any round saw them: what they were can still be told."""
@@ -57,13 +67,13 @@ class Prober:
         return [e for e in entries if (e.told is None or e.told[0] != e.run_id) and not e.is_active()]
 
     def _of_ended(self, entry: Entry) -> dict[str, Any]:
-        entry.told = self._depends(entry, entry.name, entry.run_id)
+        told, entry.told = entry.told, self._depends(entry, entry.name, entry.run_id)
         return {
             "id": entry.query_id,
             "runId": entry.run_id,
             "name": entry.name,
             "active": False,
-            "facts": self._facts(entry, entry.name, entry.jsq),
+            "facts": self._facts(entry, entry.name, entry.jsq, told, entry.run_id),
         }
 
     def _describe(self, session: Any, query: classic.Listed) -> dict[str, Any]:
@@ -98,8 +108,8 @@ class Prober:
         depends = self._depends(entry, query.name, query.run_id)
         if keeper.told == depends:
             return {}
-        keeper.told = depends
-        return {"facts": self._facts(entry, query.name, query.jsq)}
+        told, keeper.told = keeper.told, depends
+        return {"facts": self._facts(entry, query.name, query.jsq, told, query.run_id)}
 
     def _depends(self, entry: Entry | None, name: str | None, run_id: str) -> tuple[Any, ...]:
         """The facts change only with these; they are told again when one does."""
@@ -107,6 +117,12 @@ class Prober:
         generation = self._registry.generation(writer) if writer is not None else 0
         return run_id, self._registry.factory(name) is not None, generation
 
-    def _facts(self, entry: Entry | None, name: str | None, jsq: Any) -> dict[str, Any]:
-        found = restarting.way(self._registry, entry, name)
-        return dict(classic.facts(jsq), restart=found.how, restartReason=found.reason)
+    def _facts(
+        self, entry: Entry | None, name: str | None, jsq: Any, told: tuple[Any, ...] | None, run_id: str
+    ) -> dict[str, Any]:
+        """`shape` only with a run's first facts: it is of the start, and the largest of them."""
+        way = restarting.way(self._registry, entry, name)
+        found = dict(classic.facts(jsq), restart=way.how, restartReason=way.reason)
+        if told is None or told[0] != run_id:
+            found["shape"] = shape_of(jsq, self._redact)
+        return found

@@ -13,7 +13,7 @@ from importlib.resources import files
 from alerts.durations import format_duration, parse_duration
 
 #: Where the pages on the alerts are, unless the caller knows better: in this repository.
-RUNBOOKS = "docs/runbooks"
+RUNBOOKS = "alerts/rules/runbooks/"
 FLOOR = 1.0
 
 _SCALED = re.compile(r"<<([0-9a-z]+)(\|seconds)?>>")
@@ -44,7 +44,7 @@ CHECKPOINT_CONDITIONS = (
 
 
 def render(scale: float = 1.0, runbooks: str = RUNBOOKS) -> str:
-    """The rule file. `runbooks`: the address below which the page of an alert is `NAME.md`."""
+    """The rule file. `runbooks`: what stands before `NAME.md` in the address of an alert's page."""
     text = _filled("streaming.yaml.tmpl", scale)
     conditions = "|".join(CHECKPOINT_CONDITIONS)
     return text.replace("%CHECKPOINT%", conditions).replace("%RUNBOOKS%", _in_quotes(runbooks))
@@ -70,4 +70,12 @@ def _scaled(found: re.Match[str], scale: float) -> str:
 
 def _in_quotes(text: str) -> str:
     """Fit for the inside of a text between single quotes, where nothing is a template."""
-    return text.rstrip("/").replace("'", "''").replace("{{", "{ {")
+    return text.replace("'", "''").replace("{{", "{ {")
+
+
+def runbook(name: str) -> str | None:
+    """The page on an alert as Markdown; None where none ships."""
+    if re.fullmatch(r"[A-Za-z]{1,64}", name) is None:
+        return None
+    page = files("alerts.rules").joinpath("runbooks", f"{name}.md")
+    return page.read_text(encoding="utf-8") if page.is_file() else None

@@ -1,8 +1,8 @@
 """Unit tests of rules, in promtool's format: input series, and the alerts and values that must come of them.
 
 `load` reads a test file and reports every mistake in it; `run` plays one test through our own engine and
-tells what was not as expected. Pure: the caller reads the files. Not taken: `stale` and histograms in
-input series, `fuzzy_compare`.
+tells what was not as expected. Pure: the caller reads the files. Not taken: histograms in input series,
+`fuzzy_compare`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from alerts.errors import AlertsError, MatcherError
 from alerts.labels import parse_matchers
 from alerts.promql.evaluator import evaluate
 from alerts.promql.parser import parse as parse_promql
-from alerts.promql.series import METRIC_NAME, Scalar, Series, SeriesInMemory, Vector
+from alerts.promql.series import METRIC_NAME, STALE, Scalar, Series, SeriesInMemory, Vector
 from alerts.rules.model import RuleGroup
 from alerts.state import Alerts, AlertState, Surroundings
 from alerts.yaml.fields import FieldReader, Fields
@@ -343,10 +343,8 @@ def _expanded(word: str, most: int) -> list[float | None]:
         step = _number(found[3]) * (-1 if found[2] == "-" else 1) if found[2] else 0.0
         first = _number(found[1])
         return [first + step * number for number in range(_within(int(found[4]) + 1, most))]
-    if word == "stale":
-        raise ValueError("'stale' is not supported; leave the series out, or end it")
     _within(1, most)
-    return [_number(word)]
+    return [float(STALE) if word == "stale" else _number(word)]
 
 
 def _within(count: int, most: int) -> int:

@@ -175,6 +175,17 @@ def test_agents_are_known_with_what_they_said_of_themselves(house: House) -> Non
     assert row.info["app_started"]["pid"] == 7
 
 
+def test_an_agent_keeps_its_labels_whatever_their_names(house: House) -> None:
+    """They are kept beside what it says of itself, and must not be mixed up with that."""
+    labels = {"team": "data", "actions": "none", "heartbeat": "x", "at": "y"}
+    driver = Driver(labels=labels)
+    house.accept(driver.line("heartbeat", {"actions": "stop"}))
+    house.accept(driver.line("heartbeat", {"actions": "stop", "executors": 2}))
+    (row,) = house.read(queries.agent_rows)
+    assert (row.agent.labels, row.agent.actions, set(row.info)) == (labels, "stop", {"heartbeat"})
+    assert house.window.agents() == [row.agent]
+
+
 # -- actions, tokens, audit ------------------------------------------------------------------------
 
 

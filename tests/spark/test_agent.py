@@ -81,6 +81,26 @@ def test_events_of_a_query_arrive_as_spark_wrote_them(spark, attached, recorder,
     assert seqs == sorted(set(seqs)) and seqs[0] == 1
 
 
+def test_a_heartbeat_tells_the_executors_and_the_heap_of_the_driver(spark, attached, recorder):
+    told = recorder.wait_for(lambda: [h for h in beats(attached, recorder) if "driver" in h])[0]
+    assert told["executors"] == 0  # local mode has none
+    assert 2**20 < told["driver"]["heapUsed"] < told["driver"]["heapMax"] == 2**30
+
+
+def test_the_delay_of_a_watermark_is_told_in_seconds(spark, attached, recorder, tmp_path):
+    late = spark.readStream.format("rate").load().withWatermark("timestamp", "1 minute 30 seconds")
+    query = late.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "late")).start()
+    told = recorder.wait_for(
+        lambda: [q for s in recorder.of_type("status") for q in s["queries"] if q.get("facts")]
+    )
+    assert [(q["id"], q["facts"]["watermarkDelay"]) for q in told] == [(query.id, 90.0)]
+
+
+def beats(attached: Any, recorder: RecordingServer) -> list[dict[str, Any]]:
+    attached.agent.nudge()  # the figures are of the round before: do not wait 10 s for it
+    return recorder.of_type("heartbeat")
+
+
 def test_a_restart_resumes_and_the_users_handle_follows(spark, attached, recorder, source, tmp_path):
     query = writer(source, spark, tmp_path, "again").start()
     first = query.runId

@@ -100,6 +100,41 @@ def test_what_spark_says_of_an_end_counts_more_than_the_end_of_the_program() -> 
         assert ledger.queries["q"].totals["failures|unknown"] == 1
 
 
+def test_a_failure_that_was_counted_stays_counted_when_its_end_is_taken_back() -> None:
+    """A counter that falls looks like a restart of it to PromQL, and counts everything again."""
+    driver = Driver()
+    ledger = told(
+        driver.started("q", "r"),
+        driver.line("app_ended", {"reason": "exception", "exception": "KeyError: 5"}),
+    )
+    assert ledger.queries["q"].totals["failures|unknown"] == 1
+    tell(ledger, driver.progress("q", "r", 1))
+    assert end_of(ledger, "r") == (None, None)
+    assert ledger.queries["q"].totals["failures|unknown"] == 1
+
+
+@pytest.mark.parametrize("later", [None, "[DIVIDE_BY_ZERO] by nought"])
+def test_a_failure_is_counted_once_as_it_was_first_known(later: str | None) -> None:
+    driver = Driver()
+    ledger = told(
+        driver.started("q", "r"),
+        driver.line("app_ended", {"reason": "exception", "exception": "KeyError: 5"}),
+    )
+    tell(ledger, driver.terminated("q", "r", exception=later))
+    assert ledger.runs["r"].run.failure_text == later
+    assert ledger.queries["q"].totals == {"starts": 1, "failures|unknown": 1}
+
+
+def test_two_words_of_spark_on_one_end_are_one_failure() -> None:
+    one, two = Driver(), Driver()
+    ends = [one.terminated("q", "r", exception="boom"), two.terminated("q", "r", exception="boom")]
+    for order in (ends, ends[::-1]):
+        ledger = told(one.started("q", "r", at=BEGIN))
+        for line in order:
+            tell(ledger, line)
+        assert ledger.queries["q"].totals["failures|unknown"] == 1
+
+
 def test_life_after_the_end_of_a_session_takes_its_end_back() -> None:
     driver = Driver()
     ledger = told(driver.started("q", "r"), driver.line("app_ended", {"reason": "session_stopped"}))
@@ -253,6 +288,33 @@ def test_a_query_that_never_started_is_known_by_its_name() -> None:
     ledger = told(Driver().line("start_failed", failed))
     query = ledger.queries[lifecycle.unstarted_id("shop", "orders")]
     assert (query.name, query.start_failure, query.newest_run) == ("orders", "no such table", None)
+
+
+@pytest.mark.parametrize("query_id", ["q", None])
+def test_starts_that_fail_are_counted_as_starts_and_as_failures(query_id: str | None) -> None:
+    driver = Driver()
+    ledger = told(driver.started("q", "r"), driver.terminated("q", "r"))
+    failed = {"name": "orders", "id": query_id, "exception": "[TABLE_OR_VIEW_NOT_FOUND] clicks"}
+    tell(ledger, *(driver.line("start_failed", failed) for _ in range(3)))
+    totals = ledger.queries["q"].totals
+    assert totals == {"starts": 4, "failures|TABLE_OR_VIEW_NOT_FOUND": 3}
+
+
+def test_a_program_that_never_gets_a_query_started_is_counted_too() -> None:
+    driver = Driver()
+    failed = {"name": "orders", "id": None, "exception": "no such table"}
+    ledger = told(*(driver.line("start_failed", failed) for _ in range(2)))
+    query = ledger.queries[lifecycle.unstarted_id("shop", "orders")]
+    assert query.totals == {"starts": 2, "failures|unknown": 2}
+
+
+def test_an_agent_has_the_labels_of_its_newest_word() -> None:
+    driver = Driver(labels={"team": "data"})
+    ledger = told(driver.line("heartbeat", {}))
+    assert ledger.agents[driver.agent].agent.labels == {"team": "data"}
+    driver.labels = {"team": "web"}
+    tell(ledger, driver.line("heartbeat", {}), driver.line("heartbeat", {}, at=BEGIN))
+    assert ledger.agents[driver.agent].agent.labels == {"team": "web"}
 
 
 def test_a_retired_query_comes_back_with_a_new_run() -> None:

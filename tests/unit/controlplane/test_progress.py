@@ -176,6 +176,7 @@ def test_facts_of_a_run_are_taken_as_far_as_they_make_sense() -> None:
         None,
         None,
     )
+    assert progress.facts({"watermarkDelay": 90.5}).watermark_delay == 90.5
     assert progress.facts("nonsense") == progress.facts(None)
 
 

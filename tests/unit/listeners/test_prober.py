@@ -75,3 +75,27 @@ def test_a_run_that_ended_before_any_look_is_still_described_once(driver, monkey
     (described,) = prober.probe()["queries"]
     assert (described["id"], described["active"]) == ("short", False) and "trigger" in described["facts"]
     assert prober.probe()["queries"] == []
+
+
+def test_executors_and_heap_are_of_the_last_round_and_end_with_what_is_known(driver, monkeypatch):
+    figures = {"executors": 2, "driver": {"heapUsed": 5, "heapMax": 9}}
+    monkeypatch.setattr(classic, "driver_figures", lambda session: figures)
+    prober = Prober(driver.registry, lambda: [Session()])
+    assert prober.driver == {}
+    prober.probe()
+    assert prober.driver == figures
+    monkeypatch.setattr(classic, "active", fail)
+    with pytest.raises(ConnectionError):
+        prober.probe()
+    assert prober.driver == {}
+
+
+def test_a_spark_that_tells_no_executors_costs_no_status(driver, monkeypatch):
+    monkeypatch.setattr(classic, "driver_figures", fail)
+    prober = Prober(driver.registry, lambda: [Session()])
+    assert prober.probe()["queries"]
+    assert prober.driver == {}
+
+
+def fail(session):
+    raise ConnectionError("the gateway is gone")

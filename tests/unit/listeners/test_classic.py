@@ -1,0 +1,39 @@
+"""What is read of the texts that Spark's own objects are written as."""
+
+import pytest
+
+from listeners.classic import parse_delay
+
+RELATION = "+- ~StreamingRelationV2 x, rate, y, [], [timestamp#0, value#1L], name=<Unassigned>"
+
+
+@pytest.mark.parametrize(
+    ("node", "seconds"),
+    [
+        ("41fd37fa-8e5a-4a9a-834d-71160b3822c4, timestamp#0: timestamp, 1 minutes 30 seconds", 90),
+        ("timestamp#0: timestamp, 10 seconds", 10),
+        ("timestamp#0: timestamp, 1 days 2 hours 0.5 seconds", 93600.5),
+        ("timestamp#0: timestamp, 2 months", 62 * 86400),
+        ("timestamp#0: timestamp, 0 seconds", 0),
+    ],
+)
+def test_the_delay_of_a_watermark_is_read_from_the_plan(node: str, seconds: float) -> None:
+    assert parse_delay(f"~Project [value#1L]\n:- ~EventTimeWatermark {node}\n{RELATION}") == seconds
+
+
+def test_of_several_watermarks_the_longest_delay_counts() -> None:
+    node = ":- ~EventTimeWatermark ts#0: timestamp, %s\n"
+    assert parse_delay(node % "5 minutes" + node % "1 hours" + node % "10 seconds") == 3600
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "None",
+        RELATION,
+        "~EventTimeWatermark ts#0: timestamp, 3 fortnights\n",
+        "~EventTimeWatermark ts#0: timestamp, 1.2.3 seconds\n",
+    ],
+)
+def test_without_a_watermark_or_one_that_is_understood_no_delay_is_known(plan: str) -> None:
+    assert parse_delay(plan) is None
