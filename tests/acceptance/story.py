@@ -51,6 +51,7 @@ class Stream:
     began: float | None = None  # the running batch
     tasks: int = 0
     data: bool = False  # the last trigger found some
+    most: float = float("inf")  # an availableNow run reads what was there at its start
     idle_told: float = 0.0
 
 
@@ -91,7 +92,7 @@ class Story:
         """Let everything happen that happens in so many seconds."""
         end = self.now + seconds
         tick = (self.now // TICK + 1) * TICK
-        while min(tick, self._turns[0][0] if self._turns else end) <= end:
+        while min(tick, self._turns[0][0] if self._turns else tick) <= end:
             if self._turns and self._turns[0][0] <= tick:
                 when, _, what = heapq.heappop(self._turns)
                 self.now = max(self.now, when)
@@ -190,6 +191,8 @@ class SimulatedDriver:
 
     def start(self, stream: Stream) -> None:
         stream.run_id, stream.alive = str(uuid.uuid4()), True
+        if stream.trigger == "available_now":
+            stream.most = stream.arrived(self.story.now)
         if stream not in self.streams:
             self.streams.append(stream)
         ids = {"id": stream.query_id, "runId": stream.run_id, "name": stream.name}
@@ -222,7 +225,7 @@ class SimulatedDriver:
         if not stream.alive or stream.run_id != run:
             return
         now = self.story.now
-        head = int(stream.arrived(now))
+        head = int(min(stream.arrived(now), stream.most))
         end = head if stream.limit is None else min(head, stream.read + stream.limit)
         stream.data = end != stream.read
         if not stream.data:

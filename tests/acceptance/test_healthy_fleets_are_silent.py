@@ -46,6 +46,7 @@ def test_a_trigger_of_ten_minutes_raises_nothing(story: Story) -> None:
     assert driver.streams[0].batch >= 16
 
 
+@pytest.mark.long
 def test_an_idle_query_raises_nothing_by_day_or_night(story: Story) -> None:
     driver = SimulatedDriver(story)
 
@@ -62,6 +63,7 @@ def test_an_idle_query_raises_nothing_by_day_or_night(story: Story) -> None:
     assert idle.batch > 500
 
 
+@pytest.mark.long
 def test_a_restart_by_its_owner_raises_nothing(story: Story) -> None:
     driver = SimulatedDriver(story)
     stream = Stream("deployed", steadily(100.0), lambda rows: 0.5 + rows / 2000, 5.0, state=windows)
@@ -82,6 +84,7 @@ def test_a_restart_by_its_owner_raises_nothing(story: Story) -> None:
     assert told(story) == []
 
 
+@pytest.mark.long
 def test_a_restart_of_the_server_raises_nothing(story: Story) -> None:
     driver = SimulatedDriver(story)
     steady = Stream(
@@ -112,6 +115,7 @@ def _pass_time_alone(story: Story, end: float) -> None:
     story._look = looked  # type: ignore[method-assign]
 
 
+@pytest.mark.long
 def test_a_job_that_reads_all_there_is_each_hour_raises_nothing(story: Story) -> None:
     driver = SimulatedDriver(story)
     hourly = Stream("hourly", steadily(30.0), lambda rows: 5 + rows / 2000, 0.0, 30_000, "available_now")
@@ -122,6 +126,7 @@ def test_a_job_that_reads_all_there_is_each_hour_raises_nothing(story: Story) ->
     assert not hourly.alive
 
 
+@pytest.mark.long
 def test_a_burst_that_is_worked_off_raises_nothing(story: Story) -> None:
     driver = SimulatedDriver(story)
 
@@ -153,6 +158,7 @@ def test_control_a_driver_that_dies_is_told(story: Story) -> None:
     assert story.names() == {"AgentLost"}
 
 
+@pytest.mark.long
 def test_control_state_that_only_grows_is_told(story: Story) -> None:
     def growing(at: float, batch: int) -> dict[str, Any]:
         return {"operatorName": "dedupe", "numRowsTotal": 8_000 + batch * 10, "numRowsUpdated": 10}

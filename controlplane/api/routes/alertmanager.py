@@ -7,40 +7,18 @@ here and cannot be pushed.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Coroutine
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse
-from fastapi.routing import APIRoute
 
 from controlplane.api import alertmanager
 from controlplane.api.alertmanager import Filter, PostableSilence
 from controlplane.api.deps import CallerDep, PlaneDep, body_of, body_schema
-from controlplane.errors import ControlPlaneError, Forbidden, Unauthorized
+from controlplane.api.dialects import speaking
 
 NO_PUSH = "alerts come from this server's rules and cannot be pushed to it; add a rule with --rules"
-
-
-class AlertmanagerRoute(APIRoute):
-    """Says a no in Alertmanager's shape, but for the question whether somebody may ask at all."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def answer(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except (Unauthorized, Forbidden):
-                raise
-            except ControlPlaneError as error:
-                after = {} if error.retry_after is None else {"Retry-After": f"{error.retry_after:.0f}"}
-                return JSONResponse(str(error), error.status, after)
-            except RequestValidationError as error:
-                return JSONResponse(_words(error), 400)
-
-        return answer
 
 
 def _words(error: RequestValidationError) -> str:
@@ -48,7 +26,7 @@ def _words(error: RequestValidationError) -> str:
     return "; ".join(f"{'.'.join(str(part)[:80] for part in place)}: {what}" for place, what in told)
 
 
-router = APIRouter(prefix="/alertmanager", tags=["alertmanager"], route_class=AlertmanagerRoute)
+router = APIRouter(prefix="/alertmanager", tags=["alertmanager"], route_class=speaking(str, _words))
 Texts = Annotated[list[str] | None, Query(max_length=100)]
 SilenceId = Annotated[uuid.UUID, Path()]
 PostableSilenceDep = Annotated[PostableSilence, Depends(body_of(PostableSilence))]

@@ -6,13 +6,11 @@ Bodies have Prometheus' shape, errors of questions too; whoever has no right to 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import JSONResponse
-from fastapi.routing import APIRoute
 
 from alerts.promql.errors import LimitError, ParseError, PromQLError, Unanswerable
 from alerts.promql.evaluator import LOOKBACK, evaluate, evaluate_range
@@ -22,10 +20,10 @@ from alerts.promql.parser import parse
 from alerts.promql.series import SeriesSource
 from controlplane.api import intake, prometheus, prometheus_form, prometheus_series
 from controlplane.api.deps import PlaneDep
+from controlplane.api.dialects import speaking
 from controlplane.api.prometheus import PrometheusError
 from controlplane.api.prometheus_form import Form
 from controlplane.api.seats import NoSeat, Seats
-from controlplane.errors import ControlPlaneError, Forbidden, Unauthorized
 from controlplane.plane import Plane
 
 EVALUATIONS = 4  # at a time
@@ -36,25 +34,7 @@ UNDERWAY = 5.0
 FORM = "application/x-www-form-urlencoded"
 
 
-class PrometheusRoute(APIRoute):
-    """Says a no in Prometheus' shape, but for the question whether somebody may ask at all."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
-
-        async def answer(request: Request) -> Response:
-            try:
-                return await handle(request)
-            except (Unauthorized, Forbidden):
-                raise
-            except ControlPlaneError as error:
-                after = {} if error.retry_after is None else {"Retry-After": f"{error.retry_after:.0f}"}
-                return JSONResponse(prometheus.failure(error), error.status, after)
-
-        return answer
-
-
-router = APIRouter(prefix="/prometheus/api/v1", tags=["prometheus"], route_class=PrometheusRoute)
+router = APIRouter(prefix="/prometheus/api/v1", tags=["prometheus"], route_class=speaking(prometheus.failure))
 
 
 # -- dependencies ----------------------------------------------------------------------------------

@@ -60,6 +60,12 @@ def test_facts_are_told_once_and_again_when_the_way_to_restart_changes(driver):
     assert "facts" not in driver.probe()
 
 
+def test_the_shape_is_told_with_the_first_facts_of_a_run_only(driver):
+    assert driver.probe()["facts"]["shape"]["v"] == 1
+    driver.registry.touch(driver.writer)
+    assert "shape" not in driver.probe()["facts"]
+
+
 def test_facts_wait_until_the_query_is_set_up(driver):
     driver.message = "Initializing sources"
     assert "facts" not in driver.probe()

@@ -1,0 +1,192 @@
+"""The doctor over checkpoints that real Spark wrote and was started on again: what it says against what came.
+
+Also the command itself: what it prints, its exit codes, and how it answers mistakes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controlplane.checkpoints.findings import Effect, Severity, Verdict
+from controlplane.checkpoints.judge import judge
+from controlplane.checkpoints.survey import survey
+from tests.checkpoint_cases import Case, cases, unpack
+
+#: Cases whose checkpoint is not there any more: a start begins anew, and there is nothing to judge.
+GONE = {"checkpoint-deleted-sink-kept", "checkpoint-deleted-sink-kept__35"}
+#: Cases told by nothing but the time at which the root folder changed: whether the query kept state is not on disk.
+FROM_TIMES_ALONE = {
+    name + suffix for name in ("state-dir-missing", "dedup-state-dir-missing") for suffix in ("", "__35")
+}
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("cases")
+    unpack(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def verdicts(unpacked: Path) -> dict[str, tuple[Case, Verdict]]:
+    return {case.name: (case, verdict_of(case)) for case in cases(unpacked)}
+
+
+def verdict_of(case: Case) -> Verdict:
+    now = 1_795_160_000.0
+    relocations = case.relocations
+    held = survey(case.checkpoint, now, output=case.output, inputs=case.inputs, relocations=relocations)
+    return judge(held.checkpoint, case.target, output=held.output, inputs=held.inputs)
+
+
+def share(verdicts: dict[str, tuple[Case, Verdict]], wanted: str, said: set[str]) -> float:
+    held = [verdict.verdict for case, verdict in verdicts.values() if case.wanted == wanted]
+    assert held
+    return sum(verdict in said for verdict in held) / len(held)
+
+
+def test_the_cases_are_all_there(verdicts: dict[str, tuple[Case, Verdict]]) -> None:
+    assert Counter(case.wanted for case, _ in verdicts.values()) == {"broken": 105, "ok": 59, "risky": 18}
+
+
+def test_what_fails_is_called_broken(verdicts: dict[str, tuple[Case, Verdict]]) -> None:
+    assert share(verdicts, "broken", {"broken"}) >= 0.97
+    called_ok = {
+        name for name, (case, v) in verdicts.items() if case.wanted == "broken" and v.verdict == "ok"
+    }
+    assert called_ok == set()
+
+
+def test_what_only_times_tell_is_told_with_its_reason(verdicts: dict[str, tuple[Case, Verdict]]) -> None:
+    for name in FROM_TIMES_ALONE:
+        (finding,) = [f for f in verdicts[name][1].findings if f.severity is Severity.ERROR]
+        assert finding.check == "state.dir-missing" and finding.evidence["likely"] is True
+
+
+def test_what_runs_and_harms_is_called_risky(verdicts: dict[str, tuple[Case, Verdict]]) -> None:
+    assert share(verdicts, "risky", {"risky"}) >= 0.9
+
+
+def test_what_is_fine_is_seldom_called_anything_else(verdicts: dict[str, tuple[Case, Verdict]]) -> None:
+    assert share(verdicts, "ok", {"risky", "broken"}) <= 0.03
+    for name, (case, verdict) in verdicts.items():
+        if case.wanted == "ok" and name not in GONE:
+            grave = {finding.check for finding in verdict.findings if finding.severity is not Severity.INFO}
+            assert grave <= {"log.inflight"}, name
+
+
+def test_the_condition_that_spark_raised_is_among_those_foretold(
+    verdicts: dict[str, tuple[Case, Verdict]],
+) -> None:
+    wrong = {}
+    for name, (case, verdict) in verdicts.items():
+        raised = case.told["restart_outcome"]["error_condition"] or ""
+        foretold = {f.condition for f in verdict.findings if f.effect is Effect.FAILS and f.condition}
+        if raised.isupper() and raised != "STREAM_FAILED" and raised not in foretold:
+            wrong[name] = (raised, foretold)
+    assert wrong == {}
+
+
+def test_without_output_and_relocation_no_failure_is_missed_and_nothing_fine_is_blamed(
+    unpacked: Path,
+) -> None:
+    """As on a copy of which nothing is known: the version is the one that wrote it."""
+    moved_versions = {"downgrade-agg_rocksv2__35_from43", "upgrade-join__43_from35"}
+    for case in cases(unpacked):
+        verdict = judge(survey(case.checkpoint, 1_795_160_000.0).checkpoint)
+        if case.wanted == "broken" and case.name not in moved_versions:
+            assert verdict.verdict == "broken", case.name
+        if case.wanted == "ok" and case.name not in GONE:
+            assert verdict.verdict in ("ok", "risky"), case.name
+
+
+# The command
+
+
+def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "controlplane", "doctor", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+
+def objects(text: str) -> Iterator[dict[str, object]]:
+    return (json.loads(line) for line in text.splitlines())
+
+
+def test_several_checkpoints_are_one_object_a_line_and_the_worst_is_the_exit_code(unpacked: Path) -> None:
+    names = ["dedup-baseline-ok", "sink-metadata-compact-torn", "commit-ahead-of-offset"]
+    arguments = [str(unpacked / name / "checkpoint") for name in names]
+    output = str(unpacked / "sink-metadata-compact-torn/out")
+    answer = doctor("--json", *arguments)
+    told = list(objects(answer.stdout))
+    assert [held["checkpoint"] for held in told] == arguments
+    assert [held["verdict"] for held in told] == ["ok", "ok", "broken"]
+    assert answer.returncode == 2
+    assert set(told[2]) >= {
+        "query_id",
+        "spark_version",
+        "last_planned_batch",
+        "last_committed_batch",
+        "findings",
+    }
+    assert doctor("--json", arguments[0]).returncode == 0
+    assert doctor("--json", arguments[1], "--output", output).returncode == 1
+
+
+def test_the_words_say_what_will_happen_when_and_what_to_do(unpacked: Path) -> None:
+    answer = doctor(str(unpacked / "commit-ahead-of-offset/checkpoint"))
+    text = " ".join(answer.stdout.split())
+    assert text.startswith("BROKEN")
+    assert "a restart with Spark 4.3.0 will fail" in text
+    assert "in the first batch: CONCURRENT_STREAM_LOG_UPDATE" in text
+    assert "1. stop whatever restarts the query" in text
+
+
+def test_nothing_is_written_into_a_checkpoint_that_is_judged(unpacked: Path) -> None:
+    folder = unpacked / "kill9-mid-batch-agg_hdfs/checkpoint"
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    doctor(str(folder))
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_a_saved_inventory_gets_the_same_verdict_elsewhere(unpacked: Path, tmp_path: Path) -> None:
+    folder, saved = unpacked / "sink-metadata-ahead", tmp_path / "saved.json"
+    given = ["--output", str(folder / "out"), "--input", str(folder / "in")]
+    there = doctor("--json", str(folder / "checkpoint"), *given, "--save-inventory", str(saved))
+    here = doctor("--json", "--inventory", str(saved))
+    assert there.stdout == here.stdout
+    assert (there.returncode, here.returncode) == (1, 1)
+
+
+def test_what_is_no_checkpoint_ends_with_3(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no checkpoint")
+    for place in (tmp_path, tmp_path / "nowhere", tmp_path / "notes.txt"):
+        answer = doctor("--json", str(place))
+        assert answer.returncode == 3
+        assert [held["verdict"] for held in objects(answer.stdout)] == ["unreadable"]
+    assert "pip install s3fs" in doctor("s3://bucket/checkpoint").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "give a CHECKPOINT or --inventory F"),
+        (["x", "--target-spark", "four"], "'four' is no Spark version such as 4.3.0"),
+        (["x", "--relocate", "here"], "'here' is not FROM=TO"),
+        (["--inventory", "nowhere.json"], "cannot read nowhere.json"),
+        (["x", "y", "--save-inventory", "z"], "takes exactly one CHECKPOINT"),
+        (["x", "--output", "gopher://y"], "gopher://y"),
+        (["--inventory", "pyproject.toml"], "pyproject.toml: it is no JSON document"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_2(arguments: list[str], words: str) -> None:
+    answer = doctor(*arguments)
+    assert answer.returncode == 2
+    assert words in answer.stderr
+    assert len(answer.stderr.splitlines()) == 1 and "Traceback" not in answer.stderr

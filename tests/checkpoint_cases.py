@@ -1,0 +1,68 @@
+"""Checkpoints that real Spark (4.3.0, 3.5.9) wrote, were damaged, and restarted; each case tells what became of it.
+
+`tests/data/checkpoints/cases.tar.xz`: a folder a case with `checkpoint/`, `in/`, `out/` and `case.json`.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controlplane.checkpoints.versions import SparkVersion, parse_version
+
+ARCHIVE = Path(__file__).resolve().parent / "data/checkpoints/cases.tar.xz"
+#: What became of a case → what the doctor has to say.
+SAID = {"fails": "broken", "ok": "ok"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case, unpacked."""
+
+    folder: Path
+    told: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def checkpoint(self) -> str:
+        return str(self.folder / "checkpoint")
+
+    @property
+    def target(self) -> SparkVersion:
+        """The Spark that was started on it, which may be another than the one that wrote it."""
+        return parse_version(self.told["spark_version"].rpartition("read by")[2])
+
+    @property
+    def wanted(self) -> str:
+        return SAID.get(self.told["verdict"], "risky")
+
+    @property
+    def output(self) -> str | None:
+        return str(self.folder / "out") if (self.folder / "out").is_dir() else None
+
+    @property
+    def inputs(self) -> list[str]:
+        return [str(self.folder / name) for name in ("in", "in2") if (self.folder / name).is_dir()]
+
+    @property
+    def relocations(self) -> list[tuple[str, str]]:
+        return [(self.told["original_root"], str(self.folder))]
+
+
+def unpack(target: Path, only: Sequence[str] = ()) -> None:
+    """The archive, or the cases named, with the times that the files had."""
+    with tarfile.open(ARCHIVE) as archive:
+        wanted = [m for m in archive if not only or m.name.removeprefix("./").split("/")[0] in only]
+        archive.extractall(target, members=wanted, filter="data")
+
+
+def cases(root: Path) -> Iterator[Case]:
+    for told in sorted(root.glob("*/case.json")):
+        yield Case(told.parent, json.loads(told.read_text(encoding="utf-8")))
