@@ -214,7 +214,7 @@ OWN = (
     _own("notifications_sent_total", "counter", "Messages that a receiver took since this server started."),
     _own("notifications_failed_total", "counter", "Messages that a receiver did not take since then."),
     _own("series", "gauge", "Series held for the rules."),
-    _own("series_refused_total", "counter", "Series left out of them, since there were too many."),
+    _own("series_refused_total", "counter", "Samples left out, since there were too many series."),
     _own("scrape_seconds", "gauge", "Time the last scrape of ourselves took."),
 )
 

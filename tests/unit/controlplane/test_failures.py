@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import zipfile
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -109,6 +112,29 @@ def test_a_headline_tells_what_is_inside_a_wrapper_and_only_then() -> None:
     assert headline(explain("plain boom")) == "plain boom"
 
 
+@pytest.mark.parametrize(
+    ("name", "error_class", "kind"),
+    [
+        ("state-delta-missing", None, DELTA_GONE),
+        ("foreach-batch-value-error", FOREACH, FOREACH),
+        ("foreach-batch-state-missing-as-raised", FOREACH, DELTA_GONE),
+        ("spark-3.5-state-delta-missing", None, "state-file-missing"),
+        ("offset-log-empty", None, "log-torn"),
+        ("python-worker-without-module", None, "missing-class"),
+    ],
+)
+def test_series_name_a_failure_by_its_condition_else_by_what_its_messages_tell(
+    name: str, error_class: str | None, kind: str
+) -> None:
+    assert explain(text(name), error_class).kind == kind
+
+
+def test_a_failure_of_which_nothing_is_known_is_of_the_kind_unknown() -> None:
+    assert explain("plain boom").kind == explain(None).kind == "unknown"
+    assert explain("boom", "STREAM_FAILED").kind == "unknown"
+    assert len(explain("x", "A_" * 500).kind) == 200
+
+
 def test_a_failure_without_text_is_still_a_failure() -> None:
     failure = explain(None)
     assert (failure.message, failure.retry, failure.advice) == ("no exception text", "once", UNKNOWN.advice)
@@ -134,29 +160,72 @@ def test_every_rule_says_what_to_do_in_a_sentence() -> None:
         assert rule.advice[0].isupper() and rule.advice.endswith(".") and "\n" not in rule.advice, rule.names
 
 
-PREFIXES = ("STATE_STORE_", "CANNOT_LOAD_STATE_STORE", "STREAMING_", "CONCURRENT_STREAM", "STDS_", "STREAM_")
+#: A condition is ours by its name, its parent's, or by what it says.
+OURS_BY_NAME = re.compile(
+    "STREAM|STATE_?STORE|STATEFUL|CHECKPOINT|CHANGELOG|WATERMARK|MICRO_?BATCH|STDS_|REAL_TIME|OFFSET"
+    "|WITH_STATE|STATE_REPARTITION|STATE_REWRITER|TWS|FOREACH|EVENT_TIME|KAFKA"
+)
+OURS_BY_WORDS = re.compile(
+    "stream(?!line)|state ?store|stateful|watermark|checkpoint|micro-?batch", re.IGNORECASE
+)
+#: They speak of streams or checkpoints, but name no trouble of their own: what is inside counts.
+ONLY_WRAPPERS = {
+    "_LEGACY_ERROR_TEMP_2059",  # end of a stream of bytes
+    "_LEGACY_ERROR_TEMP_2131",  # a listener could not be registered
+    "_LEGACY_ERROR_TEMP_3011",  # an RDD without a context; it names Spark Streaming as one way to get there
+}
 
 
-def sparks_conditions() -> list[str]:
-    """All conditions, with their sub-conditions, of the Spark that is installed."""
+def sparks_conditions() -> dict[str, str]:
+    """What each condition and sub-condition of the Spark that is installed says."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         pytest.skip("pyspark is not installed: pip install 'spark-controlplane[pipeline]'")
-    names = []
-    for jar in Path(spec.origin).parent.glob("jars/spark-common-utils*.jar"):
+    said: dict[str, str] = {}
+    for jar in Path(spec.origin).parent.glob("jars/spark-common-utils_*.jar"):
         with zipfile.ZipFile(jar) as archive:
-            if "error/error-conditions.json" in archive.namelist():
-                tree = json.loads(archive.read("error/error-conditions.json"))
-                names += [f"{name}.{sub}" for name in tree for sub in tree[name].get("subClass", {})] + [
-                    *tree
-                ]
-    return sorted(name for name in names if name.startswith(PREFIXES))
+            said.update(_flat(json.loads(archive.read("error/error-conditions.json"))))
+    return said
+
+
+def _flat(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, condition in tree.items():
+        yield name, " ".join(condition.get("message", []))
+        for sub, within in condition.get("subClass", {}).items():
+            yield f"{name}.{sub}", " ".join(within.get("message", []))
+
+
+def of_streams() -> list[str]:
+    said = sparks_conditions()
+    return sorted(n for n, words in said.items() if OURS_BY_NAME.search(n) or OURS_BY_WORDS.search(words))
 
 
 def test_every_condition_of_streaming_and_state_is_classified() -> None:
-    conditions = sparks_conditions()
-    assert len(conditions) > 100
+    conditions = of_streams()
+    assert len(conditions) > 240
     assert [name for name in conditions if rule_of(name) is None] == []
+
+
+def test_no_condition_of_streaming_is_known_only_as_one_of_the_unnamed() -> None:
+    unnamed = rule_of("_LEGACY_ERROR_TEMP_9999")
+    assert unnamed is not None
+    assert {n for n in of_streams() if rule_of(n) is unnamed} - ONLY_WRAPPERS == set()
+
+
+def test_no_rule_names_a_condition_of_state_or_streams_that_spark_does_not_have() -> None:
+    known = sparks_conditions()
+    named = {
+        name
+        for rule in RULES
+        for name in rule.names
+        if name.startswith(("STATE", "STREAM", "STDS", "CANNOT_LOAD"))
+    }
+    assert [n for n in sorted(named) if not any(k == n or k.startswith(n.rstrip("*")) for k in known)] == []
+
+
+def test_advice_on_state_providers_is_only_for_what_a_provider_lacks() -> None:
+    assert "RocksDB" in explain("[UNSUPPORTED_FEATURE.STATE_STORE_TTL] x").advice
+    assert "RocksDB" not in explain("[UNSUPPORTED_FEATURE.SET_VARIABLE_USING_SET] x").advice
 
 
 POLICY = {
@@ -181,7 +250,8 @@ POLICY = {
         STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA STREAMING_CHECKPOINT_MISSING_METADATA_FILE
         STREAMING_QUERY_EVOLUTION_ERROR.DUPLICATE_SOURCE_NAMES CONCURRENT_STREAM_LOG_UPDATE
         UNSUPPORTED_FEATURE.STATE_STORE_TTL EMITTING_ROWS_OLDER_THAN_WATERMARK_NOT_ALLOWED
-        UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK
+        UNSUPPORTED_STREAMING_OPERATOR_WITHOUT_WATERMARK PIPELINED_SHUFFLE_UNSUPPORTED
+        AUTOCDC_MICROBATCH_VALIDATION.NULL_KEY _LEGACY_ERROR_TEMP_1181 _LEGACY_ERROR_TEMP_2263
     """,
 }
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from controlplane.failures import explain
 from controlplane.shapes.comparison import CHECKS, compare
 from controlplane.shapes.findings import Effect, Verdict, effect_of, verdict_of
 from tests.unit.controlplane.shapes.shapes import (
@@ -65,6 +66,10 @@ CASES = {
     "a source less": (TWO, shape(), "sources.count", NO, FAILS, None),
     "sources in another order": (
         TWO, shape(sources=[source("returns"), source()]), "sources.order", NO, FAILS, None
+    ),
+    "sources of Kafka in another order": (
+        shape(sources=[topics("a"), topics("b")]), shape(sources=[topics("b"), topics("a")]),
+        "sources.order", NO, HARMS, None,
     ),
     "another kind of source": (shape(), kafka(), "sources.type", NO, FAILS, None),
     "another format of files": (shape(), shape(sources=[source(format="csv")]), "sources.type", CARE, HARMS, None),
@@ -304,6 +309,7 @@ CASES = {
     "continuous over Kafka": (
         kafka(), shape(sources=[topics("a")], trigger={"kind": "continuous"}), "trigger", CARE, RUNS, None
     ),
+    "real-time mode": (shape(), shape(trigger={"kind": "real_time"}), "trigger", CARE, OPEN, None),
     "asynchronous progress off": (writes(**{ASYNC: "true"}), writes(), "progressTracking", NO, FAILS, None),
     "asynchronous progress off after batches without gaps": (
         writes(**{ASYNC: "true", "asyncprogresstrackingcheckpointintervalms": "0"}), writes(),
@@ -362,6 +368,12 @@ def test_every_finding_that_is_no_plain_yes_says_what_spark_does_and_what_to_do(
         for finding in compare(old, new):
             assert finding.spark.endswith("."), finding
             assert finding.verdict is not NO or finding.remedy.endswith("."), finding
+
+
+def test_every_condition_that_is_predicted_is_one_that_we_explain() -> None:
+    predicted = {f.condition for old, new, *_ in CASES.values() for f in compare(old, new) if f.condition}
+    assert len(predicted) > 8
+    assert {name for name in predicted if explain(f"[{name}] x").retry != "never"} == set()
 
 
 @given(st.sampled_from(sorted(CASES)), st.sampled_from(sorted(CASES)))

@@ -1,0 +1,39 @@
+"""The comparison of two shapes: the list of checks, each a small function, and what it comes to.
+
+`compare(old, new)` is all that others call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from controlplane.shapes import conditions, inputs, outputs, state
+from controlplane.shapes.findings import Finding, sorted_by_weight
+from controlplane.shapes.model import Shape
+
+Check = Callable[[Shape, Shape], Iterator[Finding]]
+
+CHECKS: tuple[Check, ...] = (
+    inputs.compare_sources,
+    state.compare_operators,
+    outputs.compare_sink,
+    outputs.compare_output_mode,
+    outputs.compare_projection,
+    outputs.compare_filters,
+    conditions.compare_watermarks,
+    conditions.compare_settings,
+    conditions.compare_trigger,
+    conditions.compare_progress_tracking,
+    conditions.compare_versions,
+    conditions.compare_names,
+    conditions.compare_what_is_told,
+)
+
+
+def compare(old: Shape, new: Shape) -> list[Finding]:
+    """Every change between the run that wrote a checkpoint and the one that is to go on from it, worst first.
+
+    No finding: nothing that a shape tells has changed. What a shape cannot tell (code of user functions,
+    the state variables of a stateful processor, data) is not judged.
+    """
+    return sorted_by_weight([finding for check in CHECKS for finding in check(old, new)])

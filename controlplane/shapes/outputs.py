@@ -1,0 +1,197 @@
+"""Sink, output mode, projection and filters of two shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from controlplane.shapes.findings import (
+    Effect,
+    Finding,
+    When,
+    allowed,
+    fatal,
+    harmful,
+    with_consequences,
+)
+from controlplane.shapes.model import Endpoint, Shape, place_of
+
+FILES = "FileStreamSink"
+USER_CODE = ("ForeachBatchSink", "ForeachWriterTable", "PythonForeachWriter")
+#: They keep or show rows and have no memory of batches.
+FORGETFUL = ("NoopTable", "ConsoleTable", "MemorySink")
+AGGREGATES = ("aggregate", "session_aggregate")
+WITHOUT_MODE = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
+
+
+def compare_sink(old: Shape, new: Shape) -> Iterator[Finding]:
+    """Kind of sink, then its parameters."""
+    before, after = old.sink, new.sink
+    if before is None or after is None:
+        return
+    if before.type != after.type:
+        yield _kind(before, after)
+    elif before.type == FILES:
+        yield from _files(before, after)
+    else:
+        yield from _parameters(before, after)
+
+
+def _kind(before: Endpoint, after: Endpoint) -> Finding:
+    change = f"the sink was {before.type} and is {after.type}"
+    if after.type == FILES:
+        return harmful(
+            "sink.type",
+            change,
+            "It runs, but its log begins with the next batch: Spark cannot read the output, and the query fails at the "
+            "next compaction of that log.",
+            "Write files from a new checkpoint, or by foreachBatch.",
+        )
+    if before.type == FILES and after.type in USER_CODE:
+        return with_consequences(
+            "sink.type",
+            Effect.RUNS,
+            change,
+            "It runs; the new sink sees only new data, and a batch under way may come twice.",
+            "Let the function know a batch by its id.",
+        )
+    return with_consequences("sink.type", Effect.RUNS, change, "It runs; the new sink sees only new data.")
+
+
+def _files(before: Endpoint, after: Endpoint) -> Iterator[Finding]:
+    if place_of(before) != place_of(after):
+        yield harmful(
+            "sink.path",
+            f"the output was {before.description} and is {after.description}",
+            "It runs, but the new directory's log begins in the middle: Spark cannot read the output, and the "
+            "query fails with BATCH_METADATA_NOT_FOUND at the next compaction of that log.",
+            "Put the path back, or start on a new checkpoint.",
+        )
+    if before.format and after.format and before.format != after.format:
+        yield with_consequences(
+            "sink.format",
+            Effect.HARMS,
+            f"the output was {before.format} and is {after.format}",
+            "It runs, and leaves files of two formats in one directory, which no reader reads as one.",
+            "Write the new format to a new path from a new checkpoint.",
+        )
+    if before.options.get("partitionby") != after.options.get("partitionby"):
+        yield with_consequences(
+            "sink.partitions",
+            Effect.HARMS,
+            "the output is partitioned by other columns",
+            "It runs, and leaves two layouts in one directory.",
+            "Write the new layout to a new path from a new checkpoint.",
+        )
+
+
+def _parameters(before: Endpoint, after: Endpoint) -> Iterator[Finding]:
+    for name in ("topic", "path"):
+        was, now = before.options.get(name), after.options.get(name)
+        if was != now:
+            yield with_consequences(
+                "sink.parameters",
+                Effect.RUNS,
+                f"the sink's {name} was {was or 'not set'} and is {now or 'not set'}",
+                "It runs; the new place sees only new data.",
+            )
+
+
+# -- what goes into it -----------------------------------------------------------------------------
+
+
+def compare_output_mode(old: Shape, new: Shape) -> Iterator[Finding]:
+    """Modes that Spark refuses for this query, then changes between modes that it takes."""
+    refused = _refused(new)
+    if refused is not None:
+        yield refused
+    elif old.output_mode and new.output_mode and old.output_mode != new.output_mode:
+        stateful = bool(new.operators)
+        yield with_consequences(
+            "outputMode",
+            Effect.RUNS,
+            f"the output mode was {old.output_mode} and is {new.output_mode}",
+            "It runs on the same state; the sink gets other rows per batch than before: "
+            + (
+                "what was written already is not taken back." if stateful else "for this query the same ones."
+            ),
+            "Make sure that whoever reads the sink expects it.",
+        )
+
+
+def _refused(new: Shape) -> Finding | None:
+    aggregates = any(each.kind in AGGREGATES for each in new.operators or ())
+    change = f"the output mode is {new.output_mode}"
+    if new.output_mode == "append" and aggregates and new.watermarks == ():
+        return fatal(
+            "outputMode",
+            f"{change}, with an aggregation and no watermark",
+            "No group would ever be finished.",
+            "Add a watermark, or use update or complete.",
+            WITHOUT_MODE,
+            When.START,
+        )
+    if new.output_mode == "complete" and new.operators is not None and not aggregates:
+        return fatal(
+            "outputMode",
+            f"{change}, without an aggregation",
+            "There is no result to write whole.",
+            "Use append or update.",
+            WITHOUT_MODE,
+            When.START,
+        )
+    if new.output_mode in ("complete", "update") and new.sink is not None and new.sink.type == FILES:
+        return fatal(
+            "outputMode",
+            f"{change}, and the sink writes files",
+            "Files are only ever added.",
+            "Use append, or another sink.",
+            "STREAMING_OUTPUT_MODE.UNSUPPORTED_DATASOURCE",
+            When.START,
+        )
+    return None
+
+
+def compare_projection(old: Shape, new: Shape) -> Iterator[Finding]:
+    """Columns that come out; what of them the state holds is the operators' matter."""
+    before, after = old.output_schema, new.output_schema
+    if before is None or after is None or before == after:
+        return
+    change = f"the output had {_columns(before)} and has {_columns(after)}"
+    kind = new.sink.type if new.sink else None
+    if kind in FORGETFUL:
+        yield allowed("projection", change, "The sink takes rows of any schema.")
+    elif kind == FILES:
+        yield with_consequences(
+            "projection",
+            Effect.HARMS if _retyped(before, after) else Effect.RUNS,
+            change,
+            "It runs, and leaves files of two schemas in one directory.",
+            "Make sure that the readers merge schemas, or write to a new path from a new checkpoint.",
+        )
+    else:
+        yield with_consequences(
+            "projection",
+            Effect.UNKNOWN,
+            change,
+            "It runs if the sink takes the new columns.",
+            "Try it against a copy of the sink.",
+        )
+
+
+def _columns(schema: tuple[tuple[str, str], ...]) -> str:
+    listed = ", ".join(f"{name} {type}" for name, type in schema[:12])
+    return f"({listed}{', …' if len(schema) > 12 else ''})"
+
+
+def _retyped(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], ...]) -> bool:
+    types = dict(before)
+    return any(types.get(name, type) != type for name, type in after)
+
+
+def compare_filters(old: Shape, new: Shape) -> Iterator[Finding]:
+    if old.filters is not None and new.filters is not None and old.filters != new.filters:
+        yield allowed(
+            "filters",
+            "filters were added, removed or changed",
+            "From the next batch on; state and output that are there stay as they are.",
+        )
