@@ -250,6 +250,7 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
             reading,
             settings.data_dir,
             settings.series_step,
+            settings.most_series,
         )
         alerting = AlertingRoom(settings, series, writer, reading, clock, reached)
         jobs: list[Job] = []

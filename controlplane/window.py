@@ -19,6 +19,7 @@ from controlplane.model import Action, Agent, ProgressSample, QueryView
 from controlplane.store import actions as stored_actions
 from controlplane.store import queries as stored_queries
 from controlplane.store.deduplication import Changes
+from controlplane.thresholds import DEFAULTS
 
 LENGTH = 120
 
@@ -230,11 +231,17 @@ class Window:
         return max((t for t in times if t is not None), default=row.first_seen_at), row.query_id
 
     def _side_by_side(self, query_id: str, other: str) -> bool:
-        """One driver runs both at this time (two sessions may use the same name)."""
+        """Both run: in one driver (two sessions may use a name), or in two that were heard side by side.
+
+        A driver that was heard for a minute after the other began is not its predecessor, even if it dies later.
+        """
         one, two = self._runs.get(query_id), self._runs.get(other)
-        if one is None or two is None:
+        if one is None or two is None or one.run.ended_at is not None:
             return False
-        return one.run.agent == two.run.agent and one.run.ended_at is None
+        agent = self.agent(one.run.agent)
+        if one.run.agent == two.run.agent or agent is None or agent.ended_at is not None:
+            return one.run.agent == two.run.agent
+        return agent.last_seen_at - two.run.started_at > DEFAULTS.silent_seconds
 
     def _freshen(self, query_ids: Iterable[str]) -> None:
         for query_id in query_ids:

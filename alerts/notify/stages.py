@@ -181,8 +181,12 @@ def send(outcome: Outcome, receiver: Receiver) -> Outcome:
 
 
 def note(outcome: Outcome) -> Outcome:
-    """Says what is to be kept as told: nothing where nothing was to be told or it may be tried again."""
-    if not outcome.decision.tells or outcome.retries:
+    """Says what is to be kept as told: nothing where nothing was to be told, or it was not taken.
+
+    What a receiver refused is tried again with the group's next look: whoever corrects its address or its
+    token hears of what fires.
+    """
+    if not outcome.decision.tells or outcome.error is not None:
         return outcome
     told = Told(_of(outcome, AlertState.FIRING), _of(outcome, AlertState.RESOLVED), outcome.at)
     return replace(outcome, told=told)

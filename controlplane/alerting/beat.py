@@ -86,9 +86,12 @@ class Beat:
                 self._look_seconds = time.perf_counter() - began
 
     def _left(self) -> float:
-        """Seconds to the next slot. A clock that is set back makes it no longer than one step."""
+        """Seconds to the next slot, none where one has passed meanwhile. A clock that is set back makes it no
+        longer than one step."""
         now = self._clock()
         self._slot = min(self._slot, now)
+        if math.floor(now / self._step) * self._step > self._slot:
+            return 0.0
         return max(0.001, self._step - now % self._step)
 
     def _try(self, work: Callable[[float], object], at: float) -> bool:

@@ -7,7 +7,7 @@ record with the person, before anybody sees it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
@@ -30,7 +30,8 @@ from controlplane.store import audit
 from controlplane.store.alerting import StoredAlert
 from controlplane.store.writer import Writer
 
-MOST_SILENCES = 10_000
+#: Silences that are not over, and all that are kept until retention takes them.
+MOST_SILENCES, MOST_KEPT = 1_000, 20_000
 #: Worst first; any other text comes after.
 SEVERITIES = ("critical", "warning", "info")
 Reading = Callable[[], AbstractContextManager[Connection]]
@@ -64,11 +65,17 @@ class Desk:
     def alerts(self, now: float) -> tuple[AlertView, ...]:
         """Alerts that are pending, fire, or were resolved within the last 15 minutes, in no order."""
         stored, inhibitor = self._evaluation.alerts(), self._notifier.inhibitor
-        by_fingerprint = {one.alert.fingerprint: one.alert for one in stored}
-        return tuple(self._view(one, inhibitor, by_fingerprint, now) for one in stored)
+        known = {one.alert.fingerprint: one.alert for one in stored}
+        active = self._mutes.active(now)
+        return tuple(self._view(one, inhibitor, known, active, now) for one in stored)
 
     def _view(
-        self, one: StoredAlert, inhibitor: Inhibitor, known: Mapping[str, Alert], now: float
+        self,
+        one: StoredAlert,
+        inhibitor: Inhibitor,
+        known: Mapping[str, Alert],
+        active: Sequence[Silence],
+        now: float,
     ) -> AlertView:
         alert = one.alert
         over = alert.state is AlertState.RESOLVED
@@ -78,7 +85,7 @@ class Desk:
             alert=alert,
             group=self._evaluation.group_name(one.group),
             reason=one.reason,
-            silenced_by=() if over else silences.silencing(self._mutes.silences, alert.labels, now),
+            silenced_by=() if over else silences.silencing(active, alert.labels, now),
             inhibited_by=tuple(known[name] for name in inhibited if name in known),
             acknowledgement=acknowledgements.of(alert, self._mutes.acknowledgements),
             receivers=tuple(dict.fromkeys(route.receiver for route in routes)),
@@ -113,12 +120,12 @@ class Desk:
     def firing(self, now: float) -> dict[str, tuple[int, str]]:
         """By query id (or application, for alerts without one): how many fire unmuted, and the worst severity."""
         found: dict[str, tuple[int, str]] = {}
-        inhibitor, all_silences = self._notifier.inhibitor, self._mutes.silences
+        inhibitor, active = self._notifier.inhibitor, self._mutes.active(now)
         for alert in (one.alert for one in self._evaluation.alerts()):
             about = alert.labels.get("query_id") or alert.labels.get("app", "")
             if alert.state is not AlertState.FIRING or inhibitor.inhibiting(alert.labels):
                 continue
-            if not silences.silencing(all_silences, alert.labels, now):
+            if not silences.silencing(active, alert.labels, now):
                 count, worst = found.get(about, (0, ""))
                 found[about] = count + 1, worse(worst, alert.labels.get("severity", ""))
         return found
@@ -155,6 +162,8 @@ class Desk:
         """BadRequest says what is wrong with it."""
         now = self._clock()
         self._check(silence, now)
+        if len(self._mutes.silences) >= MOST_KEPT:
+            raise Conflict(f"{MOST_KEPT} silences are kept; the oldest go with retention", code="too_many")
         if sum(one.state(now) is not SilenceState.EXPIRED for one in self._mutes.silences) >= MOST_SILENCES:
             raise Conflict(f"there are {MOST_SILENCES} silences; expire some first", code="too_many")
         added = replace(silence, id=str(uuid.uuid4()), updated_at=now)

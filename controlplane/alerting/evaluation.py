@@ -17,7 +17,7 @@ from alerts import engine, state
 from alerts.engine import GroupResult, RuleResult
 from alerts.promql.series import Series, SeriesSource
 from alerts.rules.model import RuleGroup, RuleKind
-from alerts.state import Alert, Alerts, AlertState, Surroundings
+from alerts.state import Alert, Alerts, AlertState, Surroundings, Transition
 from controlplane.alerting import life
 from controlplane.alerting.rulebook import Rulebook, rule_keys
 from controlplane.alerting.views import GroupView, RuleView
@@ -90,9 +90,13 @@ class Evaluation:
                 state_ = self._groups.setdefault(one.group, _GroupState(RuleGroup(one.group, ())))
                 known = dict(state_.alerts.get(one.rule, {}))
                 state_.alerts[one.rule] = {**known, one.alert.fingerprint: one.alert}
+            shifted: list[Change] = []
             for key, state_ in self._groups.items():
                 state_.evaluated_at = evaluated_at.get(key)
+                before = {rule: dict(alerts) for rule, alerts in state_.alerts.items()}
                 _resume(state_, now)
+                shifted += _shifted(key, before, state_.alerts, now)
+            self._store(shifted, {})  # or a second restart would count the first outage
             self._adopt(self._book, now)
 
     def replace(self, book: Rulebook, now: float) -> None:
@@ -238,6 +242,18 @@ def _resume(one: _GroupState, now: float) -> None:
         rule = rules.get(key)
         if rule is not None and one.evaluated_at is not None:
             one.alerts[key] = state.resume(alerts, rule, one.evaluated_at, now)
+
+
+def _shifted(
+    group: str, before: Mapping[str, Alerts], after: Mapping[str, Alerts], now: float
+) -> list[Change]:
+    """Pending alerts that wait longer, since nobody looked for a while."""
+    return [
+        Change(group, rule, Transition(alert, alert.state, alert.state, now, "the server was away meanwhile"))
+        for rule, alerts in after.items()
+        for key, alert in alerts.items()
+        if alert.state is AlertState.PENDING and alert.active_at != before[rule][key].active_at
+    ]
 
 
 def _changes(result: GroupResult) -> list[Change]:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterable
 
 from alerts.acknowledgements import Acknowledgement
-from alerts.silences import Silence
+from alerts.silences import Silence, SilenceState
 
 
 class Mutes:
@@ -30,6 +30,10 @@ class Mutes:
     def silences(self) -> tuple[Silence, ...]:
         with self._lock:
             return tuple(self._silences.values())
+
+    def active(self, now: float) -> tuple[Silence, ...]:
+        """Those that cover something at `now`."""
+        return tuple(one for one in self.silences if one.state(now) is SilenceState.ACTIVE)
 
     @property
     def acknowledgements(self) -> tuple[Acknowledgement, ...]:

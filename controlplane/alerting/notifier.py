@@ -206,7 +206,7 @@ class Notifier:
     def _around(self) -> Surroundings:
         return Surroundings(
             inhibitor=self._inhibitor,
-            silences=self._mutes.silences,
+            silences=self._mutes.active(self._clock()),
             acknowledgements=self._mutes.acknowledgements,
             external_url=self._page_url,
             generator_url=lambda alert: alert_url(self._page_url, alert),
@@ -221,9 +221,9 @@ class Notifier:
             self._reached("message sent")
         with self._lock:
             told = self._now_told(outcome)
+            self._count(note)
             if not self._is_news(note) and told is None:
                 return
-            self._count(note)
             self._remember(note)
             self._know((note.group_key, note.receiver), told)
             self._unsaved.append((note, told))

@@ -15,6 +15,7 @@ from sqlalchemy.engine import Connection
 
 from alerts import state
 from alerts.acknowledgements import Acknowledgement
+from alerts.config import Config
 from alerts.notify.reasons import Told
 from alerts.rules.model import RuleGroup
 from alerts.silences import Silence
@@ -45,6 +46,7 @@ class Series(Sources, Protocol):
     def keep_for(self, groups: Sequence[RuleGroup]) -> None: ...
     def scrape(self, at: float) -> None: ...
     def load(self) -> None: ...
+    def fill(self) -> None: ...
 
 
 class AlertingRoom:
@@ -66,7 +68,8 @@ class AlertingRoom:
         self._settings, self._series, self._writer = settings, series, writer
         self._reading, self._clock = reading, clock
         book = rulebook.load(settings)
-        self._files = _stamps(settings)
+        self._files = _stamps(settings, book.config)
+        self._refused: tuple[object, ...] | None = None
         url = settings.page_url
         self.mutes = Mutes()
         self.evaluation = Evaluation(book, series, self._save, url, reached)
@@ -141,17 +144,19 @@ class AlertingRoom:
 
     def reload(self) -> None:
         """Read the files again if one has changed. Mistakes are logged and change nothing."""
-        stamps = _stamps(self._settings)
-        if stamps == self._files:
+        stamps = _stamps(self._settings, self.desk.config)
+        if stamps in (self._files, self._refused):
             return
-        self._files = stamps
+        self._refused = stamps  # until it is taken: a mistake is logged once
         try:
             book = rulebook.load(self._settings)
         except SettingsError as error:
             for line in str(error).splitlines():
                 log.error("the rules stay as they were: %s", line)
             return
+        self._files = _stamps(self._settings, book.config)
         self._series.keep_for(book.groups)
+        self._series.fill()
         self._asked = life.asked(book.groups)
         self.evaluation.replace(book, self._clock())
         self.desk.replace(book)
@@ -159,10 +164,13 @@ class AlertingRoom:
         log.info("rules read again: %d groups", len(book.groups))
 
 
-def _stamps(settings: Settings) -> tuple[object, ...]:
-    """What tells that a file is another: its time and size, None where it cannot be read."""
+def _stamps(settings: Settings, config: Config) -> tuple[object, ...]:
+    """What tells that a file is another, a secret's too: its time and size, None where it cannot be read."""
     paths = [Path(name) for name in settings.rules if name != rulebook.SHIPPED]
-    return tuple(_stamp(path) for path in [*paths, *filter(None, [settings.notify])])
+    paths += filter(None, [settings.notify])
+    hooks = (hook for receiver in config.receivers.values() for hook in receiver.webhooks)
+    paths += [Path(name) for hook in hooks for name in (hook.url_file, hook.token_file) if name]
+    return tuple(_stamp(path) for path in paths)
 
 
 def _stamp(path: Path) -> tuple[float, int] | None:

@@ -24,6 +24,7 @@ from alerts.rules.model import RuleKind
 from controlplane.api.prometheus import PrometheusError, RulesWanted, bad_parameter
 
 MOST_PARAMETERS = 1000
+MOST_SELECTORS = 50
 MOST_POINTS = 11_000
 #: Go counts nanoseconds in 63 bits.
 LONGEST = 2**63 / 1e9
@@ -94,7 +95,10 @@ class Form:
 
     def selectors(self) -> tuple[tuple[Matcher, ...], ...]:
         """The matchers of each `match[]`."""
-        return tuple(_selector(text) for text in self.texts("match[]"))
+        texts = self.texts("match[]")
+        if len(texts) > MOST_SELECTORS:
+            raise bad_parameter("match[]", f"at most {MOST_SELECTORS} selectors may be given")
+        return tuple(_selector(text) for text in texts)
 
 
 def read(query: str, body: bytes = b"") -> Form:

@@ -85,9 +85,9 @@ def _look(
     """Adds what the spans have; whether all of them could be looked at."""
     deadline, complete = time.monotonic() + PATIENCE, True
     for start, end in spans:
-        if time.monotonic() > deadline:
-            return False
         for matchers in selectors:
+            if time.monotonic() > deadline:
+                return False
             try:
                 series = source.select(matchers, start, end)
             except TooCostly:

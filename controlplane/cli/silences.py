@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import click
 
@@ -104,7 +105,7 @@ def expire(ids: tuple[str, ...], **where: Any) -> None:
     client = open_client(settings_of(**where))
     known = [one["id"] for one in ask(client, PATH)["silences"]]
     for id in [_one_of(known, text) for text in ids]:
-        ended = _call(client, partial(client.delete, f"{PATH}/{id}"))["silence"]
+        ended = _call(client, partial(client.delete, f"{PATH}/{id}?actor={quote(person() or '')}"))["silence"]
         click.echo(f"{ended['id']}  {plain(ended['text'])} is over")
 
 

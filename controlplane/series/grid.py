@@ -50,7 +50,6 @@ class Grid:
                 told.setdefault(name, []).append((_without_empty(labels), value))
         with self._lock:
             held = sum(map(len, self._blocks.values()))
-            self.refused = self.duplicates = 0
             for name in self._blocks if names is None else self._blocks.keys() & set(names):
                 block = self._blocks[name]
                 before = len(block)

@@ -142,12 +142,16 @@ class SeriesRoom:
         """After a start, once the rules are known: the grid as it was saved, and what was missed since."""
         now = self._clock()
         saved = snapshot.load(self.grid, self._file, now)
+        log.info("series: saved %s", "never" if saved is None else f"{now - saved:.0f} s ago")
+        self.fill()
+
+    def fill(self) -> None:
+        """Make what is kept and nobody sampled from stored events: after a start, and for rules that are new."""
         began = time.perf_counter()
-        filled, missed = self.replay.fill(self.grid, now, FILL_SECONDS)
+        filled, missed = self.replay.fill(self.grid, self._clock(), FILL_SECONDS)
         log.info(
-            "series: %d at hand, saved %s; %d of %d slots since were made from events in %.1f s",
+            "series: %d at hand; %d of %d slots were made from events in %.1f s",
             self.grid.series_count,
-            "never" if saved is None else f"{now - saved:.0f} s ago",
             filled,
             missed,
             time.perf_counter() - began,

@@ -25,6 +25,8 @@ from alerts.notify.message import Message
 from alerts.state import Alert, AlertState
 
 MAX_ANSWER = 4096
+#: Refusals that pass by themselves: too slow, too early, too many.
+PASSING = frozenset({408, 425, 429})
 _UNSET = "0001-01-01T00:00:00Z"
 
 
@@ -96,7 +98,7 @@ class Webhook:
             return
         told = answer.decode("utf-8", "replace").strip()[:200]
         words = f"{shown_url(self.url)} answered {status}" + (f": {told}" if told else "")
-        raise ReceiverError(words, retryable=status >= 500, status=status)
+        raise ReceiverError(words, retryable=status >= 500 or status in PASSING, status=status)
 
 
 def shown_url(url: str) -> str:

@@ -107,7 +107,8 @@ Evaluate = Callable[[Node, SeriesSource, float, Limits], bytes]
 
 def _evaluated(plane: Plane, form: Form, at: float, evaluation: Evaluate) -> Response:
     lookback = form.duration("lookback_delta", 0.0)
-    seconds = min(form.duration("timeout", DEFAULT_LIMITS.seconds), DEFAULT_LIMITS.seconds)
+    asked = form.duration("timeout", DEFAULT_LIMITS.seconds)
+    seconds = asked if asked < DEFAULT_LIMITS.seconds else DEFAULT_LIMITS.seconds  # NaN bounds nothing
     limits = Limits(seconds=seconds, points=prometheus_form.MOST_POINTS + 1)
     source = plane.series.source(_live_at(plane, at))
     with _in_prometheus_words(limits):

@@ -43,10 +43,14 @@ def post_silence(plane: PlaneDep, caller: CallerDep, body: SilenceRequestDep) ->
 
 @router.delete("/{silence_id}", summary="End a silence now")
 def delete_silence(
-    plane: PlaneDep, caller: CallerDep, silence_id: Annotated[uuid.UUID, Path()]
+    plane: PlaneDep,
+    caller: CallerDep,
+    silence_id: Annotated[uuid.UUID, Path()],
+    actor: Annotated[str | None, Query(max_length=200, description="the person, where a page asks")] = None,
 ) -> OneSilenceBody:
-    """It stays on record. Again is harmless."""
-    return _shown(plane, plane.alerts.expire_silence(str(silence_id), caller.name, caller.name))
+    """It stays on record, with who ended it. Again is harmless."""
+    person = (actor or "").strip() or caller.name
+    return _shown(plane, plane.alerts.expire_silence(str(silence_id), person, caller.name))
 
 
 def _shown(plane: Plane, silence: Silence) -> OneSilenceBody:

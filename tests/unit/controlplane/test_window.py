@@ -123,6 +123,19 @@ def test_queries_of_one_name_that_run_side_by_side_do_not_hide_each_other(house:
     assert house.window.superseded("one") == "two"
 
 
+def test_two_drivers_that_both_live_do_not_hide_each_other_even_when_one_dies_later(house: House) -> None:
+    first, second = Driver(), Driver()
+    house.accept(first.started("one", "r1", at=BEGIN))
+    house.accept(second.started("two", "r2", at=BEGIN + 100))
+    assert house.window.superseded("one") == "two"  # as after a redeploy on a new checkpoint
+    house.accept(first.line("heartbeat", {}, BEGIN + 200))
+    assert house.window.superseded("one") is None
+    house.accept(second.line("heartbeat", {}, BEGIN + 900))
+    assert house.window.superseded("one") is None
+    house.accept(first.terminated("one", "r1", at=BEGIN + 901))
+    assert house.window.superseded("one") == "two"
+
+
 def test_queries_without_a_name_never_take_each_other_s_place(house: House) -> None:
     driver = Driver()
     house.accept(driver.started("one", "r1", name=None), driver.started("two", "r2", name=None))

@@ -179,12 +179,16 @@ class Scrapes(Figures):
         super().__init__()
         self.kept: list[tuple[str, ...]] = []
         self.scraped: list[float] = []
+        self.filled = 0
 
     def keep_for(self, groups: Sequence[RuleGroup]) -> None:
         self.kept.append(tuple(group.key for group in groups))
 
     def scrape(self, at: float) -> None:
         self.scraped.append(at)
+
+    def fill(self) -> None:
+        self.filled += 1
 
     def load(self) -> None:
         """There is nothing to take up."""

@@ -55,6 +55,16 @@ def test_a_slot_is_ticked_once_and_what_was_missed_is_left_out(beats: Beats) -> 
     assert beats.looks == [NOW + 1, NOW + 15, NOW + 16, NOW + 100]
 
 
+def test_a_slot_that_passed_while_something_else_was_looked_at_is_not_left_out(beats: Beats) -> None:
+    beats.at(NOW + 1)
+    beats.clock.now = NOW + 15.2  # nobody wakes the thread any more
+    beats.beat.hurry()
+    assert eventually(lambda: beats.ticks == [NOW + 15], 10)
+    assert beats.beat._left() > 0
+    beats.clock.now = NOW + 30.1
+    assert beats.beat._left() == 0.0
+
+
 def test_a_clock_that_is_set_back_is_followed(beats: Beats) -> None:
     for later in (15, -3600, -3580, -3565):
         beats.at(NOW + later)

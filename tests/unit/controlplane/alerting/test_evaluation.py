@@ -145,6 +145,19 @@ def test_an_outage_does_not_count_towards_the_waiting_time() -> None:
     assert after.states() == {"Up": FIRING}
 
 
+def test_a_second_outage_does_not_make_the_first_one_count() -> None:
+    before = Rules(rule(for_="30m"))
+    before.running.tick(NOW)
+    before.running.tick(NOW + 60)
+    between = before.again(rule(for_="30m"), now=NOW + 1260)
+    between.running.tick(NOW + 1290)
+    after = between.again(rule(for_="30m"), now=NOW + 1300)
+    after.running.tick(NOW + 1830)
+    assert after.states() == {"Up": PENDING}
+    after.running.tick(NOW + 3030)
+    assert after.states() == {"Up": FIRING}
+
+
 def test_a_long_outage_begins_the_waiting_anew_but_ends_no_firing() -> None:
     before = Rules(rule(for_="30m") + rule("Fires"))
     before.running.tick(NOW)

@@ -19,6 +19,14 @@ def told(rooms: Rooms) -> list[str]:
     return [message.reason.value for message in rooms.hook.messages]
 
 
+WITH_SECRET = """
+route: {receiver: ops}
+receivers:
+  - name: ops
+    webhook_configs: [{url: 'http://127.0.0.1:9/', http_config: {authorization: {credentials_file: TOKEN}}}]
+"""
+
+
 def change(rooms: Rooms, rules: str = RULES, routes: str = ROUTES) -> None:
     """Other files, as an editor leaves them."""
     rooms.write(rules, routes)
@@ -113,6 +121,25 @@ def test_a_file_that_is_gone_for_a_moment_changes_nothing(rooms: Rooms) -> None:
     (rooms.folder / "rules.yaml").write_text(text)
     rooms.room.reload()
     assert [group.group.name for group in rooms.desk.rules()] == ["one"]
+
+
+def test_rules_that_are_new_get_the_past_of_what_they_read(rooms: Rooms) -> None:
+    change(rooms, rules=RULES.replace("up == 0", "down == 1"))
+    assert rooms.series.filled == 1
+
+
+def test_a_secret_that_was_renewed_is_read_again(rooms: Rooms) -> None:
+    secret = rooms.folder / "token"
+    secret.write_text("old")
+    change(rooms, routes=WITH_SECRET.replace("TOKEN", str(secret)))
+    (hook,) = rooms.room.notifier._book.receivers["ops"]
+    assert hook.headers == {"Authorization": "Bearer old"}  # type: ignore[attr-defined]
+    secret.unlink()
+    rooms.room.reload()
+    secret.write_text("renewed")
+    rooms.room.reload()
+    (hook,) = rooms.room.notifier._book.receivers["ops"]
+    assert hook.headers == {"Authorization": "Bearer renewed"}  # type: ignore[attr-defined]
 
 
 def test_files_that_did_not_change_are_not_read_again(rooms: Rooms) -> None:

@@ -99,7 +99,7 @@ def test_a_restart_knows_what_was_saved_and_what_was_missed(
     with caplog.at_level(logging.INFO):
         room.load()
     assert by_labels(room.grid.select(named(UP), BEGIN, at)) == before
-    assert "slots since were made from events" in caplog.text
+    assert "slots were made from events" in caplog.text
     assert room.figures().series == 2
 
 

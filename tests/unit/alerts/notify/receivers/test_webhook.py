@@ -180,9 +180,11 @@ def test_a_message_that_was_answered_well_is_taken(code: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "retryable"), [(500, True), (503, True), (400, False), (404, False), (429, False), (302, False)]
+    ("code", "retryable"), [(500, True), (503, True), (429, True), (400, False), (404, False), (302, False)]
 )
-def test_answers_of_5xx_may_pass_and_others_do_not(code: int, retryable: bool) -> None:
+def test_answers_that_pass_by_themselves_are_tried_soon_and_others_are_not(
+    code: int, retryable: bool
+) -> None:
     told = pytest.raises(ReceiverError, match=f"answered {code}: because")
     answer = status(code, b"because", Location="http://127.0.0.1:1/")
     with answering(answer) as (url, seen), told as caught:
