@@ -266,6 +266,7 @@ def _agent_facts(
     agent: Agent, heartbeat: Mapping[str, Any]
 ) -> Iterator[tuple[str, Mapping[str, str], float | None]]:
     yield "agent_heartbeat_timestamp_seconds", NONE, agent.last_seen_at
+    yield "agent_start_timestamp_seconds", NONE, agent.first_seen_at
     for reason, count in agent.dropped.items():
         yield "agent_events_dropped_total", {"reason": reason}, count
     yield "executors", NONE, _inside(heartbeat, "executors")

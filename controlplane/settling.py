@@ -22,7 +22,7 @@ def settle(ledger: Ledger, query_id: str, rows: list[RunRow], now: float) -> Non
     """Which run is the newest, and which older ones are over although nobody said so."""
     newest = max((row.run for row in rows), key=lambda run: (run.started_at, run.run_id), default=None)
     for row in rows:
-        _put_end(ledger, row, _ended_by(ledger, row, newest, now))
+        _put_end(ledger, row, _ended_by(ledger, row, newest, now), newest)
     query = ledger.queries[query_id]
     if newest is not None:
         back = query.retired_at is not None and newest.started_at > query.retired_at
@@ -63,7 +63,7 @@ def _ended_by(ledger: Ledger, row: RunRow, newest: Run | None, now: float) -> st
     return "lost" if alone else None
 
 
-def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None) -> None:
+def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None, newest: Run | None) -> None:
     run, agent = row.run, ledger.agents[row.run.agent]
     if ended_by == "app_ended":
         if agent.agent.ended_at is None:
@@ -80,9 +80,23 @@ def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None) -> None:
     else:
         return
     if (end, ended_by) != (row.run.end, row.ended_by) or run != row.run:
-        if end is RunEnd.FAILED and row.run.end is not RunEnd.FAILED:
-            count_failure(ledger, run.query_id, run.failure_text, run.error_class)
-        ledger.put_run(replace(row, run=replace(run, end=end), ended_by=ended_by))
+        ended = replace(run, end=end)
+        kind = failure_kind(ended, newest)
+        if kind is not None and failure_kind(row.run, newest) is None:
+            ledger.count(run.query_id, f"failures|{kind}")
+        ledger.put_run(replace(row, run=ended, ended_by=ended_by))
+
+
+def failure_kind(run: Run, later: Run | None) -> str | None:
+    """What the run counts as among the failures of its query; None: as no failure. `later`: a run after it.
+
+    Within one driver a start may be heard before the end of the run before it. Another driver takes the place
+    of one that was killed.
+    """
+    if run.end is RunEnd.FAILED:
+        return explain(run.failure_text or "", run.error_class).kind
+    killed = run.end is RunEnd.LOST and later is not None and later.agent != run.agent
+    return "lost" if killed else None
 
 
 def count_failure(ledger: Ledger, query_id: str, text: str | None, error_class: str | None = None) -> None:

@@ -169,7 +169,7 @@ LIFE = (
     _counter(
         "query_failures_total",
         "terminated.errorClassOnException",
-        "Runs and starts that failed.",
+        "Runs and starts that failed; `lost`: its driver was killed.",
         "error_class",
     ),
     _gauge("query_start_timestamp_seconds", "started.timestamp", "When the newest run began."),
@@ -187,6 +187,7 @@ AGENT = (
         "agent",
     ),
     _gauge("agent_heartbeat_timestamp_seconds", "heartbeat", "When the agent was last heard.", "agent"),
+    _gauge("agent_start_timestamp_seconds", "app_started", "When the agent was first heard.", "agent"),
     _counter(
         "agent_events_dropped_total", "heartbeat.dropped.*", "Events that the agent lost.", "agent", "reason"
     ),

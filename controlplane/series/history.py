@@ -13,11 +13,11 @@ from functools import cached_property
 
 from controlplane import endings
 from controlplane.case import open_case
-from controlplane.failures import explain
 from controlplane.ledger import RunRow
 from controlplane.lifecycle import counted
 from controlplane.model import Agent, ProgressSample, QueryStatus, QueryView, Run, RunEnd, Verdict
 from controlplane.readings import Totals
+from controlplane.settling import failure_kind
 from controlplane.thresholds import DEFAULTS
 
 _ENDINGS = (endings.retired, endings.start_failed, endings.ended, endings.never_ran)
@@ -167,12 +167,14 @@ def additions(
     found += [Addition(at, {"batches": 1}) for at in batches_at]
     for at, kind in failed_starts:
         found.append(Addition(at, {"starts": 1, f"failures|{kind}": 1}))
-    for row in history.runs:
-        run = row.run
+    runs = [row.run for row in history.runs]
+    for run, later in zip(runs, [*runs[1:], None], strict=True):
         found.append(Addition(run.started_at, {"starts": 1}))
-        if run.ended_at is not None and run.end is RunEnd.FAILED:
-            kind = explain(run.failure_text or "", run.error_class).kind
-            found.append(Addition(run.ended_at, {f"failures|{kind}": 1}))
+        kind = failure_kind(run, later)
+        if run.ended_at is not None and kind is not None:
+            # That a run was lost is known once the next one has begun.
+            at = later.started_at if later and run.end is RunEnd.LOST else run.ended_at
+            found.append(Addition(at, {f"failures|{kind}": 1}))
     return sorted((one for one in found if one.at > after), key=lambda one: one.at)
 
 

@@ -95,24 +95,25 @@ def test_a_restart_of_the_server_raises_nothing(story: Story) -> None:
     driver.start(slow)
     for away in (20, 120, 900):
         story.pass_time(1500)
-        driver.online = False
-        story.close()
         before = story.plane
-        story.plane = None  # type: ignore[assignment]
-        end = story.now + away
-        _pass_time_alone(story, end)
-        story.reopen()
+        away_for(story, away, driver)
         assert story.plane is not before
-        driver.online = True
     story.pass_time(1800)
     assert told(story) == []
 
 
-def _pass_time_alone(story: Story, end: float) -> None:
-    """Drivers live on while nobody listens."""
+def away_for(story: Story, seconds: float, *drivers: SimulatedDriver) -> None:
+    """The server is away; drivers live on while nobody listens."""
+    for driver in drivers:
+        driver.online = False
+    story.close()
+    story.plane = None  # type: ignore[assignment]
     looked, story._look = story._look, lambda now: None  # type: ignore[method-assign]
-    story.pass_time(end - story.now)
+    story.pass_time(seconds)
     story._look = looked  # type: ignore[method-assign]
+    story.reopen()
+    for driver in drivers:
+        driver.online = True
 
 
 @pytest.mark.long
@@ -139,6 +140,49 @@ def test_a_burst_that_is_worked_off_raises_nothing(story: Story) -> None:
     assert told(story) == []
 
 
+@pytest.mark.long
+def test_short_jobs_and_a_driver_that_is_preempted_now_and_then_raise_nothing(story: Story) -> None:
+    often = Stream("often", steadily(30.0), lambda rows: 5.0, 0.0, trigger="available_now")
+    steady = Stream("preempted", steadily(100.0), lambda rows: 0.5, 5.0)
+    driver = SimulatedDriver(story)
+    driver.start(steady)
+    for number in range(20):
+        job = SimulatedDriver(story, "jobs")
+        job.start(often)
+        story.pass_time(100)
+        job.end()
+        if number in (3, 8, 13):
+            driver.die()
+            story.pass_time(40)
+            driver = SimulatedDriver(story)
+            driver.start(steady)
+        story.pass_time(80)
+    assert told(story) == []
+    assert often.batch == 19
+
+
+@pytest.mark.long
+def test_event_times_cut_to_the_hour_raise_nothing(story: Story) -> None:
+    driver = SimulatedDriver(story)
+    by_hour = Stream("by_hour", steadily(100.0), lambda rows: 0.5, 30.0)
+    by_hour.watermark = lambda at: at // 3600 * 3600 - 7200
+    driver.start(by_hour)
+    story.pass_time(3 * HOUR)
+    assert told(story) == []
+
+
+@pytest.mark.long
+def test_keys_that_have_all_come_after_an_hour_raise_nothing(story: Story) -> None:
+    def warming_up(at: float, batch: int) -> dict[str, Any]:
+        rows = round(min(at - BEGIN, HOUR) / HOUR * 100_000)
+        return {"operatorName": "stateStoreSave", "numRowsTotal": rows, "numRowsUpdated": 10}
+
+    driver = SimulatedDriver(story)
+    driver.start(Stream("by_device", steadily(100.0), lambda rows: 0.5, 30.0, state=warming_up))
+    story.pass_time(3.5 * HOUR)
+    assert told(story) == []
+
+
 # -- controls: the same story with a trouble in it -------------------------------------------------
 
 
@@ -156,6 +200,60 @@ def test_control_a_driver_that_dies_is_told(story: Story) -> None:
     driver.die()
     story.pass_time(300)
     assert story.names() == {"AgentLost"}
+
+
+def test_control_a_dead_driver_is_told_once_although_the_server_starts_again(story: Story) -> None:
+    driver = SimulatedDriver(story)
+    driver.start(Stream("orphan", steadily(100.0), lambda rows: 0.5, 5.0))
+    story.pass_time(300)
+    driver.die()
+    story.pass_time(300)
+    [alert] = story.raised()
+    story.plane.alerts.acknowledge(alert.alert.fingerprint, "ann", "token", "")
+    away_for(story, 30)
+    story.pass_time(400)
+    [alert] = story.raised()
+    assert (alert.alert.rule, alert.alert.resolved_at) == ("AgentLost", None)
+    assert alert.acknowledgement is not None
+    SimulatedDriver(story).start(driver.streams[0])
+    story.pass_time(300)
+    assert story.raised()[0].alert.resolved_at is not None
+
+
+@pytest.mark.long
+def test_control_a_query_that_is_gone_is_told_once_although_the_server_was_away(story: Story) -> None:
+    driver = SimulatedDriver(story)
+    gone, stays = (Stream(name, steadily(100.0), lambda rows: 0.5, 5.0) for name in ("gone", "stays"))
+    driver.start(gone)
+    driver.start(stays)
+    story.pass_time(600)
+    gone.alive, gone.began = False, None
+    story.pass_time(300)
+    assert story.names() == {"QuerySilentlyGone"}
+    away_for(story, 900, driver)
+    story.pass_time(600)
+    [alert] = story.raised()
+    assert (alert.alert.rule, alert.alert.resolved_at) == ("QuerySilentlyGone", None)
+
+
+def test_control_a_driver_that_is_killed_again_and_again_is_told(story: Story) -> None:
+    stream = Stream("wants_memory", steadily(100.0), lambda rows: 0.5, 5.0)
+    for _ in range(8):
+        driver = SimulatedDriver(story)
+        driver.start(stream)
+        story.pass_time(110)
+        driver.die()
+        story.pass_time(40)
+    assert told(story)
+    assert story.names() == {"CrashLoop"}
+    assert len(story.raised()) == 1
+
+
+def test_control_long_batches_without_a_rate_limit_are_told(story: Story) -> None:
+    driver = SimulatedDriver(story)
+    driver.start(Stream("takes_all", steadily(100.0), lambda rows: 400.0, 0.0))
+    story.pass_time(HOUR)
+    assert story.names() == {"LagSecondsHigh"}
 
 
 @pytest.mark.long

@@ -5,8 +5,7 @@ Real Spark under `controlplane demo`, the real server and dashboard, a real brow
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,42 +18,34 @@ from tests.ui.browser import Screen
 pytestmark = [pytest.mark.spark, pytest.mark.browser, pytest.mark.long]
 
 FLAGGED = 150
-Begin = Callable[..., Demo]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def hook() -> Iterator[Hook]:
     with running_hook() as receiver:
         yield receiver
 
 
-@pytest.fixture
-def begin(tmp_path: Path, hook: Hook) -> Iterator[Begin]:
-    started: list[Demo] = []
-
-    def start(*troubles: str) -> Demo:
-        started.append(Demo(tmp_path, "--webhook", hook.url, "--only", *troubles))
-        return started[-1]
-
-    yield start
-    for demo in started:
-        demo.close()
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory, hook: Hook) -> Iterator[Demo]:
+    """One demonstration for both nights: a query that lags, and one whose checkpoint is damaged."""
+    troubles = ("slow_consumer", "damaged_checkpoint")
+    running = Demo(tmp_path_factory.mktemp("demo"), "--webhook", hook.url, "--only", *troubles)
+    running.until(running.shows_figures, FIRST_FIGURES, running.queries)
+    yield running
+    running.close()
 
 
 @pytest.fixture
-def open_page() -> Iterator[Callable[[Demo], Screen]]:
+def screen(demo: Demo) -> Iterator[Screen]:
     path = browser.need_chromium()
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=path, args=browser.FLAGS)
-
-        def opened(demo: Demo) -> Screen:
-            page = launched.new_page(viewport={"width": 1440, "height": 900})
-            page.set_default_timeout(60_000)
-            return Screen(page, f"http://127.0.0.1:{demo.ui_port}")
-
-        yield opened
+        page = launched.new_page(viewport={"width": 1440, "height": 900})
+        page.set_default_timeout(60_000)
+        yield Screen(page, f"http://127.0.0.1:{demo.ui_port}")
         launched.close()
 
 
@@ -70,17 +61,14 @@ def batches(demo: Demo, query_id: str) -> list[dict[str, Any]]:
 
 
 def test_the_lagging_query_is_told_and_restarted_and_nothing_is_lost_or_doubled(
-    begin: Begin, open_page: Callable[[Demo], Screen], hook: Hook
+    demo: Demo, screen: Screen, hook: Hook
 ) -> None:
-    demo = begin("slow_consumer")
-    demo.until(demo.shows_figures, FIRST_FIGURES, demo.queries)
     demo.until(lambda: hook.alerts("LagGrowing"), FLAGGED, demo.pages)
     (told, *_) = hook.alerts("LagGrowing")
     query = demo.queries()["clicks_slow"]
     assert told["labels"]["query_id"] == query["query_id"]
     assert told["generatorURL"].startswith(f"http://127.0.0.1:{demo.ui_port}/alerts?alert=")
 
-    screen = open_page(demo)
     screen.page.goto(told["generatorURL"])
     screen.page.get_by_role("heading", name="LagGrowing").wait_for()
     screen.page.get_by_text("falls behind its source").first.wait_for()
@@ -107,21 +95,18 @@ def test_the_lagging_query_is_told_and_restarted_and_nothing_is_lost_or_doubled(
 
 
 def test_a_damaged_checkpoint_fails_the_restart_with_sparks_own_condition_and_nothing_loops(
-    begin: Begin, open_page: Callable[[Demo], Screen], hook: Hook
+    demo: Demo, screen: Screen, hook: Hook
 ) -> None:
-    demo = begin("damaged_checkpoint")
-    demo.until(demo.shows_figures, FIRST_FIGURES, demo.queries)
     demo.until(lambda: hook.alerts("CheckpointTrouble"), FLAGGED, demo.pages)
     query = demo.queries()["balances_damaged"]
     starts = query["starts"]
 
-    screen = open_page(demo)
     screen.page.goto(f"{screen.address}/query?query_id={query['query_id']}")
     screen.page.get_by_role("heading", name="balances_damaged").wait_for()
     screen.page.get_by_text("CANNOT_LOAD_STATE_STORE").first.wait_for()
-    screen.page.get_by_role("button", name="Start").click()
+    screen.page.get_by_role("button", name="Start", exact=True).click()
     dialog = screen.page.get_by_role("dialog")
-    dialog.get_by_role("button", name="Start").click()
+    dialog.get_by_role("button", name="Start", exact=True).click()
     screen.page.get_by_text("asked by").first.wait_for()
     demo.until(lambda: demo.call("actions")["actions"][0]["state"] == "failed", 120, demo.queries)
     action = demo.call("actions")["actions"][0]

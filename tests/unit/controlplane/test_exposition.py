@@ -222,6 +222,7 @@ def test_each_live_agent_is_told_once_and_ended_ones_not() -> None:
         heartbeat_of=lambda _: {"callback": {"seconds_max": 0.002}, "driver": {"heapUsed": "much"}},
     )
     assert value(series, "spark_streaming_agent_heartbeat_timestamp_seconds") == NOW - 3
+    assert value(series, "spark_streaming_agent_start_timestamp_seconds") == lossy.first_seen_at
     assert value(series, "spark_streaming_agent_events_dropped_total", reason="queue_full") == 3
     assert value(series, "spark_streaming_listener_callback_seconds", agent="agent-1") == 0.002
     assert "spark_streaming_driver_heap_bytes" not in names(series)

@@ -150,6 +150,26 @@ def test_a_run_whose_silent_driver_was_replaced_is_lost() -> None:
     tell(ledger, new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
     assert end_of(ledger, "r1") == (RunEnd.LOST, BEGIN + 2)
     assert ledger.queries["q"].newest_run == "r2"
+    assert ledger.queries["q"].totals["failures|lost"] == 1
+
+
+def test_a_run_that_was_lost_and_then_told_to_have_failed_is_one_failure() -> None:
+    old, new = Driver(), Driver()
+    ledger = told(old.started("q", "r1"), new.started("q", "r2", at=BEGIN + 100), now=BEGIN + 100)
+    tell(ledger, old.terminated("q", "r1", exception="boom", at=BEGIN + 50), now=BEGIN + 101)
+    assert end_of(ledger, "r1")[0] == RunEnd.FAILED
+    assert ledger.queries["q"].totals == {"starts": 2, "failures|lost": 1}
+
+
+def test_a_driver_that_ended_in_good_order_before_the_next_is_no_failure() -> None:
+    old, new = Driver(), Driver()
+    ledger = told(
+        old.started("q", "r1"),
+        old.line("app_ended", {"reason": "exit"}),
+        new.started("q", "r2", at=BEGIN + 100),
+    )
+    assert end_of(ledger, "r1")[0] == RunEnd.STOPPED
+    assert ledger.queries["q"].totals == {"starts": 2}
 
 
 def test_two_drivers_that_both_speak_stay_visible() -> None:
@@ -174,6 +194,7 @@ def test_a_driver_never_runs_a_query_twice_at_a_time() -> None:
     assert end_of(ledger, "r1")[0] == RunEnd.LOST
     tell(ledger, driver.terminated("q", "r1", at=BEGIN + 1.5))
     assert end_of(ledger, "r1") == (RunEnd.STOPPED, BEGIN + 1.5)
+    assert ledger.queries["q"].totals == {"starts": 2}
 
 
 # -- queries ---------------------------------------------------------------------------------------

@@ -1,0 +1,311 @@
+"""Checks of `metadata`, offsets/ and commits/ as logs: what is there, what is next, what cannot be read."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from controlplane.checkpoints.decoding.checksums import first_bad_chunk
+from controlplane.checkpoints.findings import (
+    INITIALIZATION,
+    START,
+    Finding,
+    counted,
+    fails,
+    harms,
+    later,
+    notes,
+)
+from controlplane.checkpoints.logs import OffsetEntry, Torn
+from controlplane.checkpoints.reading import BatchLog, Question
+
+REWRITE_ID = 'write the query id known from earlier progress events into it: {"id":"<query id>"}'
+BACKUP = "copy the checkpoint away before anything is changed"
+
+
+def query_id(q: Question) -> str | None:
+    """The id in `metadata`, where it is one."""
+    text = q.inventory.text("metadata")
+    try:
+        held = json.loads(text or "")
+        return str(uuid.UUID(held["id"])) if isinstance(held, dict) else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def metadata(q: Question) -> Iterator[Finding]:
+    """`meta.missing`, `meta.unreadable`, `meta.bad-id`, `meta.id-changed`."""
+    if not q.inventory.is_file("metadata"):
+        yield from _metadata_missing(q)
+        return
+    found = query_id(q)
+    if found is None and ("metadata" in q.inventory.contents or q.inventory.size("metadata") == 0):
+        yield _bad_metadata(q)
+    if found and q.history.query_id and found != q.history.query_id:
+        message = f"metadata holds the id {found}, the query was known as {q.history.query_id}"
+        yield harms("meta.id-changed", message, found=found, known=q.history.query_id, remedy=(REWRITE_ID,))
+
+
+def _metadata_missing(q: Question) -> Iterator[Finding]:
+    if (q.planned is None and q.committed is None) or not q.inventory.complete:
+        return
+    held: dict[str, Any] = {"last_planned_batch": q.planned, "last_committed_batch": q.committed}
+    if q.target.misses_metadata:
+        yield fails(
+            "meta.missing",
+            "the file metadata is missing beside full logs; Spark refuses to start",
+            when=START,
+            condition="STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
+            remedy=(BACKUP, REWRITE_ID),
+            **held,
+        )
+    else:
+        message = (
+            "the file metadata is missing; this Spark starts under a new query id, and sinks that know it "
+        )
+        yield notes(
+            "meta.missing", message + "by the old one may take batches twice", remedy=(REWRITE_ID,), **held
+        )
+
+
+def _bad_metadata(q: Question) -> Finding:
+    data = q.inventory.contents.get("metadata", b"")
+    shown = data[:80].decode("utf-8", errors="replace")
+    try:
+        parsed = isinstance(json.loads(data)["id"], str)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        parsed = False
+    check, why = (
+        ("meta.bad-id", "its id is no UUID") if parsed else ("meta.unreadable", "it is no JSON with an id")
+    )
+    if not data:
+        why = "it is empty"
+    message = f"the file metadata cannot be read: {why}"
+    return fails(check, message, when=START, remedy=(BACKUP, REWRITE_ID), content=shown, bytes=len(data))
+
+
+def entries(q: Question) -> Iterator[Finding]:
+    """`log.offset-unreadable`, `log.commit-unreadable`, `log.version-unsupported`: the entries Spark will read."""
+    n = q.planned
+    for batch in (n, n - 1) if n else (n,):
+        entry = q.offset_entry(batch)
+        if isinstance(entry, Torn):
+            yield _torn(q, "offsets", batch, entry, "log.offset-unreadable", _offset_remedy(q, batch))
+        elif isinstance(entry, OffsetEntry) and entry.blank_metadata and batch == n:
+            wrong = Torn("its second line (metadata) is blank")
+            yield _torn(q, "offsets", batch, wrong, "log.offset-unreadable", _offset_remedy(q, batch))
+    commit = q.commit_entry(q.committed)
+    if isinstance(commit, Torn):
+        yield _torn(q, "commits", q.committed, commit, "log.commit-unreadable", _commit_remedy(q))
+
+
+def _torn(
+    q: Question, folder: str, batch: int | None, torn: Torn, check: str, remedy: tuple[str, ...]
+) -> Finding:
+    path = f"{folder}/{batch}"
+    if torn.version is not None:
+        check, remedy = "log.version-unsupported", ("run a Spark that reads this version of the log",)
+    early = q.target.since(4, 2) and folder == "offsets" and batch == q.planned
+    return fails(
+        check,
+        f"{path} cannot be read: {torn.reason}",
+        when=INITIALIZATION if early else "in the first batch",
+        condition=torn.condition if q.target.since(4, 0) else "",
+        remedy=remedy,
+        file=path,
+        bytes=q.inventory.size(path),
+        beginning=(q.inventory.text(path) or "")[:80],
+    )
+
+
+def _offset_remedy(q: Question, batch: int | None) -> tuple[str, ...]:
+    if batch == q.planned and q.in_flight:
+        return (
+            BACKUP,
+            f"make sure that the sink has not taken batch {batch}",
+            f"move offsets/{batch} (and its hidden .crc) away: it was never committed, Spark plans it again",
+        )
+    return (
+        BACKUP,
+        f"restore offsets/{batch} from a backup, or write it anew from its neighbour's first two lines "
+        "and the end offsets of that batch's progress event",
+        "do not move commits away instead: a file sink would lose the batch",
+    )
+
+
+def _commit_remedy(q: Question) -> tuple[str, ...]:
+    k = q.committed
+    return (
+        BACKUP,
+        f'write commits/{k} anew: v1, then {{"nextBatchWatermarkMs":W}} with that batch\'s watermark (0 without one)',
+        f"or move commits/{k} away, if the sink may take batch {k} again",
+    )
+
+
+def order(q: Question) -> Iterator[Finding]:
+    """How the newest entries of both logs stand to each other."""
+    n, k = q.planned, q.committed
+    if n is None:
+        yield from _no_offsets(q)
+    elif k is not None and k > n:
+        yield fails(
+            "log.commit-ahead",
+            f"the commit log is ahead: batch {k} is committed, the newest planned is {n}. "
+            f"Each attempt runs batch {n} again, delivers it, and fails",
+            condition="CONCURRENT_STREAM_LOG_UPDATE",
+            remedy=(
+                "stop whatever restarts the query",
+                BACKUP,
+                f"if batch {k} did run: restore offsets/{n + 1}…{k}",
+                f"if it never ran (its progress is not in the history): move commits/{n + 1}…{k} away",
+            ),
+            newest_offsets=n,
+            newest_commits=k,
+        )
+    elif k is None or n - k > 1:
+        yield from _commit_lag(q, n, k)
+
+
+def _no_offsets(q: Question) -> Iterator[Finding]:
+    k = q.committed
+    if k is not None:
+        yield fails(
+            "log.offsets-empty-commits-present",
+            f"offsets/ holds no batch, commits/ holds up to {k}",
+            condition="" if q.target.since(4, 2) else "CONCURRENT_STREAM_LOG_UPDATE",
+            remedy=(
+                "restore offsets/ from a backup",
+                "or take a new checkpoint, together with a plan for the sink",
+            ),
+            newest_commits=k,
+        )
+        return
+    state, sources = q.inventory.names("state"), {name: log.newest for name, log in q.sources.items()}
+    if q.stateful and q.target.minds_leftover_state:
+        yield fails(
+            "log.empty-but-state-present",
+            "offsets/ and commits/ are empty, but state/ is not: Spark wants an empty place for batch 0",
+            condition="STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
+            remedy=(
+                "restore offsets/ and commits/",
+                "or, to start from nothing on purpose, take a new checkpoint",
+            ),
+            state=list(state),
+        )
+    elif q.stateful or any(newest is not None for newest in sources.values()):
+        yield harms(
+            "log.empty-but-state-present",
+            "offsets/ and commits/ are empty, but older parts are there: Spark starts at batch 0 on top of them, "
+            "so input is read again, or skipped by a file sink that remembers the batches",
+            remedy=("restore offsets/ and commits/", "or take a new checkpoint and a new output"),
+            state=list(state),
+            sources=sources,
+        )
+
+
+def _commit_lag(q: Question, n: int, k: int | None) -> Iterator[Finding]:
+    first = q.offsets.batches[0]
+    if n - first < 1 or sparse(q):
+        return
+    last = "none" if k is None else k
+    message = f"the newest commit is {last}, the newest planned batch {n}: only batch {n} runs again"
+    yield notes("log.commit-lag", message, newest_offsets=n, newest_commits=k)
+
+
+def sparse(q: Question) -> bool:
+    """Whether the offset log has holes by design: asynchronous progress tracking writes some batches only."""
+    return q.offsets.gaps >= 2 and len(set(q.offsets.batches) & set(q.commits.batches)) >= 2
+
+
+def previous(q: Question) -> Iterator[Finding]:
+    """`log.offset-previous-missing` and older gaps."""
+    n = q.planned
+    if n is None or not q.inventory.complete:
+        return
+    if n > 0 and n - 1 not in q.offsets.batches:
+        yield _previous_missing(q, n)
+    gaps = [
+        (a, b) for a, b in zip(q.offsets.batches, q.offsets.batches[1:], strict=False) if b - a > 1 and b < n
+    ]
+    if gaps and not sparse(q):
+        message = "older batches are missing in offsets/: no harm to a restart, but no rewind to them"
+        yield notes("log.offset-gap-old", message, gaps=[list(gap) for gap in gaps[:5]])
+
+
+def _previous_missing(q: Question, n: int) -> Finding:
+    around = [batch for batch in q.offsets.batches if batch >= n - 10]
+    if sparse(q):
+        message = (
+            f"offsets/{n - 1} is not there: the log is written by asynchronous progress tracking. A restart works "
+            "with it on; with it off it fails"
+        )
+        remedy = (
+            "keep asyncProgressTrackingEnabled on",
+            "before turning it off: run a few batches with asyncProgressTrackingCheckpointIntervalMs=0",
+        )
+        return notes("log.offset-previous-missing", message, remedy=remedy, offsets=around)
+    return fails(
+        "log.offset-previous-missing",
+        f"offsets/{n - 1} is missing; Spark reads it with offsets/{n}: batch {n - 1} doesn't exist",
+        remedy=(
+            BACKUP,
+            f"restore offsets/{n - 1}",
+            f"or, if offsets/{n} is a foreign copy that this query never planned, move it away",
+        ),
+        offsets=around,
+    )
+
+
+def folders(q: Question) -> Iterator[Finding]:
+    """`log.dir-named-as-batch`: a folder stands where a batch will be written."""
+    first = {"offsets": 0 if q.planned is None else q.planned + 1, "commits": q.next_batch}
+    for log in (q.offsets, q.commits):
+        for number in (number for number in log.folders if number >= first[log.folder]):
+            yield _blocked(log, number, first[log.folder], q.next_batch)
+
+
+def _blocked(log: BatchLog, number: int, first: int, next_batch: int) -> Finding:
+    path = f"{log.folder}/{number}/"
+    remedy = (f"move the folder {path} away",)
+    message = f"the folder {path} stands where batch {number} is to be written"
+    if number <= max(first, next_batch):
+        condition = "CONCURRENT_STREAM_LOG_UPDATE"
+        return fails("log.dir-named-as-batch", message, condition=condition, remedy=remedy, path=path)
+    return later("log.dir-named-as-batch", message, when=f"in batch {number}", remedy=remedy, path=path)
+
+
+def leftovers(q: Question) -> Iterator[Finding]:
+    """`log.tmp-leftover`: temporary files of writes that never ended."""
+    found = [path for path in q.inventory.entries if path.endswith(".tmp")]
+    if found:
+        message = f"{counted(len(found), 'temporary file')} of unfinished writes; Spark ignores them"
+        yield notes("log.tmp-leftover", message, files=sorted(found)[:5])
+
+
+def side_files(q: Question) -> Iterator[Finding]:
+    """`ckpt.crc-mismatch`: a file differs from what its hidden .crc sums; Spark does not look at that."""
+    n = q.planned
+    weighty = {f"offsets/{n}", f"offsets/{n - 1}"} if n is not None else set()
+    for path, data in q.inventory.contents.items():
+        folder, _, name = path.rpartition("/")
+        sums = q.inventory.contents.get(f"{folder}/.{name}.crc".lstrip("/"))
+        at = first_bad_chunk(data, sums) if sums else None
+        if at is None or isinstance(_log_entry(q, path), Torn):
+            continue
+        message = (
+            f"{path} is not what was written: it differs from its .crc file, which Spark does not look at"
+        )
+        if path in weighty:
+            remedy = ("compare it with the end offsets in the progress history", f"restore {path}")
+            yield harms("ckpt.crc-mismatch", message, file=path, byte=at, remedy=remedy)
+        else:
+            yield notes("ckpt.crc-mismatch", message, file=path, byte=at)
+
+
+def _log_entry(q: Question, path: str) -> object:
+    folder, _, name = path.rpartition("/")
+    if folder not in ("offsets", "commits") or not name.isdigit():
+        return None
+    return q.offset_entry(int(name)) if folder == "offsets" else q.commit_entry(int(name))

@@ -1,0 +1,130 @@
+"""Checks of a file sink's own log, `_spark_metadata` below the output: the checkpoint knows nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from posixpath import basename
+from typing import Any
+
+from controlplane.checkpoints.file_logs import FileLog
+from controlplane.checkpoints.findings import Finding, counted, harms, later, notes
+from controlplane.checkpoints.input_files import InputFiles
+from controlplane.checkpoints.inventory import Inventory
+from controlplane.checkpoints.reading import SINK_LOG, Question
+
+READERS = "at once for readers of the output"
+
+
+def ahead(q: Question) -> Iterator[Finding]:
+    """`sink.metadata-ahead`, `sink.metadata-without-checkpoint`: the sink skips every batch that it already has."""
+    if q.sink is None or q.sink.newest is None:
+        return
+    known = max((batch for batch in (q.planned, q.committed) if batch is not None), default=-1)
+    newest = q.sink.newest
+    if newest <= known:
+        return
+    check = "sink.metadata-without-checkpoint" if known < 0 else "sink.metadata-ahead"
+    message = (
+        f"the file sink has batches up to {newest}, the checkpoint ends at {known}: those between are skipped"
+    )
+    evidence: dict[str, Any] = {"sink_newest": newest, "checkpoint_newest": known}
+    if same_batches_again(q, newest - known):
+        yield notes(
+            check,
+            f"{message}; the same input files will be planned for them again, so nothing is lost",
+            **evidence,
+        )
+        return
+    remedy = (
+        "if the batches will hold exactly the same input again (same files, same limit a batch): start",
+        f"else move _spark_metadata/{known + 1}…{newest} away, with the data files they name, before the start",
+    )
+    yield harms(
+        check,
+        f"{message}, and what they read is lost unless it is the same input again",
+        remedy=remedy,
+        **evidence,
+    )
+
+
+def same_batches_again(q: Question, skipped: int) -> bool:
+    """Whether the input that waits is what the skipped batches held: so many files, each taken alone under a limit.
+
+    The limit shows where a file was there before an earlier batch began, and that batch left it.
+    """
+    unread = InputFiles(q).unread()
+    if unread is None or len(unread) != skipped or q.last is None or len(q.sources) != len(q.last.offsets):
+        return False
+    began = q.last.timestamp_ms / 1000
+    counts = {len(log.entries(batch)) for log in q.sources.values() for batch in log.plain}
+    return counts == {1} and len(q.sources) == 1 and all(at < began for at in unread)
+
+
+def holes(q: Question) -> Iterator[Finding]:
+    """`sink.metadata-missing`, `-behind`, `-gap`, `-unreadable`: readers fail, and the query at its next compaction."""
+    log, k = q.sink, q.committed
+    if log is None or q.output is None or k is None or not q.output.complete:
+        return
+    if log.newest is None:
+        yield from _no_log(q.output, k)
+        return
+    if log.newest < k and log.newest < (q.offsets.batches[0] if q.offsets.batches else 0):
+        return
+    if log.newest < k:
+        message = (
+            f"the file sink's log ends at {log.newest}, batch {k} is committed: readers miss what came after"
+        )
+        yield _unreadable("sink.metadata-behind", log, message, newest=log.newest, committed=k)
+    for batch in log.missing[:3]:
+        yield _unreadable(
+            "sink.metadata-gap", log, f"{log.name_of(batch)} is missing", file=log.name_of(batch)
+        )
+    for batch, why in list(log.torn.items())[:3]:
+        message = f"{log.name_of(batch)} cannot be read: {why}"
+        yield _unreadable("sink.metadata-unreadable", log, message, file=log.name_of(batch))
+
+
+def _no_log(output: Inventory, k: int) -> Iterator[Finding]:
+    """Data files as a file sink writes them, without its log. A batch job (foreachBatch too) leaves _SUCCESS."""
+    names = [path.rpartition("/")[2] for path, entry in output.entries.items() if not entry.folder]
+    if "_SUCCESS" in names or not any(name.startswith("part-") for name in names):
+        return
+    empty = FileLog(output, SINK_LOG, {}, {})
+    yield _unreadable("sink.metadata-missing", empty, "the file sink's log is gone", after=k, committed=k)
+
+
+def _unreadable(
+    check: str, log: FileLog, message: str, *, after: int | None = None, **evidence: Any
+) -> Finding:
+    dies = log.next_compaction(log.newest if log.newest is not None else after or 0)
+    return later(
+        check,
+        f"{message}. The query runs on and dies at batch {dies}, its next compaction",
+        when=f"{READERS}; for the query in batch {dies}",
+        condition="BATCH_METADATA_NOT_FOUND",
+        remedy=(
+            "restore the files of _spark_metadata from a backup",
+            "or move the whole log away: readers then list the folder, and may see rows of failed attempts",
+        ),
+        dies_at_batch=dies,
+        **evidence,
+    )
+
+
+def data_files(q: Question) -> Iterator[Finding]:
+    """`sink.data-file-missing`: the log names a file that is gone."""
+    if q.sink is None or q.output is None or not q.output.complete:
+        return
+    there = {basename(path) for path, entry in q.output.entries.items() if not entry.folder}
+    gone = [path for path in _added(q.sink) if basename(path) not in there]
+    if gone:
+        message = (
+            f"{counted(len(gone), 'data file')} that the sink's log names: gone; readers of the output fail"
+        )
+        remedy = ("restore them from a backup",)
+        yield later("sink.data-file-missing", message, when=READERS, files=gone[:10], remedy=remedy)
+
+
+def _added(log: FileLog) -> Iterator[str]:
+    """Files that the log says were added. Their names are unique, wherever the output was copied to."""
+    return (path for path, record in log.known.items() if record.get("action") == "add")

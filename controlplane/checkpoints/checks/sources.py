@@ -1,0 +1,170 @@
+"""Checks of the sources: their lines in the offset log, the logs of file sources, the input itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from posixpath import dirname
+
+from controlplane.checkpoints import logs
+from controlplane.checkpoints.file_logs import FileLog
+from controlplane.checkpoints.findings import (
+    FIRST_BATCH,
+    INITIALIZATION,
+    START,
+    Finding,
+    counted,
+    fails,
+    harms,
+    later,
+    notes,
+)
+from controlplane.checkpoints.input_files import InputFiles
+from controlplane.checkpoints.inventory import Inventory
+from controlplane.checkpoints.reading import Question
+from controlplane.checkpoints.relocation import plain_path
+
+RESTORE_LINE = (
+    "copy the checkpoint away",
+    "restore the line from the entry before, or from that batch's progress event",
+)
+
+
+def lines(q: Question) -> Iterator[Finding]:
+    """`src.count-changed-in-log`, `src.missing-line-v2`, `src.no-line`: as many sources as in the batch before."""
+    if q.last is None:
+        return
+    now = q.last.offsets
+    before = q.previous.offsets if q.previous else None
+    if not now:
+        yield _count(q, 0, len(before or ()))
+    elif before is not None and q.last.version >= 2:
+        for source in sorted(set(before) - set(now)):
+            message = f"source {source} has no line in offsets/{q.planned}, the batch before has one: it is read again"
+            yield harms("src.missing-line-v2", message, source=source, remedy=RESTORE_LINE)
+    elif before is not None and len(before) != len(now):
+        yield _count(q, len(now), len(before))
+
+
+def _count(q: Question, now: int, before: int) -> Finding:
+    message = f"offsets/{q.planned} names {now} sources" + (f", the batch before {before}" if before else "")
+    remedy = ("copy the checkpoint away", "restore the entry; never edit its lines to fit another query")
+    return fails("src.count-changed-in-log", message, now=now, before=before, remedy=remedy)
+
+
+def offsets(q: Question) -> Iterator[Finding]:
+    """`src.offset-torn`, `src.offset-became-void`, `src.offset-regressed`, line by line."""
+    if q.last is None:
+        return
+    before = q.previous.offsets if q.previous else {}
+    for source, offset in q.last.offsets.items():
+        old = before.get(source)
+        if logs.torn_offset(offset):
+            message = f"the offset of source {source} in offsets/{q.planned} breaks off"
+            yield fails("log.offset-unreadable", message, line=offset[:120], remedy=RESTORE_LINE)
+        elif offset.strip() == logs.VOID:
+            if old is not None and old.strip() != logs.VOID:
+                message = (
+                    f"source {source} lost its offset in offsets/{q.planned}: it is read from its beginning"
+                )
+                yield harms("src.offset-became-void", message, before=old, remedy=RESTORE_LINE)
+        elif old is not None:
+            yield from _regressed(q, source, old, offset)
+
+
+def _regressed(q: Question, source: str, old: str, new: str) -> Iterator[Finding]:
+    was, now = logs.positions(old), logs.positions(new)
+    lower = {path: [was[path], now[path]] for path in was.keys() & now.keys() if now[path] < was[path]}
+    # Of other sources any figure may be a version or a time; those of Kafka are by topic and partition.
+    files = logs.log_offset(new) is not None
+    kafka = bool(lower) and all("/" in path and path.rpartition("/")[2].isdigit() for path in lower)
+    if not lower or not (files or kafka or set(lower) == {""}):
+        return
+    message = f"source {source} goes backwards in offsets/{q.planned}"
+    if files:
+        remedy = (
+            "a failed start over a lost source log writes such an entry: restore the source's log first",
+            f"then move offsets/{q.planned} away, if it was never committed",
+        )
+        yield fails("src.offset-regressed", message, before=old, now=new, remedy=remedy)
+    else:
+        message += ": what lies between is read and delivered again"
+        yield harms(
+            "src.offset-regressed", message, lower=dict(list(lower.items())[:10]), remedy=RESTORE_LINE
+        )
+
+
+def file_logs(q: Question) -> Iterator[Finding]:
+    """`src.file-log-…`: the log of each file source against itself and against the offsets."""
+    known = {name: logs.log_offset(offset) for name, offset in (q.last.offsets if q.last else {}).items()}
+    for name, log in q.sources.items():
+        yield from _holes(log)
+        wanted = known.get(name)
+        if wanted is not None and (log.newest is None or log.newest < wanted):
+            yield _behind(q, name, log.newest, wanted)
+        elif wanted is not None and log.newest is not None and log.newest > wanted:
+            message = f"the log of source {name} is at {log.newest}, its offset at {wanted}; the next batch takes both"
+            yield notes("src.file-log-ahead", message, newest=log.newest, offset=wanted)
+    for name, wanted in known.items():
+        if wanted is not None and wanted >= 0 and name not in q.sources and q.inventory.complete:
+            yield _behind(q, name, None, wanted)
+
+
+def _behind(q: Question, source: str, newest: int | None, wanted: int) -> Finding:
+    held = "is gone" if newest is None else f"ends at {newest}"
+    return fails(
+        "src.file-log-behind-offset",
+        f"the log of source {source} {held}, offsets/{q.planned} counts on entry {wanted}. "
+        "Do not start: a failed start writes a wrong offset and makes it worse",
+        when=FIRST_BATCH,
+        source=source,
+        newest=newest,
+        wanted=wanted,
+        remedy=("stop whatever restarts the query", f"restore sources/{source} from a backup"),
+    )
+
+
+def _holes(log: FileLog) -> Iterator[Finding]:
+    for batch in log.missing[:3] if log.inventory.complete else ():
+        check = "src.file-log-compact-missing" if log.is_compaction(batch) else "src.file-log-gap"
+        message = f"{log.name_of(batch)} is missing; the source reads it when it opens"
+        remedy = (f"restore {log.name_of(batch)} from a backup",)
+        yield fails(
+            check, message, when=INITIALIZATION, newest=log.newest, interval=log.interval, remedy=remedy
+        )
+    for batch, why in list(log.torn.items())[:3]:
+        message = f"{log.name_of(batch)} cannot be read: {why}"
+        remedy = (f"restore {log.name_of(batch)} from a backup",)
+        yield fails(
+            "src.file-log-unreadable", message, when=INITIALIZATION, file=log.name_of(batch), remedy=remedy
+        )
+
+
+def inputs(q: Question) -> Iterator[Finding]:
+    """`src.inflight-input-missing`, `src.input-dir-missing`: what the batch in flight will read."""
+    files = InputFiles(q)
+    yield from map(_missing_folder, files.missing_folders())
+    gone = [path for path in files.in_flight() if files.is_missing(path)]
+    if gone and q.first_executed == q.next_batch:
+        message = (
+            f"{counted(len(gone), 'input file')} planned for batch {q.planned}: gone. Spark skips it silently"
+        )
+        remedy = ("put them back under the same names before the start",)
+        yield harms(
+            "src.inflight-input-missing", message, files=gone[:10], folder=dirname(gone[0]), remedy=remedy
+        )
+
+
+def _missing_folder(listed: Inventory) -> Finding:
+    """A folder that somebody named must be there; one taken from a log may have been one of many."""
+    folder = plain_path(listed.root)
+    message = f"the input folder {folder} is not there"
+    remedy = ("mount or restore it before the start",)
+    condition = "PATH_NOT_FOUND"
+    if listed.guessed:
+        message += "; if the source reads that folder, and not one above it, the start fails"
+        return later(
+            "src.input-dir-missing", message, when=START, condition=condition, folder=folder, remedy=remedy
+        )
+    return fails(
+        "src.input-dir-missing", message, when=START, condition=condition, folder=folder, remedy=remedy
+    )

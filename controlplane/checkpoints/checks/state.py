@@ -1,0 +1,332 @@
+"""Checks of state: can every store of every partition load the version that the next batch needs?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from controlplane.checkpoints import logs
+from controlplane.checkpoints.findings import FIRST_BATCH, Finding, counted, fails, harms, notes
+from controlplane.checkpoints.reading import Question
+from controlplane.checkpoints.state_loading import HDFS, ROCKSDB, Fault, Kind, Loading, damaged_blocks
+from controlplane.checkpoints.state_tree import DEFAULT_STORE, Operator, Store
+
+MOST_NAMED = 10
+REPLAY = (
+    "if every store can load the version before (repair with the newest version lost): move offsets above the last "
+    "commit and that commit away, with a file sink its entry in _spark_metadata too; the batch runs again and writes it"
+)
+RESTORE = "restore the named files from a backup"
+#: The root of a checkpoint gets its entries with the first batch; a change so much later is somebody's.
+LATE_SECONDS = 60.0
+OWN_ENTRIES = {"metadata", "offsets", "commits", "sources", "state", ".metadata.crc"}
+
+
+def present(q: Question) -> Iterator[Finding]:
+    """`state.dir-missing`: a query with state, and no state."""
+    if q.next_batch == 0 or q.stateful or not q.inventory.complete or q.planned is None:
+        return
+    condition = "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY" if q.target.compares_operators else ""
+    remedy = ("restore state/ from a backup", "or take a new checkpoint and fill the state anew")
+    if q.inventory.is_folder("state"):
+        message = "state/ is there and empty; only a query with state has it"
+        yield fails("state.dir-missing", message, condition=condition, remedy=remedy)
+    elif q.history.stateful:
+        message = "the query keeps state, and state/ is gone"
+        yield fails("state.dir-missing", message, condition=condition, remedy=remedy)
+    elif (seconds := _changed_late(q)) is not None:
+        message = (
+            f"something was taken out of the checkpoint's root {seconds:.0f} s after the last batch, and the "
+            "one thing not there is state/. If the query keeps state it cannot start; if not, this means nothing"
+        )
+        yield fails(
+            "state.dir-missing", message, condition=condition, remedy=remedy, likely=True, seconds=seconds
+        )
+    elif q.last is not None and q.last.watermark_ms > 0:
+        message = (
+            "the log has a watermark, but there is no state/: a query that uses the watermark cannot start"
+        )
+        yield harms("state.dir-missing", message, watermark_ms=q.last.watermark_ms, remedy=remedy)
+
+
+def _changed_late(q: Question) -> float | None:
+    """Seconds from the newest file to the last change of the root folder, where nothing seen explains that change."""
+    inventory = q.inventory
+    names, root = set(inventory.names("")), inventory.root_modified
+    times = [e.modified for e in inventory.entries.values() if not e.folder and e.modified is not None]
+    if not times or root is None or not {"metadata", "offsets", "commits"} <= names:
+        return None
+    newest = max(times)
+    hidden = any(name.endswith(".crc") for name in inventory.names("offsets"))
+    foreign = bool(names - OWN_ENTRIES) or (hidden and ".metadata.crc" not in names)
+    # A copy that keeps the times of files and not those of folders makes all folders young.
+    copied = any(e.folder and (e.modified or 0) >= newest + LATE_SECONDS for e in inventory.entries.values())
+    return None if foreign or copied or root < newest + LATE_SECONDS else root - newest
+
+
+def partitions(q: Question) -> Iterator[Finding]:
+    """`state.partition-missing`, `state.more-partitions-than-conf`, `state.partition-count-mismatch`."""
+    wanted = q.last.partitions if q.last else None
+    if wanted is None or q.next_batch == 0 or not q.inventory.complete:
+        return
+    for operator in q.operators:
+        held = {store.partition for store in operator.stores.values() if store.files}
+        yield from _lost_partitions(q, operator, held, wanted)
+        beyond = [p for p in sorted(held) if p >= wanted and _is_current(q, operator, p)]
+        if beyond:
+            message = f"operator {operator.number} has {max(held) + 1} partitions, offsets/{q.planned} pins {wanted}"
+            remedy = (
+                "copy the checkpoint away",
+                f"set {logs.PARTITIONS} in offsets/{q.planned} back to {max(held) + 1}",
+            )
+            yield harms(
+                "state.more-partitions-than-conf",
+                f"{message}: the keys of the others are forgotten",
+                partitions=max(held) + 1,
+                pinned=wanted,
+                remedy=remedy,
+            )
+        told = operator.metadata.partitions if operator.metadata else None
+        if told is not None and told != wanted and not beyond:
+            message = (
+                f"the metadata of operator {operator.number} says {told} partitions, the log pins {wanted}"
+            )
+            yield notes("state.partition-count-mismatch", message, metadata=told, pinned=wanted)
+
+
+def _is_current(q: Question, operator: Operator, partition: int) -> bool:
+    """Whether a partition was still written with the newest batches; a repartition leaves older ones behind."""
+    stores = [store for (p, _), store in operator.stores.items() if p == partition]
+    return any((store.newest or 0) >= q.next_batch for store in stores)
+
+
+def _lost_partitions(q: Question, operator: Operator, held: set[int], wanted: int) -> Iterator[Finding]:
+    lost = [p for p in range(min(wanted, 1_000_000)) if p not in held]
+    only_first = held == {0} and len(lost) == wanted - 1
+    if not lost or (only_first and operator.keyless) or unfinished_repartition(q):
+        return
+    message = f"operator {operator.number} has no state files for {len(lost)} of {wanted} partitions"
+    if only_first and operator.keyless is None:
+        message += "; that is right only for an aggregation without a grouping key"
+        yield harms("state.partition-missing", message, partitions=lost[:MOST_NAMED])
+        return
+    remedy = (RESTORE, "running the last batch again cannot bring a whole partition back")
+    yield fails(
+        "state.partition-missing",
+        message,
+        condition=_condition(q, Kind.MISSING),
+        partitions=lost[:MOST_NAMED],
+        pinned=wanted,
+        remedy=remedy,
+    )
+
+
+def unfinished_repartition(q: Question) -> bool:
+    """A planned batch with the offsets of the one before it and another number of partitions."""
+    last, previous = q.last, q.previous
+    if not q.in_flight or last is None or previous is None or last.partitions is None:
+        return False
+    return last.offsets == previous.offsets and previous.partitions not in (None, last.partitions)
+
+
+def repartition(q: Question) -> Iterator[Finding]:
+    """`state.repartition-unfinished`."""
+    if not unfinished_repartition(q) or q.last is None or q.previous is None:
+        return
+    old, new = q.previous.partitions, q.last.partitions
+    yield fails(
+        "state.repartition-unfinished",
+        f"batch {q.planned} is a repartition from {old} to {new} that never ended",
+        condition="STREAMING_UNFINISHED_REPARTITION_DETECTED" if q.target.knows_repartition else "",
+        before=old,
+        after=new,
+        remedy=(
+            f"run the repartition to {new} again",
+            f"or move offsets/{q.planned} away (it holds no data) and stay with {old}",
+        ),
+    )
+
+
+def stores(q: Question) -> Iterator[Finding]:
+    """`state.version-file-missing`, `-corrupt`, `state.checksum-failed`, `state.snapshot-corrupt`."""
+    version, name = q.first_executed, _provider(q)
+    if version == 0 or name is None:
+        return
+    loaded = [(store, _load(q, operator, store, version, name)) for operator, store in _needed(q)]
+    faults = [fault for _, loading in loaded for fault in loading.faults]
+    for kind in Kind:
+        chosen = [fault for fault in faults if fault.kind is kind]
+        if chosen and (kind is not Kind.MISSING or q.inventory.complete):
+            yield _unloadable(q, kind, chosen, version)
+    passed = [fault for _, loading in loaded for fault in loading.passed]
+    if passed:
+        message = f"{counted(len(passed), 'damaged snapshot')}; Spark {q.target} passes over that"
+        remedy = (
+            "let the query run: it writes new snapshots",
+            "an older Spark (before 4.1) would fail on them",
+        )
+        yield notes(
+            "state.snapshot-corrupt",
+            message,
+            files=[str(fault) for fault in passed[:MOST_NAMED]],
+            remedy=remedy,
+        )
+
+
+def _provider(q: Question) -> str | None:
+    """The store that the log pins; without a pin the one whose files are there. None for a foreign one."""
+    pinned = q.last.conf.get(logs.PROVIDER) if q.last else None
+    if pinned is not None:
+        simple = pinned.rpartition(".")[2]
+        return simple if simple in (HDFS, ROCKSDB) else None
+    kinds = {file.kind for _, store in _all(q.operators) for file in store.files}
+    return ROCKSDB if kinds & {"zip", "changelog"} else HDFS
+
+
+def _all(operators: Iterable[Operator]) -> Iterator[tuple[Operator, Store]]:
+    return ((operator, store) for operator in operators for store in operator.stores.values())
+
+
+def _needed(q: Question) -> Iterator[tuple[Operator, Store]]:
+    """Every store of every partition that the next batch opens; wholly lost partitions are told elsewhere."""
+    wanted = q.last.partitions if q.last else None
+    for operator in q.operators:
+        filled = {partition for (partition, _), store in operator.stores.items() if store.files}
+        for partition in sorted(filled):
+            if wanted is not None and partition >= wanted:
+                continue
+            for name in operator.store_names:
+                empty = Store(_folder(operator, partition, name), operator.number, partition, name, ())
+                yield operator, operator.stores.get((partition, name), empty)
+
+
+def _folder(operator: Operator, partition: int, name: str) -> str:
+    at = f"{operator.folder}/{partition}"
+    return at if name == DEFAULT_STORE else f"{at}/{name}"
+
+
+def _load(q: Question, operator: Operator, store: Store, version: int, name: str) -> Loading:
+    if not any(file.id for file in store.files):
+        return q.loader.load(store, version, name)
+    commit = q.last_commit
+    ids = commit.ids.get(str(operator.number), ()) if commit else ()
+    candidates = ids[store.partition] if store.partition < len(ids) else ()
+    own = {file.id for file in store.files}
+    place = operator.store_names.index(store.name) if store.name in operator.store_names else 0
+    known = next((unique for unique in candidates if unique in own), None)
+    chosen = known or (candidates[place] if place < len(candidates) else None)
+    if chosen is None:
+        return Loading()  # told by `ids`
+    return q.loader.load_by_id(store, version, chosen)
+
+
+def _condition(q: Question, kind: Kind) -> str:
+    if not q.target.since(4, 0):
+        return ""
+    if kind is Kind.CHECKSUM:
+        return "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED"
+    if kind is Kind.CORRUPT:
+        return "CANNOT_LOAD_STATE_STORE.UNCATEGORIZED"
+    missing = (
+        "CANNOT_READ_DELTA_FILE_NOT_EXISTS" if _provider(q) == HDFS else "CANNOT_READ_STREAMING_STATE_FILE"
+    )
+    return f"CANNOT_LOAD_STATE_STORE.{missing}"
+
+
+_CHECKS = {
+    Kind.MISSING: ("state.version-file-missing", "missing"),
+    Kind.CORRUPT: ("state.version-file-corrupt", "damaged"),
+    Kind.CHECKSUM: ("state.checksum-failed", "not matching the checksum beside it"),
+}
+
+
+def _unloadable(q: Question, kind: Kind, faults: list[Fault], version: int) -> Finding:
+    check, words = _CHECKS[kind]
+    named = [str(fault) for fault in faults[:MOST_NAMED]]
+    message = (
+        f"batch {version} cannot load its state: {counted(len(faults), 'file')} {words}, first {faults[0]}"
+    )
+    remedy = [RESTORE, REPLAY]
+    if kind is Kind.CHECKSUM:
+        remedy.insert(
+            1, "if the data file is proved good, move its .crc file away: without one Spark does not check"
+        )
+    return fails(
+        check,
+        message,
+        when=_when(q),
+        condition=_condition(q, kind),
+        remedy=remedy,
+        version=version,
+        files=named,
+    )
+
+
+def _when(q: Question) -> str:
+    if q.first_executed == q.next_batch:
+        return FIRST_BATCH
+    return (
+        f"in batch {q.first_executed}: the file sink skips those before it, so their state is never written"
+    )
+
+
+def ids(q: Question) -> Iterator[Finding]:
+    """`state.v2-ids-missing`, `state.v2-commit-lag`: format version 2 finds state by the ids in the commit log."""
+    version = q.next_batch
+    with_ids = [operator for operator, store in _all(q.operators) if any(file.id for file in store.files)]
+    if version == 0 or not with_ids:
+        return
+    if q.committed is None or q.committed != version - 1:
+        message = f"the ids of state version {version} are in commits/{version - 1}, the newest commit is {q.committed}"
+        yield fails(
+            "state.v2-commit-lag", message, condition=_condition(q, Kind.MISSING), remedy=_rebuild(version)
+        )
+    elif q.last_commit is not None:
+        told = q.last_commit.ids
+        silent = sorted({o.number for o in with_ids if not any(told.get(str(o.number), ()))})
+        if silent:
+            message = f"commits/{q.committed} has no ids for the state of operators {silent}"
+            condition = "CANNOT_LOAD_STATE_STORE.UNCATEGORIZED"
+            yield fails(
+                "state.v2-ids-missing",
+                message,
+                condition=condition,
+                operators=silent,
+                remedy=_rebuild(version),
+            )
+
+
+def _rebuild(version: int) -> tuple[str, ...]:
+    return (
+        f"restore commits/{version - 1}",
+        f"or write it anew, if each partition has exactly one id among its files {version}_<id>.*",
+    )
+
+
+def blocks(q: Question) -> Iterator[Finding]:
+    """`state.sst-block-corrupt`: RocksDB notices such a block when it first reads it, often at the commit."""
+    version = q.first_executed
+    if version == 0 or _provider(q) != ROCKSDB:
+        return
+    damaged = [fault for _, store in _needed(q) for fault in damaged_blocks(q.inventory, store, version)]
+    if damaged:
+        message = f"{counted(len(damaged), 'SST file')} with damaged blocks, first {damaged[0]}"
+        condition = "CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT" if q.target.since(4, 0) else ""
+        remedy = (
+            RESTORE,
+            "with changelogs from an older good snapshot on: move the snapshots that name the file away",
+            "without: an SST is shared by many versions, so going back a batch does not help",
+        )
+        named = [str(fault) for fault in damaged[:MOST_NAMED]]
+        yield fails("state.sst-block-corrupt", message, condition=condition, files=named, remedy=remedy)
+
+
+def uneven(q: Question) -> Iterator[Finding]:
+    """`state.uneven-versions`: partitions ended at different versions; worth knowing where they load none the less."""
+    for operator in q.operators:
+        newest = {
+            f"{s.partition}/{s.name}": s.newest for s in operator.stores.values() if s.newest is not None
+        }
+        if len(set(newest.values())) > 1:
+            low, high = min(newest.values()), max(newest.values())
+            message = f"the stores of operator {operator.number} end at versions {low} to {high}"
+            yield notes("state.uneven-versions", message, newest=dict(list(newest.items())[:MOST_NAMED]))

@@ -1,0 +1,112 @@
+"""Files of changes to state: deltas and snapshots of the HDFS-backed store, changelogs of RocksDB.
+
+Records of int32 key length, key, int32 value length (-1: deleted), value; -1 as key length ends the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from dataclasses import dataclass
+
+import zstandard
+
+from controlplane.checkpoints.decoding import lz4
+from controlplane.checkpoints.decoding.errors import Corrupt
+
+#: More than this is not unpacked; what is read by then is judged.
+MOST_BYTES = 4 << 20
+#: First bytes of a compressed stream → the codec's name in Spark.
+MAGICS = {b"LZ4Block": "lz4", b"\x28\xb5\x2f\xfd": "zstd", b"\x82SNAPPY\x00": "snappy", b"ZV": "lzf"}
+
+
+@dataclass(frozen=True)
+class ChangeFile:
+    """What a change file holds. `lineage`: (version, id) of those before it, in format version 2.
+
+    `complete`: whether its records could be counted; `digest` is of them; `size`: bytes unpacked.
+    """
+
+    records: int
+    digest: bytes
+    lineage: tuple[tuple[int, str], ...] = ()
+    complete: bool = True
+    size: int = 0
+
+
+def codec_of(data: bytes) -> str | None:
+    return next((name for magic, name in MAGICS.items() if data.startswith(magic)), None)
+
+
+def read(data: bytes, codec: str = "lz4") -> ChangeFile:
+    """The content of a delta, snapshot or changelog. Corrupt where Spark could not read it to its end."""
+    if not data:
+        raise Corrupt("it is empty")
+    short = codec.rpartition(".")[2].lower().removesuffix("compressioncodec")
+    written = codec_of(data)
+    if written != short and (written or short in MAGICS.values()):
+        raise Corrupt(
+            f"it is not {short}: " + (f"it was written with {written}" if written else "no codec's head")
+        )
+    if short not in ("lz4", "zstd"):
+        return ChangeFile(0, b"", complete=False)
+    plain, stopped = lz4.decompressed(data, MOST_BYTES) if short == "lz4" else _zstd(data)
+    return _parsed(plain, stopped)
+
+
+def _zstd(data: bytes) -> tuple[bytes, str | None]:
+    reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    try:
+        plain = reader.read(MOST_BYTES)
+    except zstandard.ZstdError as error:
+        return b"", f"zstd: {error}"
+    return plain, None
+
+
+def _parsed(plain: bytes, stopped: str | None) -> ChangeFile:
+    version, lineage, at = _head(plain)
+    if version in (2, 4):
+        # Typed records of column families: only that the stream can be unpacked is known.
+        if stopped:
+            raise Corrupt(stopped)
+        return ChangeFile(0, b"", lineage, complete=False, size=len(plain))
+    count, end = _records(plain, at)
+    if end is None and len(plain) < MOST_BYTES:
+        raise Corrupt(stopped or "it ends before its end mark")
+    digest = hashlib.blake2b(plain[at:end], digest_size=16).digest()
+    return ChangeFile(count, digest, lineage, complete=end is not None, size=len(plain))
+
+
+def _head(plain: bytes) -> tuple[int, tuple[tuple[int, str], ...], int]:
+    """Version, lineage, where the records begin. The first version has no head."""
+    if plain[:3] != b"\x00\x02v" or not plain[3:4].isdigit():
+        return 1, (), 0
+    version = int(plain[3:4])
+    if version < 3:
+        return version, (), 4
+    size = int.from_bytes(plain[4:6], "big")
+    try:
+        items = json.loads(plain[6 : 6 + size])
+        lineage = tuple((int(item["version"]), str(item["checkpointUniqueId"])) for item in items)
+    except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
+        raise Corrupt("its lineage is not readable") from None
+    return version, lineage, 6 + size
+
+
+def _records(plain: bytes, at: int) -> tuple[int, int | None]:
+    """How many records, and where the end mark is; None where the bytes end first."""
+    count, length = 0, struct.Struct(">i")
+    while at + 4 <= len(plain):
+        (key,) = length.unpack_from(plain, at)
+        if key == -1:
+            return count, at
+        if key < 0:
+            raise Corrupt(f"record {count} has a key of {key} bytes")
+        at += 4 + key
+        if at + 4 > len(plain):
+            break
+        (value,) = length.unpack_from(plain, at)
+        at += 4 + max(value, 0)
+        count += 1
+    return count, None
