@@ -62,7 +62,8 @@ class RunRow:
     """A run with what its verdict needs.
 
     `ended_by` is what told that it is over: `terminated` (Spark), else `app_ended` (its driver's end),
-    else `lost` (inferred); a stronger one corrects a weaker one.
+    else inferred: `lost` (another driver took its place) or `superseded` (by a later run in its own driver).
+    A stronger one corrects a weaker one; `lost` stays when the run is heard again.
     """
 
     run: Run

@@ -285,7 +285,8 @@ def _on_run(
         row,
         run=replace(run, started_at=started_at, agent=agent, **_batch_range(run, batch_id)),
         last_event_at=max(row.last_event_at, at),
-        ended_by=row.ended_by if over else None,
+        # That a run was thought lost is remembered: it has counted as a failure, and must not again.
+        ended_by=row.ended_by if over or row.ended_by == "lost" else None,
         idle_at=_later(row.idle_at, at) if idle else row.idle_at,
     )
     ledger.put_run(row)

@@ -16,13 +16,15 @@ from controlplane.thresholds import DEFAULTS
 
 #: Labels come from outside: a query keeps no more counters than this.
 MAX_TOTALS = 300
+#: What tells of an end only when a later run has begun: in the same driver, or in one that took its place.
+INFERRED = ("superseded", "lost")
 
 
 def settle(ledger: Ledger, query_id: str, rows: list[RunRow], now: float) -> None:
     """Which run is the newest, and which older ones are over although nobody said so."""
     newest = max((row.run for row in rows), key=lambda run: (run.started_at, run.run_id), default=None)
     for row in rows:
-        _put_end(ledger, row, _ended_by(ledger, row, newest, now), newest)
+        _put_end(ledger, row, _ended_by(ledger, row, newest, now))
     query = ledger.queries[query_id]
     if newest is not None:
         back = query.retired_at is not None and newest.started_at > query.retired_at
@@ -56,14 +58,16 @@ def _ended_by(ledger: Ledger, row: RunRow, newest: Run | None, now: float) -> st
     agent = ledger.agents[row.run.agent].agent
     if agent.ended_at is not None and row.last_event_at <= agent.ended_at:
         return "app_ended"
-    if row.ended_by is not None or newest is None or row.run.run_id == newest.run_id:
-        return row.ended_by
+    over = row.ended_by if row.run.ended_at is not None else None
+    if over is not None or newest is None or row.run.run_id == newest.run_id:
+        return over
     # One driver never runs a query twice at a time; another driver may, and that must stay visible.
-    alone = newest.agent == row.run.agent or now - agent.last_seen_at > DEFAULTS.unheard_seconds
-    return "lost" if alone else None
+    if newest.agent == row.run.agent:
+        return "superseded"
+    return "lost" if now - agent.last_seen_at > DEFAULTS.unheard_seconds else None
 
 
-def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None, newest: Run | None) -> None:
+def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None) -> None:
     run, agent = row.run, ledger.agents[row.run.agent]
     if ended_by == "app_ended":
         if agent.agent.ended_at is None:
@@ -72,7 +76,7 @@ def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None, newest: Run | No
         text = agent.end_exception if failed else None
         run = replace(run, ended_at=agent.agent.ended_at, failure_text=text, error_class=None)
         end = RunEnd.FAILED if failed else RunEnd.STOPPED
-    elif ended_by == "lost":
+    elif ended_by in INFERRED:
         run, end = replace(run, ended_at=run.ended_at or row.last_event_at), RunEnd.LOST
     elif ended_by == "terminated":
         finished = RunEnd.FINISHED if row.facts.trigger in ENDING_TRIGGERS else RunEnd.STOPPED
@@ -80,23 +84,21 @@ def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None, newest: Run | No
     else:
         return
     if (end, ended_by) != (row.run.end, row.ended_by) or run != row.run:
-        ended = replace(run, end=end)
-        kind = failure_kind(ended, newest)
-        if kind is not None and failure_kind(row.run, newest) is None:
+        ended = replace(row, run=replace(run, end=end), ended_by=ended_by)
+        kind = failure_kind(ended)
+        if kind is not None and failure_kind(row) is None:
             ledger.count(run.query_id, f"failures|{kind}")
-        ledger.put_run(replace(row, run=ended, ended_by=ended_by))
+        ledger.put_run(ended)
 
 
-def failure_kind(run: Run, later: Run | None) -> str | None:
-    """What the run counts as among the failures of its query; None: as no failure. `later`: a run after it.
+def failure_kind(row: RunRow) -> str | None:
+    """What a run counts as among the failures of its query; None: as no failure.
 
-    Within one driver a start may be heard before the end of the run before it. Another driver takes the place
-    of one that was killed.
+    A driver that was replaced without a word was killed. Of a superseded run the end may just not be heard yet.
     """
-    if run.end is RunEnd.FAILED:
-        return explain(run.failure_text or "", run.error_class).kind
-    killed = run.end is RunEnd.LOST and later is not None and later.agent != run.agent
-    return "lost" if killed else None
+    if row.run.end is RunEnd.FAILED:
+        return explain(row.run.failure_text or "", row.run.error_class).kind
+    return "lost" if row.ended_by == "lost" else None
 
 
 def count_failure(ledger: Ledger, query_id: str, text: str | None, error_class: str | None = None) -> None:

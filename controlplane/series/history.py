@@ -10,14 +10,15 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import zip_longest
 
 from controlplane import endings
 from controlplane.case import open_case
 from controlplane.ledger import RunRow
 from controlplane.lifecycle import counted
-from controlplane.model import Agent, ProgressSample, QueryStatus, QueryView, Run, RunEnd, Verdict
+from controlplane.model import Agent, ProgressSample, QueryStatus, QueryView, Run, Verdict
 from controlplane.readings import Totals
-from controlplane.settling import failure_kind
+from controlplane.settling import INFERRED, failure_kind
 from controlplane.thresholds import DEFAULTS
 
 _ENDINGS = (endings.retired, endings.start_failed, endings.ended, endings.never_ran)
@@ -121,7 +122,7 @@ def _by(at: float | None, t: float) -> float | None:
 
 def _over(row: RunRow, t: float) -> bool:
     """Whether it was known to be over. That a run was lost shows only when the next one has begun."""
-    return row.run.ended_at is not None and row.run.ended_at <= t and row.ended_by != "lost"
+    return row.run.ended_at is not None and row.run.ended_at <= t and row.ended_by not in INFERRED
 
 
 def _run_at(row: RunRow, t: float) -> Run:
@@ -167,14 +168,13 @@ def additions(
     found += [Addition(at, {"batches": 1}) for at in batches_at]
     for at, kind in failed_starts:
         found.append(Addition(at, {"starts": 1, f"failures|{kind}": 1}))
-    runs = [row.run for row in history.runs]
-    for run, later in zip(runs, [*runs[1:], None], strict=True):
+    for row, later in zip_longest(history.runs, history.runs[1:]):
+        run, failed = row.run, failure_kind(row)
         found.append(Addition(run.started_at, {"starts": 1}))
-        kind = failure_kind(run, later)
-        if run.ended_at is not None and kind is not None:
+        if run.ended_at is not None and failed is not None:
             # That a run was lost is known once the next one has begun.
-            at = later.started_at if later and run.end is RunEnd.LOST else run.ended_at
-            found.append(Addition(at, {f"failures|{kind}": 1}))
+            at = later.run.started_at if later and row.ended_by == "lost" else run.ended_at
+            found.append(Addition(at, {f"failures|{failed}": 1}))
     return sorted((one for one in found if one.at > after), key=lambda one: one.at)
 
 

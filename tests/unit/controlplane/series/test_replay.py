@@ -80,6 +80,18 @@ def test_any_part_of_a_past_that_has_left_the_window_is_told_the_same(short: Sto
             assert_same(short, named(name), BEGIN + begin * length, BEGIN + end * length)
 
 
+def test_a_driver_that_was_killed_counts_as_a_failure_from_the_start_of_the_next(story: Story) -> None:
+    for number in range(4):
+        driver, at = Driver(), BEGIN + 1 + 120.0 * number
+        story.tell(at, driver.started("q", f"r{number}", at=at))
+        story.tell(at + 20, driver.progress("q", f"r{number}", number, at=at + 20))
+    story.go_to(BEGIN + 500)
+    [failures] = assert_same(story, named(PREFIX + "query_failures_total"), BEGIN, story.house.now)
+    assert failures.labels["error_class"] == "lost"
+    assert failures.values[-1] == 3
+    assert_same(story, named(PREFIX + "query_starts_total"), BEGIN, story.house.now)
+
+
 def test_labels_narrow_what_is_read(story: Story) -> None:
     busy_hour(story, seed=4, events=40)
     start, end = BEGIN, BEGIN + 3600.0
