@@ -1,6 +1,6 @@
 """Which metrics rules read, and how far back: what the grid has to keep. Pure.
 
-Called when rule files were read, and by `rules check`, which tells of rules that read more than that.
+Called when rule files were read; the log names rules that read more than is ever kept.
 """
 
 from __future__ import annotations

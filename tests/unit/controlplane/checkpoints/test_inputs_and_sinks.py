@@ -71,9 +71,8 @@ def test_an_input_that_was_copied_without_relocation_is_recognized_by_its_files(
     moved = replace(held.checkpoint, relocations=())
     elsewhere = Inventory("/copy/of/input", {f"f00{n}.json": Entry(3) for n in range(3)})
     verdict = asked(Survey(moved, None, (elsewhere,)))
-    assert the(verdict, "src.inflight-input-missing").evidence["files"] == [
-        "/tmp/lab/ckpt/work/agg_upd/in/f003.json"
-    ]
+    (missing,) = the(verdict, "src.inflight-input-missing").evidence["files"]
+    assert missing.endswith("/in/f003.json")
 
 
 @pytest.mark.parametrize(
