@@ -334,9 +334,9 @@ def essence(house: House) -> dict[str, Any]:
             {k: v for k, v in vars(run).items() if k not in ("key", "agent")}
             for run in queries.list_runs(connection, "q")
         ]
-        return {"stored": stored, "batches": [tuple(row) for row in told], "runs": runs} | {
-            "totals": house.window.totals("q")
-        }
+        # A run whose end comes late was thought lost before, and no counter falls.
+        totals = {name: n for name, n in house.window.totals("q").items() if name != "failures|lost"}
+        return {"stored": stored, "batches": [tuple(row) for row in told], "runs": runs, "totals": totals}
 
 
 @pytest.fixture(scope="module")
