@@ -35,6 +35,7 @@ def windows(at: float, batch: int) -> dict[str, Any]:
     return {"operatorName": "stateStoreSave", "memoryUsedBytes": 10_000_000, "commitTimeMs": 10, **rows}
 
 
+@pytest.mark.long
 def test_a_trigger_of_ten_minutes_raises_nothing(story: Story) -> None:
     driver = SimulatedDriver(story)
     for name, limit in (("every_ten", None), ("every_ten_limited", 200_000)):
@@ -140,6 +141,7 @@ def test_a_burst_that_is_worked_off_raises_nothing(story: Story) -> None:
     assert told(story) == []
 
 
+@pytest.mark.long
 def test_short_jobs_and_a_driver_that_is_preempted_now_and_then_raise_nothing(story: Story) -> None:
     often = Stream("often", steadily(30.0), lambda rows: 5.0, 0.0, trigger="available_now")
     steady = Stream("preempted", steadily(100.0), lambda rows: 0.5, 5.0)
@@ -185,6 +187,7 @@ def test_keys_that_have_all_come_after_an_hour_raise_nothing(story: Story) -> No
 # -- controls: the same story with a trouble in it -------------------------------------------------
 
 
+@pytest.mark.long
 def test_control_a_query_that_reads_less_than_arrives_is_told(story: Story) -> None:
     driver = SimulatedDriver(story)
     driver.start(Stream("falls_behind", steadily(100.0), lambda rows: 1.5, 2.0, 100))
@@ -247,6 +250,7 @@ def test_control_a_driver_that_is_killed_again_and_again_is_told(story: Story) -
     assert len(story.raised()) == 1
 
 
+@pytest.mark.long
 def test_control_long_batches_without_a_rate_limit_are_told(story: Story) -> None:
     driver = SimulatedDriver(story)
     driver.start(Stream("takes_all", steadily(100.0), lambda rows: 400.0, 0.0))
@@ -265,6 +269,7 @@ def test_control_state_that_only_grows_is_told(story: Story) -> None:
     assert story.names() == {"StateGrowthWithoutEviction"}
 
 
+@pytest.mark.long
 def test_control_a_watermark_that_stands_still_is_told(story: Story) -> None:
     driver = SimulatedDriver(story)
     stuck = Stream(
