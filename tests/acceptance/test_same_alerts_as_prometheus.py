@@ -146,35 +146,37 @@ def test_prometheus_that_scrapes_us_raises_the_same_alerts(tmp_path: Path) -> No
             drivers = troubled(story)
             events(story, drivers)
             here, there = Seen(), Seen()
-            end = story.now + MINUTES * 60
+            end, looked, blind = story.now + MINUTES * 60, story.now, 0.0
             while story.now < end:
                 story.pass_time(0.5)
+                blind, looked = max(blind, story.now - looked), story.now
                 here.look(ours.get("/prometheus/api/v1/alerts").json()["data"]["alerts"], story.now)
                 there.look(peer.get("/api/v1/alerts").json()["data"]["alerts"], story.now)
             peer.close()
     names = {dict(one)["alertname"] for one in here.spells}
     assert {"AgentLost", "QueryFailed", "CrashLoop", "LagGrowing", "Overrun", "WatermarkStuck"} <= names
     assert "StateGrowthWithoutEviction" in names
-    assert not (found := differences(here, there, end)), "\n".join(found)
+    # What a busy machine kept us from seeing cannot be held against either.
+    assert not (found := differences(here, there, end, WITHIN + max(0.0, blind - 1.0))), "\n".join(found)
     assert not [one for one in here.spells if dict(one).get("query") == "healthy"]
 
 
-def differences(here: Seen, there: Seen, end: float) -> list[str]:
+def differences(here: Seen, there: Seen, end: float, within: float = WITHIN) -> list[str]:
     """Alerts that one has and the other has not, within an interval; too short or too late ones are left out."""
     found = []
     for one in sorted({*here.spells, *there.spells}):
         ours, theirs = (seen.spells.get(one, []) for seen in (here, there))
         for mine, others, who in ((ours, theirs, "only we"), (theirs, ours, "only Prometheus")):
             for spell in mine:
-                brief = spell[1] - spell[0] <= WITHIN or end - spell[0] <= WITHIN
-                if not brief and not any(_alike(spell, other, end) for other in others):
+                brief = spell[1] - spell[0] <= within or end - spell[0] <= within
+                if not brief and not any(_alike(spell, other, end, within) for other in others):
                     found.append(f"{who}: {dict(one)} {spell} against {others}")
     return found
 
 
-def _alike(one: list[float], other: list[float], end: float) -> bool:
-    begins = abs(one[0] - other[0]) <= WITHIN
-    ends = one[1] == other[1] or abs(min(one[1], end) - min(other[1], end)) <= WITHIN
+def _alike(one: list[float], other: list[float], end: float, within: float) -> bool:
+    begins = abs(one[0] - other[0]) <= within
+    ends = one[1] == other[1] or abs(min(one[1], end) - min(other[1], end)) <= within
     return begins and ends
 
 
