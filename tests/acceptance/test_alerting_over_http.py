@@ -644,3 +644,11 @@ def test_amtool_is_told_what_is_wrong(amtool: Amtool) -> None:
     assert refused.returncode != 0
     assert "all alerts would be silenced" in refused.stdout + refused.stderr
     assert amtool("alert", "add", "alertname=Pushed").returncode != 0
+
+
+def test_every_alert_that_ships_has_a_runbook_and_nothing_else_is_read(admin: httpx.Client) -> None:
+    page = admin.get("/api/v1/runbooks/LagGrowing")
+    assert page.status_code == 200
+    assert page.json()["text"].startswith("# LagGrowing")
+    for strange in ("Nothing", "..%2F..%2Fpack", "LagGrowing.md", "a" * 80):
+        assert admin.get(f"/api/v1/runbooks/{strange}").status_code in (404, 422)
