@@ -116,9 +116,10 @@ class Notifier:
         self._stopping.set()
         self._wake.set()
         until = time.monotonic() + timeout
-        for one in [thread, *self._lanes]:
-            if one is not None:
-                one.join(max(0.0, until - time.monotonic()))
+        if thread is not None:
+            thread.join(timeout)
+        for lane in self._lanes:  # only now: that thread may just have opened one
+            lane.join(max(0.0, until - time.monotonic()))
         self._save()
 
     def late(self) -> list[str]:
