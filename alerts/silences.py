@@ -5,7 +5,7 @@ Pure: the server keeps silences and calls these with `now`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -91,8 +91,3 @@ def updated(old: Silence, new: Silence, now: float) -> tuple[Silence, ...]:
 
 def _fresh(silence: Silence, now: float) -> Silence:
     return replace(silence, id="", starts_at=max(silence.starts_at, now), updated_at=now)
-
-
-def worth_keeping(silences: Sequence[Silence], now: float, retention: float) -> tuple[Silence, ...]:
-    """Without those that ended longer than `retention` seconds ago."""
-    return tuple(s for s in silences if now - s.ends_at <= retention)

@@ -1,56 +1,22 @@
-"""One round of notification: the groups that are due, each told to every receiver of its name.
+"""A look at one group: told to every receiver of its name, and what becomes of the group afterwards.
 
 Thin: all decisions are in `alerts.grouping` and `alerts.notify.stages`. The caller keeps groups and what was
-told, and stores each outcome as `keep` hands it over, before the next is looked at.
+told, and stores each outcome as `keep` hands it over, before the next is made. Of several receivers of one
+name each has its own entry in the log; where one fails and another does not, only the first is tried again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from alerts import grouping
-from alerts.grouping import Group, Groups
+from alerts.grouping import Group
 from alerts.notify.reasons import Decision, Reason, Told
 from alerts.notify.receivers.base import Receiver
 from alerts.notify.stages import Outcome, Surroundings, flush
 
 #: What was told last: by the key of a group and the name of a receiver.
 Log = Mapping[tuple[str, str], Told]
-
-
-@dataclass(frozen=True)
-class Round:
-    """The groups after a round, and what became of each look, in the order of the looks."""
-
-    groups: Groups
-    outcomes: tuple[Outcome, ...]
-
-
-def dispatch(
-    groups: Groups,
-    log: Log,
-    receivers: Mapping[str, tuple[Receiver, ...]],
-    around: Surroundings,
-    now: float,
-    keep: Callable[[Outcome], None] = lambda outcome: None,
-) -> Round:
-    """Looks at every group that is due at `now`. Blocks while receivers do.
-
-    Of several receivers of one name each has its own entry in the log; where one fails and another does
-    not, only the first is tried again.
-    """
-    after = dict(groups)
-    outcomes: list[Outcome] = []
-    for group in grouping.due(groups, now):
-        looks = look_at(group, log, receivers, around, now, keep)
-        outcomes.extend(looks)
-        left = after_look(group, group, looks, now)
-        if left is None:
-            del after[group.name]
-        else:
-            after[group.name] = left
-    return Round(after, tuple(outcomes))
 
 
 def look_at(

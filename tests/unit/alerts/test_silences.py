@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from alerts.labels import parse_matchers
-from alerts.silences import Silence, SilenceState, expired, objections, silencing, updated, worth_keeping
+from alerts.silences import Silence, SilenceState, expired, objections, silencing, updated
 
 
 def silence(
@@ -80,7 +80,3 @@ def test_other_matchers_end_the_old_silence_and_begin_a_new_one() -> None:
 def test_a_silence_that_is_over_is_begun_anew() -> None:
     (one,) = updated(silence(), replace(silence(name=""), ends_at=900), 500)
     assert (one.id, one.starts_at) == ("", 500)
-
-
-def test_old_silences_are_let_go() -> None:
-    assert [s.id for s in worth_keeping([silence(), silence(ends=300, name="s2")], 350, 100)] == ["s2"]

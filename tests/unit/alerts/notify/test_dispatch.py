@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from alerts import config
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from alerts import config, grouping
 from alerts.errors import ReceiverError
-from alerts.grouping import Group, sorted_in
+from alerts.grouping import Group, Groups, sorted_in
 from alerts.inhibition import Inhibitor
 from alerts.notify.catalogue import build
-from alerts.notify.dispatch import Round, dispatch
+from alerts.notify.dispatch import Log, after_look, look_at
 from alerts.notify.reasons import Told
 from alerts.notify.receivers.base import Receiver
 from alerts.notify.receivers.recorder import Recorder
@@ -19,6 +22,36 @@ from tests.unit.alerts.examples import alert, resolved
 
 ROOT = Route("{}", "team", group_by=("app",), timing=Timing(30, 300, 3600))
 PLAIN = Surroundings(Inhibitor((), ()))
+
+
+@dataclass(frozen=True)
+class Round:
+    """The groups after a round, and what became of each look, in the order of the looks."""
+
+    groups: Groups
+    outcomes: tuple[Outcome, ...]
+
+
+def dispatch(
+    groups: Groups,
+    log: Log,
+    receivers: Mapping[str, tuple[Receiver, ...]],
+    around: Surroundings,
+    now: float,
+    keep: Callable[[Outcome], None] = lambda outcome: None,
+) -> Round:
+    """Looks at every group that is due at `now`, one after the other."""
+    after = dict(groups)
+    outcomes: list[Outcome] = []
+    for group in grouping.due(groups, now):
+        looks = look_at(group, log, receivers, around, now, keep)
+        outcomes.extend(looks)
+        left = after_look(group, group, looks, now)
+        if left is None:
+            del after[group.name]
+        else:
+            after[group.name] = left
+    return Round(after, tuple(outcomes))
 
 
 class Desk:

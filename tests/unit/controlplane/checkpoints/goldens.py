@@ -146,7 +146,7 @@ def _schema_again(inventory: Inventory) -> Inventory:
         "storeName": "default",
         "numColsPrefixKey": 0,
         "numPartitions": 2,
-        "stateSchemaFilePaths": [f"file:/lab/work/tws/ckpt/{path}"],
+        "stateSchemaFilePaths": [f"file:/old-place/{path}"],
     }
     info = {"operatorId": 0, "operatorName": "transformWithStateInPandasExec"}
     text = "v2\n" + json.dumps({"operatorInfo": info, "stateStoreInfo": [store]})
