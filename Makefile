@@ -12,14 +12,19 @@ BIN := .venv/bin
 WITH_JAVA = $(BIN)/python -m controlplane.java
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCKS := requirements/build.txt requirements/all.txt requirements/java.txt
+# Sparks that the agent is tried on: the newest is .venv's own, older ones get an environment each.
+OLDER := 3.4 3.5 4.0
+MATRIX ?= $(OLDER) 4.3
 
-.PHONY: help setup demo test test-long check format bench lock dist clean
+.PHONY: help setup demo test test-long test-soak test-matrix check format bench lock dist clean
 
 help:
 	@echo 'make setup      .venv with everything, from the lock files'
 	@echo 'make demo       set-up, then server, dashboard and a fleet of real queries (DEMO="--minutes 5 --port 9000")'
 	@echo 'make test       set-up, then all tests but the long ones (TESTS="tests/unit -k wire")'
 	@echo 'make test-long  set-up, then the tests that take a minute or more'
+	@echo 'make test-soak  set-up, then what must go on for long: alerts beside Prometheus, a server that is away'
+	@echo 'make test-matrix  set-up of older Sparks too, then the agent on each of them (MATRIX="3.5 4.3")'
 	@echo 'make check      set-up, then formatting, lint, types, the floor of the agent (Python 3.9)'
 	@echo 'make bench      set-up, then every benchmark (QUICK=1: the smoke run)'
 	@echo 'make lock       writes requirements/*.txt anew;  make dist: both wheels into dist/;  make clean'
@@ -47,12 +52,31 @@ setup: .venv/.ready
 demo: setup
 	@exec $(BIN)/controlplane demo $(DEMO)
 
+# Two at a time, a file's tests together: much of a test is waiting. WORKERS=0 runs them one after the other.
+WORKERS ?= 2
+PYTEST = $(WITH_JAVA) $(BIN)/python -m pytest
+
 test: setup
-	@$(WITH_JAVA) $(BIN)/python -m pytest $(TESTS)
+	@$(PYTEST) -n $(WORKERS) --dist loadfile $(TESTS)
 
 # pytest ends with 5 where it found no test: that is no failure here.
 test-long: setup
-	@$(WITH_JAVA) $(BIN)/python -m pytest -m long $(TESTS) || [ $$? -eq 5 ]
+	@$(PYTEST) -m "long and not alone and not soak" -n $(WORKERS) --dist loadfile $(TESTS) || [ $$? -eq 5 ]
+	@$(PYTEST) -m "long and alone and not soak" $(TESTS) || [ $$? -eq 5 ]
+
+test-soak: setup
+	@$(PYTEST) -m soak $(TESTS)
+
+# pytest alone would take the interpreter of .venv for every Spark: the tests find the others in .matrix/.
+test-matrix: setup $(patsubst %,.matrix/%/.ready,$(filter $(OLDER),$(MATRIX)))
+	@CONTROLPLANE_MATRIX="$(MATRIX)" $(PYTEST) -m matrix -n $(WORKERS) --dist loadfile $(TESTS)
+
+.matrix/%/.ready: requirements/matrix-%.txt requirements/build.txt | setup
+	@echo "matrix: PySpark $* in .matrix/$* (about 350 MB to fetch)"
+	@[ -x .matrix/$*/bin/python ] || $(BIN)/python -m venv .matrix/$*
+	@for lock in build matrix-$*; do .matrix/$*/bin/python -m pip --disable-pip-version-check install --quiet \
+		--require-hashes --no-build-isolation -r requirements/$$lock.txt; done
+	@touch $@
 
 check: setup
 	$(BIN)/ruff format --check .
@@ -72,7 +96,7 @@ bench: setup
 # uv resolves for every Python and platform at once; it is not needed for anything else.
 lock:
 	@command -v uv >/dev/null || { echo 'lock: uv is needed: pip install uv' >&2; exit 2; }
-	@cd requirements && for name in build java; do uv pip compile $(UV_FLAGS) $$name.in -o $$name.txt; done
+	@cd requirements && for name in build java $(patsubst %,matrix-%,$(OLDER)); do uv pip compile $(UV_FLAGS) $$name.in -o $$name.txt; done
 	@uv pip compile $(UV_FLAGS) pyproject.toml $(EXTRAS) --extra dev -o requirements/all.txt
 	@uv pip compile $(UV_FLAGS) pyproject.toml $(EXTRAS) -c requirements/all.txt -o requirements/image.txt
 
@@ -85,5 +109,5 @@ dist: setup
 	@$(BIN)/python packaging/agent_wheel.py dist
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis ./*.egg-info packaging/agent/build
+	rm -rf .venv .matrix build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis ./*.egg-info packaging/agent/build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,26 +7,29 @@ the long poll, *prober* beats and asks Spark for the status.
 
 from __future__ import annotations
 
+import collections
 import json
 import logging
+import math
 import os
 import stat
 import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
-from listeners import spool as spooling
-from listeners import wire
+from listeners import orphans, wire
 from listeners.backoff import Backoff
 from listeners.delivery import Delivery
 from listeners.errors import SpoolError, TransportError
 from listeners.inbox import Inbox, Item
 from listeners.orders import Execute, Orders
+from listeners.segments import Record
+from listeners.spool import MAX_BYTES, Spool
 from listeners.transport import Transport
 
 log = logging.getLogger("controlplane.agent")
@@ -34,6 +37,16 @@ log = logging.getLogger("controlplane.agent")
 HEARTBEAT_SECONDS = 10.0
 #: Events wait this long for company before they are sent.
 LINGER_SECONDS = 0.25
+#: What dead processes left is looked for so often, and delivered for so long at a time.
+ADOPT_EVERY_SECONDS = 60.0
+ADOPT_SECONDS = 5.0
+SWEEP_EVERY_SECONDS = 3600.0
+#: Events that are written down together; more at once would cost memory.
+WRITTEN_TOGETHER = 200
+#: The server refuses longer lines; the inventory of a checkpoint may be larger.
+MAX_LINE_BYTES = 1024 * 1024
+MAX_INVENTORY_BYTES = 4 * 1024 * 1024
+LEAST_SPOOL_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -64,22 +77,26 @@ class Agent:
         probe: Callable[[], dict[str, Any]] = lambda: {"queries": []},
         figures: Callable[[], dict[str, Any]] = dict,
         redact: Callable[[str], str] = str,
+        spool_bytes: int = MAX_BYTES,
     ):
         self.identity, self.inbox = identity, inbox
         self._probe, self._figures, self._redact = probe, figures, redact
         self._root, self._owner = spool_root, dict(owner)
         self._envelope = _envelope(identity)
         self._warned: dict[str, float] = {}
+        self._lost: dict[str, int] = collections.Counter()
         self._stopping = threading.Event()
         self._written = threading.Event()
         self._all_written = threading.Event()
         self._nudged = threading.Event()
         self._spool_lock = threading.Lock()
-        self._spool = self._open_spool()
+        self._spool = Spool(spool_root / identity.agent, owner, spool_bytes)
         self._seq = self._spool.high_seq
         self._delivery = Delivery(transport, self._spool, self._spool_lock, self._warn)
         self._orders = Orders(transport, identity.agent, execute, self._stopping, self.nudge, self._warn)
         self._reported: dict[str, int] = {}
+        self._noted: dict[str, int] = {}
+        self._adopt_at, self._sweep_at, self._end_at = 0.0, 0.0, math.inf
         self._threads: dict[str, threading.Thread] = {}
         self._began = time.monotonic()
 
@@ -105,16 +122,27 @@ class Agent:
 
     def stop(self, timeout: float = 2.0) -> None:
         """Write down what is left, try to deliver it within `timeout` seconds, end the threads."""
-        deadline = time.monotonic() + timeout
+        self._end_at = time.monotonic() + timeout
+        self._report_losses()
         self._stopping.set()
         self.inbox.close()
         self._nudged.set()
         self._join("spooler", timeout / 2)
         self._all_written.set()
         self._written.set()
-        self._join("sender", deadline - time.monotonic())
-        with self._spool_lock:
-            self._spool.close(remove=self._spool.events == 0)
+        self._join("sender", self._end_at - time.monotonic())
+        if self._spool_lock.acquire(timeout=0.5):  # a disk that hangs may hold it for ever
+            try:
+                self._close_spool()
+            finally:
+                self._spool_lock.release()
+
+    def _close_spool(self) -> None:
+        before = self._spool.lost.get("disk_unusable", 0)
+        self._spool.close(remove=self._spool.events == 0)
+        lost = self._spool.lost.get("disk_unusable", 0) - before
+        if lost:
+            self._warn("end", f"{lost} events are lost: neither server nor disk took them")
 
     def _join(self, name: str, seconds: float) -> None:
         thread = self._threads.get(name)
@@ -124,6 +152,7 @@ class Agent:
     def abandon(self) -> None:
         """In a forked child: this agent belongs to the parent, and no thread of it is here."""
         self.inbox.abandon()
+        self._spool.abandon()
 
     def _safely(self, name: str, run: Callable[[], None]) -> None:
         while True:
@@ -143,30 +172,52 @@ class Agent:
 
     # -- events to disk --------------------------------------------------------------------------
 
-    def _open_spool(self) -> spooling.Queue:
-        try:
-            return spooling.open_spool(self._root, self.identity.agent, self._owner)
-        except SpoolError as error:
-            self._warn("spool", f"{error}; events wait in memory only")
-            return spooling.MemoryQueue()
-
     def _spool_all(self) -> None:
         while True:
-            items = self.inbox.take(1.0)
-            if items:
-                self._write_down(items)
+            items = self.inbox.take(5.0)
+            for start in range(0, len(items), WRITTEN_TOGETHER):
+                self._write_down(items[start : start + WRITTEN_TOGETHER])
                 self._written.set()
-            elif self._stopping.is_set():
+            self._note_losses()
+            if not items and self._stopping.is_set():
                 return
 
     def _write_down(self, items: Sequence[Item]) -> None:
-        records = []
-        for item in items:
-            self._seq += 1
-            line = self._envelope % (self._seq, wire.rfc3339(item.at), item.type, self._presentable(item))
-            records.append((self._seq, line.encode("utf-8", "replace")))
+        records = [(seq, line) for item in items for seq, line in self._line(item)]
         with self._spool_lock:
             self._spool.append(records)
+        if self._spool.trouble is not None:
+            self._warn("spool", f"{self._spool.trouble}; events wait in memory")
+
+    def _line(self, item: Item) -> Iterator[Record]:
+        """The event as it will travel, with the next sequence number; nothing where it cannot be told."""
+        try:
+            data = self._presentable(item)
+            line = self._envelope % (self._seq + 1, wire.rfc3339(item.at), item.type, data)
+        except Exception as error:
+            self._lose("malformed", f"a {item.type} event cannot be told: {error!r}")
+            return
+        encoded = line.encode("utf-8", "replace")
+        most = MAX_INVENTORY_BYTES if item.type == "inventory" else MAX_LINE_BYTES
+        if len(encoded) > most:
+            return self._lose("too_large", f"a {item.type} event has {len(encoded)} bytes, too many to send")
+        self._seq += 1
+        yield self._seq, encoded
+
+    def _lose(self, reason: str, message: str) -> None:
+        self._lost[reason] += 1
+        self._warn(reason, message)
+
+    def _note_losses(self) -> None:
+        """On disk too, until they are reported: this process may be killed before."""
+        losses = self.losses()
+        unreported = {
+            r: n - self._reported.get(r, 0) for r, n in losses.items() if n > self._reported.get(r, 0)
+        }
+        if unreported != self._noted:
+            self._noted = unreported
+            with self._spool_lock:
+                self._spool.note(unreported)
 
     def _presentable(self, item: Item) -> str:
         """Spark's JSON as it is; a failure's text without its secrets."""
@@ -181,7 +232,7 @@ class Agent:
     # -- disk to server --------------------------------------------------------------------------
 
     def _send_all(self) -> None:
-        backoff, adopted = Backoff(), False
+        backoff = Backoff()
         while True:
             self._written.wait(None if self._spool.events == 0 else LINGER_SECONDS)
             last_round = self._all_written.is_set()  # nothing is written after this is set
@@ -189,17 +240,31 @@ class Agent:
                 self._stopping.wait(LINGER_SECONDS)
             self._written.clear()
             try:
-                self._delivery.drain(timeout=1.5 if last_round else 10.0)
-                if not adopted and not last_round:
-                    self._delivery.adopt(self._root, self._owner)
-                    adopted = True
+                self._delivery.drain(1.5 if last_round else 10.0, self._end_at if last_round else math.inf)
+                if not last_round:
+                    self._look_after_the_dead()
                 backoff.reset()
-            except TransportError as error:
+            except (TransportError, SpoolError) as error:
                 self._warn("send", f"events wait on disk: {error}")
                 if not last_round:
-                    self._wait_out(backoff.next(error.retry_after))
+                    self._wait_out(backoff.next(getattr(error, "retry_after", None)))
             if last_round:
                 return
+
+    def _look_after_the_dead(self) -> None:
+        now = time.monotonic()
+        if now >= self._adopt_at:
+            self._adopt_at = now + ADOPT_EVERY_SECONDS
+            try:
+                done = self._delivery.adopt(self._root, self._owner, until=now + ADOPT_SECONDS)
+            except (TransportError, SpoolError) as error:  # ours must not wait for theirs
+                return self._warn("adopt", f"what a dead process left waits on: {error}")
+            if not done:
+                self._adopt_at = now
+                self._written.set()  # our own events in between, then the rest
+        if now >= self._sweep_at:
+            orphans.sweep(self._root, time.time())
+            self._sweep_at = now + SWEEP_EVERY_SECONDS
 
     def _wait_out(self, seconds: float) -> None:
         """Wait before the next try; while stopping, only until all is written down."""
@@ -227,21 +292,28 @@ class Agent:
         self.inbox.put("status", wire.dumps(status))
 
     def _heartbeat(self) -> dict[str, Any]:
-        with self._spool_lock:
-            waiting = {"events": self._spool.events, "bytes": self._spool.bytes}
         return {
             "uptime": round(time.monotonic() - self._began, 1),
             "actions": self.identity.actions,
-            "spool": waiting,
+            "spool": self._waiting(),
             "dropped": self.losses(),
             "sent_at": time.time(),
             **self._figures(),
         }
 
+    def _waiting(self) -> dict[str, Any]:
+        if not self._spool_lock.acquire(timeout=1.0):
+            return {}  # the disk hangs: that we live is worth telling all the same
+        try:
+            spool = self._spool
+            return {"events": spool.events, "bytes": spool.bytes, "trouble": spool.trouble}
+        finally:
+            self._spool_lock.release()
+
     def losses(self) -> dict[str, int]:
         """What never reached the server, by reason, since the agent began."""
         total: dict[str, int] = dict(self.inbox.lost)
-        for lost in (self._spool.lost, self._delivery.lost):
+        for lost in (self._lost, self._spool.lost, self._delivery.lost):
             for reason, count in list(lost.items()):
                 total[reason] = total.get(reason, 0) + count
         return {reason: count for reason, count in total.items() if count}
@@ -263,12 +335,34 @@ def _envelope(identity: Identity) -> str:
 
 
 def spool_root(setting: str | None) -> Path:
-    """Where spools live: the setting, else a private directory of this user below the temporary one."""
+    """Where spools live: the setting, else a private directory of this user below the temporary one.
+
+    Where no directory can be made it is a path that nothing can be written to: events then wait in memory.
+    """
     if setting:
         return Path(setting)
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
-    root = Path(tempfile.gettempdir()) / f"controlplane-spool-{user}"
-    return root if _is_ours_alone(root) else Path(tempfile.mkdtemp(prefix="controlplane-spool-"))
+    try:
+        root = Path(tempfile.gettempdir()) / f"controlplane-spool-{user}"
+        return root if _is_ours_alone(root) else Path(tempfile.mkdtemp(prefix="controlplane-spool-"))
+    except OSError as error:
+        log.warning("%s; events wait in memory (CONTROLPLANE_SPOOL_DIR names a directory for them)", error)
+        return Path(os.devnull) / "controlplane-spool"
+
+
+def spool_limit(setting: str | None) -> int:
+    """`CONTROLPLANE_SPOOL_BYTES`: how many bytes may wait on disk, 256 MiB unless set; at least 1 MiB."""
+    if not setting:
+        return MAX_BYTES
+    if setting.isascii() and setting.isdigit() and int(setting) >= LEAST_SPOOL_BYTES:
+        return int(setting)
+    log.warning(
+        "CONTROLPLANE_SPOOL_BYTES=%r is not a whole number of at least %d; it stays at %d",
+        setting[:40],
+        LEAST_SPOOL_BYTES,
+        MAX_BYTES,
+    )
+    return MAX_BYTES
 
 
 def _is_ours_alone(root: Path) -> bool:

@@ -8,23 +8,32 @@ time-out argument and a failure that no command caused behave as Spark does.
 
 from __future__ import annotations
 
+import time
 from typing import Any, Callable
 
-from listeners import classic
+from listeners.engine import Engine, Run
+from listeners.errors import AgentError
 from listeners.registry import Entry, Registry
+
+#: Before a wait is repeated where Spark did not answer.
+UNREACHED_SECONDS = 1.0
+#: How often a wait that a command holds looks whether there is a Spark that could start the query again.
+LOOK_SECONDS = 10.0
 
 
 def await_termination(
-    registry: Registry, original: Callable[..., Any], query: Any, timeout: Any = None
+    registry: Registry, engine: Engine, original: Callable[..., Any], query: Any, timeout: Any = None
 ) -> Any:
     """Stands in for `StreamingQuery.awaitTermination`."""
     if timeout is not None:
         return original(query, timeout)
-    entry = registry.entry_of(query)
+    entry = registry.entry_of(query, engine.run_id(query))
     while entry is not None:
-        run_id = query._jsq.runId().toString()
+        run_id = engine.run_id(query)
         failure = _outcome(original, query)
-        if not follows(registry, entry, query, run_id, failure):
+        if failure is not None and engine.is_outage(failure):
+            raise failure
+        if not follows(registry, engine, entry, query, run_id, failure):
             if failure is not None:
                 raise failure
             return None
@@ -39,19 +48,41 @@ def _outcome(original: Callable[..., Any], waited_on: Any) -> Exception | None:
     return None
 
 
-def follows(registry: Registry, entry: Entry, query: Any, run_id: str, failure: Exception | None) -> bool:
-    """After the end of a run: block while the query is held; True when a newer run is to be awaited."""
+def follows(
+    registry: Registry, engine: Engine, entry: Entry, query: Any, run_id: str, failure: Exception | None
+) -> bool:
+    """After the end of a run: block while the query is held; True when a newer run is to be awaited.
+
+    Raises what Spark answers where it is gone for good: then nobody can start the query again.
+    """
     with registry.changed:
         if failure is not None:
             registry.ended_on_probation(run_id)
-        while entry.held and entry.run_id == run_id and not registry.closed:
-            registry.changed.wait()
-        return entry.run_id != run_id and query in entry.handles and not registry.closed
+    while True:
+        with registry.changed:
+            if registry.changed.wait_for(lambda: not _is_held(registry, entry, run_id), LOOK_SECONDS):
+                return entry.run_id != run_id and query in entry.handles and not registry.closed
+            run = entry.run
+        gone = engine.gone(run)  # outside the lock: it may take as long as it likes
+        if gone is not None:
+            _let_go(registry, entry, run_id, gone)
 
 
-def stop(registry: Registry, original: Callable[..., Any], query: Any) -> Any:
+def _is_held(registry: Registry, entry: Entry, run_id: str) -> bool:
+    return entry.held and entry.run_id == run_id and not registry.closed
+
+
+def _let_go(registry: Registry, entry: Entry, run_id: str, gone: Exception) -> None:
+    with registry.changed:
+        if not _is_held(registry, entry, run_id):
+            return
+        registry.release(entry)
+    raise gone
+
+
+def stop(registry: Registry, engine: Engine, original: Callable[..., Any], query: Any) -> Any:
     """Stands in for `StreamingQuery.stop`: the user's own stop ends the waits, and a command under way."""
-    entry = registry.entry_of(query)
+    entry = registry.entry_of(query, engine.run_id(query))
     if entry is not None:
         with registry.changed:
             entry.stop_asked, entry.probation = True, None
@@ -59,7 +90,9 @@ def stop(registry: Registry, original: Callable[..., Any], query: Any) -> Any:
     return original(query)
 
 
-def await_any(registry: Registry, original: Callable[..., Any], manager: Any, timeout: Any = None) -> Any:
+def await_any(
+    registry: Registry, engine: Engine, original: Callable[..., Any], manager: Any, timeout: Any = None
+) -> Any:
     """Stands in for `StreamingQueryManager.awaitAnyTermination`.
 
     Spark's returns for any end since the last reset. Ends that a command caused are reset and the
@@ -67,27 +100,37 @@ def await_any(registry: Registry, original: Callable[..., Any], manager: Any, ti
     """
     if timeout is not None:
         return original(manager, timeout)
-    key = classic.manager_key(manager._jsqm)
+    key = engine.key_of(manager)
     while True:
-        strangers = _strangers(registry, manager)
+        strangers = _strangers(registry, engine, manager)
         failure = _outcome(original, manager)
+        if failure is not None and engine.is_outage(failure):
+            raise failure
         if failure is not None:
             _hold_failed_starts(registry, key)
         ended = _ended_alone(registry, key)
         if not ended and _is_commanded(registry, key) and not _ended(strangers):
-            manager._jsqm.resetTerminated()
+            _reset(engine, manager)
             ended = _ended_alone(registry, key)  # between Spark's answer and our reset
             if not ended and not _ended(strangers):
                 continue
         return _pass_on(ended, failure)
 
 
-def _pass_on(ended: list[Entry], failure: Exception | None) -> None:
+def _pass_on(ended: list[Run], failure: Exception | None) -> None:
     """As Spark does: the failure of what ended is raised; of several, one."""
     if ended:
-        failure = next((found for entry in ended if (found := classic.failure(entry.jsq))), None)
+        failure = next((found for run in ended if (found := _failure_of(run))), None)
     if failure is not None:
         raise failure
+
+
+def _failure_of(run: Run) -> Exception | None:
+    """None also where Spark remembers that run no more."""
+    try:
+        return run.failure()
+    except Exception:
+        return None
 
 
 def _is_commanded(registry: Registry, key: int) -> bool:
@@ -97,27 +140,52 @@ def _is_commanded(registry: Registry, key: int) -> bool:
 
 def _hold_failed_starts(registry: Registry, key: int) -> None:
     for entry in registry.entries():
-        if entry.session_key == key and entry.probation is not None and not entry.is_active():
+        if entry.session_key == key and entry.probation is not None and not _runs(entry.run):
             registry.ended_on_probation(entry.run_id)
 
 
-def _ended_alone(registry: Registry, key: int) -> list[Entry]:
-    """Queries of a session that do not run, although no command ended them and nobody asked to forget it."""
+def _ended_alone(registry: Registry, key: int) -> list[Run]:
+    """Runs of a session that ended, although no command ended them and nobody asked to forget it.
+
+    Also those that the program has followed by newer ones: Spark tells of them until it is reset.
+    """
     found = [e for e in registry.entries() if e.session_key == key and not e.held and not e.forgotten]
-    return [entry for entry in found if not entry.is_active() and not entry.held]
+    ended = [entry.run for entry in found if not _runs(entry.run) and not entry.held]
+    return ended + registry.replaced(key)
 
 
-def _strangers(registry: Registry, manager: Any) -> dict[str, Any]:
+def _runs(run: Run) -> bool:
+    """Where Spark cannot be asked, nothing is known to have ended: PySpark's own wait will tell."""
+    try:
+        return run.is_active()
+    except AgentError:
+        return True
+
+
+def _reset(engine: Engine, manager: Any) -> None:
+    try:
+        engine.reset_terminated(manager)
+    except AgentError:  # the next wait returns at once
+        time.sleep(UNREACHED_SECONDS)
+
+
+def _strangers(registry: Registry, engine: Engine, manager: Any) -> list[Run]:
     """Active queries whose start we did not see (started before the agent came)."""
-    found = {jsq.runId().toString(): jsq for jsq in manager._jsqm.active()}
-    return {run_id: jsq for run_id, jsq in found.items() if registry.entry_of_run(run_id) is None}
+    try:
+        active = engine.active_of(manager)
+    except AgentError:
+        return []
+    return [run for run in active if registry.entry_of_run(run.run_id) is None]
 
 
-def _ended(strangers: dict[str, Any]) -> bool:
-    return any(not jsq.isActive() for jsq in strangers.values())
+def _ended(strangers: list[Run]) -> bool:
+    return any(not _runs(run) for run in strangers)
 
 
-def reset_terminated(registry: Registry, original: Callable[..., Any], manager: Any) -> Any:
+def reset_terminated(registry: Registry, engine: Engine, original: Callable[..., Any], manager: Any) -> Any:
     """Stands in for `StreamingQueryManager.resetTerminated`."""
-    registry.forget_ended(classic.manager_key(manager._jsqm))
+    try:
+        registry.forget_ended(engine.key_of(manager))
+    except AgentError:  # Spark cannot be asked: PySpark's own call will say so
+        pass
     return original(manager)

@@ -74,6 +74,7 @@ BATCH = (
     _gauge("batch_phase_seconds", "durationMs.*", "Time in a phase of the last batch.", "phase", factor=_MS),
     _gauge("trigger_interval_seconds", "facts.triggerInterval", "Trigger interval; 0: as soon as possible."),
     _counter("batches_total", "batchId", "Committed batches."),
+    _counter("batches_unreported_total", "batchId", "Batches that ran and were never reported."),
     _counter("input_rows_total", "numInputRows", "Rows read from all sources."),
     _gauge(
         "input_rows_per_second", "inputRowsPerSecond", "Rows of the last batch over the gap between triggers."

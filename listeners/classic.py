@@ -1,9 +1,9 @@
-"""What we ask of Spark through py4j on a classic (not Connect) session, besides the handles' own calls.
+"""Spark as a classic (not Connect) session shows it: the py4j form of `listeners.engine`.
 
-Each function is one or a few py4j calls (about 0.3 ms each) and changes nothing; `add_listener` and
-`remove_listener` do what they say.
+Each function is one or a few py4j calls (about 0.3 ms each) and changes nothing, but for `listen` and
+what a `Run` is told to do.
 Sources of the names: PySpark 4.3 `pyspark.sql.streaming`, Spark's `StreamExecution` and `Trigger`
-classes; all but `facts` also exist in 3.4. What a version lacks comes back as None.
+classes; most also exist in 3.4. What a version lacks comes back as None.
 """
 
 from __future__ import annotations
@@ -11,32 +11,199 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Any, NamedTuple
+import weakref
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable
+
+from listeners.engine import Run, Status
+
+if TYPE_CHECKING:
+    from listeners.registry import Start
 
 #: Leaves of a plan that cannot change between two starts: data inside the plan itself.
 FIXED_LEAVES = ("LocalRelation", "OneRowRelation", "Range")
+POOL = "spark.scheduler.pool"
+#: Of a thread's stack so many frames are told, without those of the machinery.
+MOST_FRAMES = 12
+PLUMBING = ("java.", "jdk.", "py4j.")
 
 
-class Listed(NamedTuple):
-    """One active query, as `spark.streams.active` and `query.status` tell."""
+class ClassicRun:
+    """One run, by its Java query (`jsq`)."""
 
-    id: str
-    run_id: str
-    name: str | None
-    message: str
-    data_available: bool
-    trigger_active: bool
-    jsq: Any
+    def __init__(self, jsq: Any):
+        self.jsq = jsq
+        self.query_id, self.run_id, self.name = ids(jsq)
+
+    def is_active(self) -> bool:
+        return bool(self.jsq.isActive())
+
+    def is_over(self) -> bool:
+        """Spark says "not active" as soon as a stop begins: its thread must have ended too."""
+        if self.is_active():
+            return False
+        return not _try(lambda: self.jsq.streamingQuery().queryExecutionThread().isAlive())
+
+    def status(self) -> Status:
+        found = json.loads(self.jsq.status().json())
+        return Status(
+            str(found.get("message", "")),
+            bool(found.get("isDataAvailable")),
+            bool(found.get("isTriggerActive")),
+        )
+
+    def stop(self) -> None:
+        self.jsq.stop()
+
+    def failure(self) -> Exception | None:
+        from pyspark.sql.streaming.query import StreamingQuery
+
+        return StreamingQuery(self.jsq).exception()
+
+    def checkpoint(self) -> str | None:
+        return checkpoint(self.jsq)
+
+    def facts(self) -> dict[str, Any]:
+        return facts(self.jsq)
+
+    def shape(self, redact: Callable[[str], str] | None) -> dict[str, Any] | None:
+        from listeners.shape import shape_of
+
+        return shape_of(self.jsq, redact)
+
+    def thread(self) -> dict[str, Any] | None:
+        return _try(lambda: _thread(self.jsq.streamingQuery().queryExecutionThread()))
+
+    def batches_on_record(self) -> tuple[int | None, int | None]:
+        execution = _try(lambda: self.jsq.streamingQuery())
+        return _newest(execution, "offsetLog"), _newest(execution, "commitLog")
 
 
-def is_classic(session: Any) -> bool:
-    """Whether the session talks to its JVM over py4j (Connect does not)."""
-    return getattr(session, "_jsparkSession", None) is not None
+_KEYS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
-def session_key(session: Any) -> int:
-    """The same for all Python wrappers of one JVM session; each session has one manager of queries."""
-    return manager_key(session._jsparkSession.streams())
+class ClassicEngine:
+    """See `listeners.engine.Engine`."""
+
+    ends_alone = False
+
+    def classes(self) -> Mapping[str, type]:
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+        from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
+        from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+        return {
+            "context": SparkContext,
+            "session": SparkSession,
+            "query": StreamingQuery,
+            "manager": StreamingQueryManager,
+            "writer": DataStreamWriter,
+        }
+
+    def app(self, session: Any) -> dict[str, Any]:
+        context = session.sparkContext
+        return {
+            "name": context.appName,
+            "id": context.applicationId,
+            "spark_version": context.version,
+            "master": context.master,
+            "ui_url": context.uiWebUrl,
+        }
+
+    def setting(self, session: Any, name: str) -> str | None:
+        found = session.sparkContext.getConf().get(name)
+        return None if found is None else str(found)
+
+    def key(self, session: Any) -> int:
+        known = _KEYS.get(session)
+        if known is None:  # six py4j calls, and asked for at every start of a query
+            known = _KEYS[session] = manager_key(session._jsparkSession.streams())
+        return known
+
+    def key_of(self, manager: Any) -> int:
+        return manager_key(manager._jsqm)
+
+    def session_of(self, writer: Any) -> Any:
+        return getattr(writer, "_spark", None)
+
+    def listen(self, session: Any, listener: Any) -> Callable[[], None]:
+        from py4j.java_gateway import java_import  # py4j comes with pyspark
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        gateway = session.sparkContext._gateway
+        java_import(gateway.jvm, "org.apache.spark.sql.streaming.*")
+        ensure_callback_server_started(gateway)
+        wrapped = gateway.jvm.PythonStreamingQueryListenerWrapper(listener)
+        session.streams._jsqm.addListener(wrapped)
+        # Weakly: a session that its program has let go of must not live on for our listener.
+        return partial(_take_off, weakref.ref(session), wrapped)
+
+    def run(self, query: Any, start: Start | None = None) -> ClassicRun:
+        return ClassicRun(query._jsq)
+
+    def run_id(self, query: Any) -> str:
+        return str(query._jsq.runId().toString())
+
+    def point(self, query: Any, run: Any) -> None:
+        query._jsq = run.jsq
+
+    def active(self, session: Any) -> list[ClassicRun]:
+        return [ClassicRun(jsq) for jsq in session.streams._jsqm.active()]
+
+    def active_of(self, manager: Any) -> list[ClassicRun]:
+        return [ClassicRun(jsq) for jsq in manager._jsqm.active()]
+
+    def reset_terminated(self, manager: Any) -> None:
+        manager._jsqm.resetTerminated()
+
+    def is_outage(self, failure: Exception) -> bool:
+        return False  # the driver is this process
+
+    def gone(self, run: Run) -> Exception | None:
+        """An error of Java's is an answer. A broken connection is tried twice: py4j then makes another."""
+        return _unreachable(run) and _unreachable(run)
+
+    def tasks(self, session: Any, run_id: str) -> tuple[int, int] | None:
+        return tasks(session, run_id)
+
+    def driver_figures(self, session: Any) -> dict[str, Any]:
+        return driver_figures(session)
+
+    def pool(self, session: Any) -> str | None:
+        found = session.sparkContext.getLocalProperty(POOL)
+        return None if found is None else str(found)
+
+    def enter(self, session: Any, pool: str | None) -> None:
+        session.sparkContext.setLocalProperty(POOL, pool)
+        find = getattr(session, "_get_j_spark_session_class", None)  # Spark 4 has two classes of that name
+        java = find(session._jvm) if find is not None else session._jvm.SparkSession
+        java.setActiveSession(session._jsparkSession)
+
+    def static_leaves(self, writer: Any) -> list[str]:
+        return static_leaves(writer)
+
+
+ENGINE = ClassicEngine()
+
+
+def _take_off(session: weakref.ReferenceType[Any], wrapped: Any) -> None:
+    alive = session()
+    if alive is not None:
+        alive.streams._jsqm.removeListener(wrapped)
+
+
+def _unreachable(run: Run) -> Exception | None:
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    try:
+        run.is_active()
+    except Py4JJavaError:
+        return None
+    except (Py4JError, OSError) as error:
+        return error
+    return None
 
 
 def manager_key(jsqm: Any) -> int:
@@ -46,45 +213,9 @@ def manager_key(jsqm: Any) -> int:
     return int(SparkContext._jvm.java.lang.System.identityHashCode(jsqm))  # type: ignore[union-attr]
 
 
-def add_listener(session: Any, listener: Any) -> Any:
-    """Register the raw listener with this session's stream manager; returns the Java object for removal."""
-    from py4j.java_gateway import java_import  # py4j comes with pyspark
-    from pyspark.java_gateway import ensure_callback_server_started
-
-    gateway = session.sparkContext._gateway
-    java_import(gateway.jvm, "org.apache.spark.sql.streaming.*")
-    ensure_callback_server_started(gateway)
-    wrapped = gateway.jvm.PythonStreamingQueryListenerWrapper(listener)
-    session.streams._jsqm.addListener(wrapped)
-    return wrapped
-
-
-def remove_listener(session: Any, wrapped: Any) -> None:
-    session.streams._jsqm.removeListener(wrapped)
-
-
 def ids(jsq: Any) -> tuple[str, str, str | None]:
     """(query id, run id, name) of a Java query."""
     return jsq.id().toString(), jsq.runId().toString(), jsq.name()
-
-
-def active(session: Any) -> list[Listed]:
-    """Every active query of this session with its status."""
-    return [listed(jsq) for jsq in session.streams._jsqm.active()]
-
-
-def listed(jsq: Any) -> Listed:
-    query_id, run_id, name = ids(jsq)
-    status = json.loads(jsq.status().json())
-    return Listed(
-        query_id,
-        run_id,
-        name,
-        str(status.get("message", "")),
-        bool(status.get("isDataAvailable")),
-        bool(status.get("isTriggerActive")),
-        jsq,
-    )
 
 
 def tasks(session: Any, run_id: str) -> tuple[int, int]:
@@ -118,20 +249,6 @@ def driver_figures(session: Any) -> dict[str, Any]:
     runtime = context._jvm.Runtime.getRuntime()
     used = runtime.totalMemory() - runtime.freeMemory()
     return {"executors": max(0, listed - 1), "driver": {"heapUsed": used, "heapMax": runtime.maxMemory()}}
-
-
-def is_over(jsq: Any) -> bool:
-    """Whether the run has really ended: Spark says "not active" as soon as a stop begins."""
-    if jsq.isActive():
-        return False
-    return not _try(lambda: jsq.streamingQuery().queryExecutionThread().isAlive())
-
-
-def failure(jsq: Any) -> Exception | None:
-    """Why a query failed, as PySpark raises it; None if it did not."""
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    return StreamingQuery(jsq).exception()
 
 
 def checkpoint(jsq: Any) -> str | None:
@@ -212,10 +329,16 @@ def is_temporary(checkpoint: str) -> bool:
     return os.path.basename(checkpoint.rstrip("/")).startswith("temporary-")
 
 
-def batches_on_record(jsq: Any) -> tuple[int | None, int | None]:
-    """(newest planned, newest committed) batch in the checkpoint's logs; None where unknown or none yet."""
-    execution = _try(lambda: jsq.streamingQuery())
-    return _newest(execution, "offsetLog"), _newest(execution, "commitLog")
+def _thread(thread: Any) -> dict[str, Any]:
+    """A Java thread: of its stack the top, then what is neither Java's nor py4j's own."""
+    from pyspark import SparkContext
+
+    stack = thread.getStackTrace()
+    text = SparkContext._jvm.scala.runtime.ScalaRunTime.stringOf(stack)  # type: ignore[union-attr]
+    frames = str(text)[len("Array(") : -1].split(", ")
+    # A frame may begin with the name of a class loader: `app//py4j…`.
+    told = frames[:1] + [frame for frame in frames[1:] if not frame.split("//")[-1].startswith(PLUMBING)]
+    return {"state": thread.getState().toString(), "stack": told[:MOST_FRAMES]}
 
 
 def _newest(execution: Any, log: str) -> int | None:
@@ -237,30 +360,3 @@ def static_leaves(writer: Any) -> list[str]:
 
 def _items(sequence: Any) -> list[Any]:
     return [sequence.apply(i) for i in range(sequence.size())]
-
-
-def error_class_of(error: BaseException) -> str | None:
-    """Spark's error condition of a Python-side exception (`getCondition` in 4.x, `getErrorClass` in 3.x)."""
-    for name in ("getCondition", "getErrorClass"):
-        ask = getattr(error, name, None)
-        if callable(ask):
-            found = _try(ask)
-            if found:
-                return str(found)
-    return None
-
-
-def text_of(error: BaseException) -> str:
-    """An exception's full text: the Java causes where there are any, else Python's."""
-    origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
-    stack = None
-    if origin is not None:
-        stack = _try(lambda: _java_stack(origin))
-    return str(stack or getattr(error, "_stackTrace", None) or f"{type(error).__name__}: {error}")
-
-
-def _java_stack(throwable: Any) -> str:
-    from pyspark import SparkContext
-
-    jvm = SparkContext._jvm
-    return str(jvm.org.apache.spark.util.Utils.exceptionString(throwable))  # type: ignore[union-attr]

@@ -1,23 +1,20 @@
 """Carries out one command on one query of this driver, and says what became of it.
 
 Codes of refusals and failures: `forbidden_by_driver`, `unknown_query`, `busy`, `not_running`,
-`already_running`, `still_stopping`, `needs_factory`, `temporary_checkpoint`, `unsupported_override`,
-`wrong_query`, `stop_timed_out`, `start_failed`, `stopped_by_program`. A refusal has changed nothing.
+`already_running`, `still_stopping`, `needs_factory`, `temporary_checkpoint`, `cannot_resume`,
+`unsupported_override`, `unsupported_action`, `wrong_query`, `stop_timed_out`, `start_failed`,
+`stopped_by_program`, `closed`. A refusal has changed nothing.
 """
 
 from __future__ import annotations
 
-import threading
-import time
 from typing import Any, Callable, Optional
 
-from listeners import classic, restarting
+from listeners import causes, overrides, restarting, stopping
+from listeners.engine import Run
 from listeners.errors import CommandError
 from listeners.registry import Entry, Registry, Start
 from listeners.wire import Command, CommandResult
-
-#: How often a drain looks whether the query stands between two batches.
-DRAIN_POLL_SECONDS = 0.02
 
 Redact = Callable[[str], str]
 #: Told of a start that raised: (entry, method, exception).
@@ -47,15 +44,20 @@ class Executor:
             state = "refused" if error.refused else "failed"
             return CommandResult(state, str(error), error.code, error.evidence)
         except Exception as error:
-            text = self._redact(classic.text_of(error))
+            text = self._redact(causes.text_of(error))
             reason = f"the agent met an error: {text.strip().splitlines()[0]}"
             return CommandResult("failed", reason, "agent_error", {"exception": text})
 
     def _guarded(self, command: Command) -> CommandResult:
+        act = _ACTIONS.get(command.action)
+        if act is None:
+            raise _refusal("unsupported_action", f"this agent does not know the action {command.action}")
         if self._mode == "none" or (self._mode == "stop" and command.action != "stop"):
             raise _refusal(
                 "forbidden_by_driver", f"this driver allows CONTROLPLANE_ACTIONS={self._mode} only"
             )
+        if self._registry.closed:
+            raise _refusal("closed", "the agent is being taken out")
         entry = self._registry.entry(command.query_id)
         if entry is None:
             raise _refusal("unknown_query", f"this driver has not started the query {command.query_id}")
@@ -63,75 +65,81 @@ class Executor:
             raise _refusal("busy", "another command is being carried out on this query")
         try:
             entry.stop_asked = False
-            return _ACTIONS[command.action](self, entry, command)
+            return act(self, entry, command)
         finally:
             entry.busy.release()
 
     # -- the three actions -----------------------------------------------------------------------
 
     def _do_stop(self, entry: Entry, command: Command) -> CommandResult:
+        if command.overrides:
+            raise overrides.refusal("a stop takes no overrides; give them to the start or restart")
         if not entry.is_active():
+            self._check_ended(entry)
             raise _refusal("not_running", "the query does not run")
-        evidence = self._end(entry, command)
-        return CommandResult("succeeded", _stop_sentence(evidence), "stopped", evidence)
+        stopped = stopping.end(self._registry, entry, command.drain, command.timeout_seconds)
+        evidence = stopping.evidence_of(entry.run_id, stopped)
+        return CommandResult("succeeded", stopping.sentence_of(stopped), "stopped", evidence)
 
     def _do_start(self, entry: Entry, command: Command) -> CommandResult:
         if entry.is_active():
             raise _refusal("already_running", "the query runs already", run_id=entry.run_id)
         begin = self._way_to_start(entry, command)
-        return self._begin(entry, begin, {})
+        return self._begin(entry, begin, _told(command))
 
     def _do_restart(self, entry: Entry, command: Command) -> CommandResult:
         begin = self._way_to_start(entry, command)  # refuse before anything is stopped
-        evidence = self._end(entry, command) if entry.is_active() else {}
-        return self._begin(entry, begin, evidence)
-
-    # -- stopping --------------------------------------------------------------------------------
-
-    def _end(self, entry: Entry, command: Command) -> dict[str, Any]:
-        began = time.monotonic()
-        deadline = began + command.timeout_seconds
-        # Held only from just before the stop: until then its end would be its own.
-        drained = _drain(entry.jsq, deadline - command.timeout_seconds / 2) if command.drain else None
-        self._registry.hold(entry)
-        failure = _stop_within(entry.jsq, max(1.0, deadline - time.monotonic()))
-        if not classic.is_over(entry.jsq):
-            if failure is not None and entry.is_active():
-                self._registry.release(entry)
-                raise failure  # the stop did not even begin
-            raise CommandError(  # held on: whenever that stop takes effect, it is our doing
-                "stop_timed_out",
-                f"the query did not end within {command.timeout_seconds:.0f} s; its stop is under way",
-                evidence={"previous_run_id": entry.run_id},
-            )
-        planned, committed = classic.batches_on_record(entry.jsq)
-        evidence = {
-            "previous_run_id": entry.run_id,
-            "stopped_in_seconds": round(time.monotonic() - began, 3),
-            "planned_batch": planned,
-            "committed_batch": committed,
-        }
-        return evidence if drained is None else dict(evidence, drained=drained)
+        if not entry.is_active():
+            return self._begin(entry, begin, _told(command))
+        stopped = stopping.end(self._registry, entry, command.drain, command.timeout_seconds)
+        evidence = dict(_told(command), **stopping.evidence_of(entry.run_id, stopped))
+        return self._begin(entry, begin, evidence, stopping.sentence_of(stopped) + "; ")
 
     # -- starting --------------------------------------------------------------------------------
 
-    def _way_to_start(self, entry: Entry, command: Command) -> Callable[[], Any]:
-        if not entry.is_active() and not classic.is_over(entry.jsq):
+    def _check_ended(self, entry: Entry) -> None:
+        if not entry.is_active() and not entry.run.is_over():
             raise _refusal(
-                "still_stopping", "an earlier stop of it has not finished: its last batch still runs"
+                "still_stopping",
+                "an earlier stop of it has not finished: its last batch still runs",
+                thread=entry.run.thread(),
             )
-        found = restarting.way(self._registry, entry, entry.name)
+
+    def _way_to_start(self, entry: Entry, command: Command) -> Callable[[], Any]:
+        self._check_ended(entry)
+        facts = entry.run.facts()
+        found = restarting.way(self._registry, entry, entry.name, facts)
         if found.code:
             raise _refusal(found.code, found.reason)
         factory = self._registry.factory(entry.name)
         if factory is not None:
-            return lambda: factory(**dict(command.overrides))
-        if command.overrides:
-            raise _refusal("unsupported_override", "overrides need a factory registered for this query")
-        assert entry.start is not None  # else there would be no way
-        return entry.start.repeat
+            return self._by_factory(entry, factory, dict(command.overrides))
+        start = entry.start
+        assert start is not None  # else there would be no way
+        interval = overrides.interval_of(command.overrides, facts.get("trigger"))
+        return lambda: start.repeat(interval, facts.get("triggerInterval"))
 
-    def _begin(self, entry: Entry, begin: Callable[[], Any], evidence: dict[str, Any]) -> CommandResult:
+    def _by_factory(
+        self, entry: Entry, factory: Callable[..., Any], values: dict[str, Any]
+    ) -> Callable[[], Any]:
+        overrides.check_parameters(factory, entry.name or "", values)
+
+        def build() -> Any:
+            entry.engine.enter(entry.session, entry.start.pool if entry.start is not None else None)
+            made = factory(**values)
+            if not hasattr(made, "stop"):
+                what = "nothing" if made is None else type(made).__name__
+                raise CommandError(
+                    "start_failed",
+                    f"the factory of {entry.name} returned {what}; it must return the query that it started",
+                )
+            return made
+
+        return build
+
+    def _begin(
+        self, entry: Entry, begin: Callable[[], Any], evidence: dict[str, Any], before: str = ""
+    ) -> CommandResult:
         start, previous = entry.start, entry.run_id
         neighbours = {other.query_id for other in self._registry.entries()}
         with self._registry.changed:
@@ -142,46 +150,50 @@ class Executor:
             entry.starting = True
         try:
             query = begin()
-            query_id, run_id, _ = classic.ids(query._jsq)
+            run = entry.engine.run(query, entry.start)
+            query_id, run_id = run.query_id, run.run_id
             if query_id == entry.query_id:
-                self._registry.started(query, entry.start, entry.session)
+                self._registry.started(query, entry.start, entry.session, entry.engine)
+        except CommandError as error:
+            error.evidence = {**evidence, **error.evidence}
+            raise
         except Exception as error:
             self._keep_generation(start)
             raise self._start_error(entry, error, evidence) from error
         finally:
             entry.starting = False
         if query_id != entry.query_id:
-            raise self._wrong_query(query, query_id, query_id in neighbours, evidence)
+            raise self._wrong_query(run, query_id in neighbours, evidence)
         self._keep_generation(entry.start)
         if entry.is_stop_asked():  # it was asked of the old run, while the new one began
             query.stop()
         evidence = dict(evidence, previous_run_id=previous, run_id=run_id, query_id=query_id)
-        return CommandResult("succeeded", f"run {run_id[:8]} has begun", "started", evidence)
+        return CommandResult("succeeded", f"{before}run {run_id[:8]} has begun", "started", evidence)
 
     def _start_error(self, entry: Entry, error: Exception, evidence: dict[str, Any]) -> CommandError:
         self._start_failed(entry, entry.start.method if entry.start else "factory", error)
         detail = {
-            "exception": self._redact(classic.text_of(error)),
-            "errorClass": classic.error_class_of(error),
+            "exception": self._redact(causes.text_of(error)),
+            "errorClass": causes.error_class_of(error),
         }
         return CommandError(
             "start_failed", "Spark refused to start the query", evidence=dict(evidence, **detail)
         )
 
-    def _wrong_query(self, query: Any, query_id: str, known: bool, evidence: dict[str, Any]) -> CommandError:
+    def _wrong_query(self, run: Run, known: bool, evidence: dict[str, Any]) -> CommandError:
         """Only a factory can give it. What it made is stopped; a neighbour that it started runs on."""
         what = "a neighbour, which runs on"
         if not known:
             what = "it was stopped at once"
-            made = self._registry.entry(query_id)
+            made = self._registry.entry(run.query_id)
             if made is not None:
                 self._registry.hold(made)
-            _stop_within(query._jsq, 30.0)
-            self._registry.drop(query_id)
+            stopping.stop_aside(run)
+            self._registry.drop(run.query_id)
         return CommandError(
             "wrong_query",
-            f"the start gave the query {query_id} instead: {what}",
-            evidence=dict(evidence, started_query_id=query_id),
+            f"the start gave the query {run.query_id} instead: {what}",
+            evidence=dict(evidence, started_query_id=run.query_id),
         )
 
     def _keep_generation(self, start: Start | None) -> None:
@@ -197,37 +209,9 @@ _ACTIONS: dict[str, Callable[[Executor, Entry, Command], CommandResult]] = {
 }
 
 
+def _told(command: Command) -> dict[str, Any]:
+    return {"overrides": dict(command.overrides)} if command.overrides else {}
+
+
 def _refusal(code: str, message: str, **evidence: Any) -> CommandError:
     return CommandError(code, message, refused=True, evidence=evidence)
-
-
-def _drain(jsq: Any, deadline: float) -> bool:
-    """Wait until the query stands between two batches; False when the deadline passed first."""
-    while time.monotonic() < deadline:
-        if not classic.listed(jsq).trigger_active:
-            return True
-        time.sleep(DRAIN_POLL_SECONDS)
-    return False
-
-
-def _stop_within(jsq: Any, seconds: float) -> BaseException | None:
-    """`stop()` on a thread of its own: it may block for ever (SPARK-30143). Returns what it raised."""
-    raised: list = []
-
-    def stop() -> None:
-        try:
-            jsq.stop()
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=stop, name="controlplane-stop", daemon=True)
-    thread.start()
-    thread.join(seconds)
-    return raised[0] if raised else None
-
-
-def _stop_sentence(evidence: dict[str, Any]) -> str:
-    planned, committed = evidence["planned_batch"], evidence["committed_batch"]
-    if planned is not None and planned != committed:
-        return f"stopped in the middle of batch {planned}, which will run again"
-    return "stopped between two batches" if committed is None else f"stopped after batch {committed}"

@@ -54,6 +54,28 @@ def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return good
 
 
+def checked_app(found: Mapping[str, Any], name: str | None) -> wire.App:
+    """The application as Spark tells it, under `name` if that is given; no field longer than the wire takes.
+
+    An application without a name goes by its id.
+    """
+    facts = {
+        key: str(value)[: wire.MAX_APP_CHARS] for key, value in found.items() if str(value or "").strip()
+    }
+    own_name = facts.pop("name", None)
+    told = name if name and name.strip() else own_name
+    if told is None:
+        told = facts.get("id", "unnamed")
+        log.warning("the application has no name; it goes by %r (CONTROLPLANE_APP names it)", told)
+    if len(told) > wire.MAX_NAME_CHARS:
+        log.warning(
+            "the application's name has %d characters; it is cut to %d (CONTROLPLANE_APP names it)",
+            len(told),
+            wire.MAX_NAME_CHARS,
+        )
+    return wire.App(told[: wire.MAX_NAME_CHARS], **facts)
+
+
 def checked_mode(mode: str | None) -> str:
     """`CONTROLPLANE_ACTIONS`; an unknown word forbids all actions (the careful reading)."""
     if not mode:

@@ -5,6 +5,10 @@ AgentError
 ├── TransportError         the server did not take a request; `retryable` says if trying again helps
 │   └── TooLarge           the batch must be split (HTTP 413)
 ├── SpoolError             the disk queue cannot be used (retryable: the disk may recover)
+├── FilesError             Hadoop's file system did not give what was asked; `gone`: there is nothing there
+├── ConnectError           a Spark Connect server did not answer as it should (retryable)
+│   ├── SessionGone        that session is over for good (final)
+│   └── RunUnknown         it remembers no such run of a query (final)
 └── CommandError           a command was not carried out; `code` is a word for programs
 """
 
@@ -40,6 +44,34 @@ class SpoolError(AgentError):
     """The spool's directory cannot be written (full, read-only, gone)."""
 
     retryable = True
+
+
+class FilesError(AgentError):
+    """A file or folder could not be read by way of the driver; the message is Hadoop's, in one line."""
+
+    retryable = True
+
+    def __init__(self, message: str, *, gone: bool = False):
+        super().__init__(message)
+        self.gone = gone
+
+
+class ConnectError(AgentError):
+    """The Spark Connect server did not answer in time, or with an error; the message quotes it."""
+
+    retryable = True
+
+
+class SessionGone(ConnectError):
+    """The server knows this session no more (it restarted, or the session was closed or expired)."""
+
+    retryable = False
+
+
+class RunUnknown(ConnectError):
+    """The server knows no such run: it ended long ago, or in a life of the server before this one."""
+
+    retryable = False
 
 
 class CommandError(AgentError):

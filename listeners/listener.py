@@ -63,11 +63,15 @@ class RawListener:
     def onQueryTerminated(self, event: Any) -> None:
         self._take("terminated", event, _json_of_terminated)
 
-    def _take(self, type: str, event: Any, read: Callable[[Any], str]) -> None:
+    def take(self, type: str, data: str, at: float | None = None) -> None:
+        """An event that is JSON text already (Spark Connect); `at` Unix seconds, None for now."""
+        self._take(type, None, lambda event: data, at)
+
+    def _take(self, type: str, event: Any, read: Callable[[Any], str], at: float | None = None) -> None:
         began = time.perf_counter()
         try:
             data = read(event)
-            self._inbox.put(type, data)
+            self._inbox.put(type, data, at)
             self._on_event(type, data)
         except BaseException:  # also SystemExit: the thread is Spark's
             self._inbox.lose("callback_error")
@@ -111,6 +115,5 @@ def _json_of_terminated(event: Any) -> str:
 
 
 def _dump(**fields: Any) -> str:
-    return json.dumps(
-        {k: v if v is None else str(v) if not isinstance(v, str) else v for k, v in fields.items()}
-    )
+    texts = {k: v if v is None else str(v) for k, v in fields.items()}
+    return json.dumps(texts, separators=(",", ":"))

@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from listeners import classic, restarting
+from listeners import restarting
+from listeners.engine import Engine, Run, engine_of
 from listeners.registry import Entry, Registry
-from listeners.shape import shape_of
 
 
 @dataclass
@@ -28,7 +28,10 @@ class _Seen:
 
 
 class Prober:
-    """`sessions()` gives the sessions to visit; one status document a round. `redact` masks secrets in texts."""
+    """`sessions()` gives the sessions to visit; one status document a round. `redact` masks secrets in texts.
+
+    `shapes`: whether a query's shape goes out with its first facts.
+    """
 
     def __init__(
         self,
@@ -36,28 +39,42 @@ class Prober:
         sessions: Callable[[], Iterable[Any]],
         clock: Callable[[], float] = time.time,
         redact: Callable[[str], str] | None = None,
+        engine_of: Callable[[Any], Engine] = engine_of,
+        shapes: bool = True,
     ):
         self._registry, self._sessions, self._clock, self._redact = registry, sessions, clock, redact
+        self._engine_of, self._shapes = engine_of, shapes
         self._seen: dict[str, _Seen] = {}
         #: Executors and heap as of the last round, for the next heartbeat, which must not wait for the JVM.
         self.driver: dict[str, Any] = {}
 
     def probe(self) -> dict[str, Any]:
-        """The `data` of a status event. Raises when a session could not be asked: then nothing is claimed."""
+        """The `data` of a status event; `partial` where some session could not be asked: then a query that is
+        not listed may be one of its. Raises when none could: then nothing is claimed."""
         self.driver = {}
-        sessions = list(self._sessions())
-        found = [self._describe(session, query) for session in sessions for query in classic.active(session)]
+        sessions, found, failures = list(self._sessions()), [], []
+        for session in sessions:
+            try:
+                found += self._active(session)
+            except Exception as error:
+                failures.append(error)
+        if failures and len(failures) == len(sessions):
+            raise failures[0]
         self.driver = self._driver_figures(sessions)
         alive = {query["runId"] for query in found}
         self._seen = {run_id: seen for run_id, seen in self._seen.items() if run_id in alive}
         found += [self._of_ended(entry) for entry in self._ended_untold(alive)]
         self._registry.trim()
-        return {"queries": found}
+        return {"queries": found, "partial": True} if failures else {"queries": found}
+
+    def _active(self, session: Any) -> list[dict[str, Any]]:
+        engine = self._engine_of(session)
+        return [self._describe(engine, session, run) for run in engine.active(session)]
 
     def _driver_figures(self, sessions: list[Any]) -> dict[str, Any]:
         """Of any session, they share the driver; a Spark that does not tell must not cost us the status."""
         try:
-            return classic.driver_figures(sessions[0]) if sessions else {}
+            return self._engine_of(sessions[0]).driver_figures(sessions[0]) if sessions else {}
         except Exception:
             return {}
 
@@ -73,43 +90,44 @@ class Prober:
             "runId": entry.run_id,
             "name": entry.name,
             "active": False,
-            "facts": self._facts(entry, entry.name, entry.jsq, told, entry.run_id),
+            "facts": self._facts(entry, entry.name, entry.run, told),
         }
 
-    def _describe(self, session: Any, query: classic.Listed) -> dict[str, Any]:
-        seen = self._seen.setdefault(query.run_id, _Seen())
+    def _describe(self, engine: Engine, session: Any, run: Run) -> dict[str, Any]:
+        seen, status = self._seen.setdefault(run.run_id, _Seen()), run.status()
         document: dict[str, Any] = {
-            "id": query.id,
-            "runId": query.run_id,
-            "name": query.name,
-            "message": query.message,
-            "isDataAvailable": query.data_available,
-            "isTriggerActive": query.trigger_active,
+            "id": run.query_id,
+            "runId": run.run_id,
+            "name": run.name,
+            "message": status.message,
+            "isDataAvailable": status.data_available,
+            "isTriggerActive": status.trigger_active,
         }
-        document.update(self._tasks(session, query, seen))
-        if not query.message.startswith("Initializing"):
-            document.update(self._facts_if_new(query, seen))
+        seen.trigger_rounds = seen.trigger_rounds + 1 if status.trigger_active else 0
+        document.update(self._tasks(engine, session, run, seen))
+        if not status.message.startswith("Initializing"):
+            document.update(self._facts_if_new(run, seen))
         return document
 
-    def _tasks(self, session: Any, query: classic.Listed, seen: _Seen) -> dict[str, Any]:
-        seen.trigger_rounds = seen.trigger_rounds + 1 if query.trigger_active else 0
-        if seen.trigger_rounds < 2:
+    def _tasks(self, engine: Engine, session: Any, run: Run, seen: _Seen) -> dict[str, Any]:
+        figures = engine.tasks(session, run.run_id) if seen.trigger_rounds >= 2 else None
+        if figures is None:
             seen.tasks_completed = None
             return {"lastTaskAt": seen.last_task_at}
-        running, completed = classic.tasks(session, query.run_id)
+        running, completed = figures
         if seen.tasks_completed is not None and completed != seen.tasks_completed:
             seen.last_task_at = self._clock()
         seen.tasks_completed = completed
         return {"tasksActive": running, "tasksCompleted": completed, "lastTaskAt": seen.last_task_at}
 
-    def _facts_if_new(self, query: classic.Listed, seen: _Seen) -> dict[str, Any]:
-        entry = self._registry.entry(query.id)
+    def _facts_if_new(self, run: Run, seen: _Seen) -> dict[str, Any]:
+        entry = self._registry.entry(run.query_id)
         keeper = entry if entry is not None else seen
-        depends = self._depends(entry, query.name, query.run_id)
+        depends = self._depends(entry, run.name, run.run_id)
         if keeper.told == depends:
             return {}
         told, keeper.told = keeper.told, depends
-        return {"facts": self._facts(entry, query.name, query.jsq, told, query.run_id)}
+        return {"facts": self._facts(entry, run.name, self._best(entry, run), told)}
 
     def _depends(self, entry: Entry | None, name: str | None, run_id: str) -> tuple[Any, ...]:
         """The facts change only with these; they are told again when one does."""
@@ -117,12 +135,17 @@ class Prober:
         generation = self._registry.generation(writer) if writer is not None else 0
         return run_id, self._registry.factory(name) is not None, generation
 
+    def _best(self, entry: Entry | None, run: Run) -> Run:
+        """The registry's own, which knows how it was started."""
+        return entry.run if entry is not None and entry.run_id == run.run_id else run
+
     def _facts(
-        self, entry: Entry | None, name: str | None, jsq: Any, told: tuple[Any, ...] | None, run_id: str
+        self, entry: Entry | None, name: str | None, run: Run, told: tuple[Any, ...] | None
     ) -> dict[str, Any]:
         """`shape` only with a run's first facts: it is of the start, and the largest of them."""
-        way = restarting.way(self._registry, entry, name)
-        found = dict(classic.facts(jsq), restart=way.how, restartReason=way.reason)
-        if told is None or told[0] != run_id:
-            found["shape"] = shape_of(jsq, self._redact)
+        facts = run.facts()
+        way = restarting.way(self._registry, entry, name, facts)
+        found = dict(facts, restart=way.how, restartReason=way.reason)
+        if self._shapes and (told is None or told[0] != run.run_id):
+            found["shape"] = run.shape(self._redact)
         return found

@@ -1,4 +1,4 @@
-"""What must not leave the driver: values behind secret-looking keys in exception texts.
+"""What must not leave the driver: values behind secret-looking keys, and the users and passwords of URLs.
 
 The keys are those of `spark.redaction.regex`, as Spark uses it for its own logs and pages.
 """
@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import re
 from re import Pattern
-from typing import Any
 
 #: Spark's own default (core/internal/config, 4.3).
 DEFAULT_REGEX = "(?i)secret|password|token|access[.]?key"
 REDACTED = "*********(redacted)"
 MAX_TEXT_CHARS = 32_000
 
-_PAIR = re.compile(
-    r"""(?P<key>[\w.\-]{1,200})(?P<is>["']?\s*[=:]\s*)(?P<value>"[^"]*"|'[^']*'|[^\s,;&)}\]]+)"""
+#: Of a longer key its end counts.
+MAX_KEY_CHARS = 200
+
+# Each reads a text once, however it is made: a word is never tried again from its middle.
+_KEY = re.compile(r"""(?P<key>[\w.\-]+)(?P<is>(?:\\*["'])?\s*[=:]\s*)?""")
+_VALUE = re.compile(
+    r""""[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*'|\\+"[^"]*"|\\+'[^']*'|[^\s,;&)}\]]+""", re.DOTALL
 )
+#: `user:password@`; `container@account` is a place, `host:8020/` is one too, and S3's keys may hold a slash.
+_USER_INFO = re.compile(r"(?<=://)[^/\s?#@:]*:(?:[^/\s?#]*@|(?!\d+/)[^\s?#@]{0,200}@)")
 
 
 def compiled(regex: str | None) -> Pattern[str]:
@@ -28,17 +34,27 @@ def compiled(regex: str | None) -> Pattern[str]:
 
 
 def redact(text: str, secret_key: Pattern[str]) -> str:
-    """`key=value` and `key: value` with a secret key lose the value; an overlong text keeps its two ends.
+    """`key=value` and `key: value` with a secret key lose the value, `scheme://user:password@` its user; an
+    overlong text keeps its two ends.
 
     The last lines of a Java stack trace hold the root cause, so the middle is what goes.
     """
     if len(text) > MAX_TEXT_CHARS:
         half = MAX_TEXT_CHARS // 2
         text = text[:half] + "\n… %d characters left out …\n" % (len(text) - 2 * half) + text[-half:]
-    return _PAIR.sub(lambda match: _masked(match, secret_key), text)
+    return _masked(_USER_INFO.sub("", text), secret_key)
 
 
-def _masked(match: Any, secret_key: Pattern[str]) -> str:
-    if secret_key.search(match.group("key")):
-        return match.group("key") + match.group("is") + REDACTED
-    return match.group(0)
+def _masked(text: str, secret_key: Pattern[str]) -> str:
+    """The value of a harmless key is read for pairs of its own: `url=…?password=…`."""
+    kept, at = [], 0
+    found = _KEY.search(text)
+    while found is not None:
+        end = found.end()
+        if found.group("is") and secret_key.search(found.group("key")[-MAX_KEY_CHARS:]):
+            value = _VALUE.match(text, end)
+            if value is not None:
+                kept += [text[at:end], REDACTED]
+                at = end = value.end()
+        found = _KEY.search(text, end)
+    return "".join(kept) + text[at:]

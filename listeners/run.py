@@ -1,70 +1,50 @@
-"""`python -m listeners.run program.py [args…]`: an unmodified PySpark program, with the agent attached.
+"""`python -m listeners.run program.py [args…]`, or `-m module [args…]`: an unmodified program, with the agent attached.
 
-Wraps `SparkSession.Builder.getOrCreate`, so that the first session of the program gets the agent, and
-then runs the program as `__main__`. Settings come from the environment (see `listeners.attach`).
+This process becomes `python program.py [args…]` with `listeners/site` first on PYTHONPATH, whose `sitecustomize`
+attaches the agent: so `__main__`, arguments, exit code and signals are plain Python's.
 """
 
 from __future__ import annotations
 
 import os
-import runpy
+import subprocess
 import sys
-import traceback
-from types import TracebackType
-from typing import Any, Callable
+from collections.abc import Mapping, Sequence
 
-from listeners import attach as attaching
-from listeners import classic
-from listeners.patching import Patches
+from listeners import where
+
+DEFAULT_SERVER = "http://127.0.0.1:8420"
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the program; its exit code and exceptions are passed on unchanged."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Become the program; returns only where there is none to become: then 2, with one line that says why."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if not arguments or not os.path.isfile(arguments[0]):
-        what = "no program is named" if not arguments else f"{arguments[0]} is not a file"
-        print(f"controlplane run: {what}; give a Python program and its arguments", file=sys.stderr)
+    mistake = mistake_in(arguments)
+    if mistake:
+        print(f"controlplane run: {mistake}", file=sys.stderr)
         return 2
-    hook()
-    sys.argv = arguments
-    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments[0])))
-    try:
-        runpy.run_path(arguments[0], run_name="__main__")
-    except Exception as error:
-        _tell(error)
-        traceback.print_exception(type(error), error, own_frames(error, arguments[0]))
-        return 1
-    return 0
+    options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    command = [sys.executable, *options, *arguments]
+    sys.stdout.flush()
+    os.execve(sys.executable, command, environment(os.environ, where.site_directory()))
 
 
-def _tell(error: Exception) -> None:
-    """For the record; the agent itself stays until the process ends, which other threads may delay."""
-    attachment = attaching.current()
-    if attachment is not None:
-        attachment.exception = classic.text_of(error)
+def mistake_in(arguments: Sequence[str]) -> str | None:
+    if not arguments:
+        return "no program is named; give a Python program and its arguments"
+    if sys.flags.ignore_environment:
+        return "the agent is found by PYTHONPATH, which -E and -I switch off; leave them out"
+    if arguments[0] in ("-m", "-c"):
+        return None if len(arguments) > 1 else f"nothing follows {arguments[0]}"
+    if not os.path.exists(arguments[0]):
+        return f"{arguments[0]} is not a file; give a Python program and its arguments"
+    return None
 
 
-def hook() -> Patches:
-    """Attach as soon as the program has made its session."""
-    from pyspark.sql import SparkSession
-
-    patches = Patches()
-    patches.wrap(SparkSession.Builder, "getOrCreate", _attached)
-    return patches
-
-
-def _attached(original: Callable[..., Any], builder: Any, *args: Any, **kwargs: Any) -> Any:
-    session = original(builder, *args, **kwargs)
-    attaching.attach(session)
-    return session
-
-
-def own_frames(error: BaseException, program: str) -> TracebackType | None:
-    """The traceback from the program's first frame on, as `python program.py` prints it."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename != program:
-        frames = frames.tb_next
-    return frames or error.__traceback__
+def environment(present: Mapping[str, str], site: str) -> dict[str, str]:
+    """The program's environment: as it is, with `site` first on PYTHONPATH and a server to tell."""
+    path = os.pathsep.join([site, *filter(None, [present.get("PYTHONPATH")])])
+    return {"CONTROLPLANE_URL": DEFAULT_SERVER, **present, "PYTHONPATH": path}
 
 
 if __name__ == "__main__":

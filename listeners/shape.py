@@ -55,6 +55,8 @@ _NAMED = re.compile(r"name=([A-Za-z0-9_]+)\s*$")
 _JAVA_ID = re.compile(r"@[0-9a-f]{4,}\b")
 _USER_INFO = re.compile(r"(\w+://)[^/@\s:]+:[^/@\s]+@")
 _URL_QUERY = re.compile(r"(\w+://[^\s?]+)\?[^\s,\])]*")
+#: Format of a relation → what its stream calls itself.
+EXPECTED_TYPES = {"rate": "RateStreamV2", "kafka": "KafkaV2"}
 Redact = Callable[[str], str]
 
 
@@ -66,12 +68,19 @@ def shape_of(query: Any, redact: Redact | None = None) -> dict[str, Any]:
     # A Java object has an attribute of any name, as far as py4j knows.
     jsq = getattr(query, "__dict__", {}).get("_jsq", query)
     execution = _ask(jsq, "streamingQuery") or jsq
+    return shaped(execution, _ask(jsq, "name"), lambda: _sink(execution), redact)
+
+
+def shaped(
+    execution: Any, name: str | None, sink: Callable[[], dict[str, Any] | None], redact: Redact | None = None
+) -> dict[str, Any]:
+    """The shape of what answers as a StreamExecution does (`listeners.planned` has one before the start)."""
     kind, seconds = classic.parse_trigger(attempt(lambda: execution.trigger().toString()))
     found = {
         "v": VERSION,
         "spark": attempt(lambda: str(execution.sparkSession().version())),
-        "name": _ask(jsq, "name"),
-        "sink": attempt(lambda: _sink(execution)),
+        "name": name,
+        "sink": attempt(sink),
         "outputMode": attempt(lambda: str(execution.outputMode().toString()).lower()),
         "trigger": {"kind": kind, "seconds": seconds},
         "conf": attempt(lambda: _conf(execution.sparkSession(), CONFS)),
@@ -128,12 +137,19 @@ def _sources(execution: Any, analysed: Any) -> list[dict[str, Any]]:
     leaves = _streaming_leaves(analysed)
     running = [str(source.toString()) for source in items(execution.sources())]
     if not running:  # not set up yet: only what the plan says
-        return [{**_described(str(leaf.toString())), "type": None, **_leaf(leaf)} for leaf in leaves]
+        return [{**_expected(str(leaf.toString())), **_leaf(leaf)} for leaf in leaves]
     told = [_leaf(leaf) for leaf in leaves] if len(leaves) == len(running) else [{} for _ in running]
-    return [{**_described(text), **more} for text, more in zip(running, told)]
+    return [{**described(text), **more} for text, more in zip(running, told)]
 
 
-def _described(text: str) -> dict[str, Any]:
+def _expected(text: str) -> dict[str, Any]:
+    """What a source that is not set up yet will call itself; the type is None where the plan does not tell."""
+    if text.startswith("FileSource["):
+        return described("FileStreamSource" + text[len("FileSource") :])
+    return {**described(text), "type": EXPECTED_TYPES.get(text)}
+
+
+def described(text: str) -> dict[str, Any]:
     return {
         "type": text.partition("[")[0].rpartition(".")[2].partition("@")[0][:200],
         "description": text[:500],
@@ -162,15 +178,15 @@ def _leaf(leaf: Any) -> dict[str, Any]:
     else:
         format, options = leaf.sourceName(), java_map(leaf.extraOptions())
     name = named.group(1) if named else None
-    return {"format": str(format)[:200], "options": _allowed(options), "name": name}
+    return {"format": str(format)[:200], "options": allowed(options), "name": name}
 
 
 def _sink(execution: Any) -> dict[str, Any]:
     sink = execution.sink()
-    found = _described(str(sink.toString()))
+    found = described(str(sink.toString()))
     found["type"] = re.split(r"[.$]", str(sink.getClass().getName()).rstrip("$"))[-1]
     found["format"] = attempt(lambda: _file_format(sink)) if found["type"] == "FileStreamSink" else None
-    found["options"] = attempt(lambda: _allowed(scala_map(execution.logicalPlan().writeOptions()))) or {}
+    found["options"] = attempt(lambda: allowed(scala_map(execution.logicalPlan().writeOptions()))) or {}
     return found
 
 
@@ -180,7 +196,8 @@ def _file_format(sink: Any) -> str:
     return str(field.get(sink).toString())[:100]
 
 
-def _allowed(options: dict[str, str]) -> dict[str, str]:
+def allowed(options: dict[str, str]) -> dict[str, str]:
+    """The options that may leave the driver, by their names in lower case."""
     kept = {key.lower(): str(value)[:500] for key, value in options.items() if key.lower() in OPTIONS}
     return dict(sorted(kept.items()))
 

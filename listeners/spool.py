@@ -1,10 +1,9 @@
-"""A queue on local disk: append, peek a batch, acknowledge.
+"""A queue of events on local disk: append, peek a batch, acknowledge.
 
-One directory per process, `<root>/<agent id>/`, under an exclusive lock: append-only segments of
-lines `<crc32> <seq> <event>`, a cursor with the last acknowledged sequence number, and `owner.json`
-(whose spool it is). Bounded in bytes: the oldest segment goes first and its events are counted. When
-the disk refuses, events wait in a bounded memory queue. A spool whose process is gone is adopted by
-the next process of the same application and sent under its own agent id, so nothing is stored twice.
+One directory per process, `<root>/<agent id>/`, under a lock: append-only segments, a cursor, and
+`owner.json` (whose spool it is). Bounded in bytes: the oldest segment goes first. What the disk refuses
+waits in a bounded queue in memory and goes to the disk as soon as it takes it. Every loss is counted
+by reason. A spool whose process is gone is adopted (`listeners.orphans`) under its own agent id.
 
 Appends are not fsynced: a dead driver keeps its page cache, a dead machine takes Spark's events of
 the last seconds with it anyway. The cursor is fsynced before a segment is unlinked.
@@ -12,44 +11,52 @@ the last seconds with it anyway. The cursor is fsynced before a segment is unlin
 
 from __future__ import annotations
 
-import collections
 import json
 import os
 import shutil
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, Protocol
 
+from listeners import locks, segments
+from listeners.batch import Batch
 from listeners.errors import SpoolError
+from listeners.memory_queue import MEMORY_EVENTS, MemoryQueue
+from listeners.segments import Position, Record
 
-try:
-    import fcntl
-except (
-    ImportError
-):  # pragma: no cover - Windows drivers have no flock; two agents never share a directory there
-    fcntl = None  # type: ignore[assignment]
-
-CAN_LOCK: bool = fcntl is not None
 SEGMENT_BYTES = 4 * 1024 * 1024
 MAX_BYTES = 256 * 1024 * 1024
-MEMORY_EVENTS = 5_000
-MEMORY_BYTES = 32 * 1024 * 1024
-
-Record = tuple[int, bytes]
+#: What waits in memory goes to the disk in pieces of this size.
+PIECE_BYTES = 256 * 1024
+#: So often a segment may fail to be read before it is given up.
+MOST_READ_FAILURES = 10
 
 
 class Queue(Protocol):
-    """What the agent asks of a place for events; in memory or on disk."""
+    """What the agent asks of a place for events; in memory or on disk.
+
+    `lost` counts by reason what was lost here; `trouble` says why events wait in memory, if they do.
+    """
 
     lost: dict[str, int]
     high_seq: int
+    trouble: str | None
 
-    def append(self, records: Sequence[Record]) -> None: ...
+    def append(self, records: Sequence[Record]) -> None:
+        """Keep records (ascending seq). Never raises."""
 
-    def peek(self, max_events: int, max_bytes: int) -> list[Record]: ...
+    def peek(self, max_events: int, max_bytes: int) -> list[Record]:
+        """The oldest unacknowledged records, at least one if there is any; SpoolError: not readable now."""
 
-    def acknowledge(self, seq: int) -> None: ...
+    def acknowledge(self, seq: int) -> None:
+        """All records of the last peek are safe with the server; `seq` is the highest of them."""
+
+    def note(self, losses: Mapping[str, int]) -> None:
+        """Losses that were not reported yet, for who adopts the queue if this process dies."""
+
+    def abandon(self) -> None:
+        """In a forked child: let go of what is the parent's, without touching it."""
 
     def close(self, remove: bool = False) -> None: ...
 
@@ -60,222 +67,290 @@ class Queue(Protocol):
     def events(self) -> int: ...
 
 
-class MemoryQueue:
-    """The form without a disk: bounded in events and bytes, the oldest goes first and is counted."""
+@dataclass
+class Segment:
+    """`last`: its highest sequence number, 0 where only a reading of the file would tell."""
 
-    def __init__(self, max_events: int = MEMORY_EVENTS, max_bytes: int = MEMORY_BYTES):
-        self._records: collections.deque[Record] = collections.deque()
-        self._max_events, self._max_bytes = max_events, max_bytes
-        self.lost: dict[str, int] = collections.Counter()
-        self.high_seq = 0
-
-    def append(self, records: Sequence[Record]) -> None:
-        self._records.extend(records)
-        self.high_seq = max([self.high_seq] + [seq for seq, _ in records])
-        size = self.bytes
-        while len(self._records) > self._max_events or (size > self._max_bytes and len(self._records) > 1):
-            size -= len(self._records.popleft()[1])
-            self.lost["disk_unusable"] += 1
-
-    def peek(self, max_events: int, max_bytes: int) -> list[Record]:
-        batch: list[Record] = []
-        size = 0
-        for record in list(self._records):
-            if batch and (len(batch) >= max_events or size + len(record[1]) > max_bytes):
-                break
-            batch.append(record)
-            size += len(record[1])
-        return batch
-
-    def acknowledge(self, seq: int) -> None:
-        while self._records and self._records[0][0] <= seq:
-            self._records.popleft()
-
-    def close(self, remove: bool = False) -> None:
-        self._records.clear()
-
-    @property
-    def bytes(self) -> int:
-        return sum(len(line) for _, line in self._records)
-
-    @property
-    def events(self) -> int:
-        return len(self._records)
-
-
-class Position(NamedTuple):
-    """Where reading goes on: a segment's file name, an offset in bytes, damaged records met on the way."""
-
-    segment: str
-    offset: int
-    corrupt: int = 0
+    size: int
+    last: int = 0
 
 
 class Spool:
-    """The form on disk. Owned by one process; the caller keeps two threads from using it at once."""
+    """The form on disk. The caller keeps two threads from using it at once.
 
-    def __init__(self, directory: Path, max_bytes: int = MAX_BYTES, segment_bytes: int = SEGMENT_BYTES):
-        self.directory = directory
+    With an `owner` it is this process's own: a disk that refuses is no error, the spool begins in
+    memory. Without, it is one that somebody left: SpoolError where it cannot be had.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        owner: Mapping[str, str] | None = None,
+        max_bytes: int = MAX_BYTES,
+        segment_bytes: int = SEGMENT_BYTES,
+    ):
+        self.directory, self._owner = directory, owner
+        self._max_bytes = max_bytes
+        self._segment_bytes = min(segment_bytes, max(1, max_bytes // 4))
         self._overflow = MemoryQueue()
-        self.lost = self._overflow.lost
-        self._max_bytes, self._segment_bytes = max_bytes, segment_bytes
+        self.lost: dict[str, int] = self._overflow.lost
+        self.trouble: str | None = None
         self._file: BinaryIO | None = None
-        self._lock: BinaryIO | None = None
-        self.high_seq = 0
-        self.acknowledged_seq = 0
-        self._sizes: dict[str, int] = {}
-        self._read = Position("", 0)
-        self._mark: Position | None = None
+        self._lock: locks.Lock | None = None
+        self._cursor = segments.Cursor(directory / "cursor")
+        self._segments: dict[str, Segment] = {}
+        self._read, self._mark = Position(), Batch(0, Position())
+        #: What was given up while it was on its way to the server: lost only if it does not get there.
+        self._in_doubt: dict[str, int] = {}
+        self._read_failures = 0
+        self._closed = False
+        self.high_seq = self.settled_seq = 0
         try:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._lock = _locked(directory / "lock")
-            self._load()
-        except OSError as error:
+            self._settle_in()
+        except (OSError, SpoolError) as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self._close_file()
+        self.trouble = f"spool {self.directory} cannot be used: {error}"
+        if self._owner is None:
             self._release()
-            raise SpoolError(f"spool {directory} cannot be used: {error}") from error
+            raise SpoolError(self.trouble) from error
+
+    def _settle_in(self) -> None:
+        """Make the directory ours, or ours again after somebody removed it."""
+        self._release()
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = locks.take(self.directory)
+        if self._owner is None and not self._lock.certain:
+            raise SpoolError("its file system has no locks, so its process may live")
+        if self._owner is not None:
+            new = self.directory / "owner.json.new"
+            new.write_text(json.dumps(dict(self._owner, agent=self.directory.name)))
+            os.replace(new, self.directory / "owner.json")
+        if not self._segments:
+            self._load()
 
     # -- writing ---------------------------------------------------------------------------------
 
     def append(self, records: Sequence[Record]) -> None:
-        """Keep records (ascending seq). Never raises: what the disk refuses waits in memory."""
-        if not records:
+        """Never raises: what the disk refuses waits in memory, and goes to the disk when it takes it again."""
+        if not records or self._closed:
             return
         self.high_seq = max(self.high_seq, records[-1][0])
-        if not self._overflow.events:  # else the order would be lost
-            try:
-                self._write(records)
-                self._drop_oldest()
-                return
-            except OSError:
-                self._close_file()
-        self._overflow.append(records)
+        try:
+            self._empty_memory()
+            self._write(records)
+            self.trouble = None
+        except (OSError, SpoolError) as error:
+            self._close_file()
+            self.trouble = f"spool {self.directory} cannot be written: {error}"
+            self._overflow.append(records)
+        self._drop_oldest()
+
+    def _empty_memory(self) -> None:
+        while self._overflow.events:
+            piece = self._overflow.peek(MEMORY_EVENTS, PIECE_BYTES)
+            self._write(piece)
+            self._overflow.acknowledge(piece[-1][0])
 
     def _write(self, records: Sequence[Record]) -> None:
-        blob = b"".join(_encode(seq, line) for seq, line in records)
-        if self._file is None or self._sizes[self._current()] >= self._segment_bytes:
+        if self._file is not None and os.fstat(self._file.fileno()).st_nlink == 0:
+            self._close_file()  # removed under our feet; reading will count what went with it
+        if self._file is None or self._segments[self._current()].size >= self._segment_bytes:
             self._open_segment(records[0][0])
         assert self._file is not None
-        name = self._current()
+        segment = self._segments[self._current()]
+        blob = b"".join(segments.encode(seq, line) for seq, line in records)
         written = self._file.write(blob)
         if written != len(blob):  # a full disk takes a part and says so only here
-            self._truncate(name)
-            raise OSError("short write")
-        self._sizes[name] += len(blob)
-
-    def _truncate(self, name: str) -> None:
-        try:
-            os.truncate(str(self.directory / name), self._sizes[name])
-        except OSError:
-            pass  # the checksum tells the half record apart
+            raise OSError("the disk took only a part")
+        segment.size, segment.last = segment.size + len(blob), records[-1][0]
 
     def _open_segment(self, first_seq: int) -> None:
         self._close_file()
-        name = "%016d.events" % first_seq
+        if self._lock is None or not (self.directory / "lock").exists():
+            self._settle_in()
+        name = segments.segment_name(first_seq)
         self._file = open(self.directory / name, "ab", buffering=0)
-        self._sizes[name] = os.path.getsize(self.directory / name)
+        segment = self._segments.setdefault(name, Segment(0))
+        if os.fstat(self._file.fileno()).st_size > segment.size:
+            self._file.truncate(segment.size)  # the half record of an append that failed
 
     def _drop_oldest(self) -> None:
-        while self.bytes > self._max_bytes and len(self._sizes) > 1:
-            name = min(self._sizes)
-            start = self._read.offset if name == self._read.segment else 0
-            self.lost["spool_full"] += sum(
-                record is not None for record, _ in _lines(self.directory / name, start, self._sizes[name])
-            )
-            self._forget(name)
+        while len(self._segments) > 1 and sum(s.size for s in self._segments.values()) > self._max_bytes:
+            self._give_up(next(iter(self._segments)), "spool_full")
+
+    def _give_up(self, name: str, reason: str) -> None:
+        """The oldest segment goes, with what of it was not settled."""
+        last, settled = self._last_of(name), max(self.settled_seq, segments.first_seq(name) - 1)
+        under_way = max(0, min(last, self._sent_up_to()) - settled)
+        if under_way:
+            self._in_doubt[reason] = self._in_doubt.get(reason, 0) + under_way
+        self.lost[reason] += max(0, last - settled) - under_way
+        self.settled_seq = max(self.settled_seq, last)
+        self._forget(name)
+
+    def _sent_up_to(self) -> int:
+        return self._mark.records[-1][0] if self._mark.records else 0
+
+    def _last_of(self, name: str) -> int:
+        later = [segments.first_seq(other) for other in self._segments if other > name]
+        known = min(later, default=self.high_seq + 1) - 1 if not self._overflow.events else 0
+        return self._segments[name].last or known
 
     # -- reading ---------------------------------------------------------------------------------
 
     def peek(self, max_events: int, max_bytes: int) -> list[Record]:
-        """The oldest unacknowledged records, at least one if there is any; the disk's before memory's."""
-        batch: list[Record] = []
-        size, position = 0, self._read
-        for found in self._unread():
-            if batch and (len(batch) >= max_events or size + len(found.line) > max_bytes):
-                break
-            position = found.behind
-            if found.line and found.seq > self.acknowledged_seq:
-                batch.append((found.seq, found.line))
-                size += len(found.line)
-        else:
-            batch += (
-                self._overflow.peek(max_events - len(batch), max_bytes - size)
-                if len(batch) < max_events
-                else []
-            )
-        self._mark = position
-        return batch
+        """The oldest unacknowledged records; SpoolError when the disk does not give them now."""
+        self._count_doubts()
+        memory = self._overflow if self._owner is not None else None
+        batch = self._mark = Batch(self.settled_seq, self._read, max_events, max_bytes, memory)
+        for name in [] if self._closed else list(self._segments):
+            try:
+                if not self._gather(name, batch):
+                    return batch.records
+                self._read_failures = 0
+            except OSError as error:
+                if batch.records:
+                    return batch.records  # these first
+                self._unreadable(name, error)
+                return self.peek(max_events, max_bytes)
+        newest = next(reversed(self._segments), "")
+        last = self._overflow.first_seq - 1 if self._overflow.events else self.high_seq
+        batch.finish(Position(newest, self._segments[newest].size) if newest else Position(), last)
+        batch.more(self._overflow)
+        if not batch.records and (self.events or batch.damaged):
+            self.acknowledge(self.high_seq)  # nothing of what is missing will come any more
+        return batch.records
 
-    def _unread(self) -> Iterator[Found]:
-        corrupt = 0
-        for name in sorted(self._sizes):
-            if name >= self._read.segment:
-                start = self._read.offset if name == self._read.segment else 0
-                for record, end in _lines(self.directory / name, start, self._sizes[name]):
-                    corrupt += record is None
-                    seq, line = record or (0, b"")
-                    yield Found(seq, line, Position(name, end, corrupt))
+    def _gather(self, name: str, batch: Batch) -> bool:
+        """Everything of one segment; False when the batch is full."""
+        if name < self._read.segment:
+            return True
+        end = self._read.offset if name == self._read.segment else 0
+        for line in segments.read_lines(self.directory / name, end, self._segments[name].size):
+            end = line.end
+            if line.record is None:
+                batch.skip(line.raw)
+            elif not batch.take(line.record, Position(name, line.end)):
+                return False
+        if end < self._segments[name].size:
+            self._was_cut(name, end)
+        return True
+
+    def _was_cut(self, name: str, end: int) -> None:
+        """Somebody shortened the file: what was cut off shows as a hole. Nothing more is written to it."""
+        if self._file is not None and name == self._current():
+            self._close_file()
+        self._segments[name].size = end
+
+    def _count_doubts(self) -> None:
+        for reason, count in self._in_doubt.items():
+            self.lost[reason] += count
+        self._in_doubt = {}
+
+    def _unreadable(self, name: str, error: OSError) -> None:
+        self._read_failures += 1
+        gone = isinstance(error, FileNotFoundError)
+        if not gone and self._read_failures < MOST_READ_FAILURES:
+            raise SpoolError(f"spool {self.directory / name} cannot be read: {error}") from error
+        self._read_failures = 0
+        self._give_up(name, "spool_removed" if gone else "spool_unreadable")
 
     def acknowledge(self, seq: int) -> None:
         """All records of the last peek are safe with the server; `seq` is the highest of them."""
-        self.acknowledged_seq = max(self.acknowledged_seq, seq)
+        if self._closed:
+            return
+        batch, self._mark = self._mark, Batch(seq, self._mark.position)
+        self._in_doubt = {}
+        self.settled_seq = max(self.settled_seq, seq, batch.reached)
         self._overflow.acknowledge(seq)
-        if self._mark is not None:
-            if self._mark.corrupt:
-                self.lost["corrupt_record"] += self._mark.corrupt
-            self._read, self._mark = Position(self._mark.segment, self._mark.offset), None
+        self._overflow.forget_dropped(self.settled_seq)
+        if batch.damaged:
+            self.lost["corrupt_record"] += batch.damaged
+            segments.set_aside(self.directory / "damaged", batch.damage)
+        self._read = batch.position if batch.position.segment in self._segments else Position()
+        done = [name for name in self._segments if self._is_read(name)]
         try:
-            done = [name for name in self._sizes if self._is_read(name)]
-            self._save_cursor(sync=bool(done))
-            for name in done:
-                self._forget(name)
+            self._cursor.save(self.settled_seq, self._read, sync=bool(done))
         except OSError:
-            pass  # the events would be sent once more after a crash; the server drops duplicates
+            pass  # a crash now would send these events once more; the server drops duplicates
+        for name in done:
+            self._forget(name)
 
     def _is_read(self, name: str) -> bool:
-        if name < self._read.segment:
-            return True
-        full = self._sizes[name] >= self._segment_bytes
-        return full and name == self._read.segment and self._read.offset >= self._sizes[name]
+        if name != self._read.segment:
+            return name < self._read.segment
+        size = self._segments[name].size
+        in_use = self._file is not None and name == self._current() and size < self._segment_bytes
+        return self._read.offset >= size and not in_use
 
     @property
     def bytes(self) -> int:
         """Bytes that wait, on disk and in memory."""
-        return max(0, sum(self._sizes.values()) - self._read.offset) + self._overflow.bytes
+        read = sum(s.size for name, s in self._segments.items() if name < self._read.segment)
+        on_disk = sum(s.size for s in self._segments.values()) - read - self._read.offset
+        return max(0, on_disk) + self._overflow.bytes
 
     @property
     def events(self) -> int:
         """Events that wait (a bound: it counts sequence numbers, losses included)."""
-        return max(0, self.high_seq - self.acknowledged_seq)
+        return max(0, self.high_seq - self.settled_seq)
 
     # -- life ------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        for path in self.directory.glob("*.events"):
-            self._sizes[path.name] = path.stat().st_size
-        cursor = self.directory / "cursor"
-        if cursor.exists():
-            text = cursor.read_text().strip()
-            self.acknowledged_seq = int(text) if text.isdigit() else 0
-        self.high_seq = self.acknowledged_seq
-        for found in self._unread():
-            self.high_seq = max(self.high_seq, found.seq)
+        for path in sorted(self.directory.glob("*" + segments.SUFFIX)):
+            self._segments[path.name] = Segment(path.stat().st_size)
+        self.settled_seq, position = self._cursor.load()
+        segment = self._segments.get(position.segment)
+        if segment is not None and position.offset <= segment.size:
+            path = self.directory / position.segment
+            self._read = position if segments.starts_a_line(path, position.offset) else Position()
+        self.high_seq = self.settled_seq
+        for name in reversed(list(self._segments)):
+            found = [
+                line.record[0]
+                for line in segments.read_lines(self.directory / name, 0, self._segments[name].size)
+                if line.record is not None
+            ]
+            if found:
+                self._segments[name].last = max(found)
+                self.high_seq = max(self.high_seq, *found)
+                return
 
-    def _save_cursor(self, sync: bool) -> None:
-        temporary = self.directory / "cursor.new"
-        with open(temporary, "w") as file:
-            file.write(str(self.acknowledged_seq))
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-        os.replace(temporary, self.directory / "cursor")
+    def note(self, losses: Mapping[str, int]) -> None:
+        """Losses that were not reported yet, for who adopts this spool if this process dies."""
+        path = self.directory / "losses.json"
+        try:
+            if losses and not self._closed:
+                new = self.directory / "losses.json.new"
+                new.write_text(json.dumps(dict(losses)))
+                os.replace(new, path)
+            elif path.exists():
+                path.unlink()
+        except OSError:
+            pass  # a disk that takes no events takes no word of their loss either
+
+    def noted(self) -> dict[str, int]:
+        """What `note` left; empty where there is nothing readable."""
+        try:
+            document = json.loads((self.directory / "losses.json").read_text())
+            return {str(k)[:64]: v for k, v in document.items() if type(v) is int and v > 0}
+        except (OSError, ValueError, AttributeError):
+            return {}
 
     def _forget(self, name: str) -> None:
         if self._file is not None and name == self._current():
             self._close_file()
-        self._sizes.pop(name, None)
+        self._segments.pop(name, None)
         if name == self._read.segment:
-            self._read, self._mark = Position("", 0), None
-        (self.directory / name).unlink()
+            self._read = Position()
+        try:
+            (self.directory / name).unlink()
+        except OSError:
+            pass  # it stays on a disk that is read-only now; what is settled is not sent again
 
     def _current(self) -> str:
         assert self._file is not None
@@ -288,91 +363,33 @@ class Spool:
 
     def _release(self) -> None:
         if self._lock is not None:
-            self._lock.close()
+            self._lock.release()
             self._lock = None
+
+    def abandon(self) -> None:
+        """In a forked child: the parent's lock must end with the parent, not with us."""
+        self._release()
+        self._closed = True
 
     def close(self, remove: bool = False) -> None:
         """Give the directory up; with `remove`, delete it (all is acknowledged)."""
+        if not self._closed and self._overflow.events:
+            try:
+                self._empty_memory()
+            except (OSError, SpoolError):
+                self.lost["disk_unusable"] += self._overflow.events
+                self._overflow.close()
+        self._closed = True
         self._close_file()
         if remove:
+            keep_damaged(self.directory)
             shutil.rmtree(self.directory, ignore_errors=True)
         self._release()
 
 
-class Found(NamedTuple):
-    """A record on disk and the position behind it; an empty line where the record is damaged."""
-
-    seq: int
-    line: bytes
-    behind: Position
-
-
-def _locked(path: Path) -> BinaryIO:
-    file = open(path, "ab")
+def keep_damaged(directory: Path) -> None:
+    """What could not be read outlives its spool, beside it."""
     try:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.replace(directory / "damaged", directory.with_name(directory.name + ".damaged"))
     except OSError:
-        file.close()
-        raise
-    return file
-
-
-def _encode(seq: int, line: bytes) -> bytes:
-    body = b"%d %s" % (seq, line)
-    return b"%08x %s\n" % (zlib.crc32(body), body)
-
-
-def _lines(path: Path, start: int, size: int) -> Iterator[tuple[Record | None, int]]:
-    """(record, offset behind it) from `start` up to `size`; None for a damaged record."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(start)
-            end = start
-            while end < size:
-                raw = file.readline(size - end)
-                if not raw.endswith(b"\n"):
-                    return  # a record that was cut off by a crash
-                end += len(raw)
-                yield _decode(raw[:-1]), end
-    except OSError:
-        return
-
-
-def _decode(raw: bytes) -> Record | None:
-    checksum, _, body = raw.partition(b" ")
-    seq, _, line = body.partition(b" ")
-    try:
-        if int(checksum, 16) == zlib.crc32(body):
-            return int(seq), line
-    except ValueError:
         pass
-    return None
-
-
-def open_spool(root: Path, agent: str, owner: dict[str, str], max_bytes: int = MAX_BYTES) -> Spool:
-    """This process's own spool. SpoolError if the directory cannot be made or is in use."""
-    spool = Spool(root / agent, max_bytes)
-    try:
-        (spool.directory / "owner.json").write_text(json.dumps(dict(owner, agent=agent)))
-    except OSError as error:
-        spool.close()
-        raise SpoolError(f"spool {spool.directory} cannot be written: {error}") from error
-    return spool
-
-
-def orphans(root: Path, owner: dict[str, str], most: int = 20) -> Iterator[Spool]:
-    """Spools under `root` that the same owner left behind: no process holds their lock."""
-    if not CAN_LOCK:
-        return  # without locks nobody can tell a dead process's spool from a living one's
-    for directory in sorted(root.glob("*"))[: most * 10]:
-        try:
-            left = json.loads((directory / "owner.json").read_text())
-        except (OSError, ValueError):
-            continue
-        if not isinstance(left, dict) or any(left.get(key) != value for key, value in owner.items()):
-            continue
-        try:
-            yield Spool(directory)
-        except SpoolError:
-            continue  # its process lives

@@ -6,17 +6,19 @@ redirects are refused, and each failure says whether trying again helps.
 
 from __future__ import annotations
 
-import gzip
+import http.client
 import json
 import ssl
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from listeners import wire
+from listeners.deadlines import TimedConnection, TimedTlsConnection
 from listeners.errors import TooLarge, TransportError, WireError
 
 MAX_ANSWER_BYTES = 1024 * 1024
@@ -46,6 +48,20 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None  # a redirect would send our token elsewhere
 
 
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(TimedConnection, request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, tls: ssl.SSLContext):
+        super().__init__(context=tls)
+        self._tls = tls
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(TimedTlsConnection, request, context=self._tls)
+
+
 class HttpTransport:
     """One server. Proxies come from the environment, as urllib reads it; `ca_file` adds a private CA."""
 
@@ -56,21 +72,21 @@ class HttpTransport:
             )
         self._url = url.rstrip("/")
         self._headers = {"Authorization": "Bearer " + token} if token else {}
-        handlers: list[Any] = [_NoRedirect()]
+        handlers: list[Any] = [_NoRedirect(), _Http()]
         if url.startswith("https://"):
-            handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca_file)))
+            handlers.append(_Https(_trusting(ca_file)))
         self._opener = urllib.request.build_opener(*handlers)
 
     def send(self, lines: Sequence[bytes], timeout: float = 10.0) -> Acknowledgement:
         """POST a batch (one event a line); returns after the server has committed it."""
-        body = gzip.compress(b"\n".join(lines), compresslevel=1)
+        body = _packed(lines)
         headers = {
             "Content-Type": "application/x-ndjson",
             "Content-Encoding": "gzip",
             "X-Sent-At": f"{time.time():.3f}",
         }
         answer = self._call("POST", "/api/v1/events", body, headers, timeout)
-        if not isinstance(answer, dict) or not isinstance(answer.get("acknowledged"), int):
+        if not isinstance(answer, dict) or type(answer.get("acknowledged")) is not int:
             raise TransportError("the server's answer to events has no whole number `acknowledged`")
         rejected = answer.get("rejected")
         if not isinstance(rejected, list) or not rejected:
@@ -92,9 +108,14 @@ class HttpTransport:
 
     def answer(self, command_id: str, result: wire.CommandResult) -> None:
         """Tell what became of a command."""
-        body = wire.dumps(wire.encode_result(result)).encode("utf-8")
+        body = wire.dumps(wire.encode_result(result)).encode("utf-8", "replace")
         path = "/api/v1/commands/{}/result".format(urllib.parse.quote(command_id, safe=""))
         self._call("POST", path, body, {"Content-Type": "application/json"}, 10.0)
+
+    def preflight(self, document: Mapping[str, Any], timeout: float) -> Any:
+        """Ask whether a query would restart from its checkpoint; the answer as the server gives it."""
+        body = wire.dumps(document).encode("utf-8", "replace")
+        return self._call("POST", "/api/v1/preflight", body, {"Content-Type": "application/json"}, timeout)
 
     def _call(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str], timeout: float
@@ -111,6 +132,26 @@ class HttpTransport:
             raise TransportError(f"no answer from {self._url}: {error}") from None
         except Exception as error:  # http.client.HTTPException and its kin
             raise TransportError(f"broken answer from {self._url}: {error!r}") from None
+
+
+def _packed(lines: Sequence[bytes]) -> bytes:
+    """gzip, line by line: the batch is not held a second time."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    pieces = [packer.compress(line + b"\n") for line in lines]
+    return b"".join(pieces) + packer.flush()
+
+
+def _trusting(ca_file: str | None) -> ssl.SSLContext:
+    """What the system trusts, and a private CA besides."""
+    context = ssl.create_default_context()
+    if ca_file:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except OSError as error:
+            raise TransportError(
+                f"CONTROLPLANE_CA_FILE={ca_file} is no file of certificates (PEM): {error}", retryable=False
+            ) from None
+    return context
 
 
 def _parse(body: bytes) -> Any:

@@ -24,7 +24,9 @@ VERSION = 1
 MAX_LABELS = 10
 MAX_LABEL_CHARS = 128
 MAX_NAME_CHARS = 256
-ACTIONS = ("stop", "start", "restart")
+MAX_APP_CHARS = 1024
+#: `inventory` looks at the checkpoint and changes nothing.
+ACTIONS = ("stop", "start", "restart", "inventory")
 #: What `CONTROLPLANE_ACTIONS` in the driver may say: which commands this driver obeys.
 ACTION_MODES = ("none", "stop", "all")
 RESULT_STATES = ("running", "succeeded", "failed", "refused")
@@ -168,7 +170,7 @@ def _app(value: Any) -> App:
     for key in ("id", "spark_version", "master", "ui_url"):
         text = app.get(key)
         if text is not None:
-            optional[key] = _word(text, "app." + key, 1024)
+            optional[key] = _word(text, "app." + key, MAX_APP_CHARS)
     return App(name=_word(app.get("name"), "app.name", MAX_NAME_CHARS), **optional)
 
 

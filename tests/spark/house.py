@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -21,9 +22,15 @@ SCHEMA = "key INT, value STRING"
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below those that the kernel gives out, so that a server that is down for a while finds its port again."""
+    while True:
+        with socket.socket() as probe:
+            try:
+                port = random.randint(20_000, 32_000)
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
 
 
 def wait_for(condition: Callable[[], Any], timeout: float = 60.0, every: float = 0.1) -> Any:
@@ -132,8 +139,14 @@ class House:
         return dict(json.loads(done.stdout))
 
     def get(self, path: str) -> Any:
+        return self._ask(path)
+
+    def post(self, path: str, document: Any) -> Any:
+        return self._ask(path, json.dumps(document).encode())
+
+    def _ask(self, path: str, body: bytes | None = None) -> Any:
         token = (self.data / "admin.token").read_text().strip()
-        request = urllib.request.Request(self.url + path, headers={"Authorization": "Bearer " + token})
+        request = urllib.request.Request(self.url + path, body, {"Authorization": "Bearer " + token})
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,14 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
         demo.close()
 
 
+def outcome(demo: Demo, query_id: str, **more: Any) -> dict[str, Any]:
+    """A restart, once it has ended one way or the other."""
+    ask = {"action": "restart", "reason": "try again", **more}
+    asked = demo.call(f"queries/{query_id}/actions", ask)["action"]
+    demo.until(lambda: demo.call(f"actions/{asked['id']}")["action"]["finished_at"], 90, demo.queries)
+    return dict(demo.call(f"actions/{asked['id']}")["action"])
+
+
 def test_a_few_troubles_show_what_they_promise_and_ctrl_c_leaves_nothing_behind(
     start: Callable[..., Demo],
 ) -> None:
@@ -43,10 +52,9 @@ def test_a_few_troubles_show_what_they_promise_and_ctrl_c_leaves_nothing_behind(
     demo.until(lambda: demo.pages() == expected_pages(troubles), 30, demo.pages)
 
     damaged = demo.queries()["balances_damaged"]["query_id"]
-    asked = demo.call(f"queries/{damaged}/actions", {"action": "restart", "reason": "try again"})["action"]
-    final = ("succeeded", "failed", "unverified", "refused", "expired")
-    demo.until(lambda: demo.call(f"actions/{asked['id']}")["action"]["state"] in final, 90, demo.queries)
-    action = demo.call(f"actions/{asked['id']}")["action"]
+    refused = outcome(demo, damaged)
+    assert (refused["state"], refused["evidence"]["code"]) == ("refused", "checkpoint_broken")
+    action = outcome(demo, damaged, force=True)
     assert action["state"] == "failed"
     assert "CANNOT_LOAD_STATE_STORE" in action["reason"]
     assert "demo-billing ended" not in demo.printed()
@@ -57,6 +65,7 @@ def test_a_few_troubles_show_what_they_promise_and_ctrl_c_leaves_nothing_behind(
     assert demo.left() == []
 
 
+@pytest.mark.alone
 @pytest.mark.long
 def test_a_demonstration_of_so_many_minutes_ends_by_itself_and_cleanly(start: Callable[..., Demo]) -> None:
     demo = start("--minutes", "0.7", "--only", "steady_copy")
@@ -66,6 +75,7 @@ def test_a_demonstration_of_so_many_minutes_ends_by_itself_and_cleanly(start: Ca
     assert demo.left() == []
 
 
+@pytest.mark.alone
 @pytest.mark.long
 def test_a_second_demonstration_puts_the_queries_of_the_first_away(start: Callable[..., Demo]) -> None:
     first = start("--only", "steady_copy")

@@ -9,7 +9,7 @@ import pytest
 from controlplane.demo.scenarios import TROUBLES
 from tests.spark.demonstration import FIRST_FIGURES, Demo, expected_pages, expected_statuses
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.alone]
 
 #: The state must have grown for three minutes; the last driver starts within the first.
 ALL_TROUBLES = 330

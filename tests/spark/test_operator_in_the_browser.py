@@ -15,7 +15,7 @@ from tests.spark.demonstration import FIRST_FIGURES, Demo
 from tests.ui import browser
 from tests.ui.browser import Screen
 
-pytestmark = [pytest.mark.spark, pytest.mark.browser, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.browser, pytest.mark.long, pytest.mark.alone]
 
 FLAGGED = 150
 
@@ -106,7 +106,14 @@ def test_a_damaged_checkpoint_fails_the_restart_with_sparks_own_condition_and_no
     screen.page.get_by_text("CANNOT_LOAD_STATE_STORE").first.wait_for()
     screen.page.get_by_role("button", name="Start", exact=True).click()
     dialog = screen.page.get_by_role("dialog")
-    dialog.get_by_role("button", name="Start", exact=True).click()
+    dialog.get_by_text("It will fail:").wait_for()  # the doctor says so before anybody presses the button
+    start = dialog.get_by_role("button", name="Start", exact=True)
+    assert start.is_disabled()
+    dialog.get_by_text("In spite of it").click()
+    dialog.get_by_label("Reason").fill("to see it fail")
+    dialog.get_by_label("Reason").press("Tab")
+    browser.until(start.is_enabled)
+    start.click()
     screen.page.get_by_text("asked by").first.wait_for()
     demo.until(lambda: demo.call("actions")["actions"][0]["state"] == "failed", 120, demo.queries)
     action = demo.call("actions")["actions"][0]

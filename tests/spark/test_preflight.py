@@ -15,9 +15,10 @@ from controlplane.failures import explain
 from controlplane.shapes.comparison import compare
 from controlplane.shapes.findings import Effect, Verdict, When, effect_of, verdict_of
 from controlplane.shapes.model import Shape, shape_from
-from listeners import classic
+from listeners import causes
 from listeners.shape import shape_of
 from tests.recording_server import RecordingServer
+from tests.spark.goldens import configured
 
 pytestmark = pytest.mark.spark
 
@@ -87,14 +88,8 @@ class Run:
 
 def run(bench: Bench, query: Query, checkpoint: str) -> Run:
     """Start the query on that checkpoint and let it read what there is."""
-    before = {key: bench.spark.conf.get(key) for key in query.conf}
-    for key, value in query.conf.items():
-        bench.spark.conf.set(key, value)
-    try:
+    with configured(bench.spark, query.conf):
         return _run(bench, query, str(bench.directory / checkpoint))
-    finally:
-        for key, value in before.items():
-            bench.spark.conf.set(key, value)
 
 
 def _run(bench: Bench, query: Query, checkpoint: str) -> Run:
@@ -115,7 +110,7 @@ def _run(bench: Bench, query: Query, checkpoint: str) -> Run:
         handle.processAllAvailable() if "processingTime" in query.trigger else handle.awaitTermination(120)
         error = None
     except Exception as failure:
-        error = classic.text_of(failure)
+        error = causes.text_of(failure)
     shape = shape_of(handle) if handle is not None else None
     if handle is not None:
         handle.stop()

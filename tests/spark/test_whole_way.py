@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,6 @@ import pytest
 from tests.spark.house import Feed, House, wait_for
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def feed(tmp_path: Path) -> Feed:
-    made = Feed(tmp_path / "base" / "in")
-    made.add()
-    return made
 
 
 class Feeding:
@@ -146,7 +131,12 @@ def test_a_start_that_fails_tells_sparks_own_words_and_can_be_tried_again(house,
     lost = newest.read_bytes()
     newest.unlink()  # the commit log is now ahead of the offset log: the first trigger fails
     feed.add()
+    look = f"/api/v1/checkpoints/{found['orders']['query_id']}"
+    house.post(look + "/inventory", {})
+    wait_for(lambda: house.get(look)["checkpoint"]["verdict"] == "broken", 30)
     done = house.cli("start", "orders", "--wait", "120")
+    assert done.returncode == 1 and "its checkpoint is broken" in done.stdout, done
+    done = house.cli("start", "orders", "--force", "--wait", "120")
     assert done.returncode == 1 and "CONCURRENT_STREAM_LOG_UPDATE" in done.stdout, done
     assert "Traceback" not in done.stdout + done.stderr
     wait_for(lambda: house.queries()["orders"]["status"] == "failed", 30)
@@ -154,7 +144,7 @@ def test_a_start_that_fails_tells_sparks_own_words_and_can_be_tried_again(house,
     metadata = (checkpoint / "metadata").read_bytes()
     newest.write_bytes(lost)
     (checkpoint / "metadata").write_bytes(b"")  # start() itself raises now; no listener hears of it
-    done = house.cli("start", "orders", "--wait", "120")
+    done = house.cli("start", "orders", "--force", "--wait", "120")
     assert done.returncode == 1 and "refused to start" in done.stdout, done
 
     (checkpoint / "metadata").write_bytes(metadata)

@@ -7,6 +7,8 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
+from listeners.classic import ClassicEngine, ClassicRun
+
 
 class Text:
     def __init__(self, text: str):
@@ -28,6 +30,9 @@ class JavaQuery:
         self._stopping = False
         #: Its batch cannot be interrupted: a stop begins and does not end.
         self.hangs = False
+        self.facts: dict[str, Any] = {"trigger": "processing_time", "triggerInterval": 2.0}
+        self.planned: int | None = None
+        self.committed: int | None = None
 
     def id(self) -> Text:
         return Text(self._ids[0])
@@ -80,13 +85,13 @@ class Query:
 
 
 class Session:
-    """`key` is that of its StreamingQueryManager (see `classic.manager_key`, which the tests replace)."""
+    """`key` is that of its StreamingQueryManager."""
 
     def __init__(self, key: int = 1) -> None:
         streams = SimpleNamespace(key=key)
         self._jsparkSession = SimpleNamespace(streams=lambda: streams)
-        self.properties: dict[str, Any] = {}
-        self.sparkContext = SimpleNamespace(setLocalProperty=self.properties.__setitem__)
+        #: The pools in which threads entered it.
+        self.entered: list[str | None] = []
 
 
 class Plan:
@@ -128,9 +133,48 @@ class Writer:
     def __init__(self, *leaves: tuple[str, bool]):
         plan = Plan(*(leaves or (("StreamingRelationV2", True),)))
         execution = SimpleNamespace(analyzed=lambda: plan)
+        #: The intervals that it was given.
+        self.triggers: list[str] = []
         self._df = SimpleNamespace(_jdf=SimpleNamespace(queryExecution=lambda: execution))
+
+    def trigger(self, *, processingTime: str) -> Writer:
+        self.triggers.append(processingTime)
+        return self
 
 
 def await_on_jvm(query: Query) -> None:
     """What PySpark's own awaitTermination does."""
     query._jsq.wait()
+
+
+class FakeRun(ClassicRun):
+    def failure(self) -> Exception | None:
+        return self.jsq.failure
+
+    def facts(self) -> dict[str, Any]:
+        return self.jsq.facts
+
+    def batches_on_record(self) -> tuple[int | None, int | None]:
+        return self.jsq.planned, self.jsq.committed
+
+
+class FakeEngine(ClassicEngine):
+    """The classic engine; what only a JVM can answer is answered by the fakes."""
+
+    def key(self, session: Any) -> int:
+        return session._jsparkSession.streams().key
+
+    def key_of(self, manager: Any) -> int:
+        return manager.key
+
+    def run(self, query: Any, start: Any = None) -> FakeRun:
+        return FakeRun(query._jsq)
+
+    def pool(self, session: Any) -> str | None:
+        return None
+
+    def enter(self, session: Any, pool: str | None) -> None:
+        session.entered.append(pool)
+
+
+ENGINE = FakeEngine()

@@ -1,15 +1,18 @@
 """The agent's threads without Spark: every event arrives once, commands are carried out once."""
 
 import json
+import tempfile
 import threading
 import time
+import tracemalloc
 
 import pytest
 
 from listeners import wire
-from listeners.agent import Agent, Identity
+from listeners.agent import Agent, Identity, spool_limit, spool_root
 from listeners.errors import TooLarge, TransportError
 from listeners.inbox import Inbox
+from listeners.spool import Spool
 from listeners.transport import Acknowledgement, HttpTransport
 
 APP = wire.App("or%ders", "local-1")
@@ -143,10 +146,8 @@ def test_a_command_being_carried_out_is_not_begun_again(made):
 
 
 def test_what_was_left_by_a_dead_process_is_delivered_under_its_own_name(made, tmp_path):
-    from listeners.spool import open_spool
-
     dead = "11111111-1111-1111-1111-111111111111"
-    left = open_spool(tmp_path, dead, {"app": "orders"})
+    left = Spool(tmp_path / dead, {"app": "orders"})
     left.append([(9, json.dumps({"seq": 9, "agent": dead, "type": "progress", "data": {}}).encode())])
     left.close()
     transport = ScriptedTransport()
@@ -204,6 +205,80 @@ def test_without_a_usable_directory_events_still_arrive(tmp_path):
     agent.stop(1.0)
 
 
+def test_an_event_that_cannot_be_told_is_counted_and_its_neighbours_go_on(made):
+    def redact(text):
+        raise RecursionError
+
+    transport = ScriptedTransport()
+    agent, inbox = made(transport, redact=redact)
+    inbox.put("terminated", '{"exception": "x"}')
+    inbox.put("progress", "not\nJSON")
+    inbox.put("progress", '{"a": "%s"}' % ("x" * 2_000_000))
+    inbox.put("progress", "{}")
+    wait_for(lambda: transport.data("progress"))
+    assert transport.data("progress") == [{}] and transport.data("terminated") == []
+    assert agent.losses() == {"malformed": 2, "too_large": 1}
+    seqs = [event["seq"] for event in transport.taken]
+    assert seqs == list(range(1, len(seqs) + 1))
+
+
+def test_losses_are_noted_on_disk_until_they_are_reported(made, tmp_path):
+    transport = ScriptedTransport(*[TransportError("away")] * 1000)
+    agent, inbox = made(transport)
+    noted = tmp_path / agent.identity.agent / "losses.json"
+    inbox.lose("callback_error", 3)
+    inbox.put("progress", "{}")
+    wait_for(lambda: noted.exists() or agent._reported)
+    agent.nudge()
+    wait_for(lambda: agent._reported == {"callback_error": 3} and not noted.exists())
+
+
+def test_stopping_reports_the_last_losses(made):
+    transport = ScriptedTransport()
+    agent, inbox = made(transport)
+    wait_for(lambda: transport.data("heartbeat"))
+    inbox.lose("callback_error", 2)
+    agent.stop(5.0)
+    assert transport.data("dropped") == [{"reason": "callback_error", "count": 2}]
+
+
+def test_a_flood_without_a_server_stays_within_its_memory(made):
+    transport = ScriptedTransport(*[TransportError("away", retry_after=0.01)] * 100_000)
+    agent, inbox = made(transport)
+    text = '{"pad":"%s"}' % ("x" * 3000)
+    tracemalloc.start()
+    try:
+        for _ in range(10):
+            for _ in range(600):
+                inbox.put("progress", text + " ")
+            wait_for(lambda: not inbox._items)
+        wait_for(lambda: agent._spool.events >= 6000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 30 * 1024 * 1024 and agent.losses() == {}
+
+
+def test_a_disk_that_hangs_does_not_hold_up_the_end_of_the_program(made):
+    transport = ScriptedTransport()
+    agent, inbox = made(transport)
+    wait_for(lambda: transport.data("heartbeat"))
+    with agent._spool_lock:  # as a thread does that waits for the disk
+        inbox.put("progress", "{}")
+        began = time.monotonic()
+        agent.stop(1.0)
+        assert time.monotonic() - began < 5.0
+
+
+@pytest.mark.parametrize("setting", [None, "", "lots", "-5", "12", "1e9"])
+def test_a_limit_of_the_spool_that_is_none_leaves_the_usual_one(setting):
+    assert spool_limit(setting) == 256 * 1024 * 1024
+
+
+def test_the_limit_of_the_spool_can_be_set():
+    assert spool_limit("1048576") == 1048576
+
+
 def test_the_http_transport_delivers_to_a_server(recorder, tmp_path):
     inbox = Inbox()
     agent = Agent(
@@ -218,3 +293,21 @@ def test_the_http_transport_delivers_to_a_server(recorder, tmp_path):
     inbox.put("progress", "{}")
     recorder.wait_for(lambda: recorder.of_type("progress"), 20)
     agent.stop(2.0)
+
+
+def test_without_any_place_for_a_spool_events_wait_in_memory(tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
+    root = spool_root(None)
+    assert "CONTROLPLANE_SPOOL_DIR" in caplog.text
+    spool = Spool(root / "agent", {"app": "orders"})
+    spool.append([(1, b"{}")])
+    assert spool.peek(10, 1000) == [(1, b"{}")] and spool.trouble
+
+
+def test_without_a_temporary_directory_events_wait_in_memory(monkeypatch):
+    def none():
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", none)
+    assert Spool(spool_root(None) / "agent", {"app": "orders"}).trouble

@@ -1,6 +1,7 @@
 """Nothing that `attach` meets is raised at the user."""
 
 import logging
+from types import SimpleNamespace
 
 from listeners import attach
 
@@ -9,7 +10,7 @@ def test_a_session_that_cannot_be_attached_to_is_a_line_in_the_log(caplog):
     with caplog.at_level(logging.WARNING):
         attachment = attach.attach(object())
     assert not attachment
-    assert "not attached" in caplog.text and "Connect" in caplog.text
+    assert "not attached" in caplog.text and "object is not a SparkSession" in caplog.text
 
 
 def test_what_stands_in_then_lets_the_program_run_as_it_is():
@@ -21,3 +22,33 @@ def test_what_stands_in_then_lets_the_program_run_as_it_is():
 
     assert build() == "built"
     attachment.detach()
+
+
+class Made:
+    """Stands in for an Attachment to the application that its session belongs to."""
+
+    def __init__(self, session, *others):
+        self.app, self._on_end, self.ended, self.sessions = session.app, others[-1], None, [session]
+
+    def begin(self, session):
+        assert session is self.sessions[0]
+
+    def is_of(self, session):
+        return session.app == self.app
+
+    def add_session(self, session):
+        self.sessions.append(session)
+
+    def detach(self, reason="exit", timeout=2.0):
+        self.ended = reason
+        self._on_end(self)
+
+
+def test_a_session_of_another_application_ends_the_old_agent_and_gets_its_own(monkeypatch):
+    monkeypatch.setattr(attach, "Attachment", Made)
+    monkeypatch.setattr(attach, "_current", None)
+    first = attach.attach(SimpleNamespace(app="local-1"))
+    assert attach.attach(SimpleNamespace(app="local-1")) is first and len(first.sessions) == 2
+    second = attach.attach(SimpleNamespace(app="local-2"))
+    assert second is not first and second.app == "local-2" and attach.current() is second
+    assert first.ended == "session_stopped"

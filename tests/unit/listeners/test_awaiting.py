@@ -5,8 +5,9 @@ import threading
 import pytest
 
 from listeners import awaiting
+from listeners.errors import ConnectError, SessionGone
 from listeners.registry import Registry
-from tests.unit.listeners.fake_spark import JavaQuery, Query, Session, await_on_jvm
+from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session, await_on_jvm
 
 
 class Waiter(threading.Thread):
@@ -36,12 +37,12 @@ def registry():
 @pytest.fixture
 def query(registry):
     made = Query(JavaQuery("q", "r1"))
-    registry.started(made, None, Session())
+    registry.started(made, None, Session(), ENGINE)
     return made
 
 
 def wait_on(registry, query):
-    return Waiter(awaiting.await_termination, registry, await_on_jvm, query)
+    return Waiter(awaiting.await_termination, registry, ENGINE, await_on_jvm, query)
 
 
 def test_a_commanded_stop_is_waited_through_and_the_next_run_followed(registry, query):
@@ -49,7 +50,7 @@ def test_a_commanded_stop_is_waited_through_and_the_next_run_followed(registry, 
     registry.hold(entry)
     query._jsq.stop()
     assert not waiter.is_over(0.2)
-    registry.started(Query(JavaQuery("q", "r2")), None, entry.session)
+    registry.started(Query(JavaQuery("q", "r2")), None, entry.session, ENGINE)
     assert not waiter.is_over(0.2)
     query._jsq.stop()
     assert waiter.is_over() and waiter.failure is None
@@ -68,7 +69,7 @@ def test_a_failure_on_probation_is_held_and_the_next_run_followed(registry, quer
     waiter = wait_on(registry, query)
     query._jsq.fail(RuntimeError("poison"))
     assert not waiter.is_over(0.2)
-    registry.started(Query(JavaQuery("q", "r2")), None, entry.session)
+    registry.started(Query(JavaQuery("q", "r2")), None, entry.session, ENGINE)
     query._jsq.stop()
     assert waiter.is_over() and waiter.failure is None
 
@@ -78,7 +79,7 @@ def test_the_users_own_stop_frees_a_held_wait(registry, query):
     registry.hold(registry.entry("q"))
     query._jsq.stop()
     assert not waiter.is_over(0.2)
-    awaiting.stop(registry, lambda q: None, query)
+    awaiting.stop(registry, ENGINE, lambda q: None, query)
     assert waiter.is_over()
 
 
@@ -92,7 +93,7 @@ def test_closing_the_registry_frees_every_wait(registry, query):
 
 def test_a_timeout_argument_is_sparks_business(registry, query):
     seen = []
-    awaiting.await_termination(registry, lambda q, t: seen.append(t), query, 5)
+    awaiting.await_termination(registry, ENGINE, lambda q, t: seen.append(t), query, 5)
     assert seen == [5]
 
 
@@ -129,12 +130,12 @@ class Manager:
 
 
 def wait_on_any(registry, manager):
-    return Waiter(awaiting.await_any, registry, lambda m: m.wait(), manager)
+    return Waiter(awaiting.await_any, registry, ENGINE, lambda m: m.wait(), manager)
 
 
 def test_waiting_for_any_goes_on_through_commanded_ends_and_tells_others(registry, query):
     other = Query(JavaQuery("p", "r9"))
-    registry.started(other, None, Session())
+    registry.started(other, None, Session(), ENGINE)
     manager = Manager(query, other)
     waiter = wait_on_any(registry, manager)
     registry.hold(registry.entry("q"))
@@ -160,10 +161,10 @@ def test_without_any_command_the_wait_is_sparks(registry, query):
 
 def test_ends_that_the_user_reset_are_forgotten(registry, query):
     other = Query(JavaQuery("p", "r9"))
-    registry.started(other, None, Session())
+    registry.started(other, None, Session(), ENGINE)
     manager = Manager(query, other)
     other._jsq.stop()
-    awaiting.reset_terminated(registry, lambda m: m.resetTerminated(), manager)
+    awaiting.reset_terminated(registry, ENGINE, lambda m: m.resetTerminated(), manager)
     waiter = wait_on_any(registry, manager)
     registry.hold(registry.entry("q"))
     query._jsq.stop()
@@ -173,7 +174,7 @@ def test_ends_that_the_user_reset_are_forgotten(registry, query):
 
 def test_a_query_of_another_session_that_ended_long_ago_ends_no_wait(registry, query):
     elsewhere = Query(JavaQuery("p", "r9"))
-    registry.started(elsewhere, None, Session(key=2))
+    registry.started(elsewhere, None, Session(key=2), ENGINE)
     elsewhere._jsq.stop()
     waiter = wait_on_any(registry, Manager(query))
     registry.hold(registry.entry("q"))
@@ -184,7 +185,7 @@ def test_a_query_of_another_session_that_ended_long_ago_ends_no_wait(registry, q
 
 def test_a_failure_between_sparks_answer_and_our_reset_is_still_raised(registry, query):
     other = Query(JavaQuery("p", "r9"))
-    registry.started(other, None, Session())
+    registry.started(other, None, Session(), ENGINE)
 
     class Late(Manager):
         def resetTerminated(self):
@@ -199,6 +200,107 @@ def test_a_failure_between_sparks_answer_and_our_reset_is_still_raised(registry,
 
 def test_a_wait_on_a_run_that_the_program_replaced_ends_as_in_spark(registry, query):
     waiter = wait_on(registry, query)
-    registry.started(Query(JavaQuery("q", "r2")), None, Session())
+    registry.started(Query(JavaQuery("q", "r2")), None, Session(), ENGINE)
     query._jsq.stop()
     assert waiter.is_over() and waiter.failure is None
+
+
+# -- where Spark is another process and may be away ------------------------------------------------
+
+
+class Away(type(ENGINE)):
+    """Spark cannot be asked; a wait says so by this exception."""
+
+    def is_outage(self, failure):
+        return isinstance(failure, ConnectionError)
+
+    def active_of(self, manager):
+        raise ConnectError("no answer")
+
+
+def raising(waited_on):
+    raise ConnectionError("no answer")
+
+
+def test_an_outage_in_a_wait_is_raised_as_pyspark_does_and_holds_nobody(registry, query):
+    entry = registry.entry("q")
+    entry.probation = "r1"
+    waiter = Waiter(awaiting.await_termination, registry, Away(), raising, query)
+    assert waiter.is_over() and isinstance(waiter.failure, ConnectionError)
+    assert not entry.held and entry.probation == "r1"
+
+
+def test_a_wait_for_any_begins_although_spark_cannot_be_asked_and_ends_as_pyspark_does(registry, query):
+    registry.entry("q").commanded = True
+    waiter = Waiter(awaiting.await_any, registry, Away(), raising, Manager(query))
+    assert waiter.is_over() and isinstance(waiter.failure, ConnectionError)
+
+
+def test_a_query_of_which_nothing_can_be_learned_counts_as_running(registry, query, monkeypatch):
+    def unknown():
+        raise ConnectError("no answer")
+
+    other = Query(JavaQuery("p", "r9"))
+    registry.started(other, None, Session(), ENGINE)
+    monkeypatch.setattr(registry.entry("q").run, "is_active", unknown)
+    waiter = wait_on_any(registry, Manager(query, other))
+    registry.hold(registry.entry("p"))
+    other._jsq.stop()
+    assert not waiter.is_over(0.3)
+    registry.close()
+
+
+def test_a_held_wait_ends_with_what_spark_answers_once_it_is_gone(registry, query, monkeypatch):
+    class Mortal(type(ENGINE)):
+        answer = None
+
+        def gone(self, run):
+            return self.answer
+
+    monkeypatch.setattr(awaiting, "LOOK_SECONDS", 0.02)
+    engine = Mortal()
+    waiter = Waiter(awaiting.await_termination, registry, engine, await_on_jvm, query)
+    registry.hold(registry.entry("q"))
+    query._jsq.stop()
+    assert not waiter.is_over(0.3)
+    engine.answer = SessionGone("over")
+    assert waiter.is_over() and waiter.failure is engine.answer
+    assert not registry.entry("q").held
+
+
+# -- ends that the program has followed by another start -------------------------------------------
+
+
+def restarted_by_the_program(registry, query):
+    """`p` is stopped and started again by the program itself; the manager that Spark would have."""
+    old, new = Query(JavaQuery("p", "r9")), Query(JavaQuery("p", "r10"))
+    registry.started(old, None, Session(), ENGINE)
+    registry.entry("q").commanded = True
+    awaiting.stop(registry, ENGINE, Query.stop, old)
+    registry.started(new, None, Session(), ENGINE)
+    return Manager(query, old, new)
+
+
+def test_waiting_for_any_tells_of_an_end_that_the_program_has_followed_by_another_start(registry, query):
+    waiter = wait_on_any(registry, restarted_by_the_program(registry, query))
+    assert waiter.is_over() and waiter.failure is None
+
+
+def test_a_reset_forgets_such_an_end(registry, query):
+    manager = restarted_by_the_program(registry, query)
+    awaiting.reset_terminated(registry, ENGINE, lambda m: m.resetTerminated(), manager)
+    waiter = wait_on_any(registry, manager)
+    registry.hold(registry.entry("q"))
+    query._jsq.stop()
+    assert not waiter.is_over(0.3)
+    registry.close()
+
+
+def test_the_failure_of_a_run_that_the_program_has_replaced_is_raised(registry, query):
+    old = Query(JavaQuery("p", "r9"))
+    registry.started(old, None, Session(), ENGINE)
+    registry.entry("q").commanded = True
+    old._jsq.fail(RuntimeError("poison"))
+    registry.started(Query(JavaQuery("p", "r10")), None, Session(), ENGINE)
+    waiter = wait_on_any(registry, Manager(query, old))
+    assert waiter.is_over() and str(waiter.failure) == "poison"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from listeners.classic import parse_delay
+from listeners.classic import ENGINE, parse_delay
 
 RELATION = "+- ~StreamingRelationV2 x, rate, y, [], [timestamp#0, value#1L], name=<Unassigned>"
 
@@ -37,3 +37,26 @@ def test_of_several_watermarks_the_longest_delay_counts() -> None:
 )
 def test_without_a_watermark_or_one_that_is_understood_no_delay_is_known(plan: str) -> None:
     assert parse_delay(plan) is None
+
+
+class Answering:
+    """A run that gives these answers, one after the other."""
+
+    def __init__(self, *answers):
+        self._answers = list(answers)
+
+    def is_active(self):
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_a_jvm_is_gone_when_it_does_not_answer_on_a_new_connection_either() -> None:
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    broken, refused = Py4JError("while calling isActive"), Py4JNetworkError("connection refused")
+    assert ENGINE.gone(Answering(broken, refused)) is refused
+    assert ENGINE.gone(Answering(ConnectionRefusedError(), refused)) is refused
+    assert ENGINE.gone(Answering(broken, False)) is None
+    assert ENGINE.gone(Answering(False)) is None

@@ -5,7 +5,7 @@ import pytest
 from listeners.commands import Executor
 from listeners.registry import Registry, Start
 from listeners.wire import Command
-from tests.unit.listeners.fake_spark import JavaQuery, Query, Session, Writer
+from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session, Writer
 
 
 class Driver:
@@ -16,9 +16,9 @@ class Driver:
         self.query = Query(JavaQuery("q", "r1", "orders", checkpoint))
         self.next, self.failed = [JavaQuery("q", f"r{n}", "orders", checkpoint) for n in (2, 3, 4)], []
         start = Start(
-            "start", self._begin, self.writer, (), {}, self.session, self.registry.touch(self.writer)
+            "start", self._begin, self.writer, (), {}, self.session, self.registry.touch(self.writer), ENGINE
         )
-        self.registry.started(self.query, start if seen else None, self.session)
+        self.registry.started(self.query, start if seen else None, self.session, ENGINE)
         self.executor = Executor(
             self.registry,
             mode,
@@ -92,16 +92,94 @@ def test_one_command_at_a_time():
         assert outcome(driver.do("restart")) == ("refused", "busy")
 
 
-def test_overrides_need_a_factory_which_gets_them():
+def test_a_factory_gets_the_overrides_it_has_parameters_for_and_no_others():
     driver, given = Driver(), {}
-    assert outcome(driver.do("restart", overrides={"rate": 5})) == ("refused", "unsupported_override")
+    refused = driver.do("restart", overrides={"rate": 5})
+    assert outcome(refused) == ("refused", "unsupported_override") and "factory" in refused.reason
 
-    def build(**overrides):
-        given.update(overrides)
+    def build(rate=1):
+        given["rate"] = rate
         return Query(driver.next.pop(0))
 
     driver.registry.register_factory("orders", build)
-    assert driver.do("restart", overrides={"rate": 5}).state == "succeeded" and given == {"rate": 5}
+    done = driver.do("restart", overrides={"rate": 5})
+    assert done.state == "succeeded" and given == {"rate": 5} and done.evidence["overrides"] == {"rate": 5}
+    assert driver.session.entered == [None]  # its session is the thread's active one
+    refused = driver.do("restart", overrides={"speed": 5})
+    assert outcome(refused) == ("refused", "unsupported_override")
+    assert "no parameter speed; its parameters: rate" in refused.reason
+    assert driver.do("restart").state == "succeeded" and given == {"rate": 1}
+
+
+def test_a_factory_that_returns_no_query_is_told_so():
+    driver = Driver()
+    driver.registry.register_factory("orders", lambda: None)
+    result = driver.do("restart")
+    assert outcome(result) == ("failed", "start_failed") and "returned nothing" in result.reason
+
+
+def test_another_trigger_interval_is_for_the_run_that_it_starts():
+    driver = Driver()
+    assert driver.do("restart", overrides={"trigger": "10 seconds"}).state == "succeeded"
+    # Right after the start the writer is the program's own again.
+    assert driver.writer.triggers == ["10000 milliseconds", "2000 milliseconds"]
+    driver.registry.entry("q").run.jsq.facts["triggerInterval"] = 10.0  # the new run's, and not the program's
+    assert driver.do("restart", overrides={"trigger": 0.5}).state == "succeeded"
+    assert driver.writer.triggers[2:] == ["500 milliseconds", "2000 milliseconds"]
+    assert driver.do("restart").state == "succeeded" and len(driver.writer.triggers) == 4
+
+
+def test_a_start_that_fails_leaves_the_program_its_own_trigger():
+    driver = Driver()
+    driver.next.insert(0, RuntimeError("refused"))
+    assert outcome(driver.do("restart", overrides={"trigger": "1 hour"})) == ("failed", "start_failed")
+    assert driver.writer.triggers == ["3600000 milliseconds", "2000 milliseconds"]
+    assert driver.do("start").state == "succeeded" and len(driver.writer.triggers) == 2
+
+
+@pytest.mark.parametrize("action", ["stop", "start", "restart"])
+def test_an_agent_that_was_taken_out_does_nothing(action):
+    driver = Driver()
+    driver.registry.close()
+    assert outcome(driver.do(action)) == ("refused", "closed") and driver.query._jsq.isActive()
+
+
+def test_a_trigger_of_another_kind_is_not_overridden():
+    driver = Driver()
+    driver.query._jsq.facts = {"trigger": "available_now"}
+    refused = driver.do("restart", overrides={"trigger": "10 seconds"})
+    assert outcome(refused) == ("refused", "unsupported_override") and "available_now" in refused.reason
+    assert driver.query._jsq.isActive() and driver.writer.triggers == []
+
+
+def test_a_stop_takes_no_overrides():
+    driver = Driver()
+    assert outcome(driver.do("stop", overrides={"trigger": 1})) == ("refused", "unsupported_override")
+    assert driver.query._jsq.isActive()
+
+
+@pytest.mark.parametrize("with_factory", [False, True])
+def test_a_memory_sink_that_spark_does_not_resume_is_left_running(with_factory):
+    driver = Driver()
+    driver.query._jsq.facts = {"sink": "MemorySink", "outputMode": "append"}
+    if with_factory:
+        driver.registry.register_factory("orders", lambda: None)
+    assert outcome(driver.do("restart")) == ("refused", "cannot_resume") and driver.query._jsq.isActive()
+    driver.query._jsq.facts = {"sink": "MemorySink", "outputMode": "complete"}
+    if not with_factory:
+        assert driver.do("restart").state == "succeeded"
+
+
+def test_a_factory_cannot_resume_a_query_whose_checkpoint_is_temporary():
+    driver = Driver(checkpoint="file:/tmp/temporary-1234")
+    driver.registry.register_factory("orders", lambda: None)
+    assert outcome(driver.do("restart")) == ("refused", "temporary_checkpoint")
+    assert driver.query._jsq.isActive()
+
+
+def test_an_action_of_a_newer_server_is_refused_in_words():
+    refused = Driver().do("dance")
+    assert outcome(refused) == ("refused", "unsupported_action") and "dance" in refused.reason
 
 
 def test_a_start_that_raises_leaves_the_query_held_and_tells_the_text_without_secrets():
@@ -119,7 +197,7 @@ def test_what_a_factory_made_instead_of_the_query_is_stopped_and_wakes_nobody():
     wrong = Query(JavaQuery("other", "r9"))
 
     def build():
-        driver.registry.started(wrong, None, driver.session)  # as the wrapped start() does
+        driver.registry.started(wrong, None, driver.session, ENGINE)  # as the wrapped start() does
         return wrong
 
     driver.registry.register_factory("orders", build)
@@ -132,11 +210,11 @@ def test_what_a_factory_made_instead_of_the_query_is_stopped_and_wakes_nobody():
 def test_a_neighbour_that_a_factory_started_runs_on():
     driver = Driver()
     neighbour = Query(JavaQuery("other", "r8"))
-    driver.registry.started(neighbour, None, driver.session)
+    driver.registry.started(neighbour, None, driver.session, ENGINE)
     again = Query(JavaQuery("other", "r9"))
 
     def build():
-        driver.registry.started(again, None, driver.session)
+        driver.registry.started(again, None, driver.session, ENGINE)
         return again
 
     driver.registry.register_factory("orders", build)
@@ -150,6 +228,7 @@ def test_a_stop_that_does_not_end_is_said_and_no_start_is_tried_until_it_has():
     assert outcome(driver.do("stop", timeout_seconds=1.0)) == ("failed", "stop_timed_out")
     assert driver.registry.entry("q").held  # whenever it ends, it is our doing
     assert outcome(driver.do("start")) == ("refused", "still_stopping")
+    assert outcome(driver.do("stop")) == ("refused", "still_stopping")
     assert outcome(driver.do("restart")) == ("refused", "still_stopping")
     driver.query._jsq.fail(None)  # the batch is done at last
     assert driver.do("start").state == "succeeded"
@@ -173,7 +252,7 @@ def test_a_factory_may_fail_at_once_without_ending_the_program():
 
     def build():
         query = Query(driver.next.pop(0))
-        driver.registry.started(query, None, driver.session)
+        driver.registry.started(query, None, driver.session, ENGINE)
         assert driver.registry.entry("q").probation == "r2"  # before anybody can be woken by its end
         return query
 
@@ -184,8 +263,10 @@ def test_a_factory_may_fail_at_once_without_ending_the_program():
 def test_a_drain_that_finds_no_gap_stops_at_its_deadline_and_says_so():
     driver = Driver()
     driver.query._jsq.trigger_active = True
+    driver.query._jsq.planned, driver.query._jsq.committed = 8, 7
     result = driver.do("stop", drain=True, timeout_seconds=1.0)
     assert result.state == "succeeded" and result.evidence["drained"] is False
+    assert result.evidence["cut_batch"] == 8 and "batch 8, which will run again" in result.reason
 
 
 def test_an_error_of_our_own_is_a_result_too_and_tells_no_secret():

@@ -1,8 +1,10 @@
 """What the agent reads from its surroundings."""
 
+from uuid import UUID
+
 import pytest
 
-from listeners import environment
+from listeners import environment, wire
 
 
 def test_labels_come_from_text_and_bad_parts_are_left_out(caplog):
@@ -15,6 +17,31 @@ def test_labels_that_the_wire_does_not_take_are_left_out(caplog):
     labels = {"team": "a", "bad name": "x", "long": "y" * 500, "number": 5}
     assert environment.checked_labels(labels) == {"team": "a", "number": "5"}
     assert "bad name" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "own", "told"),
+    [
+        (None, "orders", "orders"),
+        ("billing", "orders", "billing"),
+        (None, "n" * 300, "n" * 256),
+        ("m" * 300, "orders", "m" * 256),
+        (" ", "orders", "orders"),
+        (None, "", "local-1"),
+    ],
+)
+def test_an_application_is_told_so_that_the_wire_takes_it(given, own, told, caplog):
+    found = {"name": own, "id": "local-1", "master": " ", "ui_url": "u" * 2000, "spark_version": None}
+    app = environment.checked_app(found, given)
+    assert app == wire.App(told, "local-1", ui_url="u" * 1024)
+    assert (
+        wire.decode_event(wire.encode_event(wire.Event(str(UUID(int=1)), 1, 1.0, app, "idle", {}))).app == app
+    )
+    assert bool(caplog.text) == (told not in (own, given))
+
+
+def test_an_application_of_which_nothing_is_known_has_a_name(caplog):
+    assert environment.checked_app({"name": None, "id": None}, None) == wire.App("unnamed")
 
 
 @pytest.mark.parametrize(

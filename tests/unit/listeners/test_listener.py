@@ -59,7 +59,7 @@ def test_an_older_spark_without_json_on_life_cycle_events_is_read_field_by_field
 
     inbox = Inbox()
     RawListener(inbox).onQueryStarted(Old())
-    assert '"runId": "r1"' in inbox.take(0)[0].data
+    assert '"runId":"r1"' in inbox.take(0)[0].data
 
 
 def test_the_largest_callback_time_starts_anew_with_each_reading():

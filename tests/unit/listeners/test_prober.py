@@ -4,32 +4,43 @@ from types import SimpleNamespace
 
 import pytest
 
-from listeners import classic
+from listeners.engine import Status
 from listeners.prober import Prober
 from listeners.registry import Registry, Start
-from tests.unit.listeners.fake_spark import JavaQuery, Query, Session, Writer
+from tests.unit.listeners.fake_spark import ENGINE, FakeEngine, JavaQuery, Query, Session, Writer
+
+
+class Seen(FakeEngine):
+    """Lists one query, and tells of it what a test wants to be seen."""
+
+    def __init__(self, query, state, figures=dict):
+        self._query, self._state, self._figures = query, state, figures
+
+    def active(self, session):
+        run = self.run(self._query)
+        run.status = lambda: Status(self._state.message, True, self._state.active)
+        return [run]
+
+    def tasks(self, session, run_id):
+        self._state.asked += 1
+        return self._state.tasks
+
+    def driver_figures(self, session):
+        return self._figures()
 
 
 @pytest.fixture
-def driver(monkeypatch):
+def driver():
     registry, session, writer = Registry(), Session(), Writer()
     query = Query(JavaQuery("q", "r1", "orders"))
-    start = Start("start", None, writer, (), {}, session, registry.touch(writer))
-    registry.started(query, start, session)
+    start = Start("start", None, writer, (), {}, session, registry.touch(writer), ENGINE)
+    registry.started(query, start, session, ENGINE)
     state = SimpleNamespace(message="Processing new data", active=True, tasks=(2, 10), asked=0, now=100.0)
 
-    def active(session):
-        listed = classic.Listed("q", "r1", "orders", state.message, True, state.active, query._jsq)
-        return [listed]
-
-    def tasks(session, run_id):
-        state.asked += 1
-        return state.tasks
-
-    monkeypatch.setattr(classic, "active", active)
-    monkeypatch.setattr(classic, "tasks", tasks)
-    prober = Prober(registry, lambda: [session], lambda: state.now)
-    state.registry, state.writer = registry, writer
+    prober = Prober(
+        registry, lambda: [session], lambda: state.now, engine_of=lambda session: Seen(query, state)
+    )
+    state.registry, state.writer, state.query = registry, writer, query
     state.probe = lambda: prober.probe()["queries"][0]
     return state
 
@@ -71,9 +82,9 @@ def test_facts_wait_until_the_query_is_set_up(driver):
     assert "facts" not in driver.probe()
 
 
-def test_a_run_that_ended_before_any_look_is_still_described_once(driver, monkeypatch):
+def test_a_run_that_ended_before_any_look_is_still_described_once(driver):
     ended = Query(JavaQuery("short", "r7", "nightly"))
-    driver.registry.started(ended, None, Session())
+    driver.registry.started(ended, None, Session(), ENGINE)
     ended._jsq.stop()
     driver.probe()
     prober = Prober(driver.registry, list)
@@ -83,24 +94,36 @@ def test_a_run_that_ended_before_any_look_is_still_described_once(driver, monkey
     assert prober.probe()["queries"] == []
 
 
-def test_executors_and_heap_are_of_the_last_round_and_end_with_what_is_known(driver, monkeypatch):
+def test_executors_and_heap_are_of_the_last_round_and_end_with_what_is_known(driver):
     figures = {"executors": 2, "driver": {"heapUsed": 5, "heapMax": 9}}
-    monkeypatch.setattr(classic, "driver_figures", lambda session: figures)
-    prober = Prober(driver.registry, lambda: [Session()])
+    engine = Seen(driver.query, driver, lambda: figures)
+    prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
     assert prober.driver == {}
     prober.probe()
     assert prober.driver == figures
-    monkeypatch.setattr(classic, "active", fail)
+    engine.active = fail
     with pytest.raises(ConnectionError):
         prober.probe()
     assert prober.driver == {}
 
 
-def test_a_spark_that_tells_no_executors_costs_no_status(driver, monkeypatch):
-    monkeypatch.setattr(classic, "driver_figures", fail)
-    prober = Prober(driver.registry, lambda: [Session()])
+def test_a_spark_that_tells_no_executors_costs_no_status(driver):
+    engine = Seen(driver.query, driver, lambda: fail(None))
+    prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
     assert prober.probe()["queries"]
     assert prober.driver == {}
+
+
+def test_a_session_that_cannot_be_asked_leaves_the_others_their_status(driver):
+    good, bad = Session(1), Session(2)
+    engines = {id(good): Seen(driver.query, driver), id(bad): Seen(driver.query, driver)}
+    engines[id(bad)].active = fail
+    prober = Prober(driver.registry, lambda: [bad, good], engine_of=lambda session: engines[id(session)])
+    status = prober.probe()
+    assert status["partial"] is True
+    assert [query["id"] for query in status["queries"]] == ["q"]
+    engines[id(bad)].active = lambda session: []
+    assert "partial" not in prober.probe()
 
 
 def fail(session):

@@ -1,5 +1,6 @@
 """The HTTP transport: what each answer of a server, kind or hostile, becomes."""
 
+import os
 import socket
 import threading
 
@@ -84,11 +85,18 @@ def test_an_address_that_is_none_is_refused_at_once():
         HttpTransport("localhost:8420", None)
 
 
+def test_a_result_that_is_no_unicode_is_told_all_the_same():
+    taken = []
+    with hostile(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", taken) as url:
+        HttpTransport(url, "t").answer("id", wire.CommandResult("failed", "no file " + os.fsdecode(b"\xff")))
+    assert b'"no file ?"' in taken[0]
+
+
 class hostile:
     """A server that answers the first request with the given bytes and hangs up."""
 
-    def __init__(self, answer):
-        self._answer = answer
+    def __init__(self, answer, taken=None):
+        self._answer, self._taken = answer, [] if taken is None else taken
 
     def __enter__(self):
         self._socket = socket.create_server(("127.0.0.1", 0))
@@ -97,7 +105,9 @@ class hostile:
 
     def _serve(self):
         connection, _ = self._socket.accept()
-        connection.recv(65536)
+        self._taken.append(connection.recv(65536))
+        while self._taken[0].startswith(b"POST") and not self._taken[0].endswith(b"}"):
+            self._taken[0] += connection.recv(65536)
         connection.sendall(self._answer)
         connection.close()
 

@@ -1,0 +1,267 @@
+"""The agent in this process, put together: sessions, hooks, listener, registry and the agent's threads.
+
+Made by `listeners.attach`, which a user calls; taken apart by `detach()`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+import weakref
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Callable
+
+from listeners import causes, environment, inventories, preflight, redaction, wire
+from listeners.agent import Agent, Identity, spool_limit, spool_root
+from listeners.commands import Executor
+from listeners.engine import engine_of
+from listeners.farewell import Farewell, aside
+from listeners.hooks import Hooks, quietly
+from listeners.inbox import Inbox
+from listeners.listener import RawListener
+from listeners.prober import Prober
+from listeners.registry import Entry, Registry, Start
+from listeners.transport import HttpTransport
+
+#: What taking the listeners off may take: Connect has a last look meanwhile, a JVM that hangs never answers.
+REMOVAL_SECONDS = 1.5
+
+_BATCH = re.compile(r'"batchId":(\d+)')
+_RUN = re.compile(r'"runId"\s*:\s*"([^"]+)"')
+
+
+class Attachment:
+    """The agent in this process. Made by `attach()`; `detach()` takes it out again."""
+
+    def __init__(
+        self,
+        session: Any,
+        server: str,
+        app: str | None,
+        labels: Mapping[str, str],
+        token: str | None,
+        mode: str,
+        on_end: Callable[[Attachment], None] = lambda attachment: None,
+    ):
+        engine = engine_of(session)
+        found = engine.app(session)
+        self._ends_alone = engine.ends_alone
+        self.registry = Registry()
+        self.inbox = Inbox()
+        self.listener = RawListener(self.inbox, self._heard)
+        self._farewell = Farewell()
+        self._sessions: dict[int, weakref.ReferenceType[Any]] = {}
+        self._removals: dict[int, Callable[[], None]] = {}
+        self._hooks = Hooks(self.registry, self)
+        self._lock = threading.RLock()
+        self._ended = False
+        self._on_end = on_end
+        #: How the program ended, where somebody knows (`listeners.run`).
+        self.exception: str | None = None
+        secret = redaction.compiled(engine.setting(session, "spark.redaction.regex"))
+        self._redact = lambda text: redaction.redact(text, secret)
+        identity = Identity(
+            app=environment.checked_app(found, app),
+            labels=labels,
+            actions=mode,
+        )
+        transport = HttpTransport(server, token, os.environ.get("CONTROLPLANE_CA_FILE"))
+        self.inventories = inventories.Inventories(
+            self.registry,
+            self.inbox.put,
+            inventories.checked_mode(os.environ.get("CONTROLPLANE_INVENTORY")),
+        )
+        asking = preflight.checked_mode(os.environ.get("CONTROLPLANE_PREFLIGHT"))
+        self._preflight = (
+            preflight.Preflight(identity.app.name, transport.preflight, self._redact)
+            if asking == "block"
+            else None
+        )
+        self._executor = Executor(self.registry, mode, self._redact, self._command_failed)
+        prober = Prober(self.registry, self._live_sessions, redact=self._redact, shapes=asking != "off")
+        self.agent = Agent(
+            identity,
+            self.inbox,
+            transport,
+            spool_root(os.environ.get("CONTROLPLANE_SPOOL_DIR")),
+            {"app": identity.app.name, "server": server},
+            self._execute,
+            prober.probe,
+            lambda: {
+                "callback": self.listener.figures.read(),
+                "sessions": len(self._sessions),
+                "inventoriesSkipped": self.inventories.skipped(),
+                **prober.driver,
+            },
+            self._redact,
+            spool_limit(os.environ.get("CONTROLPLANE_SPOOL_BYTES")),
+        )
+
+    # -- for users -------------------------------------------------------------------------------
+
+    def factory(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Decorator: the function builds and starts the query called `name` anew and returns it.
+
+        A restart by command then calls it instead of repeating the recorded start: for queries
+        whose writer cannot be used again (stream-static joins, one writer for several queries).
+        """
+
+        def register(build: Callable[..., Any]) -> Callable[..., Any]:
+            self.registry.register_factory(name, build)
+            return build
+
+        return register
+
+    def detach(self, reason: str = "exit", timeout: float = 2.0) -> None:
+        """Take the agent out: deliver what is left, unwrap what is still ours, free every waiter."""
+        with self._lock:
+            if self._ended:
+                return
+            self._ended = True
+        self._on_end(self)
+        deadline = time.monotonic() + timeout
+        quietly(lambda: self._farewell.wait([entry.run for entry in self.registry.entries()]))
+        self.inventories.close()
+        self._hooks.undo()
+        self.registry.close()
+        quietly(self._stop_listening)
+        text = self._redact(self.exception) if self.exception else None
+        reason = "exception" if text else reason
+        self.inbox.put("app_ended", wire.dumps({"reason": reason, "exception": text}))
+        self.agent.stop(max(0.5, deadline - time.monotonic()))
+
+    def _stop_listening(self) -> None:
+        removals = list(self._removals.values())
+
+        def remove_all() -> None:
+            for remove in removals:
+                quietly(remove)
+
+        if not removals:
+            return
+        try:
+            aside(remove_all, REMOVAL_SECONDS)
+        except (
+            RuntimeError
+        ):  # no thread can be had: better to wait for Spark than to leave it a dead listener
+            remove_all()
+
+    def abandon(self) -> None:
+        """In a forked child: nothing of this is the child's."""
+        self._hooks.retire()
+        self.agent.abandon()
+
+    # -- sessions --------------------------------------------------------------------------------
+
+    def begin(self, session: Any) -> None:
+        self.inbox.put("app_started", wire.dumps(environment.process_facts(self.agent.identity.actions)))
+        self.agent.start()  # only now: a heartbeat is not the first that a server hears of us
+        self.add_session(session)
+
+    def add_session(self, session: Any) -> None:
+        """Hear the queries of this session too; a listener of one session hears nothing of another's."""
+        engine = engine_of(session)
+        key = engine.key(session)
+        with self._lock:
+            if self._ended:
+                return
+            self._hooks.wrap(engine)
+            known = self._sessions.get(key)
+            if known is None:
+                self._removals[key] = engine.listen(session, self.listener)
+            if known is None or known() is None:  # another Python object may stand for the same session
+                self._sessions[key] = weakref.ref(session)
+
+    def _live_sessions(self) -> list[Any]:
+        found = {key: session for key, ref in list(self._sessions.items()) if (session := ref()) is not None}
+        for entry in self.registry.entries():  # a query's own session lives as long as it does
+            found.setdefault(entry.session_key, entry.session)
+        return list(found.values())
+
+    def session_stopping(self, session: Any) -> None:
+        """The application ends with a classic session; of Connect's sessions each ends alone."""
+        key = engine_of(session).key(session)
+        with self._lock:
+            others = [other for other in self._sessions if other != key]
+            if engine_of(session).ends_alone and others:
+                self._sessions.pop(key, None)
+                remove = partial(self._let_go, key, self._removals.pop(key, None))
+            else:
+                remove = partial(self.detach, "session_stopped")
+        remove()
+
+    def context_stopping(self) -> None:
+        """`SparkContext.stop()`: the application ends, whatever sessions it has."""
+        self.detach("session_stopped")
+
+    def is_of(self, session: Any) -> bool:
+        """Whether a session belongs to the application that this agent tells of; of Connect's each may join."""
+        engine = engine_of(session)
+        if engine.ends_alone or self._ends_alone:
+            return True
+        return bool(engine.app(session)["id"] == self.agent.identity.app.id)
+
+    def _let_go(self, key: int, remove: Callable[[], None] | None) -> None:
+        """Its queries end with it, and nobody else will tell."""
+        running = [
+            entry for entry in self.registry.entries() if entry.session_key == key and entry.is_active()
+        ]
+        if remove is not None:
+            remove()
+        for entry in running:
+            ended = {"id": entry.query_id, "runId": entry.run_id, "name": entry.name, "exception": None}
+            self.inbox.put("terminated", wire.dumps(ended))
+
+    def _execute(self, command: wire.Command) -> wire.CommandResult:
+        if command.action == "inventory":
+            return self.inventories.on_command(command)
+        result = self._executor.execute(command)
+        entry = self.registry.entry(command.query_id)
+        if entry is not None and command.action != "stop" and result.state == "succeeded":
+            self.inventories.started(entry)
+        return result
+
+    # -- what happens to queries -----------------------------------------------------------------
+
+    def before_start(self, start: Start, name: str | None) -> None:
+        if self._preflight is not None:
+            self._preflight.before_start(start, name)
+
+    def after_start(self, start: Start, query: Any) -> None:
+        self.inventories.started(self.registry.started(query, start, start.session, start.engine))
+        self.agent.nudge()
+
+    def start_failed(self, name: str | None, method: str, error: BaseException) -> None:
+        self._tell_failed(None, name, method, error)
+
+    def _command_failed(self, entry: Entry | None, method: str, error: BaseException) -> None:
+        query_id, name = (entry.query_id, entry.name) if entry is not None else (None, None)
+        self._tell_failed(query_id, name, method, error)
+        if entry is not None:
+            self.inventories.start_failed(entry)
+
+    def _tell_failed(self, query_id: str | None, name: str | None, method: str, error: BaseException) -> None:
+        document = {
+            "id": query_id,
+            "name": name,
+            "method": method,
+            "exception": self._redact(causes.text_of(error)),
+            "errorClass": causes.error_class_of(error),
+        }
+        self.inbox.put("start_failed", wire.dumps(document))
+
+    def _heard(self, type: str, data: str) -> None:
+        """On Spark's listener thread: a run that shows a batch or an idle trigger stands on its own."""
+        found = _RUN.search(data) if type in ("progress", "idle", "terminated") else None
+        if found is None:
+            return
+        run_id = found.group(1)
+        if type == "terminated":
+            self._farewell.heard(run_id)
+        else:
+            batch = _BATCH.search(data) if type == "progress" else None
+            self.registry.shown_alive(run_id, int(batch.group(1)) if batch else None)
+        self.inventories.heard(type, run_id, data)

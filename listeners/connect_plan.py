@@ -1,0 +1,158 @@
+"""What a Connect writer's request says of its query: trigger, sink, checkpoint, sources, watermark.
+
+Pure functions over `WriteStreamOperationStart` (Spark 3.5 to 4.3), which the client sends as it is; nothing
+is asked of the server. The plan in it is not yet analysed: names of tables and SQL text stay what they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+#: Relations whose data lies in the plan itself.
+FIXED = frozenset("local_relation cached_local_relation chunked_cached_local_relation range".split())
+MAX_NODES = 100_000
+MAX_LEAVES = 100
+CHECKPOINT_OPTION = "checkpointlocation"
+
+_PART = re.compile(r"(-?\d+(?:\.\d+)?)\s*([a-z]+)")
+#: As Spark reckons the delay of a watermark: a month has 31 days.
+_UNITS = {
+    "year": 12 * 31 * 86400.0,
+    "month": 31 * 86400.0,
+    "week": 7 * 86400.0,
+    "day": 86400.0,
+    "hour": 3600.0,
+    "minute": 60.0,
+    "second": 1.0,
+    "millisecond": 0.001,
+    "microsecond": 0.000001,
+}
+
+
+class Leaf(NamedTuple):
+    """An input of a plan. `kind`: stream, static, or fixed (its data is in the plan)."""
+
+    kind: str
+    name: str
+    options: Mapping[str, str]
+
+
+def facts(write: Any) -> dict[str, Any]:
+    """As `Run.facts`, but for the watermark: of the plan nothing is read, so that this costs next to nothing."""
+    trigger, interval = trigger_of(write)
+    return {
+        "trigger": trigger,
+        "triggerInterval": interval,
+        "checkpoint": option(write.options, CHECKPOINT_OPTION),
+        "outputMode": (write.output_mode or "append").lower(),
+        "sink": sink_of(write)[:200],
+    }
+
+
+def trigger_of(write: Any) -> tuple[str, float | None]:
+    """(kind, seconds): `("processing_time", 2.0)`. Without a trigger Spark runs batch after batch."""
+    kind = write.WhichOneof("trigger")
+    if kind == "available_now":
+        return "available_now", None
+    if kind == "once":
+        return "once", None
+    if kind == "continuous_checkpoint_interval":
+        return "continuous", seconds_of(write.continuous_checkpoint_interval)
+    if kind == "real_time_batch_duration":
+        return "real_time", seconds_of(write.real_time_batch_duration)
+    return "processing_time", seconds_of(write.processing_time_interval or "0 seconds")
+
+
+def seconds_of(interval: str) -> float | None:
+    """`interval 1 minute 30 seconds` → 90.0; None where it is written in a way not known here."""
+    parts = _PART.findall(interval.lower())
+    units = [_UNITS.get(unit[:-1] if unit.endswith("s") else unit) for _, unit in parts]
+    if not parts or None in units:
+        return None
+    return sum(float(number) * (unit or 0.0) for (number, _), unit in zip(parts, units))
+
+
+def option(options: Mapping[str, str], name: str) -> str | None:
+    """Options know no case: the last that was given under any spelling of the name."""
+    found = [value for key, value in options.items() if key.lower() == name]
+    return found[-1] if found else None
+
+
+def sink_of(write: Any) -> str:
+    """`ForeachBatchSink`, `table sales`, `parquet[/data/out]`, `console`."""
+    if write.HasField("foreach_batch"):
+        return "ForeachBatchSink"
+    if write.HasField("foreach_writer"):
+        return "ForeachSink"
+    if write.table_name:
+        return "table " + str(write.table_name)
+    path = write.path or option(write.options, "path")
+    return f"{write.format or 'default'}[{path}]" if path else str(write.format or "default")
+
+
+def watermark_of(plan: Any) -> float | None:
+    """The longest delay of a plan's watermarks in seconds; None without one."""
+    delays = [
+        seconds_of(node.with_watermark.delay_threshold)
+        for node, _ in _relations(plan)
+        if node.WhichOneof("rel_type") == "with_watermark"
+    ]
+    return max((delay for delay in delays if delay is not None), default=None)
+
+
+def leaves(plan: Any) -> list[Leaf]:
+    """The inputs of a plan, at most MAX_LEAVES. What may be static counts as static: SQL text, a named table."""
+    found = [_leaf(node) for node, is_leaf in _relations(plan) if is_leaf]
+    return found[:MAX_LEAVES]
+
+
+def _leaf(node: Any) -> Leaf:
+    kind = node.WhichOneof("rel_type") or "unknown"
+    if kind in FIXED:
+        return Leaf("fixed", kind, {})
+    inside: Any = getattr(node, kind, None)
+    streams = "stream" if getattr(inside, "is_streaming", False) else "static"
+    if kind != "read":
+        return Leaf(streams, kind, {})
+    if inside.WhichOneof("read_type") == "named_table":
+        return Leaf(streams, "table " + inside.named_table.unparsed_identifier, inside.named_table.options)
+    return Leaf(streams, inside.data_source.format or "default", _with_path(inside.data_source))
+
+
+def _with_path(source: Any) -> Mapping[str, str]:
+    """`load(path)` is kept beside the options, although Spark takes it for one."""
+    return {**source.options, **({"path": ",".join(source.paths)} if source.paths else {})}
+
+
+def _relations(plan: Any) -> Iterator[tuple[Any, bool]]:
+    """(relation, whether it is a leaf) of a plan, those of subqueries included. Plans may be deep: no recursion."""
+    waiting, met = [plan], 0
+    while waiting and met < MAX_NODES:
+        node, met = waiting.pop(), met + 1
+        below = _messages(node)
+        waiting.extend(reversed(below))
+        if node.DESCRIPTOR.name == "Relation":
+            yield node, not _holds_relation(below)
+
+
+def _holds_relation(nodes: list[Any]) -> bool:
+    """Whether a relation lies anywhere below."""
+    waiting, met = list(nodes), 0
+    while waiting and met < MAX_NODES:
+        node, met = waiting.pop(), met + 1
+        if node.DESCRIPTOR.name == "Relation":
+            return True
+        waiting.extend(_messages(node))
+    return False
+
+
+def _messages(node: Any) -> list[Any]:
+    """The messages directly below one, in the order of its fields."""
+    found: list[Any] = []
+    for field, value in node.ListFields():
+        if field.message_type is None or field.message_type.GetOptions().map_entry:
+            continue
+        found.extend([value] if hasattr(value, "DESCRIPTOR") else value)
+    return found

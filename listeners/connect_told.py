@@ -1,0 +1,165 @@
+"""Which events of a Connect session have been handed on: each once, although they come by two ways.
+
+Spark's stream of events is one way, what Spark remembers of each run (`recentProgress`) the other. A run that
+was not known yet is announced first: Connect tells of a start only to the client that asked for it.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import re
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any, Callable, NamedTuple
+
+#: Reports by which a run is known again: more than Spark remembers (`numRecentProgressUpdates`, 100).
+MAX_REPORTS = 1000
+#: Past so many runs that ended, the oldest is forgotten.
+MAX_ENDED = 200
+
+_WRAPPED = '{"progress":'
+#: Spark writes no blanks, PySpark, which writes anew for a listener of the program, does.
+_RUN = re.compile(r'"id": ?"([0-9a-f-]{36})".*?"runId": ?"([0-9a-f-]{36})"', re.DOTALL)
+_NAME = re.compile(r'"name": ?("(?:[^"\\]|\\.)*"|null)')
+_BATCH = re.compile(r'"timestamp": ?"([^"]+)", ?"batchId": ?(-?\d+)')
+
+
+class Event(NamedTuple):
+    """For the inbox: `data` is JSON text; `at` Unix seconds, None for now."""
+
+    type: str
+    data: str
+    at: float | None = None
+
+
+@dataclass
+class Told:
+    """What has been handed on of one run."""
+
+    query_id: str
+    run_id: str
+    name: str | None = None
+    reports: collections.OrderedDict[tuple[int, str], None] = field(default_factory=collections.OrderedDict)
+    newest: int | None = None
+    ended: bool = False
+    #: Rounds in which it was not among the active ones, although no end of it was heard.
+    missing: int = 0
+
+    def is_new(self, report: tuple[int, str]) -> bool:
+        if report in self.reports:
+            return False
+        self.reports[report] = None
+        while len(self.reports) > MAX_REPORTS:
+            self.reports.popitem(last=False)
+        self.newest = report[0] if self.newest is None else max(self.newest, report[0])
+        return True
+
+
+class Ledger:
+    """Thread-safe. `admit` answers with the events to hand on for one that came: none, itself, or two."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._runs: collections.OrderedDict[str, Told] = collections.OrderedDict()
+        self._lock = threading.Lock()
+
+    def admit(self, type: str, data: str, late: bool = False) -> list[Event]:
+        """`data` as Spark's stream or its memory has it. `late`: it is from memory, its time is the report's own."""
+        if type == "progress" and data.startswith(_WRAPPED):
+            data = data[len(_WRAPPED) : -1]
+        ids = _RUN.search(data)
+        if ids is None:
+            return []
+        with self._lock:
+            name = _name(data) if type in ("progress", "started") else None
+            found = self._announced(ids.group(1), ids.group(2), name)
+            if type == "started":  # PySpark's own, where the program has listeners: more exact than ours
+                return [Event(type, data)] if found else []
+            told = self._runs[ids.group(2)]
+            if not self._is_new(told, type, data):
+                return found
+            at = when(data, self._clock()) if late else None
+            return [*found, Event(type, data, at)]
+
+    def began(self, query_id: str, run_id: str, name: str | None) -> list[Event]:
+        """A run was seen: its start, unless that is known."""
+        with self._lock:
+            return self._announced(query_id, run_id, name)
+
+    def _announced(self, query_id: str, run_id: str, name: str | None) -> list[Event]:
+        if run_id in self._runs:
+            return []
+        self._runs[run_id] = Told(query_id, run_id, name)
+        ended = [each.run_id for each in self._runs.values() if each.ended]
+        for old in ended[: max(0, len(ended) - MAX_ENDED)]:
+            del self._runs[old]
+        now = stamp(self._clock())
+        return [Event("started", _dump(id=query_id, runId=run_id, name=name, timestamp=now))]
+
+    def _is_new(self, told: Told, type: str, data: str) -> bool:
+        if type == "progress":
+            return told.is_new(report_of(data))
+        if type == "terminated":
+            told.ended, was = True, told.ended
+            return not was
+        return True
+
+    def open(self) -> list[Told]:
+        """Runs whose end has not been heard."""
+        with self._lock:
+            return [told for told in self._runs.values() if not told.ended]
+
+    def ended(self, run_id: str, exception: str | None, error_class: str | None) -> list[Event]:
+        """A run is over and no event said so: its end, unless that is known by now."""
+        with self._lock:
+            told = self._runs.get(run_id)
+            if told is None or told.ended:
+                return []
+            told.ended = True
+            data = _dump(
+                id=told.query_id, runId=run_id, exception=exception, errorClassOnException=error_class
+            )
+            return [Event("terminated", data)]
+
+
+def report_of(data: str) -> tuple[int, str]:
+    """(batch id, time) of a progress report: what tells it from the run's others."""
+    found = _BATCH.search(data)
+    if found is None:  # a later Spark writes its fields in another order
+        document = json.loads(data)
+        return int(document["batchId"]), str(document["timestamp"])
+    return int(found.group(2)), found.group(1)
+
+
+def when(data: str, now: float) -> float:
+    """When a report that came late was made: its trigger's start and the batch's duration; never in the future."""
+    document = json.loads(data)
+    began = _seconds(str(document.get("timestamp")))
+    if began is None:
+        return now
+    took = document.get("batchDuration") or (document.get("durationMs") or {}).get("triggerExecution") or 0
+    return min(now, began + float(took) / 1000.0)
+
+
+def _seconds(timestamp: str) -> float | None:
+    try:
+        return datetime.strptime(timestamp, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc).timestamp()
+    except ValueError:
+        return None
+
+
+def stamp(now: float) -> str:
+    """Unix seconds as Spark writes a time."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
+
+
+def _name(data: str) -> str | None:
+    found = _NAME.search(data)
+    return None if found is None else json.loads(found.group(1))
+
+
+def _dump(**fields: Any) -> str:
+    return json.dumps(fields, separators=(",", ":"))

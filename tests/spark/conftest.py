@@ -1,0 +1,24 @@
+"""A server, drivers and the command line as processes, and input for them; one of each a test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark.house import Feed, House
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def feed(tmp_path: Path) -> Feed:
+    made = Feed(tmp_path / "base" / "in")
+    made.add()
+    return made

@@ -1,0 +1,25 @@
+"""A plain PySpark program: copies what there is, looks into a worker, and says what it saw. Imports nothing of ours."""
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+
+def look(rows):
+    hooks = [type(one).__name__ for one in sys.meta_path if hasattr(one, "controlplane")]
+    yield [name for name in sys.modules if name.startswith("listeners")] + hooks
+
+
+if __name__ == "__main__":
+    source, target, checkpoint, report = sys.argv[1:]
+    spark = SparkSession.builder.appName("copies").getOrCreate()
+    read = spark.readStream.schema("key INT, value STRING").json(source)
+    writer = read.writeStream.format("json").queryName("copies").option("path", target)
+    writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+    inside = spark.sparkContext.parallelize([1], 1).mapPartitions(look).collect()
+    rows = sorted(row.key for row in spark.read.schema("key INT").json(target).collect())
+    agent = sys.modules.get("listeners")
+    with open(report, "w") as file:
+        json.dump({"rows": rows, "in_worker": inside, "agent": agent and agent.__file__}, file)
+    spark.stop()

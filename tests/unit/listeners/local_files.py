@@ -1,0 +1,77 @@
+"""`listeners.hadoop.Files` over a plain folder, so that collecting can be tried without a JVM."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from listeners.errors import FilesError
+from listeners.hadoop import Listed
+
+
+class LocalFiles:
+    """A folder of this machine. `calls` lists what was asked; a path in `broken` cannot be read."""
+
+    def __init__(self, root: Path):
+        self.root = f"file:{root}"
+        self.path = root
+        self.calls: list[str] = []
+        self.broken: set[str] = set()
+        #: Path → done just before it is listed: what happens while the collector is at work.
+        self.meanwhile: dict[str, object] = {}
+
+    def status(self) -> Listed:
+        return self._guarded(".", lambda: _listed(self.path))
+
+    def listed(self, folder: str, most: int) -> tuple[list[Listed], bool]:
+        act = self.meanwhile.pop(folder, None)
+        if callable(act):
+            act()
+        found = self._guarded(
+            folder, lambda: [_listed(Path(each.path)) for each in os.scandir(self.path / folder)]
+        )
+        return found[:most], len(found) <= most
+
+    def read(self, path: str) -> bytes:
+        return self._guarded(path, (self.path / path).read_bytes)
+
+    def _guarded(self, path, ask):
+        self.calls.append(path)
+        if path in self.broken:
+            raise FilesError("java.io.IOException: permission denied")
+        try:
+            return ask()
+        except FileNotFoundError as error:
+            raise FilesError(f"java.io.FileNotFoundException: {error.filename}", gone=True) from None
+
+
+def _listed(path: Path) -> Listed:
+    found = path.stat()
+    folder = path.is_dir()
+    return Listed(path.name, folder, 0 if folder else found.st_size, int(found.st_mtime * 1000) / 1000)
+
+
+def write(root: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def write_checkpoint(root: Path, batches: int = 3, partitions: int = 2) -> None:
+    """A stateful query's, with `batches` committed."""
+    write(root, {"metadata": '{"id":"1d8f6f2e-0000-4000-8000-000000000000"}'})
+    for batch in range(batches):
+        write_batch(root, batch)
+        for partition in range(partitions):
+            write(root, {f"state/0/{partition}/{batch + 1}.delta": "x"})
+
+
+def write_batch(root: Path, batch: int) -> None:
+    write(
+        root,
+        {
+            f"offsets/{batch}": 'v1\n{"batchWatermarkMs":0}\n{"logOffset":%d}' % batch,
+            f"sources/0/{batch}": 'v1\n{"path":"file:///in/a"}',
+            f"commits/{batch}": 'v1\n{"nextBatchWatermarkMs":0}',
+        },
+    )
