@@ -40,7 +40,8 @@ def start_failed(case: Case) -> Verdict | None:
     at = _start_failed_at(case)
     if at is None:
         return None
-    return Verdict(QueryStatus.FAILED, f"its start failed {case.ago(at)}: {_cause(case.view.start_failure)}")
+    told = f"its start failed {case.ago(at)}: {_cause(case.view.start_failure)}"
+    return Verdict(QueryStatus.FAILED, told + _doctor_note(case))
 
 
 def failure(case: Case) -> Failure:
@@ -70,7 +71,7 @@ def ended(case: Case) -> Verdict | None:
     status, words = _ENDS[_end(case.run, case)]
     told = f"{words} {case.ago(_ended_at(case))}{_after_batch(case.run)}"
     if status is QueryStatus.FAILED:
-        told += f": {_cause(case.run.failure_text, case.run.error_class)}"
+        told += f": {_cause(case.run.failure_text, case.run.error_class)}{_doctor_note(case)}"
     return Verdict(status, told + _silence_note(case))
 
 
@@ -90,6 +91,14 @@ def _cause(text: str | None, error_class: str | None = None) -> str:
         return "its driver gave no exception"
     told = explain(text, error_class)
     return f"{headline(told)}; {told.advice.partition('. ')[0].rstrip('.')}"
+
+
+def _doctor_note(case: Case) -> str:
+    """What the doctor found broken in its checkpoint, as of this run or later."""
+    seen, run = case.view.checkpoint, case.run
+    if seen is None or not seen.foretold or (run is not None and seen.taken_at < run.started_at):
+        return ""
+    return f". The doctor finds its checkpoint broken: {seen.foretold[:300]}"
 
 
 def _after_batch(run: Run) -> str:

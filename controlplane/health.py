@@ -43,6 +43,14 @@ def _last_data_at(case: Case) -> float:
     return next(read, case.run.started_at if case.run else case.view.first_seen_at)
 
 
+def _continuous(case: Case) -> Verdict | None:
+    """Spark reports no progress of continuous processing."""
+    epoch = case.polled.epoch if case.polled else None
+    if case.view.facts.trigger != "continuous" or epoch is None:
+        return None
+    return Verdict(QueryStatus.RUNNING, f"epoch {epoch} is committed; Spark gives no figures of such a query")
+
+
 def _starting(case: Case) -> Verdict | None:
     if case.last is not None or case.rested_at is not None or case.age > case.long_after:
         return None
@@ -179,6 +187,7 @@ STEPS: tuple[Callable[[Case], Verdict | None], ...] = (
     endings.silent,
     endings.never_ran,
     endings.vanished,
+    _continuous,
     _idle,
     _starting,
     _hung,

@@ -18,6 +18,7 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
+from controlplane.checkpoints.arrivals import slim
 from controlplane.clocks import Clock, Clocks, corrected
 from controlplane.errors import Forbidden, StoreUnavailable
 from controlplane.store import blobs
@@ -34,6 +35,8 @@ from listeners.errors import WireError
 log = logging.getLogger(__name__)
 
 MAX_LINE = 1024 * 1024
+#: The inventory of a checkpoint holds the contents of its small files.
+MAX_INVENTORY = 4 * 1024 * 1024
 #: Lines that share one submission to the writer.
 CHUNK = 1_000
 MAX_REJECTED = 1_000
@@ -226,17 +229,20 @@ class _Reading:
         beat_at = self._clock.received(event.at, self._now) if event.type == "heartbeat" else None
         event = replace(event, at=corrected(event.at, offset, self._now))
         told = read(event)
-        blob = self._packer.pack(blobs.pack_json(event.data))
+        kept = slim(event.data) if event.type == "inventory" else event.data
+        blob = self._packer.pack(blobs.pack_json(kept))
         return Prepared(number, told, offset, self._packer.dictionary, blob, beat_at)
 
 
 def read_line(line: bytes) -> wire.Event:
     """One line -> event; WireError says what is wrong. Text that no database can hold is made good."""
-    if len(line) > MAX_LINE:
+    if len(line) > MAX_INVENTORY:
         raise WireError(f"a line may have at most {MAX_LINE} bytes, not {len(line)}")
     if UNSTORABLE.search(line) is not None:
         line = blobs.pack_json(_storable(wire.loads(line)))
     event = wire.decode_event(line)
+    if len(line) > MAX_LINE and event.type != "inventory":
+        raise WireError(f"a line may have at most {MAX_LINE} bytes, not {len(line)}")
     if line.count(b"{") + line.count(b"[") > MAX_DEPTH and deeper_than(event.data, MAX_DEPTH):
         raise WireError(f"not JSON we take: nested more than {MAX_DEPTH} deep")
     return event

@@ -59,8 +59,8 @@ def lag_seconds(view: QueryView, now: float) -> float | None:
 def source_lag_seconds(view: QueryView, index: int, now: float) -> float | None:
     """The same of one source, by its place in the query."""
     last = view.progress[-1]
-    source = last.sources[index]
-    if not source.latest or source.end is None:
+    source = last.sources[index] if index < len(last.sources) else None  # another run may have had fewer
+    if source is None or not source.latest or source.end is None:
         return None
     if (view.idle_at or 0.0) > last.at:
         return 0.0

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from controlplane.gaps import NOTHING, Reported
 from controlplane.model import Agent, Run, RunFacts, StatusSample
 
 NO_FACTS = RunFacts()
@@ -30,7 +31,10 @@ class AgentRow:
 
 @dataclass(frozen=True)
 class QueryRow:
-    """A query. `told_at`: time of what told its name and labels; `totals`: its counters, see `Window.totals`."""
+    """A query. `told_at`: time of what told its name and labels; `totals`: its counters, see `Window.totals`.
+
+    `reported`: which of its batches were reported.
+    """
 
     key: int
     query_id: str
@@ -44,6 +48,7 @@ class QueryRow:
     start_failure: str | None = None
     retired_at: float | None = None
     totals: Mapping[str, float] = field(default_factory=dict)
+    reported: Reported = NOTHING
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from dataclasses import fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from controlplane import progress
+from controlplane import gaps, progress
 from controlplane.ledger import AgentRow, Ledger, Naming, QueryRow, RunRow
 from controlplane.model import Agent, ProgressSample, Run, RunFacts
 from controlplane.settling import count_failure, named, settle
@@ -41,6 +41,7 @@ def fold(ledger: Ledger, told: Iterable[Told], now: float) -> None:
         handler = HANDLERS.get(one.event.type)
         if handler is not None and not one.raw:
             handler(ledger, one)
+            _report(ledger, one, now)
         concerned.update(filter(None, (meant(ledger, one), *(entry.query_id for entry in one.entries))))
     rows_of: dict[str, list[RunRow]] = {}
     for row in ledger.runs.values():
@@ -49,6 +50,13 @@ def fold(ledger: Ledger, told: Iterable[Told], now: float) -> None:
             concerned.add(row.run.query_id)
     for query_id in concerned & ledger.queries.keys():
         settle(ledger, query_id, rows_of.get(query_id, []), now)
+
+
+def _report(ledger: Ledger, told: Told, now: float) -> None:
+    if told.batch is not None and told.query_id is not None:
+        query = ledger.queries[told.query_id]
+        reported = gaps.report(query.reported, told.batch.run_id, told.batch.batch_id, now)
+        ledger.put_query(replace(query, reported=reported))
 
 
 def hear(
@@ -181,7 +189,8 @@ def _on_status(ledger: Ledger, told: Told) -> None:
             row = replace(row, status=entry.status)
         _name(ledger, row, event, entry.name)
     agent = ledger.agents[event.agent]
-    ledger.put_agent(replace(agent, polled_at=_later(agent.polled_at, event.at)))
+    if event.data.get("partial") is not True:  # else what is not listed may only not have been asked
+        ledger.put_agent(replace(agent, polled_at=_later(agent.polled_at, event.at)))
 
 
 def _on_told_itself(ledger: Ledger, told: Told) -> None:

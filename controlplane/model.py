@@ -223,6 +223,15 @@ class StatusSample:
     tasks_completed: int | None = None
     last_task_at: float | None = None
 
+    @property
+    def epoch(self) -> int | None:
+        """The newest epoch of a continuous query: the only sign of work that Spark gives of one."""
+        found = _EPOCH.match(self.message)
+        return int(found.group(1)) if found else None
+
+
+_EPOCH = re.compile(r"Committing epoch (\d{1,18})\b")
+
 
 #: Triggers that are meant to end by themselves: to be behind is what they start from.
 ENDING_TRIGGERS = frozenset({"available_now", "once"})
@@ -241,6 +250,33 @@ class RunFacts:
     restart: str | None = None  # reuse | factory | needs_factory
     restart_reason: str | None = None
     watermark_delay: float | None = None  # seconds; the longest of its watermarks
+
+
+@dataclass(frozen=True)
+class CheckpointSeen:
+    """What the doctor said of a query's checkpoint as it was at `taken_at`. `counts`: (check, severity) → findings.
+
+    `foretold`: of a broken one, its worst finding in a sentence. `trouble`: why the inventory could not be judged.
+    """
+
+    taken_at: float
+    verdict: str  # ok | risky | broken | unreadable
+    summary: str
+    checkpoint: str
+    run_id: str | None = None
+    collector: str | None = None
+    why: str | None = None
+    spark_version: str | None = None
+    target_spark: str | None = None
+    last_planned_batch: int | None = None
+    last_committed_batch: int | None = None
+    next_batch: int | None = None
+    bytes: int | None = None
+    files: int | None = None
+    committed_at: float | None = None
+    counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    foretold: str | None = None
+    trouble: str | None = None
 
 
 @dataclass(frozen=True)
@@ -263,6 +299,7 @@ class QueryView:
     start_failure: str | None = None
     action: Action | None = None  # the action under way, if any
     retired_at: float | None = None
+    checkpoint: CheckpointSeen | None = None  # the newest inventory's verdict
 
 
 @dataclass(frozen=True)

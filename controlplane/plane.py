@@ -20,6 +20,7 @@ from controlplane import data_dir
 from controlplane.alerting.desk import Desk
 from controlplane.alerting.evaluation import Reached, nothing
 from controlplane.alerting.room import AlertingRoom
+from controlplane.checkpoints.room import CheckpointRoom
 from controlplane.control.outbox import Outbox
 from controlplane.control.room import ControlRoom
 from controlplane.errors import ControlPlaneError, NotFound
@@ -46,6 +47,7 @@ Clock = Callable[[], float]
 LIFE = frozenset({"started", "start_failed", "terminated", "idle"})
 TICK_SECONDS = 5.0
 RETENTION_SECONDS = 600.0
+LOOKS_SECONDS = 1.0
 TOKEN_SECONDS = 5.0
 DICTIONARY_SECONDS = 6 * 3600.0
 SOON = 20.0  # after the start, so that the reserve for a full disk is laid by
@@ -68,6 +70,7 @@ class Plane:
     tokens: TokenBook
     outbox: Outbox
     room: ControlRoom
+    checkpoints: CheckpointRoom
     verdicts: VerdictLog
     series: SeriesRoom
     alerting: AlertingRoom
@@ -86,9 +89,11 @@ class Plane:
         self.read_tokens()
         with self.reading() as conn:
             self.window.load(conn)
+            self.checkpoints.load(conn)
             self.verdicts.load(_changes(query_rows.latest_statuses(conn)))
             self.room.load(action_rows.open_actions(conn))
             self.alerting.load(conn)
+        self.checkpoints.start()
         self.scheduler.start()
         self.alerting.start()
         log.info("ready: %d queries known", len(self.window.views()))
@@ -96,6 +101,7 @@ class Plane:
     def stop(self) -> None:
         self.alerting.stop()
         self.scheduler.stop()
+        self.checkpoints.stop()
         self.series.save()
         self.writer.stop()
         self.close()
@@ -193,6 +199,11 @@ class Plane:
         self._note(self.verdicts.changes(self.window.views(), self.clock()))
         self.room.tick()
 
+    def tick_looks(self) -> None:
+        """Give up looks at checkpoints that took too long, and let go what waits for them."""
+        self.checkpoints.tick()
+        self.room.tick_looks()
+
     def noticed(self, events: Sequence[Event]) -> None:
         """Queries started, rested or ended: their status is recorded now, not at the next tick."""
         for query_id in {str(e.data.get("id")) for e in events if e.type in LIFE}:
@@ -238,10 +249,12 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
         window = Window(length=settings.window_length)
         ingest = Ingest(writer, window, clock)
         outbox = Outbox()
-        room = ControlRoom(writer, window, outbox, clock)
-        ingest.listeners.append(room.heard)
-        verdicts = VerdictLog(clock())
         reading = partial(_reading, engine)
+        checkpoints = CheckpointRoom(writer, window, outbox, reading, clock, settings.checkpoint_roots)
+        room = ControlRoom(writer, window, outbox, clock, checkpoints)
+        checkpoints.listeners.append(room.looked_at)
+        ingest.listeners += [room.heard, checkpoints.heard]
+        verdicts = VerdictLog(clock())
         series = SeriesRoom(
             window,
             verdicts,
@@ -264,6 +277,7 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
             tokens=TokenBook(clock),
             outbox=outbox,
             room=room,
+            checkpoints=checkpoints,
             verdicts=verdicts,
             series=series,
             alerting=alerting,
@@ -274,6 +288,7 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
         room.listeners.append(plane.look_at)
         jobs += [
             Job("judge", TICK_SECONDS, plane.tick),
+            Job("checkpoints", LOOKS_SECONDS, plane.tick_looks),
             Job("tokens", TOKEN_SECONDS, plane.read_tokens),
             Job("retention", RETENTION_SECONDS, plane.prune, first=SOON),
             Job("rule files", RELOAD_SECONDS, alerting.reload),

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import Any, TypeGuard
 
 from controlplane import lag
 from controlplane.case import Case, open_case
@@ -62,8 +62,16 @@ def query_readings(
     labels = query_labels(view)
     for name, own, value in _facts(view, verdict, now, totals, wanted):
         metric = BY_NAME[PREFIX + name] if isinstance(name, str) else name
-        if value is not None and math.isfinite(value) and (wanted is None or metric.name in wanted):
+        if (wanted is None or metric.name in wanted) and _is_finite(value):
             yield Reading(metric, {**labels, **own}, value)
+
+
+def _is_finite(value: float | None) -> TypeGuard[float]:
+    """An integer too large for a float is as absent as infinity: one such figure must not cost all the others."""
+    try:
+        return value is not None and math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def query_labels(view: QueryView) -> dict[str, str]:
@@ -86,6 +94,7 @@ def _facts(view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted
     if verdict.status is QueryStatus.FAILED:
         yield "query_failure_info", _failure(open_case(view, now, DEFAULTS)), 1
     yield from _counters(totals)
+    yield from _checkpoint(view)
     if verdict.status in DOWN | AT_REST or (wanted is not None and wanted <= OF_LIFE):
         return
     case = open_case(view, now, DEFAULTS)
@@ -120,6 +129,7 @@ def _failure(case: Case) -> dict[str, str]:
 
 COUNTERS = {
     "batches": ("batches_total", ""),
+    "batches_unreported": ("batches_unreported_total", ""),
     "input_rows": ("input_rows_total", ""),
     "output_rows": ("output_rows_total", ""),
     "starts": ("query_starts_total", ""),
@@ -141,6 +151,10 @@ OF_LIFE = frozenset(
         "query_info",
         "query_failure_info",
         "query_start_timestamp_seconds",
+        "checkpoint_findings",
+        "checkpoint_bytes",
+        "checkpoint_files",
+        "checkpoint_last_commit_timestamp_seconds",
         *(name for name, _ in COUNTERS.values()),
     )
 )
@@ -152,6 +166,18 @@ def _counters(totals: Totals) -> Iterator[Fact]:
         if counted in COUNTERS:
             name, label_name = COUNTERS[counted]
             yield name, {label_name: label} if label_name else NONE, value
+
+
+def _checkpoint(view: QueryView) -> Iterator[Fact]:
+    """Of the newest inventory, whether the query runs or not."""
+    seen = view.checkpoint
+    if seen is None or view.retired_at is not None:
+        return
+    for (check, severity), count in seen.counts.items():
+        yield "checkpoint_findings", {"check": check, "severity": severity}, count
+    yield "checkpoint_bytes", NONE, seen.bytes
+    yield "checkpoint_files", NONE, seen.files
+    yield "checkpoint_last_commit_timestamp_seconds", NONE, seen.committed_at
 
 
 def _running_batch(case: Case) -> Iterator[Fact]:
@@ -258,7 +284,7 @@ def agent_readings(
             continue
         labels = {**_users(agent.labels), "app": agent.app, "agent": agent.agent}
         for name, own, value in _agent_facts(agent, heartbeat_of(agent.agent)):
-            if value is not None and math.isfinite(value):
+            if _is_finite(value):
                 yield Reading(BY_NAME[PREFIX + name], {**labels, **own}, value)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from controlplane.checkpoints.roots import is_root
 from controlplane.errors import SettingsError
 
 PREFIX = "CONTROLPLANE_"
@@ -40,6 +41,7 @@ class Settings:
     webhook: str | None = field(default=None, repr=False)
     series_step: float = 15.0
     most_series: int = 50_000
+    checkpoint_roots: tuple[str, ...] = ()  # below these the server itself may look at checkpoints
     metrics_need_token: bool = False
     body_bytes: int = 16 * MIB
     inflated_bytes: int = 64 * MIB
@@ -112,6 +114,11 @@ def check(settings: Settings) -> list[str]:
         (settings.webhook is None or settings.notify is None, "webhook", "is not used where notify is given"),
         (0.5 <= settings.series_step <= 300, "series_step", "must be 0.5 to 300 seconds"),
         (settings.most_series >= 1000, "most_series", "must be at least 1000"),
+        (
+            all(map(is_root, settings.checkpoint_roots)),
+            "checkpoint_roots",
+            "must be absolute paths, or URLs with a bucket or host, with commas between them",
+        ),
         (settings.body_bytes > 0, "body_bytes", "must be above 0"),
         (settings.inflated_bytes >= settings.body_bytes, "inflated_bytes", "must be at least body_bytes"),
         (
@@ -204,6 +211,7 @@ READERS: dict[str, Callable[[str], Any]] = {
     "webhook": str,
     "series_step": _number(float),
     "most_series": _number(int),
+    "checkpoint_roots": lambda text: tuple(filter(None, map(str.strip, text.split(",")))),
     "metrics_need_token": _flag,
     "body_bytes": _bytes,
     "inflated_bytes": _bytes,

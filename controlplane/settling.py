@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from controlplane import gaps
 from controlplane.failures import explain
 from controlplane.ledger import Ledger, Naming, QueryRow, RunRow
 from controlplane.model import ENDING_TRIGGERS, Run, RunEnd
@@ -30,6 +31,11 @@ def settle(ledger: Ledger, query_id: str, rows: list[RunRow], now: float) -> Non
         back = query.retired_at is not None and newest.started_at > query.retired_at
         query = named(query, ledger.runs[newest.run_id].naming)
         query = replace(query, newest_run=newest.run_id, retired_at=None if back else query.retired_at)
+    trigger = ledger.runs[newest.run_id].facts.trigger if newest is not None else None
+    reported, unreported = gaps.overdue(query.reported, now, trigger)
+    if unreported:
+        ledger.count(query_id, "batches_unreported", unreported)
+    query = replace(query, reported=reported)
     counts = ledger.counts.pop(query_id, None)
     if counts:
         query = replace(query, totals=_added(query.totals, counts))

@@ -52,6 +52,10 @@ def read(event: wire.Event) -> Told:
             return Told(event, query_id, run_id, sample=progress.sample(data, event.at))
         case "started" | "idle" | "terminated":
             return Told(event, progress.identity(data, "id"), progress.identity(data, "runId"))
+        case "inventory":
+            if not isinstance(data.get("inventory"), dict):
+                raise ValueError("data.inventory must be a JSON object")
+            return Told(event, progress.identity(data, "id"), progress.text(data.get("runId"), 64))
         case "start_failed":
             return Told(event, progress.text(data.get("id"), 64))
         case "status":

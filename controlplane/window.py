@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy.engine import Connection
 
 from controlplane.ledger import AgentRow, QueryRow, RunRow
-from controlplane.model import Action, Agent, ProgressSample, QueryView
+from controlplane.model import Action, Agent, CheckpointSeen, ProgressSample, QueryView
 from controlplane.store import actions as stored_actions
 from controlplane.store import queries as stored_queries
 from controlplane.store.deduplication import Changes
@@ -38,6 +38,7 @@ class Window:
         self._progress: dict[str, list[ProgressSample]] = {}
         self._named: dict[tuple[str, str | None], set[str]] = {}  # (app, name) -> its queries
         self._actions: dict[str, Action] = {}
+        self._checkpoints: dict[str, CheckpointSeen] = {}
         self._views: dict[str, QueryView] = {}
         self._stale: set[str] = set()  # queries whose view must be made anew
 
@@ -125,6 +126,14 @@ class Window:
                 self._actions[query_id] = action
             self._stale.add(query_id)
 
+    def set_checkpoint(self, query_id: str, seen: CheckpointSeen) -> None:
+        """What the doctor said of a query's checkpoint; what it said of an older inventory stays away."""
+        with self._lock:
+            known = self._checkpoints.get(query_id)
+            if known is None or seen.taken_at >= known.taken_at:
+                self._checkpoints[query_id] = seen
+                self._stale.add(query_id)
+
     def retire(self, query_id: str, at: float) -> None:
         """A query was put away."""
         with self._lock:
@@ -143,7 +152,7 @@ class Window:
                 if run is not None:
                     self._query_of.pop(run.run.run_id, None)
                     self._queries_of[run.run.agent].discard(query_id)
-                for known in (self._progress, self._actions, self._views):
+                for known in (self._progress, self._actions, self._checkpoints, self._views):
                     known.pop(query_id, None)
 
     def forget_agents(self, agents: Iterable[str]) -> None:
@@ -176,7 +185,7 @@ class Window:
     def totals(self, query_id: str) -> Mapping[str, float]:
         """Counters of a query since it was first seen.
 
-        `batches`, `input_rows`, `output_rows`, `starts`, `failures|CONDITION`,
+        `batches`, `batches_unreported`, `input_rows`, `output_rows`, `starts`, `failures|CONDITION`,
         `source_input_rows|DESCRIPTION` and `state_rows_{updated,removed,dropped_by_watermark}|OPERATOR`.
         """
         with self._lock:
@@ -266,6 +275,7 @@ class Window:
             start_failure=query.start_failure,
             action=self._actions.get(query.query_id),
             retired_at=query.retired_at,
+            checkpoint=self._checkpoints.get(query.query_id),
         )
         if row is None:
             return view

@@ -141,9 +141,8 @@ def _own_server(programs: Path, directory: Path) -> Iterator[str]:
     data, user = directory / "data", "postgres"
     directory.chmod(0o777)
     options: dict[str, Any] = {"user": user, "group": user} if os.geteuid() == 0 else {}
-    for parent in directory.parents[:2]:
-        if os.geteuid() == 0:
-            parent.chmod(parent.stat().st_mode | 0o011)
+    if os.geteuid() == 0:
+        _let_in(directory)
 
     def run(*command: str) -> None:
         subprocess.run(command, check=True, capture_output=True, cwd=directory, timeout=60, **options)
@@ -156,3 +155,11 @@ def _own_server(programs: Path, directory: Path) -> Iterator[str]:
         yield f"postgresql+psycopg://{user}@/postgres?host={directory}"
     finally:
         run(control, "-D", str(data), "-m", "immediate", "stop")
+
+
+def _let_in(directory: Path) -> None:
+    """Let another user pass through every folder above: pytest makes its own for one user alone."""
+    for parent in directory.parents:
+        mode = parent.stat().st_mode
+        if mode & 0o011 != 0o011:
+            parent.chmod(mode | 0o011)

@@ -33,7 +33,10 @@ class ErrorBody(Body):
 
 
 class ActionRequest(BaseModel):
-    """`POST …/actions`. `actor` is the signed-in person, where a page speaks for one."""
+    """`POST …/actions`. `actor` is the signed-in person, where a page speaks for one.
+
+    `force`: start in spite of a checkpoint that the doctor calls broken.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -42,6 +45,7 @@ class ActionRequest(BaseModel):
     overrides: dict[str, Any] = Field(default_factory=dict, max_length=100)
     reason: Text = ""
     actor: Person | None = None
+    force: bool = False
 
 
 class RetireRequest(BaseModel):
@@ -227,6 +231,18 @@ class ChangeBody(Body):
     reason: str
 
 
+class GapBody(Body):
+    """Batches that ran and were not reported. `run_id`: the run whose report showed it."""
+
+    model_config = ConfigDict(frozen=True, serialize_by_alias=True)
+
+    query_id: str
+    run_id: str
+    first: int = Field(alias="from")
+    last: int = Field(alias="to")
+    seen_at: str
+
+
 class QueryDetailBody(QueryBody):
     runs: list[RunBody]
     sources: list[SourceBody]
@@ -239,6 +255,7 @@ class QueryDetailBody(QueryBody):
     actions: list[ActionBody]
     latest_progress: dict[str, Any] | None
     superseded_by: str | None
+    gaps: list[GapBody]
 
 
 class ProgressBody(Body):

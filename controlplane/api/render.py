@@ -16,6 +16,7 @@ from controlplane.api.bodies import (
     AgentBody,
     EventBody,
     FailureBody,
+    GapBody,
     ProgressBody,
     QueryBody,
     RecentBody,
@@ -24,6 +25,7 @@ from controlplane.api.bodies import (
     SourceBody,
 )
 from controlplane.case import open_case
+from controlplane.gaps import Gap
 from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
 from controlplane.progress import items, number, whole
 from controlplane.thresholds import DEFAULTS
@@ -153,6 +155,21 @@ def run_body(run: Run) -> RunBody:
         agent=run.agent,
         failure=failure_body(run.failure_text, run.error_class),
     )
+
+
+def gap_bodies(query_id: str, gaps: Sequence[Gap]) -> list[GapBody]:
+    return [
+        GapBody.model_validate(
+            {
+                "query_id": query_id,
+                "run_id": gap.run_id,
+                "from": gap.first,
+                "to": gap.last,
+                "seen_at": rfc3339(gap.seen_at),
+            }
+        )
+        for gap in gaps
+    ]
 
 
 def agent_body(agent: Agent) -> AgentBody:

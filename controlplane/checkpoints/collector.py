@@ -5,7 +5,9 @@ Reads only: nothing is written, locked or created. A part that cannot be read is
 
 from __future__ import annotations
 
+import math
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -17,6 +19,7 @@ from controlplane.checkpoints.inventory import Entry, Inventory
 #: More are not listed; the inventory then says that it is not complete.
 MOST_ENTRIES = 200_000
 DEEPEST = 16
+MOST_ERRORS = 100
 #: URL scheme → what to install, where fsspec has no backend of its own.
 PACKAGES = {
     "s3": "s3fs",
@@ -43,9 +46,18 @@ class CannotOpen(Exception):
 
 
 def collect(
-    url: str, now: float, *, relocations: Iterable[tuple[str, str]] = (), contents: bool = True
+    url: str,
+    now: float,
+    *,
+    relocations: Iterable[tuple[str, str]] = (),
+    contents: bool = True,
+    links: bool = True,
+    seconds: float = math.inf,
 ) -> Inventory:
-    """What is at `url`, as of `now` (seconds since 1970). CannotOpen where the scheme is unknown or not installed."""
+    """What is at `url`, as of `now` (seconds since 1970). CannotOpen where the scheme is unknown or not installed.
+
+    `links`: whether links are followed. After `seconds` the listing is cut.
+    """
     fs, root = opened(url)
     nothing = Inventory(
         root=root if _scheme(url) == "file" else url,
@@ -61,11 +73,11 @@ def collect(
             return replace(nothing, errors=("it is a file, not a folder",))
     except Exception as error:  # a backend raises what it likes
         return replace(nothing, errors=(_words(error),))
-    return _filled(nothing, fs, root, contents)
+    return _filled(nothing, _Listing(fs, root, links, time.monotonic() + seconds), contents)
 
 
-def _filled(nothing: Inventory, fs: Any, root: str, contents: bool) -> Inventory:
-    listing = _Listing(fs, root)
+def _filled(nothing: Inventory, listing: _Listing, contents: bool) -> Inventory:
+    fs, root = listing.fs, listing.root
     listing.fill(_scheme(nothing.root) in OBJECT_STORES)
     held = dict(_read(fs, root, choosing.chosen(listing.entries), listing.errors)) if contents else {}
     return replace(
@@ -76,6 +88,17 @@ def _filled(nothing: Inventory, fs: Any, root: str, contents: bool) -> Inventory
         root_modified=_root_time(fs, root),
         errors=tuple(listing.errors),
     )
+
+
+def with_contents(inventory: Inventory, url: str, paths: Iterable[str]) -> Inventory:
+    """The inventory of `url` with the contents of these files too, where they are in it and not read yet."""
+    missing = [path for path in paths if inventory.is_file(path) and path not in inventory.contents]
+    if not missing:
+        return inventory
+    fs, root = opened(url)
+    errors: list[str] = []
+    read = dict(_read(fs, root, missing, errors))
+    return replace(inventory, contents={**inventory.contents, **read}, errors=(*inventory.errors, *errors))
 
 
 def opened(url: str) -> tuple[Any, str]:
@@ -127,8 +150,10 @@ def _time(info: dict[str, Any]) -> float | None:
 class _Listing:
     """Collects entries; stops at the bound."""
 
-    def __init__(self, fs: Any, root: str):
+    def __init__(self, fs: Any, root: str, links: bool, until: float):
         self.fs = fs
+        self.links = links
+        self.until = until
         self.root = root.rstrip("/")
         self.entries: dict[str, Entry] = {}
         self.errors: list[str] = []
@@ -137,7 +162,7 @@ class _Listing:
     def fill(self, at_once: bool) -> None:
         infos = self._found() if at_once else self._walked()
         for info in infos:
-            if len(self.entries) >= MOST_ENTRIES:
+            if len(self.entries) >= MOST_ENTRIES or time.monotonic() > self.until:
                 self.cut = True
                 return
             self._add(info)
@@ -145,6 +170,11 @@ class _Listing:
     def _add(self, info: dict[str, Any]) -> None:
         path = str(info["name"]).rstrip("/")[len(self.root) :].lstrip("/")
         if not path:
+            return
+        if info.get("islink") and not self.links:
+            self.errors += (
+                [f"{path}: a link, which is not followed"] if len(self.errors) < MOST_ERRORS else []
+            )
             return
         kind = _kind(info)
         if kind == "directory":
@@ -163,7 +193,7 @@ class _Listing:
         while pending:
             folder, depth = pending.pop()
             try:
-                infos = self.fs.ls(folder, detail=True)
+                infos = sorted(self.fs.ls(folder, detail=True), key=_turn)
             except Exception as error:
                 self.errors.append(f"{folder[len(self.root) :].lstrip('/') or '.'}: {_words(error)}")
                 continue
@@ -172,6 +202,12 @@ class _Listing:
                 # A link to a folder may lead in a circle; Spark's checkpoints have none.
                 if _kind(info) == "directory" and not info.get("islink") and depth < DEEPEST:
                     pending.append((str(info["name"]), depth + 1))
+
+
+def _turn(info: dict[str, Any]) -> int:
+    """Of a query that runs commits/ is listed first and offsets/ next (the last pushed is), for so Spark never writes:
+    each of the others may then be newer than the log, and none older."""
+    return {"commits": 2, "offsets": 1}.get(str(info["name"]).rpartition("/")[2], 0)
 
 
 def _kind(info: dict[str, Any]) -> str:
@@ -186,14 +222,14 @@ def _read(fs: Any, root: str, paths: list[str], errors: list[str]) -> Iterator[t
     """Contents, a few hundred files at a time; backends fetch such a batch at once."""
     base = root.rstrip("/")
     for start in range(0, len(paths), 500):
-        names = {f"{base}/{path}": path for path in paths[start : start + 500]}
+        some = paths[start : start + 500]
         try:
-            held = fs.cat(list(names), on_error="return")
+            # Not `cat`: that takes a `[` or `*` in a path for a pattern.
+            held = fs.cat_ranges([f"{base}/{path}" for path in some], None, None, on_error="return")
         except Exception as error:
             errors.append(_words(error))
             continue
-        for name, data in held.items():
-            path = names.get(str(name)) or str(name)[len(base) + 1 :]
+        for path, data in zip(some, held, strict=True):
             if isinstance(data, bytes):
                 yield path, data
             else:

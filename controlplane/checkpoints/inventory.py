@@ -14,6 +14,9 @@ from typing import Any
 
 FORMAT = "spark-checkpoint-inventory"
 VERSION = 1
+#: What a file system can tell: bytes in 63 bits, and seconds from 881 to 3058, which a date can hold.
+MOST_BYTES = 2**63 - 1
+MOST_SECONDS = 2.0**35
 
 
 class NotAnInventory(ValueError):
@@ -125,14 +128,14 @@ def from_json(document: Any) -> Inventory:
 
 
 def _built(document: dict[str, Any]) -> Inventory:
-    entries = {str(path): Entry(int(size), _seconds(at)) for path, size, at in document["files"]}
+    entries = {str(path): Entry(_bytes(size), _seconds(at)) for path, size, at in document["files"]}
     entries |= {str(path): Entry(0, _seconds(at), folder=True) for path, at in document["folders"]}
     contents = document["contents"].items()
     return Inventory(
         root=str(document["root"]),
         entries=entries,
         contents={str(path): base64.b64decode(data, validate=True) for path, data in contents},
-        collected_at=float(document["collected_at"]),
+        collected_at=_bounded(float(document["collected_at"])),
         collector=str(document["collector"]),
         exists=bool(document["exists"]),
         complete=bool(document["complete"]),
@@ -145,4 +148,17 @@ def _built(document: dict[str, Any]) -> Inventory:
 
 
 def _seconds(value: Any) -> float | None:
-    return None if value is None else float(value)
+    return None if value is None else _bounded(float(value))
+
+
+def _bounded(seconds: float) -> float:
+    if not abs(seconds) <= MOST_SECONDS:  # which is so of NaN too
+        raise ValueError(f"{seconds:g} is no time")
+    return seconds
+
+
+def _bytes(value: Any) -> int:
+    size = int(value)
+    if not 0 <= size <= MOST_BYTES:
+        raise ValueError("a file's size is below 0 or beyond 63 bits")
+    return size

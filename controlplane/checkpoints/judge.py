@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from controlplane.checkpoints.checks import logs, replays, settings, sink, sources, state, state_identity
+from controlplane.checkpoints.checks import (
+    logs,
+    memory,
+    replays,
+    settings,
+    sink,
+    sources,
+    state,
+    state_identity,
+)
 from controlplane.checkpoints.findings import (
     START,
     Effect,
@@ -48,6 +57,7 @@ CHECKS: tuple[Check, ...] = (
     state.stores,
     state.blocks,
     state.uneven,
+    state.abandoned,
     state_identity.operator_metadata,
     state_identity.operator_names,
     state_identity.schemas,
@@ -56,6 +66,13 @@ CHECKS: tuple[Check, ...] = (
     sink.ahead,
     sink.holes,
     sink.data_files,
+    memory.changed_ends,
+    memory.rebuildable,
+    memory.ahead,
+    memory.behind,
+    memory.watermark,
+    memory.unlike,
+    memory.unknown,
 )
 PARTS = ("metadata", "offsets", "commits", "sources", "state")
 

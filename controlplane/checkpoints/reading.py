@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from controlplane.checkpoints import file_logs, logs, state_tree
 from controlplane.checkpoints.file_logs import FileLog
@@ -23,13 +24,38 @@ SINK_LOG = "_spark_metadata"
 
 
 @dataclass(frozen=True)
+class Reported:
+    """What the progress report of a batch said: the end offset of each source in order, as JSON values.
+
+    `at`: when it was heard, seconds since 1970.
+    """
+
+    at: float
+    ends: tuple[Any, ...]
+    watermark_ms: int | None = None
+
+
+@dataclass(frozen=True)
 class History:
-    """What somebody remembers of the query, and no file tells. None: not known."""
+    """What somebody remembers of the query, and no file tells. None: not known.
+
+    `reports`: the batches that were reported and not undone since, by number; `recent` are those of them that came
+    so shortly before the listing that it may not show them. `unlike`: what the newest run changed although it is not
+    allowed.
+    """
 
     query_id: str | None = None
     stateful: bool | None = None
     location: str | None = None
-    last_batch: int | None = None
+    asynchronous: bool = False
+    reports: Mapping[int, Reported] = field(default_factory=dict)
+    recent: frozenset[int] = frozenset()
+    unlike: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody remembers anything of its batches."""
+        return self.stateful is None and not self.reports
 
 
 @dataclass(frozen=True)

@@ -32,18 +32,56 @@ wait_option = click.option(
     help="Follow it for so long; default: until its deadline.",
 )
 reason_option = click.option("--reason", default="", help="Why; goes on record.")
+force_option = click.option(
+    "--force",
+    is_flag=True,
+    help="Start in spite of a checkpoint that the doctor calls broken; goes on record.",
+)
+
+
+def overrides_of(context: click.Context, option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, Any]:
+    """`("trigger=10s", "rate=5")` → `{"trigger": "10s", "rate": 5}`: values are JSON, or else text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{pair!r} is not NAME=VALUE, e.g. trigger=10s", context, option)
+        try:
+            found[name] = json.loads(value, parse_constant=str)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=overrides_of,
+    help="For this run: trigger=10s, or a parameter of the query's factory.",
+)
 drain_option = click.option("--drain", is_flag=True, help="Let the running batch finish first.")
 
 
-def _action(name: str, words: str, drains: bool) -> click.Command:
+def _action(name: str, words: str, drains: bool, starts: bool) -> click.Command:
     """One of the three commands; they differ in name only."""
 
     def command(
-        query: str, reason: str, wait: float | None, as_json: bool, drain: bool = False, **where: Any
+        query: str,
+        reason: str,
+        wait: float | None,
+        as_json: bool,
+        drain: bool = False,
+        force: bool = False,
+        overrides: dict[str, Any] | None = None,
+        **where: Any,
     ) -> None:
         client = open_client(settings_of(**where))
         query_id = find_query(client, query)
-        action = request(client, query_id, {"action": name, "drain": drain, "reason": reason})
+        wish = {"action": name, "drain": drain, "reason": reason, "overrides": overrides or {}}
+        wish |= {"force": True} if force else {}
+        action = request(client, query_id, wish)
         click.get_current_context().exit(conclude(follow(client, action, wait), as_json))
 
     for option in (
@@ -52,14 +90,17 @@ def _action(name: str, words: str, drains: bool) -> click.Command:
         wait_option,
         reason_option,
         *([drain_option] if drains else []),
+        *([force_option, set_option] if starts else []),
     ):
         command = option(command)
     return click.command(name, help=words)(click.argument("query")(command))
 
 
-stop = _action("stop", "Stop a query and wait until it has.", drains=True)
-start = _action("start", "Start a stopped or failed query and wait until it works.", drains=False)
-restart = _action("restart", "Restart a query and wait until the new run works.", drains=True)
+stop = _action("stop", "Stop a query and wait until it has.", drains=True, starts=False)
+start = _action(
+    "start", "Start a stopped or failed query and wait until it works.", drains=False, starts=True
+)
+restart = _action("restart", "Restart a query and wait until the new run works.", drains=True, starts=True)
 
 
 @click.command()
@@ -144,12 +185,21 @@ def conclude(action: dict[str, Any], as_json: bool) -> int:
     return 0 if action["state"] == "succeeded" else 1
 
 
+def _remedy(findings: Any) -> list[str]:
+    """What to do about the worst finding, and how to start nonetheless."""
+    first = findings[0] if isinstance(findings, list) and findings else {}
+    steps = [f"{number}. {step}" for number, step in enumerate(first.get("remedy") or (), 1)]
+    return [*steps, "--force starts it in spite of that"]
+
+
 def outcome(action: dict[str, Any]) -> list[str]:
     """What became of it, for people: a sentence, then what is known of a failure."""
     what = f"{action['action']} of {query_name(action)}"
     if action["state"] not in FINAL:
         return [f"{what} is still {action['state']}; follow it with: controlplane actions"]
     lines = [f"{what} {action['state']}: {plain(action['reason'])}"]
+    if action["evidence"].get("code") == "checkpoint_broken":
+        lines += [f"  {plain(step)}" for step in _remedy(action["evidence"].get("findings"))]
     failure = action["evidence"].get("failure")
     if isinstance(failure, dict):
         named = (("condition", "condition"), ("root_cause", "root cause"), ("advice", "what to do"))

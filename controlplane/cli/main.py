@@ -9,6 +9,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -31,6 +32,11 @@ COMMANDS = {
     "silence": "controlplane.cli.silences:silence",
     "rules": "controlplane.cli.rules:rules",
     "doctor": "controlplane.cli.doctor:doctor",
+    "checkpoints": "controlplane.cli.checkpoints:checkpoints",
+    "shape": "controlplane.cli.checkpoints:shape",
+    "rewind": "controlplane.cli.surgery:rewind",
+    "repair": "controlplane.cli.surgery:repair",
+    "undo": "controlplane.cli.surgery_undo:undo",
     "preflight": "controlplane.cli.preflight:preflight",
     "token": "controlplane.cli.tokens:token",
     "db": "controlplane.cli.store:db",
@@ -38,8 +44,19 @@ COMMANDS = {
 }
 
 
+class ReaderGone(Exception):
+    """Whoever read our output has gone."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are used."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            # Click would end the process with 1, which means that something failed.
+            raise ReaderGone from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -92,8 +109,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return _say("\n".join(f"controlplane: {line}" for line in str(error).splitlines()), code)
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # Whoever read our output has gone; Python would complain once more at its end.
+    except (ReaderGone, BrokenPipeError):
+        # Python would complain once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 

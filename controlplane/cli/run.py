@@ -1,4 +1,4 @@
-"""`controlplane run [--app …] program.py [args…]`: an unmodified PySpark program with the agent attached.
+"""`controlplane run [--app …] program.py [args…]`, or `-m module`: an unmodified program with the agent attached.
 
 We become `python -m listeners.run`: the program has our process, its signals and its exit code. What the agent
 needs, and the Java that set-up may have fetched, is handed over in the environment.
@@ -36,8 +36,8 @@ def run(
     program: str,
     arguments: tuple[str, ...],
 ) -> None:
-    """Run a PySpark program with the agent attached; exit code and output are the program's own."""
-    if not Path(program).is_file():
+    """Run a PySpark program, or `-m MODULE`, with the agent attached; exit code and output are the program's own."""
+    if program not in ("-m", "-c") and not Path(program).exists():
         raise Mistake(f"there is no program {program}")
     settings = settings_of(url=url, data_dir=data_dir)
     agent = agent_environment(settings, os.environ, app, label, actions)

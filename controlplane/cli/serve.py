@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -52,6 +53,14 @@ webhook_option = click.option(
     "--webhook", metavar="URL", help="Without --notify: the address that is told of every alert."
 )
 
+roots_option = click.option(
+    "--checkpoint-root",
+    "checkpoint_roots",
+    multiple=True,
+    metavar="URL",
+    help="Below this path or URL the server itself may look at checkpoints, where no agent can; may be given again.",
+)
+
 
 def alerting_options(command: F) -> F:
     return rules_option(notify_option(webhook_option(external_url_option(command))))
@@ -62,6 +71,7 @@ def alerting_options(command: F) -> F:
 @port_option
 @data_dir_option
 @database_option
+@roots_option
 @alerting_options
 def serve(**options: Any) -> None:
     """The server alone."""
@@ -74,10 +84,13 @@ def serve(**options: Any) -> None:
 @ui_port_option
 @data_dir_option
 @database_option
+@roots_option
 @alerting_options
 def up(**options: Any) -> None:
     """Server and page together, with an embedded store. Ctrl-C ends both."""
-    _serve(settings_of(**_given(options)), page=True)
+    settings = settings_of(**_given(options))
+    own = settings.checkpoint_roots or (str(settings.data_dir.resolve()),)
+    _serve(replace(settings, checkpoint_roots=own), page=True)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:

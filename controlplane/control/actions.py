@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from controlplane import failures
@@ -23,6 +24,9 @@ LEAST_ALLOWANCE = 120.0  # seconds
 MOST_ALLOWANCE = 3600.0  # what the wire format lets a command ask for
 ANSWER_GRACE = 30.0  # the agent's own time limit runs out first, then its answer travels
 START_ACTIONS = ("start", "restart")
+#: So long a start waits for the look at its checkpoint; until when stands in the evidence of one that waits.
+LOOK_SECONDS = 12.0
+LOOKING_UNTIL = "looking_until"
 #: The exception's class before its message: a condition says more.
 _HEAD = re.compile(r"^(?:\w+\.)+[\w$]+: ")
 
@@ -38,6 +42,7 @@ class Ask:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     reason: str = ""
     idempotency_key: str | None = None
+    force: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,9 +95,30 @@ def _silence(view: QueryView, now: float) -> str:
     )
 
 
-def refuse(action: Action, refusal: Refusal, now: float) -> Action:
-    evidence = {**action.evidence, "code": refusal.code}
-    return _end(action, Outcome(ActionState.REFUSED, refusal.reason, evidence), now)
+def refuse(
+    action: Action, refusal: Refusal, now: float, evidence: Mapping[str, Any] = MappingProxyType({})
+) -> Action:
+    held = {name: value for name, value in action.evidence.items() if name != LOOKING_UNTIL}
+    told = {**held, **evidence, "code": refusal.code}
+    return _end(action, Outcome(ActionState.REFUSED, refusal.reason, told), now)
+
+
+def hold(action: Action, now: float) -> Action:
+    """It waits, not handed out, until its checkpoint has been looked at."""
+    evidence = {**action.evidence, LOOKING_UNTIL: now + LOOK_SECONDS}
+    return replace(action, reason="looking at its checkpoint first", evidence=evidence)
+
+
+def is_held(action: Action) -> bool:
+    return action.state == ActionState.REQUESTED and LOOKING_UNTIL in action.evidence
+
+
+def let_go(action: Action, evidence: Mapping[str, Any], now: float) -> Action:
+    """It goes to its agent, with what is known of its checkpoint; the way there has its whole time from now on."""
+    held = {name: value for name, value in action.evidence.items() if name != LOOKING_UNTIL}
+    deadline = action.deadline_at + (now - action.requested_at)
+    reason = "" if is_held(action) else action.reason
+    return replace(action, reason=reason, evidence={**held, **evidence}, deadline_at=deadline)
 
 
 def deliver(action: Action, view: QueryView | None, now: float) -> Action:

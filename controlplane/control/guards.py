@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controlplane.model import Action, Agent, QueryView
+from controlplane.model import Action, Agent, CheckpointSeen, QueryView, Run
 from listeners.wire import rfc3339
 
 ALLOWED = {"none": (), "stop": ("stop",), "all": ("stop", "start", "restart")}
@@ -106,3 +106,46 @@ def _wrong_state(view: QueryView, action: str, vanished: bool) -> Refusal | None
     if action == "start" and run is not None and runs:
         return Refusal("already_running", f"the query is running (run {run.run_id})")
     return None
+
+
+#: For so many seconds an inventory tells of now; of a query that has ended, as long as a start that has waited for it
+#: (`actions.LOOK_SECONDS`) must find it fresh.
+FRESH_SECONDS = 60.0
+FRESH_AT_REST_SECONDS = 20.0
+#: Once a query has ended people work on its checkpoint, and start it as soon as they are done.
+HANDS_OFF_SECONDS = 3.0
+BROKEN = "checkpoint_broken"
+
+
+def is_fresh(seen: CheckpointSeen | None, view: QueryView, now: float) -> bool:
+    """Whether this inventory tells what a start would find: it is of now, and no run has begun or ended since."""
+    run = view.run
+    if seen is None or (run is not None and seen.taken_at < run.started_at):
+        return False
+    ended = run is not None and run.ended_at is not None
+    if ended and not _is_of_the_end(seen, run):
+        return False
+    return now - seen.taken_at <= (FRESH_AT_REST_SECONDS if ended else FRESH_SECONDS)
+
+
+def is_in_hands(view: QueryView, now: float) -> bool:
+    """Whether somebody may have worked on the checkpoint since the newest inventory: another look costs a moment."""
+    seen, ended = view.checkpoint, view.run is not None and view.run.ended_at is not None
+    if seen is None or not ended:
+        return False
+    return seen.verdict == "broken" or now - seen.taken_at > HANDS_OFF_SECONDS
+
+
+def _is_of_the_end(seen: CheckpointSeen, run: Run | None) -> bool:
+    """Taken after the run ended; its agent's clock may differ by a moment from the one that told the end."""
+    if run is None or run.ended_at is None:
+        return False
+    return seen.taken_at >= run.ended_at or (seen.run_id == run.run_id and seen.why in ("failed", "stopped"))
+
+
+def foretold(seen: CheckpointSeen | None) -> Refusal | None:
+    """Why a start will fail, as the doctor sees it; None where it sees nothing that it will fail by."""
+    if seen is None or seen.verdict != "broken":
+        return None
+    what = seen.foretold or seen.summary
+    return Refusal(BROKEN, f"its checkpoint is broken, a start will fail: {what}")

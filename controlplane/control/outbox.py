@@ -11,6 +11,7 @@ import contextlib
 import threading
 from dataclasses import dataclass
 
+from controlplane.control.actions import is_held
 from controlplane.model import Action, ActionState
 
 REDELIVER_AFTER = 5.0  # seconds without a word from the agent: the answer to its poll was lost
@@ -42,7 +43,7 @@ class Outbox:
         agent = action.agent
         if agent is None:
             return
-        waiting = action.state in (ActionState.REQUESTED, ActionState.DELIVERED)
+        waiting = action.state in (ActionState.REQUESTED, ActionState.DELIVERED) and not is_held(action)
         with self._lock:
             slots = self._slots.setdefault(agent, {})
             if waiting:
@@ -51,7 +52,7 @@ class Outbox:
                 slots.pop(action.id, None)
             if not slots:
                 del self._slots[agent]
-        if action.state == ActionState.REQUESTED:
+        if waiting and action.state == ActionState.REQUESTED:
             self._wake(agent)
 
     def due(self, agent: str, app: str | None, now: float) -> list[Action]:

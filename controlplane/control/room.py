@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 from controlplane import endings
 from controlplane.case import open_case
 from controlplane.control import actions as steps
-from controlplane.control import guards
+from controlplane.control import foresight, guards
 from controlplane.control.actions import Ask, Outcome
 from controlplane.control.outbox import Outbox
 from controlplane.control.verification import verify
@@ -27,6 +27,7 @@ from controlplane.errors import Conflict, Forbidden, NotFound, StoreUnavailable
 from controlplane.model import Action, Agent, QueryView
 from controlplane.store import actions as rows
 from controlplane.store import audit
+from controlplane.store import checkpoints as checkpoint_rows
 from controlplane.store import queries as query_rows
 from controlplane.thresholds import DEFAULTS
 from listeners.wire import CommandResult, Event
@@ -44,6 +45,16 @@ class Views(Protocol):
     def set_action(self, query_id: str, action: Action | None) -> None: ...
 
 
+class Doctor(Protocol):
+    """What it asks before a start: an inventory of the query's checkpoint. Conflict says why nobody can look."""
+
+    def look_before_start(self, view: QueryView) -> None: ...
+
+    def trouble(self, query_id: str) -> str | None: ...
+
+    def looking(self, query_id: str) -> object | None: ...
+
+
 class Commits(Protocol):
     """What it asks of the writer: a transaction; `then` after the commit, in the order of commits."""
 
@@ -55,7 +66,15 @@ class Commits(Protocol):
 class ControlRoom:
     """All actions under way, by id. Thread-safe; decisions are in the pure modules beside it."""
 
-    def __init__(self, writer: Commits, window: Views, outbox: Outbox, clock: Callable[[], float]):
+    def __init__(
+        self,
+        writer: Commits,
+        window: Views,
+        outbox: Outbox,
+        clock: Callable[[], float],
+        doctor: Doctor | None = None,
+    ):
+        self._doctor = doctor
         self._writer = writer
         self._window = window
         self._outbox = outbox
@@ -79,7 +98,8 @@ class ControlRoom:
         action_id, now = str(uuid.uuid4()), self._clock()
 
         def work(conn: Connection) -> Action:
-            return _earlier(conn, view.query_id, ask) or _record(conn, view, ask, action_id, now)
+            earlier = _earlier(conn, view.query_id, ask)
+            return earlier or _record(conn, view, ask, action_id, now, self._doctor)
 
         action = _result(self._commit(work))
         return action, action.id == action_id
@@ -110,6 +130,41 @@ class ControlRoom:
         for action in list(self._open.values()):
             if action.agent in agents:
                 self._look_at(action, due=False)
+
+    def looked_at(self, query_id: str) -> None:
+        """The doctor has seen this query's checkpoint, or could not: a start that waits for it is decided."""
+        for action in list(self._open.values()):
+            if action.query_id == query_id and steps.is_held(action):
+                self._decide(action.id)
+
+    def _decide(self, action_id: str) -> None:
+        now = self._clock()
+
+        def work(conn: Connection) -> Action:
+            return _advance(conn, action_id, lambda current: self._decided(conn, current, now), now)
+
+        self._commit(work).add_done_callback(_log_failure)
+
+    def _decided(self, conn: Connection, action: Action, now: float) -> Action:
+        view = self._window.view(action.query_id)
+        if view is None or not steps.is_held(action):
+            return action
+        judgement = checkpoint_rows.judgement(conn, action.query_id)
+        if guards.is_fresh(view.checkpoint, view, now):
+            return foresight.decided(action, view.checkpoint, judgement, now)
+        why = self._doctor.trouble(action.query_id) if self._doctor is not None else "nobody looks"
+        if why is None and not foresight.is_out_of_time(action, now):
+            return action
+        why = why or f"no inventory came within {steps.LOOK_SECONDS:.0f} s"
+        return foresight.unseen(action, view, judgement, why, now)
+
+    def tick_looks(self) -> None:
+        """Let go the starts that have waited for a look at their checkpoint for too long."""
+        now = self._clock()
+        for action in list(self._open.values()):
+            looks = self._doctor is not None and self._doctor.looking(action.query_id) is not None
+            if steps.is_held(action) and (foresight.is_out_of_time(action, now) or not looks):
+                self._decide(action.id)
 
     def tick(self) -> None:
         """Verify what is under way and end what is past its deadline."""
@@ -157,22 +212,54 @@ def _earlier(conn: Connection, query_id: str, ask: Ask) -> Action | None:
     if action is not None and action.action != ask.action:
         message = f"this Idempotency-Key was used for a {action.action}; use a new one for a {ask.action}"
         raise Conflict(message, code="idempotency_key_reused")
+    if action is not None and ask.force and action.evidence.get("code") == "checkpoint_broken":
+        message = "this Idempotency-Key was refused because of the checkpoint; use a new one to force it"
+        raise Conflict(message, code="idempotency_key_reused")
     return action
 
 
-def _record(conn: Connection, view: QueryView, ask: Ask, action_id: str, now: float) -> Action:
+def _record(
+    conn: Connection, view: QueryView, ask: Ask, action_id: str, now: float, doctor: Doctor | None
+) -> Action:
     action = steps.request(view, ask, action_id, now)
     others = [agent for agent in query_rows.drivers_of(conn, view.query_id) if _is_other(agent, view, now)]
     vanished = endings.vanished(open_case(view, now, DEFAULTS)) is not None
     refusal = guards.check(view, ask.action, rows.open_for_query(conn, view.query_id), others, vanished)
     if refusal is not None:
         action = steps.refuse(action, refusal, now)
+    elif doctor is not None and ask.action in steps.START_ACTIONS:
+        action = _foreseen(conn, view, ask, action, now, doctor)
     rows.insert(conn, action)
     detail = {"state": action.state.value, "reason": action.reason, "request_reason": ask.reason}
+    forced = {"force": True} if ask.force else {}
     audit.record(
-        conn, now, ask.actor, ask.via, f"query.{ask.action}", view.query_id, {"id": action_id, **detail}
+        conn,
+        now,
+        ask.actor,
+        ask.via,
+        f"query.{ask.action}",
+        view.query_id,
+        {"id": action_id, **detail, **forced},
     )
     return action
+
+
+def _foreseen(
+    conn: Connection, view: QueryView, ask: Ask, action: Action, now: float, doctor: Doctor
+) -> Action:
+    """The action with what the doctor says of the checkpoint; held where somebody looks first."""
+    seen, judgement = view.checkpoint, checkpoint_rows.judgement(conn, view.query_id)
+    if ask.force:
+        return foresight.forced(action, seen, judgement, now)
+    if not foresight.needs_look(view, ask, now):
+        return foresight.decided(action, seen, judgement, now)
+    if view.facts.checkpoint_is_temporary:
+        return steps.let_go(action, {"checkpoint": "not seen: it is temporary"}, now)
+    try:
+        doctor.look_before_start(view)
+    except Conflict as error:
+        return foresight.unseen(action, view, judgement, str(error), now)
+    return steps.hold(action, now)
 
 
 def _is_other(agent: Agent, view: QueryView, now: float) -> bool:

@@ -34,7 +34,7 @@ def _checks(action: Action) -> tuple[Check, ...]:
         return (_driver_gone,)
     if action.action == "stop":
         return (_stopped, _driver_gone)
-    return (_by_batch, _by_end, _by_idle, _driver_gone) if is_started(action) else (_driver_gone,)
+    return (_by_batch, _by_epoch, _by_end, _by_idle, _driver_gone) if is_started(action) else (_driver_gone,)
 
 
 def last_earlier_batch(action: Action, view: QueryView) -> int | None:
@@ -65,6 +65,17 @@ def _by_batch(action: Action, view: QueryView, now: float) -> Outcome | None:
     )
     evidence = {"code": "rewound", "batch_id": first, "previous_batch_id": before}
     return Outcome(ActionState.FAILED, reason, evidence)
+
+
+def _by_epoch(action: Action, view: QueryView, now: float) -> Outcome | None:
+    """A continuous query, of which Spark reports no batches."""
+    status, before = view.status, action.evidence.get("committed_batch")
+    if status is None or status.epoch is None or status.run_id != action.evidence.get("run_id"):
+        return None
+    if isinstance(before, int) and status.epoch <= before:
+        return None
+    evidence = {"verified_by": "epoch", "epoch": status.epoch}
+    return Outcome(ActionState.SUCCEEDED, f"resumed; epoch {status.epoch} is committed", evidence)
 
 
 def _committed(sample: ProgressSample) -> bool:
@@ -101,13 +112,21 @@ def _by_end(action: Action, view: QueryView, now: float) -> Outcome | None:
     if run.end == RunEnd.FAILED:
         failure = failures.explain(run.failure_text or "", run.error_class)
         evidence = {"failure": asdict(failure)}
-        return Outcome(ActionState.FAILED, f"the new run failed: {sentence_of(failure)}", evidence)
+        reason = f"the new run failed: {sentence_of(failure)}{_had_foretold(action)}"
+        return Outcome(ActionState.FAILED, reason, evidence)
     if run.end == RunEnd.FINISHED:
         reason = "the new run processed what there was and finished"
         return Outcome(ActionState.SUCCEEDED, reason, {"verified_by": "finished"})
     if run.end == RunEnd.STOPPED and _is_told(view, run, now):
         return Outcome(ActionState.UNVERIFIED, "the new run was stopped before it had committed a batch")
     return None
+
+
+def _had_foretold(action: Action) -> str:
+    """What the doctor had said of the checkpoint before, where it spoke against the start."""
+    findings = action.evidence.get("findings")
+    first = findings[0] if isinstance(findings, list) and findings else None
+    return f" The doctor had said: {first['message']} ({first['check']})" if first else ""
 
 
 def _is_told(view: QueryView, run: Run, now: float) -> bool:

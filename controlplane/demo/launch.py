@@ -75,7 +75,8 @@ def controlplane(*arguments: str) -> list[str]:
 
 def server(options: Options, environ: Mapping[str, str]) -> processes.Child:
     address = ("--host", HOST, "--port", str(options.port))
-    command = controlplane("serve", *address, "--data-dir", str(options.data_dir))
+    place = str(options.data_dir)
+    command = controlplane("serve", *address, "--data-dir", place, "--checkpoint-root", place)
     told = {"CONTROLPLANE_WEBHOOK": options.webhook} if options.webhook else {}
     return processes.start("server", command, {**environ, **RULES, **told}, options.logs / "server.log")
 

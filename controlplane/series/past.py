@@ -26,6 +26,7 @@ NARROWER = 'ask for one query, as in NAME{query="…"}, or for a shorter time'
 #: Counters that reports are read for; of batches the times are enough, starts and failures are in the runs.
 _BY_REPORT = frozenset(PREFIX + name for name, _ in COUNTERS.values()) - {
     PREFIX + "batches_total",
+    PREFIX + "batches_unreported_total",  # no report tells of it: of the past its value now is told
     PREFIX + "query_starts_total",
     PREFIX + "query_failures_total",
 }

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from controlplane import progress
+from controlplane import gaps, progress
+from controlplane.gaps import Reported
 from controlplane.ledger import AgentRow, QueryRow, RunRow
 from controlplane.model import Agent, ProgressSample, Run
 from controlplane.store.blobs import Unpacker
@@ -46,6 +47,12 @@ def list_runs(connection: Connection, query_id: str, limit: int = 20) -> list[Ru
         .limit(limit)
     )
     return [run_of(row) for row in connection.execute(query).mappings()]
+
+
+def reported(connection: Connection, query_id: str) -> Reported:
+    """Which of a query's batches were reported."""
+    query = sa.select(queries.c.reported).where(queries.c.query_id == query_id)
+    return gaps.read(connection.execute(query).scalar())
 
 
 def agent_rows(connection: Connection) -> list[AgentRow]:

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from controlplane.errors import StoreUnavailable
-from controlplane.store import reserve
+from controlplane.store import checkpoints, reserve, shapes
 from controlplane.store.engine import checkpoint, is_sqlite, sqlite_file, used_bytes, vacuum_step
 from controlplane.store.tables import agents, batches, counters, events, queries, runs, status_changes
 from controlplane.store.writer import Writer
@@ -218,6 +218,8 @@ def _delete_queries(connection: Connection, cutoff: float) -> list[str]:
     keys = [row.key for row in rows]
     for table, column in ((runs, runs.c.query_key), (status_changes, status_changes.c.query_key)):
         connection.execute(sa.delete(table).where(column.in_(keys)))
+    for forget in (checkpoints.forget, shapes.forget):
+        forget(connection, [row.query_id for row in rows])
     connection.execute(sa.delete(queries).where(queries.c.key.in_(keys)))
     return [row.query_id for row in rows]
 

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import RowMapping
 
+from controlplane import gaps
 from controlplane.ledger import AgentRow, Naming, QueryRow, RunRow
 from controlplane.model import Agent, Run, RunEnd, RunFacts, StatusSample
 from controlplane.store.tables import agents, queries, runs
@@ -49,7 +50,8 @@ def agent_row(row: RowMapping) -> AgentRow:
 
 
 def query_row(row: RowMapping) -> QueryRow:
-    return QueryRow(**{name: row[name] for name in QUERY_FIELDS})
+    values = {name: row[name] for name in QUERY_FIELDS}
+    return QueryRow(**values | {"reported": gaps.read(row["reported"])})
 
 
 def run_row(row: RowMapping) -> RunRow:
@@ -89,7 +91,8 @@ def agent_values(row: AgentRow) -> dict[str, Any]:
 
 
 def query_values(row: QueryRow) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in QUERY_FIELDS}
+    values = {name: getattr(row, name) for name in QUERY_FIELDS}
+    return values | {"reported": gaps.document(row.reported)}
 
 
 def run_values(row: RunRow, query_key: int, agent_key: int) -> dict[str, Any]:

@@ -114,6 +114,7 @@ queries = Table(
     Column("start_failure", CleanText),
     Column("retired_at", Seconds),
     Column("totals", Json, nullable=False),
+    Column("reported", Json),
     Index(None, "app", "name"),
 )
 
@@ -339,4 +340,46 @@ acknowledgements = Table(
     Column("at", Seconds, nullable=False),
     Column("comment", CleanText, nullable=False),
     Index(None, "fingerprint"),
+)
+
+#: Inventories of checkpoints, newest few of a query. `document`: the survey, zstd; only of the newest it is kept.
+inventories = Table(
+    "inventories",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("query_id", CleanText, nullable=False),
+    Column("run_id", CleanText),
+    Column("checkpoint", CleanText, nullable=False),
+    Column("taken_at", Seconds, nullable=False),
+    Column("header", Json, nullable=False),
+    Column("document", LargeBinary),
+    Index(None, "query_id", "taken_at"),
+)
+
+#: What the doctor says of the newest inventory of each query.
+checkpoint_verdicts = Table(
+    "checkpoint_verdicts",
+    metadata,
+    Column("query_id", CleanText, primary_key=True),
+    Column("taken_at", Seconds, nullable=False),
+    Column("judged_at", Seconds, nullable=False),
+    Column("verdict", CleanText, nullable=False),
+    Column("judgement", Json, nullable=False),
+)
+
+#: The shape of each run of a query, and what its comparison with the run before said.
+shapes = Table(
+    "shapes",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("run_id", CleanText, nullable=False, unique=True),
+    Column("query_id", CleanText, nullable=False),
+    Column("app", CleanText, nullable=False),
+    Column("name", CleanText),
+    Column("checkpoint", CleanText),
+    Column("at", Seconds, nullable=False),
+    Column("shape", Json, nullable=False),
+    Column("comparison", Json),
+    Index(None, "query_id", "at"),
+    Index(None, "app", "name", "at"),
 )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 import pytest
 
+from controlplane.cli.main import run
 from tests.acceptance.live import LiveServer, live_server
 from tests.acceptance.simulated import SimulatedAgent
 
@@ -30,3 +32,31 @@ def agent(server: LiveServer) -> Iterator[SimulatedAgent]:
     driver.begin()
     yield driver
     driver.close()
+
+
+@dataclass
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+Cli = Callable[..., Said]
+
+
+@pytest.fixture
+def cli(server: LiveServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """`controlplane …` in this process, with the server's own data directory."""
+    for name in ("CONTROLPLANE_TOKEN", "CONTROLPLANE_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CONTROLPLANE_URL", server.url)
+    monkeypatch.setenv("CONTROLPLANE_DATA_DIR", str(server.plane.settings.data_dir))
+
+    def call(*arguments: str) -> Said:
+        capsys.readouterr()
+        code = run(list(arguments))
+        caught = capsys.readouterr()
+        assert "Traceback" not in caught.err
+        return Said(code, caught.out, caught.err)
+
+    return call

@@ -208,6 +208,8 @@ def restarts(query: SimulatedQuery, then: Callable[[SimulatedAgent], Any] = lamb
     """Obeys like a healthy driver: a new run, then `then` (by default nothing more is heard)."""
 
     def obey(agent: SimulatedAgent, command: Json) -> Json:
+        if command["action"] == "inventory":
+            return {"state": "refused", "code": "inventory_off", "reason": "this driver takes no inventories"}
         previous = query.run_id
         if command["action"] in ("stop", "restart") and query.active:
             agent.terminated(query)

@@ -5,44 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from controlplane.cli.main import run
+from tests.acceptance.conftest import Cli, Said
 from tests.acceptance.live import LiveServer
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, restarts
-
-
-@dataclass
-class Said:
-    code: int
-    out: str
-    err: str
-
-
-Cli = Callable[..., Said]
-
-
-@pytest.fixture
-def cli(server: LiveServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """`controlplane …` in this process, with the server's own data directory."""
-    for name in ("CONTROLPLANE_TOKEN", "CONTROLPLANE_TOKEN_FILE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("CONTROLPLANE_URL", server.url)
-    monkeypatch.setenv("CONTROLPLANE_DATA_DIR", str(server.plane.settings.data_dir))
-
-    def call(*arguments: str) -> Said:
-        capsys.readouterr()
-        code = run(list(arguments))
-        caught = capsys.readouterr()
-        assert "Traceback" not in caught.err
-        return Said(code, caught.out, caught.err)
-
-    return call
 
 
 @pytest.fixture

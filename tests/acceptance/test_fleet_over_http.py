@@ -23,7 +23,7 @@ ROW = set(
     " action recent".split()
 )
 DETAIL = ROW | set(
-    "runs sources sink operators facts agent_info failure changes actions latest_progress superseded_by".split()
+    "runs sources sink operators facts agent_info failure changes actions latest_progress superseded_by gaps".split()
 )
 POINT = set(
     "at trigger_at run_id batch_id batch_duration_seconds phases_ms input_rows arrival_rows_per_second"

@@ -135,7 +135,7 @@ def events(story: LiveStory, drivers: list[SimulatedDriver]) -> None:
     story.at(since + 420, jobs.die)
 
 
-@pytest.mark.long
+@pytest.mark.soak
 def test_prometheus_that_scrapes_us_raises_the_same_alerts(tmp_path: Path) -> None:
     with live_server(tmp_path / "data", rules_scale=SCALE, series_step=STEP) as server:
         story = LiveStory(server.plane)

@@ -69,6 +69,7 @@ def _ask(caller: Token, body: ActionRequest, key: str | None) -> Ask:
         overrides=body.overrides,
         reason=body.reason,
         idempotency_key=key,
+        force=body.force,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
@@ -16,6 +17,8 @@ from fastapi.responses import JSONResponse
 from controlplane.api.bodies import AgentsBody, OneActionBody
 from controlplane.api.deps import ActionIdDep, AgentIdDep, CallerDep, JsonDep, PlaneDep
 from controlplane.api.render import action_body, agent_body
+from controlplane.checkpoints.looks import AGENT_SECONDS
+from controlplane.checkpoints.room import INVENTORY
 from controlplane.control.actions import command_of
 from controlplane.errors import BadRequest, Forbidden, Unauthorized
 from controlplane.model import Action, ActionState
@@ -75,7 +78,15 @@ def _check_bound(plane: Plane, caller: Token, agent: str) -> None:
 
 
 def _command(plane: Plane, action: Action) -> dict[str, Any]:
-    return wire.encode_command(command_of(action, plane.window.view(action.query_id)))
+    command = command_of(action, plane.window.view(action.query_id))
+    return wire.encode_command(
+        replace(command, timeout_seconds=AGENT_SECONDS) if _is_look(action) else command
+    )
+
+
+def _is_look(action: Action) -> bool:
+    """A command for an inventory changes nothing, and so is not on record."""
+    return action.action == INVENTORY
 
 
 async def _next_actions(
@@ -106,12 +117,13 @@ async def _hand_over(request: Request, plane: Plane, caller: Token, due: list[Ac
         raise Unauthorized("this token was revoked or has expired")
     plane.outbox.handed(due, plane.clock())
     try:
-        writes = [plane.room.deliver(action) for action in due if action.state == ActionState.REQUESTED]
+        on_record = [action for action in due if not _is_look(action)]
+        writes = [plane.room.deliver(action) for action in on_record if action.state == ActionState.REQUESTED]
         written = await asyncio.gather(*(asyncio.wrap_future(write) for write in writes))
     except BaseException:
         plane.outbox.handed(due, None)
         raise
-    again = [action for action in due if action.state == ActionState.DELIVERED]
+    again = [action for action in due if action.state == ActionState.DELIVERED or action not in on_record]
     return again + [action for action in written if action.state == ActionState.DELIVERED]
 
 
@@ -126,4 +138,5 @@ def post_result(
         result = wire.decode_result(document)
     except WireError as error:
         raise BadRequest(str(error)) from None
-    return OneActionBody(action=action_body(plane.room.answer(action_id, result, caller.app)))
+    room = plane.checkpoints if plane.checkpoints.is_look(action_id) else plane.room
+    return OneActionBody(action=action_body(room.answer(action_id, result, caller.app)))

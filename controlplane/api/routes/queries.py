@@ -101,6 +101,7 @@ def get_query(plane: PlaneDep, rows: RowsDep, query_id: QueryIdDep) -> QueryDeta
 
 def _history(conn: Connection, query_id: str) -> dict[str, Any]:
     return {
+        "gaps": render.gap_bodies(query_id, query_rows.reported(conn, query_id).gaps[-SHOWN:]),
         "runs": [render.run_body(run) for run in query_rows.list_runs(conn, query_id, SHOWN)],
         "changes": [
             ChangeBody(at=rfc3339(change["at"]), status=change["status"], reason=change["reason"])

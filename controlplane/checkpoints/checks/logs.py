@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -18,10 +19,16 @@ from controlplane.checkpoints.findings import (
     later,
     notes,
 )
+from controlplane.checkpoints.lock import locked_by
 from controlplane.checkpoints.logs import OffsetEntry, Torn
 from controlplane.checkpoints.reading import BatchLog, Question
+from controlplane.checkpoints.remedies import repair, rewind
 
-REWRITE_ID = 'write the query id known from earlier progress events into it: {"id":"<query id>"}'
+REWRITE_ID = 'it must hold the query id known from earlier progress events: {"id":"<query id>"}'
+CONTINUOUS = (
+    "written by continuous processing, and a continuous query resumes from it; one that runs in batches would "
+    "fail in its first"
+)
 BACKUP = "copy the checkpoint away before anything is changed"
 
 
@@ -36,7 +43,14 @@ def query_id(q: Question) -> str | None:
 
 
 def metadata(q: Question) -> Iterator[Finding]:
-    """`meta.missing`, `meta.unreadable`, `meta.bad-id`, `meta.id-changed`."""
+    """`meta.missing`, `meta.unreadable`, `meta.bad-id`, `meta.id-changed`, `ckpt.surgery-unfinished`."""
+    if backup := locked_by(q.inventory):
+        message = (
+            "a rewind, repair or undo stopped in the middle; Spark refuses to start until it is put back"
+        )
+        remedy = (f"controlplane undo {shlex.quote(backup)}",)
+        yield fails("ckpt.surgery-unfinished", message, when=START, remedy=remedy, backup=backup)
+        return
     if not q.inventory.is_file("metadata"):
         yield from _metadata_missing(q)
         return
@@ -58,7 +72,7 @@ def _metadata_missing(q: Question) -> Iterator[Finding]:
             "the file metadata is missing beside full logs; Spark refuses to start",
             when=START,
             condition="STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
-            remedy=(BACKUP, REWRITE_ID),
+            remedy=(REWRITE_ID, _write_id(q)),
             **held,
         )
     else:
@@ -66,7 +80,10 @@ def _metadata_missing(q: Question) -> Iterator[Finding]:
             "the file metadata is missing; this Spark starts under a new query id, and sinks that know it "
         )
         yield notes(
-            "meta.missing", message + "by the old one may take batches twice", remedy=(REWRITE_ID,), **held
+            "meta.missing",
+            message + "by the old one may take batches twice",
+            remedy=(REWRITE_ID, _write_id(q)),
+            **held,
         )
 
 
@@ -83,7 +100,12 @@ def _bad_metadata(q: Question) -> Finding:
     if not data:
         why = "it is empty"
     message = f"the file metadata cannot be read: {why}"
-    return fails(check, message, when=START, remedy=(BACKUP, REWRITE_ID), content=shown, bytes=len(data))
+    remedy = (REWRITE_ID, _write_id(q))
+    return fails(check, message, when=START, remedy=remedy, content=shown, bytes=len(data))
+
+
+def _write_id(q: Question) -> str:
+    return repair(q, "--query-id", q.history.query_id or "ID")
 
 
 def entries(q: Question) -> Iterator[Finding]:
@@ -93,12 +115,25 @@ def entries(q: Question) -> Iterator[Finding]:
         entry = q.offset_entry(batch)
         if isinstance(entry, Torn):
             yield _torn(q, "offsets", batch, entry, "log.offset-unreadable", _offset_remedy(q, batch))
-        elif isinstance(entry, OffsetEntry) and entry.blank_metadata and batch == n:
+        elif batch == n and _is_blank(entry):
+            if _is_continuous(q):
+                yield notes("log.continuous", CONTINUOUS)
+                continue
             wrong = Torn("its second line (metadata) is blank")
             yield _torn(q, "offsets", batch, wrong, "log.offset-unreadable", _offset_remedy(q, batch))
     commit = q.commit_entry(q.committed)
     if isinstance(commit, Torn):
         yield _torn(q, "commits", q.committed, commit, "log.commit-unreadable", _commit_remedy(q))
+
+
+def _is_blank(entry: OffsetEntry | Torn | None) -> bool:
+    return isinstance(entry, OffsetEntry) and entry.blank_metadata
+
+
+def _is_continuous(q: Question) -> bool:
+    """Continuous processing leaves that line blank in every entry; damage does so in one."""
+    earlier = [batch for batch in q.offsets.batches if q.planned is not None and batch < q.planned]
+    return _is_blank(q.offset_entry(earlier[-1])) if earlier else True
 
 
 def _torn(
@@ -123,24 +158,24 @@ def _torn(
 def _offset_remedy(q: Question, batch: int | None) -> tuple[str, ...]:
     if batch == q.planned and q.in_flight:
         return (
-            BACKUP,
             f"make sure that the sink has not taken batch {batch}",
-            f"move offsets/{batch} (and its hidden .crc) away: it was never committed, Spark plans it again",
+            f"take offsets/{batch} away, it was never committed and Spark plans it again: {repair(q)}",
         )
     return (
-        BACKUP,
+        f"see how far one must go back to leave the damage behind: {rewind(q)}",
+        f"or without going back: {BACKUP}, then",
         f"restore offsets/{batch} from a backup, or write it anew from its neighbour's first two lines "
         "and the end offsets of that batch's progress event",
-        "do not move commits away instead: a file sink would lose the batch",
+        "do not move commits away alone: a file sink would lose the batch",
     )
 
 
 def _commit_remedy(q: Question) -> tuple[str, ...]:
     k = q.committed
     return (
-        BACKUP,
-        f'write commits/{k} anew: v1, then {{"nextBatchWatermarkMs":W}} with that batch\'s watermark (0 without one)',
-        f"or move commits/{k} away, if the sink may take batch {k} again",
+        f"if its watermark can be told from disk: {repair(q)}",
+        f'else write commits/{k} anew: v1, then {{"nextBatchWatermarkMs":W}} with its watermark (0 without one)',
+        f"or run batch {k} again, if the sink may take it twice: {rewind(q, k)}",
     )
 
 
@@ -160,6 +195,7 @@ def order(q: Question) -> Iterator[Finding]:
                 BACKUP,
                 f"if batch {k} did run: restore offsets/{n + 1}…{k}",
                 f"if it never ran (its progress is not in the history): move commits/{n + 1}…{k} away",
+                f"or go back to batch {n}, which every attempt delivers again anyway: {rewind(q, n)}",
             ),
             newest_offsets=n,
             newest_commits=k,
@@ -252,6 +288,7 @@ def _previous_missing(q: Question, n: int) -> Finding:
         remedy=(
             BACKUP,
             f"restore offsets/{n - 1}",
+            f"or go back to where both are there: {rewind(q)}",
             f"or, if offsets/{n} is a foreign copy that this query never planned, move it away",
         ),
         offsets=around,

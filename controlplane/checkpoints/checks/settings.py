@@ -9,6 +9,7 @@ from typing import Any
 from controlplane.checkpoints import logs
 from controlplane.checkpoints.findings import FIRST_BATCH, Finding, fails, harms, later, notes
 from controlplane.checkpoints.reading import Question, writer_version
+from controlplane.checkpoints.remedies import rewind
 from controlplane.checkpoints.state_loading import HDFS, ROCKSDB
 from controlplane.checkpoints.versions import SparkVersion
 
@@ -189,7 +190,7 @@ def future_watermark(q: Question) -> Iterator[Finding]:
     )
     remedy = (
         "find the row with the bad event time and filter such rows",
-        "rewind to the batch before it: a watermark never goes back by itself",
+        f"go back to the batch before it, a watermark never does so by itself: {rewind(q)}",
     )
     yield harms("wm.future", message, watermark_ms=max(told), remedy=remedy)
 

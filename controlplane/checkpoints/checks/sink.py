@@ -11,6 +11,7 @@ from controlplane.checkpoints.findings import Finding, counted, harms, later, no
 from controlplane.checkpoints.input_files import InputFiles
 from controlplane.checkpoints.inventory import Inventory
 from controlplane.checkpoints.reading import SINK_LOG, Question
+from controlplane.checkpoints.remedies import rewind
 
 READERS = "at once for readers of the output"
 
@@ -37,7 +38,7 @@ def ahead(q: Question) -> Iterator[Finding]:
         return
     remedy = (
         "if the batches will hold exactly the same input again (same files, same limit a batch): start",
-        f"else move _spark_metadata/{known + 1}…{newest} away, with the data files they name, before the start",
+        f"else take _spark_metadata/{known + 1}…{newest} away, with the data files they name: {_cut(q)}",
     )
     yield harms(
         check,
@@ -45,6 +46,11 @@ def ahead(q: Question) -> Iterator[Finding]:
         remedy=remedy,
         **evidence,
     )
+
+
+def _cut(q: Question) -> str:
+    """A rewind to the batch that is next anyway touches the sink's log alone."""
+    return f"{rewind(q, q.next_batch)} --move-data"
 
 
 def same_batches_again(q: Question, skipped: int) -> bool:

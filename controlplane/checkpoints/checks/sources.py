@@ -22,6 +22,7 @@ from controlplane.checkpoints.input_files import InputFiles
 from controlplane.checkpoints.inventory import Inventory
 from controlplane.checkpoints.reading import Question
 from controlplane.checkpoints.relocation import plain_path
+from controlplane.checkpoints.remedies import rewind
 
 RESTORE_LINE = (
     "copy the checkpoint away",
@@ -119,7 +120,11 @@ def _behind(q: Question, source: str, newest: int | None, wanted: int) -> Findin
         source=source,
         newest=newest,
         wanted=wanted,
-        remedy=("stop whatever restarts the query", f"restore sources/{source} from a backup"),
+        remedy=(
+            "stop whatever restarts the query",
+            f"restore sources/{source} from a backup",
+            f"or go back to an entry that is there: {rewind(q)}",
+        ),
     )
 
 

@@ -7,14 +7,11 @@ from collections.abc import Iterable, Iterator
 from controlplane.checkpoints import logs
 from controlplane.checkpoints.findings import FIRST_BATCH, Finding, counted, fails, harms, notes
 from controlplane.checkpoints.reading import Question
+from controlplane.checkpoints.remedies import repair, rewind
 from controlplane.checkpoints.state_loading import HDFS, ROCKSDB, Fault, Kind, Loading, damaged_blocks
-from controlplane.checkpoints.state_tree import DEFAULT_STORE, Operator, Store
+from controlplane.checkpoints.state_tree import DEFAULT_STORE, Operator, StateFile, Store
 
 MOST_NAMED = 10
-REPLAY = (
-    "if every store can load the version before (repair with the newest version lost): move offsets above the last "
-    "commit and that commit away, with a file sink its entry in _spark_metadata too; the batch runs again and writes it"
-)
 RESTORE = "restore the named files from a backup"
 #: The root of a checkpoint gets its entries with the first batch; a change so much later is somebody's.
 LATE_SECONDS = 60.0
@@ -30,6 +27,8 @@ def present(q: Question) -> Iterator[Finding]:
     if q.inventory.is_folder("state"):
         message = "state/ is there and empty; only a query with state has it"
         yield fails("state.dir-missing", message, condition=condition, remedy=remedy)
+    elif q.history.stateful is False:
+        return  # its reports name no stateful operator
     elif q.history.stateful:
         message = "the query keeps state, and state/ is gone"
         yield fails("state.dir-missing", message, condition=condition, remedy=remedy)
@@ -53,7 +52,8 @@ def _changed_late(q: Question) -> float | None:
     inventory = q.inventory
     names, root = set(inventory.names("")), inventory.root_modified
     times = [e.modified for e in inventory.entries.values() if not e.folder and e.modified is not None]
-    if not times or root is None or not {"metadata", "offsets", "commits"} <= names:
+    # What else is gone may be what was taken out.
+    if not times or root is None or not {"metadata", "offsets", "commits", "sources"} <= names:
         return None
     newest = max(times)
     hidden = any(name.endswith(".crc") for name in inventory.names("offsets"))
@@ -141,7 +141,7 @@ def repartition(q: Question) -> Iterator[Finding]:
         after=new,
         remedy=(
             f"run the repartition to {new} again",
-            f"or move offsets/{q.planned} away (it holds no data) and stay with {old}",
+            f"or forget it, it holds no data, and stay with {old}: {repair(q)}",
         ),
     )
 
@@ -245,7 +245,11 @@ def _unloadable(q: Question, kind: Kind, faults: list[Fault], version: int) -> F
     message = (
         f"batch {version} cannot load its state: {counted(len(faults), 'file')} {words}, first {faults[0]}"
     )
-    remedy = [RESTORE, REPLAY]
+    remedy = [
+        RESTORE,
+        f"or, if only the newest version is lost, run the last batch again: {repair(q, '--confirm', 'R-STATE-1')}",
+        f"or go back to a version that every store can load: {rewind(q)}",
+    ]
     if kind is Kind.CHECKSUM:
         remedy.insert(
             1, "if the data file is proved good, move its .crc file away: without one Spark does not check"
@@ -318,6 +322,32 @@ def blocks(q: Question) -> Iterator[Finding]:
         )
         named = [str(fault) for fault in damaged[:MOST_NAMED]]
         yield fails("state.sst-block-corrupt", message, condition=condition, files=named, remedy=remedy)
+
+
+def abandoned(q: Question) -> Iterator[Finding]:
+    """`state.snapshot-ahead`: snapshots that batches yet to come would have written: of a line that was cut by hand.
+
+    Change files are written over; a snapshot is not, and is loaded under the changes of the new line.
+    """
+    ahead = [
+        file.path
+        for _, store in _all(q.operators)
+        for file in _snapshots(store)
+        if file.version > q.next_batch + 1
+    ]
+    if ahead and q.planned is not None:
+        message = (
+            f"{counted(len(ahead), 'snapshot')} of the state beyond version {q.next_batch + 1}, from before a rewind: "
+            "if the batches come out otherwise than then, a later start loads rows that do not belong together"
+        )
+        remedy = (f"take them away: {rewind(q, q.next_batch)}",)
+        yield notes("state.snapshot-ahead", message, files=ahead[:MOST_NAMED], remedy=remedy)
+
+
+def _snapshots(store: Store) -> Iterator[StateFile]:
+    """Those found by number, and not written anew by every batch."""
+    logged = any(file.kind == "changelog" for file in store.files)
+    return (f for f in store.of("snapshot", *(["zip"] if logged else [])) if not f.id)
 
 
 def uneven(q: Question) -> Iterator[Finding]:

@@ -44,6 +44,28 @@ CASES = [
         QueryStatus.STARTING,
         "started 5 min ago",
     ),
+    Case(
+        "continuous processing, of which there is no progress",
+        view(
+            run=run(started_at=NOW - 3000),
+            facts=RunFacts(trigger="continuous", trigger_interval=1.0),
+            progress=(),
+            status=status(message="Committing epoch 41", data_available=False),
+        ),
+        QueryStatus.RUNNING,
+        "epoch 41 is committed",
+    ),
+    Case(
+        "continuous processing before its first epoch",
+        view(
+            run=run(started_at=NOW - 3),
+            facts=RunFacts(trigger="continuous", trigger_interval=1.0),
+            progress=(),
+            status=status(message="Initializing sources", data_available=False),
+        ),
+        QueryStatus.STARTING,
+        "no batch yet",
+    ),
     # At rest.
     Case(
         "idle by an idle event",

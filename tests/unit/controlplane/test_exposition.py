@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 from controlplane import progress
 from controlplane.exposition import OwnFigures, render
 from controlplane.health import judge
-from controlplane.model import Agent, OperatorSample, QueryView, RunEnd, RunFacts, Verdict
+from controlplane.model import Agent, CheckpointSeen, OperatorSample, QueryView, RunEnd, RunFacts, Verdict
 from tests.unit.controlplane.situations import (
     NOW,
     STATE_LOST,
@@ -309,3 +309,12 @@ def test_an_agent_that_sends_nonsense_in_its_heartbeat_is_told_without_it() -> N
     odd: Agent = agent(dropped={"x": math.nan})
     series = scrape(view(agent=odd), heartbeat_of=lambda _: {"callback": "x", "executors": True})
     assert not names(series) & {"spark_streaming_executors", "spark_streaming_agent_events_dropped_total"}
+
+
+def test_a_figure_that_no_float_can_hold_is_absent_and_costs_no_other() -> None:
+    seen = CheckpointSeen(NOW - 60, "ok", "it will resume", "/c", bytes=10**400, files=5)
+    beat = {"executors": 10**400, "driver": {"heapUsed": 7}}
+    series = scrape(view(checkpoint=seen, agent=agent()), heartbeat_of=lambda _: beat)
+    assert value(series, "spark_streaming_checkpoint_files") == 5
+    assert value(series, "spark_streaming_driver_heap_bytes") == 7
+    assert not names(series) & {"spark_streaming_checkpoint_bytes", "spark_streaming_executors"}

@@ -60,6 +60,7 @@ BAD_LINES: list[tuple[str, Any, str]] = [
     ("a batch of another type", lambda d: d.progress("q", "r", "one"), "data.batchId"),  # type: ignore[arg-type]
     ("a run of another type", lambda d: d.line("started", {"id": "q", "runId": 7}), "data.runId must be text"),
     ("a status without a run", lambda d: d.status({"id": "q"}), "data.runId must be text"),
+    ("an inventory of nothing", lambda d: d.line("inventory", {"id": "q"}), "data.inventory must be"),
     ("a line of 10 MB", lambda d: d.line("inventory", {"x": "y" * 10_000_000}), "at most 1048576 bytes"),
     ("deep nesting", lambda d: with_data(d, nested(5_000)), "nested"),
     ("nesting just too deep", lambda d: with_data(d, nested(MAX_DEPTH + 1), "inventory"), "nested"),
@@ -84,7 +85,7 @@ def test_a_bad_line_is_refused_by_number_and_its_neighbours_are_stored(
 GOOD_LINES: list[tuple[str, Any]] = [
     ("a query without a name", lambda d: d.started("q", "r", name=None)),
     ("a type from a newer agent", lambda d: d.line("weather", {"sun": True})),
-    ("an inventory", lambda d: d.line("inventory", {"checkpoint": "/c", "files": [1, 2]})),
+    ("an inventory", lambda d: d.line("inventory", {"id": "q", "inventory": {"root": "/c", "files": [1, 2]}})),
     ("NaN as older Sparks write it", lambda d: d.progress("q", "r", 1).replace(b":5.0", b":NaN")),
     ("a number beyond a double", lambda d: d.progress("q", "r", 1).replace(b":5.0", b":1e999")),
     ("huge counts", lambda d: d.progress("q", "r", 1, numInputRows=10**300)),
@@ -97,7 +98,7 @@ GOOD_LINES: list[tuple[str, Any]] = [
     ("a status without queries", lambda d: d.line("status", {"queries": "none"})),
     ("a long exception", lambda d: d.terminated("q", "r", exception="at x\n" * 50_000)),
     ("a heartbeat of nonsense", lambda d: d.line("heartbeat", {"dropped": [1], "actions": 7, "uptime": None})),
-    ("nesting as deep as we take it", lambda d: with_data(d, nested(MAX_DEPTH), "inventory")),
+    ("nesting as deep as we take it", lambda d: with_data(d, nested(MAX_DEPTH), "weather")),
     ("spaces around", lambda d: b"  " + d.started("q", "r") + b" \r"),
 ]  # fmt: skip
 
@@ -124,8 +125,14 @@ def test_an_empty_request_is_answered(house: House) -> None:
 
 def test_a_line_may_be_as_long_as_the_cap(house: House) -> None:
     driver = Driver()
-    line = driver.line("inventory", {"x": ""})
+    line = driver.line("weather", {"x": ""})
     assert house.accept(line[:-3] + b"y" * (MAX_LINE - len(line)) + line[-3:]).stored == 1
+    longer = driver.line("weather", {"x": "y" * MAX_LINE})
+    assert "at most" in house.accept(longer).rejected[0]["error"]
+    inventory = driver.line(
+        "inventory", {"id": "q", "inventory": {"contents": {"offsets/1": "y" * MAX_LINE}}}
+    )
+    assert house.accept(inventory).stored == 1
 
 
 def test_depth_is_counted_in_lists_and_objects() -> None:

@@ -302,6 +302,12 @@ def test_polls_bring_status_facts_and_the_time_of_the_poll() -> None:
     assert ledger.agents[driver.agent].polled_at == BEGIN + 2
 
 
+def test_a_poll_that_could_not_ask_every_session_is_no_poll_of_the_others() -> None:
+    driver = Driver()
+    ledger = told(driver.status(listed("q", "r")), driver.line("status", {"queries": [], "partial": True}))
+    assert ledger.agents[driver.agent].polled_at == BEGIN + 1
+
+
 def test_a_failed_start_is_noted_on_the_query_it_was_meant_for() -> None:
     driver = Driver()
     failed = {"name": "orders", "id": None, "exception": "no such table"}

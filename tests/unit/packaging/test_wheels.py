@@ -48,6 +48,13 @@ def test_the_agent_wheel_holds_listeners_alone_and_depends_on_nothing(agent_whee
     assert "Requires-Python: >=3.9" in about
 
 
+def test_the_agent_wheel_carries_every_module_and_the_hook_that_attaches_it(agent_wheel: Path) -> None:
+    with zipfile.ZipFile(agent_wheel) as wheel:
+        inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "listeners").rglob("*.py")}
+    assert inside == modules and "listeners/site/sitecustomize.py" in inside
+
+
 def test_the_agent_is_imported_from_the_wheel_as_a_zip_without_site_packages(agent_wheel: Path) -> None:
     code = "import listeners.wire, listeners.errors; print(listeners.wire.__file__)"
     environ = {"PYTHONPATH": str(agent_wheel), "PATH": os.environ["PATH"]}

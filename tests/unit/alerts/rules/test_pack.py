@@ -26,6 +26,7 @@ NAMES = {
     "QuerySilentlyGone",
     "QueryFailed",
     "CheckpointTrouble",
+    "CheckpointBroken",
     "CrashLoop",
     "Stuck",
     "LongBatch",
@@ -88,13 +89,20 @@ def test_a_scale_without_meaning_is_refused(scale: float) -> None:
 
 def test_alerts_on_the_life_of_a_query_wait_for_nothing() -> None:
     at_once = {rule.name for rule in rules() if rule.for_ == 0}
-    assert at_once == {"QueryFailed", "CheckpointTrouble", "CrashLoop", "Stuck", "EventsDropped"}
+    assert at_once == {
+        "QueryFailed",
+        "CheckpointTrouble",
+        "CheckpointBroken",
+        "CrashLoop",
+        "Stuck",
+        "EventsDropped",
+    }
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: f"{rule.name}-{rule.labels['severity']}")
 def test_every_alert_says_how_bad_it_is_what_it_is_about_and_where_help_is(rule: Rule) -> None:
     assert rule.labels["severity"] in ("critical", "warning", "info")
-    assert rule.labels["layer"] in ("agent", "driver", "query", "stuck", "lag", "telemetry")
+    assert rule.labels["layer"] in ("agent", "driver", "query", "stuck", "lag", "telemetry", "checkpoint")
     assert set(rule.annotations) == {"summary", "description", "runbook_url"}
     assert rule.annotations["runbook_url"] == f"alerts/rules/runbooks/{rule.name}.md"
     page = (ROOT / rule.annotations["runbook_url"]).read_text(encoding="utf-8")

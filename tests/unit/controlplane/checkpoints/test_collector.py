@@ -98,6 +98,23 @@ def test_pipes_are_not_opened_and_circles_of_links_end(tmp_path: Path) -> None:
     assert list(held.contents) == ["metadata"]
 
 
+def test_a_path_is_no_pattern(tmp_path: Path) -> None:
+    held = collect(str(written(tmp_path / "job[1]*?", metadata="{}", offsets__0="x")), NOW)
+    assert held.contents == {"metadata": b"{}", "offsets/0": b"x"} and held.errors == ()
+
+
+def test_a_file_that_cannot_be_read_is_told_by_its_path(tmp_path: Path) -> None:
+    class Locked(type(fsspec.filesystem("file"))):  # type: ignore[misc]
+        def cat_file(self, path: str, *span: int | None, **options: object) -> bytes:
+            if path.endswith("/0"):
+                raise PermissionError(13, "Permission denied")
+            return bytes(super().cat_file(path, *span, **options))
+
+    root, errors = written(tmp_path, metadata="{}", offsets__0="x"), list[str]()
+    read = dict(collector._read(Locked(), str(root), ["offsets/0", "metadata"], errors))
+    assert read == {"metadata": b"{}"} and errors == ["offsets/0: Permission denied"]
+
+
 def test_a_listing_beyond_the_bound_says_that_it_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,15 +24,15 @@ def test_one_place_has_one_spelling(path: str, plain: str) -> None:
 @pytest.mark.parametrize(
     ("path", "now"),
     [
-        ("file:///old/work/in/f.json", "/here/in/f.json"),
-        ("file:/old/work", "/here"),
-        ("/old/workshop/f", "/old/workshop/f"),
+        ("file:///old/place/in/f.json", "/here/in/f.json"),
+        ("file:/old/place", "/here"),
+        ("/old/places/f", "/old/places/f"),
         ("s3://bucket/x/y", "/mnt/x/y"),
         ("hdfs://other/x", "hdfs://other/x"),
     ],
 )
 def test_the_first_pair_that_holds_the_path_moves_it(path: str, now: str) -> None:
-    assert relocated(path, [("/old/work", "/here/"), ("s3://bucket", "file:///mnt")]) == now
+    assert relocated(path, [("/old/place", "/here/"), ("s3://bucket", "file:///mnt")]) == now
 
 
 def test_a_path_elsewhere_is_not_below() -> None:

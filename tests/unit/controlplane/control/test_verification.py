@@ -43,6 +43,14 @@ def test_the_first_batch_ever_is_a_proof_too() -> None:
     )
 
 
+def test_a_continuous_query_is_proven_by_an_epoch_that_is_newer_than_the_last() -> None:
+    action = replace(started(), evidence={**started().evidence, "committed_batch": 40})
+    seen = after(status=status(message="Committing epoch 41"))
+    assert state_of(seen, action) == (ActionState.SUCCEEDED, "resumed; epoch 41 is committed")
+    assert state_of(after(status=status(message="Committing epoch 40")), action) is None
+    assert state_of(after(status=status("old", message="Committing epoch 41")), action) is None
+
+
 def test_without_a_sign_we_wait() -> None:
     assert state_of(after()) is None
 

@@ -1,0 +1,183 @@
+"""Checkpoints: what the doctor says of each, inventories on demand; and shapes: will a changed query restart?
+
+Judging what somebody posts happens one at a time on the request's thread; everything else was judged before.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from controlplane.api import checkpoints as bodies
+from controlplane.api import intake
+from controlplane.api.checkpoints import (
+    CheckpointBody,
+    CheckpointDetailBody,
+    CheckpointsBody,
+    LookRequest,
+    PreflightBody,
+    PreflightRequest,
+    RequestedBody,
+    RunShapeBody,
+)
+from controlplane.api.deps import CallerDep, PlaneDep, QueryIdDep, body_of, body_schema
+from controlplane.api.render import stamp
+from controlplane.api.routes.queries import view_of
+from controlplane.checkpoints.arrivals import bounded
+from controlplane.checkpoints.inventory import NotAnInventory
+from controlplane.checkpoints.judge import judge
+from controlplane.checkpoints.survey import SURVEY, Survey
+from controlplane.checkpoints.versions import SparkVersion, parse_version
+from controlplane.errors import BadRequest, Forbidden, NotFound, StoreUnavailable
+from controlplane.ingest import deeper_than
+from controlplane.model import QueryView
+from controlplane.plane import Plane
+from controlplane.store import checkpoints as rows
+from controlplane.store import shapes as shape_rows
+from controlplane.store.shapes import Shaped
+from listeners import wire
+from listeners.errors import WireError
+
+router = APIRouter(prefix="/api/v1", tags=["checkpoints"])
+JUDGED_BYTES = 8 << 20
+DEEPEST = 20
+PATIENCE = 20.0
+_JUDGING = threading.Lock()
+LookRequestDep = Annotated[LookRequest, Depends(body_of(LookRequest))]
+PreflightDep = Annotated[PreflightRequest, Depends(body_of(PreflightRequest))]
+
+
+def _body(plane: Plane, view: QueryView) -> CheckpointBody:
+    room = plane.checkpoints
+    looking = room.looking(view.query_id) is not None
+    return bodies.checkpoint_body(view, looking, room.trouble(view.query_id))
+
+
+@router.get("/checkpoints", summary="All checkpoints, worst first")
+def list_checkpoints(plane: PlaneDep) -> CheckpointsBody:
+    """Of every query but those put away and those that a newer one of the same name has replaced."""
+    views = [view for view in plane.views() if view.retired_at is None]
+    found = bodies.worst_first([_body(plane, view) for view in views])
+    return CheckpointsBody(as_of=stamp(plane.clock()) or "", checkpoints=found)
+
+
+@router.get("/checkpoints/{query_id}", summary="One checkpoint: findings, state, growth, shape")
+def get_checkpoint(plane: PlaneDep, query_id: QueryIdDep) -> CheckpointDetailBody:
+    view = view_of(plane, query_id)
+    with plane.reading() as conn:
+        judgement, headers = rows.judgement(conn, query_id), rows.headers(conn, query_id)
+        shape = shape_rows.newest(conn, query_id)
+    return bodies.detail_body(_body(plane, view), judgement, headers, shape)
+
+
+@router.get("/checkpoints/{query_id}/inventory", summary="The newest inventory, as it was taken")
+def get_inventory(plane: PlaneDep, query_id: QueryIdDep) -> dict[str, Any]:
+    view_of(plane, query_id)
+    with plane.reading() as conn:
+        document = rows.document(conn, query_id)
+    if document is None:
+        raise NotFound(f"there is no inventory of {query_id}'s checkpoint")
+    return dict(document["checkpoint"])
+
+
+@router.post(
+    "/checkpoints/{query_id}/inventory",
+    status_code=202,
+    summary="Ask for an inventory",
+    openapi_extra=body_schema(LookRequest),
+    responses={409: {"description": "nobody can look, and why"}},
+)
+def post_inventory(plane: PlaneDep, query_id: QueryIdDep, body: LookRequestDep) -> RequestedBody:
+    """Of the query's agent; where that is gone, of this server, below its checkpoint roots only."""
+    return RequestedBody(requested=True, by=plane.checkpoints.request(view_of(plane, query_id)))
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document to judge, as it came; `claim` is its share of the memory for bodies."""
+
+    raw: bytes
+    encoding: str
+    claim: intake.Claim
+
+
+async def _document(request: Request) -> AsyncIterator[Document]:
+    with intake.Claim(request.app.state.budget) as claim:
+        raw = await intake.read_body(request, JUDGED_BYTES, claim)
+        yield Document(raw, request.headers.get("content-encoding", ""), claim)
+
+
+@router.post("/checkpoints/judge", summary="Judge an inventory or a survey")
+def post_judge(
+    body: Annotated[Document, Depends(_document)],
+    target: Annotated[
+        str | None, Query(max_length=40, description="the Spark that will start, e.g. 4.3.0")
+    ] = None,
+) -> dict[str, Any]:
+    """What `controlplane doctor --json` says of the same document. Nothing is kept."""
+    version = _target(target)
+    if not _JUDGING.acquire(timeout=PATIENCE):
+        raise StoreUnavailable("the server judges other inventories; send it again", code="overloaded")
+    try:
+        survey = _survey(intake.decode(body.raw, body.encoding, JUDGED_BYTES, body.claim))
+        return judge(survey.checkpoint, version, output=survey.output, inputs=survey.inputs).as_json()
+    finally:
+        _JUDGING.release()
+
+
+def _target(text: str | None) -> SparkVersion | None:
+    try:
+        return parse_version(text) if text else None
+    except ValueError as error:
+        raise BadRequest(f"target: {error}") from None
+
+
+def _survey(raw: bytes) -> Survey:
+    try:
+        document = wire.loads(raw)
+        if deeper_than(document, DEEPEST):
+            raise BadRequest(f"the body is nested more than {DEEPEST} deep", code="bad_json")
+        if not isinstance(document, dict) or document.get("format") != SURVEY:
+            return Survey(bounded(document))
+        output, inputs = document.get("output"), document.get("inputs")
+        listed = inputs if isinstance(inputs, list) else []
+        return Survey(
+            bounded(document.get("checkpoint")),
+            None if output is None else bounded(output),
+            tuple(bounded(one) for one in listed[:20]),
+        )
+    except WireError as error:
+        raise BadRequest(f"the body: {error}", code="bad_json") from None
+    except NotAnInventory as error:
+        raise BadRequest(f"the body: {error}", code="not_an_inventory") from None
+
+
+@router.get("/queries/{query_id}/shape", summary="The shape of a query's newest run, or of one run")
+def get_shape(
+    plane: PlaneDep, query_id: QueryIdDep, run: Annotated[str | None, Query(max_length=64)] = None
+) -> RunShapeBody:
+    """What of it its checkpoint depends on, as its agent told; for `controlplane preflight`."""
+    with plane.reading() as conn:
+        row = shape_rows.newest(conn, query_id) if run is None else shape_rows.of_run(conn, run)
+    if row is None or row["query_id"] != query_id:
+        raise NotFound(f"no shape is known of {query_id}{f' in run {run}' if run else ''}")
+    return RunShapeBody(run_id=row["run_id"], at=stamp(row["at"]) or "", shape=row["shape"])
+
+
+@router.post(
+    "/preflight",
+    summary="Will this query restart from its checkpoint?",
+    openapi_extra=body_schema(PreflightRequest),
+)
+def post_preflight(plane: PlaneDep, caller: CallerDep, body: PreflightDep) -> PreflightBody:
+    """Compares a shape that is to start with that of the last run on its checkpoint. Nothing is kept."""
+    if caller.app not in (None, body.app):
+        raise Forbidden(f"this token is bound to the app {caller.app} and may not ask for {body.app}")
+    if deeper_than(body.shape, DEEPEST):
+        raise BadRequest(f"shape: nested more than {DEEPEST} deep")
+    whose = Shaped("", body.query_id or "", body.app, body.name, body.checkpoint, plane.clock())
+    return bodies.preflight_body(plane.checkpoints.preflight(whose, body.shape, bound=caller.app is not None))

@@ -1,0 +1,160 @@
+"""Inventories and shapes as agents' events tell them, read with care. Pure.
+
+Called by `controlplane.ingest` (what of an inventory stays among the raw events) and by
+`controlplane.checkpoints.room`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controlplane import progress
+from controlplane.checkpoints.collector import MOST_ENTRIES
+from controlplane.checkpoints.inventory import Inventory, NotAnInventory, from_json
+from controlplane.checkpoints.relocation import plain_path
+from controlplane.checkpoints.survey import Survey
+from controlplane.store.shapes import Shaped
+from listeners.wire import Event
+
+#: The parts of an inventory that are kept with it only, not with the raw event.
+BULKY = ("files", "folders", "contents")
+#: What collecting may have taken, in seconds; beyond it is no time span.
+LONGEST = 600.0
+#: Characters of a path, as Linux has it, and folders in it: Spark's own files have eight.
+LONGEST_PATH, DEEPEST = 4096, 32
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """An inventory that came. `taken_at`: when its collection began, by our clock. Documents as they were sent."""
+
+    query_id: str
+    run_id: str | None
+    taken_at: float
+    why: str
+    spark_version: str | None
+    inventory: Mapping[str, Any]
+    output: Mapping[str, Any] | None
+
+    @property
+    def weight(self) -> int:
+        """About the bytes it holds."""
+        return _weight(self.inventory) + _weight(self.output)
+
+    @property
+    def root(self) -> str:
+        return progress.text(self.inventory.get("root"), 4000) or ""
+
+
+def _weight(value: Any) -> int:
+    own = sys.getsizeof(value)
+    if isinstance(value, dict):
+        return own + sum(_weight(name) + _weight(inner) for name, inner in value.items())
+    return own + sum(map(_weight, value)) if isinstance(value, list) else own
+
+
+def arrival(event: Event) -> Arrival:
+    """The inventory in an event that `controlplane.told` took."""
+    data = event.data
+    seconds = progress.number(data.get("seconds")) or 0.0
+    output = data.get("output")
+    return Arrival(
+        query_id=progress.identity(data, "id"),
+        run_id=progress.text(data.get("runId"), 64),
+        taken_at=event.at - min(max(seconds, 0.0), LONGEST),
+        why=progress.text(data.get("why"), 40) or "unknown",
+        spark_version=progress.text(data.get("sparkVersion"), 40) or event.app.spark_version,
+        inventory=data["inventory"],
+        output=output if isinstance(output, dict) else None,
+    )
+
+
+def survey_of(arrival: Arrival) -> Survey:
+    """NotAnInventory says in words what is wrong with it."""
+    output = None if arrival.output is None else bounded(arrival.output)
+    return Survey(bounded(arrival.inventory), output)
+
+
+def bounded(document: Any) -> Inventory:
+    """An inventory from a document that anybody may have sent; NotAnInventory where it is none, or too large."""
+    if isinstance(document, dict):
+        listed = (document.get("files"), document.get("folders"))
+        if sum(len(part) for part in listed if isinstance(part, list)) > MOST_ENTRIES:
+            raise NotAnInventory(f"it lists more than {MOST_ENTRIES:,} entries")
+    inventory = from_json(document)
+    _check_paths((inventory.root, *inventory.entries, *inventory.contents))
+    _check_folders(inventory.entries)
+    return inventory
+
+
+def _check_paths(paths: Iterable[str]) -> None:
+    for path in paths:
+        if len(path) > LONGEST_PATH:
+            raise NotAnInventory(f"a path in it is longer than {LONGEST_PATH:,} characters")
+
+
+def _check_folders(paths: Iterable[str]) -> None:
+    """A short document can name many folders by its files only, and each costs the judge far more than its name."""
+    folders: set[str] = set()
+    for path in paths:
+        if path.count("/") > DEEPEST:
+            raise NotAnInventory(f"a path in it is more than {DEEPEST} folders deep")
+        folder = path.rpartition("/")[0]
+        while folder and folder not in folders:
+            folders.add(folder)
+            folder = folder.rpartition("/")[0]
+        if len(folders) > MOST_ENTRIES:
+            raise NotAnInventory(f"it names more than {MOST_ENTRIES:,} folders")
+
+
+def slim(data: Mapping[str, Any]) -> dict[str, Any]:
+    """An inventory event without its bulk, as it stays among the raw events."""
+    return {**data, **{part: _counted(data[part]) for part in ("inventory", "output") if part in data}}
+
+
+def without_rows(document: Any) -> Any:
+    """An inventory document as it is kept: without the files of state, which only the doctor needs: they hold rows."""
+    if not isinstance(document, dict) or not isinstance(document.get("contents"), dict):
+        return document
+    kept = {path: data for path, data in document["contents"].items() if not _holds_rows(path)}
+    return {**document, "contents": kept}
+
+
+def _holds_rows(path: str) -> bool:
+    return path.startswith("state/") and "_metadata/" not in path and "/_stateSchema/" not in path
+
+
+def _counted(document: Any) -> Any:
+    """Lists and contents by their number."""
+    if not isinstance(document, dict):
+        return document
+    counts = {name: len(v) for name in BULKY if isinstance(v := document.get(name), list | dict)}
+    return {**document, **counts}
+
+
+def shapes_in(event: Event) -> Iterator[tuple[Shaped, Mapping[str, Any]]]:
+    """The shapes of runs that a status event tells, each with whose it is."""
+    for told in progress.items(event.data.get("queries")):
+        facts = progress.mapping(told.get("facts"))
+        shape = facts.get("shape")
+        if isinstance(shape, dict):
+            checkpoint = progress.text(facts.get("checkpoint"), 4000)
+            yield (
+                Shaped(
+                    run_id=progress.identity(told, "runId"),
+                    query_id=progress.identity(told, "id"),
+                    app=event.app.name,
+                    name=progress.text(told.get("name"), 256),
+                    checkpoint=place(checkpoint),
+                    at=event.at,
+                ),
+                shape,
+            )
+
+
+def place(checkpoint: str | None) -> str | None:
+    """A checkpoint's path as shapes are found by it: one spelling for `file:/a`, `file:///a` and `/a`."""
+    return plain_path(checkpoint) if checkpoint else None

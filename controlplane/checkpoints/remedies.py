@@ -1,0 +1,24 @@
+"""Commands that the doctor names as remedies, with the checkpoint filled in, ready to be copied. Pure."""
+
+from __future__ import annotations
+
+import shlex
+
+from controlplane.checkpoints.reading import Question
+
+
+def repair(q: Question, *options: str) -> str:
+    return _command("repair", q, *options)
+
+
+def rewind(q: Question, batch: int | None = None) -> str:
+    """To one batch, or, without one, the question how far back is possible. With the file sink's output, if given."""
+    return _command("rewind", q, *(["--list"] if batch is None else ["--resume-at", str(batch)]))
+
+
+def _command(name: str, q: Question, *options: str) -> str:
+    output = (
+        ["--output", q.output.root] if q.output is not None and q.sink and q.sink.newest is not None else []
+    )
+    # The output comes first: half of a command, copied from a line that was broken, must not be a command.
+    return shlex.join(["controlplane", name, *output, q.inventory.root, *options])

@@ -1,0 +1,40 @@
+"""What a comparison of two shapes says, as a JSON document for the store, the API and the doctor. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from controlplane.shapes.comparison import compare
+from controlplane.shapes.findings import Finding, Verdict, effect_of, verdict_of
+from controlplane.shapes.model import ShapeError, shape_from
+
+UNKNOWN = "unknown"
+_SEVERITIES = {Verdict.NOT_ALLOWED: "error", Verdict.CONSEQUENCES: "warning", Verdict.ALLOWED: "info"}
+
+
+def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """`{"verdict", "effect", "findings"}`; *unknown* where one of the two cannot be read."""
+    try:
+        findings = compare(shape_from(old), shape_from(new))
+    except ShapeError as error:
+        return {"verdict": UNKNOWN, "effect": UNKNOWN, "findings": [], "reason": str(error)}
+    return {
+        "verdict": verdict_of(findings).value,
+        "effect": effect_of(findings).value,
+        "findings": [_document(finding) for finding in findings],
+    }
+
+
+def _document(finding: Finding) -> dict[str, Any]:
+    return {
+        "check": f"shape.{finding.rule}",
+        "severity": _SEVERITIES[finding.verdict],
+        "message": f"{finding.change.rstrip('.')}. {finding.spark}",
+        "rule": finding.rule,
+        "remedy": [finding.remedy] if finding.remedy else [],
+        "change": finding.change,
+        "effect": finding.effect.value,
+        "when": finding.when.value,
+        "condition": finding.condition or "",
+    }

@@ -1,0 +1,171 @@
+"""One inventory, two collectors: fsspec (command line, server) and the driver's Hadoop over py4j.
+
+What both see must be the same, and so what the judge says; what each chooses to read goes by one rule.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controlplane.checkpoints import choosing as of_server
+from controlplane.checkpoints.collector import collect as collect_by_fsspec
+from controlplane.checkpoints.findings import Finding
+from controlplane.checkpoints.inventory import Entry, Inventory, from_json, to_json
+from controlplane.checkpoints.judge import judge
+from listeners import checkpoint, choosing
+from listeners.hadoop import Hadoop
+
+STORE = "spark.sql.streaming.stateStore."
+ROCKSDB = {
+    f"{STORE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+    f"{STORE}rocksdb.changelogCheckpointing.enabled": "true",
+}
+SERVER_BUDGET = choosing.Budget(
+    of_server.MOST_FILES,
+    of_server.MOST_BYTES,
+    of_server.MOST_EACH,
+    of_server.MOST_COMPACT,
+    of_server.MOST_SST,
+)
+
+numbers = st.integers(0, 40).map(str)
+stores = st.sampled_from(["state/0/0", "state/0/1", "state/1/0/left-keyToNumValues", "state/0/2/SSTs"])
+paths = st.one_of(
+    st.sampled_from(
+        ["metadata", ".metadata.crc", "state/0/_metadata/metadata", "state/0/_metadata/v2/3", "x"]
+    ),
+    st.builds(
+        "{}/{}".format, st.sampled_from(["offsets", "commits", "sources/0", "_spark_metadata"]), numbers
+    ),
+    st.builds("{}/.{}.crc".format, st.sampled_from(["offsets", "commits"]), numbers),
+    st.builds(
+        "{}/{}.compact".format, st.sampled_from(["sources/0", "sources/a b", "_spark_metadata"]), numbers
+    ),
+    st.builds(
+        "{}/{}{}".format,
+        stores,
+        numbers,
+        st.sampled_from([".delta", ".snapshot", ".zip", "_a-1.changelog", "_a-1.zip.crc"]),
+    ),
+    st.builds("{}/{:06d}-u.sst".format, stores, st.integers(0, 30)),
+)
+
+
+@given(st.dictionaries(paths, st.integers(0, 2000), max_size=120))
+def test_both_choose_the_same_files_where_all_fit(sizes: dict[str, int]) -> None:
+    entries = {path: Entry(size) for path, size in sizes.items()}
+    assert choosing.chosen(sizes, SERVER_BUDGET) == of_server.chosen(entries)
+
+
+def by_driver(spark: Any, place: str) -> Inventory:
+    found = checkpoint.Inventory(
+        Hadoop(spark, place), checkpoint.Bounds(), time.monotonic() + 60.0, time.monotonic
+    )
+    checkpoint.collect(found)
+    return from_json(json.loads(json.dumps(found.document(1.0, None))))
+
+
+def agree(driver: Inventory, fsspec: Inventory) -> None:
+    """The same but for the collector's name and times, of which Hadoop keeps milliseconds only."""
+    assert comparable(driver) == comparable(fsspec)
+    assert words(driver) == words(fsspec)
+
+
+def comparable(inventory: Inventory) -> dict[str, Any]:
+    document = to_json(replace(inventory, collector="", collected_at=0.0, root_modified=None))
+    document["files"] = [(path, size, int(at * 1000)) for path, size, at in document["files"]]
+    document["folders"] = [(path, int(at * 1000)) for path, at in document["folders"]]
+    return document
+
+
+def words(inventory: Inventory) -> list[tuple[str, str, str]]:
+    def key(finding: Finding) -> tuple[str, str, str]:
+        return finding.check, finding.severity.value, finding.message
+
+    verdict = judge(inventory)
+    return [
+        (verdict.verdict, str(verdict.query_id), str(verdict.last_committed_batch)),
+        *map(key, verdict.findings),
+    ]
+
+
+@pytest.fixture
+def built(spark: Any, tmp_path: Path) -> Callable[[str, dict[str, str]], Path]:
+    """A checkpoint that a real query has just written."""
+    folder = tmp_path / "in put"
+    folder.mkdir()
+    for number in range(11):
+        (folder / f"{number}.json").write_text(json.dumps({"k": f"k{number % 4}", "v": number}))
+
+    def build(kind: str, conf: dict[str, str]) -> Path:
+        place = tmp_path / f"check, point;={kind}"
+        for key, value in conf.items():
+            spark.conf.set(key, value)
+        try:
+            frame = (
+                spark.readStream.schema("k STRING, v BIGINT")
+                .option("maxFilesPerTrigger", 1)
+                .json(str(folder))
+            )
+            if kind != "stateless":
+                frame = frame.groupBy("k").count()
+            mode = "append" if kind == "stateless" else "complete"
+            writer = (
+                frame.writeStream.format("noop").outputMode(mode).option("checkpointLocation", str(place))
+            )
+            writer.trigger(availableNow=True).start().awaitTermination()
+        finally:
+            for key in conf:
+                spark.conf.unset(key)
+        return place
+
+    return build
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("kind", "conf"),
+    [
+        ("stateless", {}),
+        ("deltas", {}),
+        ("changelogs", ROCKSDB),
+        ("ids", {**ROCKSDB, f"{STORE}checkpointFormatVersion": "2"}),
+    ],
+)
+def test_both_see_the_same_checkpoint_whole_and_broken(
+    spark: Any, built: Callable[[str, dict[str, str]], Path], kind: str, conf: dict[str, str]
+) -> None:
+    place = built(kind, conf)
+    agree(by_driver(spark, f"file:{place}"), collect_by_fsspec(str(place), 1.0))
+    assert judge(by_driver(spark, str(place))).verdict == "ok"
+    for path in (
+        place / "offsets/10",
+        place / "commits/9",
+        place / "sources/0/9.compact",
+        *place.glob("state/0/0/10*"),
+    ):
+        path.write_bytes(path.read_bytes()[:9])
+    (place / "offsets/9").unlink()
+    (place / "offsets/11").mkdir()
+    (place / "offsets/line\nbreak; isDirectory=true; length=3").write_text("x")
+    found = by_driver(spark, str(place))
+    agree(found, collect_by_fsspec(str(place), 1.0))
+    assert judge(found).verdict == "broken"
+
+
+@pytest.mark.spark
+def test_both_say_the_same_of_what_is_no_checkpoint(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("x")
+    for name in ("gone", "empty", "file"):
+        agree(by_driver(spark, str(tmp_path / name)), collect_by_fsspec(str(tmp_path / name), 1.0))
