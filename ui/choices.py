@@ -24,13 +24,13 @@ def refusals(query: Json, role: str | None) -> dict[str, str | None]:
 
 def why_not(action: str, query: Json, role: str | None) -> str | None:
     """Why this cannot be asked for now, in one sentence; None when it can."""
-    return _not_yours(role) or _not_here(action, query) or _not_now(action, query)
+    return not_yours(role) or _not_here(action, query) or _not_now(action, query)
 
 
-def _not_yours(role: str | None) -> str | None:
+def not_yours(role: str | None, doing: str = "acting") -> str | None:
     if role in (None, "operator", "admin"):  # unknown: let the server decide
         return None
-    return f"The token of this page is a {role}'s; acting needs an operator's."
+    return f"The token of this page is a {role}'s; {doing} needs an operator's."
 
 
 def _not_here(action: str, query: Json) -> str | None:

@@ -164,6 +164,18 @@ class Client:
         headers = {"Idempotency-Key": idempotency_key}
         return self._send("POST", _query_path(query_id) + "/actions", json=dict(body), headers=headers)
 
+    def checkpoints(self) -> dict[str, Any]:
+        """Every query's checkpoint with its verdict, worst first."""
+        return self._get("/api/v1/checkpoints")
+
+    def checkpoint(self, query_id: str) -> dict[str, Any]:
+        """One checkpoint with its findings, state stores, growth, and what changed since the last run."""
+        return self._get(_checkpoint_path(query_id))
+
+    def look(self, query_id: str) -> dict[str, Any]:
+        """Ask for a fresh look at a checkpoint: `{"requested", "by"}`; `Refused` says why nobody can."""
+        return self._send("POST", _checkpoint_path(query_id) + "/inventory", json={})
+
     def _get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
         return self._send("GET", path, params=params)
 
@@ -186,6 +198,10 @@ def _query_path(query_id: str) -> str:
 
 def _alert_path(fingerprint: str) -> str:
     return f"/api/v1/alerts/{quote(fingerprint, safe='')}"
+
+
+def _checkpoint_path(query_id: str) -> str:
+    return f"/api/v1/checkpoints/{quote(query_id, safe='')}"
 
 
 def _why_away(server: str, error: Exception) -> str:

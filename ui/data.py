@@ -141,6 +141,17 @@ def covered(matchers: tuple[str, ...]) -> Reading:
     return _read("covered", matchers)
 
 
+def checkpoints() -> Reading:
+    return _read("checkpoints")
+
+
+def checkpoint(query_id: str, quick: bool = False) -> Reading:
+    """One checkpoint; `quick` while somebody waits for a fresh look at it."""
+    if quick:
+        return _last_good().remember(("checkpoint", query_id), _ask_quickly("checkpoint", query_id))
+    return _read("checkpoint", query_id)
+
+
 def rules() -> Reading:
     return _read("rules")
 
@@ -165,6 +176,13 @@ def act(query_id: str, body: Mapping[str, Any], idempotency_key: str) -> dict[st
     answer = connection().act(query_id, body, idempotency_key)
     forget()
     return dict(answer["action"])
+
+
+def look(query_id: str) -> str:
+    """Ask for a fresh look at a checkpoint; raises `ui.client.ClientError`. Who looks: "agent" or "server"."""
+    answer = connection().look(query_id)
+    forget()
+    return str(answer.get("by") or "")
 
 
 def acknowledge(fingerprint: str, body: Mapping[str, Any]) -> dict[str, Any]:

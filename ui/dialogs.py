@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import streamlit as st
 
-from ui import choices, data, firing_alerts, following, ranges, widgets
-from ui.client import ClientError
+from ui import (
+    checkpoint_choices,
+    checkpoint_confirmation,
+    choices,
+    data,
+    firing_alerts,
+    following,
+    ranges,
+    widgets,
+)
+from ui.client import ClientError, Refused
 from ui.markup import one_line, plain
 
 Json = Mapping[str, Any]
@@ -25,6 +35,7 @@ ICONS = {
     "start": ":material/play_circle:",
 }
 LONGEST_REASON = 500
+LOOK_EVERY = 1.0  # seconds
 DRAIN = "Let the running batch finish first (drain)"
 DRAIN_HELP = (
     "The stop waits for the gap between two batches, up to half of the time that the action has. A query without "
@@ -35,6 +46,9 @@ DRAIN_HELP = (
 def ask(action: str, query_id: str) -> None:
     """Open the dialog (a button's callback). One key a dialog: 'yes' sent twice is still one action."""
     st.session_state["asking"] = {"action": action, "query_id": query_id, "key": uuid.uuid4().hex}
+    st.session_state.pop("ask_force", None)
+    if action != "stop":
+        checkpoint_confirmation.opened(query_id)
 
 
 def button(action: str, query_id: str, refusal: str | None) -> None:
@@ -80,13 +94,47 @@ def _body(query: Json, question: dict[str, str]) -> None:
     runs = query.get("status") not in choices.ENDED
     drain = action != "start" and runs and st.toggle(DRAIN, key="ask_drain", help=DRAIN_HELP)
     widgets.pairs(choices.consequences(action, query, drain, _moment(query)))
-    reason = st.text_input("Reason", key="ask_reason", max_chars=LONGEST_REASON, placeholder="For the record")
+    body = {"action": action, "drain": bool(drain), "overrides": {}}
+    if action == "stop":
+        _answer(question, body, None)
+    else:
+        st.fragment(run_every=LOOK_EVERY)(_foretell)(query, question, body)
+
+
+def _foretell(query: Json, question: dict[str, str], body: dict[str, Any]) -> None:
+    """What the checkpoint will do to the start; drawn every second, since it is looked at meanwhile."""
+    with st.container():
+        foretold = checkpoint_confirmation.draw(query)
+    if question.get("refused") == "checkpoint_broken":  # the server has seen it anew, and has the last word
+        foretold = replace(foretold or checkpoint_choices.foretell(None, False, ""), blocks=True)
+    _answer(question, body, foretold)
+
+
+def _answer(
+    question: dict[str, str], body: dict[str, Any], foretold: checkpoint_choices.Foretold | None
+) -> None:
+    """Why, and yes or no; yes cannot be said over a broken checkpoint but by insisting, with a reason."""
+    action = question["action"]
+    with st.container():
+        forced = checkpoint_confirmation.insisted(foretold)
+    asked_for = "Why in spite of it" if forced else "For the record"
+    reason = st.text_input(
+        "Reason", key="ask_reason", max_chars=LONGEST_REASON, placeholder=asked_for, live="300ms"
+    )
+    refusal = foretold and checkpoint_choices.in_spite(foretold, forced, reason or "")
     with st.container(horizontal=True, horizontal_alignment="right"):
         if st.button("Cancel", key="ask_no"):
             close()
             st.rerun()
-        if st.button(action.capitalize(), key="ask_yes", type="primary", icon=ICONS[action]):
-            _send(question, {"action": action, "drain": bool(drain), "overrides": {}, "reason": reason or ""})
+        if st.button(
+            action.capitalize(),
+            key="ask_yes",
+            type="primary",
+            icon=ICONS[action],
+            disabled=bool(refusal),
+            help=plain(refusal) if refusal else None,
+        ):
+            _send(question, {**body, "reason": reason or "", **({"force": True} if forced else {})})
 
 
 def _moment(query: Json) -> choices.Moment:
@@ -103,6 +151,13 @@ def _send(question: dict[str, str], body: dict[str, Any]) -> None:
         body["actor"] = who
     try:
         action = data.act(question["query_id"], body, question["key"])
+    except Refused as error:
+        question["key"] = (
+            uuid.uuid4().hex
+        )  # the refusal is on record under the old one: asked anew, it is another
+        question["refused"] = error.code
+        st.error(plain(error), title="The server did not take it", icon=":material/block:")
+        return
     except ClientError as error:
         st.error(plain(error), title="The server did not take it", icon=":material/block:")
         return

@@ -201,12 +201,12 @@ def actions(items: Sequence[Json]) -> pd.DataFrame:
     rows = [
         {
             "state": [statuses.action_state(item.get("state")).word],
-            "action": one_line(item.get("action") or "") + (" with drain" if item.get("drain") else ""),
+            "action": asked(item),
             "query": label(item),
             "app": one_line(item.get("app") or ""),
             "actor": one_line(item.get("actor") or ""),
             "why": one_line(item.get("request_reason") or ""),
-            "outcome": one_line(item.get("reason") or ""),
+            "outcome": outcome(item),
             "requested": when(item.get("requested_at")),
             "took": took(item),
         }
@@ -214,6 +214,28 @@ def actions(items: Sequence[Json]) -> pd.DataFrame:
     ]
     columns = ["state", "action", "query", "app", "actor", "why", "outcome", "requested", "took"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def asked(action: Json) -> str:
+    """`restart with drain, forced`."""
+    drain = " with drain" if action.get("drain") else ""
+    return one_line(action.get("action") or "") + drain + (", forced" if _forced(action) else "")
+
+
+def _forced(action: Json) -> bool:
+    return bool((action.get("evidence") or {}).get("forced_by"))
+
+
+def outcome(action: Json) -> str:
+    """What the server says of an action; of one refused for its checkpoint it begins with that."""
+    reason = one_line(action.get("reason") or "")
+    named = not refused_for_checkpoint(action) or "checkpoint" in reason.lower()
+    return reason if named else f"The checkpoint is broken: {reason}"
+
+
+def refused_for_checkpoint(action: Json) -> bool:
+    code = action.get("code") or (action.get("evidence") or {}).get("code")
+    return action.get("state") == "refused" and code == "checkpoint_broken"
 
 
 def took(action: Json) -> float | None:

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from ui import choices, columns, frames, statuses, units, widgets
+from ui import checkpoint_findings, choices, columns, frames, statuses, units, widgets
 from ui.markup import one_line, plain, visible
 
 Json = Mapping[str, Any]
@@ -169,12 +169,14 @@ def action_progress(action: Json, now: float) -> None:
             st.text(visible(_asked(action)))
             st.caption(f"{steps(action)} · {_elapsed(action, now)}", width="content")
         st.text(visible(_outcome(action)))
+        checkpoint_findings.of_refusal(action)
 
 
 def steps(action: Json) -> str:
     """Requested › Delivered › Running › the end, in Markdown; what lies ahead is grey."""
     state = str(action.get("state"))
-    path = list(statuses.OPEN_STATES)
+    turned_away = state == "refused" and not action.get("delivered_at")  # by the server: no driver saw it
+    path = ["requested"] if turned_away else list(statuses.OPEN_STATES)
     reached = path.index(state) if state in path else len(path)
     words = [statuses.action_state(name).word for name in path]
     end = "Done" if state in path else statuses.action_state(state).word
@@ -185,10 +187,9 @@ def steps(action: Json) -> str:
 
 
 def _asked(action: Json) -> str:
-    drain = " with drain" if action.get("drain") else ""
     why = f": {action['request_reason']}" if action.get("request_reason") else ""
     who = action.get("actor") or "somebody"
-    return f"{str(action.get('action')).capitalize()}{drain}, asked by {who}{why}"
+    return f"{frames.asked(action).capitalize()}, asked by {who}{why}"
 
 
 def _elapsed(action: Json, now: float) -> str:
@@ -199,9 +200,9 @@ def _elapsed(action: Json, now: float) -> str:
 def _outcome(action: Json) -> str:
     """Our words while it is under way, the server's once it is final."""
     waiting = {
-        "requested": "Waiting for the driver to fetch it.",
+        "requested": one_line(action.get("reason") or "Waiting for the driver to fetch it."),
         "delivered": "The driver has it.",
         "running": "The driver has done its part; waiting for the first batch of the new run.",
     }
     state = str(action.get("state"))
-    return waiting.get(state) or str(action.get("reason") or statuses.action_state(state).word)
+    return waiting.get(state) or frames.outcome(action) or statuses.action_state(state).word

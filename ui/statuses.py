@@ -97,6 +97,27 @@ OUTCOMES: dict[str, Look] = {
     "not_sent": Look("Not told", "gray", ":material/notifications_paused:"),
 }
 
+VERDICTS: dict[str, Look] = {
+    "broken": Look("Broken", "red", ":material/heart_broken:"),
+    "unreadable": Look("Unreadable", "violet", ":material/visibility_off:"),
+    "risky": Look("Risky", "orange", ":material/warning:"),
+    "unknown": Look("Unknown", "gray", ":material/help:"),
+    "ok": Look("OK", "green", ":material/check_circle:"),
+}
+
+FINDINGS: dict[str, Look] = {
+    "error": Look("Error", "red", ":material/error:"),
+    "warning": Look("Warning", "orange", ":material/warning:"),
+    "info": Look("Note", "gray", ":material/info:"),
+}
+
+CHANGES: dict[str, Look] = {
+    "not_allowed": Look("Not allowed", "red", ":material/block:"),
+    "consequences": Look("With consequences", "orange", ":material/warning:"),
+    "unknown": Look("Unknown", "gray", ":material/help:"),
+    "allowed": Look("Allowed", "green", ":material/check_circle:"),
+}
+
 OPEN_STATES = ("requested", "delivered", "running")
 
 
@@ -126,6 +147,20 @@ def silence_state(name: str | None) -> Look:
 
 def outcome(name: str | None) -> Look:
     return OUTCOMES.get(name or "", _unknown(name))
+
+
+def verdict(name: str | None) -> Look:
+    """Of a checkpoint."""
+    return VERDICTS.get(name or "", _unknown(name))
+
+
+def finding(severity_name: str | None) -> Look:
+    return FINDINGS.get(severity_name or "", _unknown(severity_name))
+
+
+def change(verdict_name: str | None) -> Look:
+    """Of the comparison of two runs' shapes."""
+    return CHANGES.get(verdict_name or "", _unknown(verdict_name))
 
 
 def is_open(action_state_name: str | None) -> bool:

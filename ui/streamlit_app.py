@@ -33,6 +33,13 @@ page = st.navigation(
             help="One query: its verdict, charts, runs and failures; stop, start and restart it.",
         ),
         st.Page(
+            "app_pages/checkpoints.py",
+            title="Checkpoints",
+            icon=":material/flag:",
+            url_path="checkpoints",
+            help="Would each query start again from its checkpoint? Worst first.",
+        ),
+        st.Page(
             "app_pages/alerts.py",
             title="Alerts",
             icon=":material/notifications:",

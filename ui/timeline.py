@@ -12,7 +12,7 @@ from datetime import tzinfo
 from itertools import pairwise
 from typing import Any
 
-from ui import statuses, units
+from ui import frames, statuses, units
 from ui.frames import Json
 from ui.markup import one_line
 
@@ -109,13 +109,11 @@ def _point_series(told: Told) -> dict[str, Any]:
 def _point(at: float, action: Json, told: Told) -> dict[str, Any]:
     look = statuses.action_state(action.get("state"))
     why = action.get("request_reason")
-    asked = (
-        f"{one_line(action.get('action') or '').capitalize()} asked by {action.get('actor') or 'somebody'}"
-    )
+    asked = f"{frames.asked(action).capitalize()}, asked by {action.get('actor') or 'somebody'}"
     words = (
         _clock(at, told),
         f"{asked}: {why}" if why else asked,
-        f"{look.word}: {action.get('reason') or ''}",
+        f"{look.word}: {frames.outcome(action)}",
     )
     return {
         "name": _hover(words),

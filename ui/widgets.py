@@ -34,6 +34,7 @@ STYLE = """
   line-height: 1.25; font-size: 0.8rem; opacity: 0.92; }
 [class*="st-key-tile_"] button strong { font-size: 1.45rem; font-weight: 600; line-height: 1.2;
   font-variant-numeric: tabular-nums; }
+.st-key-foretold { min-height: 88px; }
 .st-key-tile_firing_now [data-testid="stBaseButton-primary"] { background-color: #c93a40; border-color: #c93a40; }
 .stMainBlockContainer:has(.st-key-stale) :is([data-testid="stDataFrame"], [data-testid="stMetric"],
   [data-testid="stEChartsChart"], [class*="st-key-tile_"]) { opacity: 0.45; filter: grayscale(1); }
@@ -175,15 +176,17 @@ def table_height(rows: int) -> int:
     return min(ROW * (max(rows, 1) + 1) + 2, TALLEST)
 
 
-def open_clicked(click: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Go to the query whose name was clicked (a table's callback).
+def open_clicked(
+    click: str, rows: Sequence[tuple[str, str]], params: Mapping[str, str] | None = None
+) -> None:
+    """Go to the query whose name was clicked (a table's callback); `params` go into the address with it.
 
     `rows` are (name, query id) as they were on the viewer's screen. The table may have been drawn anew between
     the click and now, so the name decides; its row only among queries of the same name.
     """
     clicked = st.session_state[click]
     if query_id := chosen_id(rows, clicked["row"], clicked["label"]):
-        st.switch_page("app_pages/query.py", query_params={"query_id": query_id})
+        st.switch_page("app_pages/query.py", query_params={"query_id": query_id, **(params or {})})
 
 
 def chosen_id(rows: Sequence[tuple[str, str]], row: int, name: str) -> str | None:
@@ -191,23 +194,32 @@ def chosen_id(rows: Sequence[tuple[str, str]], row: int, name: str) -> str | Non
     return rows[min(same, key=lambda index: abs(index - row))][1] if same else None
 
 
-def pairs(rows: Sequence[tuple[str, str]]) -> None:
+def pairs(rows: Sequence[tuple[str, str]], width: int = 100) -> None:
     """Words and sentences in two columns; the sentences are shown as they are."""
     with st.container(gap="xsmall"):
         for word, sentence in rows:
             with st.container(horizontal=True, gap="small", wrap=False):
-                st.caption(word, width=100)
+                st.caption(word, width=width)
                 st.text(visible(sentence), width="stretch")
 
 
 def status_tiles(counts: Mapping[str, int], chosen: Sequence[str], toggle: Callable[[str], None]) -> None:
-    """One tile a status, worst first; a click filters by it, another click lifts the filter."""
-    names = [name for name in statuses.STATUSES if name != "retired" or counts.get(name)]
-    with st.grid(len(names), min_column_width=92, gap="xsmall"):
-        for name in names:
-            look, count = statuses.STATUSES[name], counts.get(name, 0)
+    """One tile a status, worst first; retired ones only where there are some."""
+    shown = {name: look for name, look in statuses.STATUSES.items() if name != "retired" or counts.get(name)}
+    look_tiles(shown, counts, chosen, toggle)
+
+
+def look_tiles(
+    looks: Mapping[str, Look],
+    counts: Mapping[str, int],
+    chosen: Sequence[str],
+    toggle: Callable[[str], None],
+) -> None:
+    """One tile a word with its count; a click filters by it, another click lifts the filter."""
+    with st.grid(len(looks), min_column_width=92, gap="xsmall"):
+        for name, look in looks.items():
             st.button(
-                f"{_number(count, look, name in chosen)} {look.word}",
+                f"{_number(counts.get(name, 0), look, name in chosen)} {look.word}",
                 key=f"tile_{name}",
                 type="primary" if name in chosen else "secondary",
                 width="stretch",

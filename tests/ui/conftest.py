@@ -63,6 +63,17 @@ class FakeClient(AlertingAnswers):
     def whoami(self) -> dict[str, Any]:
         return self._or_error({"name": "test", "role": self.world.role})
 
+    def checkpoints(self) -> dict[str, Any]:
+        return self._or_error(self.world.checkpoints.all(self.now))
+
+    def checkpoint(self, query_id: str) -> dict[str, Any]:
+        self._or_error(None)
+        return self.world.checkpoints.one(query_id, self.now)
+
+    def look(self, query_id: str) -> dict[str, Any]:
+        self._or_error(None)
+        return self.world.checkpoints.look(query_id, self.now)
+
     def act(self, query_id: str, body: dict[str, Any], idempotency_key: str) -> dict[str, Any]:
         return self._or_error({"action": self.world.ask(query_id, body, idempotency_key, self.now)})
 

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.ui import factories, fake_alerting, fake_series
+from tests.ui import factories, fake_alerting, fake_checkpoints, fake_series
 
 
 class World:
@@ -33,6 +33,7 @@ class World:
         self.token = "cp_admin_test"
         self.reads = 0
         self.alerting = fake_alerting.FakeAlerting(time.time())
+        self.checkpoints = fake_checkpoints.FakeCheckpoints(self.queries, time.time())
         self.batch_age: float | None = 48.0
         self.series_labels: dict[str, str] = {}
 
@@ -106,7 +107,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, fake_series.vector(now, self.world.batch_age))
             case ["alerts", "history"] if "query_id" in parse_qs(url.query):
                 self._send(200, self.world.fired(parse_qs(url.query)["query_id"][0]))
-            case _ if self._alerting("GET"):
+            case _ if self._alerting("GET") or self._checkpoints("GET"):
                 pass
             case ["queries"]:
                 self._send(200, self.world.fleet(now))
@@ -129,7 +130,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-        if self._alerting("POST", body):
+        if self._alerting("POST", body) or self._checkpoints("POST"):
             return
         query_id = unquote(self.path.split("/")[4])
         action = self.world.ask(query_id, body, self.headers.get("Idempotency-Key", ""), time.time())
@@ -144,6 +145,14 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         desk, params = self.world.alerting, parse_qs(url.query)
         found = fake_alerting.answer(desk, method, unquote(url.path), params, body or {}, time.time())
+        if found:
+            self._send(*found)
+        return found is not None
+
+    def _checkpoints(self, method: str) -> bool:
+        """Answer it where it is about checkpoints."""
+        path = [unquote(part) for part in urlsplit(self.path).path.split("/")[3:]]
+        found = fake_checkpoints.answer(self.world.checkpoints, method, path, time.time())
         if found:
             self._send(*found)
         return found is not None

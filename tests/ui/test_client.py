@@ -124,3 +124,13 @@ def test_series_and_a_querys_alerts_are_asked_for_where_the_server_has_them() ->
     ]
     assert dict(asked[0].params) == {"query": 'up{app="ä b"}', "start": "0", "end": "60", "step": "15"}
     assert asked[2].params["query_id"] == "a&b"
+
+
+def test_a_look_at_a_checkpoint_is_posted_where_the_server_takes_it() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(202, json={"at": f"{request.method} {request.url.raw_path.decode()}"})
+
+    client = _client(answer)
+    assert client.look("a/b")["at"] == "POST /api/v1/checkpoints/a%2Fb/inventory"
+    assert client.checkpoint("a/b")["at"] == "GET /api/v1/checkpoints/a%2Fb"
+    assert client.checkpoints()["at"] == "GET /api/v1/checkpoints"

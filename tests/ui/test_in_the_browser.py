@@ -118,12 +118,16 @@ def test_hostile_names_and_reasons_are_text_wherever_they_appear(screen: Screen,
     screen.go("/?search=evil")
     until(lambda: len(screen.rows()) == 1)
     assert hostile in screen.rows()[0]
-    screen.go(f"/query?query_id={HOSTILE_ID}")
+    screen.go("/checkpoints?seek=evil")
+    until(lambda: len(screen.rows()) == 1 and hostile in screen.rows()[0])
+    screen.go(f"/query?query_id={HOSTILE_ID}&checkpoint=true")
     heading = screen.page.get_by_role("heading", level=1)
     assert heading.inner_text().replace("\u2060", "") == hostile
     screen.page.get_by_text(hostile).first.wait_for()
+    screen.page.locator(".st-key-checkpoint_panel").get_by_text(hostile).first.wait_for()
+    screen.page.get_by_text("Evidence").first.click()
     screen.page.get_by_role("button", name="Restart").click()
-    screen.page.get_by_role("dialog").get_by_text(hostile).wait_for()
+    screen.page.locator(".st-key-foretold").get_by_text(hostile).first.wait_for()
     main = screen.page.locator("body")
     assert main.locator('img[src*="evil"], a[href*="evil"], a[href^="javascript"], img[onerror]').count() == 0
     assert screen.foreign == []

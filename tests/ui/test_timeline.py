@@ -69,7 +69,7 @@ def test_alerts_at_the_same_time_lie_below_each_other_and_later_ones_move_up() -
 def test_an_action_is_a_point_that_tells_who_what_and_how_it_ended() -> None:
     done = factories.action(1, state="succeeded", reason="resumed at batch 901", requested_at=NOW - 60)
     (point,) = shown(actions=[done, factories.action(2, requested_at=NOW - 5000)])["series"][1]["data"]
-    assert "Restart asked by ada: memory grows" in point["name"]
+    assert "Restart, asked by ada: memory grows" in point["name"]
     assert "Succeeded: resumed at batch 901" in point["name"]
 
 
@@ -87,3 +87,13 @@ def test_nothing_known_is_four_empty_lanes() -> None:
     assert option["yAxis"]["data"] == ["Runs", "Status", "Alerts", "Actions"]
     assert [series["data"] for series in option["series"]] == [[], []]
     assert timeline.height(option) > 4 * timeline.LANE
+
+
+def test_an_action_refused_for_its_checkpoint_says_so_when_hovered() -> None:
+    evidence = {"code": "checkpoint_broken"}
+    times = {"requested_at": NOW - 60, "state": "refused"}
+    refused = factories.action(1, NOW, **times, reason="metadata is torn", evidence=evidence)
+    forced = factories.action(2, NOW, **times | {"state": "failed"}, evidence={"forced_by": "ada"})
+    first, second = (point["name"] for point in shown(actions=[refused, forced])["series"][1]["data"])
+    assert "Refused: The checkpoint is broken: metadata is torn" in first
+    assert "Restart, forced, asked by ada" in second

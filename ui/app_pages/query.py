@@ -11,6 +11,7 @@ import streamlit as st
 
 from ui import (
     chart_panels,
+    checkpoint_panel,
     choices,
     data,
     dialogs,
@@ -57,7 +58,7 @@ def pick() -> None:
         st.rerun()
 
 
-def layout(query: Json, refused: dict[str, str | None]) -> tuple[Slots, Window]:
+def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tuple[Slots, Window]:
     with st.container(horizontal=True, vertical_alignment="top"):
         head = st.container(width="stretch")
         with st.container(horizontal=True, width="content", wrap=False, gap="xsmall"):
@@ -66,6 +67,7 @@ def layout(query: Json, refused: dict[str, str | None]) -> tuple[Slots, Window]:
     with st.container():  # always there, so that what follows keeps its place
         following.watch(query["query_id"])
     tiles = st.container()
+    checkpoint_panel.draw(query, role)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         window = windows.picker(time.time())
         with st.container(horizontal=True, vertical_alignment="center", width="content"):
@@ -102,7 +104,7 @@ def page(identity: str) -> None:
         wait(identity)
         return
     drawn = choices.refusals(query, role)
-    slots, window = layout(query, drawn)
+    slots, window = layout(query, drawn, role)
     every = None if window.is_past(time.time()) else widgets.refresh_seconds()
     st.fragment(run_every=every)(live)(identity, slots, drawn, role, window)
     if question := dialogs.asking(identity):

@@ -1,0 +1,79 @@
+"""The checkpoints' tables: rows, marks, which store comes first, how much grew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.ui.checkpoint_factories import change, checkpoint, store
+from tests.ui.factories import NOW, rfc3339
+from ui import checkpoint_frames
+from ui.checkpoint_frames import MOST_STORES, changed, checkpoints, grown, growth, odd_stores, stores
+
+
+def test_a_row_a_checkpoint_with_its_verdict_and_age() -> None:
+    table = checkpoints(
+        [checkpoint(verdict="broken", stale=True), checkpoint(collecting=True, stale=True)], NOW
+    )
+    assert table["verdict"].to_list() == [["Broken"], ["OK"]]
+    assert table["mark"].to_list() == [["Stale"], ["Being looked at"]]
+    assert table["age"][0] == pd.Timedelta(seconds=42)
+    assert table["planned"].to_list() == [1233, 1233]
+
+
+def test_what_nobody_has_seen_stays_empty_and_says_why() -> None:
+    unseen: dict[str, Any] = {
+        "summary": "",
+        "trouble": "no agent",
+        "collected_at": None,
+        "last_planned_batch": None,
+        "bytes": None,
+    }
+    row = checkpoints([checkpoint(**unseen), checkpoint()], NOW).iloc[0]
+    assert row["summary"] == "No agent"
+    assert pd.isna(row["age"])
+    assert pd.isna(row["planned"])
+    assert pd.isna(row["bytes"])
+
+
+def test_no_checkpoints_make_an_empty_table() -> None:
+    assert checkpoints([], NOW).empty
+
+
+@pytest.mark.parametrize(
+    ("newest", "expected", "mark"),
+    [(5, 5, ""), (4, 5, "Behind"), (6, 5, "Ahead"), (None, 5, "Missing"), (None, 0, ""), (5, None, "")],
+)
+def test_a_store_is_marked_by_the_version_that_the_next_batch_loads(
+    newest: int | None, expected: int | None, mark: str
+) -> None:
+    assert checkpoint_frames.store_mark(store(0, newest_version=newest, expected_version=expected)) == mark
+
+
+def test_odd_stores_come_first_however_many_there_are() -> None:
+    many = [store(n) for n in range(2 * MOST_STORES)]
+    many[-1] |= {"newest_version": 7}
+    many[-2] |= {"newest_version": None}
+    table = stores(many)
+    assert len(table) == MOST_STORES
+    assert table["mark"].to_list()[:3] == [["Missing"], ["Behind"], []]
+    assert odd_stores(many) == 2
+
+
+def test_growth_leaves_out_what_is_not_known() -> None:
+    points: list[dict[str, Any]] = [
+        {"at": rfc3339(NOW - 7200), "bytes": 1000, "files": 5},
+        {"at": rfc3339(NOW - 60), "bytes": None, "files": 5},
+        {"at": rfc3339(NOW), "bytes": 4000, "files": 5},
+    ]
+    assert growth(points, "bytes") == [1000, 4000]
+    assert grown(points, "bytes", NOW) == "+3 kB in 2 h"
+    assert grown(points, "files", NOW) == "±0 in 2 h"
+    assert grown(points[:1], "bytes", NOW) == ""
+
+
+def test_changes_between_runs_carry_their_rule() -> None:
+    row = changed([change(remedy=["one", "two"])]).iloc[0]
+    assert (row["severity"], row["rule"], row["remedy"]) == (["Warning"], "aggregation.keys", "one; two")

@@ -1,0 +1,234 @@
+"""The Checkpoints page, the panel and the confirmation, run as scripts before a fake client."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from tests.ui import factories
+from tests.ui.checkpoint_factories import checkpoint, finding, found, note
+from tests.ui.conftest import FakeClient
+from tests.ui.fake_server import World
+from tests.ui.test_pages import on_query
+from tests.ui.test_pages import texts as as_markdown
+from ui import data
+from ui.client import Refused, ServerAway
+from ui.markup import WORD_JOINER
+
+BROKEN, UNKNOWN, RISKY, FINE = (factories.query_id(number) for number in (1, 2, 3, 10))
+
+
+def on_checkpoints(app: AppTest, **params: str | list[str]) -> AppTest:
+    app.run()
+    for name, value in params.items():
+        app.query_params[name] = value
+    app.switch_page("app_pages/checkpoints.py").run()
+    assert not app.exception
+    return app
+
+
+def texts(app: AppTest) -> str:
+    """What is written, without the escapes that keep it text."""
+    return as_markdown(app).replace("\\", "").replace(WORD_JOINER, "")
+
+
+def later(app: AppTest, client: FakeClient, seconds: float) -> AppTest:
+    client.now += seconds
+    data.forget()
+    return app.run()
+
+
+def test_every_checkpoint_is_listed_worst_first_with_counts(app: AppTest, world: World) -> None:
+    on_checkpoints(app)
+    table = app.dataframe[0].value
+    assert len(table) == len(world.queries)
+    assert table["verdict"].iloc[0] == ["Broken"]
+    assert table["query"].iloc[0] == "orders-enriched"
+    assert app.button(key="tile_broken").label == ":red[**2**] Broken"
+
+
+def test_filters_come_from_the_address_and_a_tile_toggles_one(app: AppTest) -> None:
+    on_checkpoints(app, verdict=["broken", "risky"], seek="lake")
+    assert app.dataframe[0].value["query"].to_list() == ["orders-enriched", "sessions"]
+    app.button(key="tile_broken").click().run()
+    assert app.dataframe[0].value["query"].to_list() == ["sessions"]
+
+
+def test_nothing_yet_nothing_that_matches_and_a_server_too_old_are_told_apart(
+    app: AppTest, client: FakeClient, world: World
+) -> None:
+    on_checkpoints(app, seek="nothing like this")
+    assert "No checkpoint matches the filters." in texts(app)
+    world.checkpoints.known = {}
+    later(app, client, 5)
+    assert "No checkpoint is known yet." in texts(app)
+    world.checkpoints.old = True
+    later(app, client, 5)
+    assert "older than this dashboard" in app.info[0].value
+    assert not app.error
+
+
+def test_the_last_table_stays_under_a_banner_while_the_server_is_away(
+    app: AppTest, client: FakeClient
+) -> None:
+    on_checkpoints(app)
+    client.error = ServerAway("No connection to the server.")
+    later(app, client, 5)
+    assert len(app.dataframe[0].value) > 20
+    assert "What you see was true at" in app.warning[0].value
+
+
+def test_a_thousand_checkpoints_are_one_table(app: AppTest, world: World) -> None:
+    many = {factories.query_id(n): found(checkpoint(n, time.time())) for n in range(1000)}
+    world.checkpoints.known = many
+    on_checkpoints(app)
+    assert len(app.dataframe[0].value) == 1000
+
+
+def test_the_panel_says_the_verdict_and_folds_the_rest(app: AppTest) -> None:
+    on_query(app, BROKEN)
+    assert "Batch 4411 cannot load its state" in texts(app)
+    assert "restore the named files" not in texts(app)
+    on_query(app, BROKEN, checkpoint="true")
+    assert not app.exception
+    for words in ("restore the named files", "The restart fails, in the first batch", "2 cannot load what"):
+        assert words in texts(app)
+    assert {"Planned": "4411", "Committed": "4410", "Next": "4411"}.items() <= {
+        metric.label: metric.value for metric in app.metric
+    }.items()
+    assert "controlplane repair s3://lake/checkpoints/orders-enriched --dry-run" in [
+        c.value for c in app.code
+    ]
+
+
+def test_a_look_again_is_awaited_and_its_answer_shown(app: AppTest, client: FakeClient, world: World) -> None:
+    on_query(app, BROKEN)
+    world.checkpoints.brings[BROKEN] = {"checkpoint": {"verdict": "ok", "summary": "Mended."}, "findings": []}
+    app.button(key="look_again").click().run()
+    assert "The driver's agent is looking" in texts(app)
+    assert app.button(key="look_again").disabled
+    later(app, client, 2)
+    assert "Mended." in texts(app)
+    assert not app.button(key="look_again").disabled
+    assert len(world.checkpoints.looks) == 1
+
+
+def test_a_look_that_nobody_can_take_says_why(app: AppTest, world: World) -> None:
+    on_query(app, BROKEN)
+    world.checkpoints.nobody = "the agent is gone"
+    app.button(key="look_again").click().run()
+    assert "Nobody can look now: the agent is gone" in texts(app)
+
+
+def test_a_viewer_cannot_ask_for_a_look_and_is_told_why(app: AppTest, world: World) -> None:
+    world.role = "viewer"
+    on_query(app, BROKEN)
+    assert app.button(key="look_again").disabled
+    assert "looking needs an operator" in app.button(key="look_again").help
+
+
+def test_what_nothing_resumes_from_is_one_line(app: AppTest, world: World) -> None:
+    world.details[FINE] = {"facts": {"checkpoint_is_temporary": True}}
+    on_query(app, FINE)
+    assert "It is temporary" in texts(app)
+    with pytest.raises(KeyError):
+        app.button(key="look_again")
+
+
+def test_a_server_that_knows_no_checkpoints_leaves_a_line_and_the_old_confirmation(
+    app: AppTest, world: World
+) -> None:
+    world.checkpoints.old = True
+    on_query(app, FINE)
+    assert "nothing is known of it" in texts(app)
+    app.button(key="ask_restart").click().run()
+    assert not app.exception
+    assert "not known" not in texts(app)
+    assert not app.button(key="ask_yes").disabled
+
+
+def test_a_restart_asks_for_a_look_and_says_where_it_resumes(
+    app: AppTest, client: FakeClient, world: World
+) -> None:
+    on_query(app, FINE)
+    app.button(key="ask_restart").click().run()
+    assert [identity for identity, _ in world.checkpoints.looks] == [FINE]
+    assert "looking again" in texts(app)
+    assert not app.button(key="ask_yes").disabled  # usable meanwhile
+    later(app, client, 2)
+    assert "It resumes at batch 1234." in texts(app)
+    app.button(key="ask_yes").click().run()
+    assert "force" not in world.posted[0][1]
+
+
+def test_a_broken_checkpoint_is_overridden_only_by_the_tick_and_a_reason(
+    app: AppTest, client: FakeClient, world: World
+) -> None:
+    on_query(app, BROKEN)
+    app.button(key="ask_start").click().run()
+    later(app, client, 2)
+    assert "It will fail:" in texts(app)
+    assert app.button(key="ask_yes").disabled
+    app.checkbox(key="ask_force").check().run()
+    assert "Say why" in app.button(key="ask_yes").help
+    app.text_input(key="ask_reason").set_value("the file is back").run()
+    app.button(key="ask_yes").click().run()
+    body = world.posted[0][1]
+    assert (body["action"], body["force"], body["reason"]) == ("start", True, "the file is back")
+
+
+def test_a_stop_asks_nothing_of_the_checkpoint(app: AppTest, world: World) -> None:
+    on_query(app, FINE)
+    app.button(key="ask_stop").click().run()
+    assert world.checkpoints.looks == []
+    assert "looking again" not in texts(app)
+
+
+def test_a_server_that_refuses_for_the_checkpoint_can_be_asked_again_with_the_tick(
+    app: AppTest, client: FakeClient, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = []
+
+    def refuse(query_id: str, body: object, key: str) -> None:
+        keys.append(key)
+        raise Refused("state/0/1/4411.delta is not there", "checkpoint_broken")
+
+    on_query(app, FINE)
+    app.button(key="ask_restart").click().run()
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "act", refuse)
+        app.button(key="ask_yes").click().run()
+    assert "4411.delta is not there" in app.error[0].value.replace("\\", "")
+    app.run()
+    app.checkbox(key="ask_force").check().run()
+    app.text_input(key="ask_reason").set_value("known").run()
+    app.button(key="ask_yes").click().run()
+    assert world.posted[0][1]["force"] is True
+    assert world.posted[0][2] not in keys  # under the old key the server would answer the old refusal
+
+
+def test_an_action_refused_for_its_checkpoint_says_what_and_how_to_go_on(app: AppTest, world: World) -> None:
+    evidence = {"code": "checkpoint_broken", "checkpoint": checkpoint(), "findings": [note(), finding()]}
+    refused = factories.action(
+        9, state="refused", reason="batch 4411 cannot load its state", evidence=evidence, query_id=BROKEN
+    )
+    world.actions = [{**refused, "key": "k"}]
+    app.session_state["followed"] = {BROKEN: refused["id"]}
+    on_query(app, BROKEN)
+    assert "The checkpoint is broken: batch 4411 cannot load its state" in texts(app)
+    assert "restore the named files from a backup" in texts(app)
+
+
+def test_nothing_of_a_checkpoint_reaches_markdown_as_it_is(app: AppTest) -> None:
+    on_query(app, factories.query_id(50), checkpoint="true")
+    app.button(key="ask_restart").click().run()
+    markdown = [*app.markdown, *app.title, *app.caption, *app.header, *app.subheader]
+    labels = [str(element.label) for element in [*app.button, *app.metric, *app.checkbox, *app.expander]]
+    tips = [str(button.help or "") for button in app.button]
+    for text in [*(str(element.value) for element in markdown), *labels, *tips]:
+        assert "![x](" not in text
+        assert "[a](" not in text
+        assert "<img" not in text.replace("\\<img", "")
+    assert not any("controlplane doctor x;" in str(code.value) for code in app.code)  # planted in a remedy

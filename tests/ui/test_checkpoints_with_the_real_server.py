@@ -1,0 +1,79 @@
+"""The Checkpoints page, the panel and the confirmation before the real server, with a driver that is simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.live import LiveServer, live_server
+from tests.acceptance.simulated import SimulatedQuery
+from tests.acceptance.test_checkpoints_over_http import inventory, looks, write
+from tests.ui import browser
+from tests.ui.browser import Screen, until
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServer, str]]:
+    browser.need_chromium()
+    with (
+        live_server(tmp_path_factory.mktemp("desk") / "data") as server,
+        browser.streamlit(server.url, server.admin_token) as address,
+    ):
+        yield server, address
+
+
+@pytest.fixture
+def screen(desk: Any, running: tuple[LiveServer, str]) -> Iterator[Screen]:
+    page = desk.new_page()
+    yield Screen(page, running[1])
+    page.close()
+
+
+def test_a_checkpoint_that_breaks_is_seen_looked_at_again_and_overridden(
+    screen: Screen, running: tuple[LiveServer, str], tmp_path: Path
+) -> None:
+    query = SimulatedQuery("invoices")
+    root = write(tmp_path / "checkpoint", query.query_id, 1)
+    with closing(running[0].agent()) as agent:
+        agent.start(query)
+        agent.tell(*(agent.progress(query, stateOperators=[]) for _ in range(2)))
+        agent.tell(inventory(query, root, "started"))
+        agent.serve_commands(looks(query, lambda: root))
+        _listed_as_ok(screen)
+        (root / "offsets/1").write_text("v1\n")
+        _looked_at_again(screen)
+        _overridden(screen)
+
+
+def _listed_as_ok(screen: Screen) -> None:
+    screen.go("/checkpoints")
+    until(lambda: "OK" in screen.first_row() and "It will resume at batch 2" in screen.first_row())
+
+
+def _looked_at_again(screen: Screen) -> None:
+    screen.click_name(0)
+    panel = screen.page.locator(".st-key-checkpoint_panel")
+    panel.get_by_text("because a run began").wait_for()
+    screen.page.get_by_role("button", name="Look again").click()
+    panel.get_by_text("Broken").wait_for()
+    panel.locator(".st-key-checkpoint_finding_0").get_by_text("offsets/1").first.wait_for()
+
+
+def _overridden(screen: Screen) -> None:
+    screen.page.get_by_role("button", name="Restart").click()
+    dialog = screen.page.get_by_role("dialog")
+    dialog.get_by_text("It will fail:").wait_for()
+    dialog.get_by_text("In spite of it").click()
+    dialog.get_by_label("Reason").fill("the batch is known")
+    restart = dialog.get_by_role("button", name="Restart")
+    until(restart.is_enabled)
+    restart.click()
+    dialog.wait_for(state="detached")
+    screen.page.get_by_text("Restart, forced, asked by").wait_for()
+    screen.page.get_by_text("resumed at batch 2").first.wait_for()
