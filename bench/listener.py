@@ -125,18 +125,19 @@ def thread_cpu_seconds(names: tuple[str, ...]) -> float:
 
 
 def measure(events: int) -> dict[str, float]:
-    from listeners import attach, classic
+    from listeners import attach
+    from listeners.classic import ENGINE
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory, recording_server() as server:
         os.environ["CONTROLPLANE_SPOOL_DIR"] = directory + "/spool"
         spark = session(directory + "/checkpoints")
         floor, (plain, plain_timed) = Floor(), plain_listener()
-        first_floor = classic.add_listener(spark, floor)
+        take_off_floor = ENGINE.listen(spark, floor)
         attachment = attach.attach(spark, server=server.url, app="bench", token="t")
         assert isinstance(attachment, attach.Attachment)
         ours = Timed(attachment.listener.onQueryProgress)
         attachment.listener.onQueryProgress = ours  # type: ignore[method-assign, assignment]
-        last = classic.add_listener(spark, plain)
+        take_off_plain = ENGINE.listen(spark, plain)
         query = stateful(spark)
         wait_for(plain_timed, 5)
         for timed in (ours, floor.timed, plain_timed):  # the first calls pay for imports and the JIT
@@ -144,9 +145,10 @@ def measure(events: int) -> dict[str, float]:
             timed.cpu_milliseconds = 0.0
         cpu = thread_cpu_seconds(AGENT_THREADS)
         wait_for(plain_timed, events // 2)
-        for wrapped, listener in ((first_floor, floor), (last, plain)):  # now ours is called first
-            classic.remove_listener(spark, wrapped)
-            classic.add_listener(spark, listener)
+        # Ours is called first from now on.
+        for take_off, listener in ((take_off_floor, floor), (take_off_plain, plain)):
+            take_off()
+            ENGINE.listen(spark, listener)
         wait_for(plain_timed, events)
         cpu = thread_cpu_seconds(AGENT_THREADS) - cpu
         counted = len(ours.milliseconds)
