@@ -8,6 +8,7 @@ ControlPlaneError            code, status (HTTP), detail; the message is for peo
 ├── Conflict      409        it cannot be done in the present state (another action runs, …)
 ├── BodyTooLarge  413        split it and send again
 ├── StoreUnavailable 503     the store cannot take it now (disk full, locked); try again later
+├── LakeError     503        the lake cannot be read or written as it is; the message names what to change
 └── SettingsError            a mistake in the configuration; the CLI prints it and ends with 2
 """
 
@@ -56,6 +57,10 @@ class BodyTooLarge(ControlPlaneError):
 class StoreUnavailable(ControlPlaneError):
     status, code = 503, "store_unavailable"
     retry_after = 5.0
+
+
+class LakeError(ControlPlaneError):
+    status, code = 503, "lake"
 
 
 class SettingsError(ControlPlaneError):

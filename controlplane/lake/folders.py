@@ -1,0 +1,172 @@
+"""Where the lake lies: any URL that fsspec opens, a local path among them.
+
+The one place that opens filesystems for the lake. What is written is on the disk when it is said to be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import posixpath
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+
+from controlplane.errors import LakeError
+
+#: URL scheme → fsspec's name of it.
+SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gcs", "wasb": "abfs", "wasbs": "abfs"}
+#: URL scheme → Hadoop's name of it, for Spark.
+HADOOP = {"s3": "s3a", "gcs": "gs", "abfs": "abfss"}
+
+
+class Folder:
+    """A folder of the lake, with paths below it by `/`. Can be sent to executors."""
+
+    def __init__(self, url: str):
+        scheme, _, rest = url.partition("://")
+        self.scheme = scheme if rest else "file"
+        self.root = (rest if rest else url).rstrip("/") or "/"
+        if self.scheme == "file":
+            self.root = str(Path(self.root).absolute())
+        else:
+            self.root = f"{SCHEMES.get(self.scheme, self.scheme)}://{self.root}"
+        self._fs: Any = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_fs": None}
+
+    def __str__(self) -> str:
+        return self.root
+
+    @property
+    def is_local(self) -> bool:
+        return self.scheme == "file"
+
+    @property
+    def for_spark(self) -> str:
+        """The URL by which Spark finds it."""
+        if self.is_local:
+            return Path(self.root).as_uri()
+        scheme, _, rest = self.root.partition("://")
+        return f"{HADOOP.get(scheme, scheme)}://{rest}"
+
+    @property
+    def fs(self) -> Any:
+        if self._fs is None:
+            try:
+                self._fs = fsspec.url_to_fs(self.root if not self.is_local else f"file://{self.root}")[0]
+            except (ImportError, ValueError) as error:
+                raise LakeError(f"{self.root} cannot be opened: {error}") from None
+        return self._fs
+
+    def at(self, *parts: str) -> str:
+        return posixpath.join(self.root, *parts)
+
+    def exists(self, path: str) -> bool:
+        return bool(self.fs.exists(self.at(path)))
+
+    def names(self, path: str) -> list[str]:
+        """What lies in a folder, by name; nothing where there is none."""
+        try:
+            found = self.fs.ls(self.at(path), detail=False, refresh=True)
+        except FileNotFoundError:
+            return []
+        return sorted(posixpath.basename(str(one).rstrip("/")) for one in found)
+
+    def below(self, path: str) -> dict[str, tuple[int, float]]:
+        """Size and time of change of every file below a folder, by its path in the lake."""
+        try:
+            found = self.fs.find(self.at(path), detail=True, refresh=True)
+        except FileNotFoundError:
+            return {}
+        base = self.root.partition("://")[2] or self.root
+        return {
+            posixpath.relpath(str(name).partition("://")[2] or str(name), base): (
+                int(entry.get("size") or 0),
+                _changed(entry),
+            )
+            for name, entry in found.items()
+        }
+
+    def read(self, path: str) -> bytes:
+        with self.fs.open(self.at(path), "rb") as file:
+            return bytes(file.read())
+
+    def read_json(self, path: str) -> Any:
+        """LakeError where the file is no JSON."""
+        try:
+            return json.loads(self.read(path))
+        except ValueError as error:
+            raise LakeError(f"{self.at(path)} is damaged: {error}") from None
+
+    def write_json(self, path: str, document: Any) -> None:
+        """The whole file or nothing of it."""
+        self.write(path, json.dumps(document, separators=(",", ":")).encode())
+
+    def write(self, path: str, content: bytes) -> None:
+        passing = self.at(posixpath.dirname(path), f".{posixpath.basename(path)}.{uuid.uuid4().hex[:8]}")
+        self.fs.makedirs(posixpath.dirname(passing), exist_ok=True)
+        with self.fs.open(passing, "wb") as file:
+            file.write(content)
+        self.settle(passing)
+        self._move(passing, self.at(path))
+
+    def move(self, source: str, target: str) -> None:
+        """Move a file within the lake, over what is there."""
+        self.fs.makedirs(posixpath.dirname(self.at(target)), exist_ok=True)
+        self._move(self.at(source), self.at(target))
+
+    def _move(self, source: str, target: str) -> None:
+        if self.is_local:
+            os.replace(source, target)
+            _sync(posixpath.dirname(target))
+        else:
+            self.fs.mv(source, target)
+
+    def settle(self, absolute: str) -> None:
+        """Wait until a file that was written is on the disk."""
+        if self.is_local:
+            _sync(absolute)
+
+    def remove(self, path: str) -> None:
+        """Remove a file or folder; it may be gone already."""
+        with contextlib.suppress(FileNotFoundError):
+            self.fs.rm(self.at(path), recursive=True)
+
+    @contextlib.contextmanager
+    def held(self, name: str) -> Iterator[None]:
+        """Nobody else does `name` meanwhile: LakeError when somebody does. On local disks only."""
+        if not self.is_local:
+            yield
+            return
+        import fcntl
+
+        path = Path(self.root, "_locks", name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise LakeError(f"another process does {name} on {self.root}: let it end first") from None
+            yield
+
+
+def _sync(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _changed(entry: dict[str, Any]) -> float:
+    for name in ("mtime", "LastModified", "last_modified", "updated", "modified"):
+        value = entry.get(name)
+        if value is not None:
+            return float(value.timestamp() if hasattr(value, "timestamp") else value)
+    return 0.0
