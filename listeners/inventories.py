@@ -31,6 +31,8 @@ BOUNDS = Bounds()
 QUEUEING, COLLECTING = 0.7, 0.9
 #: In the JSON of an end. Without a failure there is no such field, or null.
 _FAILED = re.compile(r'"exception"\s*:\s*"')
+#: Runs whose end was heard before their start was noted, at most.
+MOST_EARLY = 100
 
 
 class Inventories:
@@ -53,6 +55,8 @@ class Inventories:
         #: What was not taken, by reason.
         self.refused: dict[str, int] = collections.Counter()
         self._timetable = Timetable()
+        #: Ends of runs that nobody knows yet, and whether they failed: a query may fail before `start()` returns.
+        self._early: collections.OrderedDict[str, bool] = collections.OrderedDict()
         self._changed = threading.Condition(threading.Lock())
         self._one = threading.Lock()
         self._hanging: threading.Thread | None = None
@@ -64,6 +68,7 @@ class Inventories:
     def started(self, entry: Entry) -> None:
         """A run of this query has begun."""
         self._note(lambda plan, now: plan.started(entry.query_id, entry.run_id, now))
+        self._catch_up(entry.query_id, entry.run_id)
 
     def start_failed(self, entry: Entry) -> None:
         """Spark refused to start a query that it ran before: of that no event tells."""
@@ -71,15 +76,24 @@ class Inventories:
 
     def heard(self, type: str, run_id: str, data: str) -> None:
         """A progress, idle or terminated event of Spark's; `data` is its JSON text."""
+        if type == "terminated":
+            self._early[run_id] = _FAILED.search(data) is not None
+            while len(self._early) > MOST_EARLY:
+                self._early.popitem(last=False)
         entry = self._registry.entry_of_run(run_id)
         if entry is None:
             return
         query_id = entry.query_id
         if type == "terminated":
-            failed = _FAILED.search(data) is not None
-            self._note(lambda plan, now: plan.ended(query_id, run_id, failed, now))
+            self._catch_up(query_id, run_id)
         elif self._timetable.awaits(query_id):
             self._note(lambda plan, now: plan.settled(query_id, run_id, now))
+
+    def _catch_up(self, query_id: str, run_id: str) -> None:
+        """Note the end of a run once both it and its start are known, whichever came first."""
+        failed = self._early.pop(run_id, None)
+        if failed is not None:
+            self._note(lambda plan, now: plan.ended(query_id, run_id, failed, now))
 
     def _note(self, change: Callable[[Timetable, float], None]) -> None:
         if self._mode == "off" or self._closed:

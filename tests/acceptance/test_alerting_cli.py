@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.acceptance.conftest import Cli
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
-from tests.acceptance.test_cli import Cli, cli, mistake
+from tests.acceptance.test_cli import mistake
 
-__all__ = ["cli"]  # a fixture
 RULES = """
 groups:
   - name: life

@@ -230,3 +230,20 @@ def test_the_output_of_a_file_sink_is_told_beside(driver, tmp_path):
     driver.entry.run.facts = lambda: {"sink": "FileSink[file:/out]"}
     driver.ask()
     assert driver.out[0][1]["output"]["complete"] is False
+
+
+def test_a_run_that_failed_before_its_start_was_noted_is_looked_at(driver):
+    """`start()` has not returned when Spark tells that the query is dead."""
+    driver.inventories.heard("terminated", "r2", '{"exception":"boom"}')
+    assert driver.out == []
+    driver.inventories.started(driver.start("q2", "r2", f"file:{driver.root}"))
+    assert driver.came.wait(20)
+    (_, told) = driver.out[0]
+    assert (told["why"], told["runId"]) == ("failed", "r2")
+    assert driver.inventories._early == {}
+
+
+def test_ends_of_runs_that_nobody_ever_starts_are_forgotten(driver):
+    for number in range(300):
+        driver.inventories.heard("terminated", f"r-{number}", "{}")
+    assert len(driver.inventories._early) == 100
