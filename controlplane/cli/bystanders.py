@@ -81,6 +81,19 @@ def known(
     return replace(told, same=same, a_copy=a_copy)
 
 
+def ask_for_a_look(told: Known, url: str | None, data_dir: Path | None) -> None:
+    """What the server shows of this checkpoint is no longer so: ask it to look. A line says whether it will."""
+    if told.query_id is None or not told.status or told.elsewhere:
+        return
+    client = open_client(settings_of(url=url, data_dir=data_dir))
+    try:
+        client.post(f"/api/v1/checkpoints/{told.query_id}/inventory", {})
+    except CallFailed as error:
+        click.echo(f"the server does not look at it now: {plain(str(error))}", err=True)
+    else:
+        click.echo("the server was asked to look at it anew", err=True)
+
+
 def same_place(told: str, here: str, query_id: str) -> bool | None:
     """Whether the checkpoint that an agent named is the one here. None: it cannot be told, mounts have many names."""
     one, other = _located(told), _located(here)

@@ -114,6 +114,7 @@ class Bench:
         backup = Folder(self.asked["backup_dir"] or default_backup(folders[CHECKPOINT]))
         acting.perform(plan, folders, backup, time.time(), self._judged())
         with done(f"it was done, the backup is {backup}"):
+            bystanders.ask_for_a_look(self.known, self.asked["url"], self.asked["data_dir"])
             return self._conclude(str(backup), report)
 
     def _judged(self) -> Judged:

@@ -66,10 +66,11 @@ def _undo(
     way = undoing.look(manifest, folders)
     if dry_run or way.nothing:
         return _undone(manifest, way, None, dry_run, as_json)
-    _alone(manifest, assume_stopped, url, data_dir)
+    told = _alone(manifest, assume_stopped, url, data_dir)
     aside = Folder(f"{place}/set-aside-{stamp(time.time())}")
     way = undoing.undo(manifest, folders, place, aside, force=force)
     with done(f"{manifest.places[CHECKPOINT]} was put back"):
+        bystanders.ask_for_a_look(told, url, data_dir)
         return _undone(manifest, way, _outcome(manifest), dry_run, as_json)
 
 
@@ -103,8 +104,10 @@ def _undone(manifest: Manifest, way: Way, verdict: Verdict | None, dry_run: bool
     return code_of(verdict) if verdict else 0
 
 
-def _alone(manifest: Manifest, assume_stopped: bool, url: str | None, data_dir: Path | None) -> None:
-    """Nobody writes to the checkpoint that is to be put back."""
+def _alone(
+    manifest: Manifest, assume_stopped: bool, url: str | None, data_dir: Path | None
+) -> bystanders.Known:
+    """Nobody writes to the checkpoint that is to be put back. What the server knows of its query."""
     checkpoint = manifest.places[CHECKPOINT]
     held = look(Places(checkpoint))
     verdict = rewinds.judged(held, LATEST)
@@ -113,3 +116,4 @@ def _alone(manifest: Manifest, assume_stopped: bool, url: str | None, data_dir: 
     bystanders.refuse_running(told, manifest.places.get(OUTPUT))
     if not assume_stopped and verdict.query_id is not None:
         bystanders.look_twice(checkpoint, held.checkpoint, writers.pause(rewinds.question(held, LATEST)))
+    return told

@@ -312,6 +312,9 @@ def test_a_query_that_the_server_sees_running_is_not_operated_on(
     agent.terminated(query)
     done = controlplane(*rewind)
     assert done.returncode == 0, done.stderr
+    assert "the server was asked to look at it anew" in done.stderr
+    with server.client() as client:
+        assert client.get(f"/api/v1/checkpoints/{query.query_id}").json()["checkpoint"]["collecting"]
     known_to(agent, case)
     back = controlplane("undo", backup_of(case), "--assume-stopped", "--server", server.url)
     assert back.returncode == 2 and "stop it first" in back.stderr
