@@ -1,4 +1,4 @@
-# One image, several commands: serve (the default), ui, up, demo, and the rest of the command line.
+# One image, several commands: serve (the default), ui, up, demo, history (jobs on Spark), and the rest of the command line.
 FROM python:3.13-slim-bookworm AS build
 WORKDIR /src
 RUN python -m venv /opt/controlplane
@@ -20,7 +20,7 @@ RUN apt-get update \
  && apt-get install -y --no-install-recommends openjdk-17-jre-headless \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 10001 --create-home controlplane \
- && install -d -o 10001 -g 10001 -m 0700 /data
+ && install -d -o 10001 -g 10001 -m 0700 /data /lake
 COPY --from=build /opt/controlplane /opt/controlplane
 ENV PATH=/opt/controlplane/bin:$PATH CONTROLPLANE_DATA_DIR=/data PYTHONUNBUFFERED=1
 USER 10001

@@ -6,6 +6,7 @@ Called by the API; the values come from `controlplane.series.scrape`, the names 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encoder, generate_latest
@@ -31,16 +32,17 @@ def render(
     totals_of: Callable[[str], Totals] = _nothing,
     agents: Iterable[Agent] = (),
     heartbeat_of: Callable[[str], Mapping[str, Any]] = _nothing,
+    more: Iterable[Reading] = (),
 ) -> tuple[bytes, str]:
     """The exposition and its content type; OpenMetrics when `accept` (the request's header) asks for it.
 
     `totals_of`: a query's counters since it was first seen, by query id (`Window.totals`); `agents`: all of
     them, with a query or without;
-    `heartbeat_of`: the data of an agent's last heartbeat, by agent id.
+    `heartbeat_of`: the data of an agent's last heartbeat, by agent id; `more`: readings besides these.
     """
     told = readings(views, statuses, agents, totals_of, heartbeat_of, own, now)
     encode, content_type = _encoder(accept)
-    return encode(_Families(told)), content_type
+    return encode(_Families(chain(told, more))), content_type
 
 
 def _encoder(accept: str | None) -> tuple[Callable[[Collector], bytes], str]:

@@ -20,10 +20,12 @@ from controlplane import data_dir
 from controlplane.alerting.desk import Desk
 from controlplane.alerting.evaluation import Reached, nothing
 from controlplane.alerting.room import AlertingRoom
+from controlplane.baselines import Book
 from controlplane.checkpoints.room import CheckpointRoom
 from controlplane.control.outbox import Outbox
 from controlplane.control.room import ControlRoom
 from controlplane.errors import ControlPlaneError, NotFound
+from controlplane.history.room import HistoryRoom
 from controlplane.ingest import Ingest
 from controlplane.model import QueryStatus, QueryView, Role
 from controlplane.scheduler import Job, Scheduler
@@ -32,6 +34,7 @@ from controlplane.series.scrape import OwnFigures
 from controlplane.settings import Settings
 from controlplane.store import actions as action_rows
 from controlplane.store import audit, dictionary, retention
+from controlplane.store import baselines as baseline_rows
 from controlplane.store import queries as query_rows
 from controlplane.store import tokens as token_rows
 from controlplane.store.engine import default_url, open_engine, prove_writable, unavailable, upgrade
@@ -47,6 +50,7 @@ Clock = Callable[[], float]
 LIFE = frozenset({"started", "start_failed", "terminated", "idle"})
 TICK_SECONDS = 5.0
 RETENTION_SECONDS = 600.0
+MOVE_SECONDS = 10.0
 LOOKS_SECONDS = 1.0
 TOKEN_SECONDS = 5.0
 DICTIONARY_SECONDS = 6 * 3600.0
@@ -72,8 +76,10 @@ class Plane:
     room: ControlRoom
     checkpoints: CheckpointRoom
     verdicts: VerdictLog
+    baselines: Book
     series: SeriesRoom
     alerting: AlertingRoom
+    history: HistoryRoom
     scheduler: Scheduler
     closing: contextlib.ExitStack
 
@@ -92,7 +98,9 @@ class Plane:
             self.checkpoints.load(conn)
             self.verdicts.load(_changes(query_rows.latest_statuses(conn)))
             self.room.load(action_rows.open_actions(conn))
+            self.baselines.replace(baseline_rows.current(conn))
             self.alerting.load(conn)
+            self.history.load(conn)
         self.checkpoints.start()
         self.scheduler.start()
         self.alerting.start()
@@ -101,6 +109,7 @@ class Plane:
     def stop(self) -> None:
         self.alerting.stop()
         self.scheduler.stop()
+        self.history.stop()
         self.checkpoints.stop()
         self.series.save()
         self.writer.stop()
@@ -176,6 +185,7 @@ class Plane:
 
     def own_figures(self) -> OwnFigures:
         rules, notifier, series = self.alerting.evaluation, self.alerting.notifier, self.series.figures()
+        moved = self.history.status()
         return OwnFigures(
             rule_evaluations=rules.evaluations,
             rule_evaluation_failures=rules.failures,
@@ -184,6 +194,8 @@ class Plane:
             series=series.series,
             series_refused=series.refused,
             scrape_seconds=series.seconds,
+            lake_events_lost=None if moved.lake is None else moved.lost,
+            lake_verified_at=moved.verified_at,
             events_stored=self.ingest.stored,
             events_duplicate=self.ingest.duplicates,
             events_rejected=self.ingest.rejected,
@@ -225,7 +237,8 @@ class Plane:
         keep = self.settings
         age, size = keep.retention_days * DAY, keep.retention_bytes
         forget = self.window.forget, self.window.forget_agents
-        gone = retention.prune(self.writer, self.clock(), age, size, *forget)
+        gone = retention.prune(self.writer, self.clock(), age, size, *forget, self.history.hot_seconds)
+        self.history.lost(gone.lost)
         self.alerting.prune(self.clock() - age)
         log.log(logging.INFO if gone.events else logging.DEBUG, "retention: %s", gone)
 
@@ -255,6 +268,8 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
         checkpoints.listeners.append(room.looked_at)
         ingest.listeners += [room.heard, checkpoints.heard]
         verdicts = VerdictLog(clock())
+        history = HistoryRoom(settings, writer, reading, clock)
+        baselines = Book()
         series = SeriesRoom(
             window,
             verdicts,
@@ -264,6 +279,8 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
             settings.data_dir,
             settings.series_step,
             settings.most_series,
+            history.beyond(window),
+            baselines,
         )
         alerting = AlertingRoom(settings, series, writer, reading, clock, reached)
         jobs: list[Job] = []
@@ -279,8 +296,10 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
             room=room,
             checkpoints=checkpoints,
             verdicts=verdicts,
+            baselines=baselines,
             series=series,
             alerting=alerting,
+            history=history,
             scheduler=Scheduler(jobs),
             closing=closing.pop_all(),
         )
@@ -291,6 +310,7 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
             Job("checkpoints", LOOKS_SECONDS, plane.tick_looks),
             Job("tokens", TOKEN_SECONDS, plane.read_tokens),
             Job("retention", RETENTION_SECONDS, plane.prune, first=SOON),
+            Job("history", MOVE_SECONDS, history.tick, first=SOON),
             Job("rule files", RELOAD_SECONDS, alerting.reload),
             Job("series", SAVE_SERIES_SECONDS, series.save),
             Job("dictionary", DICTIONARY_SECONDS, plane.learn_dictionary),

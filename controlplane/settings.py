@@ -34,6 +34,9 @@ class Settings:
     external_url: str | None = None
     retention_days: float = 14.0
     retention_bytes: int = 10 * 1024 * MIB
+    lake: str | None = None  # where events go that are past `hot_days`: a path, or a URL that fsspec opens
+    hot_days: float = 3.0  # with a lake: so long events stay in the store
+    move_hours: float = 6.0  # with a lake: how often the older ones are moved to it
     window_length: int = 120
     rules: tuple[str, ...] = ()  # rule files; none: those that ship
     rules_scale: float = 1.0  # of the windows and waiting times of the rules that ship
@@ -49,6 +52,11 @@ class Settings:
     url: str | None = None  # the server, for clients
     token: str | None = field(default=None, repr=False)  # for clients
     token_file: Path | None = None  # for clients; read at each use, so a renewed token is found
+
+    @property
+    def days_in_store(self) -> float:
+        """How long events stay in the store at least."""
+        return self.retention_days if self.lake is None else min(self.hot_days, self.retention_days)
 
     @property
     def server_url(self) -> str:
@@ -107,6 +115,13 @@ def check(settings: Settings) -> list[str]:
         (0 <= settings.port <= 65535, "port", "must be 0 to 65535"),
         (0 <= settings.ui_port <= 65535, "ui_port", "must be 0 to 65535"),
         (settings.retention_days > 0, "retention_days", "must be above 0"),
+        (settings.hot_days > 0, "hot_days", "must be above 0"),
+        (
+            settings.hot_days <= settings.retention_days or settings.lake is None,
+            "hot_days",
+            f"must be at most retention_days ({settings.retention_days:g})",
+        ),
+        (settings.move_hours > 0, "move_hours", "must be above 0"),
         (settings.retention_bytes >= MIB, "retention_bytes", "must be at least 1 MiB (1048576)"),
         (2 <= settings.window_length <= 10_000, "window_length", "must be 2 to 10000 samples"),
         (0 < settings.rules_scale <= 1000, "rules_scale", "must be above 0 and at most 1000"),
@@ -204,6 +219,9 @@ READERS: dict[str, Callable[[str], Any]] = {
     "external_url": str,
     "retention_days": _number(float),
     "retention_bytes": _bytes,
+    "lake": str,
+    "hot_days": _number(float),
+    "move_hours": _number(float),
     "window_length": _number(int),
     "rules": _paths,
     "rules_scale": _number(float),

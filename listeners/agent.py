@@ -35,7 +35,7 @@ from listeners.transport import Transport
 log = logging.getLogger("controlplane.agent")
 
 HEARTBEAT_SECONDS = 10.0
-#: Events wait this long for company before they are sent.
+#: Events wait this long for company before they are sent, unless the transport wants more of it.
 LINGER_SECONDS = 0.25
 #: What dead processes left is looked for so often, and delivered for so long at a time.
 ADOPT_EVERY_SECONDS = 60.0
@@ -78,7 +78,9 @@ class Agent:
         figures: Callable[[], dict[str, Any]] = dict,
         redact: Callable[[str], str] = str,
         spool_bytes: int = MAX_BYTES,
+        linger: float = LINGER_SECONDS,
     ):
+        self._linger = linger
         self.identity, self.inbox = identity, inbox
         self._probe, self._figures, self._redact = probe, figures, redact
         self._root, self._owner = spool_root, dict(owner)
@@ -237,7 +239,7 @@ class Agent:
             self._written.wait(None if self._spool.events == 0 else LINGER_SECONDS)
             last_round = self._all_written.is_set()  # nothing is written after this is set
             if not last_round:
-                self._stopping.wait(LINGER_SECONDS)
+                self._stopping.wait(self._linger)
             self._written.clear()
             try:
                 self._delivery.drain(1.5 if last_round else 10.0, self._end_at if last_round else math.inf)

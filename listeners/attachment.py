@@ -15,12 +15,14 @@ from functools import partial
 from typing import Any, Callable
 
 from listeners import causes, environment, inventories, preflight, redaction, wire
-from listeners.agent import Agent, Identity, spool_limit, spool_root
+from listeners.agent import LINGER_SECONDS, Agent, Identity, spool_limit, spool_root
 from listeners.commands import Executor
 from listeners.engine import engine_of
 from listeners.farewell import Farewell, aside
 from listeners.hooks import Hooks, quietly
 from listeners.inbox import Inbox
+from listeners.landing import LINGER_SECONDS as LANDING_LINGER_SECONDS
+from listeners.landing import LandingTransport, is_landing
 from listeners.listener import RawListener
 from listeners.prober import Prober
 from listeners.registry import Entry, Registry, Start
@@ -68,7 +70,14 @@ class Attachment:
             labels=labels,
             actions=mode,
         )
-        transport = HttpTransport(server, token, os.environ.get("CONTROLPLANE_CA_FILE"))
+        transport: HttpTransport | LandingTransport
+        if is_landing(server):
+            transport, linger = LandingTransport(server), LANDING_LINGER_SECONDS
+        else:
+            transport, linger = (
+                HttpTransport(server, token, os.environ.get("CONTROLPLANE_CA_FILE")),
+                LINGER_SECONDS,
+            )
         self.inventories = inventories.Inventories(
             self.registry,
             self.inbox.put,
@@ -98,6 +107,7 @@ class Attachment:
             },
             self._redact,
             spool_limit(os.environ.get("CONTROLPLANE_SPOOL_BYTES")),
+            linger,
         )
 
     # -- for users -------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Dict, Iterable, List, Optional, Tuple
 from listeners import custom_metrics
 
 PREFIX = "spark_streaming_"
+BASELINE_PREFIX = PREFIX + "baseline_"
 #: On every series of a query; the user's labels come besides and never replace one that a metric has.
 QUERY_LABELS = ("app", "query", "query_id")
 MAX_LABEL_VALUE = 200
@@ -203,6 +204,19 @@ CHECKPOINT = (
     ),
 )
 
+
+def _baseline(figure: str, help: str) -> Metric:
+    told = "%s is usual at this hour of the week; quantiles 0.1, 0.5, 0.9 of past weeks." % help
+    return Metric(BASELINE_PREFIX + figure, "gauge", told, "history rollup", ("quantile",), derived=True)
+
+
+BASELINE = (
+    _baseline("input_rows_per_second", "Input rate that"),
+    _baseline("batch_duration_seconds", "Duration of a batch that"),
+    _baseline("source_lag_rows", "Number of rows not read, all sources together, that"),
+    _baseline("state_rows", "Number of rows in state, all operators together, that"),
+)
+
 OWN = (
     _own("events_stored_total", "counter", "Events stored since this server started."),
     _own("events_duplicate_total", "counter", "Events received again since this server started."),
@@ -217,10 +231,12 @@ OWN = (
     _own("notifications_failed_total", "counter", "Messages that a receiver did not take since then."),
     _own("series", "gauge", "Series held for the rules."),
     _own("series_refused_total", "counter", "Samples left out, since there were too many series."),
+    _own("lake_events_lost_total", "counter", "Events deleted for the byte limit before the lake had them."),
+    _own("lake_verified_timestamp_seconds", "gauge", "When a commit of the lake was last verified."),
     _own("scrape_seconds", "gauge", "Time the last scrape of ourselves took."),
 )
 
-METRICS: Tuple[Metric, ...] = BATCH + SOURCE + EVENT_TIME + STATE + LIFE + AGENT + CHECKPOINT + OWN
+METRICS: Tuple[Metric, ...] = BATCH + SOURCE + EVENT_TIME + STATE + LIFE + AGENT + CHECKPOINT + BASELINE + OWN
 BY_NAME: Dict[str, Metric] = {metric.name: metric for metric in METRICS}
 
 _COUNTED = {

@@ -28,8 +28,12 @@ ARROWS = {
     "listeners": (),
     "ui": (),
 }
+#: The jobs of Spark are drivers like any other: they carry the agent, and speak by its transport.
+CARRIES_THE_AGENT = ("controlplane.pipeline",)
 #: Only these rooms of the server may import pyspark; serving must start, and stay small, without it.
 PYSPARK_ROOMS = ("controlplane.pipeline", "controlplane.demo.programs", "listeners")
+#: What may import the jobs of Spark: they themselves, and their commands, once these are called.
+PIPELINE, ITS_COMMANDS = ("controlplane.pipeline",), "controlplane.cli.history"
 
 
 def modules(*folders: str) -> list[Path]:
@@ -60,7 +64,7 @@ def within(name: str, rooms: tuple[str, ...]) -> bool:
 
 def broken_arrows(path: Path) -> list[str]:
     room = dotted(path).split(".")[0]
-    allowed = (room, *ARROWS[room])
+    allowed = (room, *ARROWS[room], *(("listeners",) if within(dotted(path), CARRIES_THE_AGENT) else ()))
     return [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
         for line, name in imports(path)
@@ -87,11 +91,51 @@ def test_the_server_never_imports_pyspark() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in modules("controlplane", "alerts", "ui")
-        if not within(dotted(path), PYSPARK_ROOMS)
+        if not within(dotted(path), PYSPARK_ROOMS) and not dotted(path).startswith(ITS_COMMANDS)
         for line, name in imports(path)
         if within(name, ("pyspark", "py4j"))
     ]
     assert found == []
+
+
+def test_only_the_commands_of_the_history_import_its_jobs_and_only_when_they_run() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in modules(*OURS)
+        if not within(dotted(path), PIPELINE)
+        for line, name in imports(path)
+        if within(name, PIPELINE) and not dotted(path).startswith(ITS_COMMANDS)
+    ]
+    assert found == []
+    at_once = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for path in modules("controlplane")
+        if dotted(path).startswith(ITS_COMMANDS)
+        for name in imported_at_once(path)
+        if within(name, (*PIPELINE, "pyspark"))
+    ]
+    assert at_once == []
+
+
+def imported_at_once(path: Path) -> set[str]:
+    """What a module imports when it is imported itself: nothing within functions, nothing for type checkers alone."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            found |= {name.name for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+@pytest.mark.parametrize(
+    "module", ["controlplane.lake.lake", "controlplane.cli.history", "controlplane.plane"]
+)
+def test_what_serves_and_reads_the_lake_starts_without_spark(module: str) -> None:
+    code = (
+        f"import sys, {module}; sys.exit('pyspark' in sys.modules or 'controlplane.pipeline' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 def test_the_agent_imports_nothing_but_the_standard_library_and_the_drivers_own_spark() -> None:

@@ -13,6 +13,7 @@ import pandas as pd
 import streamlit as st
 
 from ui import charts, data, frames, ranges, timeline, units, widgets
+from ui.markup import plain
 from ui.ranges import Panel
 from ui.windows import Window
 
@@ -24,14 +25,25 @@ CHART_HEIGHT = 230
 def draw(query: Json, window: Window, now: float) -> None:
     """Reads what the charts show of this window, and draws them."""
     identity, seconds, until = str(query.get("query_id")), window.seconds, window.until
-    points = (data.progress(identity, seconds, until).body or {}).get("progress", [])
+    reports = data.progress(identity, seconds, until).body
+    points = (reports or {}).get("progress", [])
     fired = (data.query_alerts(identity, seconds, until).body or {}).get("alerts", [])
     answers = [
         (panel, data.series(ranges.expression(panel, query), seconds, ranges.step(seconds), until).body)
         for panel in ranges.panels(query)
     ]
     history(timeline.Told(query, fired, window.bounds(now), now, widgets.zone()))
+    stands_for(reports)
     series(query, points, answers, window.bounds(now))
+
+
+def stands_for(reports: Json | None) -> None:
+    """What has to be known to read the charts of a long stretch."""
+    with st.container(key="stands_for"):  # always there, so that what follows keeps its place
+        if words := ranges.told_by(reports):
+            st.caption(f":material/history: {words}")
+        for note in ranges.lacking(reports):
+            st.caption(f":material/warning: {plain(note)}")
 
 
 def history(told: timeline.Told) -> None:

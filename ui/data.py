@@ -21,7 +21,10 @@ from ui import fleet_table as fleet_tables
 from ui.client import Client, ClientError, NotFound, TokenRefused, server_url
 
 TTL = 3.0  # seconds; below the refresh interval, so that every refresh of a lone viewer is fresh
-PATIENT_TTL = 30.0  # seconds, for long lists of which only the number is shown
+PATIENT_TTL = (
+    30.0  # seconds, for long lists of which only the number is shown, and for long stretches of time
+)
+LONG = 2 * 86_400.0  # seconds: in a stretch of so many nothing moves visibly from one refresh to the next
 QUICK_TTL = 0.8  # seconds, while somebody waits for an action
 POINTS = 720  # per chart: about one for every second pixel
 
@@ -97,12 +100,12 @@ def actions() -> Reading:
 
 def progress(query_id: str, seconds: float, until: float | None = None) -> Reading:
     """Reports of the last `seconds`, or of those before the moment `until`."""
-    return _read("progress", query_id, seconds, until)
+    return _read_stretch("progress", seconds, query_id, seconds, until)
 
 
 def series(expression: str, seconds: float, step: float, until: float | None = None) -> Reading:
     """A range query, on the grid of `step` seconds."""
-    return _read("series", expression, seconds, step, until)
+    return _read_stretch("series", seconds, expression, seconds, step, until)
 
 
 def instant(expression: str) -> Reading:
@@ -226,6 +229,10 @@ def _ask(question: str, *args: Any) -> Reading:
 @st.cache_resource(ttl=QUICK_TTL, max_entries=64, show_spinner=False)
 def _ask_quickly(question: str, *args: Any) -> Reading:
     return _answer(question, args, time.time())
+
+
+def _read_stretch(question: str, stretch: float, *args: Any) -> Reading:
+    return _read_patiently(question, *args) if stretch >= LONG else _read(question, *args)
 
 
 def _read_patiently(question: str, *args: Any) -> Reading:

@@ -109,6 +109,21 @@ def unit(metric: str) -> str:
     return last if last in ("seconds", "bytes") else "rows"
 
 
+def told_by(body: Json | None) -> str:
+    """What a point of the charts stands for, where that is no report; empty where all are."""
+    seconds = units.number((body or {}).get("resolution"))
+    if not seconds:
+        return ""
+    bucket = "an hour" if seconds >= 3600 else "a minute"
+    return f"The older part is told in medians: each point stands for {bucket} or more."
+
+
+def lacking(body: Json | None) -> list[str]:
+    """What the server says it cannot tell of this stretch, in its words."""
+    notes = (body or {}).get("notes") or []
+    return [one_line(note) for note in notes if not (body or {}).get("resolution")]
+
+
 def table(answer: Json | None, panel: Panel, window: tuple[float, float], every: float) -> pd.DataFrame:
     """`time` and a column a line on one grid, missing where the series was not there."""
     found = ((answer or {}).get("data") or {}).get("result") or []

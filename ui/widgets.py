@@ -18,7 +18,17 @@ from ui import data, statuses, units
 from ui.markup import plain, visible
 from ui.statuses import Look
 
-RANGES = {"15m": 900, "1h": 3600, "6h": 21_600, "24h": 86_400}  # seconds
+DAY = 86_400  # seconds, as are the ranges
+RANGES = {
+    "15m": 900,
+    "1h": 3600,
+    "6h": 21_600,
+    "24h": DAY,
+    "7d": 7 * DAY,
+    "30d": 30 * DAY,
+    "90d": 90 * DAY,
+    "1y": 365 * DAY,
+}
 REFRESH = {"5s": 5.0, "15s": 15.0, "1m": 60.0, "off": None}
 ROW = 33  # pixels, of a table
 TALLEST = 760

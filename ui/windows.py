@@ -14,7 +14,7 @@ import streamlit as st
 
 from ui import units, widgets
 
-LONGEST = 31 * 86_400.0  # seconds: what the server answers for at once
+LONGEST = 366 * 86_400.0  # seconds: what the server answers for at once
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _between(window: Window, now: float) -> None:
     bounds = (_moment(chosen_start, zone), _moment(chosen_end, zone))
     possible = 1 <= bounds[1] - bounds[0] <= LONGEST
     if not possible:
-        st.caption("The end must come after the start, by at most 31 days.")
+        st.caption("The end must come after the start, by at most a year.")
     st.button("Show", key="range_show", type="primary", disabled=not possible, on_click=hold, args=bounds)
 
 

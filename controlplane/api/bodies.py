@@ -259,6 +259,8 @@ class QueryDetailBody(QueryBody):
 
 
 class ProgressBody(Body):
+    """One report; or, of the far past, medians of `resolution` seconds, without a run (`""`) and a batch (-1)."""
+
     at: str
     trigger_at: str
     run_id: str
@@ -274,10 +276,15 @@ class ProgressBody(Body):
     state_rows: Whole
     state_bytes: Whole
     watermark: Stamp
+    resolution: Number = None
 
 
 class ProgressListBody(Body):
+    """`resolution`: seconds that a point stands for where that is longest; null where all are reports."""
+
     progress: list[ProgressBody]
+    resolution: Number = None
+    notes: list[str] = []
 
 
 class EventBody(Body):
@@ -296,6 +303,24 @@ class EventsBody(Body):
 
     events: list[EventBody]
     next: int | None
+
+
+class HistoryBody(Body):
+    """Where moving to the lake stands. `mark`: events up to this id are in it; `lost`: deleted before they were.
+
+    `error`: why nothing moves; the events stay in the store meanwhile.
+    """
+
+    lake: str | None
+    hot_days: Number
+    mark: int
+    moving: bool
+    moved_at: Stamp
+    verified_at: Stamp
+    next_at: Stamp
+    rows: int
+    lost: int
+    error: str | None
 
 
 class OneActionBody(Body):

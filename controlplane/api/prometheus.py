@@ -102,12 +102,12 @@ def moment(seconds: float) -> str:
     return f"{seconds:.3f}".removesuffix(".000")
 
 
-def result(value: Value, at: float, limit: int = 0) -> bytes:
+def result(value: Value, at: float, limit: int = 0, warnings: Sequence[str] = ()) -> bytes:
     """The answer to a query: the value at `at`, at most `limit` series of it where that is not 0."""
     cut = bool(limit) and isinstance(value, list) and len(value) > limit
     kind, pieces = _result(value, at, limit or None)
     data = f'{{"resultType":"{kind}","result":[{",".join(pieces)}]}}'
-    return success(data, [CUT] if cut else [])
+    return success(data, [*warnings, CUT] if cut else warnings)
 
 
 def _result(value: Value, at: float, limit: int | None) -> tuple[str, Iterator[str]]:

@@ -17,6 +17,7 @@ from controlplane.api.bodies import (
     EventBody,
     FailureBody,
     GapBody,
+    HistoryBody,
     ProgressBody,
     QueryBody,
     RecentBody,
@@ -26,6 +27,8 @@ from controlplane.api.bodies import (
 )
 from controlplane.case import open_case
 from controlplane.gaps import Gap
+from controlplane.history.model import Point
+from controlplane.history.room import Status
 from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
 from controlplane.progress import items, number, whole
 from controlplane.thresholds import DEFAULTS
@@ -225,10 +228,46 @@ def sink_of(progress: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return sink if isinstance(sink, dict) else None
 
 
-def progress_bodies(samples: Sequence[ProgressSample]) -> list[ProgressBody]:
-    """A series of reports, oldest first; what arrived is told by the heads of two that follow each other."""
-    pairs = zip((None, *samples), samples, strict=False)
-    return [_progress(now, (before, now) if before else (now,)) for before, now in pairs]
+def progress_bodies(points: Sequence[ProgressSample | Point]) -> list[ProgressBody]:
+    """A series, oldest first; what arrived is told by the heads of two reports that follow each other."""
+    found: list[ProgressBody] = []
+    before: ProgressSample | None = None
+    for now in points:
+        if isinstance(now, Point):
+            found.append(_point(now))
+            before = None
+        else:
+            found.append(_progress(now, (before, now) if before else (now,)))
+            before = now
+    return found
+
+
+def _point(point: Point) -> ProgressBody:
+    return ProgressBody(
+        at=rfc3339(point.at),
+        trigger_at=rfc3339(point.trigger_at),
+        run_id=point.run_id,
+        batch_id=point.batch_id,
+        batch_duration_seconds=finite(point.duration) or 0.0,
+        phases_ms={},
+        input_rows=point.input_rows,
+        arrival_rows_per_second=None,
+        input_rows_per_second=finite(point.input_rows_per_second),
+        processed_rows_per_second=finite(point.processed_rows_per_second),
+        lag_rows=finite(point.lag_rows),
+        output_rows=point.output_rows,
+        state_rows=point.state_rows,
+        state_bytes=point.state_bytes,
+        watermark=stamp(point.watermark),
+        resolution=point.resolution,
+    )
+
+
+def history_body(status: Status) -> HistoryBody:
+    """Where moving to the lake stands."""
+    told = asdict(status)
+    times = ("moved_at", "verified_at", "next_at")
+    return HistoryBody(**{**told, **{name: stamp(told[name]) for name in times}})
 
 
 def _progress(sample: ProgressSample, pair: Sequence[ProgressSample]) -> ProgressBody:

@@ -6,6 +6,7 @@ Called by the commands and the demonstration; finds server and token where the s
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import urllib.error
@@ -46,6 +47,11 @@ class Client:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         body = json.dumps(document).encode()
         return self._call("POST", path, body, {"Content-Type": "application/json", **named})
+
+    def put(self, path: str, document: Mapping[str, Any]) -> Any:
+        body = gzip.compress(json.dumps(document, separators=(",", ":")).encode(), 3)
+        headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+        return self._call("PUT", path, body, headers)
 
     def delete(self, path: str) -> Any:
         return self._call("DELETE", path, None, {})

@@ -41,6 +41,7 @@ COMMANDS = {
     "token": "controlplane.cli.tokens:token",
     "db": "controlplane.cli.store:db",
     "config": "controlplane.cli.store:config",
+    "history": "controlplane.cli.history:history",
 }
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import click
 
 from controlplane.cli.errors import Mistake
-from controlplane.cli.options import data_dir_option, server_option, settings_of
+from controlplane.cli.options import data_dir_option, server_option
 from controlplane.java import java_environment
-from controlplane.settings import Settings
+from controlplane.settings import Settings, load
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -39,11 +39,21 @@ def run(
     """Run a PySpark program, or `-m MODULE`, with the agent attached; exit code and output are the program's own."""
     if program not in ("-m", "-c") and not Path(program).exists():
         raise Mistake(f"there is no program {program}")
-    settings = settings_of(url=url, data_dir=data_dir)
+    zone = landing_zone(url, os.environ)
+    others = {name: value for name, value in os.environ.items() if zone is None or name != "CONTROLPLANE_URL"}
+    settings = load(others, {"url": None if zone else url, "data_dir": data_dir})
     agent = agent_environment(settings, os.environ, app, label, actions)
+    if zone is not None:
+        agent["CONTROLPLANE_URL"] = zone
     environment = {**os.environ, **(java_environment() or {}), **agent}  # without Java, Spark says so itself
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, "-m", "listeners.run", program, *arguments], environment)
+
+
+def landing_zone(url: str | None, environ: Mapping[str, str]) -> str | None:
+    """The folder that events go to instead of a server, as a `file:` URL; only drivers have such."""
+    named = url or environ.get("CONTROLPLANE_URL") or ""
+    return named if named.startswith("file://") else None
 
 
 def agent_environment(

@@ -9,6 +9,7 @@ import contextlib
 import json
 import os
 import posixpath
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,10 @@ from controlplane.errors import LakeError
 SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gcs", "wasb": "abfs", "wasbs": "abfs"}
 #: URL scheme → Hadoop's name of it, for Spark.
 HADOOP = {"s3": "s3a", "gcs": "gs", "abfs": "abfss"}
+#: Filesystems that rename nothing onto a file that is there.
+NO_RENAME_OVER = {"hdfs", "viewfs", "webhdfs", "arrow_hdfs"}
+#: Between two tries for a lock that somebody has.
+LOCK_STEP_SECONDS = 0.02
 
 
 class Folder:
@@ -68,37 +73,49 @@ class Folder:
         return posixpath.join(self.root, *parts)
 
     def exists(self, path: str) -> bool:
+        self.fs.invalidate_cache()
         return bool(self.fs.exists(self.at(path)))
 
     def names(self, path: str) -> list[str]:
         """What lies in a folder, by name; nothing where there is none."""
+        self.fs.invalidate_cache()
         try:
-            found = self.fs.ls(self.at(path), detail=False, refresh=True)
+            found = self.fs.ls(self.at(path), detail=False)
         except FileNotFoundError:
             return []
         return sorted(posixpath.basename(str(one).rstrip("/")) for one in found)
 
     def below(self, path: str) -> dict[str, tuple[int, float]]:
         """Size and time of change of every file below a folder, by its path in the lake."""
+        self.fs.invalidate_cache()
         try:
-            found = self.fs.find(self.at(path), detail=True, refresh=True)
+            found = self.fs.find(self.at(path), detail=True)
         except FileNotFoundError:
             return {}
-        base = self.root.partition("://")[2] or self.root
+        base = self.fs._strip_protocol(self.root)
         return {
-            posixpath.relpath(str(name).partition("://")[2] or str(name), base): (
+            posixpath.relpath(self.fs._strip_protocol(name), base): (
                 int(entry.get("size") or 0),
                 _changed(entry),
             )
             for name, entry in found.items()
         }
 
+    def stamp(self, path: str) -> tuple[int, float] | None:
+        """Size and time of change, Unix seconds, 0 where nobody knows. None where there is no such file or folder."""
+        self.fs.invalidate_cache()
+        try:
+            entry = self.fs.info(self.at(path))
+        except FileNotFoundError:
+            return None
+        return int(entry.get("size") or 0), _changed(entry)
+
     def read(self, path: str) -> bytes:
         with self.fs.open(self.at(path), "rb") as file:
             return bytes(file.read())
 
     def read_json(self, path: str) -> Any:
-        """LakeError where the file is no JSON."""
+        """LakeError where the file is no JSON; FileNotFoundError where there is none."""
         try:
             return json.loads(self.read(path))
         except ValueError as error:
@@ -114,19 +131,22 @@ class Folder:
         with self.fs.open(passing, "wb") as file:
             file.write(content)
         self.settle(passing)
-        self._move(passing, self.at(path))
+        self.rename(passing, self.at(path))
 
     def move(self, source: str, target: str) -> None:
         """Move a file within the lake, over what is there."""
         self.fs.makedirs(posixpath.dirname(self.at(target)), exist_ok=True)
-        self._move(self.at(source), self.at(target))
+        self.rename(self.at(source), self.at(target))
 
-    def _move(self, source: str, target: str) -> None:
+    def rename(self, source: str, target: str) -> None:
+        """The same with whole paths. On object stores this is a copy, which appears as a whole, and a removal."""
         if self.is_local:
             os.replace(source, target)
             _sync(posixpath.dirname(target))
-        else:
-            self.fs.mv(source, target)
+            return
+        if self.scheme in NO_RENAME_OVER and self.fs.exists(target):
+            self.fs.rm(target)
+        self.fs.mv(source, target)
 
     def settle(self, absolute: str) -> None:
         """Wait until a file that was written is on the disk."""
@@ -139,8 +159,11 @@ class Folder:
             self.fs.rm(self.at(path), recursive=True)
 
     @contextlib.contextmanager
-    def held(self, name: str) -> Iterator[None]:
-        """Nobody else does `name` meanwhile: LakeError when somebody does. On local disks only."""
+    def held(self, name: str, wait: float = 0.0) -> Iterator[None]:
+        """Nobody else does `name` meanwhile: LakeError when somebody still does after `wait` seconds.
+
+        On local disks only.
+        """
         if not self.is_local:
             yield
             return
@@ -148,11 +171,18 @@ class Folder:
 
         path = Path(self.root, "_locks", name)
         path.parent.mkdir(parents=True, exist_ok=True)
+        until = time.monotonic() + wait
         with path.open("a+b") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise LakeError(f"another process does {name} on {self.root}: let it end first") from None
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if time.monotonic() >= until:
+                        raise LakeError(
+                            f"another process does {name} on {self.root}: let it end first"
+                        ) from None
+                    time.sleep(LOCK_STEP_SECONDS)
             yield
 
 
@@ -165,7 +195,7 @@ def _sync(path: str) -> None:
 
 
 def _changed(entry: dict[str, Any]) -> float:
-    for name in ("mtime", "LastModified", "last_modified", "updated", "modified"):
+    for name in ("mtime", "LastModified", "last_modified", "updated", "modified", "created"):
         value = entry.get(name)
         if value is not None:
             return float(value.timestamp() if hasattr(value, "timestamp") else value)

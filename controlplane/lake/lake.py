@@ -1,69 +1,45 @@
 """The lake as a whole: opened, written to in commits, mended after a crash.
 
-A commit: parts are written to `_staging`, a journal says what is about to be, each part is moved to its name, what is
-replaced goes, the manifest says so, the journal goes. A crash at any moment leaves a journal that the next opening
-carries on, or staged files that nobody knows of. Whoever reads by a glob sees each part whole, never twice.
+A commit: parts are written to `_staging`, a journal says what is about to be, what is replaced goes, each part is moved
+to its name, the manifest says so, the journal goes. A crash at any moment leaves a journal that the next opening
+carries on, or staged files that nobody knows of. Whoever reads by a glob sees each part whole, and no row twice;
+between the journal and the manifest, milliseconds unless a crash falls there, it may see too little.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import date
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from controlplane.errors import LakeError
 from controlplane.lake import manifest as m
 from controlplane.lake.folders import Folder
 from controlplane.lake.manifest import Commit, Manifest, Part
 from controlplane.lake.schema import FORMAT, TABLES, VERSION, arrow
+from controlplane.lake.staging import Staging
 
+T = TypeVar("T")
+Key = tuple[str, str]
+#: Size and time of change of a file.
+Stamp = tuple[int, float]
 HEAD, COMMITS, JOURNAL, STAGING = "lake.json", "_manifest", "_journal", "_staging"
 BASE = "base.json"
+#: Between job and batch in the name of a journal; in neither.
+BETWEEN = "~"
+#: Whoever commits waits so long for others that do.
+COMMIT_WAIT_SECONDS = 60.0
+#: A reader that comes upon a file that was replaced meanwhile reads the manifest so often anew.
+READ_TRIES = 5
+READ_PAUSE_SECONDS = 0.05
 #: Staged files that no journal names are swept away after so long: nobody writes them any more.
 FORGOTTEN_SECONDS = 24 * 3600.0
-ROW_GROUP = 128 * 1024
-
-
-@dataclass(frozen=True)
-class Staging:
-    """Where the parts of one commit are written before it; can be sent to executors."""
-
-    folder: Folder
-    job: str
-    batch: str
-    path: str
-
-    def write(self, table: str, rows: pa.Table, part: str) -> list[Part]:
-        """Write rows of a table, a file a day, sorted. `part`: told apart from all others of this commit."""
-        spec = TABLES[table]
-        if not rows.num_rows:
-            return []
-        days = pc.cast(pc.floor_temporal(rows[spec.dated_by], unit="day"), pa.date32())
-        rows = rows.select(list(spec.names)).cast(arrow(table))
-        found = pc.unique(days).drop_null().to_pylist()
-        whole = len(found) == 1 and not days.null_count
-        return [
-            self._write_day(table, day, rows if whole else rows.filter(pc.equal(days, day)), part)
-            for day in sorted(found)
-        ]
-
-    def _write_day(self, table: str, day: date, rows: pa.Table, part: str) -> Part:
-        rows = rows.sort_by([(name, "ascending") for name in TABLES[table].order])
-        name = f"{table}/date={day.isoformat()}/{self.job}-{self.batch}-{part}.parquet"
-        target = self.folder.at(self.path, name)
-        self.folder.fs.makedirs(target.rpartition("/")[0], exist_ok=True)
-        with self.folder.fs.open(target, "wb") as file:
-            pq.write_table(rows, file, compression="zstd", row_group_size=ROW_GROUP)
-        self.folder.settle(target)
-        return Part(table, day, name, rows.num_rows, int(self.folder.fs.size(target)))
 
 
 class Lake:
@@ -71,7 +47,8 @@ class Lake:
 
     def __init__(self, folder: Folder):
         self.folder = folder
-        self._known: dict[str, tuple[tuple[int, float], Commit]] = {}
+        self._known: dict[str, tuple[Stamp, Commit]] = {}
+        self._folded: tuple[Stamp, dict[Key, Commit]] | None = None
 
     @staticmethod
     def open(url: str, create: bool = False) -> Lake:
@@ -102,24 +79,40 @@ class Lake:
 
     def manifest(self) -> Manifest:
         """What the lake holds now. Commits that were read before and did not change are not read again."""
-        found, known = self.folder.below(COMMITS), {}
-        commits: dict[tuple[str, str], Commit] = {}
-        base = found.pop(f"{COMMITS}/{BASE}", None)
-        if base is not None:
-            commits |= {one.key: one for one in m.unfolded(self.folder.read_json(f"{COMMITS}/{BASE}"))}
-        for path, stamp in sorted(found.items()):
-            if not path.endswith(".json") or "/." in path:
+        while True:
+            found = self.folder.below(COMMITS)
+            base = found.pop(f"{COMMITS}/{BASE}", None)
+            commits = dict(self._base(base))
+            try:
+                loose = [self._commit(path, stamp) for path, stamp in found.items() if _is_commit(path)]
+            except FileNotFoundError:  # folded meanwhile: the base has it now
                 continue
-            held = self._known.get(path)
-            if held is None or held[0] != stamp:
-                try:
-                    held = stamp, m.from_json(self.folder.read_json(path))
-                except FileNotFoundError:  # folded meanwhile
-                    return self.manifest()
-            known[path] = held
-            commits[held[1].key] = held[1]
-        self._known = known
-        return Manifest(commits)
+            self._known = {path: self._known[path] for path in found if path in self._known}
+            return Manifest(commits | {one.key: one for one in loose})
+
+    def _base(self, stamp: Stamp | None) -> Mapping[Key, Commit]:
+        """The folded commits."""
+        if stamp is None:
+            self._folded = None
+            return {}
+        if self._folded is None or self._folded[0] != stamp:
+            path = f"{COMMITS}/{BASE}"
+            self._folded = stamp, {one.key: one for one in self._parsed(path, m.unfolded)}
+        return self._folded[1]
+
+    def _commit(self, path: str, stamp: Stamp) -> Commit:
+        held = self._known.get(path)
+        if held is None or held[0] != stamp:
+            held = self._known[path] = stamp, self._parsed(path, m.from_json)
+        return held[1]
+
+    def _parsed(self, path: str, read: Callable[[Any], T]) -> T:
+        """What a file of the lake's own says. LakeError that names the file where it says nothing."""
+        document = self.folder.read_json(path)
+        try:
+            return read(document)
+        except LakeError as error:
+            raise LakeError(f"{self.folder.at(path)}: {error}") from None
 
     def read(
         self,
@@ -130,14 +123,36 @@ class Lake:
         where: ds.Expression | None = None,
     ) -> pa.Table:
         """Rows of a table, by the manifest. Columns that older files lack are null."""
-        chosen = (
-            arrow(table) if columns is None else pa.schema([arrow(table).field(name) for name in columns])
-        )
+        for _ in range(READ_TRIES - 1):
+            try:
+                return self._read(table, first, last, columns, where)
+            except FileNotFoundError:  # replaced while we read: the next manifest says by what
+                time.sleep(READ_PAUSE_SECONDS)
+        try:
+            return self._read(table, first, last, columns, where)
+        except FileNotFoundError as error:
+            raise LakeError(f"a file that the manifest of {self.folder} names is missing: {error}") from None
+
+    def _read(
+        self,
+        table: str,
+        first: date | None,
+        last: date | None,
+        columns: Sequence[str] | None,
+        where: ds.Expression | None,
+    ) -> pa.Table:
+        whole = arrow(table)
+        chosen = whole if columns is None else pa.schema([whole.field(name) for name in columns])
         paths = [self.folder.at(part.path) for part in self.manifest().parts(table, first, last)]
         if not paths:
             return chosen.empty_table()
-        data = ds.dataset(paths, schema=arrow(table), format="parquet", filesystem=self.folder.fs)
-        return data.to_table(columns=list(chosen.names), filter=where)
+        try:
+            data = ds.dataset(paths, schema=whole, format="parquet", filesystem=self.folder.fs)
+            return data.to_table(columns=list(chosen.names), filter=where)
+        except FileNotFoundError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            raise LakeError(f"a file of {table} in {self.folder} cannot be read: {error}") from None
 
     def paths(self, table: str, first: date | None = None, last: date | None = None) -> list[str]:
         """The files of a table, as Spark finds them."""
@@ -146,9 +161,22 @@ class Lake:
     # -- writing ---------------------------------------------------------------------------------
 
     def stage(self, job: str, batch: str) -> Staging:
-        """A place for the parts of a commit."""
+        """A place for the parts of a commit. What a crash left of the same batch is finished first."""
         name = f"{m.name_of(job)}-{m.name_of(batch)}-{uuid.uuid4().hex[:8]}"
-        return Staging(self.folder, job, batch, f"{STAGING}/{name}")
+        with self._alone():
+            self._finish(_journal(job, batch))
+            stood = self.manifest().stands((job, batch)) if self._may_hold(job, batch) else None
+        return Staging(self.folder, job, batch, f"{STAGING}/{name}", stood)
+
+    def _alone(self) -> AbstractContextManager[None]:
+        """Nobody else changes the lake. On object stores there is no such lock: see docs/history.md."""
+        return self.folder.held("commit", COMMIT_WAIT_SECONDS)
+
+    def _may_hold(self, job: str, batch: str) -> bool:
+        """Whether a batch may have been committed. Where not, the manifest need not be read."""
+        if self.folder.exists(f"{COMMITS}/{job}/{batch}.json"):
+            return True
+        return (job, batch) in self._base(self.folder.stamp(f"{COMMITS}/{BASE}"))
 
     def commit(
         self,
@@ -156,82 +184,132 @@ class Lake:
         parts: Iterable[Part],
         facts: Mapping[str, Any] | None = None,
         replaces: Iterable[str] = (),
+        seen: Manifest | None = None,
     ) -> Commit:
-        """Put staged parts into the lake, instead of what the same batch of the same job put there before."""
-        commit = Commit(
+        """Put staged parts into the lake, instead of what the same batch of the same job put there before.
+
+        `replaces`: paths of other batches that go with it, as they stood in `seen`. LakeError, and the lake as it
+        was, where somebody else changed meanwhile what this takes the place of: the job has to be done again.
+        """
+        asked = Commit(
             staging.job, staging.batch, time.time(), tuple(parts), tuple(replaces), dict(facts or {})
         )
-        before = self._committed(commit.job, commit.batch)
-        kept = {part.path for part in commit.parts}
-        gone = {part.path for part in before.parts} - kept if before else set()
-        journal = {
-            "commit": m.to_json(commit),
-            "staging": staging.path,
-            "gone": sorted(gone | set(commit.replaces) - kept),
-        }
-        path = f"{JOURNAL}/{commit.job}-{commit.batch}.json"
-        self.folder.write_json(path, journal)
-        self._carry_out(path, journal)
+        path = _journal(*asked.key)
+        with self._alone():
+            self._finish(path)
+            held = self.manifest() if replaces or self._may_hold(*asked.key) else Manifest({})
+            try:
+                commit, gone = m.succeeding(held, asked, staging.stood, seen or held)
+                self._check_staged(staging, commit)
+            except LakeError:
+                self.folder.remove(staging.path)
+                raise
+            journal = {"commit": m.to_json(commit), "staging": staging.path, "gone": gone}
+            self.folder.write_json(path, journal)
+            self._carry_out(path, journal)
         return commit
 
-    def _committed(self, job: str, batch: str) -> Commit | None:
-        path = f"{COMMITS}/{job}/{batch}.json"
-        if self.folder.exists(path):
-            return m.from_json(self.folder.read_json(path))
-        if not self.folder.exists(f"{COMMITS}/{BASE}"):
-            return None
-        return {c.key: c for c in m.unfolded(self.folder.read_json(f"{COMMITS}/{BASE}"))}.get((job, batch))
+    def _check_staged(self, staging: Staging, commit: Commit) -> None:
+        for part in commit.parts:
+            if not self.folder.exists(f"{staging.path}/{part.path}"):
+                raise LakeError(f"{self.folder.at(staging.path, part.path)} was never written")
 
-    def _carry_out(self, path: str, journal: Mapping[str, Any]) -> None:
-        commit, staging = m.from_json(journal["commit"]), str(journal["staging"])
+    def _finish(self, path: str) -> bool:
+        """Carry on a commit that a crash cut off; whether there was one."""
+        try:
+            journal = self.folder.read_json(path)
+        except FileNotFoundError:
+            return False
+        self._carry_out(path, journal)
+        return True
+
+    def _carry_out(self, path: str, journal: Any) -> None:
+        try:
+            commit, staging = m.from_json(journal["commit"]), str(journal["staging"])
+            gone = [m.path_of(one) for one in journal["gone"]]
+            if not staging.startswith(f"{STAGING}/") or ".." in staging:
+                raise ValueError(f"{staging!r} is no place for staged files")
+        except (KeyError, TypeError, ValueError, LakeError) as error:
+            raise LakeError(f"{self.folder.at(path)} is damaged: {error!r}") from None
+        self._check_to_be_had(path, commit, staging)
+        for one in gone:
+            self.folder.remove(one)
         for part in commit.parts:
             if self.folder.exists(f"{staging}/{part.path}"):
                 self.folder.move(f"{staging}/{part.path}", part.path)
-            elif not self.folder.exists(part.path):
+        known = f"{COMMITS}/{commit.job}/{commit.batch}.json"
+        self.folder.write_json(known, m.to_json(commit))
+        self._known.pop(known, None)  # its stamp may be the same: clocks of files tick coarsely
+        self.folder.remove(path)
+        self.folder.remove(staging)
+
+    def _check_to_be_had(self, path: str, commit: Commit, staging: str) -> None:
+        """Nothing is taken away before all that comes instead is known to be there."""
+        for part in commit.parts:
+            if not self.folder.exists(f"{staging}/{part.path}") and not self.folder.exists(part.path):
                 raise LakeError(
                     f"{self.folder.at(part.path)} is lost: the commit {commit.job}/{commit.batch} cannot be "
                     f"finished; remove {self.folder.at(path)} and run the job again"
                 )
-        for one in journal["gone"]:
-            self.folder.remove(one)
-        self.folder.write_json(f"{COMMITS}/{commit.job}/{commit.batch}.json", m.to_json(commit))
-        self.folder.remove(path)
-        self.folder.remove(staging)
 
     def recover(self, job: str | None = None) -> int:
         """Finish commits that a crash cut off; how many. `job`: only of this one, when others are at work."""
-        done = 0
-        for name in self.folder.names(JOURNAL):
-            if name.startswith(".") or not name.endswith(".json"):
-                continue
-            path = f"{JOURNAL}/{name}"
-            journal = self.folder.read_json(path)
-            if job is None or journal["commit"]["job"] == job:
-                self._carry_out(path, journal)
-                done += 1
-        return done
+        names = [name for name in self.folder.names(JOURNAL) if _is_journal(name)]
+        with self._alone():
+            return sum(
+                self._finish(f"{JOURNAL}/{name}")
+                for name in names
+                if job is None or name.partition(BETWEEN)[0] == job
+            )
 
     def sweep(self, now: float) -> int:
         """Remove staged files that nobody writes any more; how many commits' worth."""
-        journals = (
-            self.folder.read_json(f"{JOURNAL}/{n}") for n in self.folder.names(JOURNAL) if n[0] != "."
-        )
-        wanted = {str(journal["staging"]) for journal in journals}
+        wanted = {self._staging_of(f"{JOURNAL}/{n}") for n in self.folder.names(JOURNAL) if _is_journal(n)}
         gone = 0
         for name in self.folder.names(STAGING):
-            files = self.folder.below(f"{STAGING}/{name}").values()
-            young = any(changed > now - FORGOTTEN_SECONDS for _, changed in files)
-            if f"{STAGING}/{name}" not in wanted and not young:
-                self.folder.remove(f"{STAGING}/{name}")
+            path = f"{STAGING}/{name}"
+            changes = [changed for _, changed in self.folder.below(path).values()]
+            changes.append((self.folder.stamp(path) or (0, 0.0))[1])
+            if path not in wanted and max(changes) <= now - FORGOTTEN_SECONDS:
+                self.folder.remove(path)
                 gone += 1
+        for folder in (COMMITS, JOURNAL):
+            for path, (_, changed) in self.folder.below(folder).items():
+                if "/." in path and changed <= now - FORGOTTEN_SECONDS:
+                    self.folder.remove(path)
         return gone
 
-    def fold(self, folded: Iterable[tuple[str, str]]) -> None:
-        """Keep these commits in one file instead of one each. Nobody else folds meanwhile (`Folder.held`)."""
-        commits, chosen = self.manifest().commits, set(folded)
-        based = self.folder.exists(f"{COMMITS}/{BASE}")
-        before = m.unfolded(self.folder.read_json(f"{COMMITS}/{BASE}")) if based else []
-        kept = {one.key: one for one in before} | {key: commits[key] for key in chosen if key in commits}
-        self.folder.write_json(f"{COMMITS}/{BASE}", m.folded(kept.values()))
-        for job, batch in chosen:
-            self.folder.remove(f"{COMMITS}/{job}/{batch}.json")
+    def _staging_of(self, path: str) -> str:
+        try:
+            return str(self.folder.read_json(path)["staging"])
+        except FileNotFoundError:
+            return ""
+        except (KeyError, TypeError) as error:
+            raise LakeError(f"{self.folder.at(path)} is damaged: {error!r}") from None
+
+    def fold(self, folded: Iterable[Key] = (), dropped: Iterable[Key] = ()) -> None:
+        """Keep these commits in one file instead of one each, without the files that stand no more; `dropped`:
+        forget those of them that have no file left."""
+        chosen, forgotten = set(folded), set(dropped)
+        with self._alone():
+            held = self.manifest().commits
+            loose = {commit.key for _, commit in self._known.values()}
+            chosen &= loose
+            based = {*self._folded[1]} if self._folded else set()
+            kept = m.trimmed(held, (based | chosen) - (loose - chosen), forgotten)
+            self.folder.write_json(f"{COMMITS}/{BASE}", m.folded(kept))
+            for job, batch in sorted(chosen):
+                self._known.pop(f"{COMMITS}/{job}/{batch}.json")
+                self.folder.remove(f"{COMMITS}/{job}/{batch}.json")
+
+
+def _journal(job: str, batch: str) -> str:
+    return f"{JOURNAL}/{job}{BETWEEN}{batch}.json"
+
+
+def _is_journal(name: str) -> bool:
+    return name.endswith(".json") and not name.startswith(".")
+
+
+def _is_commit(path: str) -> bool:
+    return path.endswith(".json") and "/." not in path

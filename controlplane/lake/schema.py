@@ -263,8 +263,10 @@ _BUCKET = _columns(
     ("input_rows", T.WHOLE, "rows read"),
     ("output_rows", T.WHOLE, "rows written, where the sink tells"),
     ("dropped_rows", T.WHOLE, "rows dropped as later than the watermark"),
-    ("busy_seconds", T.NUMBER, "seconds in which a trigger ran"),
+    ("busy_seconds", T.NUMBER, "durations of its triggers, summed"),
+    ("duration_seconds_p10", T.NUMBER, "10th percentile of the durations of triggers"),
     ("duration_seconds_p50", T.NUMBER, "median duration of a trigger"),
+    ("duration_seconds_p90", T.NUMBER, "90th percentile of the durations"),
     ("duration_seconds_p95", T.NUMBER, "95th percentile of the durations"),
     ("duration_seconds_p99", T.NUMBER, "99th percentile of the durations"),
     ("duration_seconds_max", T.NUMBER, "longest duration"),
@@ -272,31 +274,44 @@ _BUCKET = _columns(
     ("input_rows_per_second_p50", T.NUMBER, "median of Spark's input rate"),
     ("input_rows_per_second_p90", T.NUMBER, "90th percentile of Spark's input rate"),
     ("processed_rows_per_second_p50", T.NUMBER, "median of Spark's processing rate"),
-    ("lag_rows_p50", T.NUMBER, "median of the rows behind the heads; null where unknown"),
+    ("lag_rows_p10", T.NUMBER, "10th percentile of the rows behind the heads; null where unknown"),
+    ("lag_rows_p50", T.NUMBER, "median of the rows behind"),
+    ("lag_rows_p90", T.NUMBER, "90th percentile of the rows behind"),
     ("lag_rows_p95", T.NUMBER, "95th percentile of the rows behind"),
     ("lag_rows_max", T.NUMBER, "most rows behind"),
     (
         "lag_seconds_p50",
         T.NUMBER,
-        "median age of the oldest row that is not read, estimated; null where unknown",
+        "median age of the oldest row that is not read; null where unknown. Estimated: rows behind over the "
+        "pace of the source's head in the last 10 batches of the run, of the source that is worst; the time of "
+        "these batches where the head stood still",
     ),
     ("lag_seconds_p95", T.NUMBER, "95th percentile of that age"),
     ("lag_seconds_max", T.NUMBER, "largest age"),
     ("watermark_lag_seconds_max", T.NUMBER, "most that the watermark was behind the trigger"),
+    ("state_rows_p10", T.NUMBER, "10th percentile of the rows of state; null without state"),
+    ("state_rows_p50", T.NUMBER, "median of the rows of state"),
+    ("state_rows_p90", T.NUMBER, "90th percentile of the rows of state"),
     ("state_rows_first", T.NUMBER, "rows of state at the first batch; null without state"),
     ("state_rows_last", T.NUMBER, "rows of state at the last batch"),
     ("state_rows_max", T.NUMBER, "most rows of state"),
     ("state_bytes_last", T.NUMBER, "memory of state at the last batch"),
     ("state_bytes_max", T.NUMBER, "most memory of state"),
-    ("starts", T.WHOLE, "runs that began"),
-    ("failures", T.WHOLE, "runs that ended by an exception"),
+    ("starts", T.WHOLE, "runs that began: started, or, where nothing tells it, first reported"),
+    ("failures", T.WHOLE, "runs that ended by an exception, and starts that failed"),
     (
         "downtime_seconds",
         T.NUMBER,
-        "seconds in which no run was up, between the first start and the last sign of life",
+        "seconds in which no run was up, between signs of life at most a day off on each side; a run is up from "
+        "its start, or first report, to its end, or a minute past its last sign",
     ),
     ("slo_batches", T.WHOLE, "batches that the objective can be judged on"),
-    ("slo_good", T.WHOLE, "of these, those that met it: the lag in seconds was within the objective"),
+    (
+        "slo_good",
+        T.WHOLE,
+        "of these, those that met it: the duration and, where it is known, the lag in seconds were within the "
+        "objective",
+    ),
 )
 _WIDTHS = {"rollup_1m": "a minute", "rollup_1h": "an hour", "rollup_1d": "a day (UTC)"}
 ROLLUPS = {

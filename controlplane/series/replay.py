@@ -24,13 +24,17 @@ from controlplane.readings import OF_LIFE, query_labels, query_readings
 from controlplane.series.blocks import series_of_rows
 from controlplane.series.grid import Grid, Told
 from controlplane.series.history import CountedBack
-from controlplane.series.past import DEEP, NARROWER, Past, Reader
+from controlplane.series.past import DEEP, NARROWER, Earlier, Past, Reader
 from controlplane.series.sources import exact_name
 from controlplane.window import Window
-from listeners.catalogue import AGENT, PREFIX
+from listeners.catalogue import AGENT, BASELINE, PREFIX
 
 UNTOLD = frozenset(
-    [PREFIX + "batch_age_seconds", PREFIX + "last_task_finished_timestamp_seconds", *(m.name for m in AGENT)]
+    [
+        PREFIX + "batch_age_seconds",
+        PREFIX + "last_task_finished_timestamp_seconds",
+        *(m.name for m in (*AGENT, *BASELINE)),
+    ]
 )
 #: What changes with the time that passes, though nothing happens.
 PASSING = frozenset({PREFIX + "source_lag_seconds"})
@@ -46,7 +50,10 @@ BEFORE = 10
 
 
 class Replay:
-    """A SeriesSource over the store. `clock`: Unix seconds; `step`: of the grid."""
+    """A SeriesSource over the store. `clock`: Unix seconds; `step`: of the grid.
+
+    `earlier`: where reports are that the store has no more; `coarse`: with few reports a step, for long steps.
+    """
 
     def __init__(
         self,
@@ -54,15 +61,27 @@ class Replay:
         window: Window,
         clock: Callable[[], float],
         step: float,
+        earlier: Earlier | None = None,
+        coarse: bool = False,
     ):
         self._reading, self._window, self._clock, self._step = reading, window, clock, step
+        self._earlier, self._coarse = earlier, coarse
+
+    @property
+    def step(self) -> float:
+        return self._step
+
+    def over(self, earlier: Earlier | None, coarse: float | None = None) -> Replay:
+        """The same over the store and what it has forgotten; `coarse`: on a grid of so many seconds."""
+        step = coarse or self._step
+        return Replay(self._reading, self._window, self._clock, step, earlier, coarse is not None)
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         """As the grid would have it. Unanswerable where no metric is named, TooCostly where it is too much."""
         name = exact_name(matchers)
         if name is None:
             raise Unanswerable("the past is read from the store: name the metric, as in NAME{…}")
-        views = [view for view in self._window.views() if replayable(name) and _may_match(matchers, view)]
+        views = [view for view in self._window.views() if replayable(name) and may_match(matchers, view)]
         # One slot before the first: it tells whether a series ended in the first.
         first = max(_slot(start, self._step), self._beginning(views))
         slots = range(first, _slot(min(end, self._clock()), self._step) + 1)
@@ -70,7 +89,8 @@ class Replay:
             return []
         if len(slots) * len(views) > MOST_POINTS * _share(name):
             raise TooCostly(f"{len(views)} queries at {len(slots)} moments each are too much: {NARROWER}")
-        tracks = self._tracks(frozenset({name}), [view.query_id for view in views], slots)
+        query_ids = [view.query_id for view in views]
+        tracks = self._tracks(frozenset({name}), query_ids, slots, earlier=self._earlier)
         track = tracks.of.get(name, _Track(len(slots)))
         labels = [{METRIC_NAME: name, **labels} for labels in track.labels]
         times = np.array(slots) * float(self._step)
@@ -95,7 +115,7 @@ class Replay:
         while filled < len(missing) and time.monotonic() < deadline:
             chunk = missing[filled : filled + AT_ONCE]
             slots = range(chunk[-1], chunk[0] + 1)
-            tracks = self._tracks(names, query_ids, slots, sys.maxsize, BEFORE)
+            tracks = self._tracks(names, query_ids, slots, sys.maxsize, BEFORE, None)
             for slot in chunk:
                 grid.put(slot * self._step, tracks.told(slot - slots[0]), grid.missing(slot) & names)
             filled += len(chunk)
@@ -108,12 +128,14 @@ class Replay:
         slots: range,
         most: int | None = None,
         before: int | None = None,
+        earlier: Earlier | None = None,
     ) -> _Tracks:
         tracks = _Tracks(len(slots))
         start, end = (slots[0] - 1) * self._step, slots[-1] * self._step
         most = MOST_REPORTS if most is None else most
         with self._reading() as connection:
-            reader = Reader(connection, self._window, names, start, end, most, before)
+            every = self._step if self._coarse else None
+            reader = Reader(connection, self._window, names, start, end, most, before, earlier, every)
             for past in reader.pasts(query_ids):
                 self._follow(tracks, past, names, slots)
         return tracks
@@ -151,7 +173,7 @@ def replayable(name: str) -> bool:
     return name.startswith(PREFIX) and name not in UNTOLD
 
 
-def _may_match(matchers: Sequence[Matcher], view: QueryView) -> bool:
+def may_match(matchers: Sequence[Matcher], view: QueryView) -> bool:
     """False where the labels that every series of the query has rule it out."""
     labels = query_labels(view)
     return all(matcher.matches(labels) for matcher in matchers if matcher.name in labels)

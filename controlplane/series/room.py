@@ -17,12 +17,14 @@ from sqlalchemy.engine import Connection
 
 from alerts.promql.series import METRIC_NAME, Series, SeriesSource
 from alerts.rules.model import RuleGroup
+from controlplane.baselines import Book
 from controlplane.readings import Wanted
 from controlplane.series import selection, snapshot
 from controlplane.series.grid import MOST_SERIES, STEP, Grid, Told
 from controlplane.series.replay import Replay
 from controlplane.series.scrape import OwnFigures, readings
 from controlplane.series.sources import Joined, Live
+from controlplane.series.usual import Usual
 from controlplane.verdicts import VerdictLog
 from controlplane.window import Window
 
@@ -43,7 +45,11 @@ class Figures:
 
 
 class SeriesRoom:
-    """What the plane holds. Times are Unix seconds."""
+    """What the plane holds. Times are Unix seconds.
+
+    `beyond`: makes of the replay, the time and a list for notes the source of what the store tells and what it has
+    forgotten.
+    """
 
     def __init__(
         self,
@@ -55,7 +61,11 @@ class SeriesRoom:
         data_dir: Path,
         step: float = STEP,
         most_series: int = MOST_SERIES,
+        beyond: Callable[[Replay, float, list[str]], SeriesSource] | None = None,
+        baselines: Book | None = None,
     ):
+        self._baselines = baselines or Book()
+        self._beyond = beyond
         self._window, self._verdicts, self._clock = window, verdicts, clock
         self._own_figures, self._file = own_figures, data_dir / SNAPSHOT
         self.step = step
@@ -101,9 +111,12 @@ class SeriesRoom:
         """Everything that a scrape at `now` would hold, of all metrics."""
         return list(self._told(now, None))
 
-    def source(self, now: float) -> SeriesSource:
-        """For the query API: any metric, at `now` and at any time before."""
-        past = Joined(self.grid, self.replay, now)
+    def source(self, now: float, notes: list[str] | None = None) -> SeriesSource:
+        """For the query API: any metric, at `now` and at any time before. `notes` takes what is to be said of it."""
+        told: list[str] = [] if notes is None else notes
+        before = self.replay if self._beyond is None else self._beyond(self.replay, now, told)
+        usual = Usual(before, self._baselines, self._window.fleet, self.step, now)
+        past = Joined(self.grid, usual, now)
         return Live(past, now, lambda wanted: self._told(now, wanted))
 
     def rules_source(self, now: float, live: bool) -> SeriesSource:
@@ -129,6 +142,8 @@ class SeriesRoom:
         )
         for reading in found:
             yield reading.metric.name, reading.labels, float(reading.value)
+        for reading in self._baselines.readings(views, now, wanted):
+            yield reading.metric.name, reading.labels, reading.value
         yield from self._latest(wanted)
 
     def _latest(self, wanted: Wanted) -> Iterable[Told]:

@@ -31,6 +31,8 @@ class OwnFigures:
     series: int = 0
     series_refused: int = 0
     scrape_seconds: float = 0.0
+    lake_events_lost: int | None = None
+    lake_verified_at: float | None = None
 
 
 def readings(
@@ -73,6 +75,8 @@ def _own_readings(own: OwnFigures, statuses: Mapping[QueryStatus, int]) -> Itera
         "series": own.series,
         "series_refused_total": own.series_refused,
         "scrape_seconds": own.scrape_seconds,
+        "lake_events_lost_total": own.lake_events_lost,
+        "lake_verified_timestamp_seconds": own.lake_verified_at,
     }
     for name, value in figures.items():
         if value is not None:

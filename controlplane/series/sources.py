@@ -73,10 +73,10 @@ class Joined:
             return held
         if oldest is None or oldest > end:
             return self._past.select(matchers, start, end)
-        return _joined(self._past.select(matchers, start, oldest - self._grid.step), held, oldest)
+        return joined(self._past.select(matchers, start, oldest - self._grid.step), held, oldest)
 
 
-def _joined(past: Iterable[Series], held: Iterable[Series], oldest: float) -> list[Series]:
+def joined(past: Iterable[Series], held: Iterable[Series], oldest: float) -> list[Series]:
     """Series of before `oldest` and from then on, as one where they are the same."""
     later = {_key(one): _from(one, oldest) for one in held}
     found = []

@@ -105,6 +105,12 @@ def is_sqlite(bind: Engine | Connection) -> bool:
     return bind.dialect.name == "sqlite"
 
 
+def sqlite_path(url: str) -> Path | None:
+    """The file that a database URL names; None where it is no embedded store."""
+    parsed = _parse(url)
+    return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
+
+
 def sqlite_file(engine: Engine) -> Path | None:
     """The file of an embedded store; None on PostgreSQL."""
     return Path(engine.url.database) if is_sqlite(engine) and engine.url.database else None

@@ -20,6 +20,7 @@ from controlplane.store.rows import query_row, run_row, select_runs
 from controlplane.store.tables import batches, events, queries, runs
 from controlplane.store.tables import status_changes as changes
 
+_ORDER = (batches.c.at, batches.c.trigger_at, batches.c.batch_id)
 _KEYS: sa.BindParameter[Any] = sa.bindparam("keys", expanding=True)
 _QUERIES = sa.select(queries).where(queries.c.query_id.in_(sa.bindparam("ids", expanding=True)))
 _RUNS = (
@@ -72,8 +73,12 @@ def status_changes(
     return [(row["query_key"], row["at"], row["status"]) for row in found]
 
 
-def count_reports(connection: Connection, keys: Sequence[int], start: float, end: float) -> int:
-    """How many reports of these queries there are with start < t <= end."""
+def count_reports(
+    connection: Connection, keys: Sequence[int], start: float, end: float, every: float | None = None
+) -> int:
+    """How many reports of these queries there are with start < t <= end; `every`: how many `reports` would read."""
+    if every is not None:
+        return sum(len(_ids(connection, key, start, end, every)) for key in keys)
     found = _mapped(connection, _COUNT, "keys", keys, start=start, end=end)
     return sum(int(row["reports"]) for row in found)
 
@@ -84,14 +89,33 @@ def report_times(connection: Connection, keys: Sequence[int], start: float) -> l
     return [(row["query_key"], row["at"]) for row in found]
 
 
-def reports(connection: Connection, key: int, start: float, end: float, before: int) -> list[ProgressSample]:
-    """Reports of a query with start < t <= end, and up to `before` earlier ones; oldest first."""
-    order = (batches.c.at, batches.c.trigger_at, batches.c.batch_id)
-    query = sa.select(batches.c.event_id).where(batches.c.query_key == key, batches.c.at <= end)
-    later = query.where(batches.c.at > start).order_by(*order)
-    earlier = query.where(batches.c.at <= start).order_by(*(column.desc() for column in order)).limit(before)
+def reports(
+    connection: Connection, key: int, start: float, end: float, before: int, every: float | None = None
+) -> list[ProgressSample]:
+    """Reports of a query with start < t <= end, and up to `before` earlier ones; oldest first.
+
+    `every`: only the last two of each so many seconds.
+    """
+    query = sa.select(batches.c.event_id).where(batches.c.query_key == key, batches.c.at <= start)
+    earlier = query.order_by(*(column.desc() for column in _ORDER)).limit(before)
     ids = connection.execute(earlier).scalars().all()[::-1] if before else []
-    return samples_of(connection, [*ids, *connection.execute(later).scalars()])
+    return samples_of(connection, [*ids, *_ids(connection, key, start, end, every)])
+
+
+def _ids(connection: Connection, key: int, start: float, end: float, every: float | None) -> list[int]:
+    """Events of the reports with start < t <= end; of each `every` seconds, up to their end, the last two."""
+    query = (
+        sa.select(batches.c.event_id, batches.c.at)
+        .where(batches.c.query_key == key, batches.c.at > start, batches.c.at <= end)
+        .order_by(*_ORDER)
+    )
+    rows = connection.execute(query).all()
+    if every is None:
+        return [row.event_id for row in rows]
+    places: dict[float, list[int]] = {}
+    for row in rows:
+        places.setdefault(-(-row.at // every), []).append(row.event_id)
+    return [event_id for ids in places.values() for event_id in ids[-2:]]
 
 
 def rests(connection: Connection, key: int, start: float, end: float) -> list[tuple[int | None, float]]:

@@ -85,15 +85,20 @@ def read_progress(
 
     With `step` the last of each so many seconds; then, where there are more, `limit` at even distances.
     """
-    query = (
-        sa.select(batches.c.event_id, batches.c.at)
-        .where(batches.c.query_key == key_of(query_id), batches.c.at >= start, batches.c.at <= end)
-        .order_by(batches.c.at, batches.c.trigger_at, batches.c.batch_id)
-    )
-    found = connection.execute(query).all()
+    found = report_index(connection, query_id, start, end)
     if step is not None:
         found = list({row.at // step: row for row in found}.values())
     return samples_of(connection, [row.event_id for row in thin(found, limit)])
+
+
+def report_index(connection: Connection, query_id: str, start: float, end: float) -> Sequence[Any]:
+    """Event, time, trigger and batch of the reports with start <= at <= end, oldest first."""
+    query = (
+        sa.select(batches.c.event_id, batches.c.at, batches.c.trigger_at, batches.c.batch_id)
+        .where(batches.c.query_key == key_of(query_id), batches.c.at >= start, batches.c.at <= end)
+        .order_by(batches.c.at, batches.c.trigger_at, batches.c.batch_id)
+    )
+    return connection.execute(query).all()
 
 
 def recent_progress(connection: Connection, query_key: int, limit: int) -> list[ProgressSample]:

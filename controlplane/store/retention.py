@@ -1,7 +1,8 @@
 """Deletes what is too old or too much, oldest first, in small commits that leave the writer free between.
 
 Works on a full disk: deletions need a little space, which `store.reserve` keeps for them. Actions,
-audit, and every query that still goes by its name stay, with the newest run.
+audit, and every query that still goes by its name stay, with the newest run. With a lake, events leave by
+their age only once the lake has them; the byte limit waits for nobody, and counts what was lost so.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from controlplane.errors import StoreUnavailable
-from controlplane.store import checkpoints, reserve, shapes
+from controlplane.store import checkpoints, departures, reserve, shapes
 from controlplane.store.engine import checkpoint, is_sqlite, sqlite_file, used_bytes, vacuum_step
 from controlplane.store.tables import agents, batches, counters, events, queries, runs, status_changes
 from controlplane.store.writer import Writer
@@ -35,7 +36,10 @@ KEEP_FREE = 0.05
 
 @dataclass(frozen=True)
 class Pruned:
-    """What went. `full`: the disk was full and the reserve had to be used."""
+    """What went. `full`: the disk was full and the reserve had to be used.
+
+    `lost`: events that the byte limit deleted before the lake had them.
+    """
 
     events: int = 0
     queries: int = 0
@@ -45,6 +49,7 @@ class Pruned:
     bytes_before: int = 0
     bytes_after: int = 0
     full: bool = False
+    lost: int = 0
 
 
 def prune(
@@ -54,18 +59,22 @@ def prune(
     max_bytes: int,
     forget: Callable[[Sequence[str]], None] | None = None,
     forget_agents: Callable[[Sequence[str]], None] | None = None,
+    hot_seconds: float | None = None,
 ) -> Pruned:
     """Delete what is older than `max_age_seconds`, then the oldest until the store is below `max_bytes`.
 
-    `forget` and `forget_agents` are told the ids of queries and agents that went, in the writer's
-    thread. StoreUnavailable when even the reserve does not help.
+    `hot_seconds`: there is a lake; events go after so long, and only those that it has. `forget` and
+    `forget_agents` are told the ids of queries and agents that went, in the writer's thread. StoreUnavailable
+    when even the reserve does not help.
     """
     store = sqlite_file(writer.engine)
     if store is not None:
         reserve.ensure(store)
     cutoff, before, work = now - max_age_seconds, used(writer.engine), _Pruning(writer)
-    gone = work.delete_aged(cutoff) + work.delete_passing(now - PASSING_SECONDS)
-    gone += work.delete_beyond(max_bytes)
+    lake = hot_seconds is not None
+    gone = work.delete_aged(cutoff if hot_seconds is None else now - hot_seconds, lake)
+    gone += work.delete_passing(now - PASSING_SECONDS)
+    gone += work.delete_beyond(max_bytes, lake)
     old_queries = work.write(lambda connection: _delete_queries(connection, cutoff), forget)
     pruned = Pruned(
         events=gone,
@@ -75,6 +84,7 @@ def prune(
         status_changes=work.write(lambda connection: _delete_changes(connection, cutoff)),
         bytes_before=before,
         full=work.full,
+        lost=work.lost,
     )
     work.free()
     if store is not None:
@@ -94,6 +104,7 @@ class _Pruning:
     def __init__(self, writer: Writer):
         self._writer = writer
         self.full = False
+        self.lost = 0
 
     def write(self, work: Callable[[Connection], T], then: Callable[[T], None] | None = None) -> T:
         try:
@@ -112,10 +123,10 @@ class _Pruning:
             checkpoint(self._writer.engine)
         return gone
 
-    def delete_aged(self, cutoff: float) -> int:
+    def delete_aged(self, cutoff: float, lake: bool) -> int:
         """Events come in order of time, but for late ones: the first page without any ends it."""
         gone = 0
-        while step := self._delete(lambda connection: _aged(connection, cutoff)):
+        while step := self._delete(lambda connection: _aged(connection, cutoff, lake)):
             gone += step
         return gone
 
@@ -127,19 +138,25 @@ class _Pruning:
             gone += step
         return gone
 
-    def delete_beyond(self, max_bytes: int) -> int:
+    def delete_beyond(self, max_bytes: int, lake: bool) -> int:
         """The oldest events, as many as are too much; measured again, for events differ in size."""
         gone, limit = 0, float(max_bytes)
         while (held := used(self._writer.engine)) > limit:
             limit = max_bytes * LOW_WATER
             stored = self.write(_count_events)
             surplus = math.ceil(stored * (held - limit) / held)
-            while surplus > 0 and (step := self._delete(partial(_oldest, limit=min(surplus, CHUNK)))):
+            while surplus > 0 and (step := self._delete_oldest(min(surplus, CHUNK), lake)):
                 surplus -= step
                 gone += step
             if surplus > 0 or not stored:
                 break  # what is left are no events
         return gone
+
+    def _delete_oldest(self, limit: int, lake: bool) -> int:
+        lost = self.write(lambda connection: _count_unsafe(connection, limit)) if lake else 0
+        step = self._delete(partial(_oldest, limit=limit))
+        self.lost += lost
+        return step
 
     def free(self) -> None:
         """Give empty pages back to the disk, a few at a time; keep some unless the disk is full."""
@@ -151,12 +168,26 @@ class _Pruning:
 
 # -- what goes -------------------------------------------------------------------------------------
 
-_COLUMNS = (events.c.id, events.c.agent_key, events.c.seq)
+_COLUMNS = (events.c.id, events.c.agent_key, events.c.seq, events.c.at, events.c.type)
 
 
-def _aged(connection: Connection, cutoff: float) -> Doomed:
-    page = sa.select(*_COLUMNS, events.c.at).order_by(events.c.id).limit(CHUNK).subquery()
+def _aged(connection: Connection, cutoff: float, lake: bool) -> Doomed:
+    """Of the oldest page those from before `cutoff`; with a lake, up to the mark that it has them."""
+    select = sa.select(*_COLUMNS).order_by(events.c.id).limit(CHUNK)
+    if lake:
+        select = select.where(events.c.id <= (departures.value(connection, departures.SAFE) or 0))
+    page = select.subquery()
     return connection.execute(sa.select(page).where(page.c.at < cutoff)).all()
+
+
+def _count_unsafe(connection: Connection, limit: int) -> int:
+    """Of the oldest events those that the lake would keep and has not got yet; added to what was lost."""
+    safe = departures.value(connection, departures.SAFE) or 0
+    lost = sum(row.id > safe and row.type in departures.KEPT for row in _oldest(connection, limit))
+    if lost:
+        before = departures.value(connection, departures.LOST) or 0
+        departures.put(connection, departures.LOST, before + lost)
+    return lost
 
 
 def _oldest(connection: Connection, limit: int) -> Doomed:
@@ -170,12 +201,7 @@ def _count_events(connection: Connection) -> int:
 def _sweep(connection: Connection, cutoff: float) -> tuple[int, bool]:
     """One page of passing events after the mark; False when what follows is too young."""
     mark = connection.execute(sa.select(counters.c.value).where(counters.c.name == "swept")).scalar()
-    page = (
-        sa.select(*_COLUMNS, events.c.at, events.c.type)
-        .where(events.c.id > (mark or 0))
-        .order_by(events.c.id)
-        .limit(CHUNK)
-    )
+    page = sa.select(*_COLUMNS).where(events.c.id > (mark or 0)).order_by(events.c.id).limit(CHUNK)
     rows = connection.execute(page).all()
     seen = rows[: next((place for place, row in enumerate(rows) if row.at >= cutoff), len(rows))]
     gone = _delete(connection, [row for row in seen if row.type in PASSING])
@@ -193,6 +219,9 @@ def _delete(connection: Connection, doomed: Doomed) -> int:
     ids = [row.id for row in doomed]
     connection.execute(sa.delete(batches).where(batches.c.event_id.in_(ids)))
     connection.execute(sa.delete(events).where(events.c.id.in_(ids)))
+    kept = [row.at for row in doomed if row.type in departures.KEPT]
+    if kept:
+        departures.raise_to(connection, departures.GONE, math.ceil(max(kept) * 1000))
     pruned: dict[int, int] = {}
     for row in doomed:
         pruned[row.agent_key] = max(row.seq, pruned.get(row.agent_key, 0))

@@ -383,3 +383,17 @@ shapes = Table(
     Index(None, "query_id", "at"),
     Index(None, "app", "name", "at"),
 )
+
+#: What is usual for each query. `figures`: float32, zlib; sets that are not complete are not `current`.
+baselines = Table(
+    "baselines",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("set_name", CleanText, nullable=False),
+    Column("chunk", Integer, nullable=False),
+    Column("current", Boolean, nullable=False),
+    *(Column(name, CleanText, nullable=False) for name in ("app", "query", "query_id")),
+    Column("made_at", Seconds),
+    Column("figures", LargeBinary, nullable=False),
+    Index(None, "set_name", "chunk"),
+)

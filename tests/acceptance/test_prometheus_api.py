@@ -181,7 +181,7 @@ class Room:
         self.series, self.problem = series, problem
         self.asked, self.go = threading.Semaphore(0), threading.Event()
 
-    def source(self, now: float) -> SeriesSource:
+    def source(self, now: float, notes: list[str] | None = None) -> SeriesSource:
         return self
 
     def live(self, now: float) -> list[Reading]:

@@ -63,7 +63,7 @@ class Room:
 
     series: Sequence[Series] = ()
 
-    def source(self, now: float) -> SeriesSource:
+    def source(self, now: float, notes: list[str] | None = None) -> SeriesSource:
         return SeriesInMemory(self.series)
 
     def figures(self) -> Figures:

@@ -92,3 +92,16 @@ def test_an_instant_answer_of_one_element_is_its_value() -> None:
     assert ranges.only(fake_series.vector(NOW, 48.0)) == 48.0
     assert ranges.only(fake_series.vector(NOW, None)) is None
     assert ranges.only(None) is None
+
+
+def test_a_long_stretch_says_what_its_points_stand_for() -> None:
+    assert ranges.told_by(None) == ranges.told_by({"progress": [], "resolution": None}) == ""
+    assert "an hour or more" in ranges.told_by({"resolution": 3600.0})
+    assert "a minute or more" in ranges.told_by({"resolution": 60.0})
+
+
+def test_what_the_server_cannot_tell_is_passed_on_and_what_it_says_of_medians_is_not_said_twice() -> None:
+    assert ranges.lacking({"notes": ["times before\nthe store's are not told"]}) == [
+        "times before the store's are not told"
+    ]
+    assert ranges.lacking({"resolution": 60.0, "notes": ["medians"]}) == []

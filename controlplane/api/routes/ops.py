@@ -48,6 +48,7 @@ def metrics(plane: PlaneDep, request: Request) -> Response:
         totals_of=plane.window.totals,
         agents=plane.window.agents(),
         heartbeat_of=lambda agent: plane.window.agent_info(agent).get("heartbeat", {}),
+        more=plane.baselines.readings(views, now),
     )
     return Response(body, headers={"content-type": content_type})
 

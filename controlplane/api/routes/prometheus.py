@@ -102,7 +102,7 @@ def _in_prometheus_words(limits: Limits = DEFAULT_LIMITS) -> Iterator[None]:
 
 QUERY = ("query", "time", "timeout", "limit", "lookback_delta")
 QUERY_RANGE = ("query", "start", "end", "step", "timeout", "limit", "lookback_delta")
-Evaluate = Callable[[Node, SeriesSource, float, Limits], bytes]
+Evaluate = Callable[[Node, SeriesSource, float, Limits, list[str]], bytes]
 
 
 def _evaluated(plane: Plane, form: Form, at: float, evaluation: Evaluate) -> Response:
@@ -110,10 +110,11 @@ def _evaluated(plane: Plane, form: Form, at: float, evaluation: Evaluate) -> Res
     asked = form.duration("timeout", DEFAULT_LIMITS.seconds)
     seconds = asked if asked < DEFAULT_LIMITS.seconds else DEFAULT_LIMITS.seconds  # NaN bounds nothing
     limits = Limits(seconds=seconds, points=prometheus_form.MOST_POINTS + 1)
-    source = plane.series.source(_live_at(plane, at))
+    notes: list[str] = []
+    source = plane.series.source(_live_at(plane, at), notes)
     with _in_prometheus_words(limits):
         node = parse(form.text("query"))
-        return _answer(evaluation(node, source, lookback if lookback > 0 else LOOKBACK, limits))
+        return _answer(evaluation(node, source, lookback if lookback > 0 else LOOKBACK, limits, notes))
 
 
 @router.get("/query", summary="A query at one moment", openapi_extra=described(*QUERY), dependencies=SEATED)
@@ -121,8 +122,8 @@ def _evaluated(plane: Plane, form: Form, at: float, evaluation: Evaluate) -> Res
 def query(plane: PlaneDep, form: FormDep) -> Response:
     limit, at = form.limit(), form.moment("time", _now(plane))
 
-    def instant(node: Node, source: SeriesSource, lookback: float, limits: Limits) -> bytes:
-        return prometheus.result(evaluate(node, source, at, lookback, limits), at, limit)
+    def instant(node: Node, source: SeriesSource, lookback: float, limits: Limits, notes: list[str]) -> bytes:
+        return prometheus.result(evaluate(node, source, at, lookback, limits), at, limit, notes)
 
     return _evaluated(plane, form, at, instant)
 
@@ -137,10 +138,10 @@ def query_range(plane: PlaneDep, form: FormDep) -> Response:
     """At most 11 000 points a series."""
     limit, times = form.limit(), prometheus_form.stretch(form)
 
-    def ranged(node: Node, source: SeriesSource, lookback: float, limits: Limits) -> bytes:
+    def ranged(node: Node, source: SeriesSource, lookback: float, limits: Limits, notes: list[str]) -> bytes:
         prometheus_form.require_range_query(node)
         found = evaluate_range(node, source, times.start, times.end, times.step, lookback, limits)
-        return prometheus.result(found, times.end, limit)
+        return prometheus.result(found, times.end, limit, notes)
 
     return _evaluated(plane, form, times.end, ranged)
 

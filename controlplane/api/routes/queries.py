@@ -27,6 +27,7 @@ from controlplane.api.bodies import (
 )
 from controlplane.api.deps import PlaneDep, QueryIdDep, RowsDep, seconds
 from controlplane.errors import BadRequest, NotFound
+from controlplane.history.model import Asked
 from controlplane.model import QueryStatus, QueryView
 from controlplane.plane import Plane
 from controlplane.store import actions as action_rows
@@ -119,7 +120,7 @@ def _failure(view: QueryView) -> FailureBody | None:
     return render.failure_body(run.failure_text, run.error_class) if run else None
 
 
-@router.get("/{query_id}/progress", summary="Progress reports, at most 2 000 points")
+@router.get("/{query_id}/progress", summary="Progress, at most 2 000 points, however long ago")
 def get_progress(
     plane: PlaneDep,
     query_id: QueryIdDep,
@@ -127,17 +128,22 @@ def get_progress(
     end: Moment = None,
     step: Annotated[float | None, Query(gt=0, le=86400 * 31, allow_inf_nan=False)] = None,
 ) -> ProgressListBody:
-    """By default the last hour. With `step`, the last report of each so many seconds."""
-    view_of(plane, query_id)
+    """By default the last hour. With `step`, the last report of each so many seconds.
+
+    What the store has no more comes from the lake, where there is one: of long stretches by the minute or the hour
+    (`resolution`), and of a query that the server never saw, too.
+    """
     until = seconds("end", end)
     until = plane.clock() if until is None else until
     since = seconds("start", start)
     since = max(0.0, until - DEFAULT_RANGE) if since is None else since
     if since > until:
         raise BadRequest("start must not be after end")
-    with plane.reading() as conn:
-        samples = query_rows.read_progress(conn, query_id, since, until, MAX_POINTS, step)
-    return ProgressListBody(progress=render.progress_bodies(samples))
+    told = plane.history.progress(Asked(query_id, since, until, MAX_POINTS, step))
+    if not told.points:
+        view_of(plane, query_id)
+    points = render.progress_bodies(told.points)
+    return ProgressListBody(progress=points, resolution=told.resolution, notes=list(told.notes))
 
 
 @router.get("/{query_id}/runs", summary="Runs, newest first")

@@ -33,6 +33,7 @@ NAMES = {
     "LagGrowing",
     "LagSecondsHigh",
     "Overrun",
+    "InputDropped",
     "WatermarkStuck",
     "StateGrowthWithoutEviction",
     "EventsDropped",

@@ -1,0 +1,279 @@
+"""What an import of event logs costs: `controlplane history import` against plain Spark reading the same files as text.
+
+The logs are grown from what real queries on this Spark wrote here: once with their real mix of events, once with
+streaming events only. Each copy has ids, times and figures of its own, so that nothing compresses better than it would.
+Both read all bytes in one process, on one core and on two; the fastest of several tries counts.
+
+    python bench/history.py [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
+
+import pyarrow.parquet as pq  # noqa: E402
+
+from controlplane.lake.lake import Lake  # noqa: E402
+from controlplane.lake.rows import RAW  # noqa: E402
+from controlplane.pipeline.importing import Wish, import_logs  # noqa: E402
+from controlplane.pipeline.session import session  # noqa: E402
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+MARK = b"StreamingQueryListener$QueryProgressEvent"
+UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+LOG_BYTES = 64 << 20
+DEADLINE_SECONDS = 300.0
+
+
+# -- the logs --------------------------------------------------------------------------------------
+
+
+def recorded(folder: Path, batches: int) -> tuple[list[bytes], float]:
+    """The lines of the event log of real queries: an aggregation in RocksDB, a deduplication, a plain one.
+
+    And how many seconds they ran. Each query does so many batches, however slow the machine is.
+    """
+    folder.mkdir()
+    conf = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
+    }
+    spark = session("bench-recorded", "local[2]", conf)
+    from pyspark.sql import functions as f
+
+    rate: Any = spark.readStream.format("rate").option("rowsPerSecond", 200).load()
+    key = (f.col("value") % 7).alias("key")
+    windows = rate.withWatermark("timestamp", "10 seconds").groupBy(f.window("timestamp", "5 seconds"), key)
+    frames = {"windows": windows.count(), "once": rate.dropDuplicates(["value"]), "plain": rate.select(key)}
+    for name, frame in frames.items():
+        writer = frame.writeStream.queryName(name).outputMode("update" if name == "windows" else "append")
+        writer.format("noop").option("checkpointLocation", str(folder.parent / f"checkpoint-{name}")).start()
+    began = time.monotonic()
+    while any((query.lastProgress or {}).get("batchId", -1) < batches for query in spark.streams.active):
+        if time.monotonic() - began > DEADLINE_SECONDS:
+            raise SystemExit(f"the queries did not do {batches} batches in {DEADLINE_SECONDS:.0f} s")
+        time.sleep(0.1)
+    seconds = time.monotonic() - began
+    for query in spark.streams.active:
+        query.stop()
+    spark.stop()
+    (log,) = folder.iterdir()
+    return log.read_bytes().splitlines(keepends=True), seconds
+
+
+class Growing:
+    """Writes logs as large as wanted, of recorded lines that come again with other ids, times and figures."""
+
+    def __init__(self, lines: list[bytes], seconds: float, seed: int = 6):
+        self.random = random.Random(seed)
+        begin = next(
+            place for place, line in enumerate(lines) if b"SparkListenerApplicationStart" in line[:60]
+        )
+        self.head, self.body = lines[: begin + 1], lines[begin + 1 : -1]
+        #: A copy of what was recorded goes on where the one before it ended, as the same run.
+        self.seconds = seconds
+        self.streaming = [line for line in self.body if MARK in line[:120] and b'"sources":[{' in line]
+        if not self.streaming:
+            raise SystemExit("the recorded log holds no report of a batch")
+        self.written = {"bytes": 0, "streaming_bytes": 0, "reports": 0}
+
+    def grow(self, folder: Path, size: int, everything: bool) -> dict[str, int]:
+        """Logs of `size` bytes together; of all events or of progress alone. Counts of what was written."""
+        folder.mkdir()
+        self.written = dict.fromkeys(self.written, 0)
+        number = 0
+        while self.written["bytes"] < size:
+            number += 1
+            name = f"local-{1_790_000_000_000 + number}"
+            room = min(LOG_BYTES, size - self.written["bytes"])
+            with (folder / name).open("wb") as file:
+                for line in self.lines(name, room, everything):
+                    file.write(line)
+        return self.written
+
+    def lines(self, name: str, room: int, everything: bool) -> Iterator[bytes]:
+        for line in self.head:
+            document = json.loads(line)
+            if document["Event"] == "SparkListenerApplicationStart":
+                document["App ID"] = name
+            yield json.dumps(document, separators=(",", ":")).encode() + b"\n"
+        body, rounds, left = self.body if everything else self.streaming, 0, room
+        ids: dict[bytes, bytes] = {}
+        while left > 0:
+            for line in body:
+                made = self.changed(line, ids, rounds) if MARK in line[:120] else line
+                left -= len(made)
+                self.written["bytes"] += len(made)
+                yield made
+                if left <= 0:
+                    break
+            rounds += 1
+
+    def changed(self, line: bytes, ids: dict[bytes, bytes], rounds: int) -> bytes:
+        """The report as another run would have made it."""
+        renamed = UUID.sub(
+            lambda m: ids.setdefault(m[0], str(uuid.UUID(int=self.random.getrandbits(128))).encode()), line
+        )
+        document = json.loads(renamed)
+        report = document["progress"]
+        moved = datetime.fromisoformat(report["timestamp"]) + timedelta(seconds=self.seconds * rounds)
+        report["timestamp"] = moved.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        report["batchId"] += len(self.streaming) * rounds
+        report["durationMs"] = self.jittered(report["durationMs"])
+        report["batchDuration"] = self.one(report["batchDuration"])
+        for source in report["sources"]:
+            source["inputRowsPerSecond"] *= self.random.uniform(0.8, 1.25)
+            source["processedRowsPerSecond"] *= self.random.uniform(0.8, 1.25)
+            source["numInputRows"] = self.one(source["numInputRows"])
+        for operator in report["stateOperators"]:
+            operator.update(self.jittered({k: v for k, v in operator.items() if isinstance(v, int)}))
+            operator["customMetrics"] = self.jittered(operator["customMetrics"])
+        made = json.dumps(document, separators=(",", ":")).encode() + b"\n"
+        self.written["streaming_bytes"] += len(made)
+        self.written["reports"] += 1
+        return made
+
+    def jittered(self, numbers: dict[str, int]) -> dict[str, int]:
+        return {name: self.one(value) for name, value in numbers.items()}
+
+    def one(self, value: int) -> int:
+        return int(value * self.random.uniform(0.8, 1.25)) if value > 9 else value
+
+
+# -- the two readers -------------------------------------------------------------------------------
+
+
+def scanned(spark: Any, folder: Path) -> int:
+    """All bytes of the files as text, by plain Spark."""
+    from pyspark.sql import functions as f
+
+    return int(spark.read.text(str(folder)).agg(f.sum(f.length("value"))).collect()[0][0])
+
+
+def imported(spark: Any, folder: Path, lake: Path) -> Any:
+    shutil.rmtree(lake, ignore_errors=True)
+    return import_logs(lambda: spark, Lake.open(str(lake), create=True), Wish((str(folder),)))
+
+
+def seconds_of(act: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.perf_counter()
+    answer = act()
+    return time.perf_counter() - began, answer
+
+
+def worker_peak_mb() -> float:
+    """Most memory that one of our Python workers ever had."""
+    peak = 0.0
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            if b"pyspark.daemon" in (status.parent / "cmdline").read_bytes():
+                found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
+                peak = max(peak, int(found[1]) / 1024 if found else 0.0)
+        except OSError:  # ended meanwhile
+            continue
+    return peak
+
+
+def measured(folders: dict[str, Path], warm: Path, lake: Path, cores: int, tries: int) -> dict[str, float]:
+    """Seconds of both readers on so many cores, for each kind of logs."""
+    spark = session("bench-history", f"local[{cores}]", {"spark.driver.memory": "1g"})
+    scanned(spark, warm)
+    imported(spark, warm, lake)
+    figures: dict[str, float] = {}
+    for kind, folder in folders.items():
+        for _ in range(tries):
+            for name, act in (
+                ("scan", lambda at=folder: scanned(spark, at)),
+                ("ours", lambda at=folder: imported(spark, at, lake)),
+            ):
+                took, _ = seconds_of(act)
+                key = f"{kind}_{name}_{cores}_seconds"
+                figures[key] = min(took, figures.get(key, took))
+        figures[f"{kind}_worker_peak_{cores}_mb"] = worker_peak_mb()
+        figures |= {f"{kind}_{name}": value for name, value in lake_bytes(lake).items()}
+    spark.stop()
+    return figures
+
+
+def lake_bytes(lake: Path) -> dict[str, int]:
+    """Bytes of the raw tables, and how many of them are `extra`; reports."""
+    whole = extra = reports = 0
+    for table in RAW:
+        for path in (lake / table).rglob("*.parquet"):
+            meta = pq.read_metadata(path)
+            whole += path.stat().st_size
+            reports += meta.num_rows if table == "progress" else 0
+            for group in (meta.row_group(place) for place in range(meta.num_row_groups)):
+                columns = (group.column(place) for place in range(group.num_columns))
+                extra += sum(c.total_compressed_size for c in columns if c.path_in_schema == "extra")
+    return {"lake_bytes": whole, "lake_extra_bytes": extra, "lake_reports": reports}
+
+
+# -- the whole -------------------------------------------------------------------------------------
+
+
+def ratios_of(figures: dict[str, float], kind: str) -> dict[str, float]:
+    ours = {cores: figures[f"{kind}_ours_{cores}_seconds"] for cores in (1, 2)}
+    scan = {cores: figures[f"{kind}_scan_{cores}_seconds"] for cores in (1, 2)}
+    whole = figures[f"{kind}_lake_bytes"]
+    told = figures[f"{kind}_streaming_bytes"]
+    return {
+        "ours_over_text_scan_seconds": round(ours[2] / scan[2], 3),
+        "ours_over_text_scan_seconds_1_core": round(ours[1] / scan[1], 3),
+        "our_scaling_over_scan_scaling": round((ours[1] / ours[2]) / (scan[1] / scan[2]), 3),
+        "lake_over_json_bytes": round(whole / told, 4),
+        "lake_without_extra_over_json_bytes": round((whole - figures[f"{kind}_lake_extra_bytes"]) / told, 4),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the logs, one try")
+    quick = parser.parse_args().quick
+    size, tries = (150 << 20, 1) if quick else (1 << 30, 3)
+    figures: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as made:
+        root = Path(made)
+        growing = Growing(*recorded(root / "recorded", 6 if quick else 40))
+        growing.grow(root / "warm", 8 << 20, everything=False)
+        folders = {"mixed": root / "mixed", "streaming": root / "streaming"}
+        for kind, folder in folders.items():
+            written = growing.grow(folder, size, everything=kind == "mixed")
+            figures |= {f"{kind}_{name}": value for name, value in written.items()}
+        for cores in (1, 2):
+            figures |= measured(folders, root / "warm", root / "lake", cores, tries)
+    for kind in folders:
+        if figures[f"{kind}_lake_reports"] != figures[f"{kind}_reports"]:
+            raise SystemExit(f"{kind}: the lake holds {figures[f'{kind}_lake_reports']} reports, not all")
+    ratios = ratios_of(figures, "mixed") | {
+        f"streaming_{name}": value for name, value in ratios_of(figures, "streaming").items()
+    }
+    figures = {name: round(value, 3) for name, value in figures.items()}
+    machine = {"python": platform.python_version(), "cpus": os.cpu_count(), "machine": platform.machine()}
+    print(json.dumps({"bench": "history", "machine": machine, "figures": figures, "ratios": ratios}))
+
+
+if __name__ == "__main__":
+    main()

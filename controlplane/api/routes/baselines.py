@@ -1,0 +1,93 @@
+"""Baselines: what is usual for a query at each hour of the week. Published by `controlplane history rollup`.
+
+A set is sent in chunks; it takes the place of the set before when the last of them has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Request
+
+from controlplane.api import intake
+from controlplane.api.deps import EventsBody, PlaneDep
+from controlplane.baselines import Baseline, as_json, parsed
+from controlplane.errors import BadRequest, NotFound
+from controlplane.plane import Plane
+from controlplane.store import baselines as rows
+from listeners import wire
+from listeners.errors import WireError
+
+router = APIRouter(prefix="/api/v1", tags=["baselines"])
+MOST_CHUNKS = 1_000
+LONGEST_NAME = 100
+
+
+async def _body(request: Request, plane: PlaneDep) -> AsyncIterator[EventsBody]:
+    with intake.Claim(request.app.state.budget) as claim:
+        raw = await intake.read_body(request, plane.settings.body_bytes, claim)
+        yield EventsBody(raw, request.headers.get("content-encoding", ""), claim)
+
+
+@router.put("/baselines", summary="One chunk of a new set of baselines")
+def put_baselines(plane: PlaneDep, body: Annotated[EventsBody, Depends(_body)]) -> dict[str, Any]:
+    """`{"set": NAME, "chunk": 0, "chunks": N, "baselines": [{"query_id", "app", "query", "made_at", "figures": {NAME:
+    {"0.5": [168 values]}}}]}`, plain or gzip. Answers whether the set is complete, and so is what holds now.
+    """
+    text = intake.decode(body.raw, body.encoding, plane.settings.inflated_bytes, body.claim)
+    try:
+        document = wire.loads(text)
+    except WireError as error:
+        raise BadRequest(f"the body: {error}", code="bad_json") from None
+    name, chunk, chunks, found = _parsed(document)
+    complete = plane.writer.write(
+        lambda conn: rows.put(conn, name, chunk, chunks, found), lambda done: _taken(plane, done)
+    )
+    return {"set": name, "chunk": chunk, "chunks": chunks, "complete": complete, "queries": len(found)}
+
+
+def _taken(plane: Plane, complete: bool) -> None:
+    if complete:
+        with plane.reading() as conn:
+            plane.baselines.replace(rows.current(conn))
+
+
+def _parsed(document: Any) -> tuple[str, int, int, list[Baseline]]:
+    if not isinstance(document, dict):
+        raise BadRequest("the body must be an object with set, chunk, chunks and baselines")
+    name = document.get("set")
+    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+        raise BadRequest(f"set must be a text of 1 to {LONGEST_NAME} characters, the same for all chunks")
+    chunks = _whole(document, "chunks", 1, MOST_CHUNKS)
+    chunk = _whole(document, "chunk", 0, chunks - 1)
+    told = document.get("baselines")
+    if not isinstance(told, list):
+        raise BadRequest("baselines must be a list of objects, one a query")
+    found = [parsed(one, f"baselines[{place}]") for place, one in enumerate(told)]
+    if len({one.query_id for one in found}) < len(found):
+        raise BadRequest("baselines: a query_id comes twice")
+    return name, chunk, chunks, found
+
+
+def _whole(document: dict[str, Any], name: str, least: int, most: int) -> int:
+    value = document.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise BadRequest(f"{name} must be a whole number from {least} to {most}")
+    return value
+
+
+@router.get("/baselines", summary="What is usual for a query, or which queries that is known of")
+def get_baselines(
+    plane: PlaneDep,
+    query_id: Annotated[str | None, Query(max_length=100, description="Spark's id of the query")] = None,
+) -> dict[str, Any]:
+    """With `query_id` all values by figure, quantile and hour of the week; NotFound where nothing is known."""
+    if query_id is None:
+        known = plane.baselines.all()
+        return {"baselines": [{k: v for k, v in as_json(one).items() if k != "figures"} for one in known]}
+    view = plane.window.view(query_id)
+    baseline = plane.baselines.by_id(query_id) or (plane.baselines.of(view) if view else None)
+    if baseline is None:
+        raise NotFound(f"nothing is known of what is usual for {query_id}")
+    return as_json(baseline)

@@ -1,0 +1,51 @@
+"""What is asked of a query's past, and what is told of it. Plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from controlplane.model import ProgressSample
+
+
+@dataclass(frozen=True)
+class Point:
+    """Figures of one report, or of a bucket of `resolution` seconds: medians, what state was last, rows in all.
+
+    A bucket has no run and no batch. Times in Unix seconds, `duration` in seconds.
+    """
+
+    at: float
+    trigger_at: float
+    run_id: str
+    batch_id: int
+    duration: float
+    input_rows: int
+    output_rows: int | None
+    input_rows_per_second: float | None
+    processed_rows_per_second: float | None
+    lag_rows: float | None
+    state_rows: int | None
+    state_bytes: int | None
+    watermark: float | None = None
+    resolution: float | None = None
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known of a stretch, oldest first. `resolution`: of its coarsest part, seconds; None: reports all."""
+
+    points: Sequence[Point | ProgressSample]
+    resolution: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Asked:
+    """start <= t <= end; with `step` the last of each so many seconds; at most `limit` points."""
+
+    query_id: str
+    start: float
+    end: float
+    limit: int
+    step: float | None = None

@@ -1,0 +1,169 @@
+"""The progress of one query over any time: reports of the store and of the lake, and rollups where they are enough.
+
+Each report once, wherever it is; `controlplane.api` asks. Without a lake it is the store's reports alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+from sqlalchemy.engine import Connection
+
+from controlplane.history.archive import Archive, between, of
+from controlplane.history.far import WIDTHS
+from controlplane.history.long import chosen
+from controlplane.history.model import Asked, Point, Told
+from controlplane.history.reports import rows_of, seconds
+from controlplane.model import ProgressSample
+from controlplane.store import departures
+from controlplane.store import queries as query_rows
+from listeners.wire import rfc3339
+
+#: Reports of the lake that are told whole; of more, what `progress` alone tells.
+MOST_WHOLE = 20_000
+LIGHT = (
+    "at",
+    "trigger_at",
+    "run_id",
+    "batch_id",
+    "duration_ms",
+    "input_rows",
+    "output_rows",
+    "input_rows_per_second",
+    "processed_rows_per_second",
+    "lag_rows",
+    "state_rows",
+    "state_bytes",
+    "watermark",
+)
+ROLLED = {
+    "bucket_at": "bucket_at",
+    "duration_seconds_p50": "duration",
+    "input_rows": "input_rows",
+    "output_rows": "output_rows",
+    "input_rows_per_second_p50": "input_rows_per_second",
+    "processed_rows_per_second_p50": "processed_rows_per_second",
+    "lag_rows_p50": "lag_rows",
+    "state_rows_last": "state_rows",
+    "state_bytes_last": "state_bytes",
+}
+
+
+@dataclass(frozen=True)
+class _Ref:
+    """A report that was not read yet: an event of the store, a row of the lake's index; or a point."""
+
+    at: float
+    key: tuple[int, int] = (0, 0)
+    event: int | None = None
+    row: int | None = None
+    point: Point | None = field(default=None, compare=False)
+
+
+def read(reading: Callable[[], AbstractContextManager[Connection]], archive: Archive, asked: Asked) -> Told:
+    """From store and lake. LakeError where the lake cannot be read, TooCostly where it is too much."""
+    with reading() as connection:
+        since = departures.complete_since(connection, asked.query_id)
+        stored = [
+            _Ref(row.at, (row.batch_id, round(row.trigger_at * 1000)), event=row.event_id)
+            for row in query_rows.report_index(connection, asked.query_id, asked.start, asked.end)
+        ]
+    horizon = asked.end if since is None else min(asked.end, since)
+    index, points, rolled = (
+        _from_lake(archive, asked, horizon) if asked.start <= horizon else (None, [], set())
+    )
+    refs = [*_merged(stored, index), *(_Ref(point.at, point=point) for point in points)]
+    kept = query_rows.thin(_stepped(sorted(refs, key=lambda ref: ref.at), asked.step), asked.limit)
+    told = _materialised(reading, archive, asked.query_id, kept, index)
+    resolution = max((point.resolution for point in points if point.resolution), default=None)
+    return Told(told, resolution, _notes(points, rolled))
+
+
+def _from_lake(
+    archive: Archive, asked: Asked, horizon: float
+) -> tuple[pa.Table | None, list[Point], set[date]]:
+    """The index of reports that are told whole, points of the others, and the days that rollups tell."""
+    start, end = asked.start - 1e-6, horizon
+    days = archive.days("progress", start - 86400.0, end)
+    rolled = {table: archive.days(table, start, end) for table in WIDTHS}
+    choice = chosen(asked.end - asked.start, days, rolled)
+    points = [
+        point
+        for table, some in choice.rolled.items()
+        for point in _buckets(archive, asked.query_id, table, some)
+        if start < point.at <= end
+    ]
+    told = {day for some in choice.rolled.values() for day in some}
+    raw = [day for day in choice.raw if day not in told]
+    index = between(archive.index_of(asked.query_id, raw), "at", start, end)
+    if index.num_rows <= MOST_WHOLE:
+        return index, points, told
+    return None, [*points, *_light(archive, asked.query_id, raw, start, end)], told
+
+
+def _buckets(archive: Archive, query_id: str, table: str, days: Sequence[date]) -> Iterator[Point]:
+    width = WIDTHS[table]
+    for row in rows_of(archive.table(table, tuple(ROLLED), days, of([query_id]))):
+        values: dict[str, Any] = {name: row[column] for column, name in ROLLED.items()}
+        begin = values.pop("bucket_at") / 1e6
+        for name in ("state_rows", "state_bytes"):
+            values[name] = None if values[name] is None else round(values[name])
+        values |= {"duration": values["duration"] or 0.0, "input_rows": values["input_rows"] or 0}
+        yield Point(begin + width / 2, begin, "", -1, **values, resolution=width)
+
+
+def _light(
+    archive: Archive, query_id: str, days: Sequence[date], start: float, end: float
+) -> Iterator[Point]:
+    rows = between(archive.table("progress", LIGHT, days, of([query_id])), "at", start, end)
+    for row in rows_of(rows):
+        at, trigger_at, watermark = (seconds(row.pop(name)) for name in ("at", "trigger_at", "watermark"))
+        duration = (row.pop("duration_ms") or 0) / 1000
+        row["input_rows"] = row["input_rows"] or 0
+        yield Point(at=at or 0.0, trigger_at=trigger_at or 0.0, duration=duration, watermark=watermark, **row)
+
+
+def _merged(stored: Sequence[_Ref], index: pa.Table | None) -> list[_Ref]:
+    """Reports of both, each once: late ones may be in both."""
+    found = {ref.key: ref for ref in stored}
+    if index is not None:
+        for place, row in enumerate(rows_of(index)):
+            key = row["batch_id"], round(row["trigger_at"] / 1000)
+            if key not in found:
+                found[key] = _Ref(row["at"] / 1e6, key, row=place)
+    return sorted(found.values(), key=lambda ref: (ref.at, ref.key[1], ref.key[0]))
+
+
+def _stepped(refs: list[_Ref], step: float | None) -> list[_Ref]:
+    return refs if step is None else list({ref.at // step: ref for ref in refs}.values())
+
+
+def _materialised(
+    reading: Callable[[], AbstractContextManager[Connection]],
+    archive: Archive,
+    query_id: str,
+    refs: Sequence[_Ref],
+    index: pa.Table | None,
+) -> list[Point | ProgressSample]:
+    events = [ref.event for ref in refs if ref.event is not None]
+    with reading() as connection:
+        samples = query_rows.samples_of(connection, events)
+    places = [ref.row for ref in refs if ref.row is not None]
+    if index is not None and places:
+        samples += archive.picked(query_id, index.take(places))
+    points: list[Point | ProgressSample] = [*samples, *(ref.point for ref in refs if ref.point is not None)]
+    return sorted(points, key=lambda point: (point.at, point.trigger_at, point.batch_id))
+
+
+def _notes(points: Sequence[Point], rolled: set[date]) -> tuple[str, ...]:
+    coarse = [point for point in points if point.resolution]
+    if not coarse:
+        return ()
+    last = max(point.at + (point.resolution or 0) / 2 for point in coarse)
+    words = "hours" if max(point.resolution or 0 for point in coarse) >= 3600 else "minutes"
+    return (f"up to {rfc3339(last)} the points are medians of {words}, on {len(rolled)} days",)

@@ -1,0 +1,107 @@
+"""What the lake holds already of rows about to be written: no batch is in it twice, whichever way it came.
+
+Called by every job that writes raw tables, before it stages its rows. Reads only the key columns, of the days and runs
+concerned, of other commits than the one being made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import date, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from controlplane.lake.lake import Lake
+from controlplane.lake.manifest import Manifest
+from controlplane.lake.schema import LIFECYCLE, PROGRESS, SOURCES, STATE_OPERATORS, TABLES
+
+REPORT_TABLES = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name)
+REPORT_KEY = ("run_id", "batch_id", "trigger_at")
+LIFE_KEY = ("run_id", "event", "at")
+#: A run has one of each, so two that differ in time are the same, heard by two.
+ONCE = ("started", "terminated")
+#: An agent's clock and a log's need not agree: what a run has once is looked for on the days beside, too.
+BESIDE = timedelta(days=1)
+#: More runs than this are not named to the reader of Parquet, which would test each row against each of them.
+NAMED_RUNS = 1000
+
+
+def new_only(
+    lake: Lake, tables: dict[str, pa.Table], but: tuple[str, str], manifest: Manifest | None = None
+) -> tuple[dict[str, pa.Table], int]:
+    """The rows that no other commit than `but` (job, batch) holds, and how many rows of progress were left out.
+
+    `manifest`: what the lake holds, where the caller has read it for many calls.
+    """
+    manifest = manifest or lake.manifest()
+    kept, left_out = dict(tables), 0
+    for name, rows in tables.items():
+        if name not in (*REPORT_TABLES, LIFECYCLE.name) or not rows.num_rows:
+            continue
+        lifecycle = name == LIFECYCLE.name
+        held = _held(lake, manifest, name, rows, but, LIFE_KEY if lifecycle else REPORT_KEY)
+        if not held.num_rows:
+            continue
+        known = set(_life_keys(held) if lifecycle else _report_keys(held))
+        keys = _life_keys(rows) if lifecycle else _report_keys(rows)
+        kept[name] = rows.filter(pa.array([key not in known for key in keys], pa.bool_()))
+        if name == PROGRESS.name:
+            left_out = rows.num_rows - kept[name].num_rows
+    return kept, left_out
+
+
+def _held(
+    lake: Lake, manifest: Manifest, name: str, rows: pa.Table, but: tuple[str, str], key: tuple[str, ...]
+) -> pa.Table:
+    """The keys that the lake holds of these runs, on these days."""
+    parts = list(_parts(manifest, name, rows[TABLES[name].dated_by], but, name == LIFECYCLE.name))
+    schema = pa.schema([(column, rows.schema.field(column).type) for column in key])
+    if not parts:
+        return schema.empty_table()
+    paths = [lake.folder.at(path) for path in parts]
+    runs = pc.unique(rows["run_id"]).drop_null()
+    data = ds.dataset(paths, schema=schema, format="parquet", filesystem=lake.folder.fs)
+    wanted = pc.field("run_id").isin(runs) if 0 < len(runs) <= NAMED_RUNS else None
+    if wanted is not None and rows["run_id"].null_count:
+        wanted = wanted | pc.field("run_id").is_null()
+    return data.to_table(columns=list(key), filter=wanted)
+
+
+def _parts(
+    manifest: Manifest, name: str, moments: pa.ChunkedArray, but: tuple[str, str], beside: bool
+) -> Iterator[str]:
+    days = set(_days(moments))
+    if beside:
+        days |= {day + BESIDE for day in days} | {day - BESIDE for day in days}
+    if not days:
+        return
+    for part in manifest.parts(name, min(days), max(days)):
+        if part.date in days and manifest.standing[part.path][1].key != but:
+            yield part.path
+
+
+def _days(moments: pa.ChunkedArray) -> Iterable[date]:
+    days: list[date] = pc.unique(pc.cast(pc.floor_temporal(moments, unit="day"), pa.date32())).to_pylist()
+    return (day for day in days if day is not None)
+
+
+def _report_keys(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(
+        rows["run_id"].to_pylist(),
+        rows["batch_id"].to_pylist(),
+        rows["trigger_at"].cast(pa.int64()).to_pylist(),
+        strict=True,
+    )
+
+
+def _life_keys(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+    told = zip(
+        rows["run_id"].to_pylist(),
+        rows["event"].to_pylist(),
+        rows["at"].cast(pa.int64()).to_pylist(),
+        strict=True,
+    )
+    return ((run, event, None if event in ONCE and run else at) for run, event, at in told)

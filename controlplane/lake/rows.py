@@ -1,0 +1,239 @@
+"""Progress reports and events of the life of queries -> rows of the lake's four raw tables.
+
+Called by whatever fills the lake: import, ingest, move. What Spark says is taken into columns where it has the
+column's type; everything else of a report goes to `extra`, so that nothing of it is lost. Absent, null and empty are
+one, and so are NaN and infinities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import pyarrow as pa
+
+from controlplane.lake import fields as f
+from controlplane.lake.arrays import table_of
+from controlplane.lake.schema import LIFECYCLE, PROGRESS, SOURCES, STATE_OPERATORS
+from controlplane.progress import IDLE_PHASES, whole
+
+Json = Mapping[str, Any]
+Row = tuple[Any, ...]
+#: What is written here; by it each table's rows are kept until they are taken.
+RAW = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name, LIFECYCLE.name)
+
+REPORT_KEYS = frozenset(
+    "id runId name timestamp batchId batchDuration numInputRows inputRowsPerSecond processedRowsPerSecond"
+    " durationMs eventTime stateOperators sources sink observedMetrics".split()
+)
+SOURCE_KEYS = frozenset(
+    "description startOffset endOffset latestOffset numInputRows inputRowsPerSecond processedRowsPerSecond"
+    " metrics".split()
+)
+#: Spark's names of an operator's counts, in the order of the columns.
+OPERATOR_COUNTS = (
+    "numRowsTotal",
+    "numRowsUpdated",
+    "numRowsRemoved",
+    "numRowsDroppedByWatermark",
+    "memoryUsedBytes",
+    "commitTimeMs",
+    "allUpdatesTimeMs",
+    "allRemovalsTimeMs",
+    "numShufflePartitions",
+    "numStateStoreInstances",
+)
+_operator_counts = itemgetter(*OPERATOR_COUNTS)
+OPERATOR_KEYS = frozenset((*OPERATOR_COUNTS, "operatorName", "customMetrics"))
+
+
+@dataclass(frozen=True, slots=True)
+class Who:
+    """Whose reports these are. `origin`: `agent` or `log`."""
+
+    app: str | None
+    spark_version: str | None
+    origin: str
+
+
+class Rows:
+    """Gathers rows; `take` gives them as tables by the lake's schema and begins anew."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, list[Row]] = {name: [] for name in RAW}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._kept.values()))
+
+    @property
+    def size(self) -> int:
+        """Rows of all tables that were not taken yet."""
+        return len(self)
+
+    def progress(
+        self,
+        who: Who,
+        report: Json,
+        at: float | None = None,
+        agent: str | None = None,
+        seq: int | None = None,
+    ) -> bool:
+        """A report in the shape of Spark's `progress.json`. `at`: when the agent heard it, Unix seconds.
+
+        True when it became rows of a batch; False when it told of a trigger without data (Spark before 3.5), which
+        becomes an `idle` of its life. ValueError in one sentence when the run, the batch or the time cannot be told:
+        nothing is kept of it then.
+        """
+        query_id, run_id = f.identity(report, "id"), f.identity(report, "runId")
+        batch_id = whole(report.get("batchId"))
+        if batch_id is None:
+            raise ValueError("batchId must be a whole number")
+        trigger_at = f.trigger_at_of(report, at)
+        left: f.Left = {}
+        phases = f.wholes(report, "durationMs", left)
+        took = f.duration_of(report, phases, left)
+        heard = trigger_at + (took or 0) * 1000 if at is None else round(at * 1e6)
+        if phases and phases.keys() <= IDLE_PHASES and report.get("numInputRows") in (0, None):
+            self._idle(who, report, heard, agent, seq)
+            return False
+        whose = (who.app, query_id, run_id, batch_id, trigger_at)
+        sources = f.objects(report, "sources", left)
+        told = [_source(one, whose, place, who.origin) for place, one in enumerate(sources)]
+        operators = f.objects(report, "stateOperators", left)
+        states = [_operator(one, whose, place, who.origin) for place, one in enumerate(operators)]
+        kept = (
+            *whose,
+            f.text(report, "name", left),
+            heard,
+            took,
+            *_figures(report, told, states, left),
+            phases,
+            f.described(report, left),
+            f.as_json(report.get("observedMetrics")),
+            who.spark_version,
+            agent,
+            seq,
+            who.origin,
+            f.extra(report, REPORT_KEYS, left),
+        )
+        self._kept["progress"].append(kept)
+        self._kept["sources"] += told
+        self._kept["state_operators"] += states
+        return True
+
+    def _idle(self, who: Who, report: Json, at: int, agent: str | None, seq: int | None) -> None:
+        known = {"id", "runId", "name"}
+        name = report.get("name")
+        rest = {key: value for key, value in report.items() if key not in known}
+        self.lifecycle(
+            who,
+            "idle",
+            at / 1e6,
+            report["id"],
+            report["runId"],
+            name if isinstance(name, str) else None,
+            agent=agent,
+            seq=seq,
+            rest=rest,
+        )
+
+    def lifecycle(
+        self,
+        who: Who,
+        event: str,
+        at: float,
+        query_id: str | None,
+        run_id: str | None,
+        name: str | None,
+        exception: str | None = None,
+        error_class: str | None = None,
+        agent: str | None = None,
+        seq: int | None = None,
+        rest: Json | None = None,
+    ) -> None:
+        """An event of the life of a query or an application. `at`: Unix seconds; `rest`: what else it says."""
+        self._kept["lifecycle"].append(
+            (
+                who.app,
+                query_id,
+                run_id,
+                name or None,
+                event,
+                round(at * 1e6),
+                error_class or None,
+                exception or None,
+                who.spark_version,
+                agent,
+                seq,
+                who.origin,
+                f.as_json(f.full(rest)) if rest else None,
+            )
+        )
+
+    def take(self) -> dict[str, pa.Table]:
+        """All rows as tables by the schema, and nothing is kept any more."""
+        kept, self._kept = self._kept, {name: [] for name in RAW}
+        return {name: table_of(name, rows) for name, rows in kept.items()}
+
+
+# -- rows of reports, sources and operators -----------------------------------------------------------------
+
+SOURCE_ROWS = SOURCES.names.index("input_rows")
+SOURCE_RATE = SOURCES.names.index("input_rows_per_second")
+SOURCE_LAG = SOURCES.names.index("lag_rows")
+OPERATOR_ROWS, OPERATOR_DROPPED, OPERATOR_BYTES = map(
+    STATE_OPERATORS.names.index, ("rows", "rows_dropped", "memory_bytes")
+)
+
+
+def _figures(report: Json, told: list[Row], states: list[Row], left: f.Left) -> Row:
+    """The columns from `input_rows` to `dropped_rows`."""
+    rows = f.count(report, "numInputRows", left)
+    if rows is None:
+        rows = f.total(told, SOURCE_ROWS)
+    return (
+        rows,
+        f.output_rows(report, left),
+        f.rate(report, "inputRowsPerSecond", rows, left, told, SOURCE_RATE),
+        f.rate(report, "processedRowsPerSecond", rows, left, told, SOURCE_RATE + 1),
+        f.total(told, SOURCE_LAG),
+        *f.event_time(report, left),
+        f.total(states, OPERATOR_ROWS),
+        f.total(states, OPERATOR_BYTES),
+        f.total(states, OPERATOR_DROPPED),
+    )
+
+
+def _source(data: Json, whose: Row, place: int, origin: str) -> Row:
+    left: f.Left = {}
+    rows = f.count(data, "numInputRows", left)
+    start, _, _ = f.offset(data.get("startOffset"))
+    end, end_total, ends = f.offset(data.get("endOffset"))
+    latest, latest_total, heads = f.offset(data.get("latestOffset"))
+    return (
+        *whose,
+        place,
+        f.text(data, "description", left),
+        rows,
+        f.rate(data, "inputRowsPerSecond", rows, left),
+        f.rate(data, "processedRowsPerSecond", rows, left),
+        start,
+        end,
+        latest,
+        end_total,
+        latest_total,
+        f.lag(ends, heads),
+        f.texts(data, "metrics", left),
+        origin,
+        f.extra(data, SOURCE_KEYS, left),
+    )
+
+
+def _operator(data: Json, whose: Row, place: int, origin: str) -> Row:
+    left: f.Left = {}
+    name = f.text(data, "operatorName", left)
+    counts = f.counts(data, OPERATOR_COUNTS, _operator_counts, left)
+    metrics = f.wholes(data, "customMetrics", left)
+    return (*whose, place, name, *counts, metrics, origin, f.extra(data, OPERATOR_KEYS, left))

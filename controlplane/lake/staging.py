@@ -1,0 +1,102 @@
+"""The parts of a commit while they are written: on executors, each file whole before it has its name.
+
+`Lake.stage` makes a Staging; jobs send it to their tasks, which write rows of a table by it and hand back parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from controlplane.errors import LakeError
+from controlplane.lake.folders import Folder
+from controlplane.lake.manifest import Part, name_of
+from controlplane.lake.schema import TABLES, arrow
+
+ROW_GROUP = 128 * 1024
+
+
+@dataclass(frozen=True)
+class Staging:
+    """Where the parts of one commit are written before it; can be sent to executors."""
+
+    folder: Folder
+    job: str
+    batch: str
+    path: str
+    #: What stood of the same batch when this was made (`Manifest.stands`); a commit over something else is refused.
+    stood: tuple[float, frozenset[str]] | None = None
+
+    def write(self, table: str, rows: pa.Table, part: str) -> list[Part]:
+        """Write rows of a table, a file a day, sorted. `part`: told apart from all others of this commit.
+
+        LakeError where a row has no time: it would be in no day.
+        """
+        spec = TABLES[table]
+        if not rows.num_rows:
+            return []
+        days = pc.cast(pc.floor_temporal(rows[spec.dated_by], unit="day"), pa.date32())
+        if days.null_count:
+            raise LakeError(
+                f"{days.null_count} rows of {table} have no {spec.dated_by}: they belong to no day"
+            )
+        rows = rows.select(list(spec.names)).cast(arrow(table))
+        found = sorted(pc.unique(days).to_pylist())
+        return [
+            self._write_day(table, day, rows if len(found) == 1 else rows.filter(pc.equal(days, day)), part)
+            for day in found
+        ]
+
+    def _write_day(self, table: str, day: date, rows: pa.Table, part: str) -> Part:
+        with self.file(table, day, part) as file:
+            file.write(rows.sort_by([(name, "ascending") for name in TABLES[table].order]))
+        return file.part
+
+    @contextlib.contextmanager
+    def file(self, table: str, day: date, part: str) -> Iterator[PartFile]:
+        """One file of one day, to be written piece by piece; `part` of it is to be had afterwards.
+
+        Written beside and renamed: two attempts at one task never share a file.
+        """
+        path = f"{table}/date={day.isoformat()}/{self.job}-{self.batch}-{name_of(part)}.parquet"
+        target = self.folder.at(self.path, path)
+        passing = f"{target}.{uuid.uuid4().hex[:8]}"
+        self.folder.fs.makedirs(target.rpartition("/")[0], exist_ok=True)
+        with (
+            self.folder.fs.open(passing, "wb") as sink,
+            pq.ParquetWriter(sink, arrow(table), compression="zstd") as writer,
+        ):
+            file = PartFile(Part(table, day, path, 0, 0), sink, writer)
+            yield file
+        self.folder.settle(passing)
+        self.folder.rename(passing, target)
+        file.close(int(self.folder.fs.size(target)))
+
+
+class PartFile:
+    """A file of the lake while it grows. `part` is right once `Staging.file` is left."""
+
+    def __init__(self, part: Part, sink: Any, writer: pq.ParquetWriter):
+        self.part = part
+        self._sink, self._writer = sink, writer
+
+    def write(self, rows: pa.Table) -> None:
+        """More rows, in the order of the table and after those before."""
+        self._writer.write_table(rows, row_group_size=ROW_GROUP)
+        self.part = replace(self.part, rows=self.part.rows + rows.num_rows)
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return int(self._sink.tell())
+
+    def close(self, size: int) -> None:
+        self.part = replace(self.part, bytes=size)

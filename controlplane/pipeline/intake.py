@@ -1,0 +1,56 @@
+"""The ingest job put together: session, lake, server, and our own agent, by which the job is seen as any other query.
+
+Called by `controlplane history ingest`; `controlplane.pipeline.ingesting` does the work.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from pyspark.sql import SparkSession
+
+from controlplane.lake.lake import Lake
+from controlplane.pipeline import ingesting
+from controlplane.pipeline.forwarding import Forwarder
+from controlplane.pipeline.ingesting import Plan, Say, Sum
+from controlplane.pipeline.session import session
+from listeners import attach, environment
+from listeners.attach import NotAttached
+from listeners.attachment import Attachment
+from listeners.transport import HttpTransport
+
+APP = "controlplane"
+
+
+def take_in(
+    plan: Plan, lake: str, server: str | None, master: str | None, stopping: threading.Event, say: Say
+) -> Sum:
+    """Run the job until it ends or is told to stop. ControlPlaneError where it cannot run."""
+    opened = Lake.open(lake, create=True)
+    forwarder = Forwarder(_transport(server), stopping) if server is not None else None
+    # Why a batch failed is told in a line; Spark would tell it by pages.
+    spark = session(APP, master, {"spark.log.level": "FATAL"})
+    attachment = None
+    try:
+        own = ingesting.prepared(spark)
+        attachment = _attached(own, server)
+        return ingesting.run(
+            own, plan, ingesting.Batches(opened, plan.window_seconds, forwarder, say), stopping, say
+        )
+    finally:
+        if attachment is not None:
+            attachment.detach()
+        spark.stop()
+
+
+def _transport(server: str) -> HttpTransport:
+    return HttpTransport(server, environment.find_token(), os.environ.get("CONTROLPLANE_CA_FILE"))
+
+
+def _attached(spark: SparkSession, server: str | None) -> Attachment | NotAttached | None:
+    """Told to a server, never to a landing zone: one that heard of its own reader would never come to rest."""
+    told = server or os.environ.get("CONTROLPLANE_URL") or ""
+    if not told.startswith(("http://", "https://")):
+        return None
+    return attach.attach(spark, server=told, app=APP, actions="none")

@@ -1,0 +1,244 @@
+"""A line of an event log that tells of a streaming query -> what it tells, reports in the shape of `progress.json`.
+
+Pure, and the only reader of event logs' JSON: Jackson's rendering of Spark's classes differs from what Spark's own
+`json` says (offsets are text, totals are missing, rows come with their schema), and Spark 2.0 had another shape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import orjson
+
+Json = dict[str, Any]
+#: What all events of queries begin with, by the names of Spark's classes from 2.0 on.
+CLASS = "org.apache.spark.sql.streaming.StreamingQueryListener$Query"
+KINDS = {
+    "Started": "started",
+    "StartedEvent": "started",
+    "Progress": "progress",
+    "ProgressEvent": "progress",
+    "IdleEvent": "idle",
+    "Terminated": "terminated",
+    "TerminatedEvent": "terminated",
+}
+#: The object that an event of Spark 2.0 holds, by the names it had there.
+OLD = ("queryStatus", "queryInfo")
+NOT_FINITE = frozenset(("NaN", "Infinity", "-Infinity"))
+_KNOWN = frozenset(
+    ("Event", "id", "runId", "name", "timestamp", "exception", "errorClassOnException", "stackTrace")
+)
+
+
+class Told(NamedTuple):
+    """One event. `kind`: started, progress, idle or terminated; `report`: of progress only, the rest of the others.
+
+    `at`: its time as the log has it (RFC 3339 text or Unix seconds); None where the log tells none.
+    """
+
+    kind: str
+    query_id: str | None
+    run_id: str | None
+    name: str | None = None
+    at: str | float | None = None
+    exception: str | None = None
+    error_class: str | None = None
+    report: Mapping[str, Any] | None = None
+    rest: Mapping[str, Any] | None = None
+
+
+def told(document: Any, app_id: str = "") -> Told | None:
+    """The event of a line; None when it is another kind of event. ValueError in one sentence when it is malformed.
+
+    `app_id`: Spark 2.0 numbers the queries of an application, and nothing else tells them apart.
+    """
+    if not isinstance(document, dict):
+        return None
+    event = document.get("Event")
+    if not isinstance(event, str) or not event.startswith(CLASS):
+        return None
+    kind = KINDS.get(event[len(CLASS) :])
+    if kind is None:
+        return None
+    for name in OLD:
+        if isinstance(document.get(name), dict):
+            return _old(kind, document, document[name], app_id)
+    if kind == "progress":
+        report = document.get("progress")
+        if not isinstance(report, dict):
+            raise ValueError("a progress event holds no progress")
+        return Told(
+            kind, report.get("id"), report.get("runId"), _text(report.get("name")), report=_as_json(report)
+        )
+    query_id, run_id = _text(document.get("id")), _text(document.get("runId"))
+    if query_id is None or run_id is None:
+        raise ValueError(f"a {kind} event tells no id or runId")
+    return Told(
+        kind,
+        query_id,
+        run_id,
+        _text(document.get("name")),
+        document.get("timestamp"),
+        _text(document.get("exception")),
+        _text(document.get("errorClassOnException")),
+        rest={
+            key: value for key, value in document.items() if key not in _KNOWN and value not in (None, [], {})
+        },
+    )
+
+
+# -- Spark 2.1 and later ---------------------------------------------------------------------------
+
+
+def _as_json(report: Json) -> Json:
+    """The report as its own `json` would say it, in place: but rates keep all their digits."""
+    sources = report.get("sources")
+    if isinstance(sources, list) and sources:
+        _totals(report, [source for source in sources if isinstance(source, dict)])
+    observed = report.get("observedMetrics")
+    if observed:
+        report["observedMetrics"] = _plain(observed)
+    return report
+
+
+def _totals(report: Json, sources: list[Json]) -> None:
+    """What `json` sums over the sources; where one of them does not tell, there is no sum."""
+    if "numInputRows" not in report:
+        rows = [source.get("numInputRows") for source in sources]
+        if all(type(one) is int for one in rows):
+            report["numInputRows"] = sum(rows)
+    for key in ("inputRowsPerSecond", "processedRowsPerSecond"):
+        if key not in report:
+            rates = [source.get(key) for source in sources]
+            if all(isinstance(one, (int, float)) for one in rates):
+                report[key] = sum(rates)
+
+
+def _plain(value: Any) -> Any:
+    """A row with its schema becomes an object of its fields, at any depth."""
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    schema, values = value.get("schema"), value.get("values")
+    if value.keys() == {"schema", "values"} and isinstance(schema, dict) and isinstance(values, list):
+        fields = schema.get("fields")
+        if isinstance(fields, list) and len(fields) == len(values):
+            named = zip(fields, values, strict=True)
+            return {str(one.get("name")): _plain(inner) for one, inner in named if isinstance(one, dict)}
+    return {name: _plain(inner) for name, inner in value.items()}
+
+
+# -- Spark 2.0 -------------------------------------------------------------------------------------
+
+_STATE = re.compile(r"numRows\.state\.aggregation(\d{1,6})\.(total|updated)")
+_OLD_PHASES = {
+    "latency.getOffset.total": "getOffset",
+    "latency.getBatch.total": "getBatch",
+    "latency.offsetLogWrite": "walCommit",
+    "latency.optimizer": "queryPlanning",
+    "latency.fullTrigger": "triggerExecution",
+}
+
+
+def _old(kind: str, document: Json, status: Json, app_id: str) -> Told:
+    number = status.get("id")
+    if isinstance(number, bool) or not isinstance(number, (int, str)):
+        raise ValueError("an event of Spark 2.0 tells no id of its query")
+    query_id = f"{app_id}/{number}"[-64:]
+    name = _text(status.get("name"))
+    details = _details(status)
+    at = _milliseconds(status.get("timestamp"))
+    rest = {"status": status}
+    if kind == "progress" and details.get("isDataPresentInTrigger") == "false":
+        return Told("idle", query_id, query_id, name, at, rest=rest)
+    if kind == "progress":
+        return Told(
+            kind, query_id, query_id, name, at, report=_old_report(query_id, name, status, details, at)
+        )
+    text = _text(document.get("exception"))
+    return Told(kind, query_id, query_id, name, at, text, rest=rest)
+
+
+def _old_report(query_id: str, name: str | None, status: Json, details: Json, at: float | None) -> Json:
+    batch_id = _whole(details.get("triggerId"))
+    if batch_id is None:
+        raise ValueError("a report of Spark 2.0 tells no number of its batch (triggerDetails.triggerId)")
+    began = _milliseconds(_whole(details.get("timestamp.triggerStart")))
+    sources = [_old_source(one) for one in status.get("sourceStatuses") or () if isinstance(one, dict)]
+    sink = status.get("sinkStatus")
+    return {
+        "id": query_id,
+        "runId": query_id,
+        "name": name,
+        "timestamp": at if began is None else began,
+        "batchId": batch_id,
+        "numInputRows": _whole(details.get("numRows.input.total")),
+        "inputRowsPerSecond": status.get("inputRate"),
+        "processedRowsPerSecond": status.get("processingRate"),
+        "durationMs": {
+            phase: took
+            for key, phase in _OLD_PHASES.items()
+            if (took := _whole(details.get(key))) is not None
+        },
+        "stateOperators": _old_operators(details),
+        "sources": sources,
+        "sink": {"description": sink.get("description"), "offset": sink.get("offsetDesc")}
+        if isinstance(sink, dict)
+        else {},
+        "status": {"latency": status.get("latency"), "triggerDetails": details},
+    }
+
+
+def _old_source(source: Json) -> Json:
+    details = _details(source)
+    return {
+        "description": source.get("description"),
+        "endOffset": source.get("offsetDesc"),
+        "numInputRows": _whole(details.get("numRows.input.source")),
+        "inputRowsPerSecond": source.get("inputRate"),
+        "processedRowsPerSecond": source.get("processingRate"),
+        "metrics": details,
+    }
+
+
+def _old_operators(details: Json) -> list[Json]:
+    found: dict[int, Json] = {}
+    for key, value in details.items():
+        match = _STATE.fullmatch(key)
+        rows = _whole(value)
+        if match and rows is not None:
+            place = int(match[1])
+            operator = found.setdefault(place, {"operatorName": f"aggregation{place}"})
+            operator["numRowsTotal" if match[2] == "total" else "numRowsUpdated"] = rows
+    return [found[place] for place in sorted(found)]
+
+
+def _details(status: Json) -> Json:
+    details = status.get("triggerDetails") or status.get("triggerStatus")
+    return details if isinstance(details, dict) else {}
+
+
+# -- scalars ---------------------------------------------------------------------------------------
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _whole(value: Any) -> int | None:
+    """A whole number, or text of one."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value):
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _milliseconds(value: Any) -> float | None:
+    return value / 1000 if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def parsed(line: bytes) -> Any:
+    """A line as JSON. ValueError when it is none: a line that was cut off, or is no event at all."""
+    return orjson.loads(line)

@@ -1,0 +1,170 @@
+"""Finding the lines that tell of streaming queries among all lines of an event log, and nothing else of it.
+
+A search for bytes in chunks of a megabyte: only lines that hold the marker are looked at, and only those whose
+own event it is are parsed. Pure over chunks; called by `controlplane.pipeline.reading`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from controlplane.pipeline.normalising import CLASS
+
+MARKER = b"StreamingQueryListener$Query"
+#: A line of this many bytes is passed over: nothing that we look for is so long.
+MOST_LINE = 64 << 20
+#: So far behind a line times of its neighbours are looked for.
+NEAR = 64 << 10
+#: Within these first bytes Spark says which application it is.
+MOST_HEAD = 16 << 20
+_FIRST_KEY = b'{"Event":"'
+_OURS = _FIRST_KEY + CLASS.encode()
+_TIME = re.compile(
+    rb'"(?:Timestamp|time|Submission Time|Launch Time|Finish Time|Completion Time)":(\d{12,14})\b'
+)
+
+
+@dataclass
+class Walk:
+    """What was met on the way through the lines, besides those handed out."""
+
+    read: int = 0
+    too_long: int = 0
+    #: What came after the last end of a line, at the end of the file: a line that is not whole.
+    torn: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line that may tell of a query, within the bytes that it was found in."""
+
+    text: bytes
+    _around: bytes = field(repr=False)
+    _at: int
+
+    @property
+    def near(self) -> float | None:
+        """The time that the events before it tell, Unix seconds; None where none is near."""
+        told = _TIME.findall(self._around, max(0, self._at - NEAR), self._at)
+        return int(told[-1]) / 1000 if told else None
+
+
+def marked(
+    chunks: Iterable[bytes], walk: Walk, base: int = 0, start: int = 0, stop: int | None = None
+) -> Iterator[Line]:
+    """The lines with the marker whose first byte is at `start` or later and before `stop`.
+
+    `base`: where in the file the chunks begin; with `start` before it they may begin within a line.
+    """
+    kept, skipping = b"", False
+    begun = base == 0
+    for chunk in chunks:
+        walk.read += len(chunk)
+        if skipping:
+            end = chunk.find(b"\n")
+            base += len(chunk) if end < 0 else end + 1
+            if end < 0:
+                continue
+            skipping = False
+            buffer = chunk[end + 1 :]
+        else:
+            buffer = kept + chunk if kept else chunk
+        if not begun:  # the line that we came into belongs to whoever has its begin
+            end = buffer.find(b"\n")
+            if end < 0:
+                kept = buffer
+                continue
+            begun, base, buffer = True, base + end + 1, buffer[end + 1 :]
+        whole = buffer.rfind(b"\n") + 1
+        yield from _within(buffer, whole, base, start, stop)
+        base += whole
+        kept = buffer[whole:]
+        if stop is not None and base >= stop:
+            return
+        if len(kept) > MOST_LINE:
+            walk.too_long += 1
+            base += len(kept)
+            kept, skipping = b"", True
+    walk.torn = kept if begun and base >= start else b""
+
+
+def _within(buffer: bytes, whole: int, base: int, start: int, stop: int | None) -> Iterator[Line]:
+    """Of a buffer whose first `whole` bytes are whole lines."""
+    done = 0
+    while (found := buffer.find(MARKER, done, whole)) >= 0:
+        begin = buffer.rfind(b"\n", done, found) + 1 or done
+        done = buffer.find(b"\n", found, whole) + 1
+        if base + begin < start or (stop is not None and base + begin >= stop):
+            continue
+        # Jackson writes the kind of an event first: most lines that only quote the marker are known by that.
+        if not buffer.startswith(_FIRST_KEY, begin) or buffer.startswith(_OURS, begin):
+            yield Line(buffer[begin : done - 1], buffer, begin)
+
+
+@dataclass(frozen=True)
+class Head:
+    """What the first lines of a log say. `started_at`: Unix seconds."""
+
+    spark_version: str | None = None
+    app: str | None = None
+    app_id: str | None = None
+    started_at: float | None = None
+
+
+class Foreign(Exception):
+    """What is read is no event log; one sentence."""
+
+
+def head(chunks: Iterable[bytes]) -> Head:
+    """Of the first file of a log. Foreign when its first line is none of Spark's; what is not told is None."""
+    kept, read, found, first = b"", 0, Head(), True
+    for chunk in chunks:
+        read += len(chunk)
+        *lines, kept = (kept + chunk).split(b"\n")
+        for line in lines:
+            found = _headed(found, line, first)
+            first = False
+            if found.app_id is not None:
+                return found
+        if first and read > NEAR and not kept.startswith(b"{"):
+            raise Foreign("it is no event log: its first line is none of Spark's")
+        if read > MOST_HEAD:
+            break
+    if not read:
+        raise Foreign("nothing of it can be decoded")
+    if first and not (kept and _FIRST_KEY.startswith(kept[: len(_FIRST_KEY)])):
+        raise Foreign("it is no event log: its first line is none of Spark's")
+    return found
+
+
+def _headed(found: Head, line: bytes, first: bool) -> Head:
+    if first:
+        document = _object(line)
+        if document is None or not isinstance(document.get("Event"), str):
+            raise Foreign("it is no event log: its first line is none of Spark's")
+    if b'"SparkListenerLogStart"' in line[:200]:
+        version = (_object(line) or {}).get("Spark Version")
+        return Head(version if isinstance(version, str) else None)
+    if b'"SparkListenerApplicationStart"' in line[:200]:
+        told = _object(line) or {}
+        name, app_id, at = told.get("App Name"), told.get("App ID"), told.get("Timestamp")
+        return Head(
+            found.spark_version,
+            name if isinstance(name, str) else None,
+            app_id if isinstance(app_id, str) else "",
+            at / 1000 if isinstance(at, int) else None,
+        )
+    return found
+
+
+def _object(line: bytes) -> dict[str, Any] | None:
+    try:
+        document = orjson.loads(line)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None

@@ -1,0 +1,86 @@
+"""The Spark session of a job: what is there already, what spark-submit set, else one of this process alone.
+
+Called by every job of the pipeline. Python workers run the driver's interpreter, times are UTC.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from controlplane.errors import ControlPlaneError
+from controlplane.java import java_environment
+from controlplane.pipeline.shipping import ship
+
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+LOGGING = Path(__file__).with_name("log4j2.properties")
+#: Where spark-submit says which master it was given.
+SUBMITTED = ("MASTER", "SPARK_MASTER")
+
+
+class SparkFailed(ControlPlaneError):
+    """Spark could not be started; the message says what to change."""
+
+    status, code = 500, "spark"
+
+
+def session(app_name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """The session that is active, else a new one on `master`, else where spark-submit says, else `local[*]`.
+
+    `conf` goes before our own settings. SparkFailed when it does not start.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(name, sys.executable)
+    os.environ.update(java_environment() or {})
+    builder: Any = SparkSession.builder.appName(app_name)
+    chosen = master or ("" if _submitted() else "local[*]")
+    if chosen:
+        builder = builder.master(chosen)
+    settings = {**SETTINGS, **(_quiet() if chosen else {}), **(conf or {})}
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        made: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        raise SparkFailed(f"Spark did not start on {chosen or 'its master'}: {first_line(error)}") from None
+    ship(made.sparkContext)
+    made.sparkContext.setLogLevel(dict(conf or {}).get("spark.log.level", SETTINGS["spark.log.level"]))
+    return made
+
+
+def _quiet() -> dict[str, str]:
+    """What Spark says before a session could tell it to be quiet. Not where spark-submit says how to log."""
+    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"}
+
+
+def close() -> None:
+    """End the session that is active, if there is one."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.stop()
+
+
+def _submitted() -> bool:
+    """Whether spark-submit started this process: its JVM runs already and knows the master."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or any(name in os.environ for name in SUBMITTED)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line: py4j and Spark say much more."""
+    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    return (told[0] if told else type(error).__name__)[:300]

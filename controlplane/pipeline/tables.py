@@ -1,0 +1,61 @@
+"""Tables of the lake as DataFrames, and DataFrames as parts of the lake, written where they are.
+
+Called by the jobs that make tables of tables. No row goes through the driver.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from controlplane.lake.lake import Lake
+from controlplane.lake.manifest import Manifest, Part, path_of
+from controlplane.lake.schema import ddl
+
+#: What a task does with its rows: writes them as parts, whose files have the name given.
+Writes = Callable[[pa.Table, str], Iterable[Part]]
+
+
+def frame(
+    lake: Lake,
+    spark: SparkSession,
+    manifest: Manifest,
+    table: str,
+    first: date | None = None,
+    last: date | None = None,
+) -> DataFrame:
+    """A table of the lake as the manifest has it; columns that older files lack are null."""
+    paths = [f"{lake.folder.for_spark}/{part.path}" for part in manifest.parts(table, first, last)]
+    if not paths:
+        return spark.createDataFrame([], ddl(table))
+    return spark.read.schema(ddl(table)).parquet(*paths)
+
+
+def written(rows: DataFrame, write: Writes) -> list[Part]:
+    """Have each partition written; the parts of all."""
+
+    def whole(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held = list(batches)
+        if held:
+            parts = write(pa.Table.from_batches(held), _name())
+            told = [json.dumps(asdict(part), default=str) for part in parts]
+            yield pa.record_batch([pa.array(told, pa.string())], names=["part"])
+
+    return [_part(json.loads(row.part)) for row in rows.mapInArrow(whole, "part string").collect()]
+
+
+def _name() -> str:
+    context = TaskContext.get()
+    return f"{context.partitionId() if context else 0:05d}"
+
+
+def _part(told: dict[str, Any]) -> Part:
+    day = date.fromisoformat(told["date"])
+    return Part(told["table"], day, path_of(told["path"]), told["rows"], told["bytes"])

@@ -1,0 +1,75 @@
+"""Baselines as they are kept: plain functions on a connection.
+
+A set comes in chunks, which nobody sees until the last one is there; then it takes the place of the set before.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+
+import numpy as np
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from controlplane.baselines import SHAPE, Baseline
+from controlplane.errors import BodyTooLarge
+from controlplane.store.tables import baselines
+
+#: Queries in a set: 40 MB in memory.
+MOST = 5_000
+
+
+def put(connection: Connection, name: str, chunk: int, chunks: int, found: Iterable[Baseline]) -> bool:
+    """Keep a chunk of the set `name`, in place of the same chunk; whether the set is complete and current now.
+
+    What is there of another unfinished set goes: one is published at a time. BodyTooLarge where it has too many
+    queries.
+    """
+    own = baselines.c.set_name == name
+    others = sa.not_(own) & sa.not_(baselines.c.current)
+    connection.execute(sa.delete(baselines).where(others | (own & (baselines.c.chunk == chunk))))
+    # A chunk without queries counts, too: it has one row without a query.
+    rows = [_row(name, chunk, one) for one in found] or [_row(name, chunk, None)]
+    connection.execute(sa.insert(baselines), rows)
+    here = sa.select(sa.func.count(sa.distinct(baselines.c.chunk)), sa.func.count()).where(
+        own, baselines.c.chunk < chunks
+    )
+    known, queries = connection.execute(here).one()
+    if queries > MOST:
+        raise BodyTooLarge(f"a set has at most {MOST} queries", detail={"limit_queries": MOST})
+    if known < chunks:
+        return False
+    connection.execute(sa.delete(baselines).where(sa.not_(own) | (baselines.c.chunk >= chunks)))
+    connection.execute(sa.update(baselines).where(own).values(current=True))
+    return True
+
+
+def _row(name: str, chunk: int, one: Baseline | None) -> dict[str, object]:
+    return {
+        "set_name": name,
+        "chunk": chunk,
+        "current": False,
+        "app": one.app if one else "",
+        "query": one.query if one else "",
+        "query_id": one.query_id if one else "",
+        "made_at": one.made_at if one else None,
+        "figures": zlib.compress(one.values.astype("<f4").tobytes(), 1) if one else b"",
+    }
+
+
+def current(connection: Connection) -> list[Baseline]:
+    """The set that holds."""
+    rows = connection.execute(
+        sa.select(baselines).where(baselines.c.current, baselines.c.query_id != "").order_by(baselines.c.key)
+    )
+    return [
+        Baseline(
+            row.query_id,
+            row.app,
+            row.query,
+            row.made_at,
+            np.frombuffer(zlib.decompress(row.figures), "<f4").astype(np.float32).reshape(SHAPE),
+        )
+        for row in rows
+    ]

@@ -1,0 +1,99 @@
+"""Every filesystem that fsspec opens is a home for a lake: the same deeds on a local disk and in memory."""
+
+from __future__ import annotations
+
+import pickle
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controlplane.errors import LakeError
+from controlplane.lake.folders import Folder
+from controlplane.lake.lake import Lake
+from tests.unit.controlplane.lake.lakes import by_manifest, day, put, reports
+
+
+@pytest.fixture(params=["path", "file", "memory"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "memory":
+        home = f"memory://lake-{uuid.uuid4().hex}"
+        yield home
+        Folder(home).remove("")
+        return
+    yield str(tmp_path / "lake") if request.param == "path" else f"file://{tmp_path}/lake"
+
+
+def test_what_is_written_is_read_and_listed_by_its_path_in_the_folder(url: str) -> None:
+    folder = Folder(url)
+    folder.write("a/b.json", b"{}")
+    folder.write_json("a/c/d.json", {"x": 1})
+    assert folder.read("a/b.json") == b"{}" and folder.read_json("a/c/d.json") == {"x": 1}
+    assert folder.names("a") == ["b.json", "c"]
+    assert {path: size for path, (size, _) in folder.below("a").items()} == {"a/b.json": 2, "a/c/d.json": 7}
+    assert all(changed > 0 for _, changed in folder.below("a").values())
+    assert folder.names("nowhere") == [] and folder.below("nowhere") == {}
+
+
+def test_a_file_moves_over_another_one(url: str) -> None:
+    folder = Folder(url)
+    folder.write("a", b"old")
+    folder.write("b/c", b"new")
+    folder.move("b/c", "a")
+    folder.move("a", "new/place")
+    assert folder.read("new/place") == b"new"
+    assert not folder.exists("a") and not folder.exists("b/c")
+
+
+def test_what_is_gone_can_be_removed_again(url: str) -> None:
+    folder = Folder(url)
+    folder.write("a/b", b"x")
+    folder.remove("a")
+    folder.remove("a")
+    assert not folder.exists("a/b")
+
+
+def test_a_folder_survives_the_way_to_an_executor(url: str) -> None:
+    folder = Folder(url)
+    folder.write("a", b"x")
+    assert pickle.loads(pickle.dumps(folder)).read("a") == b"x"
+
+
+def test_a_missing_file_is_missing_and_a_damaged_one_is_named(url: str) -> None:
+    folder = Folder(url)
+    with pytest.raises(FileNotFoundError):
+        folder.read_json("nothing.json")
+    folder.write("bad.json", b"{")
+    with pytest.raises(LakeError, match=r"bad\.json is damaged"):
+        folder.read_json("bad.json")
+
+
+def test_a_lake_is_written_replaced_merged_folded_and_read(url: str) -> None:
+    lake = Lake.open(url, create=True)
+    put(lake, "import", "a", reports([1, 2]))
+    put(lake, "import", "b", reports([3, 90_000]))
+    put(lake, "import", "a", reports([1, 2, 4]))
+    assert by_manifest(Lake.open(url)) == [1, 2, 3, 4, 90_000]
+    seen = lake.manifest()
+    staging = lake.stage("tidy", "one")
+    parts = staging.write("progress", lake.read("progress", day(0), day(0)), "0")
+    lake.commit(staging, parts, replaces=[p.path for p in seen.parts("progress", day(0), day(0))], seen=seen)
+    lake.fold(lake.manifest().commits)
+    again = Lake.open(url)
+    assert by_manifest(again) == [1, 2, 3, 4, 90_000]
+    assert [part.rows for part in again.manifest().parts("progress")] == [4, 1]
+    assert again.folder.names("_journal") == [] and again.folder.names("_staging") == []
+    assert lake.read("progress", day(1), day(1), columns=["batch_id"])["batch_id"].to_pylist() == [90_000]
+    files = [path for path in lake.folder.below("progress") if path.endswith(".parquet")]
+    assert sorted(files) == sorted(part.path for part in again.manifest().parts("progress"))
+
+
+def test_where_there_is_no_lake_the_error_says_so(url: str) -> None:
+    with pytest.raises(LakeError, match=r"there is no lake at .*: lake\.json is missing"):
+        Lake.open(url)
+
+
+def test_an_unknown_scheme_is_one_clear_line() -> None:
+    with pytest.raises(LakeError, match="nosuch://x cannot be opened"):
+        Lake.open("nosuch://x")

@@ -1,0 +1,135 @@
+"""What may leave the store for the lake, and what is taken there, on both databases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError
+
+from controlplane.history import moved
+from controlplane.history.archive import Archive
+from controlplane.lake.lake import Lake
+from controlplane.lake.verifying import verify
+from controlplane.pipeline import told
+from controlplane.pipeline.departing import read_only
+from controlplane.store import departures, queries, retention
+from controlplane.store.tables import events
+from tests.drivers import BEGIN, Driver
+from tests.stores import House
+from tests.unit.controlplane.history.lakes import forget, moved_to
+
+DAY = 86400.0
+
+
+def tell(house: House, batches: int, at: float = BEGIN, every: float = 10.0) -> Driver:
+    driver = Driver()
+    house.accept(driver.started("q", "r", at=at))
+    for number in range(batches):
+        house.accept(driver.progress("q", "r", number, at=at + number * every))
+    return driver
+
+
+def test_events_up_to_the_first_that_is_young_may_move(house: House) -> None:
+    tell(house, 10)
+    assert house.read(departures.last_aged, 0, BEGIN + 45.0) == 6
+    assert house.read(departures.last_aged, 6, BEGIN + 45.0) == 6
+    assert house.read(departures.last_aged, 0, BEGIN + 500.0) == 11
+
+
+def test_an_event_from_far_ahead_keeps_nobody_back_for_longer_than_its_neighbours(house: House) -> None:
+    driver = tell(house, 3)
+    house.accept(driver.line("idle", {"id": "q", "runId": "r"}, at=BEGIN + 40 * DAY))
+    assert house.read(departures.last_aged, 0, house.now + 1.0) == 5
+
+
+def test_stretches_are_cut_by_the_number_of_their_events(house: House) -> None:
+    tell(house, 9)
+    assert house.read(departures.cuts, 0, 10, 4) == [4, 8, 10]
+    assert house.read(departures.cuts, 10, 10, 4) == []
+    assert house.read(departures.count, 0, 10) == 10
+
+
+def test_what_leaves_the_store_is_in_the_lake_as_it_was(house: House, tmp_path: Path) -> None:
+    driver = tell(house, 40)
+    house.accept(driver.line("heartbeat", {}, at=BEGIN + 1))
+    house.accept(driver.terminated("q", "r", exception="boom", at=BEGIN + 500))
+    before = house.read(queries.read_progress, "q", BEGIN - 1, BEGIN + 1000)
+    commit = moved_to(house, tmp_path / "lake", BEGIN + 1000)
+    assert moved.account_of(commit) == moved.Account(42, 42, 0, 0)
+    assert moved.complaint(commit, house.read(departures.count, 0, commit.facts["until"])) is None
+    lake = Lake.open(str(tmp_path / "lake"))
+    assert verify(lake, commit, lake.manifest()) == commit.rows == 40 * 3 + 2
+    assert forget(house, BEGIN + 1000, commit.facts["until"]) == 42 + 1
+    assert house.read(queries.read_progress, "q", BEGIN - 1, BEGIN + 1000) == []
+    assert Archive(str(tmp_path / "lake")).reports("q", BEGIN - 1, BEGIN + 1000) == before
+
+
+def test_without_a_mark_age_alone_deletes_nothing_where_there_is_a_lake(house: House) -> None:
+    tell(house, 5)
+    house.now = BEGIN + 30 * DAY
+    gone = retention.prune(house.writer, house.now, 14 * DAY, 2**40, hot_seconds=3 * DAY)
+    assert gone.events == 0
+    house.write(departures.raise_to, departures.SAFE, 3)
+    gone = retention.prune(house.writer, house.now, 14 * DAY, 2**40, hot_seconds=3 * DAY)
+    assert (gone.events, gone.lost) == (3, 0)
+    assert house.read(departures.value, departures.GONE) == round((BEGIN + 10) * 1000)
+    assert house.read(departures.complete_since, "q") == BEGIN + 20
+    assert house.read(departures.complete_since, "another") is None
+    gone = retention.prune(house.writer, house.now, 14 * DAY, 2**40)
+    assert gone.events == 3, "without a lake all that is too old goes"
+
+
+def test_the_byte_limit_counts_what_the_lake_has_not_got(house: House) -> None:
+    tell(house, 60)
+    house.write(departures.raise_to, departures.SAFE, 10)
+    limit = retention.used(house.engine) // 2
+    gone = retention.prune(house.writer, BEGIN + 700, 14 * DAY, limit, hot_seconds=3 * DAY)
+    assert gone.events > 10
+    assert gone.lost == gone.events - 10 == house.read(departures.value, departures.LOST)
+
+
+def test_a_mark_never_falls(house: House) -> None:
+    house.write(departures.raise_to, departures.SAFE, 7)
+    house.write(departures.raise_to, departures.SAFE, 3)
+    assert house.read(departures.value, departures.SAFE) == 7
+    assert house.write(departures.store_id) == house.write(departures.store_id)
+
+
+def test_a_job_cannot_change_the_store(house: House) -> None:
+    tell(house, 1)
+    engine = read_only(house.url)
+    with pytest.raises(DBAPIError), engine.connect() as connection:
+        connection.execute(sa.delete(events))
+    engine.dispose()
+    assert house.read(departures.count, 0, 100) == 2
+
+
+def test_what_is_over_is_written_once_a_day_and_again_only_when_it_changed(
+    house: House, tmp_path: Path
+) -> None:
+    from controlplane.model import Action, ActionState
+    from controlplane.store import actions
+
+    def act(id: str, at: float, state: ActionState) -> None:
+        action = Action(
+            id=id, query_id="q", app="shop", name="orders", action="restart", actor="ann", state=state,
+            requested_at=at, deadline_at=at + 60, finished_at=at + 5, evidence={"batch": 7},
+        )  # fmt: skip
+        house.write(actions.insert, action)
+
+    lake = Lake.open(str(tmp_path / "lake"), create=True)
+    act("a1", BEGIN, ActionState.SUCCEEDED)
+    act("a2", BEGIN + 1, ActionState.REQUESTED)
+    assert house.read(told.carry, lake, "store") == 1
+    assert house.read(told.carry, lake, "store") == 0
+    act("a3", BEGIN + 2, ActionState.FAILED)
+    act("a4", BEGIN + 2 * DAY, ActionState.FAILED)
+    assert house.read(told.carry, lake, "store") == 2
+    rows = lake.read("actions").to_pylist()
+    assert [(row["id"], row["state"], row["evidence"]) for row in rows] == [
+        ("a1", "succeeded", '{"batch": 7}'),
+        ("a3", "failed", '{"batch": 7}'),
+        ("a4", "failed", '{"batch": 7}'),
+    ]

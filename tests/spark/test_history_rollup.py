@@ -1,0 +1,184 @@
+"""The job over a lake: what it writes, that it writes nothing twice, and what makes it write again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from controlplane.cli.main import run
+from controlplane.lake.lake import Lake
+from controlplane.lake.schema import arrow
+from controlplane.pipeline import tables
+from controlplane.pipeline.buckets import WIDTHS
+from controlplane.pipeline.learning import Learned, learn
+from controlplane.pipeline.publishing import baselines
+from controlplane.pipeline.rolling import Asked, Done, roll
+from controlplane.pipeline.rollups import Raw, of_width, rolled
+from tests.spark import peer_rollups as peer
+
+pytestmark = pytest.mark.spark
+FIRST = date(2026, 3, 28)
+ONE_DAY = timedelta(days=1)
+Rolls = Callable[..., Done]
+
+
+def put(lake: Lake, batch: str, rows: peer.Lake) -> None:
+    """As an import would."""
+    staging = lake.stage("import", batch)
+    parts = []
+    for table, told in vars(rows).items():
+        columns = {name: [row.get(name) for row in told] for name in arrow(table).names}
+        parts += staging.write(table, pa.table(columns, schema=arrow(table)), "0")
+    lake.commit(staging, parts)
+
+
+def of_days(rows: peer.Lake, first: date, last: date) -> peer.Lake:
+    def inside(row: peer.Row) -> bool:
+        return first <= (row.get("trigger_at") or row["at"]).date() <= last
+
+    return peer.Lake(*([row for row in part if inside(row)] for part in vars(rows).values()))
+
+
+def files(root: Path) -> dict[str, float]:
+    """All but the locks, with the time of the last change."""
+    held = (path for path in root.rglob("*") if path.is_file() and "_locks" not in path.parts)
+    return {str(path.relative_to(root)): path.stat().st_mtime_ns for path in held}
+
+
+@pytest.fixture(scope="module")
+def data() -> peer.Lake:
+    return peer.invented(11, FIRST, 3, queries=4)
+
+
+@pytest.fixture
+def lake(tmp_path: Path, data: peer.Lake) -> Lake:
+    made = Lake.open(str(tmp_path / "lake"), create=True)
+    put(made, "two-days", of_days(data, FIRST, FIRST + ONE_DAY))
+    return made
+
+
+def refuse() -> Any:
+    raise AssertionError("there is nothing to do, so Spark need not start")
+
+
+def rolls(lake: Lake, spark: Any, **asked: Any) -> Done:
+    return roll(lake, lambda: spark, Asked(**asked), lambda _: None)
+
+
+def test_a_lake_is_rolled_up_once_and_again_only_where_it_changed(
+    spark: Any, lake: Lake, data: peer.Lake
+) -> None:
+    root = Path(lake.folder.root)
+    done = rolls(lake, spark)
+    assert done.days == (FIRST, FIRST + ONE_DAY) and min(done.rows.values()) > 0
+
+    before = files(root)
+    assert roll(lake, refuse, Asked(), lambda _: None) == Done((), 2, dict.fromkeys(WIDTHS, 0))
+    assert files(root) == before
+
+    put(lake, "third-day", of_days(data, FIRST + 2 * ONE_DAY, FIRST + 2 * ONE_DAY))
+    # The neighbour of the new day is done again: what was down at its end may have come back.
+    assert rolls(lake, spark).days == (FIRST + ONE_DAY, FIRST + 2 * ONE_DAY)
+    raw = Raw(
+        *(tables.frame(lake, spark, lake.manifest(), one) for one in ("progress", "sources", "lifecycle"))
+    )
+    whole = rolled(raw, [FIRST + n * ONE_DAY for n in range(3)])
+    for table in WIDTHS:
+        held = tables.frame(lake, spark, lake.manifest(), table)
+        both = [sorted(map(repr, rows.collect())) for rows in (held, of_width(whole, table))]
+        assert both[0] == both[1] and len(both[0]) == len(set(both[0]))
+        parquet = f"{root}/{table}/*/*.parquet"
+        (count,) = duckdb.sql(f"select count(*) from read_parquet('{parquet}')").fetchall()
+        assert count == (len(both[0]),)
+
+
+def test_days_are_chosen_by_the_user(spark: Any, lake: Lake) -> None:
+    assert rolls(lake, spark, since=FIRST + ONE_DAY).days == (FIRST + ONE_DAY,)
+    assert rolls(lake, spark, until=FIRST).days == (FIRST,)
+    assert rolls(lake, spark).days == ()
+    assert rolls(lake, spark, until=FIRST, force=True).days == (FIRST,)
+
+
+def test_the_command_learns_and_says_what_it_did(
+    spark: Any, lake: Lake, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    assert run(["history", "rollup", "--lake", str(lake.folder), "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["days"] == [str(FIRST), str(FIRST + ONE_DAY)] and said["rows"]["rollup_1d"] > 0
+    assert said["baselines"] == {"values": 0, "changed": True}
+    assert run(["history", "rollup", "--lake", str(lake.folder)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "0 days rolled up (0 rows of rollup_1m, 0 rows of rollup_1h, 0 rows of rollup_1d), 2 were up to date",
+        "baselines: 0 values, as before",
+    ]
+
+
+def hours(lake: Lake, batch: str, day: date, rate: float) -> None:
+    """A day's rollup by the hour, as if made of raw rows."""
+    begin = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    rates = {f"input_rows_per_second_{one}": rate for one in ("p10", "p50", "p90")}
+    rows = [
+        {
+            "app": "shop",
+            "query": "orders",
+            "query_id": "q",
+            "bucket_at": begin + timedelta(hours=n),
+            "batches": 360,
+            "input_rows": int(rate * 3600),
+            **rates,
+        }
+        for n in range(24)
+    ]
+    columns = {name: [row.get(name) for row in rows] for name in arrow("rollup_1h").names}
+    staging = lake.stage("rollup_1h", batch)
+    lake.commit(staging, staging.write("rollup_1h", pa.table(columns, schema=arrow("rollup_1h")), "0"))
+
+
+def test_baselines_are_learned_when_rollups_changed(spark: Any, tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path / "lake"), create=True)
+    assert learn(lake, refuse, 1000.0) == Learned(0, False)
+    for weeks in range(3):
+        hours(lake, f"day-{weeks}", FIRST + weeks * 7 * ONE_DAY, 10.0 * (weeks + 1))
+    assert learn(lake, lambda: spark, 1000.0) == Learned(24 * 3, True)
+    before = files(Path(lake.folder.root))
+    assert learn(lake, refuse, 2000.0) == Learned(24 * 3, False) and files(Path(lake.folder.root)) == before
+    (one,) = baselines(lake.read("baselines"))
+    saturday = slice(5 * 24, 6 * 24)
+    assert (one.query_id, one.made_at) == ("q", 1000.0)
+    assert one.values[0, saturday].tolist() == [[20.0] * 3] * 24 and np.isnan(one.values[0, : 5 * 24]).all()
+
+    hours(lake, "day-2", FIRST + 14 * ONE_DAY, 12.0)
+    assert learn(lake, lambda: spark, 3000.0).changed
+    (one,) = baselines(lake.read("baselines"))
+    assert one.values[0, 5 * 24, 1] == 12.0 and len(lake.manifest().parts("baselines")) == 1
+
+
+MISTAKES = {
+    "no lake": (["--lake", "{none}"], "there is no lake at"),
+    "a day that is none": (["--lake", "{lake}", "--since", "yesterday"], "--since: 'yesterday' is no day"),
+    "days the wrong way round": (
+        ["--lake", "{lake}", "--since", "2026-03-02", "--until", "2026-03-01"],
+        "--until 2026-03-01 is before --since 2026-03-02",
+    ),
+    "nothing to publish": (["--lake", "{lake}", "--publish", "--no-baselines"], "leave one of them out"),
+}
+
+
+@pytest.mark.parametrize("case", MISTAKES)
+def test_a_mistake_is_one_line(
+    lake: Lake, tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    arguments, words = MISTAKES[case]
+    named = [one.format(lake=lake.folder, none=tmp_path / "none") for one in arguments]
+    assert run(["history", "rollup", *named]) == 2
+    said = capsys.readouterr().err
+    assert words in said and len(said.splitlines()) == 1

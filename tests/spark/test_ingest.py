@@ -1,0 +1,165 @@
+"""Ingest on a real Spark: a landing zone to the lake and to a real server, each event once."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.errors import BadRequest
+from controlplane.lake.lake import Lake
+from controlplane.pipeline import ingesting
+from controlplane.pipeline.forwarding import Forwarder
+from controlplane.pipeline.landing import Source
+from listeners import attach
+from listeners.backoff import Backoff
+from listeners.transport import HttpTransport
+from tests.acceptance.live import LiveServer, eventually, live_server
+from tests.spark.landed import Zone, rejected, rows_by_duckdb, stored_rows
+
+pytestmark = pytest.mark.spark
+
+DAY = 86400.0
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Zone:
+    return Zone(tmp_path / "zone", seed=4)
+
+
+@pytest.fixture
+def own(spark: Any) -> Any:
+    return ingesting.prepared(spark)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    with live_server(tmp_path / "data") as running:
+        yield running
+
+
+Take = Callable[..., ingesting.Sum]
+
+
+@pytest.fixture
+def take(own: Any, zone: Zone, tmp_path: Path) -> Take:
+    """Take in what is there."""
+
+    def take(
+        checkpoint: str = "checkpoint", forwarder: Forwarder | None = None, **more: Any
+    ) -> ingesting.Sum:
+        lake = Lake.open(str(tmp_path / "lake"), create=True)
+        said: list[str] = []
+        batches = ingesting.Batches(lake, DAY, forwarder, said.append)
+        source = Source(str(zone.folder), **more)
+        plan = ingesting.Plan(source, str(tmp_path / checkpoint), DAY, None)
+        take.said = said  # type: ignore[attr-defined]
+        return ingesting.run(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.02))
+
+    return take
+
+
+def test_doubles_within_a_run_across_runs_and_across_checkpoints_are_taken_once(
+    take: Take, zone: Zone, tmp_path: Path
+) -> None:
+    for _ in range(3):
+        zone.drop(5)
+    first = take()
+    assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
+    again = zone.folder / "a folder below" / "again.ndjson.gz"  # an agent that sends all of it once more
+    again.parent.mkdir()
+    again.write_bytes(b"".join(path.read_bytes() for path in sorted(zone.folder.glob("*-*-*-*-*.gz"))))
+    zone.drop(5)
+    second = take()
+    assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
+    assert sorted(rejected(tmp_path / "lake")) == sorted(zone.malformed)
+    assert first.malformed + second.malformed == len(zone.malformed)
+    assert first.events + second.events == len(zone.events)
+    anew = take("another checkpoint")  # knows nothing of what was taken: the lake does
+    assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
+    assert anew.rows == 0 and anew.known == len(zone.rows)
+
+
+def test_a_torn_file_gives_what_can_be_read_and_stops_nobody(take: Take, zone: Zone, tmp_path: Path) -> None:
+    zone.drop(40)
+    (path, *_) = sorted(zone.folder.glob(f"{zone.drivers[0].agent}-000000000002-*.gz"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    take()
+    assert [one for one in take.said if path.name in one and "torn" in one]  # type: ignore[attr-defined]
+    found = rows_by_duckdb(tmp_path / "lake")
+    others = {row for row in zone.rows.values() if row[0] != zone.drivers[0].run_id}
+    assert others <= set(found) <= set(zone.rows.values()) and len(found) < len(zone.rows)
+    (zone.folder / "whole.ndjson.gz").write_bytes(whole)
+    take()
+    assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
+
+
+def test_a_server_gets_all_of_it_and_sees_the_job_as_a_query(
+    take: Take, own: Any, zone: Zone, server: LiveServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONTROLPLANE_SPOOL_DIR", str(tmp_path / "spool"))
+    attachment = attach.attach(own, server=server.url, app="controlplane", token=server.agent_token)
+    try:
+        zone.drop(5)
+        sender = HttpTransport(server.url, server.agent_token)
+        done = take(forwarder=Forwarder(sender, threading.Event()))
+        assert (done.events, done.refused) == (len(zone.events), 0)
+        assert stored_rows(server, zone) == sorted(zone.rows.values())
+
+        def seen() -> Any:
+            queries = server.client().get("/api/v1/queries", params={"app": "controlplane"}).json()["queries"]
+            return [one for one in queries if one["name"] == "history-ingest" and one["batch_id"] is not None]
+
+        assert eventually(seen, 20)
+    finally:
+        attachment.detach()
+
+
+def test_a_server_that_is_away_fails_the_run_and_nothing_is_lost(
+    take: Take, zone: Zone, server: LiveServer, tmp_path: Path
+) -> None:
+    nobody = Forwarder(HttpTransport("http://127.0.0.1:9", "t"), threading.Event(), patience=0.0)
+    with pytest.raises(ingesting.IngestFailed, match="cannot be forwarded"):
+        take(forwarder=nobody)
+    staged = tmp_path / "lake" / "_staging"
+    assert not staged.exists() or list(staged.iterdir()) == []
+    done = take(forwarder=Forwarder(HttpTransport(server.url, server.agent_token), threading.Event()))
+    assert done.events == len(zone.events)
+
+
+def test_files_are_removed_once_they_are_taken_where_that_is_asked_for(take: Take, zone: Zone) -> None:
+    zone.drop(2)
+    take(clean=True)
+    (zone.folder / "next.ndjson.gz").write_bytes(gzip.compress(b""))
+    take(clean=True)
+    (zone.folder / "last.ndjson.gz").write_bytes(gzip.compress(b""))
+    assert eventually(lambda: len(list(zone.folder.iterdir())) <= 2, 10)
+
+
+def test_a_checkpoint_that_was_set_back_is_refused(take: Take, zone: Zone, tmp_path: Path) -> None:
+    import shutil
+
+    take()
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "old")
+    for _ in range(2):
+        zone.drop(1)
+        take()
+    shutil.rmtree(tmp_path / "checkpoint")
+    (tmp_path / "old").rename(tmp_path / "checkpoint")
+    zone.drop(1)
+    with pytest.raises(ingesting.Rewound, match="set back"):
+        take()
+
+
+def test_kafka_without_its_connector_says_what_to_add(own: Any, tmp_path: Path) -> None:
+    source = Source("", "kafka", {"kafka.bootstrap.servers": "localhost:9", "subscribe": "events"})
+    lake = Lake.open(str(tmp_path / "lake"), create=True)
+    batches = ingesting.Batches(lake, DAY, None, print)
+    plan = ingesting.Plan(source, str(tmp_path / "c"), DAY, None)
+    with pytest.raises(BadRequest, match=r"spark-sql-kafka-0-10_2\.13:"):
+        ingesting.run(own, plan, batches, threading.Event(), print)

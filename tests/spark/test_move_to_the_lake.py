@@ -1,0 +1,122 @@
+"""The server's own job, as it runs: a process of Spark beside the server moves what is old, and ends with it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.cli.main import run
+from controlplane.history.mover import LOG
+from controlplane.lake.lake import Lake
+from controlplane.pipeline import moving
+from controlplane.pipeline.moving import Moving
+from controlplane.store import departures
+from tests.acceptance.live import LiveServer, eventually, live_server
+from tests.acceptance.simulated import SimulatedQuery, stamp
+from tests.drivers import BEGIN, Driver
+from tests.stores import sqlite_house
+
+pytestmark = pytest.mark.spark
+DAY = 86400.0
+
+
+def tell(server: LiveServer, query: SimulatedQuery, began: float, batches: int) -> None:
+    agent = server.agent()
+    ids = {"id": query.query_id, "runId": query.run_id, "name": query.name}
+    lines = [agent.line("started", {**ids, "timestamp": stamp(began)}, began)]
+    for number in range(batches):
+        at = began + number * 10.0
+        kind, data = agent.progress(query, timestamp=stamp(at))
+        lines.append(agent.line(kind, data, at + 0.5))
+    agent.post(*lines)
+    agent.close()
+
+
+def kept(server: LiveServer) -> int:
+    with server.plane.reading() as connection:
+        return departures.count(connection, 0, 2**62)
+
+
+def test_a_job_goes_on_where_the_last_one_ended_and_writes_damaged_commits_again(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moving, "COMMIT_EVENTS", 40)
+    monkeypatch.setattr(moving, "TASK_EVENTS", 15)
+    said: list[str] = []
+    with sqlite_house(tmp_path) as house:
+        driver = Driver()
+        for number in range(100):
+            house.accept(driver.progress("q", "r", number, at=BEGIN + number))
+        lake = str(tmp_path / "lake")
+        first = moving.move(spark, Moving(house.url, lake, BEGIN + 60.0), said.append)
+        assert (first.commits, first.until, first.account.taken, len(said)) == (2, 60, 60, 2)
+        [part] = [
+            p for p in Lake.open(lake).manifest().parts("progress") if p.path.endswith("00002-0000.parquet")
+        ]
+        (tmp_path / "lake" / part.path).write_bytes(b"")
+        last = moving.move(spark, Moving(house.url, lake, BEGIN + 500.0), said.append)
+        assert (last.mended, last.until, last.account.known) == (1, 100, 0)
+        again = moving.move(spark, Moving(house.url, lake, BEGIN + 500.0), said.append)
+        assert (again.commits, again.rows) == (0, 0)
+    found = Lake.open(lake).read("progress")["batch_id"].to_pylist()
+    assert sorted(found) == list(range(100))
+
+
+@pytest.mark.long
+def test_the_server_moves_what_is_old_verifies_it_and_forgets_it(tmp_path: Path) -> None:
+    lake, query = tmp_path / "lake", SimulatedQuery("orders")
+    with live_server(tmp_path / "data", lake=str(lake)) as server:
+        room = server.plane.history
+        tell(server, query, time.time() - 5 * DAY, 300)
+        tell(server, query, time.time() - 60, 5)
+        assert room.begin()
+        assert not room.begin(), "one at a time"
+
+        def verified() -> bool:
+            room.tick()
+            return bool(room.status().mark)
+
+        assert eventually(verified, 300.0), (tmp_path / "data" / LOG).read_text()
+        assert room.status().error is None
+        assert not room.begin(), "nothing is left to move"
+        server.plane.prune()
+        assert kept(server) == 6
+    assert Lake.open(str(lake)).read("progress").num_rows == 300
+    assert Lake.open(str(lake)).read("lifecycle")["event"].to_pylist() == ["started"]
+
+
+def test_a_job_that_fails_says_why_and_nothing_leaves_the_store(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    with live_server(tmp_path / "data", lake=str(lake)) as server:
+        (lake / "lake.json").write_text("{}")
+        tell(server, SimulatedQuery("orders"), time.time() - 5 * DAY, 3)
+        room = server.plane.history
+        assert room.begin()
+
+        def told() -> bool:
+            room.tick()
+            return "is not the head of a lake" in (room.status().error or "")
+
+        assert eventually(told, 120.0), (tmp_path / "data" / LOG).read_text()
+        server.plane.prune()
+        assert kept(server) == 4
+
+
+def test_the_job_ends_with_the_server(tmp_path: Path) -> None:
+    with live_server(tmp_path / "data", lake=str(tmp_path / "lake")) as server:
+        tell(server, SimulatedQuery("orders"), time.time() - 5 * DAY, 3)
+        room = server.plane.history
+        assert room.begin()
+        child = room._mover._child
+        assert child is not None and room.status().moving
+    assert child.poll() is not None
+
+
+def test_the_command_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["history", "move", "--data-dir", str(tmp_path)]) == 2
+    assert "CONTROLPLANE_LAKE" in capsys.readouterr().err
+    assert run(["history", "move", "--data-dir", str(tmp_path), "--lake", str(tmp_path / "lake")]) == 2
+    assert "there is no store" in capsys.readouterr().err

@@ -1,0 +1,111 @@
+"""Rollups by Spark against the same in pandas: figures of every bucket, of all widths."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from controlplane.lake.schema import TABLES, arrow, ddl
+from controlplane.pipeline import buckets
+from controlplane.pipeline.rollups import Raw, of_width, rolled
+from tests.spark import peer_rollups as peer
+
+pytestmark = pytest.mark.spark
+FIRST = date(2026, 3, 28)  # the clocks of Europe go forward on the 29th; days are UTC's
+
+
+def frame(spark: Any, table: str, rows: list[peer.Row]) -> Any:
+    names = TABLES[table].names
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    return spark.createDataFrame(pa.table(columns, schema=arrow(table)), ddl(table))
+
+
+def raw(spark: Any, lake: peer.Lake) -> Raw:
+    return Raw(
+        frame(spark, "progress", lake.progress),
+        frame(spark, "sources", lake.sources),
+        frame(spark, "lifecycle", lake.lifecycle),
+    )
+
+
+def as_pandas(rows: Any) -> pd.DataFrame:
+    """In the order of query and bucket, `bucket_at` as an aware time."""
+    columns = rows.columns
+    found = [row.asDict() for row in rows.collect()]
+    for row in found:
+        row["bucket_at"] = row["bucket_at"].astimezone(UTC)
+    found.sort(key=lambda row: (row["query_id"], row["bucket_at"]))
+    return pd.DataFrame(found, columns=columns)
+
+
+def same(ours: pd.DataFrame, theirs: pd.DataFrame, table: str) -> None:
+    names = list(TABLES[table].names)
+    assert len(ours) == len(theirs)
+    for name in names:
+        mine, other = ours[name], theirs[name]
+        if name in ("app", "query", "query_id", "bucket_at"):
+            assert mine.tolist() == other.tolist(), name
+        else:
+            pd.testing.assert_series_equal(
+                pd.to_numeric(mine).astype(float),
+                pd.to_numeric(other).astype(float),
+                check_names=False,
+                rtol=1e-9,
+                obj=f"{table}.{name}",
+            )
+
+
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)], ids=["seed 1", "seed 2"])
+def lake(request: pytest.FixtureRequest) -> peer.Lake:
+    return peer.invented(request.param, FIRST, 3)
+
+
+def test_every_bucket_of_every_width_says_what_pandas_says(spark: Any, lake: peer.Lake) -> None:
+    days = [FIRST + timedelta(one) for one in range(3)]
+    rows = rolled(raw(spark, lake), days, 60.0).cache()
+    expected = [peer.rollups(lake, day, 60.0) for day in days]
+    for table in buckets.WIDTHS:
+        theirs = pd.concat([one[table] for one in expected]).sort_values(["query_id", "bucket_at"])
+        same(as_pandas(of_width(rows, table)), theirs.reset_index(drop=True), table)
+    rows.unpersist()
+
+
+def test_the_data_have_what_the_test_is_about(lake: peer.Lake) -> None:
+    expected = peer.rollups(lake, FIRST + timedelta(1), 60.0)
+    minutes, days = expected["rollup_1m"], expected["rollup_1d"]
+    assert {"lag_seconds_p50", "state_rows_p50", "output_rows"} <= set(minutes.columns[minutes.notna().any()])
+    assert minutes["lag_seconds_p50"].isna().any() and (minutes["lag_seconds_p50"] > 0).any()
+    assert (minutes["downtime_seconds"] == 60).any() and (minutes["batches"] == 0).any()
+    assert (days["starts"] > 0).any() and (days["failures"] > 0).any()
+    assert (days["slo_good"] < days["slo_batches"]).any() and (days["slo_good"] > 0).all()
+
+
+def test_days_rolled_up_apart_are_the_days_rolled_up_together(spark: Any) -> None:
+    lake = peer.invented(3, FIRST, 3, queries=3)
+    both = rolled(raw(spark, lake), [FIRST, FIRST + timedelta(1)], 60.0)
+    apart = [rolled(raw(spark, lake), [FIRST + timedelta(one)], 60.0) for one in range(2)]
+    told = lambda rows: sorted(map(repr, rows.collect()))  # noqa: E731
+    assert told(both) == sorted(one for rows in apart for one in told(rows))
+
+
+def test_a_query_that_never_ran_has_its_failed_starts(spark: Any) -> None:
+    at = datetime(2026, 3, 28, 12, 30, tzinfo=UTC)
+    event = {
+        "app": "a",
+        "query_id": "0123456789",
+        "run_id": None,
+        "name": "n",
+        "event": "start_failed",
+        "at": at,
+    }
+    lake = peer.Lake(lifecycle=[{**event, "exception": "no"}, {**event, "exception": "no", "agent": "twice"}])
+    found = as_pandas(of_width(rolled(raw(spark, lake), [FIRST]), "rollup_1h"))
+    assert found[["app", "query", "batches", "starts", "failures"]].values.tolist() == [["a", "n", 0, 0, 1]]
+
+
+def test_nothing_comes_of_nothing(spark: Any) -> None:
+    assert rolled(raw(spark, peer.Lake()), [FIRST]).collect() == []

@@ -1,0 +1,81 @@
+"""What the lake tells of times that the store has forgotten is what the store told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controlplane.history.archive import Archive
+from controlplane.series.replay import Replay
+from controlplane.store import queries
+from tests.drivers import BEGIN, Driver, real_reports
+from tests.stores import House, sqlite_house
+from tests.unit.controlplane.history.lakes import forget, moved_to
+from tests.unit.controlplane.series.stories import STEP, Story, busy_hour, by_labels, named
+
+PREFIX = "spark_streaming_"
+#: One of each way in which a figure comes about.
+SOME = (
+    "query_status",
+    "batch_duration_seconds",
+    "batch_phase_seconds",
+    "utilization_ratio",
+    "source_lag_seconds",
+    "source_arrival_rows_per_second",
+    "state_rows",
+    "rocksdb_get_seconds",
+    "batches_total",
+    "input_rows_total",
+    "query_failures_total",
+)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with sqlite_house(tmp_path) as opened:
+        yield opened
+
+
+def test_a_report_comes_back_as_it_went_in(house: House, tmp_path: Path) -> None:
+    driver, kinds = Driver(), real_reports()
+    for number, kind in enumerate(kinds):
+        more = {
+            name: value
+            for name, value in kind.items()
+            if name not in ("id", "runId", "name", "batchId", "timestamp")
+        }
+        house.accept(driver.progress("q", "r", number, at=BEGIN + number + 0.125, **more))
+    before = house.read(queries.read_progress, "q", BEGIN, BEGIN + 100)
+    moved_to(house, tmp_path / "lake", BEGIN + 500)
+    assert Archive(str(tmp_path / "lake")).reports("q", BEGIN, BEGIN + 100) == before
+    assert len(before) == len(kinds) > 5
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_series_are_the_same_whether_the_store_or_the_lake_has_the_events(tmp_path: Path, seed: int) -> None:
+    with sqlite_house(tmp_path) as house:
+        story = Story(house, tmp_path, length=15)
+        busy_hour(story, seed)
+        begin, end = BEGIN - 1.0, house.now
+        names = [PREFIX + name for name in SOME]
+        before = {name: by_labels(list(story.room.replay.select(named(name), begin, end))) for name in names}
+        middle = BEGIN + 0.6 * (end - BEGIN)
+        commit = moved_to(house, tmp_path / "lake", middle)
+        assert forget(house, middle, commit.facts["until"]) > 30
+        archive = Archive(str(tmp_path / "lake"))
+        replay = Replay(house.engine.connect, house.window, lambda: house.now, STEP, archive)
+        for name in names:
+            assert by_labels(list(replay.select(named(name), begin, end))) == before[name], name
+
+
+def test_without_the_lake_the_store_alone_would_tell_less(tmp_path: Path) -> None:
+    with sqlite_house(tmp_path) as house:
+        story = Story(house, tmp_path, length=15)
+        busy_hour(story, 1)
+        name = "spark_streaming_batch_duration_seconds"
+        before = by_labels(list(story.room.replay.select(named(name), BEGIN, house.now)))
+        middle = BEGIN + 0.6 * (house.now - BEGIN)
+        forget(house, middle, moved_to(house, tmp_path / "lake", middle).facts["until"])
+        assert by_labels(list(story.room.replay.select(named(name), BEGIN, house.now))) != before

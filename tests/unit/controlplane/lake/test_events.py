@@ -1,0 +1,139 @@
+"""Events of the wire: what is the same event, and what of it the lake keeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.lake import events
+from controlplane.lake.rows import Rows
+from listeners import wire
+from listeners.errors import WireError
+
+AGENT, OTHER = "3f2c8f5e-6f0a-4a7e-9d6e-0b9e2f6d1c11", "6b1f0e6e-2a43-4e6e-8f6c-3a0d8a6a1b22"
+RUN = {"id": "q-1", "runId": "r-1"}
+REPORT = json.loads((Path(__file__).parents[3] / "data/progress/spark-4.3.jsonl").read_text().splitlines()[0])
+
+
+def event(type: str, data: dict[str, Any], agent: str = AGENT, seq: int = 1, at: float = 1e9) -> wire.Event:
+    return wire.Event(agent, seq, at, wire.App("orders", "local-1", "4.3.0"), type, data)
+
+
+def line(one: wire.Event) -> bytes:
+    return wire.encode_event(one).encode()
+
+
+def test_a_line_of_an_agent_is_read() -> None:
+    told = event("progress", REPORT)
+    assert events.read(line(told)) == told
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (b"{", "not JSON"),
+        (b"\xff\xfe", "UTF-8"),
+        (b"[1]", "JSON object"),
+        (b'{"v":1}', "agent"),
+        (b"[" * 100_000, "nested too deep"),
+    ],
+    ids=["torn", "bytes", "a list", "no agent", "deep"],
+)
+def test_a_line_that_is_none_says_why(bad: bytes, why: str) -> None:
+    with pytest.raises(WireError, match=why):
+        events.read(bad)
+
+
+def test_only_an_inventory_may_be_longer_than_a_mebibyte() -> None:
+    data = {"id": "q", "inventory": {"text": "x" * events.MAX_LINE}}
+    assert events.read(line(event("inventory", data))).type == "inventory"
+    with pytest.raises(WireError, match="at most"):
+        events.read(line(event("progress", data)))
+
+
+@pytest.mark.parametrize(
+    ("type", "data", "again"),
+    [
+        ("progress", REPORT, {**REPORT, "numInputRows": 0}),
+        ("started", {**RUN, "timestamp": "2026-11-20T06:00:00Z"}, RUN),
+        ("terminated", {**RUN, "exception": "x"}, RUN),
+        (
+            "idle",
+            {**RUN, "timestamp": "2026-11-20T06:00:00Z"},
+            {**RUN, "timestamp": "2026-11-20T06:00:00.000Z"},
+        ),
+    ],
+    ids=["progress", "started", "terminated", "idle"],
+)
+def test_what_a_run_tells_once_is_the_same_whoever_tells_it(
+    type: str, data: dict[str, Any], again: dict[str, Any]
+) -> None:
+    assert events.key_of(event(type, data)) == events.key_of(event(type, again, OTHER, 7))
+
+
+@pytest.mark.parametrize(
+    ("one", "another"),
+    [
+        (event("progress", REPORT), event("progress", {**REPORT, "batchId": 11})),
+        (event("progress", REPORT), event("progress", {**REPORT, "timestamp": "2026-11-20T06:03:12Z"})),
+        (event("progress", REPORT), event("progress", {**REPORT, "runId": "another"})),
+        (event("started", RUN), event("terminated", RUN)),
+        (event("heartbeat", {}), event("heartbeat", {}, seq=2)),
+        (event("heartbeat", {}), event("heartbeat", {}, OTHER)),
+        (event("start_failed", RUN), event("start_failed", RUN, seq=2)),
+        (event("progress", {"runId": "r"}), event("progress", {"runId": "r"}, seq=2)),
+    ],
+    ids=["batch", "trigger", "run", "kind", "number", "agent", "each failure", "no batch"],
+)
+def test_what_differs_has_another_key(one: wire.Event, another: wire.Event) -> None:
+    assert events.key_of(one) != events.key_of(another)
+
+
+def test_a_report_becomes_rows_with_its_agent() -> None:
+    rows = Rows()
+    assert events.add(rows, event("progress", REPORT, seq=5))
+    (row,) = rows.take()["progress"].to_pylist()
+    assert (row["app"], row["agent"], row["seq"], row["origin"]) == ("orders", AGENT, 5, "agent")
+    assert (row["batch_id"], row["spark_version"]) == (10, "4.3.0")
+
+
+def test_a_failure_becomes_a_row_of_its_life() -> None:
+    data = {**RUN, "name": "n", "exception": "boom", "errorClassOnException": "DIV", "later": {"a": 1}}
+    rows = Rows()
+    assert events.add(rows, event("terminated", data))
+    (row,) = rows.take()["lifecycle"].to_pylist()
+    assert (row["event"], row["exception"], row["error_class"], row["name"]) == (
+        "terminated",
+        "boom",
+        "DIV",
+        "n",
+    )
+    assert json.loads(row["extra"]) == {"later": {"a": 1}} and row["at"].timestamp() == 1e9
+
+
+def test_a_start_is_at_the_time_that_spark_says() -> None:
+    rows = Rows()
+    events.add(rows, event("started", {**RUN, "timestamp": "2026-11-20T06:00:00.250Z"}))
+    (row,) = rows.take()["lifecycle"].to_pylist()
+    assert row["at"].isoformat() == "2026-11-20T06:00:00.250000+00:00"
+
+
+@pytest.mark.parametrize("type", ["heartbeat", "status", "inventory", "of a newer agent"])
+def test_what_tells_of_the_present_only_is_no_row(type: str) -> None:
+    rows = Rows()
+    assert events.add(rows, event(type, RUN)) is False and len(rows) == 0
+
+
+@pytest.mark.parametrize(
+    "told",
+    [event("progress", {"id": "q"}), event("started", {"id": "q"}), event("terminated", {"runId": "r"})],
+    ids=["progress", "started", "terminated"],
+)
+def test_what_names_no_run_is_refused_and_spoils_nothing(told: wire.Event) -> None:
+    rows = Rows()
+    with pytest.raises(ValueError, match="must be"):
+        events.add(rows, told)
+    assert len(rows) == 0
