@@ -2,7 +2,8 @@
 
 The logs are grown from what real queries on this Spark wrote here: once with their real mix of events, once with
 streaming events only. Each copy has ids, times and figures of its own, so that nothing compresses better than it would.
-Both read all bytes in one process, on one core and on two; the fastest of several tries counts.
+Both read all bytes in one process, on one core and on two; the fastest of several tries counts. The lake is measured as
+it was imported and once it is tidied; the memory of the workers over a quarter of the logs and over all.
 
     python bench/history.py [--quick]
 """
@@ -10,6 +11,7 @@ Both read all bytes in one process, on one core and on two; the fastest of sever
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import platform
@@ -29,18 +31,22 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 os.environ["PYTHONPATH"] = os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))
 
+import orjson  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 from controlplane.lake.lake import Lake  # noqa: E402
 from controlplane.lake.rows import RAW  # noqa: E402
 from controlplane.pipeline.importing import Wish, import_logs  # noqa: E402
 from controlplane.pipeline.session import session  # noqa: E402
+from controlplane.pipeline.tidying import tidy  # noqa: E402
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 MARK = b"StreamingQueryListener$QueryProgressEvent"
 UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-LOG_BYTES = 64 << 20
-DEADLINE_SECONDS = 300.0
+#: As many as two cores share evenly.
+LOGS = 16
+MOST_CORES = 2
+RECORDING_SECONDS, QUICK_SECONDS, FULL_SECONDS = 300, 600, 3600
 
 
 # -- the logs --------------------------------------------------------------------------------------
@@ -71,16 +77,22 @@ def recorded(folder: Path, batches: int) -> tuple[list[bytes], float]:
         writer = frame.writeStream.queryName(name).outputMode("update" if name == "windows" else "append")
         writer.format("noop").option("checkpointLocation", str(folder.parent / f"checkpoint-{name}")).start()
     began = time.monotonic()
-    while any((query.lastProgress or {}).get("batchId", -1) < batches for query in spark.streams.active):
-        if time.monotonic() - began > DEADLINE_SECONDS:
-            raise SystemExit(f"the queries did not do {batches} batches in {DEADLINE_SECONDS:.0f} s")
+    while any(last_batch(query) < batches for query in spark.streams.active):
+        if time.monotonic() - began > RECORDING_SECONDS:
+            raise SystemExit(f"the queries did not do {batches} batches in {RECORDING_SECONDS} s")
         time.sleep(0.1)
     seconds = time.monotonic() - began
+    if len(spark.streams.active) < len(frames):
+        raise SystemExit("a query failed while it was recorded")
     for query in spark.streams.active:
         query.stop()
     spark.stop()
     (log,) = folder.iterdir()
     return log.read_bytes().splitlines(keepends=True), seconds
+
+
+def last_batch(query: Any) -> int:
+    return int(query.lastProgress["batchId"]) if query.lastProgress else -1
 
 
 class Growing:
@@ -99,15 +111,12 @@ class Growing:
             raise SystemExit("the recorded log holds no report of a batch")
         self.written = {"bytes": 0, "streaming_bytes": 0, "reports": 0}
 
-    def grow(self, folder: Path, size: int, everything: bool) -> dict[str, int]:
-        """Logs of `size` bytes together; of all events or of progress alone. Counts of what was written."""
+    def grow(self, folder: Path, size: int, everything: bool, logs: int = LOGS) -> dict[str, int]:
+        """So many logs of `size` bytes together; of all events or of progress alone. Counts of what was written."""
         folder.mkdir()
         self.written = dict.fromkeys(self.written, 0)
-        number = 0
-        while self.written["bytes"] < size:
-            number += 1
-            name = f"local-{1_790_000_000_000 + number}"
-            room = min(LOG_BYTES, size - self.written["bytes"])
+        for number in range(logs):
+            name, room = f"local-{1_790_000_000_000 + number}", size // logs
             with (folder / name).open("wb") as file:
                 for line in self.lines(name, room, everything):
                     file.write(line)
@@ -136,7 +145,7 @@ class Growing:
         renamed = UUID.sub(
             lambda m: ids.setdefault(m[0], str(uuid.UUID(int=self.random.getrandbits(128))).encode()), line
         )
-        document = json.loads(renamed)
+        document = orjson.loads(renamed)
         report = document["progress"]
         moved = datetime.fromisoformat(report["timestamp"]) + timedelta(seconds=self.seconds * rounds)
         report["timestamp"] = moved.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -150,7 +159,7 @@ class Growing:
         for operator in report["stateOperators"]:
             operator.update(self.jittered({k: v for k, v in operator.items() if isinstance(v, int)}))
             operator["customMetrics"] = self.jittered(operator["customMetrics"])
-        made = json.dumps(document, separators=(",", ":")).encode() + b"\n"
+        made = orjson.dumps(document) + b"\n"
         self.written["streaming_bytes"] += len(made)
         self.written["reports"] += 1
         return made
@@ -172,9 +181,15 @@ def scanned(spark: Any, folder: Path) -> int:
     return int(spark.read.text(str(folder)).agg(f.sum(f.length("value"))).collect()[0][0])
 
 
-def imported(spark: Any, folder: Path, lake: Path) -> Any:
+def imported(spark: Any, folder: Path, lake: Path, quarter: bool = False) -> Any:
+    """Into a lake of its own; all logs of the folder, or a quarter of them."""
     shutil.rmtree(lake, ignore_errors=True)
-    return import_logs(lambda: spark, Lake.open(str(lake), create=True), Wish((str(folder),)))
+    logs = sorted(map(str, folder.iterdir()))
+    wish = Wish(tuple(logs[: len(logs) // 4])) if quarter else Wish((str(folder),))
+    account = import_logs(lambda: spark, Lake.open(str(lake), create=True), wish)
+    if account.refused or account.damaged:
+        raise SystemExit(f"not all was imported: {(account.refused + account.damaged)[0]}")
+    return account
 
 
 def seconds_of(act: Callable[[], Any]) -> tuple[float, Any]:
@@ -183,17 +198,31 @@ def seconds_of(act: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, answer
 
 
-def worker_peak_mb() -> float:
-    """Most memory that one of our Python workers ever had."""
-    peak = 0.0
-    for status in Path("/proc").glob("[0-9]*/status"):
+def workers() -> Iterator[Path]:
+    """Our Python workers, where Linux tells of them."""
+    for process in Path("/proc").glob("[0-9]*"):
         try:
-            if b"pyspark.daemon" in (status.parent / "cmdline").read_bytes():
-                found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text())
-                peak = max(peak, int(found[1]) / 1024 if found else 0.0)
+            if b"pyspark.daemon" in (process / "cmdline").read_bytes() and is_ours(process):
+                yield process
         except OSError:  # ended meanwhile
             continue
-    return peak
+
+
+def is_ours(process: Path) -> bool:
+    """Whether it descends from this one: other sessions of Spark may run here."""
+    while process.name not in ("0", "1", str(os.getpid())):
+        found = re.search(r"PPid:\s+(\d+)", (process / "status").read_text())
+        process = process.with_name(found[1] if found else "0")
+    return process.name == str(os.getpid())
+
+
+def worker_peak_mb(act: Callable[[], Any]) -> float:
+    """Most memory that one of our Python workers had meanwhile."""
+    for process in workers():
+        (process / "clear_refs").write_text("5")  # the peak begins anew
+    act()
+    peaks = (re.search(r"VmHWM:\s+(\d+) kB", (process / "status").read_text()) for process in workers())
+    return max((int(peak[1]) / 1024 for peak in peaks if peak), default=0.0)
 
 
 def measured(folders: dict[str, Path], warm: Path, lake: Path, cores: int, tries: int) -> dict[str, float]:
@@ -211,17 +240,33 @@ def measured(folders: dict[str, Path], warm: Path, lake: Path, cores: int, tries
                 took, _ = seconds_of(act)
                 key = f"{kind}_{name}_{cores}_seconds"
                 figures[key] = min(took, figures.get(key, took))
-        figures[f"{kind}_worker_peak_{cores}_mb"] = worker_peak_mb()
-        figures |= {f"{kind}_{name}": value for name, value in lake_bytes(lake).items()}
+                print(f"{key} {took:.2f}", file=sys.stderr, flush=True)
+        if cores == MOST_CORES:
+            figures |= {f"{kind}_{name}": value for name, value in weighed(spark, folder, lake).items()}
     spark.stop()
+    return figures
+
+
+def weighed(spark: Any, folder: Path, lake: Path) -> dict[str, float]:
+    """The memory that an import takes, and what its lake takes up."""
+    figures: dict[str, float] = {}
+    figures["worker_peak_of_a_quarter_mb"] = worker_peak_mb(lambda: imported(spark, folder, lake, True))
+    figures["worker_peak_mb"] = worker_peak_mb(lambda: imported(spark, folder, lake))
+    figures |= lake_bytes(lake)
+    account = tidy(Lake.open(str(lake)), time.time(), lambda: spark, today=True, many=2)
+    if account.problems:
+        raise SystemExit(f"the lake was not tidied: {account.problems[0]}")
+    figures |= {f"tidied_{name}": value for name, value in lake_bytes(lake).items()}
     return figures
 
 
 def lake_bytes(lake: Path) -> dict[str, int]:
     """Bytes of the raw tables, and how many of them are `extra`; reports."""
     whole = extra = reports = 0
+    manifest = Lake.open(str(lake)).manifest()
     for table in RAW:
-        for path in (lake / table).rglob("*.parquet"):
+        for part in manifest.parts(table):
+            path = lake / part.path
             meta = pq.read_metadata(path)
             whole += path.stat().st_size
             reports += meta.num_rows if table == "progress" else 0
@@ -237,36 +282,44 @@ def lake_bytes(lake: Path) -> dict[str, int]:
 def ratios_of(figures: dict[str, float], kind: str) -> dict[str, float]:
     ours = {cores: figures[f"{kind}_ours_{cores}_seconds"] for cores in (1, 2)}
     scan = {cores: figures[f"{kind}_scan_{cores}_seconds"] for cores in (1, 2)}
-    whole = figures[f"{kind}_lake_bytes"]
     told = figures[f"{kind}_streaming_bytes"]
-    return {
+    lakes = {}
+    for name in ("lake", "tidied_lake"):
+        whole, extra = figures[f"{kind}_{name}_bytes"], figures[f"{kind}_{name}_extra_bytes"]
+        lakes[f"{name}_over_json_bytes"] = round(whole / told, 4)
+        lakes[f"{name}_without_extra_over_json_bytes"] = round((whole - extra) / told, 4)
+    peaks = figures[f"{kind}_worker_peak_mb"] / max(1.0, figures[f"{kind}_worker_peak_of_a_quarter_mb"])
+    return lakes | {
+        "peak_memory_over_that_of_a_quarter": round(peaks, 3),
         "ours_over_text_scan_seconds": round(ours[2] / scan[2], 3),
         "ours_over_text_scan_seconds_1_core": round(ours[1] / scan[1], 3),
         "our_scaling_over_scan_scaling": round((ours[1] / ours[2]) / (scan[1] / scan[2]), 3),
-        "lake_over_json_bytes": round(whole / told, 4),
-        "lake_without_extra_over_json_bytes": round((whole - figures[f"{kind}_lake_extra_bytes"]) / told, 4),
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the logs, one try")
+    parser.add_argument("--quick", action="store_true", help="a seventh of the logs, two tries")
     quick = parser.parse_args().quick
-    size, tries = (150 << 20, 1) if quick else (1 << 30, 3)
+    size, tries = (150 << 20, 2) if quick else (1 << 30, 3)
+    faulthandler.dump_traceback_later(QUICK_SECONDS if quick else FULL_SECONDS, exit=True)  # rather than hang
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as made:
         root = Path(made)
         growing = Growing(*recorded(root / "recorded", 6 if quick else 40))
-        growing.grow(root / "warm", 8 << 20, everything=False)
+        growing.grow(root / "warm", 80 << 20, True, 4)  # several tasks: every worker is to be warm
         folders = {"mixed": root / "mixed", "streaming": root / "streaming"}
         for kind, folder in folders.items():
             written = growing.grow(folder, size, everything=kind == "mixed")
             figures |= {f"{kind}_{name}": value for name, value in written.items()}
-        for cores in (1, 2):
+        for cores in (1, MOST_CORES):
             figures |= measured(folders, root / "warm", root / "lake", cores, tries)
     for kind in folders:
-        if figures[f"{kind}_lake_reports"] != figures[f"{kind}_reports"]:
-            raise SystemExit(f"{kind}: the lake holds {figures[f'{kind}_lake_reports']} reports, not all")
+        for lake in ("lake", "tidied_lake"):
+            if figures[f"{kind}_{lake}_reports"] != figures[f"{kind}_reports"]:
+                raise SystemExit(
+                    f"{kind}: the {lake} holds {figures[f'{kind}_{lake}_reports']} reports, not all"
+                )
     ratios = ratios_of(figures, "mixed") | {
         f"streaming_{name}": value for name, value in ratios_of(figures, "streaming").items()
     }

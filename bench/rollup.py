@@ -241,7 +241,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int)
     parser.add_argument("--cores", type=int, default=2)
     options = parser.parse_args()
-    queries = options.queries or (30 if options.quick else 1_000)
+    queries = options.queries or (20 if options.quick else 1_000)
     with tempfile.TemporaryDirectory() as folder:
         found = measured(f"{folder}/lake", queries, options.cores)
     machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "system": platform.platform()}

@@ -29,6 +29,8 @@ NAMES = frozenset(metric.name for metric in BASELINE)
 MONDAY, HOUR = 4 * 86400.0, 3600.0
 #: As many as a query's own label values are cut to.
 LONGEST = 1000
+#: Values are below it, so that they are finite as 32 bits, too.
+MOST = 3e38
 Values = npt.NDArray[np.float32]
 
 
@@ -51,6 +53,11 @@ class Baseline:
 def hour_of_week(at: float) -> int:
     """0 is Monday 00:00 UTC."""
     return int((at - MONDAY) // HOUR) % HOURS
+
+
+def hours_of_week(times: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """The same of many times."""
+    return ((times - MONDAY) // HOUR).astype(np.int64) % HOURS
 
 
 class Book:
@@ -114,7 +121,8 @@ def parsed(document: Any, where: str) -> Baseline:
         raise BadRequest(f"{where}.figures must be an object of figures by name")
     values = np.full(SHAPE, np.nan, np.float32)
     for name, told in figures.items():
-        values[_place(name, list(FIGURES), f"{where}.figures")] = _figure(told, f"{where}.figures.{name}")
+        place = _place(name, list(FIGURES), f"{where}.figures")
+        values[place] = _figure(told, f"{where}.figures.{name}")
     return Baseline(**texts, made_at=_finite(document.get("made_at"), f"{where}.made_at"), values=values)
 
 
@@ -149,7 +157,7 @@ def _figure(told: Any, where: str) -> Values:
 def _finite(value: Any, where: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 3e38:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST:
         raise BadRequest(f"{where} must be a number or null")
     return float(value)
 

@@ -26,11 +26,15 @@ MAX_COMMANDS = 100
 
 
 class Acknowledgement(NamedTuple):
-    """All events up to `seq` are stored, were stored before, or will never be taken (`rejected`, and `why`)."""
+    """All events up to `seq` are stored, were stored before, or will never be taken (`rejected`, and `why`).
+
+    `lines`: which of those sent were not taken, counted from 1, each with its reason.
+    """
 
     seq: int
     rejected: int
     why: str = ""
+    lines: Sequence[tuple[int, str]] = ()
 
 
 class Transport(Protocol):
@@ -91,8 +95,8 @@ class HttpTransport:
         rejected = answer.get("rejected")
         if not isinstance(rejected, list) or not rejected:
             return Acknowledgement(answer["acknowledged"], 0)
-        why = rejected[0].get("error") if isinstance(rejected[0], dict) else None
-        return Acknowledgement(answer["acknowledged"], len(rejected), str(why)[:300])
+        told = [_rejection(one) for one in rejected]
+        return Acknowledgement(answer["acknowledged"], len(rejected), told[0][1], told)
 
     def poll(self, agent: str, wait: float) -> list[wire.Command]:
         """Wait up to `wait` seconds for commands; malformed ones are passed over."""
@@ -139,6 +143,13 @@ def _packed(lines: Sequence[bytes]) -> bytes:
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     pieces = [packer.compress(line + b"\n") for line in lines]
     return b"".join(pieces) + packer.flush()
+
+
+def _rejection(told: Any) -> tuple[int, str]:
+    """The number of a line, 0 where the server does not say, and why it was not taken."""
+    document = told if isinstance(told, dict) else {}
+    line = document.get("line")
+    return line if type(line) is int else 0, str(document.get("error"))[:300]
 
 
 def _trusting(ca_file: str | None) -> ssl.SSLContext:

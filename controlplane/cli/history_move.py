@@ -57,17 +57,18 @@ def move(
     if file is not None and not file.exists():
         raise Mistake(f"there is no store at {file}: give --data-dir or --database-url")
     from controlplane.pipeline.moving import Moving, move
-    from controlplane.pipeline.session import session
+    from controlplane.pipeline.session import in_words, session
 
     kept = settings.days_in_store * DAY if older_than is None else older_than
     cutoff = time.time() - kept if before is None else _moment(before)
     spark = session("controlplane history move", master)
     try:
-        done = move(
-            spark,
-            Moving(database, settings.lake, cutoff),
-            lambda line: click.echo(line, err=True),
-        )
+        with in_words("moving failed (what was committed stays; run it again)"):
+            done = move(
+                spark,
+                Moving(database, settings.lake, cutoff),
+                lambda line: click.echo(line, err=True),
+            )
     finally:
         spark.stop()
     if as_json:

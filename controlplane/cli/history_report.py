@@ -73,7 +73,7 @@ def report(
     from controlplane.pipeline.page import rendered
     from controlplane.pipeline.reckoning import Wish
     from controlplane.pipeline.reporting import gathered
-    from controlplane.pipeline.session import session
+    from controlplane.pipeline.session import in_words, session
 
     now = time.time()
     begin, end = _at(moment(since, now)), _at(now if until is None else moment(until, now))
@@ -81,7 +81,9 @@ def report(
         raise Mistake(f"--since {since} is not before --until {until or 'now'}")
     wish = Wish(url, begin, end, queries, app, limit_state_rows, limit_state_bytes)
     lake = Lake.open(url)
-    made = gathered(session("controlplane-history-report", master), lake, wish, _at(now))
+    spark = session("controlplane-history-report", master)
+    with in_words("the lake cannot be read"):
+        made = gathered(spark, lake, wish, _at(now))
     if out is not None:
         out.write_text(rendered(made), encoding="utf-8")
         click.echo(f"{out}: {made['fleet']['queries']} queries, {begin:%Y-%m-%d} to {end:%Y-%m-%d}", err=True)

@@ -102,7 +102,7 @@ def _work(
     """Rollups, then baselines of `weeks` weeks. Spark is started when the first of them has something to do."""
     from controlplane.pipeline.learning import learn
     from controlplane.pipeline.rolling import roll
-    from controlplane.pipeline.session import session
+    from controlplane.pipeline.session import in_words, session
 
     started: list[SparkSession] = []
 
@@ -112,8 +112,10 @@ def _work(
         return started[0]
 
     try:
-        done = roll(lake, spark, asked, _saying())
-        return done, None if weeks is None else learn(lake, spark, now, weeks, asked.force)
+        with in_words("rolling up failed (days that were done are kept; run it again)"):
+            done = roll(lake, spark, asked, _saying())
+        with in_words("the rollups are done, but learning from them failed"):
+            return done, None if weeks is None else learn(lake, spark, now, weeks, asked.force)
     finally:
         for one in started:
             one.stop()

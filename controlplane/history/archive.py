@@ -1,86 +1,57 @@
 """Reads what the lake has of queries, by pyarrow: the files of the days concerned, of them the groups of rows.
 
-The manifest is read again after a few seconds; what was read of whole days is remembered while its files stand.
 Called for times that the store has forgotten by `controlplane.series` and `controlplane.api`. From any thread.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
-from pyarrow import fs as filesystems
 
-from alerts.promql.errors import TooCostly
-from controlplane.errors import LakeError
 from controlplane.history import reports
-from controlplane.lake.lake import Lake
+from controlplane.history.shelf import Shelf, Where
 from controlplane.lake.manifest import Manifest
-from controlplane.lake.schema import arrow
 from controlplane.model import ProgressSample
 
-MANIFEST_SECONDS = 5.0
-#: What is remembered of days, in bytes of columns.
-MOST_BYTES = 128 * 1024 * 1024
-#: Rows of one answer; the groups of rows read for it may hold more.
-MOST_ROWS = 2_000_000
 #: So many days are looked through for the last reports before a stretch.
 LOOK_BACK_DAYS = 8
 INDEX = ("at", "trigger_at", "batch_id", "run_id")
-ADVICE = "ask for one query or for a shorter time; `controlplane history rollup` makes long ranges cheap"
-
-
-@dataclass(frozen=True)
-class Where:
-    """Which rows; `key` stands for them where the answer is remembered, None where it is not."""
-
-    expression: ds.Expression
-    key: tuple[str, ...] | None
-
-    def but(self, expression: ds.Expression, word: str | None = None) -> Where:
-        """Only those that pass this, too; `word` stands for it."""
-        key = None if word is None or self.key is None else (word, *self.key)
-        return Where(self.expression & expression, key)
+#: So long one question may wait for the lake in all.
+QUESTION_SECONDS = 20.0
 
 
 class Archive:
-    """The lake at `url`, which may appear, vanish and come back. `monotonic`: seconds, for the manifest's age."""
+    """The lake at `url`, or what `shelf` has of it. `monotonic`: seconds. Once for each question: `within`."""
 
-    def __init__(self, url: str, monotonic: Callable[[], float] = time.monotonic):
-        self.url = url
+    def __init__(self, url: str, monotonic: Callable[[], float] = time.monotonic, shelf: Shelf | None = None):
         self._monotonic = monotonic
-        self._lock = threading.Lock()
-        self._lake: Lake | None = None
-        self._manifest: tuple[float, Manifest] | None = None
-        self._known: OrderedDict[tuple[object, ...], pa.Table] = OrderedDict()
-        self._bytes = 0
+        self._shelf = shelf or Shelf(url, monotonic)
+        self._until: float | None = None
+
+    def within(self, seconds: float = QUESTION_SECONDS) -> Archive:
+        """The same for one question: LakeError when it has waited so long for the lake."""
+        one = Archive(self._shelf.url, self._monotonic, self._shelf)
+        one._until = self._monotonic() + seconds
+        return one
+
+    @property
+    def _seconds(self) -> float:
+        return QUESTION_SECONDS if self._until is None else self._until - self._monotonic()
 
     # -- what there is ---------------------------------------------------------------------------
 
     def manifest(self) -> Manifest:
         """What the lake holds. LakeError where there is none, or it cannot be read."""
-        with self._lock:
-            now = self._monotonic()
-            if self._manifest is None or now - self._manifest[0] > MANIFEST_SECONDS:
-                try:
-                    self._lake = self._lake or Lake.open(self.url)
-                    self._manifest = now, self._lake.manifest()
-                except OSError as error:
-                    raise LakeError(f"the lake at {self.url} cannot be read: {error}") from None
-            return self._manifest[1]
+        return self._shelf.manifest(self._seconds)
 
     def refresh(self) -> None:
         """Look at the manifest anew: events are about to leave the store."""
-        with self._lock:
-            self._manifest = None
+        self._shelf.refresh()
 
     def days(self, table: str, start: float, end: float) -> list[date]:
         """Days of a table that has rows, between two moments."""
@@ -88,65 +59,10 @@ class Archive:
         return sorted({part.date for part in parts})
 
     def table(
-        self,
-        table: str,
-        columns: Sequence[str],
-        days: Iterable[date],
-        where: Where | None = None,
-        most: int = MOST_ROWS,
+        self, table: str, columns: Sequence[str], days: Iterable[date], where: Where | None = None
     ) -> pa.Table:
-        """Rows of whole days, in the order of the files. TooCostly where they are more than `most`."""
-        wanted = set(days)
-        first, last = (min(wanted), max(wanted)) if wanted else (date.min, date.min)
-        parts = [part for part in self.manifest().parts(table, first, last) if part.date in wanted]
-        if not parts:
-            return pa.schema([arrow(table).field(name) for name in columns]).empty_table()
-        expression = None if where is None else where.expression
-        paths = [part.path for part in parts]
-        if where is not None and where.key is None:
-            return self._read(table, columns, paths, expression, most)
-        files = tuple((part.path, part.bytes) for part in parts)
-        key = (table, tuple(columns), files, where and where.key)
-        known = self._remembered(key)
-        if known is None:
-            known = self._read(table, columns, paths, expression, most)
-            self._remember(key, known)
-        return known
-
-    def _read(
-        self, table: str, columns: Sequence[str], paths: list[str], where: ds.Expression | None, most: int
-    ) -> pa.Table:
-        assert self._lake is not None
-        folder = self._lake.folder
-        # Arrow's own files are read without Python, by many threads.
-        fs = filesystems.LocalFileSystem() if folder.is_local else folder.fs
-        try:
-            data = ds.dataset(
-                [folder.at(path) for path in paths], schema=arrow(table), format="parquet", filesystem=fs
-            )
-            if data.count_rows(filter=where) > most:
-                raise TooCostly(f"more than {most} rows of {table} would have to be read: {ADVICE}")
-            return data.to_table(columns=list(columns), filter=where)
-        except (OSError, pa.ArrowException) as error:
-            with self._lock:
-                self._manifest = None  # another job may have put other files in their place
-            raise LakeError(f"a file of {table} in {folder} cannot be read: {error}") from None
-
-    def _remembered(self, key: tuple[object, ...]) -> pa.Table | None:
-        with self._lock:
-            known = self._known.get(key)
-            if known is not None:
-                self._known.move_to_end(key)
-            return known
-
-    def _remember(self, key: tuple[object, ...], table: pa.Table) -> None:
-        with self._lock:
-            if table.nbytes > MOST_BYTES // 2 or key in self._known:
-                return
-            self._known[key] = table
-            self._bytes += table.nbytes
-            while self._bytes > MOST_BYTES:
-                self._bytes -= self._known.popitem(last=False)[1].nbytes
+        """Rows of whole days, in the order of the files. TooCostly where they are too many."""
+        return self._shelf.table(table, columns, days, where, self._seconds)
 
     # -- reports of one query --------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ store's oldest events from the lake's rollups. Made by `controlplane.series.room
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,10 +23,11 @@ from alerts.promql.errors import TooCostly
 from alerts.promql.series import METRIC_NAME, Floats, Series
 from controlplane.errors import LakeError
 from controlplane.history import far
-from controlplane.history.archive import Archive, Where, of
+from controlplane.history.archive import Archive, of
 from controlplane.history.far import FIGURES, WIDTHS, Spans
+from controlplane.history.shelf import Where
 from controlplane.model import QueryView
-from controlplane.readings import query_labels
+from controlplane.readings import OF_LIFE, query_labels
 from controlplane.series.blocks import series_of_rows
 from controlplane.series.replay import Replay, may_match, replayable
 from controlplane.series.sources import exact_name, joined
@@ -91,8 +93,11 @@ class Long:
                 if end - start <= BY_REPORT:
                     raise
         near = self.parts.exact if end - start <= BY_REPORT else self.parts.coarse
-        seams = {one: max(since, imported.get(one, 0.0)) for one in views}
-        return self._stitched(name, matchers, start, end, views, seams, near)
+        known = self.now - self.parts.retention_seconds
+        if name in OF_LIFE and known < since:  # runs and statuses outlive the events
+            with contextlib.suppress(TooCostly):
+                return self._stitched(name, matchers, start, end, views, _seams(views, known, imported), near)
+        return self._stitched(name, matchers, start, end, views, _seams(views, since, imported), near)
 
     def _imported(self, views: Iterable[QueryView], start: float, since: float) -> dict[str, float]:
         """Queries that the lake knows from before the server did, and since when that does."""
@@ -122,10 +127,11 @@ class Long:
         step = replay.step
         slots = {one: math.ceil(at / step) * step for one, at in seams.items()}
         first, last = min(slots.values(), default=0.0), max(slots.values(), default=0.0)
-        near = list(replay.select(matchers, max(start, first - step), end)) if first <= end else []
+        # From one slot before the first seam: counters are counted back from there.
+        near = list(replay.select(matchers, max(start, first - 1.5 * step), end)) if first <= end else []
         if last <= start:
             return near
-        totals = _totals(near) if name in FIGURES and FIGURES[name].counter else {}
+        totals = _totals(near, slots, step) if name in FIGURES and FIGURES[name].counter else {}
         past = self._far(name, matchers, start, min(end, last - step), views, totals)
         found: list[Series] = []
         for seam in sorted(set(slots.values())):
@@ -155,7 +161,7 @@ class Long:
         start: float,
         end: float,
         queries: Mapping[str, QueryView | None],
-        totals: Mapping[str, float],
+        totals: Mapping[str, tuple[float, float]],
     ) -> list[Series]:
         """Series of these queries with start < t <= end, from the lake."""
         archive, figure = self.parts.archive, FIGURES.get(name)
@@ -176,7 +182,9 @@ class Long:
         spans = self._spans(name, choice, list(queries), start, end)
         labels = self._labels(name, queries, spans, days or choice.all)
         rows = [
-            far.counter(one, slots, end, totals.get(query_id)) if figure.counter else far.gauge(one, slots)
+            far.counter(one, slots, *totals.get(query_id, (end, None)))
+            if figure.counter
+            else far.gauge(one, slots)
             for query_id, one in spans.items()
         ]
         values = np.array(rows).reshape(len(rows), len(slots))
@@ -280,6 +288,20 @@ def _until(series: Series, seam: float) -> Series:
     return Series(series.labels, series.times[before], series.values[before])
 
 
-def _totals(near: Iterable[Series]) -> dict[str, float]:
-    """What each counter of a query stood at when the store begins to tell of it."""
-    return {one.labels["query_id"]: float(one.values[0]) for one in near if len(one.values)}
+def _seams(views: Iterable[str], since: float, imported: Mapping[str, float]) -> dict[str, float]:
+    """From when on the store tells of each query."""
+    return {one: max(since, imported.get(one, 0.0)) for one in views}
+
+
+def _totals(
+    near: Iterable[Series], slots: Mapping[str, float], step: float
+) -> dict[str, tuple[float, float]]:
+    """What each counter stood at in the slot before its seam, and when that is; 0 where the store knew none yet."""
+    found = {one: (slot - step, 0.0) for one, slot in slots.items()}
+    for one in near:
+        query_id = one.labels["query_id"]
+        at = found[query_id][0]
+        place = int(np.searchsorted(one.times, at))
+        if place < len(one.times) and one.times[place] == at and not math.isnan(one.values[place]):
+            found[query_id] = at, float(one.values[place])
+    return found

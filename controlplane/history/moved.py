@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from controlplane.lake.manifest import Commit, Manifest
+from controlplane.store.departures import Tally
 
 JOB = "move"
 #: Every event that is taken is one row of one of these.
@@ -36,13 +37,14 @@ class Account:
     """What became of the events of a stretch.
 
     `events`: of the types that the lake keeps; `taken`: became rows; `malformed`: could not; `known`: of those taken,
-    what the lake had before, by another way.
+    what the lake had before, by another way; `numbers`: of all events, as `controlplane.store.departures` adds them.
     """
 
     events: int = 0
     taken: int = 0
     malformed: int = 0
     known: int = 0
+    numbers: int = 0
 
     def __add__(self, other: Account) -> Account:
         return Account(
@@ -50,6 +52,7 @@ class Account:
             self.taken + other.taken,
             self.malformed + other.malformed,
             self.known + other.known,
+            self.numbers + other.numbers,
         )
 
 
@@ -67,7 +70,7 @@ def stretch_of(commit: Commit) -> Stretch | None:
 
 
 def account_of(commit: Commit) -> Account:
-    numbers = {name: commit.facts.get(name) for name in ("events", "taken", "malformed", "known")}
+    numbers = {name: commit.facts.get(name) for name in Account.__dataclass_fields__}
     return Account(**{name: value for name, value in numbers.items() if isinstance(value, int)})
 
 
@@ -82,6 +85,17 @@ def complaint(commit: Commit, held: int) -> str | None:
     if rows != account.taken - account.known:
         return f"it took {account.taken} events, {account.known} of them known, and wrote {rows} rows of them"
     return None
+
+
+def of_others(commit: Commit, held: Tally, lost: bool) -> bool:
+    """Whether the store has other events in a stretch than were moved: it was restored from a backup since then.
+
+    `lost`: the byte limit may have deleted some.
+    """
+    account = account_of(commit)
+    if held.events == account.events:
+        return "numbers" in commit.facts and held.numbers != account.numbers
+    return held.events > account.events or not lost
 
 
 def onwards(manifest: Manifest, store: str, mark: int) -> Iterator[tuple[Stretch, Commit]]:

@@ -39,6 +39,8 @@ HOUR, DAY = 3600.0, 86400.0
 AGAIN_SECONDS = 900.0
 #: How often commits are looked for that no job of ours has made.
 LOOK_SECONDS = 600.0
+#: The start of the server waits so long for the lake.
+OPEN_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -92,10 +94,12 @@ class HistoryRoom:
         self._put(mark=mark or 0, lost=departures.value(connection, departures.LOST) or 0)
         if self._settings.lake is None or mark is not None:
             return
+        from controlplane.history.patience import Patience
         from controlplane.lake.lake import Lake
 
-        try:
-            Lake.open(self._settings.lake, create=True)
+        lake = self._settings.lake
+        try:  # a lake that hangs must not keep the server from its work
+            Patience(lake).call(lambda: Lake.open(lake, create=True), OPEN_SECONDS)
         except (LakeError, OSError) as error:
             self._fails("lake", f"the lake cannot be used: {error}")
 
@@ -136,9 +140,10 @@ class HistoryRoom:
 
         def source(replay: Replay, now: float, notes: list[str]) -> SeriesSource:
             kept = self._settings.retention_days * DAY
-            exact = replay.over(archive)
-            coarse = replay.over(archive, COARSE)
-            return Long(Parts(exact, coarse, archive, window, self._reading, kept), now, notes)
+            once = archive.within()
+            exact = replay.over(once)
+            coarse = replay.over(once, COARSE)
+            return Long(Parts(exact, coarse, once, window, self._reading, kept), now, notes)
 
         return source
 
@@ -151,7 +156,7 @@ class HistoryRoom:
             from controlplane.history import points
 
             try:
-                return points.read(self._reading, self.archive, asked)
+                return points.read(self._reading, self.archive.within(), asked)
             except TooCostly as error:
                 raise BadRequest(str(error)) from None
             except LakeError as error:
@@ -227,9 +232,9 @@ class HistoryRoom:
     def advance(self) -> int:
         """Verify the commits beyond the mark and raise it; the mark then. What is damaged stops it, and is said."""
         with self._reading() as connection:
-            number = departures.value(connection, departures.STORE)
+            name = departures.moving_name(connection)
             mark = departures.value(connection, departures.SAFE) or 0
-        if number is None or self._settings.lake is None:
+        if name is None or self._settings.lake is None:
             return mark  # nothing was ever moved
         from controlplane.lake.lake import Lake
         from controlplane.lake.verifying import verify
@@ -237,7 +242,9 @@ class HistoryRoom:
         try:
             lake = Lake.open(self._settings.lake)
             manifest = lake.manifest()
-            for stretch, commit in moved.onwards(manifest, departures.named(number), mark):
+            for stretch, commit in moved.onwards(manifest, name, mark):
+                if self._set_back(stretch, commit):
+                    break
                 rows = verify(lake, commit, manifest)
                 self._compare(stretch, commit)
                 mark = self._raise(stretch, rows)
@@ -247,6 +254,18 @@ class HistoryRoom:
         else:
             self._fails("lake", None)
         return mark
+
+    def _set_back(self, stretch: Stretch, commit: Commit) -> bool:
+        """Whether what the lake has under our name is not what the store has; it then goes on under another."""
+        with self._reading() as connection:
+            held = departures.tally(connection, stretch.after, stretch.until)
+            lost = bool(departures.value(connection, departures.LOST))
+        found = moved.of_others(commit, held, lost)
+        if found:
+            self._writer.write(departures.renew)
+            self._put(next_at=self._clock() + AGAIN_SECONDS)
+            log.warning("the store was set back (restored from a backup?): its events move to the lake anew")
+        return found
 
     def _compare(self, stretch: Stretch, commit: Commit) -> None:
         """LakeError where what the job counted is not what the store has."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from controlplane.lake.schema import TABLES, Type, arrow
+
+#: So many slices cost about as much as sorting.
+MOST_SLICES = 1000
 
 
 def table_of(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
@@ -26,6 +32,27 @@ def table_of(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
     )
 
 
+def merged(tables: Sequence[pa.Table], column: str) -> pa.Table:
+    """Tables that are each sorted by a column of text -> one that is, the earlier first where they agree.
+
+    Rows are not copied; where the slices would be many, the tables come one after the other instead.
+    """
+    slices: list[tuple[str, int, int, int]] = []
+    for place, table in enumerate(tables):
+        begin = 0
+        for chunk in table[column].chunks:
+            runs = pc.run_end_encode(chunk)
+            ends = [begin + end for end in runs.run_ends.to_pylist()]
+            begins = [begin, *ends]
+            slices += zip(runs.values.to_pylist(), itertools.repeat(place), begins, ends, strict=False)
+            begin += len(chunk)
+    if not slices or len(slices) > MOST_SLICES:
+        return pa.concat_tables(tables)
+    return pa.concat_tables(
+        tables[place].slice(begin, end - begin) for _, place, begin, end in sorted(slices)
+    )
+
+
 def _array(kind: Type, type: pa.DataType, column: Sequence[Any]) -> pa.Array:
     if kind in (Type.WHOLES, Type.TEXTS):
         return _map(kind, column)
@@ -40,15 +67,41 @@ def _strings(column: Sequence[str | None]) -> pa.Array:
         return pa.array(clean, pa.string())
 
 
+class _Keys:
+    """The keys of many maps, one after the other. Maps mostly have the same keys, in the same order, as one before."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._names: dict[str, int] = {}
+        self._met: dict[tuple[str, ...], bytes] = {}
+        self._places: list[bytes] = []
+
+    def add(self, keys: Mapping[str, Any]) -> None:
+        layout = tuple(keys)
+        places = self._met.get(layout)
+        if places is None:
+            names = self._names
+            places = array("i", [names.setdefault(key, len(names)) for key in layout]).tobytes()
+            self._met[layout] = places
+        self._places.append(places)
+        self.size += len(layout)
+
+    def array(self) -> pa.Array:
+        indices = pa.Array.from_buffers(pa.int32(), self.size, [None, pa.py_buffer(b"".join(self._places))])
+        return pa.DictionaryArray.from_arrays(indices, _strings(list(self._names))).dictionary_decode()
+
+
 def _map(kind: Type, column: Sequence[Mapping[str, Any] | None]) -> pa.MapArray:
-    keys: list[str] = []
+    keys = _Keys()
     items: list[Any] = []
     ends: list[int | None] = []
     for one in column:
-        ends.append(None if one is None else len(keys))
-        if one is not None:
-            keys += one
+        if one is None:
+            ends.append(None)
+        else:
+            ends.append(keys.size)
+            keys.add(one)
             items += one.values()
-    ends.append(len(keys))
+    ends.append(keys.size)
     values = _strings(items) if kind is Type.TEXTS else pa.array(items, pa.int64())
-    return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), _strings(keys), values)
+    return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), keys.array(), values)

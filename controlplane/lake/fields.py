@@ -26,6 +26,8 @@ Json = Mapping[str, Any]
 Left = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ID_CHARS = 64
+#: The end of the year 9999: no reader knows a later time.
+LAST_MICROS = 253402300799999999
 WHOLE_ONLY = {int}
 EVENT_TIME_KEYS = ("watermark", "max", "min", "avg")
 #: Rates that are none, as JSON's readers and as Jackson call them.
@@ -144,6 +146,11 @@ def duration_of(report: Json, phases: Mapping[str, int] | None, left: Left) -> i
     if took is not None or not phases or "triggerExecution" not in phases:
         return took
     return max(0, phases["triggerExecution"])
+
+
+def ended_at(trigger_at: int, took: int | None) -> int:
+    """When a trigger was over that took so many milliseconds; both times in microseconds."""
+    return min(trigger_at + took * 1000, LAST_MICROS) if took else trigger_at
 
 
 def rate(
@@ -299,5 +306,8 @@ def lag(ends: Json | None, heads: Json | None) -> int | None:
     """Rows that wait, over the partitions; None where the source tells no head."""
     if heads is None or ends is None:
         return None
-    behind = sum(max(0.0, head - ends.get(part, 0.0)) for part, head in heads.items())
+    behind = 0.0
+    for part, head in heads.items():
+        if (waiting := head - ends.get(part, 0.0)) > 0.0:
+            behind += waiting
     return int(behind) if behind <= MAX_WHOLE else None

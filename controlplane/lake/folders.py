@@ -6,19 +6,22 @@ The one place that opens filesystems for the lake. What is written is on the dis
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import posixpath
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import fsspec
 
 from controlplane.errors import LakeError
 
+P = ParamSpec("P")
+T = TypeVar("T")
 #: URL scheme → fsspec's name of it.
 SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gcs", "wasb": "abfs", "wasbs": "abfs"}
 #: URL scheme → Hadoop's name of it, for Spark.
@@ -27,6 +30,23 @@ HADOOP = {"s3": "s3a", "gcs": "gs", "abfs": "abfss"}
 NO_RENAME_OVER = {"hdfs", "viewfs", "webhdfs", "arrow_hdfs"}
 #: Between two tries for a lock that somebody has.
 LOCK_STEP_SECONDS = 0.02
+
+
+def _in_our_words(method: Callable[P, T]) -> Callable[P, T]:
+    """Errors of a file system that are no OSError come out as LakeError: botocore has many, of keys and regions."""
+
+    @functools.wraps(method)
+    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return method(*args, **kwargs)
+        except (OSError, LakeError):
+            raise
+        except Exception as error:
+            lines = str(error).strip().splitlines() or [""]
+            where = args[0].root if isinstance(args[0], Folder) else "the lake"
+            raise LakeError(f"{where} cannot be used: {type(error).__name__}: {lines[0][:300]}") from error
+
+    return told
 
 
 class Folder:
@@ -72,10 +92,12 @@ class Folder:
     def at(self, *parts: str) -> str:
         return posixpath.join(self.root, *parts)
 
+    @_in_our_words
     def exists(self, path: str) -> bool:
-        self.fs.invalidate_cache()
-        return bool(self.fs.exists(self.at(path)))
+        # fsspec's own `exists` takes every error for a no.
+        return self.stamp(path) is not None
 
+    @_in_our_words
     def names(self, path: str) -> list[str]:
         """What lies in a folder, by name; nothing where there is none."""
         self.fs.invalidate_cache()
@@ -85,6 +107,7 @@ class Folder:
             return []
         return sorted(posixpath.basename(str(one).rstrip("/")) for one in found)
 
+    @_in_our_words
     def below(self, path: str) -> dict[str, tuple[int, float]]:
         """Size and time of change of every file below a folder, by its path in the lake."""
         self.fs.invalidate_cache()
@@ -101,6 +124,7 @@ class Folder:
             for name, entry in found.items()
         }
 
+    @_in_our_words
     def stamp(self, path: str) -> tuple[int, float] | None:
         """Size and time of change, Unix seconds, 0 where nobody knows. None where there is no such file or folder."""
         self.fs.invalidate_cache()
@@ -110,6 +134,7 @@ class Folder:
             return None
         return int(entry.get("size") or 0), _changed(entry)
 
+    @_in_our_words
     def read(self, path: str) -> bytes:
         with self.fs.open(self.at(path), "rb") as file:
             return bytes(file.read())
@@ -125,6 +150,7 @@ class Folder:
         """The whole file or nothing of it."""
         self.write(path, json.dumps(document, separators=(",", ":")).encode())
 
+    @_in_our_words
     def write(self, path: str, content: bytes) -> None:
         passing = self.at(posixpath.dirname(path), f".{posixpath.basename(path)}.{uuid.uuid4().hex[:8]}")
         self.fs.makedirs(posixpath.dirname(passing), exist_ok=True)
@@ -133,11 +159,13 @@ class Folder:
         self.settle(passing)
         self.rename(passing, self.at(path))
 
+    @_in_our_words
     def move(self, source: str, target: str) -> None:
         """Move a file within the lake, over what is there."""
         self.fs.makedirs(posixpath.dirname(self.at(target)), exist_ok=True)
         self.rename(self.at(source), self.at(target))
 
+    @_in_our_words
     def rename(self, source: str, target: str) -> None:
         """The same with whole paths. On object stores this is a copy, which appears as a whole, and a removal."""
         if self.is_local:
@@ -153,6 +181,7 @@ class Folder:
         if self.is_local:
             _sync(absolute)
 
+    @_in_our_words
     def remove(self, path: str) -> None:
         """Remove a file or folder; it may be gone already."""
         with contextlib.suppress(FileNotFoundError):

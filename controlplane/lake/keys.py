@@ -1,12 +1,14 @@
 """What the lake holds already of rows about to be written: no batch is in it twice, whichever way it came.
 
 Called by every job that writes raw tables, before it stages its rows. Reads only the key columns, of the days and runs
-concerned, of other commits than the one being made.
+concerned, of other commits than the one being made. What others commit meanwhile is looked at once more by the commit
+itself (`still_new`), so two jobs that bring the same rows at the same time do not both put them there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, timedelta
 from typing import Any
 
@@ -14,9 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Manifest
+from controlplane.errors import LakeError
+from controlplane.lake.lake import READ_PAUSE_SECONDS, READ_TRIES, Lake
+from controlplane.lake.manifest import Commit, Manifest, Part
 from controlplane.lake.schema import LIFECYCLE, PROGRESS, SOURCES, STATE_OPERATORS, TABLES
+from controlplane.lake.staging import Staging
 
 REPORT_TABLES = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name)
 REPORT_KEY = ("run_id", "batch_id", "trigger_at")
@@ -29,14 +33,65 @@ BESIDE = timedelta(days=1)
 NAMED_RUNS = 1000
 
 
+class Overtaken(LakeError):
+    """Another job committed rows of ours while we made them: done again, they are left out."""
+
+
 def new_only(
     lake: Lake, tables: dict[str, pa.Table], but: tuple[str, str], manifest: Manifest | None = None
 ) -> tuple[dict[str, pa.Table], int]:
     """The rows that no other commit than `but` (job, batch) holds, and how many rows of progress were left out.
 
-    `manifest`: what the lake holds, where the caller has read it for many calls.
+    `manifest`: what the lake holds, where the caller has read it for many calls. LakeError where a file that it names
+    is missing for good.
     """
     manifest = manifest or lake.manifest()
+    for _ in range(READ_TRIES - 1):
+        try:
+            return _new_only(lake, tables, but, manifest)
+        except FileNotFoundError:  # replaced since: the next manifest says by what
+            time.sleep(READ_PAUSE_SECONDS)
+            manifest = lake.manifest()
+    try:
+        return _new_only(lake, tables, but, manifest)
+    except FileNotFoundError as error:
+        raise LakeError(f"a file that the manifest of {lake.folder} names is missing: {error}") from None
+
+
+def still_new(
+    lake: Lake, staging: Staging, parts: Iterable[Part], asked: Manifest
+) -> Callable[[Manifest], None]:
+    """For `Lake.commit`: raises Overtaken where the lake got any of these rows after `asked` was read."""
+    told = [part for part in parts if part.table in (PROGRESS.name, LIFECYCLE.name)]
+
+    def check(held: Manifest) -> None:
+        news = Manifest({key: one for key, one in held.commits.items() if _is_new(one, asked)})
+        if not news.commits.keys() - {(staging.job, staging.batch)}:
+            return
+        for part in told:
+            columns = LIFE_KEY if part.table == LIFECYCLE.name else REPORT_KEY
+            data = ds.dataset(
+                lake.folder.at(staging.path, part.path), format="parquet", filesystem=lake.folder.fs
+            )
+            rows = data.to_table(columns=list(columns))
+            kept, _ = _new_only(lake, {part.table: rows}, (staging.job, staging.batch), news)
+            if kept[part.table].num_rows < rows.num_rows:
+                raise Overtaken(
+                    f"another job brought rows of {staging.job}/{staging.batch} at the same time: run the job "
+                    "again, nothing was lost"
+                )
+
+    return check
+
+
+def _is_new(commit: Commit, asked: Manifest) -> bool:
+    before = asked.commits.get(commit.key)
+    return before is None or before.at != commit.at
+
+
+def _new_only(
+    lake: Lake, tables: dict[str, pa.Table], but: tuple[str, str], manifest: Manifest
+) -> tuple[dict[str, pa.Table], int]:
     kept, left_out = dict(tables), 0
     for name, rows in tables.items():
         if name not in (*REPORT_TABLES, LIFECYCLE.name) or not rows.num_rows:
@@ -75,7 +130,9 @@ def _parts(
 ) -> Iterator[str]:
     days = set(_days(moments))
     if beside:
-        days |= {day + BESIDE for day in days} | {day - BESIDE for day in days}
+        days |= {day + BESIDE for day in days if day < date.max} | {
+            day - BESIDE for day in days if day > date.min
+        }
     if not days:
         return
     for part in manifest.parts(name, min(days), max(days)):

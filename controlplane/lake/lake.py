@@ -161,8 +161,13 @@ class Lake:
     # -- writing ---------------------------------------------------------------------------------
 
     def stage(self, job: str, batch: str) -> Staging:
-        """A place for the parts of a commit. What a crash left of the same batch is finished first."""
+        """A place for the parts of a commit. What a crash left of the same batch is finished first.
+
+        LakeError where the lake is gone: a job that runs for long must not begin another one in its place.
+        """
         name = f"{m.name_of(job)}-{m.name_of(batch)}-{uuid.uuid4().hex[:8]}"
+        if not self.folder.exists(HEAD):
+            raise LakeError(f"the lake at {self.folder} is gone: {HEAD} is missing")
         with self._alone():
             self._finish(_journal(job, batch))
             stood = self.manifest().stands((job, batch)) if self._may_hold(job, batch) else None
@@ -185,11 +190,13 @@ class Lake:
         facts: Mapping[str, Any] | None = None,
         replaces: Iterable[str] = (),
         seen: Manifest | None = None,
+        check: Callable[[Manifest], None] | None = None,
     ) -> Commit:
         """Put staged parts into the lake, instead of what the same batch of the same job put there before.
 
         `replaces`: paths of other batches that go with it, as they stood in `seen`. LakeError, and the lake as it
         was, where somebody else changed meanwhile what this takes the place of: the job has to be done again.
+        `check` is given what the lake holds while nobody else can change it, and refuses by LakeError too.
         """
         asked = Commit(
             staging.job, staging.batch, time.time(), tuple(parts), tuple(replaces), dict(facts or {})
@@ -197,8 +204,11 @@ class Lake:
         path = _journal(*asked.key)
         with self._alone():
             self._finish(path)
-            held = self.manifest() if replaces or self._may_hold(*asked.key) else Manifest({})
+            known = bool(asked.replaces) or check is not None or self._may_hold(*asked.key)
+            held = self.manifest() if known else Manifest({})
             try:
+                if check is not None:
+                    check(held)
                 commit, gone = m.succeeding(held, asked, staging.stood, seen or held)
                 self._check_staged(staging, commit)
             except LakeError:
@@ -251,6 +261,14 @@ class Lake:
                     f"{self.folder.at(part.path)} is lost: the commit {commit.job}/{commit.batch} cannot be "
                     f"finished; remove {self.folder.at(path)} and run the job again"
                 )
+
+    def touched(self, but: str) -> Mapping[str, Stamp | None]:
+        """By it is seen whether any other job than `but` committed meanwhile, without reading the manifest.
+
+        On local disks only: elsewhere folders have no time of change.
+        """
+        names = [name for name in self.folder.names(COMMITS) if name != but and not name.startswith(".")]
+        return {name: self.folder.stamp(f"{COMMITS}/{name}") for name in names}
 
     def recover(self, job: str | None = None) -> int:
         """Finish commits that a crash cut off; how many. `job`: only of this one, when others are at work."""

@@ -21,8 +21,13 @@ from controlplane.progress import IDLE_PHASES, whole
 
 Json = Mapping[str, Any]
 Row = tuple[Any, ...]
+#: All rows of a report: its own, its sources', its operators'.
+ReportRows = tuple[Row, list[Row], list[Row]]
 #: What is written here; by it each table's rows are kept until they are taken.
 RAW = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name, LIFECYCLE.name)
+
+REPORTED = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name)
+_query_id = itemgetter(PROGRESS.names.index("query_id"))
 
 REPORT_KEYS = frozenset(
     "id runId name timestamp batchId batchDuration numInputRows inputRowsPerSecond processedRowsPerSecond"
@@ -94,7 +99,7 @@ class Rows:
         left: f.Left = {}
         phases = f.wholes(report, "durationMs", left)
         took = f.duration_of(report, phases, left)
-        heard = trigger_at + (took or 0) * 1000 if at is None else round(at * 1e6)
+        heard = f.ended_at(trigger_at, took) if at is None else round(at * 1e6)
         if phases and phases.keys() <= IDLE_PHASES and report.get("numInputRows") in (0, None):
             self._idle(who, report, heard, agent, seq)
             return False
@@ -118,10 +123,15 @@ class Rows:
             who.origin,
             f.extra(report, REPORT_KEYS, left),
         )
-        self._kept["progress"].append(kept)
-        self._kept["sources"] += told
-        self._kept["state_operators"] += states
+        self.keep((kept, told, states))
         return True
+
+    def keep(self, report: ReportRows) -> None:
+        """Rows that somebody else made of a report, with a value a column in the order of the schema."""
+        row, sources, operators = report
+        self._kept["progress"].append(row)
+        self._kept["sources"] += sources
+        self._kept["state_operators"] += operators
 
     def _idle(self, who: Who, report: Json, at: int, agent: str | None, seq: int | None) -> None:
         known = {"id", "runId", "name"}
@@ -173,8 +183,10 @@ class Rows:
         )
 
     def take(self) -> dict[str, pa.Table]:
-        """All rows as tables by the schema, and nothing is kept any more."""
+        """All rows as tables by the schema, reports sorted by query, and nothing is kept any more."""
         kept, self._kept = self._kept, {name: [] for name in RAW}
+        for name in REPORTED:
+            kept[name].sort(key=_query_id)
         return {name: table_of(name, rows) for name, rows in kept.items()}
 
 

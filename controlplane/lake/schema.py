@@ -210,7 +210,8 @@ ALERTS = Table(
     "alerts",
     "one row an episode of an alert, from its first firing to its end",
     _columns(
-        ("key", T.WHOLE, "number of the episode in the store"),
+        ("store", T.TEXT, "id of the store that told it: several may move to one lake"),
+        ("key", T.WHOLE, "number of the episode in its store"),
         ("name", T.TEXT, "alertname"),
         ("severity", T.TEXT, "label `severity`"),
         ("app", T.TEXT, "label `app`; null where the alert has none"),
@@ -228,7 +229,7 @@ ALERTS = Table(
     ),
     dated_by="fired_at",
     order=("query_id", "fired_at"),
-    key=("key",),
+    key=("store", "key"),
 )
 
 ACTIONS = Table(

@@ -72,7 +72,7 @@ def in_words(account: Account) -> list[str]:
         f"rows: {rows or 'none'}" + (f"; {account.known} reports were known" if account.known else "")
     )
     for title, named in (("damaged", account.damaged), ("refused", account.refused)):
-        lines += [f"{title}: {one.path}: {one.reason}" for one in named[:MOST_NAMED]]
+        lines += [f"{title}: {one}" for one in named[:MOST_NAMED]]
         if len(named) > MOST_NAMED:
             lines.append(f"{title}: {len(named) - MOST_NAMED} more; --json names all")
     return lines

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from controlplane.lake.schema import TABLES
@@ -43,10 +43,12 @@ def learned(hours: DataFrame, end: date, made_at: datetime, weeks: int = WEEKS) 
         (F.floor((at - MONDAY) / HOUR) % (WEEK // HOUR)).cast("int").alias("hour_of_week"),
     )
     usual = chosen.groupBy("app", "query", "hour_of_week").agg(
-        F.max_by("query_id", F.struct("bucket_at", "query_id")).alias("query_id"),
+        F.max(F.struct("bucket_at", "query_id")).alias("last"),
         *(one for metric, column in METRICS.items() for one in _usual(metric, column)),
     )
-    rows = usual.select("app", "query", "query_id", "hour_of_week", F.explode(_told()).alias("one"))
+    # The newest id is that of all hours, also of those that have not come again since the checkpoint was new.
+    newest = F.max("last").over(Window.partitionBy("app", "query"))["query_id"].alias("query_id")
+    rows = usual.select("app", "query", newest, "hour_of_week", F.explode(_told()).alias("one"))
     made = rows.select("app", "query", "query_id", "hour_of_week", "one.*", F.lit(made_at).alias("made_at"))
     return made.where("value IS NOT NULL").select(*TABLES["baselines"].names)
 

@@ -22,6 +22,8 @@ MAKING = 1
 #: Raw rows that are rolled up at once.
 AT_ONCE = 20_000_000
 DAY = timedelta(days=1)
+#: Days that have neighbours on both sides, and more room behind; what lies elsewhere was told by a broken clock.
+FIRST, LAST = date(1970, 1, 2), date(9999, 12, 1)
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,15 @@ class Days:
         return Days(dict(held))
 
     def known(self, since: date | None, until: date | None) -> list[date]:
-        """Days that have rows, of those from `since` to `until`."""
-        found = {day for (_, day), one in self.held.items() if one.rows}
-        return sorted(
-            day for day in found if (since is None or day >= since) and (until is None or day <= until)
-        )
+        """Days that have rows, and single ones between such: a query may have been down all day. `since` to `until`."""
+        first, last = max(since or FIRST, FIRST), min(until or LAST, LAST)
+        told = {day for (_, day), one in self.held.items() if one.rows and FIRST - DAY <= day <= LAST}
+        between = {day + DAY for day in told if day + 2 * DAY in told}
+        return sorted(day for day in told | between if first <= day <= last)
+
+    def beyond(self) -> list[date]:
+        """Days that have rows and cannot be rolled up."""
+        return sorted({day for (_, day), one in self.held.items() if one.rows and not FIRST <= day <= LAST})
 
     def rows(self, days: Sequence[date]) -> int:
         return sum(self._of(table, day).rows for day in days for table in RAW)
@@ -81,8 +87,14 @@ def is_stale(manifest: Manifest, jobs: Sequence[str], day: date, facts: Mapping[
 
 
 def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Merged files lose their commits, so what is known may be of an older commit, but of none that is newer."""
-    told = all(before.get(name) == now[name] for name in ("rows", "objective", "making"))
+    """Merged files lose their commits, so what is known may be of an older commit, but of none that is newer.
+
+    A day of which nothing is left was put away. That is no news of its neighbours, and takes nothing from its own.
+    """
+    held, had = now["rows"], before.get("rows", [])
+    if len(had) != len(held) or any(one not in (other, 0) for one, other in zip(held, had, strict=True)):
+        return False
+    told = all(before.get(name) == now[name] for name in ("objective", "making"))
     return told and now["newest"] <= before.get("newest", 0.0)
 
 

@@ -12,7 +12,9 @@ from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.exc import DBAPIError
 
+from controlplane.errors import ControlPlaneError
 from controlplane.history.moved import ONE_AN_EVENT, Account, Stretch
 from controlplane.lake import events
 from controlplane.lake.keys import new_only
@@ -22,7 +24,7 @@ from controlplane.lake.rows import Rows
 from controlplane.lake.staging import Staging
 from controlplane.store import departures
 from controlplane.store.departures import Departing
-from controlplane.store.engine import open_engine
+from controlplane.store.engine import open_engine, unavailable
 from listeners import wire
 
 #: Rows of all tables that a task holds before it writes them.
@@ -51,6 +53,16 @@ def read_only(database: str) -> Engine:
     # No transaction over the whole job: it would keep the store from tidying itself up.
     engine = open_engine(url.render_as_string(hide_password=False))
     return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def tried(task: Task) -> tuple[list[Part], Account] | str:
+    """`carry`, or in one line why it could not: thrown, Spark would wrap it in a hundred lines."""
+    try:
+        return carry(task)
+    except (ControlPlaneError, OSError) as error:
+        return str(error)
+    except DBAPIError as error:
+        return str(unavailable(error))
 
 
 def carry(task: Task) -> tuple[list[Part], Account]:
@@ -91,7 +103,8 @@ def put(rows: Rows, event: Departing) -> Account:
         taken = events.add(rows, told)
     except (ValueError, TypeError, OverflowError):
         taken = False
-    return Account(events=1, taken=int(taken), malformed=int(not taken))
+    numbers = departures.number_of(event.seq)
+    return Account(events=1, taken=int(taken), malformed=int(not taken), numbers=numbers)
 
 
 def stretches(connection: Connection, whole: Stretch, size: int) -> Iterator[Stretch]:

@@ -6,6 +6,7 @@ Called by `controlplane.pipeline.page`. Colours stand for roles; the page's styl
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -154,7 +155,10 @@ class _canvas:
             axes.xaxis.set_major_locator(where)
             axes.xaxis.set_major_formatter(ConciseDateFormatter(where))
         text = io.StringIO()
-        self.figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+        with warnings.catch_warnings():
+            # Names may be in any script: the browser's fonts draw them, whatever ours lack.
+            warnings.filterwarnings("ignore", "Glyph", UserWarning)
+            self.figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
         drawn = text.getvalue()
         drawn = drawn[drawn.index("<svg") :]
         for colour, role in ROLES.items():

@@ -79,6 +79,11 @@ class Refused:
     path: str
     reason: str
 
+    def __str__(self) -> str:
+        """In one line, and in signs that every terminal takes: names of files may hold any bytes."""
+        told = f"{self.path}: {self.reason}"
+        return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in told)
+
 
 def logs_among(files: Iterable[File], named: Iterable[str] = ()) -> tuple[list[Log], list[Refused]]:
     """The logs that these files are, the largest first, and what is none of any.
@@ -89,7 +94,7 @@ def logs_among(files: Iterable[File], named: Iterable[str] = ()) -> tuple[list[L
     logs: list[Log] = []
     refused: list[Refused] = []
     asked = set(named)
-    for file in sorted(set(files), key=lambda one: one.path):
+    for file in sorted({one.path: one for one in files}.values(), key=lambda one: one.path):
         folder = posixpath.dirname(file.path)
         if posixpath.basename(folder).startswith(FOLDER):
             folders.setdefault(folder, []).append(file)

@@ -50,9 +50,8 @@ class Waiting(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Lines that the server will never take, and why. `line`: the first of the request."""
+    """A line that the server will never take, and why."""
 
-    events: int
     why: str
     line: bytes
 
@@ -66,8 +65,10 @@ class Forwarder:
         stopping: threading.Event,
         patience: float = PATIENCE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        say: Callable[[str], None] = lambda _: None,
     ):
         self._sender, self._stopping, self._patience, self._clock = sender, stopping, patience, clock
+        self._say = say
 
     def forward(self, waiting: Iterable[Waiting]) -> list[Refusal]:
         """Send all of it, in this order; what the server refused for good. ServerAway where it took nothing."""
@@ -81,16 +82,18 @@ class Forwarder:
             answer = self._send(lines)
         except TooLarge as error:
             return self._halved(lines, error)
-        return [Refusal(answer.rejected, answer.why, lines[0])] if answer.rejected else []
+        return [
+            Refusal(why, lines[line - 1] if 0 < line <= len(lines) else b"") for line, why in answer.lines
+        ]
 
     def _halved(self, lines: list[bytes], error: TooLarge) -> list[Refusal]:
         if len(lines) == 1:
-            return [Refusal(1, str(error), lines[0])]
+            return [Refusal(str(error), lines[0])]
         middle = len(lines) // 2
         return self._deliver(lines[:middle]) + self._deliver(lines[middle:])
 
     def _send(self, lines: list[bytes]) -> Acknowledgement:
-        backoff, until = Backoff(), self._clock() + self._patience
+        backoff, until, told = Backoff(), self._clock() + self._patience, False
         while True:
             try:
                 return self._sender.send(lines, REQUEST_SECONDS)
@@ -100,6 +103,9 @@ class Forwarder:
                 # Only its size is a request's own fault. Any other refusal is something that somebody can put right.
                 wait = backoff.next(error.retry_after)
                 final = not error.retryable or self._clock() + wait > until
+                if not final and not told:
+                    self._say(f"the server takes no events, tried for {self._patience:.0f} s: {error}")
+                    told = True
                 if final or self._stopping.wait(wait):
                     raise ServerAway(f"events cannot be forwarded: {error}") from None
 

@@ -1,15 +1,17 @@
 """The import: event logs -> the lake, one commit a log, on all cores that Spark has.
 
 Called by `controlplane history import`. Logs that did not change since they were imported are not read again; one that
-grew is read anew and replaces what it gave before. Each log is committed as soon as its last piece is read.
+grew is read anew and replaces what it gave before, but what it tells no more is kept. Each log is committed as soon as
+its last piece is read.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,11 +19,13 @@ from pyspark import AccumulatorParam
 from pyspark.sql import SparkSession
 
 from controlplane.errors import LakeError
+from controlplane.lake.keys import still_new
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Commit, Manifest
+from controlplane.lake.manifest import Manifest, Part
 from controlplane.lake.rows import RAW
 from controlplane.pipeline.account import Account
 from controlplane.pipeline.eventlogs import Log, Refused, logs_among
+from controlplane.pipeline.keeping import Runs, kept
 from controlplane.pipeline.listing import by_fsspec, found, scheme_of
 from controlplane.pipeline.opening import Hadoop, spark_home
 from controlplane.pipeline.reading import Outcome, Piece, read
@@ -86,22 +90,33 @@ def import_logs(
     began = time.monotonic()
     files, named, gone = found(start, wish.paths)
     if not files:
-        raise NothingThere("; ".join(f"{one.path}: {one.reason}" for one in gone))
+        raise NothingThere("; ".join(map(str, gone)))
     logs, refused = logs_among(files, named)
     account = Account(str(lake.folder), found=len(logs), refused=[*gone, *refused])
-    lake.recover(JOB)
-    held = lake.manifest()
+    with _written(lake):
+        lake.recover(JOB)
+        touched, held = lake.touched(JOB), lake.manifest()
     wanted = [log for log in logs if _is_wanted(log, held, wish, account)]
     by_hadoop = {log.batch for log in wanted if not _by_us(log)}
     hadoop = _hadoop(start()) if by_hadoop else None
-    opened = {
-        log.batch: _Open(log, _pieces(lake, log, hadoop if log.batch in by_hadoop else None))
-        for log in wanted
-    }
+    with _written(lake):
+        opened = {
+            log.batch: _Open(log, _pieces(lake, log, hadoop if log.batch in by_hadoop else None))
+            for log in wanted
+        }
     if opened:
-        _Run(start(), lake, held, opened, account, show, began).go()
+        _Run(start(), lake, held, touched, opened, account, show, began).go()
     account.seconds = time.monotonic() - began
     return account
+
+
+@contextlib.contextmanager
+def _written(lake: Lake) -> Iterator[None]:
+    """A disk that is full or closed to us is the lake's trouble, in one line."""
+    try:
+        yield
+    except OSError as error:
+        raise LakeError(f"the lake at {lake.folder} cannot be written: {error}") from None
 
 
 def _is_wanted(log: Log, held: Manifest, wish: Wish, account: Account) -> bool:
@@ -177,15 +192,17 @@ class _Run:
         spark: SparkSession,
         lake: Lake,
         held: Manifest,
+        touched: Mapping[str, Any],
         opened: dict[str, _Open],
         account: Account,
         show: Callable[[Progress], None],
         began: float,
     ):
-        self.spark, self.lake, self.held, self.opened = spark, lake, held, opened
+        self.spark, self.lake, self.held, self.touched, self.opened = spark, lake, held, touched, opened
         self.account, self.show, self.began = account, show, began
         self.total = sum(piece.size for one in opened.values() for piece in one.pieces)
         self.logs, self.events, self.bytes = len(opened), 0, 0
+        self.runs = Runs()
         self.error: BaseException | None = None
 
     def go(self) -> None:
@@ -206,8 +223,10 @@ class _Run:
                 job.join(LOOK_SECONDS)
         except BaseException:
             self.spark.sparkContext.cancelAllJobs()
+            self._leave()
             raise
         if self.error is not None:
+            self._leave()
             raise SparkFailed(f"the import ended early: {first_line(self.error)}") from None
 
     def _tasks(self, outcomes: Any) -> None:
@@ -241,9 +260,6 @@ class _Run:
         log, outcomes, account = one.log, one.outcomes, self.account
         refused = next((outcome.refused for outcome in outcomes if outcome.refused), None)
         events: Counter[str] = sum((outcome.events for outcome in outcomes), Counter())
-        before = self.held.of(JOB, log.batch)
-        if refused is None and before is not None and _lost(before, events):
-            refused = "it tells less than when it was imported before: what the lake holds of it is kept"
         if refused is not None:
             account.refused.append(Refused(log.path, refused))
             self.lake.folder.remove(one.pieces[0].staging.path)
@@ -252,7 +268,6 @@ class _Run:
         torn = any(outcome.torn for outcome in outcomes)
         if torn and not log.in_progress:
             problems.append("its last line is cut off")
-        parts = [part for outcome in outcomes for part in outcome.parts]
         facts = {
             "log": log.path,
             "app_id": log.app_id,
@@ -263,7 +278,16 @@ class _Run:
             "events": dict(events),
             "problems": problems,
         }
-        self.lake.commit(one.pieces[0].staging, parts, facts)
+        with _written(self.lake):
+            try:
+                parts = self._put(one, [part for outcome in outcomes for part in outcome.parts], facts)
+            except FileNotFoundError as error:
+                reason = f"another job merged files of it meanwhile, import it again: {error}"
+                account.refused.append(Refused(log.path, reason))
+                return
+            except LakeError as error:  # what is staged stays: a commit that was begun is finished from it
+                account.refused.append(Refused(log.path, str(error)))
+                return
         account.read += 1
         account.in_progress += log.in_progress
         account.size += log.size
@@ -274,15 +298,32 @@ class _Run:
             account.rows[part.table] += part.rows
         account.damaged += [Refused(log.path, problem) for problem in problems]
 
+    def _put(self, one: _Open, read: list[Part], facts: dict[str, Any]) -> list[Part]:
+        """Commit what was read of a log. The parts of it that are in the lake for that; `facts` gain what was kept."""
+        lake, staging = self.lake, one.pieces[0].staging
+        parts, known, runs = self.runs.once(lake, staging, read)
+        untold, reports = kept(lake, staging, parts, self.held)
+        if reports:
+            facts["problems"].append(
+                f"{reports} reports that it told before are gone from it: the lake keeps them"
+            )
+        # Thousands of logs: the manifest is read for a commit only where another job made one meanwhile.
+        alone = lake.touched(JOB) == self.touched
+        check = None if alone else still_new(lake, staging, parts, self.held)
+        self.runs.note(runs, lake.commit(staging, [*parts, *untold], facts, check=check))
+        self.account.known += known
+        return parts
+
+    def _leave(self) -> None:
+        """Take away what was staged of logs that were not read to their end: the disk may be full of it."""
+        for one in self.opened.values():
+            if len(one.outcomes) < len(one.pieces):
+                with contextlib.suppress(OSError, LakeError):
+                    self.lake.folder.remove(one.pieces[0].staging.path)
+
     def _progress(self) -> Progress:
         done = self.logs - len(self.opened)
         return Progress(done, self.logs, self.bytes, self.total, self.events, time.monotonic() - self.began)
-
-
-def _lost(before: Commit, events: Counter[str]) -> bool:
-    """Whether fewer reports are told than were told before: a file of a rolling log went, or one was cut."""
-    told = before.facts.get("events")
-    return isinstance(told, dict) and events["progress"] < int(told.get("progress") or 0)
 
 
 def paths_of(arguments: Sequence[str]) -> tuple[str, ...]:

@@ -12,22 +12,25 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from controlplane.errors import ControlPlaneError, LakeError
+from controlplane.lake.keys import still_new
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Manifest
 from controlplane.lake.staging import Staging
-from controlplane.pipeline import forwarding, landing, shares
+from controlplane.pipeline import damage, forwarding, landing, shares
 from controlplane.pipeline.forwarding import Forwarder
 from controlplane.pipeline.landing import Source
-from controlplane.pipeline.shares import Told
+from controlplane.pipeline.shares import Told, kept
 from listeners.backoff import Backoff
 
 JOB = "ingest"
@@ -38,6 +41,8 @@ STEP_SECONDS = 0.2
 LEAST_WAIT, MOST_WAIT = 1.0, 60.0
 #: A run over what is there, not for ever, tries so often.
 TRIES = 3
+#: Of reasons why a server refuses events of a batch, so many are told; all are kept.
+MOST_REASONS = 5
 #: What the stream needs of its session. Empty batches that only move the watermark would be one more for each.
 SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": (
@@ -46,6 +51,8 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
+    # A line may have a megabyte, and by rows alone ten thousand of them would be given to Python at once.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(32 * 1024 * 1024),
 }
 
 Say = Callable[[str], None]
@@ -119,13 +126,16 @@ class Batches:
 
     def _take(self, batch: DataFrame, number: int) -> None:
         stream = _stream_of(batch.sparkSession)
-        manifest = concerned(self._lake.manifest(), stream, number, time.time() - self._window)
         staging = self._lake.stage(JOB, f"{stream}-{number:012d}")
+        # After the staging: what becomes of this batch's own files from here on refuses the commit.
+        held = self._lake.manifest()
+        manifest = concerned(held, stream, number, time.time() - self._window)
         try:
             told = self._written(batch, staging, manifest)
-            refused = self._forward(told)
+            refused = self._forward(told, staging.batch)
             facts = {"arrived_at": told.arrived, "events": told.events, "malformed": told.malformed}
-            self._lake.commit(staging, told.parts, facts)
+            check = still_new(self._lake, staging, told.parts, held)
+            self._lake.commit(staging, told.parts, facts, check=check)
         except Exception:
             self._lake.folder.remove(staging.path)
             raise
@@ -138,13 +148,22 @@ class Batches:
             told = told.plus(Told.of_json(row[0]))
         return told
 
-    def _forward(self, told: Told) -> int:
+    def _forward(self, told: Told, name: str) -> int:
         if self._forwarder is None:
             return 0
         refused = self._forwarder.forward(forwarding.taken(self._lake.folder, told.outboxes))
-        for one in refused:
-            self._say(f"the server refused {one.events} events for good: {one.why}")
-        return sum(one.events for one in refused)
+        for why, events in Counter(one.why for one in refused).most_common(MOST_REASONS):
+            self._say(f"the server refused {events} events for good: {why}")
+        if refused:
+            lines = ({"origin": "the server", "error": one.why, "line": kept(one.line)} for one in refused)
+            shares.reject(self._lake.folder, f"{JOB}-{name}-server", lines)
+        return len(refused)
+
+    def miss(self, files: Sequence[str]) -> None:
+        """Tell and keep that files cannot be read to their end."""
+        for file in files:
+            self._say(f"{file} is {damage.WHY}")
+        damage.keep(self._lake.folder, files)
 
     def _note(self, number: int, told: Told, refused: int) -> None:
         rows, done = sum(part.rows for part in told.parts), self.sum
@@ -161,7 +180,7 @@ class Batches:
             for count, what in (
                 (told.malformed, f"malformed (kept in {self._lake.folder.at(shares.REJECTED)})"),
                 (told.known, "reports that the lake had"),
-                (refused, "refused by the server"),
+                (refused, "refused by the server (kept there too)"),
             )
             if count
         ]
@@ -232,7 +251,7 @@ def run(
         damaged = None if lenient else landing.damaged_file(trouble)
         lenient = damaged is not None
         if damaged is not None:
-            say(f"{damaged} is torn or gone: what can be read of it is taken in, the rest of it is lost")
+            batches.miss(damage.of_batch(session, plan.checkpoint, damaged))
             continue
         if batches.sum.batches > done:
             tries = 0
@@ -241,7 +260,7 @@ def run(
         if isinstance(batches.trouble, Rewound):
             raise batches.trouble
         if plan.every is None and tries >= TRIES:
-            raise IngestFailed(f"ingest ended: {_line(trouble)}")
+            raise IngestFailed(f"ingest with the checkpoint {plan.checkpoint} ended: {_line(trouble)}")
         if not stopping.is_set():
             wait = backoff.next(getattr(batches.trouble, "retry_after", None))
             say(f"the stream failed and is started again in {wait:.0f} s: {_line(trouble)}")
@@ -278,7 +297,7 @@ class _Life:
                     _drain(query, self.batches)
                     return None
             query.awaitTermination()
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:
             enough = isinstance(self.batches.trouble, Enough)
             return None if enough else str(self.batches.trouble or error)
         return None
@@ -303,4 +322,7 @@ def _drain(query: Any, batches: Batches) -> None:
 
 
 def _line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason was given")
+    """The first line that says something: py4j says first that something happened."""
+    lines = (line.strip().removeprefix(": ") for line in text.splitlines())
+    told = (line for line in lines if line and not line.startswith("An error occurred while calling"))
+    return next(told, "no reason was given")

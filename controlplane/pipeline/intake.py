@@ -5,16 +5,20 @@ Called by `controlplane history ingest`; `controlplane.pipeline.ingesting` does 
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import threading
+from collections.abc import Iterator
 
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from controlplane.lake.lake import Lake
 from controlplane.pipeline import ingesting
 from controlplane.pipeline.forwarding import Forwarder
-from controlplane.pipeline.ingesting import Plan, Say, Sum
-from controlplane.pipeline.session import session
+from controlplane.pipeline.ingesting import IngestFailed, Plan, Say, Sum
+from controlplane.pipeline.session import first_line, session
 from listeners import attach, environment
 from listeners.attach import NotAttached
 from listeners.attachment import Attachment
@@ -28,20 +32,38 @@ def take_in(
 ) -> Sum:
     """Run the job until it ends or is told to stop. ControlPlaneError where it cannot run."""
     opened = Lake.open(lake, create=True)
-    forwarder = Forwarder(_transport(server), stopping) if server is not None else None
+    forwarder = Forwarder(_transport(server), stopping, say=say) if server is not None else None
     # Why a batch failed is told in a line; Spark would tell it by pages.
     spark = session(APP, master, {"spark.log.level": "FATAL"})
-    attachment = None
+    attachment, batches = None, ingesting.Batches(opened, plan.window_seconds, forwarder, say)
     try:
-        own = ingesting.prepared(spark)
-        attachment = _attached(own, server)
-        return ingesting.run(
-            own, plan, ingesting.Batches(opened, plan.window_seconds, forwarder, say), stopping, say
-        )
+        with _jvm_alive(stopping):
+            own = ingesting.prepared(spark)
+            attachment = _attached(own, server)
+            return ingesting.run(own, plan, batches, stopping, say)
     finally:
         if attachment is not None:
             attachment.detach()
-        spark.stop()
+        with contextlib.suppress(Py4JError, OSError, EOFError):
+            spark.stop()
+
+
+@contextlib.contextmanager
+def _jvm_alive(stopping: threading.Event) -> Iterator[None]:
+    """IngestFailed, in a line, where Spark's process ends under us: out of memory, or told to end as we are."""
+    # py4j tells of each call that fails, by pages; we do once.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise IngestFailed(f"ingest ended: {first_line(error)}") from None
+    except (Py4JError, OSError, EOFError) as error:
+        if isinstance(error, OSError) and not isinstance(error, ConnectionError):
+            raise
+        why = "it was told to end" if stopping.is_set() else "out of memory, or killed"
+        raise IngestFailed(
+            f"Spark's process ended ({why}): nothing is lost, the next run does the batch again"
+        ) from None
 
 
 def _transport(server: str) -> HttpTransport:

@@ -37,8 +37,12 @@ PARSED = pa.schema(
     ]
 )
 PARSED_DDL = "key binary, agent string, seq bigint, line binary, origin string, error string"
-#: A file whose time is so much before the newest one's is taken for one that was read long ago.
-MAX_FILE_AGE = "30d"
+#: Spark passes over, without a word, a file whose time is so much before the newest one's. One file with a time in
+#: the future would end the taking in, and one that was copied with its old time would never be read: so, never.
+MAX_FILE_AGE = "36500d"
+#: Longer lines are passed over unseen, so that one without an end does not take all the memory there is.
+LONGEST_LINE = 16 * 1024 * 1024
+READ = {"mapreduce.input.linerecordreader.line.maxlength": str(LONGEST_LINE)}
 MANY = "1000000"
 KAFKA_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
@@ -47,6 +51,7 @@ KAFKA_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _FAILED = re.compile(r"\[FAILED_READ_FILE[^\]]*\] .*? reading file (.+?)\.(?:\s|$)")
 _DAMAGED = re.compile(
     r"Caused by: [^\n]*(?:EOFException|ZipException|ChecksumException|DataFormatException|FileNotFoundException|gzip"
+    r"|Too many bytes before newline"
     r"|(?:incorrect|invalid) (?:header|block|distance|stored|code|data|bit|literal|length|compression))"
     r"|FAILED_READ_FILE\.FILE_NOT_EXIST"
 )
@@ -88,7 +93,7 @@ def _settings(source: Source) -> dict[str, str]:
     if source.form != "text":
         return {"startingOffsets": "earliest"}
     # Else a folder that somebody makes below would be taken for a partition, and end the stream.
-    wanted = {"maxFileAge": MAX_FILE_AGE, "recursiveFileLookup": "true"}
+    wanted = {"maxFileAge": MAX_FILE_AGE, "recursiveFileLookup": "true", **READ}
     if source.max_files is not None:
         wanted["maxFilesPerTrigger"] = str(source.max_files)
     return {**wanted, "cleanSource": "delete"} if source.clean else wanted

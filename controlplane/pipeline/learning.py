@@ -37,11 +37,15 @@ class Learned:
 def learn(
     lake: Lake, spark: Callable[[], SparkSession], now: float, weeks: int = WEEKS, force: bool = False
 ) -> Learned:
-    """Learn from the `weeks` weeks up to the newest day that is rolled up. `now`: Unix seconds."""
+    """Learn from the `weeks` weeks up to the newest day that is rolled up. `now`: Unix seconds.
+
+    Days of the future do not count: a clock was wrong, and what is usual would be looked for long after all data.
+    """
     with lake.folder.held(JOB):
         lake.recover(JOB)
         manifest = lake.manifest()
-        days = manifest.dates(HOURS)
+        made_at = datetime.fromtimestamp(now, UTC)
+        days = [day for day in manifest.dates(HOURS) if day <= made_at.date()]
         if not days:
             return Learned(0, False)
         end = days[-1] + DAY
@@ -49,8 +53,8 @@ def learn(
         if before is not None and before.facts == facts and not force:
             return Learned(before.rows, False)
         staging = lake.stage(JOB, BATCH)
-        hours = tables.frame(lake, spark(), manifest, HOURS, end - timedelta(weeks=weeks), end)
-        rows = learned(hours, end, datetime.fromtimestamp(now, UTC), weeks)
+        hours = tables.frame(lake, spark(), manifest, HOURS, end - timedelta(weeks=weeks), end - DAY)
+        rows = learned(hours, end, made_at, weeks)
         parts = tables.written(rows.coalesce(_files(manifest, end, weeks)), _writing(staging))
         return Learned(lake.commit(staging, parts, facts).rows, True)
 
@@ -61,14 +65,14 @@ def _facts(manifest: Manifest, end: date, weeks: int) -> dict[str, Any]:
     made = {
         part.date.isoformat(): commit.at
         for part, commit in manifest.standing.values()
-        if part.table == HOURS and part.date >= first and commit.job == HOURS
+        if part.table == HOURS and first <= part.date < end and commit.job == HOURS
     }
     return {"days": dict(sorted(made.items())), "weeks": weeks, "making": MAKING}
 
 
 def _files(manifest: Manifest, end: date, weeks: int) -> int:
     """A file for each million of hours."""
-    parts = manifest.parts(HOURS, end - timedelta(weeks=weeks), end)
+    parts = manifest.parts(HOURS, end - timedelta(weeks=weeks), end - DAY)
     return 1 + sum(part.rows for part in parts) // 1_000_000
 
 

@@ -85,10 +85,25 @@ def _local(path: str) -> Iterator[tuple[File | Refused, bool]]:
 
 def _below(folder: str) -> Iterator[File | Refused]:
     closed: list[OSError] = []
-    for here, names, members in os.walk(folder, onerror=closed.append):
-        names[:] = sorted(name for name in names if not name.startswith((".", "_")))
+    walked = {
+        os.path.realpath(folder)
+    }  # links are followed, but a folder is looked into once: links may go in circles
+    for here, names, members in os.walk(folder, onerror=closed.append, followlinks=True):
+        # Folders before links to them: a log is told by its own path where there is one.
+        ordered = sorted(names, key=lambda name: (os.path.islink(os.path.join(here, name)), name))
+        names[:] = [
+            name for name in ordered if not name.startswith((".", "_")) and _is_new(here, name, walked)
+        ]
         yield from (_stat(os.path.join(here, member)) for member in members)
     yield from (Refused(str(error.filename), f"it cannot be listed: {error.strerror}") for error in closed)
+
+
+def _is_new(here: str, name: str, walked: set[str]) -> bool:
+    """Whether a folder was not looked into yet; it is taken down."""
+    place = os.path.realpath(os.path.join(here, name))
+    before = len(walked)
+    walked.add(place)
+    return len(walked) > before
 
 
 def _stat(path: str) -> File | Refused:

@@ -6,9 +6,9 @@ replaces its own. It takes nothing out of the store: the server does that, once 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark.sql import SparkSession
 from sqlalchemy.engine import Connection
@@ -17,10 +17,12 @@ from sqlalchemy.exc import DBAPIError
 from controlplane.errors import LakeError
 from controlplane.history import moved
 from controlplane.history.moved import JOB, Account, Stretch
+from controlplane.lake.keys import still_new
 from controlplane.lake.lake import Lake
+from controlplane.lake.manifest import Part
 from controlplane.lake.verifying import verify
 from controlplane.pipeline import told
-from controlplane.pipeline.departing import Task, carry, read_only, stretches
+from controlplane.pipeline.departing import Task, read_only, stretches, tried
 from controlplane.store import departures
 from controlplane.store.engine import open_engine, unavailable
 
@@ -53,17 +55,24 @@ class Moved:
 def move(spark: SparkSession, moving: Moving, say: Told) -> Moved:
     """Move what is old enough; `say` is told of each commit. LakeError and StoreUnavailable end it in between."""
     lake = Lake.open(moving.lake, create=True)
-    with lake.folder.held(JOB):
-        lake.recover(JOB)
-        store = _store(moving.database)
-        engine = read_only(moving.database)
-        try:
-            with engine.connect() as connection:
-                return _move(spark, lake, moving, store, connection, say)
-        except DBAPIError as error:
-            raise unavailable(error) from None
-        finally:
-            engine.dispose()
+    try:
+        with lake.folder.held(JOB):
+            lake.recover(JOB)
+            return _opened(spark, lake, moving, say)
+    except OSError as error:
+        raise LakeError(f"the lake at {lake.folder} cannot be written: {error}") from None
+
+
+def _opened(spark: SparkSession, lake: Lake, moving: Moving, say: Told) -> Moved:
+    store = _store(moving.database)
+    engine = read_only(moving.database)
+    try:
+        with engine.connect() as connection:
+            return _move(spark, lake, moving, store, connection, say)
+    except DBAPIError as error:
+        raise unavailable(error) from None
+    finally:
+        engine.dispose()
 
 
 def _store(database: str) -> str:
@@ -86,9 +95,10 @@ def _move(
     spark: SparkSession, lake: Lake, moving: Moving, store: str, connection: Connection, say: Told
 ) -> Moved:
     mark = departures.value(connection, departures.SAFE) or 0
-    damaged, mark = _standing(lake, store, mark)
+    name = departures.moving_name(connection) or store
+    damaged, mark = _standing(lake, name, mark)
     until = departures.last_aged(connection, mark, moving.cutoff)
-    ahead = stretches(connection, Stretch(store, mark, until), COMMIT_EVENTS) if until > mark else iter(())
+    ahead = stretches(connection, Stretch(name, mark, until), COMMIT_EVENTS) if until > mark else iter(())
     found = Moved(mended=len(damaged), until=until)
     for stretch in (*damaged, *ahead):
         found = _commit(spark, lake, moving, stretch, connection, found)
@@ -117,19 +127,25 @@ def _commit(
     connection: Connection,
     before: Moved,
 ) -> Moved:
-    staging = lake.stage(JOB, stretch.batch)
+    staging, held = lake.stage(JOB, stretch.batch), lake.manifest()
     tasks = [
         Task(number, piece, staging, moving.database, str(lake.folder))
         for number, piece in enumerate(stretches(connection, stretch, TASK_EVENTS))
     ]
-    results: Iterator[Any] = iter(
-        spark.sparkContext.parallelize(tasks, len(tasks)).map(carry).collect() if tasks else ()
-    )
-    parts, account = [], Account()
-    for written, counted in results:
+    results = spark.sparkContext.parallelize(tasks, len(tasks)).map(tried).collect() if tasks else []
+    parts: list[Part] = []
+    account = Account()
+    for found in results:
+        if isinstance(found, str):
+            # Left behind, what was staged would take the room that is missing.
+            with contextlib.suppress(OSError, LakeError):
+                lake.folder.remove(staging.path)
+            raise LakeError(f"events {stretch.after + 1} to {stretch.until} were not moved: {found}")
+        written, counted = found
         parts += written
         account += counted
-    commit = lake.commit(staging, parts, moved.facts(stretch, account))
+    check = still_new(lake, staging, parts, held)
+    commit = lake.commit(staging, parts, moved.facts(stretch, account), check=check)
     return Moved(
         before.commits + 1,
         before.mended,

@@ -99,7 +99,7 @@ def _as_json(report: Json) -> Json:
         _totals(report, [source for source in sources if isinstance(source, dict)])
     observed = report.get("observedMetrics")
     if observed:
-        report["observedMetrics"] = _plain(observed)
+        report["observedMetrics"] = plain(observed)
     return report
 
 
@@ -116,10 +116,10 @@ def _totals(report: Json, sources: list[Json]) -> None:
                 report[key] = sum(rates)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A row with its schema becomes an object of its fields, at any depth."""
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if not isinstance(value, dict):
         return value
     schema, values = value.get("schema"), value.get("values")
@@ -127,8 +127,8 @@ def _plain(value: Any) -> Any:
         fields = schema.get("fields")
         if isinstance(fields, list) and len(fields) == len(values):
             named = zip(fields, values, strict=True)
-            return {str(one.get("name")): _plain(inner) for one, inner in named if isinstance(one, dict)}
-    return {name: _plain(inner) for name, inner in value.items()}
+            return {str(one.get("name")): plain(inner) for one, inner in named if isinstance(one, dict)}
+    return {name: plain(inner) for name, inner in value.items()}
 
 
 # -- Spark 2.0 -------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from controlplane.baselines import FIGURES, HOURS, QUANTILES, SHAPE, Baseline, as_json
+from controlplane.baselines import FIGURES, HOURS, LONGEST, MOST, QUANTILES, SHAPE, Baseline, as_json
 
 #: Queries in a chunk: 2 MB of JSON at most.
 IN_CHUNK = 100
@@ -39,14 +39,16 @@ def baselines(rows: pa.Table) -> list[Baseline]:
     quantile = _places(rows["quantile"], {float(one): place for place, one in enumerate(QUANTILES)})
     hour = rows["hour_of_week"].to_numpy()
     known = (figure >= 0) & (quantile >= 0) & (hour >= 0) & (hour < HOURS)
-    values[query[known], figure[known], hour[known], quantile[known]] = rows["value"].to_numpy()[known]
+    told = rows["value"].to_numpy()
+    known &= np.abs(told) < MOST
+    values[query[known], figure[known], hour[known], quantile[known]] = told[known]
     _, first = np.unique(query, return_index=True)
     facts = rows.select(["query_id", "app", "query", "made_at"]).take(pa.array(first)).to_pylist()
     return [
         Baseline(
             one["query_id"],
-            one["app"] or "unnamed",
-            one["query"],
+            (one["app"] or "unnamed")[:LONGEST],
+            one["query"][:LONGEST],
             one["made_at"].timestamp(),
             values[place],
         )

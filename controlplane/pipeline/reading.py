@@ -17,17 +17,21 @@ from typing import Any
 import pyarrow as pa
 
 from controlplane.errors import LakeError
+from controlplane.lake.arrays import merged
 from controlplane.lake.keys import new_only
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Manifest, Part
-from controlplane.lake.rows import Rows, Who
+from controlplane.lake.rows import REPORTED, Rows, Who
+from controlplane.lake.schema import PROGRESS
 from controlplane.lake.staging import Staging
 from controlplane.pipeline.codecs import Damaged
 from controlplane.pipeline.eventlogs import Log
 from controlplane.pipeline.normalising import Told, parsed, told
 from controlplane.pipeline.opening import Hadoop, chunks
 from controlplane.pipeline.scanning import NEAR, Foreign, Head, Line, Walk, head, marked
+from controlplane.pipeline.typed import quick
 
+RUN, AT = PROGRESS.names.index("run_id"), PROGRESS.names.index("at")
 #: Rows that are gathered as Python values before they become Arrow columns.
 GATHERED_ROWS = 6_000
 #: Bytes of Arrow columns that are gathered before they are written.
@@ -142,6 +146,18 @@ class Reader:
         return told_head, chunks(self.file, log.codecs[piece.place], piece.hadoop, base), base
 
     def _take(self, line: Line, who: Who, told_head: Head) -> None:
+        made = quick(line.text, who)
+        if made is not None:
+            self.rows.keep(made)
+            self.outcome.events["progress"] += 1
+            self.last[made[0][RUN]] = made[0][AT] / 1e6
+        else:
+            self._take_any(line, who, told_head)
+        if len(self.rows) >= GATHERED_ROWS:
+            self._gather()
+
+    def _take_any(self, line: Line, who: Who, told_head: Head) -> None:
+        """An event of any kind and shape."""
         try:
             event = told(parsed(line.text), self.piece.log.app_id)
             if event is not None:
@@ -149,8 +165,6 @@ class Reader:
         except ValueError as error:
             self.outcome.events["malformed"] += 1
             self.malformed[str(error).partition(":")[0][:120]] += 1
-        if len(self.rows) >= GATHERED_ROWS:
-            self._gather()
 
     def _add(self, event: Told, line: Line, who: Who, told_head: Head) -> str:
         """The rows of one event; its kind."""
@@ -177,7 +191,10 @@ class Reader:
         report = event.report or {}
         is_batch = self.rows.progress(who, report)
         began = _seconds(report.get("timestamp"))
-        took = report.get("batchDuration")
+        phases = report.get("durationMs")
+        took = report.get(
+            "batchDuration", phases.get("triggerExecution") if isinstance(phases, dict) else None
+        )
         if began is not None and event.run_id:
             self.last[event.run_id] = began + (took / 1000 if isinstance(took, (int, float)) else 0.0)
         return is_batch
@@ -213,7 +230,7 @@ class Reader:
             self.gathered.append(self.rows.take())
         if not self.gathered:
             return
-        tables = {name: pa.concat_tables([one[name] for one in self.gathered]) for name in self.gathered[0]}
+        tables = {name: _joined(name, [one[name] for one in self.gathered]) for name in self.gathered[0]}
         self.gathered, self.gathered_bytes = [], 0
         staging = self.piece.staging
         if self.held is not None:
@@ -224,6 +241,10 @@ class Reader:
         for table, rows in tables.items():
             self.outcome.parts += staging.write(table, rows, name)
         self.written += 1
+
+
+def _joined(name: str, tables: list[pa.Table]) -> pa.Table:
+    return merged(tables, "query_id") if name in REPORTED else pa.concat_tables(tables)
 
 
 def _noted(stream: Iterator[bytes], seen: list[bytes]) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -22,6 +22,7 @@ Json = dict[str, Any]
 SHORT_SECONDS = 300.0
 #: One that fires again so soon after its end flaps.
 FLAP_SECONDS = 1800.0
+UNNAMED = "unnamed"
 NOISY_SHARE, NOISY_EPISODES = 0.3, 5
 #: From here on a query is said to have little headroom: the share of its busiest hours in which a trigger ran.
 TIGHT = 0.7
@@ -63,6 +64,7 @@ class Wish:
 
 def report(tables: Tables, wish: Wish, made_at: datetime) -> Json:
     """The whole report; queries are sorted, the worst first."""
+    tables = replace(tables, days=_named(tables.days), hours=_named(tables.hours), runs=_named(tables.runs))
     costs = restarts(tables.runs)
     busy = {(row["app"], row["query"]): row for row in tables.hours.to_dict("records")}
     queries = [
@@ -81,6 +83,11 @@ def report(tables: Tables, wish: Wish, made_at: datetime) -> Json:
         "alerts": noise(tables.alerts),
         "actions": _actions(tables.actions),
     }
+
+
+def _named(rows: pd.DataFrame) -> pd.DataFrame:
+    """With a word for the application that no log named: pandas leaves rows without one out of all groups."""
+    return rows if rows.empty else rows.assign(app=rows["app"].fillna(UNNAMED))
 
 
 def fleet(tables: Tables) -> Json:
@@ -128,7 +135,7 @@ def _query(
     costs: Mapping[tuple[str, str], Json],
     busy: Mapping[str, Any] | None,
 ) -> Json:
-    newest = str(rows["query_id"].iloc[-1])
+    newest = _newest(rows)
     lag = "lag_seconds_p95" if rows["lag_seconds_p95"].notna().any() else "lag_rows_p95"
     # State belongs to a checkpoint: what was before the last new one says nothing of what comes.
     own = rows[rows["query_id"] == newest]
@@ -141,7 +148,7 @@ def _query(
         "query_id": newest,
         **_sums(rows),
         "attainment": share(rows["slo_good"].sum(), rows["slo_batches"].sum()),
-        "lag_seconds_p95": number(rows["lag_seconds_p95"].median()),
+        "lag_seconds_p95": _median(rows["lag_seconds_p95"]),
         "lag_seconds_max": number(rows["lag_seconds_max"].max()),
         "lag_rows_max": number(rows["lag_rows_max"].max()),
         "days": [
@@ -159,6 +166,12 @@ def _query(
         "restarts": costs.get((app, name)),
         "headroom": headroom(busy),
     }
+
+
+def _newest(rows: pd.DataFrame) -> str:
+    """The id that was there last; of two on the last day the one that came later."""
+    lives = rows.groupby("query_id")["bucket_at"].agg(["max", "min"])
+    return str(lives.sort_values(["max", "min"]).index[-1])
 
 
 def _how_bad(query: Json) -> tuple[float, float, float, str, str]:
@@ -231,7 +244,7 @@ def restarts(runs: pd.DataFrame) -> dict[tuple[str, str], Json]:
             "runs": len(rows),
             "batches_done_again": int(again.sum()),
             "rows_done_again": int(rows.loc[again, "first_rows"].fillna(0).sum()),
-            "first_batch_seconds_median": number(waits.median()),
+            "first_batch_seconds_median": _median(waits),
             "first_batch_seconds_max": number(waits.max()),
         }
     return found
@@ -276,7 +289,7 @@ def _rule(name: str, rows: pd.DataFrame) -> Json:
         "queries": int(rows["query_id"].nunique()),
         "notified": int(rows["notified"].sum()),
         "firing": int(rows["resolved_at"].isna().sum()),
-        "seconds_median": number(rows["seconds"].median()),
+        "seconds_median": _median(rows["seconds"]),
         "short_lived": int(rows["short"].sum()),
         "flapping": int(rows["flaps"].sum()),
         "noise": noisy,
@@ -289,6 +302,12 @@ def _actions(actions: pd.DataFrame) -> list[Json]:
         return []
     counted = actions.groupby(["action", "state"]).size()
     return [{"action": a, "state": s, "count": int(n)} for (a, s), n in counted.items()]
+
+
+def _median(values: pd.Series) -> float | None:
+    """Of what is known; numpy warns where that is nothing."""
+    known = values.dropna()
+    return number(known.median()) if len(known) else None
 
 
 def number(value: Any) -> float | None:

@@ -63,6 +63,8 @@ def roll(lake: Lake, spark: Callable[[], SparkSession], asked: Asked, say: Calla
             for day in known
             if asked.force or is_stale(manifest, JOBS, day, days.facts(day, asked.objective))
         ]
+        for day in days.beyond():
+            say(f"{day} is left out: a clock was wrong")
         rows = dict.fromkeys(JOBS, 0)
         for place, portion in enumerate(found := list(portions(days, stale))):
             name = " to ".join(sorted({str(portion[0]), str(portion[-1])}))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -39,18 +39,17 @@ class Walk:
     torn: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A line that may tell of a query, within the bytes that it was found in."""
+class Line(NamedTuple):
+    """A line that may tell of a query, within the bytes that it was found in; `at`: its place in these."""
 
     text: bytes
-    _around: bytes = field(repr=False)
-    _at: int
+    around: bytes
+    at: int
 
     @property
     def near(self) -> float | None:
         """The time that the events before it tell, Unix seconds; None where none is near."""
-        told = _TIME.findall(self._around, max(0, self._at - NEAR), self._at)
+        told = _TIME.findall(self.around, max(0, self.at - NEAR), self.at)
         return int(told[-1]) / 1000 if told else None
 
 
@@ -61,36 +60,37 @@ def marked(
 
     `base`: where in the file the chunks begin; with `start` before it they may begin within a line.
     """
-    kept, skipping = b"", False
-    begun = base == 0
+    kept: list[bytes] = []  # what there is of a line whose end was not read yet
+    size, begun, skipping = 0, base == 0, False
     for chunk in chunks:
         walk.read += len(chunk)
-        if skipping:
-            end = chunk.find(b"\n")
-            base += len(chunk) if end < 0 else end + 1
-            if end < 0:
+        if skipping or not begun:  # a line that is too long, or that belongs to whoever has its begin
+            end = chunk.find(b"\n") + 1
+            base += end or len(chunk)
+            if not end:
+                if stop is not None and base >= stop:
+                    return
                 continue
-            skipping = False
-            buffer = chunk[end + 1 :]
+            begun, skipping = True, False
         else:
-            buffer = kept + chunk if kept else chunk
-        if not begun:  # the line that we came into belongs to whoever has its begin
-            end = buffer.find(b"\n")
-            if end < 0:
-                kept = buffer
-                continue
-            begun, base, buffer = True, base + end + 1, buffer[end + 1 :]
-        whole = buffer.rfind(b"\n") + 1
-        yield from _within(buffer, whole, base, start, stop)
-        base += whole
-        kept = buffer[whole:]
+            end = 0
+        fresh = chunk[end:] if end else chunk
+        whole = fresh.rfind(b"\n") + 1
+        if whole:
+            buffer = b"".join((*kept, fresh)) if size else fresh
+            whole += size
+            yield from _within(buffer, whole, base, start, stop)
+            base += whole
+            fresh, kept, size = buffer[whole:], [], 0
+        kept.append(fresh)
+        size += len(fresh)
         if stop is not None and base >= stop:
             return
-        if len(kept) > MOST_LINE:
-            walk.too_long += 1
-            base += len(kept)
-            kept, skipping = b"", True
-    walk.torn = kept if begun and base >= start else b""
+        if size > MOST_LINE:
+            walk.too_long += base >= start
+            base += size
+            kept, size, skipping = [], 0, True
+    walk.torn = b"".join(kept) if begun and base >= start else b""
 
 
 def _within(buffer: bytes, whole: int, base: int, start: int, stop: int | None) -> Iterator[Line]:

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from controlplane.errors import ControlPlaneError
@@ -29,8 +32,13 @@ LOGGING = Path(__file__).with_name("log4j2.properties")
 SUBMITTED = ("MASTER", "SPARK_MASTER")
 
 
+#: Lines of an error that say nothing of what went wrong.
+NO_NEWS = ("An error occurred while calling", "at ")
+WRAPPED = "Exception thrown in awaitResult:"
+
+
 class SparkFailed(ControlPlaneError):
-    """Spark could not be started; the message says what to change."""
+    """Spark could not be started, or a job of it failed; the message says what to change."""
 
     status, code = 500, "spark"
 
@@ -74,6 +82,15 @@ def close() -> None:
         active.stop()
 
 
+@contextmanager
+def in_words(doing: str) -> Iterator[None]:
+    """What Spark throws meanwhile as SparkFailed, in one line. `doing`: what failed then."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise SparkFailed(f"{doing}: {first_line(error)}") from None
+
+
 def _submitted() -> bool:
     """Whether spark-submit started this process: its JVM runs already and knows the master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ or any(name in os.environ for name in SUBMITTED)
@@ -81,6 +98,6 @@ def _submitted() -> bool:
 
 def first_line(error: BaseException) -> str:
     """What an error says, in one line: py4j and Spark say much more."""
-    lines = [line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if not line.startswith("An error occurred while calling")]
+    lines = [line.strip().removeprefix(": ").removeprefix("Caused by: ") for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(NO_NEWS) and not line.endswith(WRAPPED)]
     return (told[0] if told else type(error).__name__)[:300]

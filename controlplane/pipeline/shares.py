@@ -7,7 +7,7 @@ gets back a few words on it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from controlplane.lake import events
+from controlplane.lake.folders import Folder
 from controlplane.lake.keys import new_only
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Manifest, Part
@@ -27,6 +28,8 @@ TOLD = pa.schema([("told", pa.string())])
 TOLD_DDL = "told string"
 #: Rows of all tables that are in memory at once.
 FLUSHED = 50_000
+#: Bytes of lines to be forwarded, and of lines put aside, that are in memory at once.
+HELD_BYTES = 32 * 1024 * 1024
 REJECTED = "_rejected"
 #: Of a line that is none, so much is kept.
 KEPT_BYTES = 64 * 1024
@@ -77,6 +80,9 @@ class _Share:
     waiting: list[Waiting] = field(default_factory=list)
     rejected: list[dict[str, Any]] = field(default_factory=list)
     told: Told = field(default_factory=Told)
+    waiting_bytes: int = 0
+    rejected_bytes: int = 0
+    rejections: int = 0
 
     def take(self, agent: str | None, seq: int | None, line: bytes, origin: str, error: str | None) -> None:
         if error is None and agent is not None and seq is not None:
@@ -84,11 +90,16 @@ class _Share:
             self.told = replace(self.told, events=self.told.events + 1)
             if self.forward:
                 self.waiting.append(Waiting(agent, seq, line))
+                self.waiting_bytes += len(line)
         if error is not None:
-            kept = line[:KEPT_BYTES].decode("utf-8", "replace")
-            self.rejected.append({"origin": origin, "error": error, "line": kept})
+            self.rejected.append({"origin": origin, "error": error, "line": kept(line)})
+            self.rejected_bytes += min(len(line), KEPT_BYTES)
         if len(self.rows) >= FLUSHED:
             self.flush()
+        if self.waiting_bytes >= HELD_BYTES:
+            self._send()
+        if self.rejected_bytes >= HELD_BYTES:
+            self._put_aside()
 
     def _add(self, line: bytes) -> str | None:
         try:
@@ -106,17 +117,46 @@ class _Share:
         parts = [one for name, rows in tables.items() for one in staging.write(name, rows, part)]
         self.told = self.told.plus(Told(tuple(parts), known=known))
 
+    def _send(self) -> None:
+        """Lines to be forwarded to an outbox; each is in order, and so are all together once they are read."""
+        if not self.waiting:
+            return
+        outbox = f"{self.staging.path}/outbox-{self.part}-{len(self.told.outboxes):04d}.arrow"
+        forwarding.put(self.staging.folder, outbox, self.waiting)
+        self.told = self.told.plus(Told(outboxes=(outbox,)))
+        self.waiting, self.waiting_bytes = [], 0
+
+    def _put_aside(self) -> None:
+        if not self.rejected:
+            return
+        reject(self.staging.folder, self._aside(), self.rejected)
+        self.told = self.told.plus(Told(malformed=len(self.rejected)))
+        self.rejected, self.rejected_bytes, self.rejections = [], 0, self.rejections + 1
+
+    def _aside(self) -> str:
+        more = f"-{self.rejections:04d}" if self.rejections else ""
+        return f"{self.staging.job}-{self.staging.batch}-{self.part}{more}"
+
     def close(self) -> Told:
         self.flush()
-        staging = self.staging
-        if self.rejected:
-            text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in self.rejected)
-            path = f"{REJECTED}/{staging.job}-{staging.batch}-{self.part}.ndjson"
-            staging.folder.write(path, text.encode("utf-8", "replace"))
-        outbox = f"{staging.path}/outbox-{self.part}.arrow"
-        if self.waiting:
-            forwarding.put(staging.folder, outbox, self.waiting)
-        return replace(self.told, outboxes=(outbox,) if self.waiting else (), malformed=len(self.rejected))
+        self._send()
+        self._put_aside()
+        if (
+            self.rejections
+        ):  # an attempt before, which had the lines in another order, may have made one file more
+            self.staging.folder.remove(f"{REJECTED}/{self._aside()}.ndjson")
+        return self.told
+
+
+def kept(line: bytes) -> str:
+    """Of a line that was not taken, as much as is kept."""
+    return line[:KEPT_BYTES].decode("utf-8", "replace")
+
+
+def reject(folder: Folder, name: str, lines: Iterable[Mapping[str, str]]) -> None:
+    """Put aside, by one file, what was not taken: `origin`, `error`, `line`. The same name replaces it."""
+    text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lines)
+    folder.write(f"{REJECTED}/{name}.ndjson", text.encode("utf-8", "replace"))
 
 
 Write = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

@@ -50,7 +50,7 @@ class Day:
 def carry(connection: Connection, lake: Lake, store: str) -> int:
     """Write the days that are new or changed; how many. A day of which the store has forgotten rows stays as it was."""
     manifest, written = lake.manifest(), 0
-    for day in days(connection):
+    for day in days(connection, store):
         batch = f"{store}-told-{day.day.isoformat()}"
         before = manifest.of(JOB, batch)
         if before and (before.rows > day.count or before.facts.get("digest") == day.digest):
@@ -87,10 +87,10 @@ def _fitting(value: Any, type: pa.DataType) -> Any:
     return list(value.items()) if pa.types.is_map(type) else value
 
 
-def days(connection: Connection) -> Iterator[Day]:
-    """What is over, by the day on which it began."""
+def days(connection: Connection, store: str) -> Iterator[Day]:
+    """What is over, by the day on which it began. `store`: the store's id."""
     found: dict[date, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in _alerts(connection):
+    for row in _alerts(connection, store):
         found[_day(row["fired_at"])]["alerts"].append(row)
     for row in _actions(connection):
         found[_day(row["requested_at"])]["actions"].append(row)
@@ -101,7 +101,7 @@ def _day(at: float) -> date:
     return datetime.fromtimestamp(at, UTC).date()
 
 
-def _alerts(connection: Connection) -> Iterator[Row]:
+def _alerts(connection: Connection, store: str) -> Iterator[Row]:
     over = sa.select(alerts).where(
         alerts.c.state == AlertState.RESOLVED.value, alerts.c.fired_at.is_not(None)
     )
@@ -109,6 +109,7 @@ def _alerts(connection: Connection) -> Iterator[Row]:
     for row in connection.execute(over.order_by(alerts.c.key)).mappings():
         labels = {str(name): str(value) for name, value in row["labels"].items()}
         yield {
+            "store": store,
             "key": row["key"],
             "name": row["name"],
             "severity": labels.get("severity"),

@@ -14,7 +14,7 @@ import numpy as np
 from alerts.labels import Matcher, matches
 from alerts.promql.errors import TooCostly
 from alerts.promql.series import METRIC_NAME, Floats, Series, SeriesSource
-from controlplane.baselines import NAMES, Book, hour_of_week
+from controlplane.baselines import NAMES, Book, hours_of_week
 from controlplane.model import QueryView
 from controlplane.readings import query_labels
 from controlplane.series.sources import exact_name
@@ -61,10 +61,11 @@ class Usual:
         baseline = self._book.of(view) if view.retired_at is None else None
         if baseline is None:
             return
-        hours = np.array([hour_of_week(at) for at in times])
         labels = {METRIC_NAME: name, **query_labels(view)}
         for label, values in baseline.of(BY_NAME[name]).items():
-            own, told = {**labels, "quantile": label}, values[hours].astype(float)
-            known = np.isfinite(told)
-            if matches(matchers, own) and bool(known.any()):
-                yield Series(own, times[known], told[known])
+            own = {**labels, "quantile": label}
+            if matches(matchers, own):
+                told = values[hours_of_week(times)].astype(float)
+                known = np.isfinite(told)
+                if bool(known.any()):
+                    yield Series(own, times[known], told[known])

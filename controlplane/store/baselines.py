@@ -14,7 +14,7 @@ from sqlalchemy.engine import Connection
 
 from controlplane.baselines import SHAPE, Baseline
 from controlplane.errors import BodyTooLarge
-from controlplane.store.tables import baselines
+from controlplane.store.findings import baselines
 
 #: Queries in a set: 40 MB in memory.
 MOST = 5_000
@@ -26,21 +26,21 @@ def put(connection: Connection, name: str, chunk: int, chunks: int, found: Itera
     What is there of another unfinished set goes: one is published at a time. BodyTooLarge where it has too many
     queries.
     """
+    # A set of another number of chunks is another set, whatever its name: it takes nothing from the one that holds.
+    name = f"{name}/{chunks}"
     own = baselines.c.set_name == name
     others = sa.not_(own) & sa.not_(baselines.c.current)
     connection.execute(sa.delete(baselines).where(others | (own & (baselines.c.chunk == chunk))))
     # A chunk without queries counts, too: it has one row without a query.
     rows = [_row(name, chunk, one) for one in found] or [_row(name, chunk, None)]
     connection.execute(sa.insert(baselines), rows)
-    here = sa.select(sa.func.count(sa.distinct(baselines.c.chunk)), sa.func.count()).where(
-        own, baselines.c.chunk < chunks
-    )
+    here = sa.select(sa.func.count(sa.distinct(baselines.c.chunk)), sa.func.count()).where(own)
     known, queries = connection.execute(here).one()
     if queries > MOST:
         raise BodyTooLarge(f"a set has at most {MOST} queries", detail={"limit_queries": MOST})
     if known < chunks:
         return False
-    connection.execute(sa.delete(baselines).where(sa.not_(own) | (baselines.c.chunk >= chunks)))
+    connection.execute(sa.delete(baselines).where(sa.not_(own)))
     connection.execute(sa.update(baselines).where(own).values(current=True))
     return True
 

@@ -14,8 +14,9 @@ from sqlalchemy.engine import Connection
 
 from controlplane.store import blobs
 from controlplane.store.blobs import Unpacker
+from controlplane.store.findings import checkpoint_verdicts, inventories
 from controlplane.store.rows import key_of
-from controlplane.store.tables import batches, checkpoint_verdicts, events, inventories
+from controlplane.store.tables import batches, events
 
 HEADERS = 20
 DOCUMENTS = 2

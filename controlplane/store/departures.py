@@ -20,6 +20,8 @@ from controlplane.store.tables import agents, batches, counters, events
 
 #: A number that tells stores apart which move to one lake.
 STORE = "lake_store"
+#: How often the store was found to be set back, by a backup.
+LIVES = "lake_lives"
 #: Events up to this id are in the lake, by a commit that was verified.
 SAFE = "lake"
 #: Newest time (milliseconds) of an event that was deleted: from then on the store is complete.
@@ -31,6 +33,8 @@ KEPT = frozenset(
     ("progress", "started", "idle", "terminated", "start_failed", "app_started", "app_ended", "dropped")
 )
 PAGE = 2_000
+#: Sums of agents' sequence numbers stay small by it.
+MODULUS = 1_000_003
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,19 @@ def store_id(connection: Connection) -> str:
     return named(known)
 
 
+def renew(connection: Connection) -> None:
+    """The store was set back, and its ids come anew: its events move under another name. For the writer."""
+    put(connection, LIVES, (value(connection, LIVES) or 0) + 1)
+
+
+def moving_name(connection: Connection) -> str | None:
+    """The name under which events move: that of the store and of its life. None before any was moved."""
+    known, lives = value(connection, STORE), value(connection, LIVES)
+    if known is None:
+        return None
+    return f"{named(known)}.{lives}" if lives else named(known)
+
+
 def named(number: int) -> str:
     return f"{number:012x}"
 
@@ -110,12 +127,31 @@ def last_aged(connection: Connection, after: int, cutoff: float) -> int:
     return max(after, int(newest or 0))
 
 
-def count(connection: Connection, after: int, until: int) -> int:
-    """Events with after < id <= until that the lake keeps."""
-    query = sa.select(sa.func.count()).where(
+@dataclass(frozen=True)
+class Tally:
+    """How many events there are, and a sum by which others in their place are found out."""
+
+    events: int
+    numbers: int
+
+
+def number_of(seq: int) -> int:
+    """What an event adds to the sum of its tally."""
+    return seq % MODULUS
+
+
+def tally(connection: Connection, after: int, until: int) -> Tally:
+    """Of the events with after < id <= until that the lake keeps."""
+    query = sa.select(sa.func.count(), sa.func.sum(events.c.seq % MODULUS)).where(
         events.c.id > after, events.c.id <= until, events.c.type.in_(KEPT)
     )
-    return int(connection.execute(query).scalar() or 0)
+    found = connection.execute(query).one()
+    return Tally(int(found[0]), int(found[1] or 0))
+
+
+def count(connection: Connection, after: int, until: int) -> int:
+    """Events with after < id <= until that the lake keeps."""
+    return tally(connection, after, until).events
 
 
 def cuts(connection: Connection, after: int, until: int, size: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""All tables, nothing else. The schema is made by the migrations; a test holds the two together.
+"""All tables but those of `findings`, beside it. The schema is made by the migrations; a test holds the two together.
 
 Times are Unix seconds. Keys are integers made here; the UUIDs of Spark and of the agents appear
 once, in `agents`, `queries` and `runs`. JSON is kept as text, so both databases take the same rows.
@@ -340,60 +340,4 @@ acknowledgements = Table(
     Column("at", Seconds, nullable=False),
     Column("comment", CleanText, nullable=False),
     Index(None, "fingerprint"),
-)
-
-#: Inventories of checkpoints, newest few of a query. `document`: the survey, zstd; only of the newest it is kept.
-inventories = Table(
-    "inventories",
-    metadata,
-    Column("key", Key, primary_key=True),
-    Column("query_id", CleanText, nullable=False),
-    Column("run_id", CleanText),
-    Column("checkpoint", CleanText, nullable=False),
-    Column("taken_at", Seconds, nullable=False),
-    Column("header", Json, nullable=False),
-    Column("document", LargeBinary),
-    Index(None, "query_id", "taken_at"),
-)
-
-#: What the doctor says of the newest inventory of each query.
-checkpoint_verdicts = Table(
-    "checkpoint_verdicts",
-    metadata,
-    Column("query_id", CleanText, primary_key=True),
-    Column("taken_at", Seconds, nullable=False),
-    Column("judged_at", Seconds, nullable=False),
-    Column("verdict", CleanText, nullable=False),
-    Column("judgement", Json, nullable=False),
-)
-
-#: The shape of each run of a query, and what its comparison with the run before said.
-shapes = Table(
-    "shapes",
-    metadata,
-    Column("key", Key, primary_key=True),
-    Column("run_id", CleanText, nullable=False, unique=True),
-    Column("query_id", CleanText, nullable=False),
-    Column("app", CleanText, nullable=False),
-    Column("name", CleanText),
-    Column("checkpoint", CleanText),
-    Column("at", Seconds, nullable=False),
-    Column("shape", Json, nullable=False),
-    Column("comparison", Json),
-    Index(None, "query_id", "at"),
-    Index(None, "app", "name", "at"),
-)
-
-#: What is usual for each query. `figures`: float32, zlib; sets that are not complete are not `current`.
-baselines = Table(
-    "baselines",
-    metadata,
-    Column("key", Key, primary_key=True),
-    Column("set_name", CleanText, nullable=False),
-    Column("chunk", Integer, nullable=False),
-    Column("current", Boolean, nullable=False),
-    *(Column(name, CleanText, nullable=False) for name in ("app", "query", "query_id")),
-    Column("made_at", Seconds),
-    Column("figures", LargeBinary, nullable=False),
-    Index(None, "set_name", "chunk"),
 )

@@ -134,6 +134,7 @@ def test_a_set_survives_a_restart(tmp_path: Path) -> None:
             assert [one["query"] for one in client.get("/api/v1/baselines").json()["baselines"]] == ["first"]
 
 
+BARE: dict[str, Any] = {"query_id": "q", "app": "a", "query": "n", "made_at": 1.0}
 WRONG: dict[str, tuple[Any, str]] = {
     "no JSON": (b"{", "the body"),
     "no object": (b"[]", "the body must be an object with set, chunk, chunks and baselines"),
@@ -150,6 +151,10 @@ WRONG: dict[str, tuple[Any, str]] = {
         "chunks must be a whole number from 1 to 1000",
     ),
     "no list": ({"set": "s", "chunk": 0, "chunks": 1, "baselines": {}}, "baselines must be a list"),
+    "a figure that is no text": (
+        {"set": "s", "chunk": 0, "chunks": 1, "baselines": [BARE | {"figures": {"\ud800": 1}}]},
+        "baselines[0].figures: '\\ud800' is none of",
+    ),
     "a bad query": (
         {"set": "s", "chunk": 0, "chunks": 1, "baselines": [{"query_id": "q"}]},
         "baselines[0].app must be a text",
@@ -163,6 +168,12 @@ def test_a_wrong_body_is_refused_in_words(admin: httpx.Client, case: str) -> Non
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     answer = admin.put("/api/v1/baselines", content=content)
     assert answer.status_code == 400 and words in answer.json()["error"]["message"]
+
+
+def test_half_of_a_surrogate_in_a_name_is_no_mistake_of_the_server(admin: httpx.Client) -> None:
+    body = json.dumps({"set": "\ud800", "chunk": 0, "chunks": 1, "baselines": []}).encode()
+    answer = admin.put("/api/v1/baselines", content=body)
+    assert answer.status_code == 200 and answer.json()["set"] == "\ufffd"
 
 
 def test_only_operators_publish(server: LiveServer) -> None:

@@ -11,6 +11,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
+import controlplane.store.findings  # noqa: F401 (puts its tables into the metadata)
 from controlplane import model
 from controlplane.errors import StoreUnavailable
 from controlplane.model import Action, ActionState

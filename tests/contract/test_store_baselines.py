@@ -36,6 +36,14 @@ def test_a_new_set_takes_the_place_of_the_old_one_as_a_whole(house: House) -> No
     assert known(house) == {}
 
 
+def test_a_set_of_more_chunks_takes_nothing_from_the_one_of_the_same_name(house: House) -> None:
+    house.write(rows.put, "one", 0, 1, some("a", "b"))
+    assert house.write(rows.put, "one", 0, 2, some("c")) is False
+    assert known(house) == {"a": 1.0, "b": 1.0}
+    assert house.write(rows.put, "one", 1, 2, []) is True
+    assert known(house) == {"c": 1.0}
+
+
 def test_a_chunk_that_comes_again_counts_once(house: House) -> None:
     house.write(rows.put, "one", 0, 2, some("a"))
     assert house.write(rows.put, "one", 0, 2, some("a", value=2.0)) is False

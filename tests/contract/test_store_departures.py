@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,14 @@ from sqlalchemy.exc import DBAPIError
 
 from controlplane.history import moved
 from controlplane.history.archive import Archive
+from controlplane.history.room import HistoryRoom
 from controlplane.lake.lake import Lake
 from controlplane.lake.verifying import verify
 from controlplane.pipeline import told
 from controlplane.pipeline.departing import read_only
+from controlplane.settings import Settings
 from controlplane.store import departures, queries, retention
-from controlplane.store.tables import events
+from controlplane.store.tables import alerts, events
 from tests.drivers import BEGIN, Driver
 from tests.stores import House
 from tests.unit.controlplane.history.lakes import forget, moved_to
@@ -57,7 +60,7 @@ def test_what_leaves_the_store_is_in_the_lake_as_it_was(house: House, tmp_path: 
     house.accept(driver.terminated("q", "r", exception="boom", at=BEGIN + 500))
     before = house.read(queries.read_progress, "q", BEGIN - 1, BEGIN + 1000)
     commit = moved_to(house, tmp_path / "lake", BEGIN + 1000)
-    assert moved.account_of(commit) == moved.Account(42, 42, 0, 0)
+    assert moved.account_of(commit) == moved.Account(42, 42, 0, 0, numbers=sum(range(1, 42)) + 43)
     assert moved.complaint(commit, house.read(departures.count, 0, commit.facts["until"])) is None
     lake = Lake.open(str(tmp_path / "lake"))
     assert verify(lake, commit, lake.manifest()) == commit.rows == 40 * 3 + 2
@@ -133,3 +136,37 @@ def test_what_is_over_is_written_once_a_day_and_again_only_when_it_changed(
         ("a3", "failed", '{"batch": 7}'),
         ("a4", "failed", '{"batch": 7}'),
     ]
+
+
+def test_a_store_that_was_set_back_moves_its_events_anew(house: House, tmp_path: Path) -> None:
+    """As after a restored backup: the ids that were moved belong to other events now."""
+    settings = replace(Settings(data_dir=tmp_path), lake=str(tmp_path / "lake"))
+    room = HistoryRoom(settings, house.writer, house.engine.connect, lambda: house.now)
+    tell(house, 20)
+    moved_to(house, tmp_path / "lake", house.now)
+    house.write(lambda connection: connection.execute(sa.delete(events).where(events.c.id > 5)))
+    house.write(departures.put, "events", 5)
+    driver = Driver()
+    house.accept(*[driver.progress("q2", "r2", number, at=BEGIN + number) for number in range(15)])
+    assert room.advance() == 0
+    assert forget(house, house.now, room.advance()) == 0, "nothing leaves the store"
+    second = moved_to(house, tmp_path / "lake", house.now)
+    assert moved.account_of(second).known == 5
+    assert room.advance() == 20
+    lake = Lake.open(str(tmp_path / "lake")).read("progress")
+    assert sorted(zip(lake["query_id"].to_pylist(), lake["batch_id"].to_pylist(), strict=True)) == sorted(
+        [("q", number) for number in range(20)] + [("q2", number) for number in range(15)]
+    )
+
+
+def test_episodes_of_two_stores_are_told_apart_in_one_lake(house: House, tmp_path: Path) -> None:
+    episode = {
+        "group": "g", "rule": "g/1/Slow", "name": "Slow", "fingerprint": "f", "labels": {}, "annotations": {},
+        "value": 1.0, "state": "resolved", "active_at": BEGIN, "fired_at": BEGIN, "resolved_at": BEGIN + 9,
+        "reason": "",
+    }  # fmt: skip
+    house.write(lambda connection: connection.execute(sa.insert(alerts).values(**episode)))
+    lake = Lake.open(str(tmp_path / "lake"), create=True)
+    assert [house.read(told.carry, lake, store) for store in ("a", "b", "a")] == [1, 1, 0]
+    rows = lake.read("alerts").select(["store", "key"]).to_pylist()
+    assert rows == [{"store": "a", "key": 1}, {"store": "b", "key": 1}]

@@ -91,6 +91,19 @@ def test_baselines_are_what_pandas_says(spark: Any) -> None:
         assert one["query_id"] == f"{key[0]} new" and one["made_at"].astimezone(UTC) == MADE
 
 
+def test_a_query_with_a_new_checkpoint_has_its_baselines_under_one_id(spark: Any) -> None:
+    rows = [
+        hour(weeks_ago(weeks, place), query_id="new" if (weeks, place) == (1, 12) else "old", **rates(100))
+        for weeks in (1, 2, 3)
+        for place in (9, 12, 15)
+    ]
+    found = usual(spark, rows)
+    assert {row["query_id"] for row in found.values()} == {"old"}
+    rows = [{**row, "query_id": "new" if row["bucket_at"] >= weeks_ago(1, 12) else "old"} for row in rows]
+    found = usual(spark, rows)
+    assert {row["query_id"] for row in found.values()} == {"new"} and len(found) == 9
+
+
 def test_one_odd_week_decides_nothing(spark: Any) -> None:
     rows = [hour(weeks_ago(n, 9), **rates(value)) for n, value in ((4, 100), (3, 110), (2, 90_000), (1, 105))]
     found = usual(spark, rows)

@@ -193,11 +193,43 @@ def test_a_log_that_tells_less_than_before_takes_nothing_away(world: World) -> N
     world.put("local-1")
     world.go()
     world.put("local-1", content[: content.index(b"\n", len(content) // 2) + 1])
-    (refused,) = world.go()["refused"]
-    assert (
-        refused["reason"]
-        == "it tells less than when it was imported before: what the lake holds of it is kept"
-    )
+    document = world.go()
+    gone = REPORTS - document["events"]["progress"]
+    (damaged,) = document["damaged"]
+    assert damaged["reason"] == f"{gone} reports that it told before are gone from it: the lake keeps them"
+    assert world.counts() == ONE
+    assert world.go()["logs"]["unchanged"] == 1
+    world.put("local-1", content)
+    assert world.go()["damaged"] == []
+    assert world.counts() == ONE
+
+
+def test_a_rolling_log_whose_old_files_went_while_it_grew_loses_no_batch(world: World) -> None:
+    lines = eventlogs.renamed(eventlogs.RECORDED, "local-2").splitlines(keepends=True)
+    ends = [place + 1 for place, line in enumerate(lines) if b"$QueryProgressEvent" in line[:120]]
+    folder = "eventlog_v2_local-2"
+    world.put(f"{folder}/appstatus_local-2.inprogress", b"")
+    old = world.put(f"{folder}/events_1_local-2", b"".join(lines[: ends[2]]))
+    assert world.go()["rows"]["progress"] == 3
+    old.unlink()
+    world.put(f"{folder}/events_2_local-2", b"".join(lines[ends[2] :]))
+    document = world.go()
+    assert document["rows"]["progress"] == REPORTS - 3
+    assert [one["reason"] for one in document["damaged"]] == [
+        "events_1 is missing",
+        "3 reports that it told before are gone from it: the lake keeps them",
+    ]
+    assert world.counts() == ONE
+
+
+def test_copies_under_other_names_in_one_call_bring_no_batch_twice(world: World) -> None:
+    content = eventlogs.renamed(eventlogs.RECORDED, "local-1")
+    world.put("local-1", content[: content.index(b"\n", len(content) // 2) + 1])
+    for name in ("local-2", "app-1"):
+        world.put(name, content)
+    assert world.go()["known_reports"] >= REPORTS
+    assert world.counts() == ONE
+    world.go(force=True)
     assert world.counts() == ONE
 
 
@@ -263,6 +295,7 @@ def test_where_nothing_is_that_is_said_of_each_path(world: World) -> None:
         world.go(str(world.logs / "none"), str(world.logs / "other-*"))
 
 
+@pytest.mark.long
 def test_a_file_system_that_only_hadoop_knows_is_listed_and_read(world: World) -> None:
     name = "fs.viewfs.mounttable.default.link./logs"
     conf = world.spark.sparkContext._jsc.hadoopConfiguration()
@@ -299,6 +332,7 @@ def test_a_file_system_of_fsspec_is_listed_and_read(world: World, tmp_path: Path
     assert (files[0].size, named, refused) == (eventlogs.RECORDED.stat().st_size, [], [])
 
 
+@pytest.mark.long
 def test_the_command_does_it_all_in_a_process_of_its_own(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()

@@ -27,6 +27,7 @@ from tests.spark import peer_rollups as peer
 pytestmark = pytest.mark.spark
 FIRST = date(2026, 3, 28)
 ONE_DAY = timedelta(days=1)
+NOW = datetime(2026, 4, 12, tzinfo=UTC).timestamp()
 Rolls = Callable[..., Done]
 
 
@@ -145,21 +146,43 @@ def hours(lake: Lake, batch: str, day: date, rate: float) -> None:
 
 def test_baselines_are_learned_when_rollups_changed(spark: Any, tmp_path: Path) -> None:
     lake = Lake.open(str(tmp_path / "lake"), create=True)
-    assert learn(lake, refuse, 1000.0) == Learned(0, False)
+    assert learn(lake, refuse, NOW) == Learned(0, False)
     for weeks in range(3):
         hours(lake, f"day-{weeks}", FIRST + weeks * 7 * ONE_DAY, 10.0 * (weeks + 1))
-    assert learn(lake, lambda: spark, 1000.0) == Learned(24 * 3, True)
+    assert learn(lake, lambda: spark, NOW) == Learned(24 * 3, True)
     before = files(Path(lake.folder.root))
-    assert learn(lake, refuse, 2000.0) == Learned(24 * 3, False) and files(Path(lake.folder.root)) == before
+    assert (
+        learn(lake, refuse, NOW + 1000.0) == Learned(24 * 3, False)
+        and files(Path(lake.folder.root)) == before
+    )
     (one,) = baselines(lake.read("baselines"))
     saturday = slice(5 * 24, 6 * 24)
-    assert (one.query_id, one.made_at) == ("q", 1000.0)
+    assert (one.query_id, one.made_at) == ("q", NOW)
     assert one.values[0, saturday].tolist() == [[20.0] * 3] * 24 and np.isnan(one.values[0, : 5 * 24]).all()
 
     hours(lake, "day-2", FIRST + 14 * ONE_DAY, 12.0)
-    assert learn(lake, lambda: spark, 3000.0).changed
+    assert learn(lake, lambda: spark, NOW + 2000.0).changed
     (one,) = baselines(lake.read("baselines"))
     assert one.values[0, 5 * 24, 1] == 12.0 and len(lake.manifest().parts("baselines")) == 1
+
+
+def test_a_day_of_the_future_does_not_make_the_lake_forget_what_is_usual(spark: Any, tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path / "lake"), create=True)
+    for weeks in range(3):
+        hours(lake, f"day-{weeks}", FIRST + weeks * 7 * ONE_DAY, 10.0)
+    hours(lake, "day-far", date(2099, 1, 1), 10.0)
+    assert learn(lake, lambda: spark, NOW) == Learned(24 * 3, True)
+
+
+def test_a_query_that_was_down_all_day_was_down_on_a_day_without_rows(spark: Any, lake: Lake) -> None:
+    whose = {"app": "a", "query_id": "0123456789", "name": "n", "event": "started"}
+    ends = datetime(2026, 5, 1, 12, tzinfo=UTC), datetime(2026, 5, 3, 12, tzinfo=UTC)
+    put(lake, "far", peer.Lake(lifecycle=[{**whose, "run_id": str(at), "at": at} for at in ends]))
+    assert len(rolls(lake, spark, since=date(2026, 5, 1)).days) == 3
+    found = {row["bucket_at"].day: row for row in lake.read("rollup_1d").to_pylist() if row["query"] == "n"}
+    # The days beside it have their signs of life too far apart: see the column.
+    assert found[2]["downtime_seconds"] == 86400
+    assert roll(lake, refuse, Asked(since=date(2026, 5, 1)), lambda _: None).days == ()
 
 
 MISTAKES = {

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
+import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,7 @@ import pytest
 
 from controlplane.errors import BadRequest
 from controlplane.lake.lake import Lake
-from controlplane.pipeline import ingesting
+from controlplane.pipeline import ingesting, landing
 from controlplane.pipeline.forwarding import Forwarder
 from controlplane.pipeline.landing import Source
 from listeners import attach
@@ -66,8 +69,7 @@ def take(own: Any, zone: Zone, tmp_path: Path) -> Take:
 def test_doubles_within_a_run_across_runs_and_across_checkpoints_are_taken_once(
     take: Take, zone: Zone, tmp_path: Path
 ) -> None:
-    for _ in range(3):
-        zone.drop(5)
+    zone.drop(5)
     first = take()
     assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
     again = zone.folder / "a folder below" / "again.ndjson.gz"  # an agent that sends all of it once more
@@ -84,18 +86,79 @@ def test_doubles_within_a_run_across_runs_and_across_checkpoints_are_taken_once(
     assert anew.rows == 0 and anew.known == len(zone.rows)
 
 
-def test_a_torn_file_gives_what_can_be_read_and_stops_nobody(take: Take, zone: Zone, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_each_damaged_file_is_named_and_gives_what_can_be_read(
+    take: Take, zone: Zone, tmp_path: Path
+) -> None:
     zone.drop(40)
-    (path, *_) = sorted(zone.folder.glob(f"{zone.drivers[0].agent}-000000000002-*.gz"))
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
+    torn, *others = (
+        next(zone.folder.glob(f"{driver.agent}-000000000002-*.gz")).rename(zone.folder / f"a {n} %20{{x}}.gz")
+        for n, driver in enumerate(zone.drivers)
+    )
+    whole = {path: path.read_bytes() for path in (torn, *others)}
+    torn.write_bytes(whole[torn][: len(whole[torn]) // 2])
+    for path in others:
+        path.write_bytes(b"no gzip at all")
     take()
-    assert [one for one in take.said if path.name in one and "torn" in one]  # type: ignore[attr-defined]
+    named = [one for one in take.said if "torn or gone" in one]  # type: ignore[attr-defined]
+    assert [path.as_uri().rpartition("/")[0] in one for one, path in zip(named, whole, strict=True)]
+    kept = [
+        json.loads(line)
+        for file in (tmp_path / "lake" / "_rejected").glob("files-*.ndjson")
+        for line in file.read_text().splitlines()
+    ]
+    assert sorted(one["origin"].rpartition("/")[2] for one in kept) == sorted(path.name for path in whole)
     found = rows_by_duckdb(tmp_path / "lake")
-    others = {row for row in zone.rows.values() if row[0] != zone.drivers[0].run_id}
-    assert others <= set(found) <= set(zone.rows.values()) and len(found) < len(zone.rows)
-    (zone.folder / "whole.ndjson.gz").write_bytes(whole)
+    assert set(found) <= set(zone.rows.values()) and len(found) < len(zone.rows)
+    for number, content in enumerate(whole.values()):
+        (zone.folder / f"whole {number}.ndjson.gz").write_bytes(content)
     take()
+    assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
+
+
+def test_no_file_is_passed_over_for_its_time_and_no_line_takes_all_memory(
+    take: Take, zone: Zone, tmp_path: Path
+) -> None:
+    ahead = zone.folder / "of a clock that is wrong.ndjson"
+    ahead.write_bytes(b"x" * (landing.LONGEST_LINE + 1) + b"\n")
+    os.utime(ahead, (2**31 - 1, 2**31 - 1))
+    take()
+    before = set(zone.folder.iterdir())
+    zone.drop(3)
+    for path in set(zone.folder.iterdir()) - before:  # copied with its time
+        os.utime(path, (time.time() - 40 * DAY,) * 2)
+    zone.drop(3)
+    take()
+    assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
+    assert sorted(rejected(tmp_path / "lake")) == sorted(zone.malformed)
+
+
+@pytest.mark.long
+def test_two_at_once_on_one_landing_zone_take_each_event_once(spark: Any, zone: Zone, tmp_path: Path) -> None:
+    for _ in range(6):
+        zone.drop(20)
+    Lake.open(str(tmp_path / "lake"), create=True)
+    failed: list[str] = []
+
+    def go(number: int) -> None:
+        said: list[str] = []
+        batches = ingesting.Batches(Lake.open(str(tmp_path / "lake")), DAY, None, said.append)
+        plan = ingesting.Plan(Source(str(zone.folder), max_files=4), str(tmp_path / f"c{number}"), DAY, None)
+        own = ingesting.prepared(spark)
+        for _ in range(10):  # as a timetable would
+            try:
+                ingesting.run(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.5))
+                return
+            except ingesting.IngestFailed as error:
+                said.append(str(error))
+        failed.extend(said)
+
+    both = [threading.Thread(target=go, args=(number,)) for number in (0, 1)]
+    for thread in both:
+        thread.start()
+    for thread in both:
+        thread.join()
+    assert failed == []
     assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
 
 
@@ -120,6 +183,7 @@ def test_a_server_gets_all_of_it_and_sees_the_job_as_a_query(
         attachment.detach()
 
 
+@pytest.mark.long
 def test_a_server_that_is_away_fails_the_run_and_nothing_is_lost(
     take: Take, zone: Zone, server: LiveServer, tmp_path: Path
 ) -> None:
@@ -132,6 +196,7 @@ def test_a_server_that_is_away_fails_the_run_and_nothing_is_lost(
     assert done.events == len(zone.events)
 
 
+@pytest.mark.long
 def test_files_are_removed_once_they_are_taken_where_that_is_asked_for(take: Take, zone: Zone) -> None:
     zone.drop(2)
     take(clean=True)
@@ -141,6 +206,7 @@ def test_files_are_removed_once_they_are_taken_where_that_is_asked_for(take: Tak
     assert eventually(lambda: len(list(zone.folder.iterdir())) <= 2, 10)
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_was_set_back_is_refused(take: Take, zone: Zone, tmp_path: Path) -> None:
     import shutil
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from controlplane.cli.main import run
+from controlplane.errors import LakeError
 from controlplane.history.mover import LOG
 from controlplane.lake.lake import Lake
 from controlplane.pipeline import moving
@@ -63,6 +64,22 @@ def test_a_job_goes_on_where_the_last_one_ended_and_writes_damaged_commits_again
         assert (again.commits, again.rows) == (0, 0)
     found = Lake.open(lake).read("progress")["batch_id"].to_pylist()
     assert sorted(found) == list(range(100))
+
+
+def test_a_lake_that_takes_no_files_is_told_in_one_line_and_nothing_is_left_in_it(
+    spark: Any, tmp_path: Path
+) -> None:
+    lake, said = tmp_path / "lake", []
+    with sqlite_house(tmp_path) as house:
+        driver = Driver()
+        house.accept(*[driver.progress("q", "r", number, at=BEGIN + number) for number in range(5)])
+        Lake.open(str(lake), create=True)
+        (lake / "_staging").write_text("no folder")
+        with pytest.raises(LakeError, match="events 1 to 5 were not moved: the lake at") as caught:
+            moving.move(spark, Moving(house.url, str(lake), BEGIN + 60.0), said.append)
+        assert "\n" not in str(caught.value)
+        (lake / "_staging").unlink()
+        assert moving.move(spark, Moving(house.url, str(lake), BEGIN + 60.0), said.append).account.taken == 5
 
 
 @pytest.mark.long

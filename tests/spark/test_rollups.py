@@ -59,9 +59,20 @@ def same(ours: pd.DataFrame, theirs: pd.DataFrame, table: str) -> None:
             )
 
 
-@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.long)], ids=["seed 1", "seed 2"])
+SIZES = {
+    "three queries": (1, 3),
+    "six queries": (1, 6),
+    "six others": (2, 6),
+}
+LONG = ("six queries", "six others")
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(one, marks=pytest.mark.long if one in LONG else ()) for one in SIZES]
+)
 def lake(request: pytest.FixtureRequest) -> peer.Lake:
-    return peer.invented(request.param, FIRST, 3)
+    seed, queries = SIZES[request.param]
+    return peer.invented(seed, FIRST, 3, queries)
 
 
 def test_every_bucket_of_every_width_says_what_pandas_says(spark: Any, lake: peer.Lake) -> None:
@@ -84,6 +95,7 @@ def test_the_data_have_what_the_test_is_about(lake: peer.Lake) -> None:
     assert (days["slo_good"] < days["slo_batches"]).any() and (days["slo_good"] > 0).all()
 
 
+@pytest.mark.long
 def test_days_rolled_up_apart_are_the_days_rolled_up_together(spark: Any) -> None:
     lake = peer.invented(3, FIRST, 3, queries=3)
     both = rolled(raw(spark, lake), [FIRST, FIRST + timedelta(1)], 60.0)

@@ -16,6 +16,7 @@ from controlplane.baselines import Baseline, as_json, parsed
 from controlplane.errors import BadRequest, NotFound
 from controlplane.plane import Plane
 from controlplane.store import baselines as rows
+from controlplane.store.tables import storable
 from listeners import wire
 from listeners.errors import WireError
 
@@ -67,7 +68,7 @@ def _parsed(document: Any) -> tuple[str, int, int, list[Baseline]]:
     found = [parsed(one, f"baselines[{place}]") for place, one in enumerate(told)]
     if len({one.query_id for one in found}) < len(found):
         raise BadRequest("baselines: a query_id comes twice")
-    return name, chunk, chunks, found
+    return storable(name), chunk, chunks, found
 
 
 def _whole(document: dict[str, Any], name: str, least: int, most: int) -> int:

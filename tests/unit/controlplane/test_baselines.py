@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from controlplane.baselines import HOURS, SHAPE, Baseline, Book, as_json, hour_of_week, parsed
+from controlplane.baselines import HOURS, SHAPE, Baseline, Book, as_json, hour_of_week, hours_of_week, parsed
 from controlplane.errors import BadRequest
 from controlplane.model import QueryView
 
@@ -48,6 +48,7 @@ def view(query_id: str, name: str | None = "orders", **more: Any) -> QueryView:
 )
 def test_an_hour_of_the_week_is_counted_from_monday(when: datetime, hour: int) -> None:
     assert hour_of_week(when.timestamp()) == hour
+    assert hours_of_week(np.array([when.timestamp()] * 2)).tolist() == [hour, hour]
 
 
 def test_what_is_told_is_what_is_parsed() -> None:

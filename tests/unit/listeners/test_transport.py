@@ -92,6 +92,14 @@ def test_a_result_that_is_no_unicode_is_told_all_the_same():
     assert b'"no file ?"' in taken[0]
 
 
+def test_which_lines_were_not_taken_is_told_whatever_else_the_server_says():
+    body = b'{"acknowledged": 3, "rejected": [{"line": 2, "error": "no room"}, {"line": "x"}, 7]}'
+    with hostile(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)) as url:
+        answer = HttpTransport(url, "t").send([b"{}", b"{}", b"{}"])
+    assert (answer.seq, answer.rejected, answer.why) == (3, 3, "no room")
+    assert list(answer.lines) == [(2, "no room"), (0, "None"), (0, "None")]
+
+
 class hostile:
     """A server that answers the first request with the given bytes and hangs up."""
 

@@ -16,7 +16,8 @@ from tests.stores import House
 def moved_to(house: House, folder: Path, cutoff: float) -> Commit:
     """Move what is older than `cutoff` to the lake in `folder`; the commit."""
     lake = Lake.open(str(folder), create=True)
-    store = house.write(departures.store_id)
+    house.write(departures.store_id)
+    store = house.read(departures.moving_name)
     mark = house.read(departures.value, departures.SAFE) or 0
     until = house.read(departures.last_aged, mark, cutoff)
     stretch = Stretch(store, mark, until)

@@ -53,7 +53,7 @@ def test_a_report_comes_back_as_it_went_in(house: House, tmp_path: Path) -> None
     assert len(before) == len(kinds) > 5
 
 
-@pytest.mark.parametrize("seed", [1, 7])
+@pytest.mark.parametrize("seed", [1, pytest.param(7, marks=pytest.mark.long)])
 def test_series_are_the_same_whether_the_store_or_the_lake_has_the_events(tmp_path: Path, seed: int) -> None:
     with sqlite_house(tmp_path) as house:
         story = Story(house, tmp_path, length=15)

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.lake.keys import new_only
+from controlplane.errors import LakeError
+from controlplane.lake.keys import Overtaken, new_only, still_new
 from controlplane.lake.lake import Lake
+from controlplane.lake.manifest import Manifest
 from controlplane.lake.rows import Rows, Who
 from tests.drivers import BEGIN, report
 
@@ -107,3 +109,88 @@ def test_many_runs_are_told_apart_without_naming_each_to_the_reader(
         ("a", 2),
         ("b", 1),
     ]
+
+
+def batch_of(lake: Lake, job: str, batch: str, tables: dict[str, Any], asked: Manifest | None = None) -> Any:
+    """A commit about to be made, by a job that asked the lake before."""
+    staging, asked = lake.stage(job, batch), asked or lake.manifest()
+    kept, _ = new_only(lake, tables, (job, batch), asked)
+    parts = [part for name, table in kept.items() for part in staging.write(name, table, "0")]
+    return lambda: lake.commit(staging, parts, check=still_new(lake, staging, parts, asked))
+
+
+def merged(lake: Lake) -> None:
+    """What tidy does to all that there is of progress."""
+    seen = lake.manifest()
+    parts = seen.parts("progress")
+    staging = lake.stage("tidy", f"merged-{len(seen.commits)}")
+    made = staging.write("progress", lake.read("progress"), "0")
+    lake.commit(staging, made, replaces=[part.path for part in parts], seen=seen)
+
+
+def held(lake: Lake) -> list[int]:
+    return sorted(lake.read("progress")["batch_id"].to_pylist())
+
+
+def test_two_jobs_that_bring_the_same_rows_at_once_do_not_both_put_them_there(lake: Lake) -> None:
+    one = batch_of(lake, "ingest", "1", rows(1, 2).take())
+    other = batch_of(lake, "import", "x", rows(2, 3).take())
+    one()
+    with pytest.raises(Overtaken, match="run the job again"):
+        other()
+    assert held(lake) == [1, 2] and lake.folder.names("_staging") == []
+    batch_of(lake, "import", "x", rows(2, 3).take())()
+    assert held(lake) == [1, 2, 3]
+
+
+def test_jobs_at_once_with_rows_of_their_own_do_not_wait_for_each_other(lake: Lake) -> None:
+    one, other = batch_of(lake, "ingest", "1", rows(1).take()), batch_of(lake, "import", "x", rows(2).take())
+    one()
+    other()
+    assert held(lake) == [1, 2]
+
+
+def test_lives_that_two_jobs_bring_at_once_are_not_taken_twice(lake: Lake) -> None:
+    one = batch_of(lake, "ingest", "1", lives(("started", BEGIN), agent="a").take())
+    other = batch_of(lake, "import", "x", lives(("started", BEGIN + 5)).take())
+    one()
+    with pytest.raises(Overtaken):
+        other()
+
+
+def test_files_that_were_merged_since_the_lake_was_asked_are_found_again(lake: Lake) -> None:
+    for number in (1, 2):
+        put(lake, "ingest", str(number), rows(number).take())
+    before = lake.manifest()
+    merged(lake)
+    assert new_only(lake, rows(1, 2, 3).take(), HERE, before)[1] == 2
+
+
+def test_a_file_that_is_missing_for_good_is_named(lake: Lake) -> None:
+    put(lake, "ingest", "1", rows(1).take())
+    lake.folder.remove(lake.manifest().parts("progress")[0].path)
+    with pytest.raises(LakeError, match=r"progress/.*ingest-1-0\.parquet"):
+        new_only(lake, rows(1).take(), HERE)
+
+
+def test_a_batch_whose_files_are_merged_while_it_is_done_again_is_not_twice(lake: Lake) -> None:
+    put(lake, "import", "x", rows(1, 2).take())
+    asked = lake.manifest()
+    merged(lake)
+    with pytest.raises(Overtaken):
+        batch_of(lake, "import", "x", rows(1, 2).take(), asked)()
+    assert held(lake) == [1, 2]
+
+
+@pytest.mark.parametrize("at", [-62135596800.0, 253402300799.0])
+def test_the_first_and_the_last_day_that_there_is_have_no_day_beside(lake: Lake, at: float) -> None:
+    put(lake, "import", "x", lives(("started", at)).take())
+    assert new_only(lake, lives(("started", at)).take(), HERE)[0]["lifecycle"].num_rows == 0
+
+
+def test_who_else_committed_is_seen_without_reading_the_manifest(lake: Lake) -> None:
+    before = lake.touched("import")
+    put(lake, "import", "x", rows(1).take())
+    assert lake.touched("import") == before
+    put(lake, "ingest", "1", rows(2).take())
+    assert lake.touched("import") != before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -342,3 +343,12 @@ def test_only_old_staged_files_that_no_journal_names_are_swept(tmp_path: Path) -
     assert lake.sweep(time.time()) == 1
     assert len(lake.folder.names("_staging")) == 1
     assert lake.sweep(time.time() + 2 * 86400) == 1
+
+
+def test_a_lake_that_is_removed_under_a_job_is_not_begun_anew(tmp_path: Path) -> None:
+    lake = Lake.open(str(tmp_path / "lake"), create=True)
+    put(lake, "ingest", "s-1", reports(range(3)))
+    shutil.rmtree(tmp_path / "lake")
+    with pytest.raises(LakeError, match=r"is gone: lake\.json is missing"):
+        lake.stage("ingest", "s-2")
+    assert not (tmp_path / "lake").exists()

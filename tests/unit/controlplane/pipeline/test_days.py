@@ -87,6 +87,29 @@ def test_days_are_those_with_rows_within_what_is_asked_for() -> None:
     assert len(days.known(None, None)) == 4
 
 
+def test_a_single_day_without_rows_between_two_is_a_day_of_the_query_too() -> None:
+    told = commit("import", "1", 1.0, *(part(MONDAY + n * ONE_DAY, "a") for n in (0, 2, 5)))
+    days = Days.of(manifest(told))
+    assert [(day - MONDAY).days for day in days.known(None, None)] == [0, 1, 2, 5]
+    assert days.known(MONDAY + ONE_DAY, MONDAY + ONE_DAY) == [MONDAY + ONE_DAY]
+
+
+@pytest.mark.parametrize("day", [date.min, date(1970, 1, 1), date.max], ids=str)
+def test_a_day_of_a_broken_clock_is_left_out_and_named(day: date) -> None:
+    days = Days.of(manifest(RAW, commit("import", "1", 1.0, part(day, "a"))))
+    assert days.known(None, None) == days.known(date.min, date.max) == [MONDAY]
+    assert days.beyond() == [day]
+    for one in days.known(None, None):
+        days.facts(one, 300.0)
+
+
+@pytest.mark.parametrize("gone", [-1, 0, 1])
+def test_a_day_that_was_put_away_makes_nothing_stale(gone: int) -> None:
+    around = [commit("import", str(n), 1.0, part(MONDAY + n * ONE_DAY, "a")) for n in (-1, 0, 1)]
+    left = [one for one in rolled_up(MONDAY, 1.5, *around) if one.batch != str(gone)]
+    assert not stale(*left)
+
+
 def test_portions_hold_days_in_a_row_and_no_more_rows_than_are_allowed() -> None:
     all_days = [MONDAY + n * ONE_DAY for n in (0, 1, 2, 3, 5)]
     days = Days.of(manifest(commit("import", "1", 1.0, *(part(day, "a") for day in all_days))))

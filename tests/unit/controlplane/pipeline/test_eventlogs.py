@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.pipeline.eventlogs import File, Log, logs_among
+from controlplane.pipeline.eventlogs import File, Log, Refused, logs_among
 
 
 def file(path: str, size: int = 10, modified: float = 1.0) -> File:
@@ -33,6 +33,17 @@ def test_a_single_file_says_by_its_name_what_it_is(
 ) -> None:
     log = one(file(f"/logs/{name}"))
     assert (log.app_id, log.attempt, log.codecs, log.in_progress) == (app_id, attempt, (codec,), in_progress)
+
+
+def test_a_name_of_any_bytes_is_told_in_one_line_that_can_be_printed() -> None:
+    told = str(Refused("/logs/ü \udcff\n%", "it is empty"))
+    assert told == "/logs/ü \\udcff\\n%: it is empty"
+    assert told.encode().isascii() is False
+
+
+def test_a_file_that_grew_between_two_looks_at_it_is_taken_once() -> None:
+    path = "/logs/eventlog_v2_app-1/events_1_app-1"
+    assert [one.size for one in one(file(path), file(path, 20)).files] == [20]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ class Scripted:
         if len(lines) > self.most:
             raise TooLarge("413")
         self.requests.append(list(lines))
-        return Acknowledgement(len(lines), self.rejected, "no room")
+        refused = [(number, "no room") for number in range(1, self.rejected + 1)]
+        return Acknowledgement(len(lines), self.rejected, "no room", refused)
 
     @property
     def taken(self) -> list[bytes]:
@@ -83,14 +84,15 @@ def test_one_event_that_is_too_large_is_told_and_spoils_no_neighbour() -> None:
 
     sender = Picky()
     (refusal,) = Forwarder(sender, NoTime()).forward(waiting(5))
-    assert refusal.events == 1 and "too large" in refusal.why and refusal.line == b"0000000003"
+    assert "too large" in refusal.why and refusal.line == b"0000000003"
     assert len(sender.taken) == 4
 
 
 def test_what_the_server_rejects_is_told_and_not_sent_again() -> None:
-    sender = Scripted(rejected=2)
-    (refusal,) = Forwarder(sender, NoTime()).forward(waiting(5))
-    assert (refusal.events, refusal.why) == (2, "no room") and len(sender.requests) == 1
+    sender, events = Scripted(rejected=2), waiting(5)
+    refused = Forwarder(sender, NoTime()).forward(events)
+    assert refused == [("no room", events[0].line), ("no room", events[1].line)]
+    assert len(sender.requests) == 1
 
 
 def test_a_busy_server_is_given_the_time_that_it_asks_for() -> None:
@@ -109,9 +111,11 @@ def test_a_server_that_stays_away_fails_the_batch_in_the_end() -> None:
             return False
 
     sender = Scripted(*[TransportError("nobody at home")] * 100)
+    said: list[str] = []
     with pytest.raises(ServerAway, match="nobody at home"):
-        Forwarder(sender, Clocked(), patience=60.0, clock=lambda: now[0]).forward(waiting(1))
+        Forwarder(sender, Clocked(), 60.0, lambda: now[0], said.append).forward(waiting(1))
     assert 15.0 < now[0] <= 60.0
+    assert said == ["the server takes no events, tried for 60 s: nobody at home"]
 
 
 def test_a_refusal_that_time_does_not_mend_fails_the_batch_at_once() -> None:

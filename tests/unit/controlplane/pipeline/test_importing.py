@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from pathlib import Path
 
@@ -78,6 +79,23 @@ def test_memory_is_emptied_while_a_piece_is_read(lake: Lake, monkeypatch: pytest
     outcome: Outcome = read(pieces(lake, whole)[0], None)
     assert sum(part.rows for part in outcome.parts if part.table == "progress") == eventlogs.REPORTS
     assert len([part for part in outcome.parts if part.table == "progress"]) >= 3
+
+
+def test_a_disk_that_is_full_is_the_lakes_trouble_and_none_of_the_log(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("controlplane.lake.staging.Staging._write_day", full)
+    size = eventlogs.RECORDED.stat().st_size
+    whole = Log("a", None, "/x", (File(str(eventlogs.RECORDED), size, 1.0),), ("",), False)
+    outcome = read(pieces(lake, whole)[0], None)
+    assert outcome.refused is None
+    assert (
+        outcome.lake_failed
+        == f"the lake at {lake.folder} cannot be written: [Errno 28] No space left on device"
+    )
 
 
 def test_paths_are_taken_once_each() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controlplane.lake.manifest import Commit, Manifest
-from controlplane.pipeline.ingesting import Rewound, concerned
+from controlplane.pipeline.ingesting import Rewound, _line, concerned
 
 NOW = 1_000_000.0
 
@@ -42,3 +42,9 @@ def test_what_other_streams_and_jobs_wrote_is_always_asked() -> None:
 def test_a_lake_that_has_later_batches_of_the_stream_refuses_an_earlier_one() -> None:
     with pytest.raises(Rewound, match="new checkpoint"):
         concerned(lake(("ingest", "s-000000000010", NOW)), "s", 9, NOW)
+
+
+def test_of_what_java_says_the_line_that_tells_something_is_told() -> None:
+    told = "An error occurred while calling o43.start.\n: java.io.IOException: no room\n\tat x"
+    assert _line(told) == "java.io.IOException: no room"
+    assert _line(" \n") == "no reason was given"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
@@ -42,6 +43,35 @@ def test_a_line_that_quotes_the_marker_is_none_of_ours() -> None:
 def test_a_line_whose_event_does_not_come_first_is_handed_out_to_be_looked_at() -> None:
     odd = b'{"id":"q","Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryIdleEvent"}\n'
     assert texts(odd) == [odd.rstrip()]
+
+
+def test_of_a_range_within_one_long_line_nothing_is_kept_and_no_more_is_read_than_the_range() -> None:
+    read = []
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            read.append(1)
+            yield b"x" * 1000
+
+    walk = Walk()
+    assert list(marked(endless(), walk, 4000, 5000, 9000)) == []
+    assert (len(read), walk.torn, walk.too_long) == (5, b"", 0)
+
+
+@pytest.mark.parametrize("size", [100, 700, 5000])
+def test_a_line_that_is_too_long_is_passed_over_and_counted_by_whoever_has_its_begin(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scanning, "MOST_LINE", 1500)
+    before, after = QUERY % 1, QUERY % 2
+    content = before + b"y" * 6000 + b"\n" + after
+    found, too_long = [], 0
+    for start, stop in pairwise([0, 1000, 2000, 4000, None]):
+        walk, base = Walk(), max(0, (start or 0) - 950)
+        found += [line.text for line in marked(cut(content[base:], size), walk, base, start or 0, stop)]
+        too_long += walk.too_long
+    assert found == [before.rstrip(), after.rstrip()]
+    assert too_long == 1
 
 
 @settings(max_examples=60, deadline=None)

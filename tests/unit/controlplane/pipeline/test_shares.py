@@ -109,3 +109,20 @@ def test_words_on_a_share_come_back_as_they_were() -> None:
     told = Told((part,), ("outbox",), 3, 1, 2, 5.5)
     assert Told.of_json(told.to_json()) == told
     assert told.plus(told) == Told((part, part), ("outbox", "outbox"), 6, 2, 4, 5.5)
+
+
+def test_lines_beyond_what_is_held_at_once_are_forwarded_and_put_aside_all_the_same(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shares, "HELD_BYTES", 1)
+    lines = [(seq, report(seq), None) for seq in (3, 1, 2)]
+    bad = [(None, b"{%d" % number, "no JSON") for number in range(3)]
+    for _ in "two attempts":
+        told = written(lake, batch(*lines, *bad), forward=True)
+    assert (told.events, told.malformed, len(told.outboxes)) == (3, 3, 3)
+    aside = [lake.folder.read(f"_rejected/{name}").decode() for name in lake.folder.names("_rejected")]
+    assert sorted(json.loads(line)["line"] for text in aside for line in text.splitlines()) == [
+        "{0",
+        "{1",
+        "{2",
+    ]

@@ -1,0 +1,113 @@
+"""The job that moves events is killed in the middle of its commits: store and lake together stay all there is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controlplane.history.room import HistoryRoom
+from controlplane.lake.lake import Lake
+from controlplane.settings import Settings
+from controlplane.store import departures, retention
+from tests.acceptance.live import eventually
+from tests.drivers import BEGIN, Driver
+from tests.stores import House, sqlite_house
+
+pytestmark = [pytest.mark.spark, pytest.mark.long]
+#: The job as it is, in small commits; before the file's rename of this number the process is killed.
+JOB = """
+import os, signal, sys
+from controlplane.lake.folders import Folder
+from controlplane.pipeline import moving
+moving.COMMIT_EVENTS, moving.TASK_EVENTS = 40, 15
+left, rename = int(sys.argv.pop(1)), Folder.rename
+def counted(self, source, target):
+    global left
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(self, source, target)
+Folder.rename = counted
+from controlplane.cli.main import run
+sys.exit(run(sys.argv[1:]))
+"""
+#: A commit is a journal, 10 files and the manifest: in the midst of these, the last in the middle of the second commit.
+KILLS = (2, 6, 12, 18)
+NEVER = 10**6
+#: In the environment of the job and all that it starts.
+MARK = "TEST_OF_LAKE"
+
+
+def move(house: House, lake: Path, kill_at: int) -> int:
+    arguments = ["history", "move", "--lake", str(lake), "--database-url", house.url, "--master", "local[1]"]
+    command = [sys.executable, "-c", JOB, str(kill_at), *arguments, "--before", str(house.now)]
+    done = subprocess.run(
+        command,
+        env={**os.environ, MARK: str(lake), "PYTHONPATH": os.getcwd()},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode
+
+
+def test_nothing_is_lost_and_nothing_is_twice_wherever_the_job_is_killed(tmp_path: Path) -> None:
+    lake, driver, told = tmp_path / "lake", Driver(), 0
+    with sqlite_house(tmp_path) as house:
+        settings = replace(Settings(data_dir=tmp_path), lake=str(lake))
+        room = HistoryRoom(settings, house.writer, house.engine.connect, lambda: house.now)
+        house.accept(driver.started("q", "r", at=BEGIN))
+        house.write(departures.store_id)
+        for kill in (*KILLS, NEVER):
+            for _ in range(50):
+                house.accept(driver.progress("q", "r", told, at=BEGIN + told))
+                told += 1
+            house.now = BEGIN + told
+            assert move(house, lake, kill) == (0 if kill == NEVER else -signal.SIGKILL)
+            room.advance()
+            retention.prune(house.writer, house.now, 1e9, 2**40, hot_seconds=1.0)
+            held = stored(house)
+            assert set(held) | set(batches(lake)) == set(range(told)), kill
+            assert len(batches(lake)) == len(set(batches(lake))), kill
+        assert room.status().error is None
+        assert len(stored(house)) <= 1
+    assert sorted(batches(lake)) == list(range(told))
+    assert Lake.open(str(lake)).read("lifecycle")["event"].to_pylist() == ["started"]
+    assert eventually(lambda: not jvms(lake), 20.0), "a JVM outlived its job"
+
+
+def stored(house: House) -> list[int]:
+    with house.engine.connect() as connection:
+        return [
+            event.data["batchId"]
+            for event in departures.departing(connection, 0, 2**62)
+            if event.type == "progress"
+        ]
+
+
+def batches(lake: Path) -> list[int]:
+    if not (lake / "lake.json").exists():
+        return []
+    found: list[int] = Lake.open(str(lake)).read("progress")["batch_id"].to_pylist()
+    return found
+
+
+def jvms(lake: Path) -> list[int]:
+    """Processes that know of this lake: of this test's jobs."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (process / "environ").read_bytes()
+        except OSError:
+            continue
+        if f"{MARK}={lake}".encode() in words:
+            found.append(int(process.name))
+    return found

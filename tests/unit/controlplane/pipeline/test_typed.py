@@ -1,0 +1,166 @@
+"""The fast way from a line to rows gives what the general way gives, or leaves the line to it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controlplane.lake.rows import Rows, Who
+from controlplane.pipeline.normalising import parsed, told
+from controlplane.pipeline.typed import quick
+from tests import eventlogs
+
+WHO = Who("recorded", "4.3.0", "log")
+LINES = eventlogs.progress_lines()
+NO_WATERMARK = b'"watermark":"1970-01-01T00:00:00.000Z"'
+Columns = dict[str, list[dict[str, Any]]]
+
+
+def slowly(line: bytes) -> Columns:
+    rows = Rows()
+    event = told(parsed(line))
+    assert event is not None
+    rows.progress(WHO, event.report or {})
+    return columns(rows)
+
+
+def quickly(line: bytes) -> Columns | None:
+    made = quick(line, WHO)
+    if made is None:
+        return None
+    rows = Rows()
+    rows.keep(made)
+    return columns(rows)
+
+
+def columns(rows: Rows) -> Columns:
+    return {name: table.to_pylist() for name, table in rows.take().items()}
+
+
+def agree(line: bytes) -> bool:
+    """Whether the line took the fast way; where it did the rows are the same."""
+    fast = quickly(line)
+    if fast is not None:
+        assert fast == slowly(line)
+    return fast is not None
+
+
+def changed(change: Callable[[dict[str, Any]], Any], place: int = -1) -> bytes:
+    document = json.loads(LINES[place])
+    change(document["progress"])
+    return json.dumps(document).encode()
+
+
+def test_reports_that_spark_wrote_take_the_fast_way_and_give_the_same_rows() -> None:
+    odd = [line for line in LINES if not agree(line)]
+    assert len(LINES) == eventlogs.REPORTS
+    assert all(NO_WATERMARK in line for line in odd)
+    assert len(LINES) - len(odd) == 7
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda p: p.update(novelty=1),
+        lambda p: p["sources"][0].update(novelty=1),
+        lambda p: p["sink"].update(metrics={"files": "3"}),
+        lambda p: p["durationMs"].update(addBatch=1.5),
+        lambda p: p.update(durationMs={"triggerExecution": 3}, numInputRows=0),
+        lambda p: p.update(batchId=2**63),
+        lambda p: p.update(runId=""),
+        lambda p: p.update(timestamp="yesterday"),
+        lambda p: p.update(eventTime={"watermark": "1970-01-01T00:00:00.000Z"}),
+        lambda p: p["sources"][0].update(endOffset={"t": {"0": 1}}),
+        lambda p: p["sources"][0].update(inputRowsPerSecond=0.0, numInputRows=5),
+        lambda p: p["sources"][0].update(inputRowsPerSecond="fast"),
+        lambda p: p.update(sources=[p["sources"][0] | {"numInputRows": 2**62}] * 2),
+    ],
+)  # fmt: skip
+def test_what_is_odd_is_left_to_the_general_way(change: Callable[[dict[str, Any]], Any]) -> None:
+    assert quick(changed(change), WHO) is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda p: p.pop("batchDuration"),
+        lambda p: p.update(batchDuration=2**62),
+        lambda p: p.update(sources=[]),
+        lambda p: p.update(sources=p["sources"] * 3),
+        lambda p: p.update(sources=[p["sources"][0], p["sources"][0] | {"inputRowsPerSecond": "NaN"}]),
+        lambda p: p.update(sources=[p["sources"][0] | {"inputRowsPerSecond": 1.7e308}] * 2),
+        lambda p: p.update(sources=[{"endOffset": '{"t":{"0":4}}', "latestOffset": '{"t":{"0":9,"1":2}}'}]),
+        lambda p: p.update(sources=[{"endOffset": " 12 ", "latestOffset": "no json"}]),
+        lambda p: p.update(stateOperators=None, sink=None, eventTime=None, observedMetrics=None, name=""),
+        lambda p: p.update(stateOperators=p["stateOperators"] * 2),
+        lambda p: p.update(stateOperators=[{"operatorName": "o", "numRowsTotal": 2**62}] * 3),
+        lambda p: p.update(stateOperators=[{"snapshotCustomMetricNames": []}]),
+        lambda p: p.update(observedMetrics={"m": {"schema": {"fields": [{"name": "n"}]}, "values": [7]}}),
+        lambda p: p["sink"].update(numOutputRows=-1, description=""),
+        lambda p: p.update(eventTime={"max": "2026-11-20T05:30:00.123456Z", "avg": None}),
+    ],
+)  # fmt: skip
+def test_what_is_unusual_but_of_its_type_gives_the_same_rows(change: Callable[[dict[str, Any]], Any]) -> None:
+    agree(changed(change))
+    agree(changed(change, place=5))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (rb'"batchId":', rb'"batchId":3,"batchId":'),
+        (rb'"batchDuration":', rb'"batchDuration":1.0,"x":'),
+        (rb'"name":', rb'"name":"a\ud800","x":'),
+        (rb'"name":"', b'"name":"\xff'),
+        (rb'"Event":"org', rb'"Event":"SparkListenerJobEnd","Event":"org'),
+    ],
+    ids=["twice", "float", "half a pair", "no UTF-8", "event twice"],
+)
+def test_text_that_parsers_read_in_different_ways_gives_no_other_rows(old: bytes, new: bytes) -> None:
+    line = LINES[-1].replace(old, new, 1)
+    assert line != LINES[-1]
+    agree(line)
+
+
+def test_another_event_is_not_for_the_fast_way() -> None:
+    assert quick(b'{"Event":"SparkListenerJobEnd"}', WHO) is None
+    assert quick(b"{", WHO) is None
+
+
+scalars = (
+    st.none() | st.booleans() | st.floats() | st.text(max_size=4)
+    | st.sampled_from([0, 1, -1, 7, 2**62, 2**63 - 1, 2**63, -(2**63), 10**30, 0.0, 1.5, 1e308, "NaN", "Infinity"])
+    | st.sampled_from(["5", "05", '{"t":{"0":3}}', "null", " 7", "2026-11-20T05:30:00Z", "1970-01-01T00:00:00Z"])
+)  # fmt: skip
+wild = scalars | st.dictionaries(st.sampled_from(["a", "schema", "values"]), scalars) | st.lists(scalars)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_no_change_of_a_report_makes_the_two_ways_disagree(data: st.DataObject) -> None:
+    document = parsed(data.draw(st.sampled_from(LINES)))
+    for _ in range(data.draw(st.integers(1, 3))):
+        holder, key = data.draw(st.sampled_from(list(places(document["progress"]))))
+        if isinstance(holder, dict) and data.draw(st.integers(0, 3)) == 0:
+            holder.pop(key, None)
+        else:
+            holder[key] = data.draw(wild)
+    try:
+        agree(json.dumps(document).encode())
+    except ValueError as error:
+        pytest.fail(f"the general way refuses what the fast one takes: {error}")
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Where something can be changed: all keys, at any depth, and one that is not there."""
+    if isinstance(value, dict):
+        yield value, "new"
+    for key, inner in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        yield value, key
+        if isinstance(inner, (dict, list)) and key != "snapshotCustomMetricNames" and key != "customMetrics":
+            yield from places(inner)
