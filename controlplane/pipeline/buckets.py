@@ -94,11 +94,17 @@ def _number(rows: pa.Table, name: str) -> Floats:
 
 
 def _called(signs: pa.Table, day: int) -> tuple[str | None, str | None]:
-    """Application and name, as the last sign of the day has them; where the day has none, the last of all."""
+    """Application and name, as the last sign of the day tells them; where the day does not, the last of all.
+
+    Each for itself: an end in an event log names no query.
+    """
     told = signs.select(["at", "until", "app", "name"]).to_pylist()
-    known = [(one["at"] // DAY == day, one["until"], one["app"] or "", one["name"] or "") for one in told]
-    _, _, app, name = max(known, default=(False, 0, "", ""))
-    return app or None, name or None
+
+    def last(what: str) -> str | None:
+        known = [(one["at"] // DAY == day, one["until"], one[what]) for one in told if one[what]]
+        return str(max(known)[2]) if known else None
+
+    return last("app"), last("name")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import warnings
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 Json = dict[str, Any]
@@ -53,6 +53,10 @@ def attainment(days: Sequence[Json]) -> str:
         )
         above.set_ylabel("% in time")
         above.margins(y=0.2)
+        low = above.get_ylim()[0]
+        above.set_ylim(max(0.0, min(low, 99.0)), 100.5)  # nothing is more than all
+        if at:
+            above.set_xlim(min(at) - timedelta(days=0.7), max(at) + timedelta(days=0.7))
         below.bar(at, [one["downtime_seconds"] / 3600 for one in days], color=BAD, width=0.7)
         below.set_ylabel("h down")
         below.set_ylim(bottom=0)
@@ -147,11 +151,13 @@ class _canvas:
         self._style.__exit__(None, None, None)
 
     def svg(self, label: str) -> str:
-        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, DayLocator
 
         axes = self.axes[-1]
         if hasattr(axes.xaxis.get_major_locator(), "intervald"):
-            where = AutoDateLocator(minticks=3, maxticks=8)
+            begin, end = axes.get_xlim()
+            # Figures are by day: no hours between them.
+            where = DayLocator() if end - begin < 8 else AutoDateLocator(minticks=3, maxticks=8)
             axes.xaxis.set_major_locator(where)
             axes.xaxis.set_major_formatter(ConciseDateFormatter(where))
         text = io.StringIO()
