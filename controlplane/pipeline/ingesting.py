@@ -30,6 +30,7 @@ from controlplane.lake.staging import Staging
 from controlplane.pipeline import damage, forwarding, landing, shares
 from controlplane.pipeline.forwarding import Forwarder
 from controlplane.pipeline.landing import Source
+from controlplane.pipeline.session import first_line
 from controlplane.pipeline.shares import Told, kept
 from listeners.backoff import Backoff
 
@@ -41,6 +42,11 @@ STEP_SECONDS = 0.2
 LEAST_WAIT, MOST_WAIT = 1.0, 60.0
 #: A run over what is there, not for ever, tries so often.
 TRIES = 3
+#: What a batch says that our own stop broke off. Spark tells a stop from a failure by this text, and by a pattern that
+#: takes the thread's stack for each of its letters: by what py4j really says, pages of it, the thread dies.
+BROKEN_OFF = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling the batch\n: java.lang.InterruptedException"
+)
 #: Of reasons why a server refuses events of a batch, so many are told; all are kept.
 MOST_REASONS = 5
 #: What the stream needs of its session. Empty batches that only move the watermark would be one more for each.
@@ -64,6 +70,10 @@ class Rewound(LakeError):
 
 class Enough(ControlPlaneError):
     """As many batches as were wanted are done."""
+
+
+class BatchFailed(ControlPlaneError):
+    """Why a batch was not done, as Spark is told it: in a line. `Batches.trouble` has all of it."""
 
 
 class IngestFailed(ControlPlaneError):
@@ -105,7 +115,7 @@ def deduplicated(lines: DataFrame, window_seconds: float) -> DataFrame:
 
 
 class Batches:
-    """What is done with each batch; Spark calls it on a thread of its own. `trouble`: what it raised last."""
+    """What is done with each batch; Spark calls it on a thread of its own. `trouble`: what it failed by last."""
 
     def __init__(self, lake: Lake, window_seconds: float, forwarder: Forwarder | None, say: Say):
         self._lake, self._window, self._forwarder, self._say = lake, window_seconds, forwarder, say
@@ -113,6 +123,8 @@ class Batches:
         self.sum = Sum()
         #: No more batches than these are taken; the next one ends the stream and is done again by its next life.
         self.most: int | None = None
+        #: The stream is being stopped: what fails now was broken off.
+        self.stopped = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         try:
@@ -122,7 +134,8 @@ class Batches:
             self._take(batch, number)
         except Exception as error:
             self.trouble = error
-            raise
+            told = BROKEN_OFF if self.stopped else first_line(error)
+            raise BatchFailed(told).with_traceback(error.__traceback__) from None
 
     def _take(self, batch: DataFrame, number: int) -> None:
         stream = _stream_of(batch.sparkSession)
@@ -287,7 +300,7 @@ class _Life:
         """
         for name in ("Corrupt", "Missing"):
             self.session.conf.set(f"spark.sql.files.ignore{name}Files", str(lenient).lower())
-        self.batches.trouble = None
+        self.batches.trouble, self.batches.stopped = None, False
         self.batches.most = self.batches.sum.batches + 1 if lenient else None
         try:
             query = self._started()
@@ -318,6 +331,7 @@ def _drain(query: Any, batches: Batches) -> None:
         if time.monotonic() >= until:
             break
         time.sleep(STEP_SECONDS)
+    batches.stopped = True
     query.stop()
 
 

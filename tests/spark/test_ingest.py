@@ -222,6 +222,35 @@ def test_a_checkpoint_that_was_set_back_is_refused(take: Take, zone: Zone, tmp_p
         take()
 
 
+def test_a_stop_amid_a_batch_is_a_stop_and_no_failure(
+    take: Take, own: Any, zone: Zone, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def held(*_: Any) -> Any:
+        def write(batches: Iterator[Any]) -> Iterator[Any]:
+            time.sleep(60)
+            yield from batches
+
+        return write
+
+    zone.drop(2)
+    stopping, jobs = threading.Event(), own.sparkContext.statusTracker().getActiveJobsIds
+    batches = ingesting.Batches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, print)
+    plan = ingesting.Plan(Source(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
+    with monkeypatch.context() as patched:
+        patched.setattr(ingesting.shares, "writer", held)
+        patched.setattr(ingesting, "DRAIN_SECONDS", 0.0)
+        running = threading.Thread(target=ingesting.run, args=(own, plan, batches, stopping, print))
+        running.start()
+        assert eventually(lambda: own.streams.active and jobs(), 30)
+        query = own.streams.active[0]
+        stopping.set()
+        running.join(30)
+    assert not running.is_alive() and "Interrupted" in str(batches.trouble)
+    assert (query.exception(), query.status["message"]) == (None, "Stopped")
+    assert take().events == len(zone.events)
+    assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
+
+
 def test_kafka_without_its_connector_says_what_to_add(own: Any, tmp_path: Path) -> None:
     source = Source("", "kafka", {"kafka.bootstrap.servers": "localhost:9", "subscribe": "events"})
     lake = Lake.open(str(tmp_path / "lake"), create=True)

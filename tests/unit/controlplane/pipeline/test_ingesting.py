@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Commit, Manifest
-from controlplane.pipeline.ingesting import Rewound, _line, concerned
+from controlplane.pipeline.ingesting import BROKEN_OFF, Batches, BatchFailed, Rewound, _line, concerned
 
 NOW = 1_000_000.0
 
@@ -48,3 +53,33 @@ def test_of_what_java_says_the_line_that_tells_something_is_told() -> None:
     told = "An error occurred while calling o43.start.\n: java.io.IOException: no room\n\tat x"
     assert _line(told) == "java.io.IOException: no room"
     assert _line(" \n") == "no reason was given"
+
+
+PAGES = "An error occurred while calling o43.collect.\n: java.io.IOException: no room\n" + "\tat x\n" * 10_000
+
+
+class Failing:
+    """A batch that cannot be looked at."""
+
+    @property
+    def sparkSession(self) -> Any:
+        raise RuntimeError(PAGES)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "told"),
+    [(False, "java.io.IOException: no room"), (True, BROKEN_OFF)],
+    ids=["failed", "stopped"],
+)
+def test_spark_is_told_in_a_line_why_a_batch_failed_and_all_of_it_is_kept(
+    tmp_path: Path, stopped: bool, told: str
+) -> None:
+    batches = Batches(Lake.open(str(tmp_path), create=True), 60.0, None, print)
+    batches.stopped = stopped
+    batch: Any = Failing()
+    with pytest.raises(BatchFailed) as caught:
+        batches(batch, 1)
+    assert str(caught.value) == told
+    passed_on = "".join(traceback.format_exception(caught.value))
+    assert len(passed_on) < 2000 and "in sparkSession" in passed_on
+    assert str(batches.trouble) == PAGES

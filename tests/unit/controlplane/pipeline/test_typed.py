@@ -18,6 +18,10 @@ from tests import eventlogs
 WHO = Who("recorded", "4.3.0", "log")
 LINES = eventlogs.progress_lines()
 NO_WATERMARK = b'"watermark":"1970-01-01T00:00:00.000Z"'
+AS_EXPECTED = [line for line in LINES if NO_WATERMARK not in line]
+STATEFUL, STATELESS = (
+    next(line for line in AS_EXPECTED if (b"rocksdb" in line) is stateful) for stateful in (True, False)
+)
 Columns = dict[str, list[dict[str, Any]]]
 
 
@@ -50,8 +54,8 @@ def agree(line: bytes) -> bool:
     return fast is not None
 
 
-def changed(change: Callable[[dict[str, Any]], Any], place: int = -1) -> bytes:
-    document = json.loads(LINES[place])
+def changed(change: Callable[[dict[str, Any]], Any], line: bytes = STATEFUL) -> bytes:
+    document = json.loads(line)
     change(document["progress"])
     return json.dumps(document).encode()
 
@@ -70,7 +74,7 @@ def test_reports_that_spark_wrote_take_the_fast_way_and_give_the_same_rows() -> 
         lambda p: p["sources"][0].update(novelty=1),
         lambda p: p["sink"].update(metrics={"files": "3"}),
         lambda p: p["durationMs"].update(addBatch=1.5),
-        lambda p: p.update(durationMs={"triggerExecution": 3}, numInputRows=0),
+        lambda p: p.update(durationMs={"triggerExecution": 3}, sources=[]),
         lambda p: p.update(batchId=2**63),
         lambda p: p.update(runId=""),
         lambda p: p.update(timestamp="yesterday"),
@@ -78,7 +82,8 @@ def test_reports_that_spark_wrote_take_the_fast_way_and_give_the_same_rows() -> 
         lambda p: p["sources"][0].update(endOffset={"t": {"0": 1}}),
         lambda p: p["sources"][0].update(inputRowsPerSecond=0.0, numInputRows=5),
         lambda p: p["sources"][0].update(inputRowsPerSecond="fast"),
-        lambda p: p.update(sources=[p["sources"][0] | {"numInputRows": 2**62}] * 2),
+        lambda p: p.update(sources=[{"numInputRows": 2**62}] * 2),
+        lambda p: p.update(sources=[p["sources"][0] | {"inputRowsPerSecond": 1.7e308}] * 2),
     ],
 )  # fmt: skip
 def test_what_is_odd_is_left_to_the_general_way(change: Callable[[dict[str, Any]], Any]) -> None:
@@ -93,7 +98,6 @@ def test_what_is_odd_is_left_to_the_general_way(change: Callable[[dict[str, Any]
         lambda p: p.update(sources=[]),
         lambda p: p.update(sources=p["sources"] * 3),
         lambda p: p.update(sources=[p["sources"][0], p["sources"][0] | {"inputRowsPerSecond": "NaN"}]),
-        lambda p: p.update(sources=[p["sources"][0] | {"inputRowsPerSecond": 1.7e308}] * 2),
         lambda p: p.update(sources=[{"endOffset": '{"t":{"0":4}}', "latestOffset": '{"t":{"0":9,"1":2}}'}]),
         lambda p: p.update(sources=[{"endOffset": " 12 ", "latestOffset": "no json"}]),
         lambda p: p.update(stateOperators=None, sink=None, eventTime=None, observedMetrics=None, name=""),
@@ -106,8 +110,7 @@ def test_what_is_odd_is_left_to_the_general_way(change: Callable[[dict[str, Any]
     ],
 )  # fmt: skip
 def test_what_is_unusual_but_of_its_type_gives_the_same_rows(change: Callable[[dict[str, Any]], Any]) -> None:
-    agree(changed(change))
-    agree(changed(change, place=5))
+    assert agree(changed(change)) and agree(changed(change, STATELESS))
 
 
 @pytest.mark.parametrize(
@@ -116,14 +119,14 @@ def test_what_is_unusual_but_of_its_type_gives_the_same_rows(change: Callable[[d
         (rb'"batchId":', rb'"batchId":3,"batchId":'),
         (rb'"batchDuration":', rb'"batchDuration":1.0,"x":'),
         (rb'"name":', rb'"name":"a\ud800","x":'),
-        (rb'"name":"', b'"name":"\xff'),
+        (rb'"description":"', b'"description":"\xff'),
         (rb'"Event":"org', rb'"Event":"SparkListenerJobEnd","Event":"org'),
     ],
     ids=["twice", "float", "half a pair", "no UTF-8", "event twice"],
 )
 def test_text_that_parsers_read_in_different_ways_gives_no_other_rows(old: bytes, new: bytes) -> None:
-    line = LINES[-1].replace(old, new, 1)
-    assert line != LINES[-1]
+    line = STATEFUL.replace(old, new, 1)
+    assert line != STATEFUL
     agree(line)
 
 
@@ -143,7 +146,7 @@ wild = scalars | st.dictionaries(st.sampled_from(["a", "schema", "values"]), sca
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_no_change_of_a_report_makes_the_two_ways_disagree(data: st.DataObject) -> None:
-    document = parsed(data.draw(st.sampled_from(LINES)))
+    document = parsed(data.draw(st.sampled_from(AS_EXPECTED)))
     for _ in range(data.draw(st.integers(1, 3))):
         holder, key = data.draw(st.sampled_from(list(places(document["progress"]))))
         if isinstance(holder, dict) and data.draw(st.integers(0, 3)) == 0:
