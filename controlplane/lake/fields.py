@@ -62,7 +62,8 @@ def micros(stamp: Any) -> int | None:
     except ValueError:
         return None
     since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH
-    return (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
+    found = (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
+    return found if found <= LAST_MICROS else None
 
 
 def count(data: Json, key: str, left: Left) -> int | None:

@@ -10,7 +10,6 @@ import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import chain
 from typing import Any
 
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from controlplane.errors import LakeError
 from controlplane.lake.arrays import merged
+from controlplane.lake.fields import micros
 from controlplane.lake.keys import new_only
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Manifest, Part
@@ -162,9 +162,14 @@ class Reader:
             event = told(parsed(line.text), self.piece.log.app_id)
             if event is not None:
                 self.outcome.events[self._add(event, line, who, told_head)] += 1
-        except ValueError as error:
-            self.outcome.events["malformed"] += 1
-            self.malformed[str(error).partition(":")[0][:120]] += 1
+        except (ValueError, TypeError, OverflowError) as error:
+            self._malformed(str(error))
+        except RecursionError:
+            self._malformed("an event is nested too deep")
+
+    def _malformed(self, why: str) -> None:
+        self.outcome.events["malformed"] += 1
+        self.malformed[why.partition(":")[0][:120]] += 1
 
     def _add(self, event: Told, line: Line, who: Who, told_head: Head) -> str:
         """The rows of one event; its kind."""
@@ -254,12 +259,6 @@ def _noted(stream: Iterator[bytes], seen: list[bytes]) -> Iterator[bytes]:
 
 
 def _seconds(moment: Any) -> float | None:
-    """RFC 3339 text or Unix seconds -> Unix seconds, or None."""
-    if isinstance(moment, (int, float)) and not isinstance(moment, bool):
-        return float(moment)
-    if not isinstance(moment, str):
-        return None
-    try:
-        return datetime.fromisoformat(moment).timestamp()
-    except ValueError:
-        return None
+    """RFC 3339 text or Unix seconds -> Unix seconds, or None where it is no time that a file can hold."""
+    found = micros(moment)
+    return None if found is None else found / 1e6

@@ -146,3 +146,28 @@ def test_of_very_many_that_were_refused_people_are_told_some_and_programs_all() 
 )
 def test_bytes_are_said_in_a_unit_that_reads_well(size: float, said: str) -> None:
     assert in_bytes(size) == said
+
+
+QUERY = b'{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$Query'
+DEEP = b'{"a":' * 1000 + b"1" + b"}" * 1003
+ODD = {
+    "a time of no year": b'StartedEvent","id":"q","runId":"r","timestamp":9007199254740992}',
+    "the year 10000": b'StartedEvent","id":"q","runId":"r","timestamp":"9999-12-31T23:59:59.999-12:00"}',
+    "sources are a number": (
+        b'Progress","queryStatus":{"id":1,"timestamp":1,"triggerDetails":{"triggerId":"1"},"sourceStatuses":7}}'
+    ),
+    "nested deep": (
+        b'ProgressEvent","progress":{"id":"q","runId":"r","batchId":1,"timestamp":"2026-01-01T00:00:00Z",'
+        b'"observedMetrics":' + DEEP
+    ),
+}
+
+
+@pytest.mark.parametrize("line", ODD.values(), ids=list(ODD))
+def test_one_odd_event_costs_nothing_but_itself(line: bytes, lake: Lake, tmp_path: Path) -> None:
+    path = tmp_path / "local-1"
+    path.write_bytes(eventlogs.RECORDED.read_bytes() + QUERY + line + b"\n")
+    found = Log("local-1", None, str(path), (File(str(path), path.stat().st_size, 1.0),), ("",), False)
+    outcome = read(pieces(lake, found)[0], None)
+    assert outcome.refused is None
+    assert outcome.events["progress"] == eventlogs.REPORTS
