@@ -120,7 +120,7 @@ def quick(line: bytes, who: Who) -> ReportRows | None:
     """The rows of a line; None when it is for the general way."""
     try:
         return _rows(_decode(line).progress, who)
-    except (Odd, ValueError):  # what msgspec says of a type or of JSON is a ValueError
+    except (Odd, ValueError, RecursionError):  # what msgspec says of a type or of JSON is a ValueError
         return None
 
 
