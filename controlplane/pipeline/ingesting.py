@@ -272,6 +272,10 @@ def run(
         tries += 1
         if isinstance(batches.trouble, Rewound):
             raise batches.trouble
+        if _over(session):
+            raise IngestFailed(
+                "Spark's application was ended: nothing is lost, the next run does the batch again"
+            )
         if plan.every is None and tries >= TRIES:
             raise IngestFailed(f"ingest with the checkpoint {plan.checkpoint} ended: {_line(trouble)}")
         if not stopping.is_set():
@@ -313,7 +317,8 @@ class _Life:
         except (PySparkException, Py4JJavaError) as error:
             enough = isinstance(self.batches.trouble, Enough)
             return None if enough else str(self.batches.trouble or error)
-        return None
+        unasked = self.plan.every is not None and not self.stopping.is_set()
+        return "it ended unasked" if unasked else None
 
     def _started(self) -> Any:
         every = self.plan.every
@@ -322,6 +327,12 @@ class _Life:
         )
         writer = self.stream.writeStream.foreachBatch(self.batches).queryName(QUERY)
         return writer.option("checkpointLocation", self.plan.checkpoint).trigger(**when).start()
+
+
+def _over(session: SparkSession) -> bool:
+    """Whether the application has ended though Spark's process goes on, as where a cluster ends it."""
+    context: Any = session.sparkContext
+    return bool(context._jsc.sc().isStopped())
 
 
 def _drain(query: Any, batches: Batches) -> None:

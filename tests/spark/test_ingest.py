@@ -241,13 +241,35 @@ def test_a_stop_amid_a_batch_is_a_stop_and_no_failure(
         patched.setattr(ingesting, "DRAIN_SECONDS", 0.0)
         running = threading.Thread(target=ingesting.run, args=(own, plan, batches, stopping, print))
         running.start()
-        assert eventually(lambda: own.streams.active and jobs(), 30)
-        query = own.streams.active[0]
-        stopping.set()
-        running.join(30)
+        try:
+            assert eventually(lambda: own.streams.active and jobs(), 30)
+            query = own.streams.active[0]
+        finally:
+            stopping.set()
+            running.join(30)
     assert not running.is_alive() and "Interrupted" in str(batches.trouble)
     assert (query.exception(), query.status["message"]) == (None, "Stopped")
     assert take().events == len(zone.events)
+    assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
+
+
+@pytest.mark.long
+def test_a_stream_that_ends_unasked_is_started_again(own: Any, zone: Zone, tmp_path: Path) -> None:
+    stopping, said = threading.Event(), list[str]()
+    batches = ingesting.Batches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, said.append)
+    plan = ingesting.Plan(Source(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
+    often = Backoff(0.01, 0.02)
+    running = threading.Thread(target=ingesting.run, args=(own, plan, batches, stopping, said.append, often))
+    running.start()
+    try:
+        assert eventually((tmp_path / "checkpoint" / "commits" / "0").exists, 30)
+        own.streams.active[0].stop()
+        zone.drop(2)
+        assert eventually(lambda: batches.sum.events >= len(zone.events), 30)
+    finally:
+        stopping.set()
+        running.join(30)
+    assert any("ended unasked" in line for line in said)
     assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
 
 
