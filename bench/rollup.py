@@ -82,7 +82,7 @@ def written(staging: Staging, first: int, queries: int, seed: int) -> list[Part]
     rates = {"input_rows_per_second": rows / SECONDS, "processed_rows_per_second": rows / (duration / 1000)}
     report = {
         "name": repeated(names, BATCHES),
-        "at": times,
+        "reported_at": times,
         "duration_ms": duration,
         "input_rows": rows,
         "output_rows": rows // 2,

@@ -20,7 +20,7 @@ from controlplane.model import ProgressSample
 
 #: So many days are looked through for the last reports before a stretch.
 LOOK_BACK_DAYS = 8
-INDEX = ("at", "trigger_at", "batch_id", "run_id")
+INDEX = ("reported_at", "trigger_at", "batch_id", "run_id")
 #: So long one question may wait for the lake in all.
 QUESTION_SECONDS = 20.0
 
@@ -69,7 +69,7 @@ class Archive:
     def index(self, query_id: str, start: float, end: float) -> pa.Table:
         """`INDEX` of the reports with start < at <= end, oldest first."""
         found = self.index_of(query_id, self._spanned(start, end))
-        return between(found, "at", start, end).sort_by([(name, "ascending") for name in INDEX[:3]])
+        return between(found, "reported_at", start, end).sort_by([(name, "ascending") for name in INDEX[:3]])
 
     def index_of(self, query_id: str, days: Iterable[date]) -> pa.Table:
         """`INDEX` of the reports whose triggers began on these days."""
@@ -80,7 +80,9 @@ class Archive:
         return sum(self.index(query_id, start, end).num_rows for query_id in query_ids)
 
     def times(self, query_id: str, start: float, end: float) -> list[float]:
-        return [at / 1e6 for at in self.index(query_id, start, end)["at"].cast(pa.int64()).to_pylist()]
+        return [
+            at / 1e6 for at in self.index(query_id, start, end)["reported_at"].cast(pa.int64()).to_pylist()
+        ]
 
     def reports(self, query_id: str, start: float, end: float, before: int = 0) -> list[ProgressSample]:
         """Reports with start < at <= end, and up to `before` earlier ones; oldest first."""
@@ -108,25 +110,25 @@ class Archive:
                 ("state_operators", reports.OPERATORS),
             )
         ]
-        order = [("at", "ascending"), ("trigger_at", "ascending"), ("batch_id", "ascending")]
+        order = [("reported_at", "ascending"), ("trigger_at", "ascending"), ("batch_id", "ascending")]
         return reports.samples(tables[0].sort_by(order), tables[1], tables[2])
 
     def rests(self, query_id: str, start: float, end: float) -> list[tuple[str, float]]:
         """Run and time of each sign that a trigger found nothing, start < t <= end, oldest first."""
-        rows = self._life(query_id, start, end, ("run_id", "at"), "idle")
-        return [(row["run_id"], row["at"] / 1e6) for row in rows]
+        rows = self._life(query_id, start, end, ("run_id", "reported_at"), "idle")
+        return [(row["run_id"], row["reported_at"] / 1e6) for row in rows]
 
     def failed_starts(self, query_id: str, start: float, end: float) -> list[tuple[float, str | None]]:
         """Time and text of each start that failed, start < t <= end."""
-        rows = self._life(query_id, start, end, ("at", "exception"), "start_failed")
-        return [(row["at"] / 1e6, row["exception"]) for row in rows]
+        rows = self._life(query_id, start, end, ("reported_at", "exception"), "start_failed")
+        return [(row["reported_at"] / 1e6, row["exception"]) for row in rows]
 
     def _life(
         self, query_id: str, start: float, end: float, columns: tuple[str, ...], event: str
     ) -> list[dict[str, Any]]:
         where = of([query_id]).but(pc.field("event") == event, event)
         found = self.table("lifecycle", columns, self._spanned(start, end, "lifecycle"), where)
-        return reports.rows_of(between(found, "at", start, end).sort_by("at"))
+        return reports.rows_of(between(found, "reported_at", start, end).sort_by("reported_at"))
 
     def _spanned(self, start: float, end: float, table: str = "progress") -> list[date]:
         """Days whose rows may have been heard then: a trigger begins before its report, maybe on the day before."""

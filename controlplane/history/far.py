@@ -19,7 +19,7 @@ from listeners.catalogue import PREFIX
 HOLD_SECONDS = 3600.0
 WIDTHS = {"rollup_1m": 60.0, "rollup_1h": 3600.0}
 #: Columns of `progress` that hold times.
-TIMES = frozenset(("watermark", "event_time_max", "at"))
+TIMES = frozenset(("watermark", "event_time_max", "reported_at"))
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ FIGURES: Mapping[str, Figure] = {
         "watermark_lag_seconds": Figure("watermark", "watermark_lag_seconds_max"),
         "watermark_timestamp_seconds": Figure("watermark"),
         "event_time_max_timestamp_seconds": Figure("event_time_max"),
-        "last_progress_timestamp_seconds": Figure("at"),
+        "last_progress_timestamp_seconds": Figure("reported_at"),
         "state_rows": Figure("state_rows", "state_rows_last", label="operator"),
         "state_memory_bytes": Figure("state_bytes", "state_bytes_last", label="operator"),
         "batches_total": Figure("batch_id", "batches", counter=True),
@@ -75,7 +75,7 @@ class Spans:
 
 def raw_columns(figure: Figure) -> tuple[str, ...]:
     """What has to be read of `progress`."""
-    return tuple(dict.fromkeys(("query_id", "at", "duration_ms", str(figure.raw))))
+    return tuple(dict.fromkeys(("query_id", "reported_at", "duration_ms", str(figure.raw))))
 
 
 def rolled_columns(figure: Figure) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ def of_reports(name: str, table: pa.Table, ends: Mapping[str, Floats]) -> dict[s
     """Spans by query of rows of `progress`. `ends`: when runs of a query ended, ascending."""
     figure, found = FIGURES[name], {}
     values = _numbers(table, str(figure.raw)) * figure.factor
-    at = _numbers(table, "at")
+    at = _numbers(table, "reported_at")
     if name == BATCHES:
         values = np.ones(len(at))
     if name == WATERMARK_LAG:

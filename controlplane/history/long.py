@@ -108,9 +108,9 @@ class Long:
         days = archive.days("progress", start, max(young.values())) if young else []
         if not days:
             return {}
-        rows = archive.table("progress", ("query_id", "at"), days, of(list(young)))
-        first = rows.group_by("query_id").aggregate([("at", "min")])
-        told = zip(first["query_id"].to_pylist(), first["at_min"].cast("int64").to_pylist(), strict=True)
+        rows = archive.table("progress", ("query_id", "reported_at"), days, of(list(young)))
+        first = rows.group_by("query_id").aggregate([("reported_at", "min")])
+        told = zip(first["query_id"].to_pylist(), first["reported_at_min"].cast("int64").to_pylist(), strict=True)
         return {one: young[one] for one, at in told if at / 1e6 < young[one]}
 
     def _stitched(
@@ -212,10 +212,10 @@ class Long:
     def _ends(self, days: Sequence[date], where: Where) -> Mapping[str, Floats]:
         """When runs ended, by query."""
         over = where.but(pc.field("event") == "terminated", "terminated")
-        rows = self.parts.archive.table("lifecycle", ("query_id", "at"), days, over)
+        rows = self.parts.archive.table("lifecycle", ("query_id", "reported_at"), days, over)
         found: dict[str, list[float]] = {}
         for query_id, at in zip(
-            rows["query_id"].to_pylist(), rows["at"].cast("int64").to_pylist(), strict=True
+            rows["query_id"].to_pylist(), rows["reported_at"].cast("int64").to_pylist(), strict=True
         ):
             found.setdefault(query_id, []).append(at / 1e6)
         return {query_id: np.array(sorted(times)) for query_id, times in found.items()}

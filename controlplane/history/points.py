@@ -27,7 +27,7 @@ from listeners.wire import rfc3339
 #: Reports of the lake that are told whole; of more, what `progress` alone tells.
 MOST_WHOLE = 20_000
 LIGHT = (
-    "at",
+    "reported_at",
     "trigger_at",
     "run_id",
     "batch_id",
@@ -100,7 +100,7 @@ def _from_lake(
     ]
     told = {day for some in choice.rolled.values() for day in some}
     raw = [day for day in choice.raw if day not in told]
-    index = between(archive.index_of(asked.query_id, raw), "at", start, end)
+    index = between(archive.index_of(asked.query_id, raw), "reported_at", start, end)
     if index.num_rows <= MOST_WHOLE:
         return index, points, told
     return None, [*points, *_light(archive, asked.query_id, raw, start, end)], told
@@ -120,9 +120,11 @@ def _buckets(archive: Archive, query_id: str, table: str, days: Sequence[date]) 
 def _light(
     archive: Archive, query_id: str, days: Sequence[date], start: float, end: float
 ) -> Iterator[Point]:
-    rows = between(archive.table("progress", LIGHT, days, of([query_id])), "at", start, end)
+    rows = between(archive.table("progress", LIGHT, days, of([query_id])), "reported_at", start, end)
     for row in rows_of(rows):
-        at, trigger_at, watermark = (seconds(row.pop(name)) for name in ("at", "trigger_at", "watermark"))
+        at, trigger_at, watermark = (
+            seconds(row.pop(name)) for name in ("reported_at", "trigger_at", "watermark")
+        )
         duration = (row.pop("duration_ms") or 0) / 1000
         row["input_rows"] = row["input_rows"] or 0
         yield Point(at=at or 0.0, trigger_at=trigger_at or 0.0, duration=duration, watermark=watermark, **row)
@@ -135,7 +137,7 @@ def _merged(stored: Sequence[_Ref], index: pa.Table | None) -> list[_Ref]:
         for place, row in enumerate(rows_of(index)):
             key = row["batch_id"], round(row["trigger_at"] / 1000)
             if key not in found:
-                found[key] = _Ref(row["at"] / 1e6, key, row=place)
+                found[key] = _Ref(row["reported_at"] / 1e6, key, row=place)
     return sorted(found.values(), key=lambda ref: (ref.at, ref.key[1], ref.key[0]))
 
 

@@ -21,7 +21,7 @@ Row = Mapping[str, Any]
 KEY = ("run_id", "batch_id", "trigger_at")
 PROGRESS = (
     *KEY,
-    "at",
+    "reported_at",
     "duration_ms",
     "durations_ms",
     "input_rows",
@@ -100,7 +100,7 @@ def _sample(row: Row, sources: Sequence[Row], operators: Sequence[Row]) -> Progr
     times = {name: seconds(row[f"event_time_{name}"]) for name in ("avg", "max", "min")}
     known = {name: at for name, at in times.items() if at is not None}
     return ProgressSample(
-        at=row["at"] / 1e6,
+        at=row["reported_at"] / 1e6,
         trigger_at=row["trigger_at"] / 1e6,
         run_id=sys.intern(row["run_id"]),
         batch_id=row["batch_id"],

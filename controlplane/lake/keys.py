@@ -24,7 +24,7 @@ from controlplane.lake.staging import Staging
 
 REPORT_TABLES = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name)
 REPORT_KEY = ("run_id", "batch_id", "trigger_at")
-LIFE_KEY = ("run_id", "event", "at")
+LIFE_KEY = ("run_id", "event", "reported_at")
 #: A run has one of each, so two that differ in time are the same, heard by two.
 ONCE = ("started", "terminated")
 #: An agent's clock and a log's need not agree: what a run has once is looked for on the days beside, too.
@@ -158,7 +158,7 @@ def _life_keys(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
     told = zip(
         rows["run_id"].to_pylist(),
         rows["event"].to_pylist(),
-        rows["at"].cast(pa.int64()).to_pylist(),
+        rows["reported_at"].cast(pa.int64()).to_pylist(),
         strict=True,
     )
     return ((run, event, None if event in ONCE and run else at) for run, event, at in told)

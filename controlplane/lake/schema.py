@@ -95,7 +95,7 @@ PROGRESS = Table(
     + _columns(
         ("name", T.TEXT, "name of the query; null when it has none"),
         (
-            "at",
+            "reported_at",
             T.TIME,
             "when the report was made: the agent's time, or trigger and duration where none is known",
         ),
@@ -192,7 +192,7 @@ LIFECYCLE = Table(
             T.TEXT,
             "`started`, `idle`, `terminated`, `start_failed`, `app_started`, `app_ended` or `dropped`",
         ),
-        ("at", T.TIME, "when it happened: the agent's time, or the log's"),
+        ("reported_at", T.TIME, "when it happened: the agent's time, or the log's"),
         ("error_class", T.TEXT, "Spark's error condition, where it failed with one"),
         ("exception", T.TEXT, "text of the exception, where it failed"),
         ("spark_version", T.TEXT, "version of Spark"),
@@ -201,9 +201,9 @@ LIFECYCLE = Table(
     )
     + _ORIGIN
     + _EXTRA,
-    dated_by="at",
-    order=("query_id", "at", "event"),
-    key=("app", "run_id", "event", "at", "agent", "seq"),
+    dated_by="reported_at",
+    order=("query_id", "reported_at", "event"),
+    key=("app", "run_id", "event", "reported_at", "agent", "seq"),
 )
 
 ALERTS = Table(

@@ -63,7 +63,7 @@ def _keys(lake: Lake, table: str, paths: Sequence[str]) -> pa.Table:
     run = pc.fill_null(rows["run_id"], "")
     if table != LIFECYCLE.name:
         return pa.table([run, rows["batch_id"], rows["trigger_at"].cast(pa.int64())], list(REPORT_KEY))
-    at = rows["at"].cast(pa.int64())
+    at = rows["reported_at"].cast(pa.int64())
     once = pc.and_(pc.is_in(rows["event"], pa.array(ONCE)), pc.is_valid(rows["run_id"]))
     return pa.table([run, rows["event"], pc.if_else(once, 0, at)], list(LIFE_KEY))
 

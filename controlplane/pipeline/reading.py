@@ -31,7 +31,7 @@ from controlplane.pipeline.opening import Hadoop, chunks
 from controlplane.pipeline.scanning import NEAR, Foreign, Head, Line, Walk, head, marked
 from controlplane.pipeline.typed import quick
 
-RUN, AT = PROGRESS.names.index("run_id"), PROGRESS.names.index("at")
+RUN, AT = PROGRESS.names.index("run_id"), PROGRESS.names.index("reported_at")
 #: Rows that are gathered as Python values before they become Arrow columns.
 GATHERED_ROWS = 6_000
 #: Bytes of Arrow columns that are gathered before they are written.

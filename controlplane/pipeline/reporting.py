@@ -84,14 +84,16 @@ def _runs(progress: DataFrame, lifecycle: DataFrame, wish: Wish) -> DataFrame:
             f.first("query").alias("query"),
             f.first("query_id").alias("query_id"),
             f.min("trigger_at").alias("first_at"),
-            f.min("at").alias("reported_at"),
+            f.min("reported_at").alias("reported_at"),
             f.min("batch_id").alias("first_batch"),
             f.max("batch_id").alias("last_batch"),
             f.min_by("input_rows", f.col("trigger_at")).alias("first_rows"),
         )
     )
     starts = (
-        lifecycle.filter(f.col("event") == "started").groupBy("run_id").agg(f.min("at").alias("started_at"))
+        lifecycle.filter(f.col("event") == "started")
+        .groupBy("run_id")
+        .agg(f.min("reported_at").alias("started_at"))
     )
     wait = f.col("reported_at").cast("double") - f.col("started_at").cast("double")
     return (

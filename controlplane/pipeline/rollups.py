@@ -74,7 +74,7 @@ def _gathered(raw: Raw, days: Sequence[int]) -> DataFrame:
         (REPORT, _with_before(reports, days)),
         (SOURCE, _with_before(sources, days)),
         (SIGNS, _beside(_signs(raw, days), days)),
-        (EVENT, _beside(_events(_around(raw.lifecycle, "at", days)), days)),
+        (EVENT, _beside(_events(_around(raw.lifecycle, "reported_at", days)), days)),
     )
     found = [_shaped(rows.withColumn("kind", F.lit(kind))) for kind, rows in kinds]
     whole = found[0]
@@ -139,9 +139,9 @@ def _signs(raw: Raw, days: Sequence[int]) -> DataFrame:
     reports = _around(raw.progress, "trigger_at", days).select(
         "query_id", "run_id", "app", "name", F.unix_micros("trigger_at").alias("at"), ends.alias("until")
     )
-    at = F.unix_micros("at")
+    at = F.unix_micros("reported_at")
     events = (
-        _around(raw.lifecycle, "at", days)
+        _around(raw.lifecycle, "reported_at", days)
         .where(F.col("event").isin(*RUN_EVENTS) & F.col("run_id").isNotNull())
         .select("query_id", "run_id", "app", "name", at.alias("at"), at.alias("until"))
     )
@@ -157,7 +157,7 @@ def _events(lifecycle: DataFrame) -> DataFrame:
     failed = (
         (F.col("event") == "start_failed") | F.col("exception").isNotNull() | F.col("error_class").isNotNull()
     )
-    at = F.unix_micros("at")
+    at = F.unix_micros("reported_at")
     return lifecycle.where(F.col("event").isin(*TOLD_EVENTS)).select(
         "query_id",
         F.xxhash64("run_id").alias("run"),

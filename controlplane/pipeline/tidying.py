@@ -241,7 +241,7 @@ def once(table: str, rows: pa.Table) -> pa.Table:
     keys = rows.select(list(TABLES[table].key))
     if table == LIFECYCLE.name:
         alone = pc.and_(pc.is_in(keys["event"], pa.array(ONCE)), pc.is_valid(keys["run_id"]))
-        for name in ("app", "at", "agent", "seq"):
+        for name in ("app", "reported_at", "agent", "seq"):
             column = keys.schema.get_field_index(name)
             kept = pc.if_else(alone, pa.scalar(None, keys.schema.field(name).type), keys[name])
             keys = keys.set_column(column, name, kept)

@@ -131,11 +131,11 @@ def _runs(lake: Lake, queries: int, days: int) -> None:
     for number in range(days * 2):
         run, at = f"run-{number}", BEGIN + timedelta(hours=12 * number + 3, minutes=15)
         base = {"app": app, "query_id": query_id, "run_id": run, "name": query, "origin": "agent"}
-        starts.append({**base, "event": "started", "at": at})
+        starts.append({**base, "event": "started", "reported_at": at})
         for step in range(4):
             begun = at + timedelta(seconds=8 + 10 * step)
             reports.append({**base, "batch_id": batch + step, "trigger_at": begun, "input_rows": 500,
-                            "at": begun + timedelta(seconds=4)})  # fmt: skip
+                            "reported_at": begun + timedelta(seconds=4)})  # fmt: skip
         batch += 3
     for table, rows in (("progress", reports), ("lifecycle", starts)):
         known = set(TABLES[table].names)

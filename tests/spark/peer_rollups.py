@@ -62,14 +62,16 @@ def _run(
     sources, heads, ends = (0, 1, 2, 3)[number % 4], [0.0] * 3, [0.0] * 3
     stateful = number % 2 == 0
     if rng.random() < 0.7:
-        lake.lifecycle.append({**whose, "event": "started", "at": at, "exception": None, "error_class": None})
+        lake.lifecycle.append(
+            {**whose, "event": "started", "reported_at": at, "exception": None, "error_class": None}
+        )
     for batch in range(rng.randrange(1, 600)):
         at += timedelta(milliseconds=rng.choice([1_000, 7_500, 60_000, 300_000]))
         if at >= end:
             return at
         if rng.random() < 0.02:
             lake.lifecycle.append(
-                {**whose, "event": "idle", "at": at, "exception": None, "error_class": None}
+                {**whose, "event": "idle", "reported_at": at, "exception": None, "error_class": None}
             )
             continue
         rows = rng.choice([0, rng.randrange(5_000)])
@@ -84,9 +86,11 @@ def _run(
     if rng.random() < 0.7:
         failed = rng.random() < 0.5
         told = {"exception": "it broke" if failed else None, "error_class": None}
-        lake.lifecycle.append({**whose, "event": "terminated", "at": at + timedelta(seconds=1), **told})
+        lake.lifecycle.append(
+            {**whose, "event": "terminated", "reported_at": at + timedelta(seconds=1), **told}
+        )
     if rng.random() < 0.2:
-        told = {"run_id": None, "event": "start_failed", "at": at + timedelta(seconds=2)}
+        told = {"run_id": None, "event": "start_failed", "reported_at": at + timedelta(seconds=2)}
         lake.lifecycle.append({**whose, **told, "exception": "no such table", "error_class": None})
     return at
 
@@ -222,18 +226,18 @@ def _life(own: Lake, start: datetime) -> _Life:
             end = row["trigger_at"] + timedelta(milliseconds=row["duration_ms"] or 0)
             signs.setdefault(row["run_id"], []).append((row["trigger_at"], end))
     for row in own.lifecycle:
-        if not low <= row["at"] < high:
+        if not low <= row["reported_at"] < high:
             continue
         if row["event"] == "start_failed":
-            failures.append(row["at"])
+            failures.append(row["reported_at"])
             continue
-        signs.setdefault(row["run_id"], []).append((row["at"], row["at"]))
+        signs.setdefault(row["run_id"], []).append((row["reported_at"], row["reported_at"]))
         if row["event"] == "started":
-            began[row["run_id"]] = row["at"]
+            began[row["run_id"]] = row["reported_at"]
         if row["event"] == "terminated":
-            ended[row["run_id"]] = row["at"]
+            ended[row["run_id"]] = row["reported_at"]
             if row["exception"] is not None:
-                broke[row["run_id"]] = row["at"]
+                broke[row["run_id"]] = row["reported_at"]
     first = {run: began.get(run, min(one[0] for one in told)) for run, told in signs.items()}
     last = {run: max(one[1] for one in told) for run, told in signs.items()}
     over = {
@@ -259,7 +263,8 @@ def _buckets(
 ) -> Iterator[Row]:
     inside = (start - timedelta(days=1), start + timedelta(days=2))
     if not any(
-        inside[0] <= (r.get("trigger_at") or r["at"]) < inside[1] for r in [*own.progress, *own.lifecycle]
+        inside[0] <= (r.get("trigger_at") or r["reported_at"]) < inside[1]
+        for r in [*own.progress, *own.lifecycle]
     ):
         return
     step, buckets = timedelta(seconds=width), range(86400 // width)

@@ -120,8 +120,10 @@ def test_what_a_log_tells_is_in_the_lake_as_the_listener_heard_it(world: World) 
         assert (row["input_rows"], row["duration_ms"]) == (report["numInputRows"], report["batchDuration"])
         assert (row["app"], row["spark_version"], row["origin"]) == ("recorded", "4.3.0", "log")
     ends = [row for row in world.rows("lifecycle") if row["event"] == "terminated"]
-    last = {run: max(r["at"] for r in rows if r["run_id"] == run) for run in {r["run_id"] for r in rows}}
-    assert all(0 <= (end["at"] - last[end["run_id"]]).total_seconds() < 30 for end in ends)
+    last = {
+        run: max(r["reported_at"] for r in rows if r["run_id"] == run) for run in {r["run_id"] for r in rows}
+    }
+    assert all(0 <= (end["reported_at"] - last[end["run_id"]]).total_seconds() < 30 for end in ends)
 
 
 def test_among_damaged_foreign_empty_and_torn_files_the_good_ones_are_all_taken(world: World) -> None:

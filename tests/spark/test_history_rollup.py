@@ -43,7 +43,7 @@ def put(lake: Lake, batch: str, rows: peer.Lake) -> None:
 
 def of_days(rows: peer.Lake, first: date, last: date) -> peer.Lake:
     def inside(row: peer.Row) -> bool:
-        return first <= (row.get("trigger_at") or row["at"]).date() <= last
+        return first <= (row.get("trigger_at") or row["reported_at"]).date() <= last
 
     return peer.Lake(*([row for row in part if inside(row)] for part in vars(rows).values()))
 
@@ -177,7 +177,7 @@ def test_a_day_of_the_future_does_not_make_the_lake_forget_what_is_usual(spark: 
 def test_a_query_that_was_down_all_day_was_down_on_a_day_without_rows(spark: Any, lake: Lake) -> None:
     whose = {"app": "a", "query_id": "0123456789", "name": "n", "event": "started"}
     ends = datetime(2026, 5, 1, 12, tzinfo=UTC), datetime(2026, 5, 3, 12, tzinfo=UTC)
-    put(lake, "far", peer.Lake(lifecycle=[{**whose, "run_id": str(at), "at": at} for at in ends]))
+    put(lake, "far", peer.Lake(lifecycle=[{**whose, "run_id": str(at), "reported_at": at} for at in ends]))
     assert len(rolls(lake, spark, since=date(2026, 5, 1)).days) == 3
     found = {row["bucket_at"].day: row for row in lake.read("rollup_1d").to_pylist() if row["query"] == "n"}
     # The days beside it have their signs of life too far apart: see the column.

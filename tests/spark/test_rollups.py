@@ -112,7 +112,7 @@ def test_a_query_that_never_ran_has_its_failed_starts(spark: Any) -> None:
         "run_id": None,
         "name": "n",
         "event": "start_failed",
-        "at": at,
+        "reported_at": at,
     }
     lake = peer.Lake(lifecycle=[{**event, "exception": "no"}, {**event, "exception": "no", "agent": "twice"}])
     found = as_pandas(of_width(rolled(raw(spark, lake), [FIRST]), "rollup_1h"))

@@ -43,7 +43,7 @@ def test_long_stretches_are_read_by_the_hour_and_the_newest_day_from_its_reports
 def raw(*rows: tuple[str, float, float | None]) -> pa.Table:
     times = pa.array([round(at * 1e6) for _, at, _ in rows], pa.int64()).cast(pa.timestamp("us", "UTC"))
     values = pa.array([value for _, _, value in rows], pa.float64())
-    return pa.table({"query_id": [query for query, _, _ in rows], "at": times, "lag_rows": values})
+    return pa.table({"query_id": [query for query, _, _ in rows], "reported_at": times, "lag_rows": values})
 
 
 LAG = PREFIX + "source_lag_rows"

@@ -111,14 +111,14 @@ def test_a_failure_becomes_a_row_of_its_life() -> None:
         "DIV",
         "n",
     )
-    assert json.loads(row["extra"]) == {"later": {"a": 1}} and row["at"].timestamp() == 1e9
+    assert json.loads(row["extra"]) == {"later": {"a": 1}} and row["reported_at"].timestamp() == 1e9
 
 
 def test_a_start_is_at_the_time_that_spark_says() -> None:
     rows = Rows()
     events.add(rows, event("started", {**RUN, "timestamp": "2026-11-20T06:00:00.250Z"}))
     (row,) = rows.take()["lifecycle"].to_pylist()
-    assert row["at"].isoformat() == "2026-11-20T06:00:00.250000+00:00"
+    assert row["reported_at"].isoformat() == "2026-11-20T06:00:00.250000+00:00"
 
 
 @pytest.mark.parametrize("type", ["heartbeat", "status", "inventory", "of a newer agent"])

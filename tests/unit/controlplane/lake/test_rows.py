@@ -226,8 +226,8 @@ def test_totals_that_are_missing_are_summed_over_the_sources() -> None:
 
 def test_the_time_it_was_heard_is_the_agents_else_the_triggers_end() -> None:
     data = report("q", "r", 1, BEGIN)
-    assert taken(data)["progress"][0]["at"] == datetime.fromtimestamp(BEGIN + 0.5, UTC)
-    assert taken(data, at=BEGIN + 7)["progress"][0]["at"] == datetime.fromtimestamp(BEGIN + 7, UTC)
+    assert taken(data)["progress"][0]["reported_at"] == datetime.fromtimestamp(BEGIN + 0.5, UTC)
+    assert taken(data, at=BEGIN + 7)["progress"][0]["reported_at"] == datetime.fromtimestamp(BEGIN + 7, UTC)
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_an_event_of_life_has_its_own_row() -> None:
     (row,) = rows.take()["lifecycle"].to_pylist()
     assert row == {
         "app": "shop", "query_id": "q", "run_id": "r", "name": None, "event": "terminated",
-        "at": datetime.fromtimestamp(BEGIN, UTC), "error_class": "CLASS", "exception": "boom",
+        "reported_at": datetime.fromtimestamp(BEGIN, UTC), "error_class": "CLASS", "exception": "boom",
         "spark_version": "4.3.0", "agent": "agent", "seq": 7, "origin": "agent", "extra": '{"x":1}',
     }  # fmt: skip
     assert len(rows) == 0

@@ -102,20 +102,26 @@ def test_a_report_that_two_jobs_wrote_is_kept_once(tmp_path: Path) -> None:
 
 def test_a_start_is_kept_once_whoever_told_of_it_and_whenever() -> None:
     events = [
-        {"app": "a", "run_id": "r", "event": "started", "at": DAY, "agent": "x", "seq": 1},
-        {"app": "A", "run_id": "r", "event": "started", "at": DAY + timedelta(seconds=1), "origin": "log"},
-        {"app": "a", "run_id": "r", "event": "idle", "at": DAY, "agent": "x", "seq": 2},
+        {"app": "a", "run_id": "r", "event": "started", "reported_at": DAY, "agent": "x", "seq": 1},
+        {
+            "app": "A",
+            "run_id": "r",
+            "event": "started",
+            "reported_at": DAY + timedelta(seconds=1),
+            "origin": "log",
+        },
+        {"app": "a", "run_id": "r", "event": "idle", "reported_at": DAY, "agent": "x", "seq": 2},
         {
             "app": "a",
             "run_id": "r",
             "event": "idle",
-            "at": DAY + timedelta(seconds=1),
+            "reported_at": DAY + timedelta(seconds=1),
             "agent": "x",
             "seq": 3,
         },
-        {"app": "a", "event": "app_started", "at": DAY},
-        {"app": "b", "event": "app_started", "at": DAY},
-        {"app": "b", "event": "app_started", "at": DAY},
+        {"app": "a", "event": "app_started", "reported_at": DAY},
+        {"app": "b", "event": "app_started", "reported_at": DAY},
+        {"app": "b", "event": "app_started", "reported_at": DAY},
     ]
     kept = once("lifecycle", pa.Table.from_pylist(events, schema=arrow("lifecycle"))).to_pylist()
     assert [(one["app"], one["event"], one["seq"]) for one in kept] == [
@@ -130,7 +136,12 @@ def test_a_start_is_kept_once_whoever_told_of_it_and_whenever() -> None:
 def test_rows_of_no_query_are_merged_too(tmp_path: Path) -> None:
     lake = Lake.open(str(tmp_path), create=True)
     for number in range(8):
-        row = {"app": str(number), "event": "app_started", "at": DAY, "query_id": "q" if number % 2 else None}
+        row = {
+            "app": str(number),
+            "event": "app_started",
+            "reported_at": DAY,
+            "query_id": "q" if number % 2 else None,
+        }
         staging = lake.stage("ingest", f"q-{number}")
         rows = pa.Table.from_pylist([row], schema=arrow("lifecycle"))
         lake.commit(staging, staging.write("lifecycle", rows, "0"))
