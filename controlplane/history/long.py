@@ -110,7 +110,9 @@ class Long:
             return {}
         rows = archive.table("progress", ("query_id", "reported_at"), days, of(list(young)))
         first = rows.group_by("query_id").aggregate([("reported_at", "min")])
-        told = zip(first["query_id"].to_pylist(), first["reported_at_min"].cast("int64").to_pylist(), strict=True)
+        told = zip(
+            first["query_id"].to_pylist(), first["reported_at_min"].cast("int64").to_pylist(), strict=True
+        )
         return {one: young[one] for one, at in told if at / 1e6 < young[one]}
 
     def _stitched(
