@@ -57,7 +57,7 @@ def move(
     if file is not None and not file.exists():
         raise Mistake(f"there is no store at {file}: give --data-dir or --database-url")
     from controlplane.pipeline.moving import Moving, move
-    from controlplane.pipeline.session import in_words, session
+    from controlplane.pipeline.session import close, in_words, session
 
     kept = settings.days_in_store * DAY if older_than is None else older_than
     cutoff = time.time() - kept if before is None else _moment(before)
@@ -70,7 +70,7 @@ def move(
                 lambda line: click.echo(line, err=True),
             )
     finally:
-        spark.stop()
+        close(spark)
     if as_json:
         click.echo(json.dumps(asdict(done)))
         return

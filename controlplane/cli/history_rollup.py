@@ -102,7 +102,7 @@ def _work(
     """Rollups, then baselines of `weeks` weeks. Spark is started when the first of them has something to do."""
     from controlplane.pipeline.learning import learn
     from controlplane.pipeline.rolling import roll
-    from controlplane.pipeline.session import in_words, session
+    from controlplane.pipeline.session import close, in_words, session
 
     started: list[SparkSession] = []
 
@@ -118,7 +118,7 @@ def _work(
             return done, None if weeks is None else learn(lake, spark, now, weeks, asked.force)
     finally:
         for one in started:
-            one.stop()
+            close(one)
 
 
 def _saying() -> Callable[[str], None]:

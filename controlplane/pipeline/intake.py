@@ -18,7 +18,7 @@ from controlplane.lake.lake import Lake
 from controlplane.pipeline import ingesting
 from controlplane.pipeline.forwarding import Forwarder
 from controlplane.pipeline.ingesting import IngestFailed, Plan, Say, Sum
-from controlplane.pipeline.session import first_line, session
+from controlplane.pipeline.session import close, first_line, session
 from listeners import attach, environment
 from listeners.attach import NotAttached
 from listeners.attachment import Attachment
@@ -45,7 +45,7 @@ def take_in(
         if attachment is not None:
             attachment.detach()
         with contextlib.suppress(Py4JError, OSError, EOFError):
-            spark.stop()
+            close(spark)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -27,6 +28,8 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+#: Marks a session that a job has made: nobody else's is ended by it.
+OWN = "spark.controlplane.job"
 LOGGING = Path(__file__).with_name("log4j2.properties")
 #: Where spark-submit says which master it was given.
 SUBMITTED = ("MASTER", "SPARK_MASTER")
@@ -58,7 +61,8 @@ def session(app_name: str, master: str | None = None, conf: Mapping[str, str] | 
     chosen = master or ("" if _submitted() else "local[*]")
     if chosen:
         builder = builder.master(chosen)
-    settings = {**SETTINGS, **(_quiet() if chosen else {}), **(conf or {})}
+    mine = {} if SparkContext._active_spark_context is not None else {OWN: "true"}
+    settings = {**SETTINGS, **(_quiet() if chosen else {}), **mine, **(conf or {})}
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
@@ -75,11 +79,11 @@ def _quiet() -> dict[str, str]:
     return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"}
 
 
-def close() -> None:
-    """End the session that is active, if there is one."""
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        active.stop()
+def close(spark: SparkSession | None = None) -> None:
+    """End a session, or the active one if there is any; only where a job has made it."""
+    ended = spark or SparkSession.getActiveSession()
+    if ended is not None and ended.sparkContext.getConf().get(OWN) == "true":
+        ended.stop()
 
 
 @contextmanager

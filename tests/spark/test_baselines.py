@@ -117,6 +117,7 @@ TOO_LITTLE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", TOO_LITTLE)
 def test_of_too_little_nothing_is_learned(spark: Any, case: str) -> None:
     rows = [hour(weeks_ago(n, 9), batches=batches, **rates(100)) for n, batches in TOO_LITTLE[case]]

@@ -361,9 +361,14 @@ def test_the_command_does_it_all_in_a_process_of_its_own(tmp_path: Path) -> None
     assert "events" in done.stderr
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
-    ("codec", "rolling"), [("none", "false"), ("zstd", "true"), ("lz4", "false"), ("snappy", "true")]
+    ("codec", "rolling"),
+    [
+        pytest.param("zstd", "true", marks=pytest.mark.long),
+        pytest.param("lz4", "false", marks=pytest.mark.long),
+        pytest.param("none", "false", marks=pytest.mark.soak),
+        pytest.param("snappy", "true", marks=pytest.mark.soak),
+    ],
 )
 def test_a_log_of_real_queries_gives_what_a_listener_beside_it_heard(
     world: World, tmp_path: Path, codec: str, rolling: str

@@ -70,6 +70,7 @@ def test_series_are_the_same_whether_the_store_or_the_lake_has_the_events(tmp_pa
             assert by_labels(list(replay.select(named(name), begin, end))) == before[name], name
 
 
+@pytest.mark.long
 def test_without_the_lake_the_store_alone_would_tell_less(tmp_path: Path) -> None:
     with sqlite_house(tmp_path) as house:
         story = Story(house, tmp_path, length=15)
