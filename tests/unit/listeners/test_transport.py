@@ -1,6 +1,7 @@
 """The HTTP transport: what each answer of a server, kind or hostile, becomes."""
 
 import os
+import re
 import socket
 import threading
 
@@ -100,6 +101,13 @@ def test_which_lines_were_not_taken_is_told_whatever_else_the_server_says():
     assert list(answer.lines) == [(2, "no room"), (0, "None"), (0, "None")]
 
 
+def _lacks(request):
+    """Whether the body of a request has not come whole."""
+    head, found, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    return not found or (length is not None and len(body) < int(length[1]))
+
+
 class hostile:
     """A server that answers the first request with the given bytes and hangs up."""
 
@@ -114,7 +122,7 @@ class hostile:
     def _serve(self):
         connection, _ = self._socket.accept()
         self._taken.append(connection.recv(65536))
-        while self._taken[0].startswith(b"POST") and not self._taken[0].endswith(b"}"):
+        while _lacks(self._taken[0]):
             self._taken[0] += connection.recv(65536)
         connection.sendall(self._answer)
         connection.close()
