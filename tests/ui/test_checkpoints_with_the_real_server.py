@@ -61,7 +61,7 @@ def _looked_at_again(screen: Screen) -> None:
     panel = screen.page.locator(".st-key-checkpoint_panel")
     panel.get_by_text("because a run began").wait_for()
     screen.page.get_by_role("button", name="Look again").click()
-    panel.get_by_text("Broken").wait_for()
+    panel.get_by_text("Broken").first.wait_for()
     panel.locator(".st-key-checkpoint_finding_0").get_by_text("offsets/1").first.wait_for()
 
 
