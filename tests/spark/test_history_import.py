@@ -365,7 +365,7 @@ def test_the_command_does_it_all_in_a_process_of_its_own(tmp_path: Path) -> None
     ("codec", "rolling"),
     [
         pytest.param("zstd", "true", marks=pytest.mark.long),
-        pytest.param("lz4", "false", marks=pytest.mark.long),
+        pytest.param("lz4", "false", marks=pytest.mark.soak),
         pytest.param("none", "false", marks=pytest.mark.soak),
         pytest.param("snappy", "true", marks=pytest.mark.soak),
     ],

@@ -152,7 +152,7 @@ def assert_store_is(zone: Zone, server: LiveServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "kills", [pytest.param(3, marks=pytest.mark.long), pytest.param(20, marks=pytest.mark.soak)]
+    "kills", [pytest.param(2, marks=pytest.mark.long), pytest.param(20, marks=pytest.mark.soak)]
 )
 def test_kills_lose_nothing_and_double_nothing(
     kills: int, ingest: Ingest, zone: Zone, server: LiveServer, request: pytest.FixtureRequest

@@ -38,7 +38,7 @@ from controlplane.cli.main import run
 sys.exit(run(sys.argv[1:]))
 """
 #: A commit is a journal, 10 files and the manifest: in the midst of these, the last in the middle of the second commit.
-KILLS = (2, 6, 12, 18)
+KILLS = (2, 12)
 NEVER = 10**6
 #: In the environment of the job and all that it starts.
 MARK = "TEST_OF_LAKE"
