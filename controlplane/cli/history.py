@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import click
 
 from controlplane.cli.errors import Mistake, ServerFailed
+from controlplane.cli.loading import loaded
 from controlplane.errors import ControlPlaneError
 
 #: Command → module and name within.
@@ -36,15 +36,10 @@ class HistoryGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = COMMANDS.get(cmd_name)
-        if place is None:
-            return None
-        module, _, name = place.partition(":")
         try:
-            command: click.Command = getattr(importlib.import_module(module), name)
+            return loaded(COMMANDS, cmd_name)
         except ModuleNotFoundError as error:
-            return _missing(cmd_name, error.name or module)
-        return command
+            return _missing(cmd_name, error.name or "a module")
 
 
 def _missing(name: str, module: str) -> click.Command:

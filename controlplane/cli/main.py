@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 import click
 
+from controlplane.cli.loading import loaded
 from controlplane.errors import ControlPlaneError, StoreUnavailable
 
 #: Command → module and name within; nothing is imported before it is called for.
@@ -63,15 +63,10 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = COMMANDS.get(cmd_name)
-        if place is None:
-            return None
-        module, _, name = place.partition(":")
         try:
-            command: click.Command = getattr(importlib.import_module(module), name)
+            return loaded(COMMANDS, cmd_name)
         except ModuleNotFoundError as error:
             raise click.UsageError(_missing(cmd_name, error)) from None
-        return command
 
 
 def _missing(command: str, error: ModuleNotFoundError) -> str:
