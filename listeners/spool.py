@@ -303,12 +303,14 @@ class Spool:
     def _load(self) -> None:
         for path in sorted(self.directory.glob("*" + segments.SUFFIX)):
             self._segments[path.name] = Segment(path.stat().st_size)
-        self.settled_seq, position = self._cursor.load()
+        settled, position = self._cursor.load()
+        # A disk that was read-only knows less than we do, and still has what it could not delete.
+        self.settled_seq = max(self.settled_seq, settled)
         segment = self._segments.get(position.segment)
         if segment is not None and position.offset <= segment.size:
             path = self.directory / position.segment
             self._read = position if segments.starts_a_line(path, position.offset) else Position()
-        self.high_seq = self.settled_seq
+        self.high_seq = max(self.high_seq, self.settled_seq)
         for name in reversed(list(self._segments)):
             found = [
                 line.record[0]

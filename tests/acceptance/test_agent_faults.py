@@ -241,6 +241,7 @@ def test_a_disk_that_turns_read_only_degrades_to_memory_and_comes_back(
     wait_until(lambda: driver.agent._spool.trouble is not None)
     recorder.refusal = None
     recorder.wait_for(all_of(driver, recorder))
+    wait_until(lambda: driver.agent._spool.events == 0)
     subprocess.run(["mount", "-o", "remount,rw", str(small_disk)], check=True)
     driver.tell(50)
     recorder.wait_for(all_of(driver, recorder))

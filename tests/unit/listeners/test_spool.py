@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from listeners import segments
+from listeners import locks, segments
 from listeners.errors import SpoolError
 from listeners.spool import MOST_READ_FAILURES, Spool
 
@@ -124,6 +124,37 @@ def test_a_disk_that_never_was_there_is_used_once_it_is(tmp_path):
     assert spool.trouble is None and seqs(spool.peek(10, 1000)) == [1, 2, 3]
     spool.close()
     assert json.loads((tmp_path / "file" / "agent" / "owner.json").read_text())["app"] == "orders"
+
+
+def test_what_a_read_only_disk_could_not_forget_neither_comes_again_nor_makes_a_hole(place, monkeypatch):
+    spool = Spool(place, OWNER)
+    spool.append(records(1, 5))
+    with monkeypatch.context() as patched:
+        spool._close_file()
+        spool._release()
+        for owner, name in ((segments.Cursor, "save"), (Path, "unlink"), (locks, "take")):
+            patched.setattr(owner, name, refuse)
+        spool.append(records(6, 3))
+        assert spool.trouble and seqs(spool.peek(100, 10_000)) == list(range(1, 9))
+        spool.acknowledge(8)
+    assert list(place.glob("*.events"))
+    spool.append(records(9, 2))
+    assert spool.trouble is None and seqs(spool.peek(100, 10_000)) == [9, 10]
+    spool.acknowledge(10)
+    assert spool.lost == {} and spool.events == 0
+    assert len(list(place.glob("*.events"))) == 1
+
+
+def test_a_directory_that_is_removed_when_all_was_sent_costs_nothing(place):
+    spool = Spool(place, OWNER, segment_bytes=50)
+    spool.append(records(1, 5))
+    spool.acknowledge(spool.peek(100, 10_000)[-1][0])
+    assert not list(place.glob("*.events"))
+    shutil.rmtree(place)
+    spool.append(records(6, 2))
+    assert seqs(spool.peek(100, 10_000)) == [6, 7] and spool.settled_seq == 5
+    spool.acknowledge(7)
+    assert spool.lost == {}
 
 
 def test_a_half_written_record_that_was_written_again_is_no_loss(place):
