@@ -42,6 +42,8 @@ from controlplane.pipeline.tidying import tidy  # noqa: E402
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 MARK = b"StreamingQueryListener$QueryProgressEvent"
+#: Of the begin and the end of a run too.
+ANY_MARK = b"StreamingQueryListener$Query"
 UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 #: As many as two cores share evenly.
 LOGS = 16
@@ -132,7 +134,11 @@ class Growing:
         ids: dict[bytes, bytes] = {}
         while left > 0:
             for line in body:
-                made = self.changed(line, ids, rounds) if MARK in line[:120] else line
+                made = line
+                if MARK in line[:120]:
+                    made = self.changed(line, ids, rounds)
+                elif ANY_MARK in line[:120]:
+                    made = b"" if rounds else self.renamed(line, ids)  # the run goes on
                 left -= len(made)
                 self.written["bytes"] += len(made)
                 yield made
@@ -140,12 +146,15 @@ class Growing:
                     break
             rounds += 1
 
-    def changed(self, line: bytes, ids: dict[bytes, bytes], rounds: int) -> bytes:
-        """The report as another run would have made it."""
-        renamed = UUID.sub(
+    def renamed(self, line: bytes, ids: dict[bytes, bytes]) -> bytes:
+        """The line with ids of this log's own."""
+        return UUID.sub(
             lambda m: ids.setdefault(m[0], str(uuid.UUID(int=self.random.getrandbits(128))).encode()), line
         )
-        document = orjson.loads(renamed)
+
+    def changed(self, line: bytes, ids: dict[bytes, bytes], rounds: int) -> bytes:
+        """The report as another run would have made it."""
+        document = orjson.loads(self.renamed(line, ids))
         report = document["progress"]
         moved = datetime.fromisoformat(report["timestamp"]) + timedelta(seconds=self.seconds * rounds)
         report["timestamp"] = moved.isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -301,7 +310,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="an eighth of the bytes, two tries")
     quick = parser.parse_args().quick
-    size, logs, tries = (128 << 20, LOGS // 2, 2) if quick else (1 << 30, LOGS, 3)
+    size, logs, tries = (128 << 20, LOGS // 2, 2) if quick else (1 << 30, LOGS, 5)
     faulthandler.dump_traceback_later(QUICK_SECONDS if quick else FULL_SECONDS, exit=True)  # rather than hang
     figures: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as made:

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -54,6 +55,9 @@ def merged(tables: Sequence[pa.Table], column: str) -> pa.Table:
 
 
 def _array(kind: Type, type: pa.DataType, column: Sequence[Any]) -> pa.Array:
+    first = column[0]
+    if first is column[-1] and (first is None or kind is Type.TEXT) and column.count(first) == len(column):
+        return pa.nulls(len(column), type) if first is None else pa.repeat(_strings([first])[0], len(column))
     if kind in (Type.WHOLES, Type.TEXTS):
         return _map(kind, column)
     return _strings(column) if kind is Type.TEXT else pa.array(column, type)
@@ -72,23 +76,28 @@ class _Keys:
 
     def __init__(self) -> None:
         self.size = 0
-        self._names: dict[str, int] = {}
-        self._met: dict[tuple[str, ...], bytes] = {}
-        self._places: list[bytes] = []
+        #: By layout: the keys as one text, in UTF-8, and the bytes of each.
+        self._met: dict[tuple[str, ...], tuple[bytes, bytes]] = {}
+        self._texts: list[bytes] = []
+        self._lengths: list[bytes] = []
 
     def add(self, keys: Mapping[str, Any]) -> None:
         layout = tuple(keys)
-        places = self._met.get(layout)
-        if places is None:
-            names = self._names
-            places = array("i", [names.setdefault(key, len(names)) for key in layout]).tobytes()
-            self._met[layout] = places
-        self._places.append(places)
+        met = self._met.get(layout)
+        if met is None:
+            names = [
+                key.encode("utf-8", "replace") for key in layout
+            ]  # half a surrogate pair: see `_strings`
+            met = self._met[layout] = b"".join(names), array("i", map(len, names)).tobytes()
+        self._texts.append(met[0])
+        self._lengths.append(met[1])
         self.size += len(layout)
 
     def array(self) -> pa.Array:
-        indices = pa.Array.from_buffers(pa.int32(), self.size, [None, pa.py_buffer(b"".join(self._places))])
-        return pa.DictionaryArray.from_arrays(indices, _strings(list(self._names))).dictionary_decode()
+        """As Arrow lays text out: where each begins and ends, and all of it in one piece."""
+        ends = np.zeros(self.size + 1, np.int32)
+        np.cumsum(np.frombuffer(b"".join(self._lengths), np.intc), out=ends[1:])
+        return pa.StringArray.from_buffers(self.size, pa.py_buffer(ends), pa.py_buffer(b"".join(self._texts)))
 
 
 def _map(kind: Type, column: Sequence[Mapping[str, Any] | None]) -> pa.MapArray:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +25,7 @@ with contextlib.suppress(ImportError):  # the pipeline has it, and is twice as f
 Json = Mapping[str, Any]
 Left = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICRO = timedelta(microseconds=1)
 ID_CHARS = 64
 #: The end of the year 9999: no reader knows a later time.
 LAST_MICROS = 253402300799999999
@@ -61,8 +62,7 @@ def micros(stamp: Any) -> int | None:
         moment = datetime.fromisoformat(stamp)
     except ValueError:
         return None
-    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH
-    found = (since.days * 86400 + since.seconds) * 1_000_000 + since.microseconds
+    found = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // MICRO
     return found if found <= LAST_MICROS else None
 
 
@@ -284,12 +284,14 @@ def offset(value: Any) -> Offset:
         return UNTOLD
     if type(value) is int and abs(value) <= MAX_WHOLE:
         return str(value), float(value), {"offset": float(value)}
-    return _offset_of_text(value if isinstance(value, str) else dumps(value))
+    return offset_of_text(value if isinstance(value, str) else dumps(value))
 
 
 @lru_cache(maxsize=512)
-def _offset_of_text(text: str) -> Offset:
+def offset_of_text(text: str | None) -> Offset:
     """The same of text. A batch begins where the one before it ended, so most are asked for several times."""
+    if text is None:
+        return UNTOLD
     try:
         value = wire.loads(text)
     except WireError:

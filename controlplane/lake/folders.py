@@ -12,7 +12,7 @@ import os
 import posixpath
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
@@ -160,17 +160,26 @@ class Folder:
         self.rename(passing, self.at(path))
 
     @_in_our_words
-    def move(self, source: str, target: str) -> None:
-        """Move a file within the lake, over what is there."""
-        self.fs.makedirs(posixpath.dirname(self.at(target)), exist_ok=True)
-        self.rename(self.at(source), self.at(target))
+    def move(self, moves: Mapping[str, str]) -> None:
+        """Move files within the lake, source -> target, over what is there; the disk is waited for once a folder."""
+        for source, target in moves.items():
+            self.fs.makedirs(posixpath.dirname(self.at(target)), exist_ok=True)
+            self._put(self.at(source), self.at(target))
+        if self.is_local:
+            for folder in dict.fromkeys(posixpath.dirname(self.at(target)) for target in moves.values()):
+                _sync(folder)
 
     @_in_our_words
     def rename(self, source: str, target: str) -> None:
-        """The same with whole paths. On object stores this is a copy, which appears as a whole, and a removal."""
+        """The same of one, with whole paths. On object stores this is a copy, which appears as a whole, and a
+        removal."""
+        self._put(source, target)
+        if self.is_local:
+            _sync(posixpath.dirname(target))
+
+    def _put(self, source: str, target: str) -> None:
         if self.is_local:
             os.replace(source, target)
-            _sync(posixpath.dirname(target))
             return
         if self.scheme in NO_RENAME_OVER and self.fs.exists(target):
             self.fs.rm(target)

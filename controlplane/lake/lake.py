@@ -244,9 +244,8 @@ class Lake:
         self._check_to_be_had(path, commit, staging)
         for one in gone:
             self.folder.remove(one)
-        for part in commit.parts:
-            if self.folder.exists(f"{staging}/{part.path}"):
-                self.folder.move(f"{staging}/{part.path}", part.path)
+        staged = {f"{staging}/{part.path}": part.path for part in commit.parts}
+        self.folder.move({source: path for source, path in staged.items() if self.folder.exists(source)})
         known = f"{COMMITS}/{commit.job}/{commit.batch}.json"
         self.folder.write_json(known, m.to_json(commit))
         self._known.pop(known, None)  # its stamp may be the same: clocks of files tick coarsely

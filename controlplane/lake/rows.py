@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -23,11 +24,11 @@ Json = Mapping[str, Any]
 Row = tuple[Any, ...]
 #: All rows of a report: its own, its sources', its operators'.
 ReportRows = tuple[Row, list[Row], list[Row]]
-#: What is written here; by it each table's rows are kept until they are taken.
-RAW = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name, LIFECYCLE.name)
-
+#: The tables that a report has rows in, in the order of `ReportRows`.
 REPORTED = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name)
-_query_id = itemgetter(PROGRESS.names.index("query_id"))
+#: What is written here.
+RAW = (*REPORTED, LIFECYCLE.name)
+QUERY = PROGRESS.names.index("query_id")
 
 REPORT_KEYS = frozenset(
     "id runId name timestamp batchId batchDuration numInputRows inputRowsPerSecond processedRowsPerSecond"
@@ -67,15 +68,14 @@ class Rows:
     """Gathers rows; `take` gives them as tables by the lake's schema and begins anew."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, list[Row]] = {name: [] for name in RAW}
+        #: By query: rows of reports, of sources and of operators.
+        self._reports: dict[str, tuple[list[Row], list[Row], list[Row]]] = {}
+        self._life: list[Row] = []
+        self._count = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._kept.values()))
-
-    @property
-    def size(self) -> int:
         """Rows of all tables that were not taken yet."""
-        return len(self)
+        return self._count
 
     def progress(
         self,
@@ -126,12 +126,20 @@ class Rows:
         self.keep((kept, told, states))
         return True
 
-    def keep(self, report: ReportRows) -> None:
-        """Rows that somebody else made of a report, with a value a column in the order of the schema."""
+    def keep(self, report: ReportRows) -> int:
+        """Rows that somebody else made of a report, with a value a column in the order of the schema.
+
+        How many rows there are now.
+        """
         row, sources, operators = report
-        self._kept["progress"].append(row)
-        self._kept["sources"] += sources
-        self._kept["state_operators"] += operators
+        self._count += 1 + len(sources) + len(operators)
+        kept = self._reports.get(row[QUERY])
+        if kept is None:
+            kept = self._reports[row[QUERY]] = ([], [], [])
+        kept[0].append(row)
+        kept[1].extend(sources)
+        kept[2].extend(operators)
+        return self._count
 
     def _idle(self, who: Who, report: Json, at: int, agent: str | None, seq: int | None) -> None:
         known = {"id", "runId", "name"}
@@ -164,7 +172,8 @@ class Rows:
         rest: Json | None = None,
     ) -> None:
         """An event of the life of a query or an application. `at`: Unix seconds; `rest`: what else it says."""
-        self._kept["lifecycle"].append(
+        self._count += 1
+        self._life.append(
             (
                 who.app,
                 query_id,
@@ -184,10 +193,14 @@ class Rows:
 
     def take(self) -> dict[str, pa.Table]:
         """All rows as tables by the schema, reports sorted by query, and nothing is kept any more."""
-        kept, self._kept = self._kept, {name: [] for name in RAW}
-        for name in REPORTED:
-            kept[name].sort(key=_query_id)
-        return {name: table_of(name, rows) for name, rows in kept.items()}
+        reports, life = self._reports, self._life
+        self._reports, self._life, self._count = {}, [], 0
+        sorted_ones = [reports[query] for query in sorted(reports)]
+        kept = {
+            name: list(chain.from_iterable(one[place] for one in sorted_ones))
+            for place, name in enumerate(REPORTED)
+        }
+        return {name: table_of(name, rows) for name, rows in (kept | {LIFECYCLE.name: life}).items()}
 
 
 # -- rows of reports, sources and operators -----------------------------------------------------------------

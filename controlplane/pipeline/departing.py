@@ -75,7 +75,7 @@ def carry(task: Task) -> tuple[list[Part], Account]:
         with engine.connect() as connection:
             for event in departures.departing(connection, task.stretch.after, task.stretch.until):
                 account += put(rows, event)
-                if rows.size >= MOST_ROWS:
+                if len(rows) >= MOST_ROWS:
                     account += _write(task, lake, rows, parts)
     finally:
         engine.dispose()
@@ -85,7 +85,7 @@ def carry(task: Task) -> tuple[list[Part], Account]:
 
 def _write(task: Task, lake: Lake, rows: Rows, parts: list[Part]) -> Account:
     """What the lake has not, in files numbered in the order of writing."""
-    if not rows.size:
+    if not len(rows):
         return Account()
     tables = rows.take()
     kept, _ = new_only(lake, tables, (task.staging.job, task.staging.batch))

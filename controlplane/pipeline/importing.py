@@ -30,13 +30,16 @@ from controlplane.pipeline.listing import by_fsspec, found, scheme_of
 from controlplane.pipeline.opening import Hadoop, spark_home
 from controlplane.pipeline.reading import Outcome, Piece, read
 from controlplane.pipeline.session import SparkFailed, first_line
+from controlplane.pipeline.workers import settled_in
 
 JOB = "import"
 #: Plain files larger than this are read in ranges, by several cores at once.
 RANGE = 64 << 20
-#: Small pieces share a task until it has this many bytes, or so many pieces.
-TASK_BYTES, TASK_PIECES = 16 << 20, 64
-LOOK_SECONDS = 0.1
+#: Pieces share a task until it has so many bytes, or so many pieces. To begin a task costs as much as reading some
+#: ten MB, and one that is too large keeps the others waiting for it: each core is to have several.
+LEAST_TASK_BYTES, MOST_TASK_BYTES, TASK_PIECES = 16 << 20, 128 << 20, 64
+TASKS_A_CORE = 4
+LOOK_SECONDS = 0.03
 
 
 class NothingThere(LakeError):
@@ -159,15 +162,18 @@ def _hadoop(spark: SparkSession) -> Hadoop:
     return Hadoop(spark_home(), settings)
 
 
-def bundles(pieces: Iterable[Piece]) -> list[list[Piece]]:
+def bundles(pieces: Iterable[Piece], cores: int) -> list[list[Piece]]:
     """Pieces as tasks, the largest first, so that no core waits for a large one at the end."""
+    largest_first = sorted(pieces, key=lambda one: -one.size)
+    share = sum(piece.size for piece in largest_first) // (TASKS_A_CORE * cores)
+    most = min(MOST_TASK_BYTES, max(LEAST_TASK_BYTES, share))
     made: list[list[Piece]] = []
     filling: list[Piece] = []
-    room = TASK_BYTES
-    for piece in sorted(pieces, key=lambda one: -one.size):
+    room = most
+    for piece in largest_first:
         if filling and (piece.size > room or len(filling) >= TASK_PIECES):
             made.append(filling)
-            filling, room = [], TASK_BYTES
+            filling, room = [], most
         filling.append(piece)
         room -= piece.size
     return [*made, filling] if filling else made
@@ -231,11 +237,13 @@ class _Run:
 
     def _tasks(self, outcomes: Any) -> None:
         """The job: every task hands in what became of its pieces."""
-        tasks = bundles(piece for one in self.opened.values() for piece in one.pieces)
+        pieces = (piece for one in self.opened.values() for piece in one.pieces)
+        tasks = bundles(pieces, self.spark.sparkContext.defaultParallelism)
         standing = any(part.table in RAW for part, _ in self.held.standing.values())
         held = self.spark.sparkContext.broadcast(self.held if standing else None)
 
         def work(bundle: Iterable[list[Piece]]) -> None:
+            settled_in()
             for pieces in bundle:
                 for piece in pieces:
                     outcomes.add([read(piece, held.value)])

@@ -28,7 +28,7 @@ from controlplane.pipeline.codecs import Damaged
 from controlplane.pipeline.eventlogs import Log
 from controlplane.pipeline.normalising import Told, parsed, told
 from controlplane.pipeline.opening import Hadoop, chunks
-from controlplane.pipeline.scanning import NEAR, Foreign, Head, Line, Walk, head, marked
+from controlplane.pipeline.scanning import NEAR, Foreign, Head, Line, Walk, head, marked, near
 from controlplane.pipeline.typed import quick
 
 RUN, AT = PROGRESS.names.index("run_id"), PROGRESS.names.index("reported_at")
@@ -111,6 +111,8 @@ class Reader:
         self.gathered_bytes = 0
         self.written = 0
         self.malformed: Counter[str] = Counter()
+        #: Reports that took the fast way.
+        self.quick = 0
         #: Run → when its last report was made, Unix seconds.
         self.last: dict[str, float] = {}
 
@@ -146,20 +148,22 @@ class Reader:
         return told_head, chunks(self.file, log.codecs[piece.place], piece.hadoop, base), base
 
     def _take(self, line: Line, who: Who, told_head: Head) -> None:
-        made = quick(line.text, who)
-        if made is not None:
-            self.rows.keep(made)
-            self.outcome.events["progress"] += 1
-            self.last[made[0][RUN]] = made[0][AT] / 1e6
-        else:
+        made = quick(line[0], who)
+        if made is None:
             self._take_any(line, who, told_head)
-        if len(self.rows) >= GATHERED_ROWS:
+            gathered = len(self.rows)
+        else:
+            self.quick += 1
+            row = made[0]
+            self.last[row[RUN]] = row[AT] / 1e6
+            gathered = self.rows.keep(made)
+        if gathered >= GATHERED_ROWS:
             self._gather()
 
     def _take_any(self, line: Line, who: Who, told_head: Head) -> None:
         """An event of any kind and shape."""
         try:
-            event = told(parsed(line.text), self.piece.log.app_id)
+            event = told(parsed(line[0]), self.piece.log.app_id)
             if event is not None:
                 self.outcome.events[self._add(event, line, who, told_head)] += 1
         except (ValueError, TypeError, OverflowError) as error:
@@ -177,7 +181,7 @@ class Reader:
             return "progress" if self._report(event, who) else "idle"
         at = _seconds(event.at)
         if at is None:  # before Spark 3.0 none but progress has a time, and the end of a run never has
-            times = (line.near, self.last.get(event.run_id or ""), told_head.started_at)
+            times = (near(line[1], line[2]), self.last.get(event.run_id or ""), told_head.started_at)
             at = max((one for one in times if one is not None), default=self.file.modified)
         self.rows.lifecycle(
             who,
@@ -209,12 +213,14 @@ class Reader:
         if walk.torn.startswith(b"{"):
             try:
                 parsed(walk.torn)  # only its end of line is missing
-                self._take(Line(walk.torn, b"", 0), who, told_head)
+                self._take((walk.torn, b"", 0), who, told_head)
             except ValueError:
                 self.outcome.torn = True
         elif walk.torn:
             self.outcome.torn = True
         self.outcome.decoded = walk.read
+        if self.quick:
+            self.outcome.events["progress"] += self.quick
         problems = self.outcome.problems
         if walk.too_long:
             problems.append(f"{self.file.name}: {walk.too_long} lines are too long and were passed over")

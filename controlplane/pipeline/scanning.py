@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -39,18 +39,15 @@ class Walk:
     torn: bytes = b""
 
 
-class Line(NamedTuple):
-    """A line that may tell of a query, within the bytes that it was found in; `at`: its place in these."""
+#: A line that may tell of a query, the bytes that it was found in, and its place in these. A bare tuple: it is made
+#: for every line.
+Line = tuple[bytes, bytes, int]
 
-    text: bytes
-    around: bytes
-    at: int
 
-    @property
-    def near(self) -> float | None:
-        """The time that the events before it tell, Unix seconds; None where none is near."""
-        told = _TIME.findall(self.around, max(0, self.at - NEAR), self.at)
-        return int(told[-1]) / 1000 if told else None
+def near(around: bytes, at: int) -> float | None:
+    """The time that the events before a line tell, Unix seconds; None where none is near."""
+    told = _TIME.findall(around, max(0, at - NEAR), at)
+    return int(told[-1]) / 1000 if told else None
 
 
 def marked(
@@ -95,15 +92,22 @@ def marked(
 
 def _within(buffer: bytes, whole: int, base: int, start: int, stop: int | None) -> Iterator[Line]:
     """Of a buffer whose first `whole` bytes are whole lines."""
+    first, last = start - base, whole if stop is None else stop - base
     done = 0
-    while (found := buffer.find(MARKER, done, whole)) >= 0:
-        begin = buffer.rfind(b"\n", done, found) + 1 or done
-        done = buffer.find(b"\n", found, whole) + 1
-        if base + begin < start or (stop is not None and base + begin >= stop):
-            continue
-        # Jackson writes the kind of an event first: most lines that only quote the marker are known by that.
-        if not buffer.startswith(_FIRST_KEY, begin) or buffer.startswith(_OURS, begin):
-            yield Line(buffer[begin : done - 1], buffer, begin)
+    while True:
+        ours = buffer.startswith(_OURS, done, whole)  # they mostly come one after the other
+        if ours:
+            begin = done
+        elif (found := buffer.find(MARKER, done, whole)) >= 0:
+            begin = buffer.rfind(b"\n", done, found) + 1 or done
+            # Jackson writes the kind of an event first: most lines that only quote the marker are known by that.
+            ours = not buffer.startswith(_FIRST_KEY, begin) or buffer.startswith(_OURS, begin)
+        else:
+            return
+        end = buffer.find(b"\n", begin, whole)
+        done = end + 1
+        if ours and first <= begin < last:
+            yield buffer[begin:end], buffer, begin
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
+#: Over TCP each task waits 40 ms for an acknowledgement that the kernel delays. Spark 4.1 and newer; others ignore it.
+HANDING_OVER = {"spark.python.unix.domain.socket.enabled": "true"}
 #: Marks a session that a job has made: nobody else's is ended by it.
 OWN = "spark.controlplane.job"
 LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -62,7 +64,7 @@ def session(app_name: str, master: str | None = None, conf: Mapping[str, str] | 
     if chosen:
         builder = builder.master(chosen)
     mine = {} if SparkContext._active_spark_context is not None else {OWN: "true"}
-    settings = {**SETTINGS, **(_quiet() if chosen else {}), **mine, **(conf or {})}
+    settings = {**SETTINGS, **(_quiet() | HANDING_OVER if chosen else {}), **mine, **(conf or {})}
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:

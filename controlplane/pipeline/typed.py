@@ -128,7 +128,9 @@ def _rows(report: Report, who: Who) -> ReportRows:
     phases = report.durationMs
     if WORK not in phases:
         raise Odd
-    trigger_at = _moment(report.timestamp)
+    trigger_at = f.micros(report.timestamp)
+    if trigger_at is None:
+        raise Odd
     took = report.batchDuration
     if took is None and (executed := phases.get("triggerExecution")) is not None:
         took = max(0, executed)
@@ -189,8 +191,8 @@ def _sums(states: list[Row]) -> Row:
 
 def _source(one: _Source, whose: Row, place: int, origin: str) -> Row:
     rows = one.numInputRows
-    end, end_total, ends = f.offset(one.endOffset)
-    latest, latest_total, heads = f.offset(one.latestOffset)
+    end, end_total, ends = f.offset_of_text(one.endOffset)
+    latest, latest_total, heads = f.offset_of_text(one.latestOffset)
     return (
         *whose,
         place,
@@ -198,7 +200,7 @@ def _source(one: _Source, whose: Row, place: int, origin: str) -> Row:
         rows,
         _rate(one.inputRowsPerSecond, rows),
         _rate(one.processedRowsPerSecond, rows),
-        f.offset(one.startOffset)[0],
+        f.offset_of_text(one.startOffset)[0],
         end,
         latest,
         end_total,
@@ -261,10 +263,12 @@ def _sum(values: list[int | None]) -> int | None:
 def _event_time(told: _EventTime | None) -> Row:
     if told is None:
         return None, None, None, None
-    found = [None if one is None else _moment(one) for one in (told.watermark, told.max, told.min, told.avg)]
-    if found[0] == 0:  # of 1970: none yet
+    watermark = None if told.watermark is None else _moment(told.watermark)
+    if watermark == 0:  # of 1970: none yet
         raise Odd
-    return tuple(found)
+    if told.max is None and told.min is None and told.avg is None:
+        return watermark, None, None, None
+    return watermark, *(None if one is None else _moment(one) for one in (told.max, told.min, told.avg))
 
 
 def _observed(told: bytes) -> str | None:

@@ -40,8 +40,8 @@ def test_a_file_moves_over_another_one(url: str) -> None:
     folder = Folder(url)
     folder.write("a", b"old")
     folder.write("b/c", b"new")
-    folder.move("b/c", "a")
-    folder.move("a", "new/place")
+    folder.move({"b/c": "a"})
+    folder.move({"a": "new/place"})
     assert folder.read("new/place") == b"new"
     assert not folder.exists("a") and not folder.exists("b/c")
 

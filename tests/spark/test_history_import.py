@@ -256,7 +256,7 @@ def test_a_large_plain_log_is_read_in_ranges_and_a_rolling_one_by_its_files(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importing, "RANGE", 40_000)
-    monkeypatch.setattr(importing, "TASK_BYTES", 1)
+    monkeypatch.setattr(importing, "LEAST_TASK_BYTES", 1)
     world.put("local-1")
     lines = eventlogs.renamed(eventlogs.RECORDED, "local-2").splitlines(keepends=True)
     for number, part in enumerate((lines[:10], lines[10:20], lines[20:]), start=1):

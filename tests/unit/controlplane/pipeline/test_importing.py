@@ -12,11 +12,19 @@ from controlplane.lake.lake import Lake
 from controlplane.pipeline import importing
 from controlplane.pipeline.account import MOST_NAMED, Account, as_json, in_bytes, in_words
 from controlplane.pipeline.eventlogs import File, Log, Refused
-from controlplane.pipeline.importing import RANGE, TASK_BYTES, TASK_PIECES, Progress, bundles, paths_of
+from controlplane.pipeline.importing import (
+    LEAST_TASK_BYTES,
+    MOST_TASK_BYTES,
+    RANGE,
+    TASK_PIECES,
+    Progress,
+    bundles,
+    paths_of,
+)
 from controlplane.pipeline.reading import Outcome, Piece, read
 from tests import eventlogs
 
-LARGE, SMALL = 3 * TASK_BYTES, TASK_BYTES // 4
+LARGE, SMALL = 3 * LEAST_TASK_BYTES, LEAST_TASK_BYTES // 4
 
 
 def log(*sizes: int, codec: str = "") -> Log:
@@ -43,11 +51,19 @@ def test_a_large_plain_file_is_cut_into_ranges_that_cover_it_and_a_compressed_on
 
 
 def test_tasks_begin_with_the_largest_and_small_pieces_share_one(lake: Lake) -> None:
-    made = bundles(pieces(lake, log(SMALL, LARGE, SMALL, SMALL, SMALL, SMALL)))
+    made = bundles(pieces(lake, log(SMALL, LARGE, SMALL, SMALL, SMALL, SMALL)), cores=2)
     assert [[one.size for one in task] for task in made] == [[LARGE], [SMALL] * 4, [SMALL]]
-    many = bundles(pieces(lake, log(*[1] * (TASK_PIECES + 1))))
+    many = bundles(pieces(lake, log(*[1] * (TASK_PIECES + 1))), cores=2)
     assert [len(task) for task in many] == [TASK_PIECES, 1]
-    assert bundles([]) == []
+    assert bundles([], cores=2) == []
+
+
+@pytest.mark.parametrize(("cores", "a_task"), [(1, 2), (2, 2), (4, 1), (64, 1)])
+def test_every_core_has_several_tasks_and_none_of_them_is_too_large(
+    lake: Lake, cores: int, a_task: int
+) -> None:
+    made = bundles(pieces(lake, log(*[MOST_TASK_BYTES // 2] * 16)), cores)
+    assert {len(task) for task in made} == {a_task}
 
 
 def test_a_piece_that_cannot_be_read_is_refused_and_raises_nothing(lake: Lake, tmp_path: Path) -> None:

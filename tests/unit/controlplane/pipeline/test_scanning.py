@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.pipeline import scanning
-from controlplane.pipeline.scanning import NEAR, Foreign, Walk, head, marked
+from controlplane.pipeline.scanning import NEAR, Foreign, Walk, head, marked, near
 from tests import eventlogs
 
 CONTENT = eventlogs.RECORDED.read_bytes()
@@ -24,13 +24,13 @@ def cut(content: bytes, size: int) -> list[bytes]:
 
 
 def texts(content: bytes, size: int = 1000) -> list[bytes]:
-    return [line.text for line in marked(cut(content, size), Walk())]
+    return [text for text, _, _ in marked(cut(content, size), Walk())]
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000, len(CONTENT)])
 def test_all_lines_of_queries_are_found_however_it_is_read(size: int) -> None:
     walk = Walk()
-    assert [line.text for line in marked(cut(CONTENT, size), walk)] == OURS
+    assert [text for text, _, _ in marked(cut(CONTENT, size), walk)] == OURS
     assert len(OURS) == eventlogs.REPORTS + 6
     assert (walk.read, walk.torn) == (len(CONTENT), b"")
 
@@ -68,7 +68,7 @@ def test_a_line_that_is_too_long_is_passed_over_and_counted_by_whoever_has_its_b
     found, too_long = [], 0
     for start, stop in pairwise([0, 1000, 2000, 4000, None]):
         walk, base = Walk(), max(0, (start or 0) - 950)
-        found += [line.text for line in marked(cut(content[base:], size), walk, base, start or 0, stop)]
+        found += [text for text, _, _ in marked(cut(content[base:], size), walk, base, start or 0, stop)]
         too_long += walk.too_long
     assert found == [before.rstrip(), after.rstrip()]
     assert too_long == 1
@@ -86,20 +86,20 @@ def test_ranges_hand_out_each_line_once(cuts: list[int], size: int, before: int)
     for start, stop in pairwise(bounds):
         base = max(0, (start or 0) - before)
         chunks = cut(CONTENT[base:], size)
-        found += [line.text for line in marked(chunks, Walk(), base, start or 0, stop)]
+        found += [text for text, _, _ in marked(chunks, Walk(), base, start or 0, stop)]
     assert found == OURS
 
 
 def test_a_range_that_begins_at_the_begin_of_a_line_hands_that_line_out() -> None:
     start = CONTENT.index(OURS[3])
     lines = marked([CONTENT[start - 1 :]], Walk(), start - 1, start)
-    assert next(iter(lines)).text == OURS[3]
+    assert next(iter(lines))[0] == OURS[3]
 
 
 def test_the_last_line_without_an_end_is_kept_apart() -> None:
     walk = Walk()
     whole, torn = QUERY % 1, (QUERY % 2)[:-9]
-    assert [line.text for line in marked([whole + torn], walk)] == [whole.rstrip()]
+    assert [text for text, _, _ in marked([whole + torn], walk)] == [whole.rstrip()]
     assert walk.torn == torn
 
 
@@ -107,7 +107,7 @@ def test_a_line_that_is_too_long_is_passed_over_and_counted(monkeypatch: pytest.
     monkeypatch.setattr(scanning, "MOST_LINE", 5000)
     walk = Walk()
     content = QUERY % 1 + TASK % (b"x" * 20_000) + QUERY % 2
-    assert [line.text for line in marked(cut(content, 1000), walk)] == [(QUERY % n).rstrip() for n in (1, 2)]
+    assert [text for text, _, _ in marked(cut(content, 1000), walk)] == [(QUERY % n).rstrip() for n in (1, 2)]
     assert (walk.too_long, walk.torn) == (1, b"")
 
 
@@ -116,10 +116,10 @@ def test_the_time_of_a_line_is_that_of_the_event_before_it() -> None:
         b'{"Event":"SparkListenerJobEnd","Completion Time":%d}\n' % at
         for at in (1000000000000, 1795188700460)
     )
-    (line,) = marked([early + late + QUERY % 1], Walk())
-    assert line.near == 1795188700.46
-    (line,) = marked([early + b"\n" * (NEAR + 1) + QUERY % 1], Walk())
-    assert line.near is None
+    ((_, around, at),) = marked([early + late + QUERY % 1], Walk())
+    assert near(around, at) == 1795188700.46
+    ((_, around, at),) = marked([early + b"\n" * (NEAR + 1) + QUERY % 1], Walk())
+    assert near(around, at) is None
 
 
 def test_the_head_says_which_application_on_which_spark() -> None:
