@@ -212,10 +212,8 @@ def _not_known(checkpoint: Json, verdict: str, trouble: str) -> str:
     return f"{head}: {said}" if said else f"{head}."
 
 
-def in_spite(foretold: Foretold, forced: bool, reason: str) -> str | None:
-    """Why the button cannot be pressed yet; None when it can."""
-    if not foretold.blocks:
-        return None
+def in_spite(forced: bool, reason: str) -> str | None:
+    """Why a start over a broken checkpoint cannot be asked for yet; None when it can."""
     if not forced:
         return "The checkpoint is broken: tick “in spite of it” to go on."
     return None if reason.strip() else "Say why it is done in spite of the checkpoint."

@@ -57,6 +57,6 @@ def _head(foretold: Foretold, checkpoint: Json, now: float) -> None:
         st.caption(said if foretold.waiting else plain(said), width="content")
 
 
-def insisted(foretold: Foretold | None) -> bool:
-    """The tick by which a broken checkpoint is overridden; shown only where there is one."""
-    return foretold is not None and foretold.blocks and st.checkbox(FORCE, key="ask_force")
+def insisted() -> bool:
+    """The tick by which a broken checkpoint is overridden."""
+    return st.checkbox(FORCE, key="ask_force")

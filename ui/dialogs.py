@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import streamlit as st
@@ -36,6 +35,8 @@ ICONS = {
 }
 LONGEST_REASON = 500
 LOOK_EVERY = 1.0  # seconds
+#: Whether the checkpoint stood in the way when the fields were drawn; None: they are being drawn.
+BLOCKED = "ask_blocked"
 DRAIN = "Let the running batch finish first (drain)"
 DRAIN_HELP = (
     "The stop waits for the gap between two batches, up to half of the time that the action has. A query without "
@@ -95,33 +96,37 @@ def _body(query: Json, question: dict[str, str]) -> None:
     drain = action != "start" and runs and st.toggle(DRAIN, key="ask_drain", help=DRAIN_HELP)
     widgets.pairs(choices.consequences(action, query, drain, _moment(query)))
     body = {"action": action, "drain": bool(drain), "overrides": {}}
-    if action == "stop":
-        _answer(question, body, None)
-    else:
-        st.fragment(run_every=LOOK_EVERY)(_foretell)(query, question, body)
+    st.session_state[BLOCKED] = None
+    if action != "stop":
+        st.fragment(run_every=LOOK_EVERY)(_foretell)(query, question)
+    _answer(question, body, bool(st.session_state[BLOCKED]))
 
 
-def _foretell(query: Json, question: dict[str, str], body: dict[str, Any]) -> None:
-    """What the checkpoint will do to the start; drawn every second, since it is looked at meanwhile."""
-    with st.container():
-        foretold = checkpoint_confirmation.draw(query)
+def _foretell(query: Json, question: dict[str, str]) -> None:
+    """What the checkpoint will do to the start; drawn every second, since it is looked at meanwhile.
+
+    The fields are not part of it: drawn anew, they would lose what is being typed. Where they are to change, the
+    whole dialog is drawn once more.
+    """
+    foretold = checkpoint_confirmation.draw(query)
+    blocks = foretold is not None and foretold.blocks
     if question.get("refused") == "checkpoint_broken":  # the server has seen it anew, and has the last word
-        foretold = replace(foretold or checkpoint_choices.foretell(None, False, ""), blocks=True)
-    _answer(question, body, foretold)
+        blocks = True
+    drawn, st.session_state[BLOCKED] = st.session_state.get(BLOCKED), blocks
+    if drawn not in (None, blocks):
+        st.rerun()
 
 
-def _answer(
-    question: dict[str, str], body: dict[str, Any], foretold: checkpoint_choices.Foretold | None
-) -> None:
+def _answer(question: dict[str, str], body: dict[str, Any], blocked: bool) -> None:
     """Why, and yes or no; yes cannot be said over a broken checkpoint but by insisting, with a reason."""
     action = question["action"]
     with st.container():
-        forced = checkpoint_confirmation.insisted(foretold)
+        forced = blocked and checkpoint_confirmation.insisted()
     asked_for = "Why in spite of it" if forced else "For the record"
     reason = st.text_input(
         "Reason", key="ask_reason", max_chars=LONGEST_REASON, placeholder=asked_for, live="300ms"
     )
-    refusal = foretold and checkpoint_choices.in_spite(foretold, forced, reason or "")
+    refusal = checkpoint_choices.in_spite(forced, reason or "") if blocked else None
     with st.container(horizontal=True, horizontal_alignment="right"):
         if st.button("Cancel", key="ask_no"):
             close()
@@ -135,6 +140,8 @@ def _answer(
             help=plain(refusal) if refusal else None,
         ):
             _send(question, {**body, "reason": reason or "", **({"force": True} if forced else {})})
+    if question.get("error"):
+        st.error(question["error"], title="The server did not take it", icon=":material/block:")
 
 
 def _moment(query: Json) -> choices.Moment:
@@ -152,14 +159,11 @@ def _send(question: dict[str, str], body: dict[str, Any]) -> None:
     try:
         action = data.act(question["query_id"], body, question["key"])
     except Refused as error:
-        question["key"] = (
-            uuid.uuid4().hex
-        )  # the refusal is on record under the old one: asked anew, it is another
-        question["refused"] = error.code
-        st.error(plain(error), title="The server did not take it", icon=":material/block:")
+        # The refusal is on record under the old key: asked anew, it is another.
+        question.update(key=uuid.uuid4().hex, refused=error.code, error=plain(error))
         return
     except ClientError as error:
-        st.error(plain(error), title="The server did not take it", icon=":material/block:")
+        question["error"] = plain(error)
         return
     following.follow(question["query_id"], action["id"])
     close()

@@ -70,11 +70,11 @@ def test_what_is_not_known_is_said_not_to_be_known(answer: Any, words: str) -> N
 
 
 def test_a_broken_one_needs_the_tick_and_a_reason() -> None:
-    said = foretell(found(checkpoint(verdict="broken"), findings=[finding()]), False, "")
-    assert "tick" in str(in_spite(said, False, "because"))
-    assert "Say why" in str(in_spite(said, True, "  "))
-    assert in_spite(said, True, "the file is back") is None
-    assert in_spite(foretell(found(checkpoint()), False, ""), False, "") is None
+    assert foretell(found(checkpoint(verdict="broken"), findings=[finding()]), False, "").blocks
+    assert not foretell(found(checkpoint()), False, "").blocks
+    assert "tick" in str(in_spite(False, "because"))
+    assert "Say why" in str(in_spite(True, "  "))
+    assert in_spite(True, "the file is back") is None
 
 
 def test_a_command_inside_a_step_is_offered_beside_its_text() -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from typing import Any
-
 import pytest
 
 from tests.ui import factories
@@ -52,7 +49,6 @@ def test_a_start_from_a_broken_checkpoint_needs_the_tick_and_a_reason(
     screen.page.get_by_role("button", name="Start", exact=True).click()
     dialog = screen.page.get_by_role("dialog")
     reason = dialog.get_by_label("Reason")
-    _drawn_again(reason)
     reason.click()
     reason.press_sequentially("the file ", delay=50)
     dialog.get_by_text("It will fail:").wait_for()  # the verdict comes while somebody types
@@ -68,11 +64,3 @@ def test_a_start_from_a_broken_checkpoint_needs_the_tick_and_a_reason(
     dialog.wait_for(state="detached")
     ((_, body, _),) = server.world.posted
     assert (body["force"], body["reason"]) == (True, "the file is back")
-
-
-def _drawn_again(field: Any) -> None:
-    """A dialog draws its part that looks again a second after it opened, and its fields anew: nobody types so soon."""
-    field.evaluate("node => { node.first = true }")
-    deadline = time.monotonic() + 3.0
-    while time.monotonic() < deadline and field.evaluate("node => node.first === true"):
-        time.sleep(0.05)
