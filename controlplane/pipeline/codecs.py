@@ -1,7 +1,7 @@
 """Decompression of event logs as Spark's codecs write them, in pieces: never a whole file in memory.
 
 What can be decoded of a damaged or torn stream comes first; then Damaged says where it ended. Called by
-`controlplane.pipeline.opening`. Checksums of LZ4 blocks are not verified: no library at hand does xxHash fast.
+`controlplane.pipeline.opening`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import cramjam
+import xxhash
 import zstandard
 
 CHUNK = 1 << 20
@@ -20,6 +21,10 @@ MOST_BLOCK = 1 << 26
 
 class Damaged(Exception):
     """The stream cannot be decoded further; what came before was handed out. One sentence."""
+
+
+class CutOff(Damaged):
+    """The stream ends before its own end, as that of a log that is still written does."""
 
 
 class Readable(Protocol):
@@ -34,9 +39,10 @@ def plain(file: Readable) -> Iterator[bytes]:
 
 
 def zstd(file: Readable) -> Iterator[bytes]:
-    """Any number of frames; the last may be cut off, and its whole blocks are taken all the same."""
+    """Any number of frames; of the last one, where it is cut off, the whole blocks."""
     unpacker: Any = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-    reader = unpacker.stream_reader(file, read_size=CHUNK >> 2, read_across_frames=True)
+    frames = _Frames(file)
+    reader = unpacker.stream_reader(frames, read_size=CHUNK >> 2, read_across_frames=True)
     while True:
         into = bytearray(CHUNK)
         try:
@@ -46,8 +52,71 @@ def zstd(file: Readable) -> Iterator[bytes]:
                 yield whole
             raise Damaged(f"its zstd stream is damaged: {error}") from None
         if not size:
-            return
+            break
         yield bytes(into[:size])
+    if not frames.whole:
+        raise CutOff("its last frame is cut off")
+
+
+class _Frames:
+    """Passes a zstd stream on, and follows its frames and blocks to tell whether the last one is whole: the decoder
+    says nothing of an end that comes too early. RFC 8878, section 3.1."""
+
+    def __init__(self, file: Readable):
+        self._file = file
+        self._kept = b""
+        self._skip = 0
+        #: Bytes behind the last block of the frame that is being read; None between frames.
+        self._checksum: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        return not self._kept and not self._skip and self._checksum is None
+
+    def read(self, size: int = -1, /) -> bytes:
+        data = self._file.read(size)
+        self._follow(data)
+        return data
+
+    def _follow(self, data: bytes) -> None:
+        buffer, at = self._kept + data, 0
+        while at < len(buffer):
+            if self._skip:
+                step = min(self._skip, len(buffer) - at)
+                at, self._skip = at + step, self._skip - step
+                continue
+            head = self._begun(buffer, at) if self._checksum is None else self._block(buffer, at)
+            if not head:
+                break  # not all of it was read yet
+            at += head
+        self._kept = buffer[at:]
+
+    def _begun(self, buffer: bytes, at: int) -> int:
+        """A frame begins. How long its head is; 0 where more of it has to be read first."""
+        if buffer[at + 1 : at + 4] == b"\x2a\x4d\x18" and buffer[at] & 0xF0 == 0x50:  # to be skipped
+            size = buffer[at + 4 : at + 8]
+            if len(size) < 4:
+                return 0
+            self._skip = int.from_bytes(size, "little")
+            return 8
+        try:
+            head = zstandard.frame_header_size(buffer[at : at + 18])
+            told = zstandard.get_frame_parameters(buffer[at : at + 18])
+        except zstandard.ZstdError:
+            return 0
+        self._checksum = 4 if told.has_checksum else 0
+        return int(head)
+
+    def _block(self, buffer: bytes, at: int) -> int:
+        """A block begins. The same."""
+        if len(buffer) < at + 3:
+            return 0
+        head = int.from_bytes(buffer[at : at + 3], "little")
+        last, kind, size = head & 1, head >> 1 & 3, head >> 3
+        self._skip = 1 if kind == 1 else size  # of one byte that is repeated
+        if last:
+            self._skip, self._checksum = self._skip + (self._checksum or 0), None
+        return 3
 
 
 def _lines(into: bytearray) -> bytes:
@@ -132,11 +201,13 @@ def _gathered(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 _LZ4 = struct.Struct("<8sBiiI")
+#: lz4-java's, of which it keeps 28 bits.
+_LZ4_SEED, _LZ4_BITS = 0x9747B28C, 0x0FFFFFFF
 
 
 def _lz4_blocks(take: _Exactly) -> Iterator[bytes]:
     while head := take(_LZ4.size):
-        magic, token, packed, size, _ = _LZ4.unpack(head)
+        magic, token, packed, size, checksum = _LZ4.unpack(head)
         method = token & 0xF0
         if magic != b"LZ4Block" or method not in (0x10, 0x20):
             raise Damaged("an LZ4 block has no head")
@@ -147,7 +218,10 @@ def _lz4_blocks(take: _Exactly) -> Iterator[bytes]:
         payload = take(packed)
         if len(payload) < packed:
             raise Damaged("it is cut off within a block")
-        yield payload if method == 0x10 else _unpacked(cramjam.lz4.decompress_block, payload, size, "LZ4")
+        block = payload if method == 0x10 else _unpacked(cramjam.lz4.decompress_block, payload, size, "LZ4")
+        if xxhash.xxh32_intdigest(block, _LZ4_SEED) & _LZ4_BITS != checksum:
+            raise Damaged("a block of its LZ4 stream has another checksum than it says")
+        yield block
 
 
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"

@@ -275,7 +275,7 @@ class _Run:
         problems = [*log.notes, *(text for outcome in outcomes for text in outcome.problems)]
         torn = any(outcome.torn for outcome in outcomes)
         if torn and not log.in_progress:
-            problems.append("its last line is cut off")
+            problems.append("its end is cut off")
         facts = {
             "log": log.path,
             "app_id": log.app_id,

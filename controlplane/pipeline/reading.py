@@ -24,7 +24,7 @@ from controlplane.lake.manifest import Manifest, Part
 from controlplane.lake.rows import REPORTED, Rows, Who
 from controlplane.lake.schema import PROGRESS
 from controlplane.lake.staging import Staging
-from controlplane.pipeline.codecs import Damaged
+from controlplane.pipeline.codecs import CutOff, Damaged
 from controlplane.pipeline.eventlogs import Log
 from controlplane.pipeline.normalising import Told, parsed, told
 from controlplane.pipeline.opening import Hadoop, chunks
@@ -125,7 +125,7 @@ class Reader:
             for line in marked(stream, walk, base, self.piece.start, self.piece.stop):
                 self._take(line, who, told_head)
         except Damaged as error:
-            self.outcome.problems.append(f"{self.file.name}: {error}; what came before is taken")
+            self._damaged(self.file.name, error)
         self._end(walk, who, told_head)
         self._write()
 
@@ -139,13 +139,19 @@ class Reader:
         except Damaged as error:
             if not seen:
                 raise Foreign(f"it is no event log, or damaged from its first byte: {error}") from None
-            self.outcome.problems.append(f"{log.files[0].name}: {error}; what came before is taken")
+            self._damaged(log.files[0].name, error)
             told_head = Head()
         if piece.first:
             return told_head, chain(seen, first), 0
         first.close()
         base = max(0, piece.start - NEAR)
         return told_head, chunks(self.file, log.codecs[piece.place], piece.hadoop, base), base
+
+    def _damaged(self, name: str, error: Damaged) -> None:
+        if isinstance(error, CutOff):
+            self.outcome.torn = True
+        else:
+            self.outcome.problems.append(f"{name}: {error}; what came before is taken")
 
     def _take(self, line: Line, who: Who, told_head: Head) -> None:
         made = quick(line[0], who)

@@ -158,7 +158,7 @@ def test_among_damaged_foreign_empty_and_torn_files_the_good_ones_are_all_taken(
     assert "zstd" in refused["app-3-0001.zstd"]
     damaged = {Path(one["path"]).name: one["reason"] for one in document["damaged"]}
     assert damaged == {
-        "app-4-0001": "its last line is cut off",
+        "app-4-0001": "its end is cut off",
         "app-5-0001": "app-5-0001: 1 events are malformed: batchId must be a whole number",
         "eventlog_v2_app-8-0001": "events_1 is missing",
     }

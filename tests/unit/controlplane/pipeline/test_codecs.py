@@ -9,14 +9,17 @@ import io
 import random
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import cramjam
 import pytest
+import xxhash
 import zstandard
 
-from controlplane.pipeline.codecs import CHUNK, CODECS, Damaged
+from controlplane.pipeline.codecs import CHUNK, CODECS, CutOff, Damaged
 
 PLAIN = b"".join(b'{"Event":"SparkListenerTaskEnd","number":%d}\n' % number for number in range(60_000))
+FLUSH_BLOCK = zstandard.COMPRESSOBJ_FLUSH_BLOCK
 BLOCK = 32 << 10
 BLOCKS = [PLAIN[at : at + BLOCK] for at in range(0, len(PLAIN), BLOCK)]
 
@@ -24,11 +27,16 @@ BLOCKS = [PLAIN[at : at + BLOCK] for at in range(0, len(PLAIN), BLOCK)]
 def lz4(blocks: list[bytes]) -> bytes:
     packed = [bytes(cramjam.lz4.compress_block(block, store_size=False)) for block in blocks]
     heads = [
-        struct.pack("<8sBiiI", b"LZ4Block", 0x25, len(one), len(block), 0)
+        struct.pack("<8sBiiI", b"LZ4Block", 0x25, len(one), len(block), checksum(block))
         for one, block in zip(packed, blocks, strict=True)
     ]
     body = b"".join(head + one for head, one in zip(heads, packed, strict=True))
     return body + struct.pack("<8sBiiI", b"LZ4Block", 0x15, 0, 0, 0)
+
+
+def checksum(block: bytes) -> int:
+    """As lz4-java writes it; that it is so is seen with Spark's own files."""
+    return xxhash.xxh32_intdigest(block, 0x9747B28C) & 0x0FFFFFFF
 
 
 def snappy(blocks: list[bytes]) -> bytes:
@@ -89,7 +97,50 @@ def test_of_a_stream_that_was_cut_off_all_whole_blocks_come(codec: str) -> None:
     found, said = decoded(codec, data[: len(data) // 2])
     assert PLAIN.startswith(found)
     assert len(PLAIN) * 0.4 < len(found) < len(PLAIN)
-    assert said is None if codec == "zstd" else said == "it is cut off within a block"
+    assert said == "its last frame is cut off" if codec == "zstd" else said == "it is cut off within a block"
+
+
+def a_frame(**parameters: Any) -> bytes:
+    """Several blocks, flushed one by one as Spark does after each event; the last of them one byte many times."""
+    packing = zstandard.ZstdCompressor(**parameters).compressobj()
+    blocks = [
+        packing.compress(line) + packing.flush(FLUSH_BLOCK) for line in (b"one\n", b"two\n" * 99, b"3" * 5000)
+    ]
+    return b"".join(blocks) + packing.flush()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [a_frame(), a_frame(write_checksum=True), a_frame(write_content_size=False, level=19), zstd([b""])],
+    ids=["flushed", "checksum", "no size", "empty"],
+)
+def test_a_zstd_stream_is_whole_at_the_end_of_a_frame_and_nowhere_else(frame: bytes) -> None:
+    skipped = b"\x53\x2a\x4d\x18\x05\0\0\0abcde"
+    stream, ends = (
+        frame + skipped + frame,
+        {0, len(frame), len(frame + skipped), len(frame + skipped + frame)},
+    )
+    whole = {size for size in range(len(stream) + 1) if decoded("zstd", stream[:size])[1] is None}
+    assert whole == ends
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_a_zstd_stream_that_comes_in_small_pieces_is_followed_all_the_same(size: int) -> None:
+    class Slow(io.BytesIO):
+        def read(self, most: int | None = -1, /) -> bytes:
+            return super().read(min(size, most) if most and most > 0 else size)
+
+    stream = a_frame(write_checksum=True) * 2
+    assert b"".join(CODECS["zstd"](Slow(stream))) == (b"one\n" + b"two\n" * 99 + b"3" * 5000) * 2
+    with pytest.raises(CutOff):
+        list(CODECS["zstd"](Slow(stream[:-1])))
+
+
+def test_a_flipped_bit_in_the_text_of_an_lz4_block_is_found_by_its_checksum() -> None:
+    data = bytearray(lz4(BLOCKS[:3]))
+    place = bytes(data).index(b"TaskEnd")
+    data[place] ^= 1
+    assert decoded("lz4", bytes(data)) == (b"", "a block of its LZ4 stream has another checksum than it says")
 
 
 @pytest.mark.parametrize("codec", MAKERS)
