@@ -69,12 +69,12 @@ class FailingFolder(Folder):
         super().__init__(url)
         self.left, self.done = at, done
 
-    def rename(self, source: str, target: str) -> None:
+    def _put(self, source: str, target: str) -> None:
         if self._last():
             if self.done:
                 os.replace(source, target)
             raise Broken
-        super().rename(source, target)
+        super()._put(source, target)
 
     def remove(self, path: str) -> None:
         if self._last():

@@ -10,6 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from controlplane.errors import LakeError
@@ -41,7 +43,8 @@ def merge(lake: Lake) -> Commit:
     """What the tidying job does: all files of a day become one."""
     seen = lake.manifest()
     old = seen.parts("progress", day(0), day(0))
-    rows = lake.read("progress", day(0), day(0))
+    # Not what the lake holds by now: rows of a commit since then would be there twice.
+    rows = pa.concat_tables(pq.ParquetFile(lake.folder.at(part.path)).read() for part in old)
     staging = lake.stage("tidy", f"progress-{day(0)}")
     parts = staging.write("progress", rows, "0")
     return lake.commit(staging, parts, replaces=[part.path for part in old], seen=seen)
