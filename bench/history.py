@@ -2,8 +2,9 @@
 
 The logs are grown from what real queries on this Spark wrote here: once with their real mix of events, once with
 streaming events only. Each copy has ids, times and figures of its own, so that nothing compresses better than it would.
-Both read all bytes in one process, on one core and on two; the fastest of several tries counts. The lake is measured as
-it was imported and once it is tidied; the memory of the workers over a quarter of the logs and over all.
+Both read all bytes in one session, on one core and on two: all its processes are held to these, driver and JVM too.
+The fastest of several tries counts. The lake is measured as it was imported and once it is tidied; the memory of the
+workers over a quarter of the logs and over all.
 
     python bench/history.py [--quick]
 """
@@ -11,6 +12,7 @@ it was imported and once it is tidied; the memory of the workers over a quarter 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import faulthandler
 import json
 import os
@@ -48,6 +50,7 @@ UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 #: As many as two cores share evenly.
 LOGS = 16
 MOST_CORES = 2
+ALLOWED = sorted(os.sched_getaffinity(0))
 RECORDING_SECONDS, QUICK_SECONDS, FULL_SECONDS = 300, 600, 3600
 
 
@@ -207,22 +210,32 @@ def seconds_of(act: Callable[[], Any]) -> tuple[float, Any]:
     return time.perf_counter() - began, answer
 
 
+def held_to(cores: int, allowed: list[int]) -> None:
+    """All our processes, and those that they will start, run on so many cores only; where Linux tells of them."""
+    for process in ours():
+        for thread in (process / "task").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # ended meanwhile
+                os.sched_setaffinity(int(thread.name), allowed[:cores])
+
+
 def workers() -> Iterator[Path]:
-    """Our Python workers, where Linux tells of them."""
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if b"pyspark.daemon" in (process / "cmdline").read_bytes() and is_ours(process):
+    """Our Python workers."""
+    for process in ours():
+        with contextlib.suppress(OSError):  # ended meanwhile
+            if b"pyspark.daemon" in (process / "cmdline").read_bytes():
                 yield process
-        except OSError:  # ended meanwhile
-            continue
 
 
-def is_ours(process: Path) -> bool:
-    """Whether it descends from this one: other sessions of Spark may run here."""
-    while process.name not in ("0", "1", str(os.getpid())):
-        found = re.search(r"PPid:\s+(\d+)", (process / "status").read_text())
-        process = process.with_name(found[1] if found else "0")
-    return process.name == str(os.getpid())
+def ours() -> Iterator[Path]:
+    """This process and all that descend from it: other sessions of Spark may run here."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            ancestor = process
+            while ancestor.name not in ("0", "1", str(os.getpid())):
+                found = re.search(r"PPid:\s+(\d+)", (ancestor / "status").read_text())
+                ancestor = ancestor.with_name(found[1] if found else "0")
+            if ancestor.name == str(os.getpid()):
+                yield process
 
 
 def worker_peak_mb(act: Callable[[], Any]) -> float:
@@ -237,6 +250,7 @@ def worker_peak_mb(act: Callable[[], Any]) -> float:
 def measured(folders: dict[str, Path], warm: Path, lake: Path, cores: int, tries: int) -> dict[str, float]:
     """Seconds of both readers on so many cores, for each kind of logs."""
     spark = session("bench-history", f"local[{cores}]", {"spark.driver.memory": "1g"})
+    held_to(cores, ALLOWED)
     scanned(spark, warm)
     imported(spark, warm, lake)
     figures: dict[str, float] = {}
