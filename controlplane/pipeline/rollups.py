@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from controlplane.pipeline import buckets
-from controlplane.pipeline.buckets import DAY, EVENT, REPORT, SECOND, SIGNS, SOURCE, WIDTHS
+from controlplane.pipeline.buckets import DAY, EVENT, REPORT, SECOND, SIGNS, SOURCE
 
 OBJECTIVE_SECONDS = 300.0
 #: Reports of so long before a day tell how fast rows arrived when it began.
@@ -47,11 +47,6 @@ def rolled(
     spread = rows.repartition(partitions, "day", "query_id") if partitions else rows
     made = spread.groupBy("day", "query_id").applyInArrow(_bucketing(objective), _ddl(buckets.OUTPUT))
     return made.withColumn("bucket_at", F.timestamp_micros("bucket_at"))
-
-
-def of_width(rows: DataFrame, table: str) -> DataFrame:
-    """Rows of one of the tables."""
-    return rows.where(F.col("width") == WIDTHS[table]).drop("width")
 
 
 def _ddl(columns: Mapping[str, str]) -> str:

@@ -31,6 +31,11 @@ class Lake:
     lifecycle: list[Row] = field(default_factory=list)
 
 
+def of_width(rows: Any, table: str) -> Any:
+    """Of a DataFrame of Spark's, as `rolled` gives it: the rows of one of the tables."""
+    return rows.where(rows["width"] == WIDTHS[table]).drop("width")
+
+
 # -- data ----------------------------------------------------------------------------------------------
 
 

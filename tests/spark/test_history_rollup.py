@@ -21,7 +21,7 @@ from controlplane.pipeline.buckets import WIDTHS
 from controlplane.pipeline.learning import Learned, learn
 from controlplane.pipeline.publishing import baselines
 from controlplane.pipeline.rolling import Asked, Done, roll
-from controlplane.pipeline.rollups import Raw, of_width, rolled
+from controlplane.pipeline.rollups import Raw, rolled
 from tests.spark import peer_rollups as peer
 
 pytestmark = pytest.mark.spark
@@ -94,7 +94,7 @@ def test_a_lake_is_rolled_up_once_and_again_only_where_it_changed(
     whole = rolled(raw, [FIRST + n * ONE_DAY for n in range(3)])
     for table in WIDTHS:
         held = tables.frame(lake, spark, lake.manifest(), table)
-        both = [sorted(map(repr, rows.collect())) for rows in (held, of_width(whole, table))]
+        both = [sorted(map(repr, rows.collect())) for rows in (held, peer.of_width(whole, table))]
         assert both[0] == both[1] and len(both[0]) == len(set(both[0]))
         parquet = f"{root}/{table}/*/*.parquet"
         (count,) = duckdb.sql(f"select count(*) from read_parquet('{parquet}')").fetchall()

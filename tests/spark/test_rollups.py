@@ -11,7 +11,7 @@ import pytest
 
 from controlplane.lake.schema import TABLES, arrow, ddl
 from controlplane.pipeline import buckets
-from controlplane.pipeline.rollups import Raw, of_width, rolled
+from controlplane.pipeline.rollups import Raw, rolled
 from tests.spark import peer_rollups as peer
 
 pytestmark = pytest.mark.spark
@@ -81,7 +81,7 @@ def test_every_bucket_of_every_width_says_what_pandas_says(spark: Any, lake: pee
     expected = [peer.rollups(lake, day, 60.0) for day in days]
     for table in buckets.WIDTHS:
         theirs = pd.concat([one[table] for one in expected]).sort_values(["query_id", "bucket_at"])
-        same(as_pandas(of_width(rows, table)), theirs.reset_index(drop=True), table)
+        same(as_pandas(peer.of_width(rows, table)), theirs.reset_index(drop=True), table)
     rows.unpersist()
 
 
@@ -115,7 +115,7 @@ def test_a_query_that_never_ran_has_its_failed_starts(spark: Any) -> None:
         "reported_at": at,
     }
     lake = peer.Lake(lifecycle=[{**event, "exception": "no"}, {**event, "exception": "no", "agent": "twice"}])
-    found = as_pandas(of_width(rolled(raw(spark, lake), [FIRST]), "rollup_1h"))
+    found = as_pandas(peer.of_width(rolled(raw(spark, lake), [FIRST]), "rollup_1h"))
     assert found[["app", "query", "batches", "starts", "failures"]].values.tolist() == [["a", "n", 0, 0, 1]]
 
 
