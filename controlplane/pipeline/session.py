@@ -19,17 +19,21 @@ from pyspark.sql import SparkSession
 
 from controlplane.errors import ControlPlaneError
 from controlplane.java import java_environment
-from controlplane.pipeline.shipping import ship
+from controlplane.pipeline.shipping import is_local, ship
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
-#: Over TCP each task waits 40 ms for an acknowledgement that the kernel delays. Spark 4.1 and newer; others ignore it.
-HANDING_OVER = {"spark.python.unix.domain.socket.enabled": "true"}
+LOG_LEVEL = "spark.log.level"
+#: Of workers on the driver's machine. Over TCP each task would wait 40 ms for an acknowledgement that the kernel
+#: delays. Spark 4.1 and newer; others ignore the first.
+HANDING_OVER = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "controlplane.pipeline.daemon",
+}
 #: Marks a session that a job has made: nobody else's is ended by it.
 OWN = "spark.controlplane.job"
 LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -63,8 +67,12 @@ def session(app_name: str, master: str | None = None, conf: Mapping[str, str] | 
     chosen = master or ("" if _submitted() else "local[*]")
     if chosen:
         builder = builder.master(chosen)
-    mine = {} if SparkContext._active_spark_context is not None else {OWN: "true"}
-    settings = {**SETTINGS, **(_quiet() | HANDING_OVER if chosen else {}), **mine, **(conf or {})}
+    settings = {**SETTINGS, LOG_LEVEL: "ERROR", **_where(chosen), **(conf or {})}
+    if SparkContext._active_spark_context is None:
+        settings[OWN] = "true"
+    level = settings[LOG_LEVEL]
+    if chosen:
+        del settings[LOG_LEVEL]  # Spark would say that it is set; its logging is as quiet already
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
@@ -72,13 +80,17 @@ def session(app_name: str, master: str | None = None, conf: Mapping[str, str] | 
     except Exception as error:
         raise SparkFailed(f"Spark did not start on {chosen or 'its master'}: {first_line(error)}") from None
     ship(made.sparkContext)
-    made.sparkContext.setLogLevel(dict(conf or {}).get("spark.log.level", SETTINGS["spark.log.level"]))
+    made.sparkContext.setLogLevel(level)
     return made
 
 
-def _quiet() -> dict[str, str]:
-    """What Spark says before a session could tell it to be quiet. Not where spark-submit says how to log."""
-    return {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"}
+def _where(master: str) -> dict[str, str]:
+    """Settings of a driver on this machine, and of workers on it. Empty where spark-submit says how things are."""
+    if not master:
+        return {}
+    # What Spark says before a session could tell it to be quiet.
+    quiet = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"}
+    return quiet | HANDING_OVER if is_local(master) else quiet
 
 
 def close(spark: SparkSession | None = None) -> None:

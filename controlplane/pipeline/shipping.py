@@ -29,7 +29,7 @@ def ship(context: SparkContext) -> str | None:
 
     What is shipped goes before what is installed there, so driver and executors always run the same code.
     """
-    if (context.master or "local").split("[")[0] in ("local", "local-cluster"):
+    if is_local(context.master or "local"):
         return None
     folder = Path(tempfile.mkdtemp(prefix="spark-controlplane-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -41,6 +41,11 @@ def ship(context: SparkContext) -> str | None:
     )
     context.addPyFile(str(path))
     return str(path)
+
+
+def is_local(master: str) -> bool:
+    """Whether its executors run on the driver's machine, with the driver's interpreter."""
+    return master.split("[", maxsplit=1)[0] in ("local", "local-cluster")
 
 
 def packed(target: Path) -> None:

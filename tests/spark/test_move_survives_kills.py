@@ -26,14 +26,14 @@ import os, signal, sys
 from controlplane.lake.folders import Folder
 from controlplane.pipeline import moving
 moving.COMMIT_EVENTS, moving.TASK_EVENTS = 40, 15
-left, rename = int(sys.argv.pop(1)), Folder.rename
+left, put = int(sys.argv.pop(1)), Folder._put
 def counted(self, source, target):
     global left
     left -= 1
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
-    rename(self, source, target)
-Folder.rename = counted
+    put(self, source, target)
+Folder._put = counted
 from controlplane.cli.main import run
 sys.exit(run(sys.argv[1:]))
 """

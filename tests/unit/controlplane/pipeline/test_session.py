@@ -7,6 +7,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 
 from controlplane.pipeline.session import SparkFailed, first_line, in_words
+from controlplane.pipeline.shipping import is_local
 
 WRAPPED = """An error occurred while calling o60.parquet.
 : org.apache.spark.SparkException: Exception thrown in awaitResult:
@@ -30,3 +31,17 @@ def test_an_error_of_spark_is_one_line_that_names_the_file(error: Exception) -> 
 
 def test_an_error_that_says_nothing_is_called_by_its_kind() -> None:
     assert first_line(ValueError()) == "ValueError"
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [
+        ("local", True),
+        ("local[*]", True),
+        ("local-cluster[2,1,1024]", True),
+        ("spark://local:7077", False),
+        ("yarn", False),
+    ],
+)
+def test_a_master_on_this_machine_is_known(master: str, local: bool) -> None:
+    assert is_local(master) is local
