@@ -19,6 +19,7 @@ from ui import (
     checkpoint_frames,
     checkpoint_looking,
     data,
+    dialogs,
     statuses,
     units,
     widgets,
@@ -52,7 +53,7 @@ def _read(identity: str) -> tuple[data.Reading, bool]:
 
 def _panel(identity: str, role: str | None, drawn: bool) -> None:
     (reading, awaited), now = _read(identity), time.time()
-    if awaited != drawn:
+    if awaited != drawn and not dialogs.asking(identity):  # an open dialog would lose what is being typed
         st.rerun()  # another pace from now on
     if reading.body is None:
         st.caption(f":material/flag: Checkpoint: {plain(_nothing(reading))}")

@@ -35,8 +35,7 @@ ICONS = {
 }
 LONGEST_REASON = 500
 LOOK_EVERY = 1.0  # seconds
-#: Whether the checkpoint stood in the way when the fields were drawn; None: they are being drawn.
-BLOCKED = "ask_blocked"
+REASON = "ask_reason"
 DRAIN = "Let the running batch finish first (drain)"
 DRAIN_HELP = (
     "The stop waits for the gap between two batches, up to half of the time that the action has. A query without "
@@ -95,38 +94,31 @@ def _body(query: Json, question: dict[str, str]) -> None:
     runs = query.get("status") not in choices.ENDED
     drain = action != "start" and runs and st.toggle(DRAIN, key="ask_drain", help=DRAIN_HELP)
     widgets.pairs(choices.consequences(action, query, drain, _moment(query)))
+    # Not in the part below, which is drawn again each second: a field drawn anew loses what is being typed.
+    st.text_input("Reason", key=REASON, max_chars=LONGEST_REASON, placeholder="For the record", live="300ms")
     body = {"action": action, "drain": bool(drain), "overrides": {}}
-    st.session_state[BLOCKED] = None
-    if action != "stop":
-        st.fragment(run_every=LOOK_EVERY)(_foretell)(query, question)
-    _answer(question, body, bool(st.session_state[BLOCKED]))
+    if action == "stop":
+        _answer(question, body, blocked=False)
+    else:
+        st.fragment(run_every=LOOK_EVERY)(_foretell)(query, question, body)
 
 
-def _foretell(query: Json, question: dict[str, str]) -> None:
-    """What the checkpoint will do to the start; drawn every second, since it is looked at meanwhile.
-
-    The fields are not part of it: drawn anew, they would lose what is being typed. Where they are to change, the
-    whole dialog is drawn once more.
-    """
-    foretold = checkpoint_confirmation.draw(query)
-    blocks = foretold is not None and foretold.blocks
+def _foretell(query: Json, question: dict[str, str], body: dict[str, Any]) -> None:
+    """What the checkpoint will do to the start; drawn every second, since it is looked at meanwhile."""
+    with st.container():
+        foretold = checkpoint_confirmation.draw(query)
+    blocked = foretold is not None and foretold.blocks
     if question.get("refused") == "checkpoint_broken":  # the server has seen it anew, and has the last word
-        blocks = True
-    drawn, st.session_state[BLOCKED] = st.session_state.get(BLOCKED), blocks
-    if drawn not in (None, blocks):
-        st.rerun()
+        blocked = True
+    _answer(question, body, blocked)
 
 
 def _answer(question: dict[str, str], body: dict[str, Any], blocked: bool) -> None:
-    """Why, and yes or no; yes cannot be said over a broken checkpoint but by insisting, with a reason."""
-    action = question["action"]
+    """Yes or no; yes cannot be said over a broken checkpoint but by insisting, with a reason."""
+    action, reason = question["action"], str(st.session_state.get(REASON) or "")
     with st.container():
         forced = blocked and checkpoint_confirmation.insisted()
-    asked_for = "Why in spite of it" if forced else "For the record"
-    reason = st.text_input(
-        "Reason", key="ask_reason", max_chars=LONGEST_REASON, placeholder=asked_for, live="300ms"
-    )
-    refusal = checkpoint_choices.in_spite(forced, reason or "") if blocked else None
+    refusal = checkpoint_choices.in_spite(forced, reason) if blocked else None
     with st.container(horizontal=True, horizontal_alignment="right"):
         if st.button("Cancel", key="ask_no"):
             close()
@@ -139,7 +131,7 @@ def _answer(question: dict[str, str], body: dict[str, Any], blocked: bool) -> No
             disabled=bool(refusal),
             help=plain(refusal) if refusal else None,
         ):
-            _send(question, {**body, "reason": reason or "", **({"force": True} if forced else {})})
+            _send(question, {**body, "reason": reason, **({"force": True} if forced else {})})
     if question.get("error"):
         st.error(question["error"], title="The server did not take it", icon=":material/block:")
 
