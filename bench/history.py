@@ -222,7 +222,7 @@ def workers() -> Iterator[Path]:
     """Our Python workers."""
     for process in ours():
         with contextlib.suppress(OSError):  # ended meanwhile
-            if b"pyspark.daemon" in (process / "cmdline").read_bytes():
+            if b".daemon" in (process / "cmdline").read_bytes():
                 yield process
 
 
