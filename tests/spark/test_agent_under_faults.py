@@ -12,7 +12,8 @@ import pytest
 
 from tests.spark.house import Feed, House, wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.spark, pytest.mark.soak]
+KILLS = 4
 BATCHES_BETWEEN = 6
 
 
@@ -29,8 +30,7 @@ def missing_from(house: House, base: Path, query_id: str) -> tuple[set[int], set
     return set(range(committed(base) + 1)) - stored, reported
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(6, marks=pytest.mark.soak)])
-def test_every_batch_is_stored_once_or_reported_as_missing(house: House, tmp_path: Path, kills: int) -> None:
+def test_every_batch_is_stored_once_or_reported_as_missing(house: House, tmp_path: Path) -> None:
     base = tmp_path / "base"
     feed = Feed(base / "in")
 
@@ -49,7 +49,7 @@ def test_every_batch_is_stored_once_or_reported_as_missing(house: House, tmp_pat
     program = house.drive("two_queries.py", str(base))
     run_on()
     query_id = wait_for(is_told, 60)["query_id"]
-    for turn in range(kills):
+    for turn in range(KILLS):
         if turn % 2 == 0:
             house.kill_server()
         run_on()
