@@ -50,7 +50,7 @@ UUID = re.compile(rb"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 #: As many as two cores share evenly.
 LOGS = 16
 MOST_CORES = 2
-ALLOWED = sorted(os.sched_getaffinity(0))
+ALLOWED = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 RECORDING_SECONDS, QUICK_SECONDS, FULL_SECONDS = 300, 600, 3600
 
 

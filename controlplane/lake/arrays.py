@@ -85,9 +85,8 @@ class _Keys:
         layout = tuple(keys)
         met = self._met.get(layout)
         if met is None:
-            names = [
-                key.encode("utf-8", "replace") for key in layout
-            ]  # half a surrogate pair: see `_strings`
+            # With half a surrogate pair as in `_strings`.
+            names = [key.encode("utf-8", "replace") for key in layout]
             met = self._met[layout] = b"".join(names), array("i", map(len, names)).tobytes()
         self._texts.append(met[0])
         self._lengths.append(met[1])

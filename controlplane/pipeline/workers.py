@@ -1,6 +1,6 @@
 """What each Python worker of Spark does once, before its first task of ours.
 
-Called by the tasks of the import and the ingest.
+Called by the tasks of `controlplane.pipeline.importing`.
 """
 
 from __future__ import annotations
