@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.lake import arrays
@@ -23,6 +23,7 @@ def operators(maps: list[Any]) -> pa.Table:
     return table_of("state_operators", rows)
 
 
+@settings(deadline=None)
 @given(st.lists(st.none() | numbers, min_size=1, max_size=8))
 def test_maps_of_any_keys_in_any_order_are_as_they_were(maps: list[Any]) -> None:
     found = operators(maps)["custom_metrics"].to_pylist()
@@ -35,6 +36,7 @@ def test_maps_with_the_same_keys_in_another_order_keep_it() -> None:
 
 
 @pytest.mark.parametrize("most", [arrays.MOST_SLICES, 2], ids=["slices", "too many slices"])
+@settings(deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=6), min_size=1, max_size=5))
 def test_sorted_tables_become_one_of_all_rows(most: int, chunks: list[list[str]]) -> None:
     tables = [
