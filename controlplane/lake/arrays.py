@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from controlplane.lake.schema import TABLES, Type, arrow
+from controlplane.lake.schema import ARROW, TABLES, Type, arrow
 
 #: So many slices cost about as much as sorting.
 MOST_SLICES = 1000
@@ -19,18 +19,18 @@ MOST_SLICES = 1000
 
 def table_of(name: str, rows: Sequence[tuple[Any, ...]]) -> pa.Table:
     """Rows of a table, each with a value a column, in the order of the schema."""
-    schema = arrow(name)
     if not rows:
-        return schema.empty_table()
-    columns = zip(*rows, strict=True)
-    kinds = (column.type for column in TABLES[name].columns)
-    return pa.table(
-        [
-            _array(kind, field.type, column)
-            for kind, field, column in zip(kinds, schema, columns, strict=True)
-        ],
-        schema=schema,
-    )
+        return arrow(name).empty_table()
+    return table_of_columns(name, list(zip(*rows, strict=True)))
+
+
+def table_of_columns(name: str, columns: Sequence[Sequence[Any] | pa.Array | pa.ChunkedArray]) -> pa.Table:
+    """Columns of a table in the order of the schema, of one length above 0: values, or Arrow's arrays of the type."""
+    made = [
+        values if isinstance(values, (pa.Array, pa.ChunkedArray)) else column_of(column.type, values)
+        for column, values in zip(TABLES[name].columns, columns, strict=True)
+    ]
+    return pa.table(made, schema=arrow(name))
 
 
 def merged(tables: Sequence[pa.Table], column: str) -> pa.Table:
@@ -45,7 +45,7 @@ def merged(tables: Sequence[pa.Table], column: str) -> pa.Table:
             runs = pc.run_end_encode(chunk)
             ends = [begin + end for end in runs.run_ends.to_pylist()]
             begins = [begin, *ends]
-            slices += zip(runs.values.to_pylist(), itertools.repeat(place), begins, ends, strict=False)
+            slices += zip(runs.values.to_pylist(), repeat(place), begins, ends, strict=False)
             begin += len(chunk)
     if not slices or len(slices) > MOST_SLICES:
         return pa.concat_tables(tables)
@@ -54,8 +54,9 @@ def merged(tables: Sequence[pa.Table], column: str) -> pa.Table:
     )
 
 
-def _array(kind: Type, type: pa.DataType, column: Sequence[Any]) -> pa.Array:
-    first = column[0]
+def column_of(kind: Type, column: Sequence[Any]) -> pa.Array:
+    """The values of one column, at least one; times as microseconds or as datetimes with their zone."""
+    type, first = ARROW[kind], column[0]
     if first is column[-1] and (first is None or kind is Type.TEXT) and column.count(first) == len(column):
         return pa.nulls(len(column), type) if first is None else pa.repeat(_strings([first])[0], len(column))
     if kind in (Type.WHOLES, Type.TEXTS):
@@ -71,45 +72,39 @@ def _strings(column: Sequence[str | None]) -> pa.Array:
         return pa.array(clean, pa.string())
 
 
-class _Keys:
-    """The keys of many maps, one after the other. Maps mostly have the same keys, in the same order, as one before."""
+class _Layouts(dict[tuple[str, ...], tuple[bytes, bytes]]):
+    """Keys of a map, in their order -> all of them as one text in UTF-8, and the bytes of each.
 
-    def __init__(self) -> None:
-        self.size = 0
-        #: By layout: the keys as one text, in UTF-8, and the bytes of each.
-        self._met: dict[tuple[str, ...], tuple[bytes, bytes]] = {}
-        self._texts: list[bytes] = []
-        self._lengths: list[bytes] = []
+    Maps mostly have the same keys, in the same order, as one before.
+    """
 
-    def add(self, keys: Mapping[str, Any]) -> None:
-        layout = tuple(keys)
-        met = self._met.get(layout)
-        if met is None:
-            # With half a surrogate pair as in `_strings`.
-            names = [key.encode("utf-8", "replace") for key in layout]
-            met = self._met[layout] = b"".join(names), array("i", map(len, names)).tobytes()
-        self._texts.append(met[0])
-        self._lengths.append(met[1])
-        self.size += len(layout)
+    def __missing__(self, keys: tuple[str, ...]) -> tuple[bytes, bytes]:
+        # With half a surrogate pair as in `_strings`.
+        names = [key.encode("utf-8", "replace") for key in keys]
+        made = self[keys] = b"".join(names), array("i", map(len, names)).tobytes()
+        return made
 
-    def array(self) -> pa.Array:
-        """As Arrow lays text out: where each begins and ends, and all of it in one piece."""
-        ends = np.zeros(self.size + 1, np.int32)
-        np.cumsum(np.frombuffer(b"".join(self._lengths), np.intc), out=ends[1:])
-        return pa.StringArray.from_buffers(self.size, pa.py_buffer(ends), pa.py_buffer(b"".join(self._texts)))
+
+def map_of(kind: Type, keys: Sequence[tuple[str, ...] | None], values: Iterable[Any]) -> pa.MapArray:
+    """The column of maps with these keys each, None where there is no map; `values` of all, one after the other."""
+    layouts = _Layouts()
+    met = [layouts[one or ()] for one in keys]
+    lengths = np.frombuffer(b"".join([length for _, length in met]), np.intc)
+    size, texts = len(lengths), b"".join([text for text, _ in met])
+    names = pa.StringArray.from_buffers(size, pa.py_buffer(_ends(lengths)), pa.py_buffer(texts))
+    items = _strings(list(values)) if kind is Type.TEXTS else pa.array(np.fromiter(values, np.int64, size))
+    ends = _ends(np.fromiter((len(one) if one else 0 for one in keys), np.int32, len(keys)))
+    absent = np.fromiter((one is None for one in (*keys, ())), np.bool_, len(ends))
+    return pa.MapArray.from_arrays(pa.array(ends, mask=absent), names, items)
 
 
 def _map(kind: Type, column: Sequence[Mapping[str, Any] | None]) -> pa.MapArray:
-    keys = _Keys()
-    items: list[Any] = []
-    ends: list[int | None] = []
-    for one in column:
-        if one is None:
-            ends.append(None)
-        else:
-            ends.append(keys.size)
-            keys.add(one)
-            items += one.values()
-    ends.append(keys.size)
-    values = _strings(items) if kind is Type.TEXTS else pa.array(items, pa.int64())
-    return pa.MapArray.from_arrays(pa.array(ends, pa.int32()), keys.array(), values)
+    keys = [None if one is None else tuple(one) for one in column]
+    return map_of(kind, keys, chain.from_iterable(one.values() for one in column if one is not None))
+
+
+def _ends(sizes: Any) -> Any:
+    """Where each begins, and where the last ends."""
+    ends = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=ends[1:])
+    return ends

@@ -309,6 +309,8 @@ def lag(ends: Json | None, heads: Json | None) -> int | None:
     """Rows that wait, over the partitions; None where the source tells no head."""
     if heads is None or ends is None:
         return None
+    if ends is heads:  # equal offsets are mostly one (`offset_of_text`)
+        return 0
     behind = 0.0
     for part, head in heads.items():
         if (waiting := head - ends.get(part, 0.0)) > 0.0:

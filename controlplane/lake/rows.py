@@ -22,9 +22,7 @@ from controlplane.progress import IDLE_PHASES, whole
 
 Json = Mapping[str, Any]
 Row = tuple[Any, ...]
-#: All rows of a report: its own, its sources', its operators'.
-ReportRows = tuple[Row, list[Row], list[Row]]
-#: The tables that a report has rows in, in the order of `ReportRows`.
+#: The tables that a report has rows in.
 REPORTED = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name)
 #: What is written here.
 RAW = (*REPORTED, LIFECYCLE.name)
@@ -123,23 +121,15 @@ class Rows:
             who.origin,
             f.extra(report, REPORT_KEYS, left),
         )
-        self.keep((kept, told, states))
+        self._keep(kept, told, states)
         return True
 
-    def keep(self, report: ReportRows) -> int:
-        """Rows that somebody else made of a report, with a value a column in the order of the schema.
-
-        How many rows there are now.
-        """
-        row, sources, operators = report
+    def _keep(self, row: Row, sources: list[Row], operators: list[Row]) -> None:
         self._count += 1 + len(sources) + len(operators)
-        kept = self._reports.get(row[QUERY])
-        if kept is None:
-            kept = self._reports[row[QUERY]] = ([], [], [])
+        kept = self._reports.setdefault(row[QUERY], ([], [], []))
         kept[0].append(row)
         kept[1].extend(sources)
         kept[2].extend(operators)
-        return self._count
 
     def _idle(self, who: Who, report: Json, at: int, agent: str | None, seq: int | None) -> None:
         known = {"id", "runId", "name"}

@@ -29,7 +29,7 @@ class Type(StrEnum):
     TEXTS = "map<string,string>"
 
 
-_ARROW: dict[Type, pa.DataType] = {
+ARROW: dict[Type, pa.DataType] = {
     Type.TEXT: pa.string(),
     Type.WHOLE: pa.int64(),
     Type.SMALL: pa.int32(),
@@ -365,7 +365,7 @@ TABLES: dict[str, Table] = {
 @cache
 def arrow(table: str) -> pa.Schema:
     """The schema of a table's files."""
-    return pa.schema([pa.field(column.name, _ARROW[column.type]) for column in TABLES[table].columns])
+    return pa.schema([pa.field(column.name, ARROW[column.type]) for column in TABLES[table].columns])
 
 
 @cache

@@ -21,17 +21,15 @@ from controlplane.lake.fields import micros
 from controlplane.lake.keys import new_only
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Manifest, Part
-from controlplane.lake.rows import REPORTED, Rows, Who
-from controlplane.lake.schema import PROGRESS
+from controlplane.lake.rows import RAW, REPORTED, Rows, Who
 from controlplane.lake.staging import Staging
 from controlplane.pipeline.codecs import CutOff, Damaged
 from controlplane.pipeline.eventlogs import Log
 from controlplane.pipeline.normalising import Told, parsed, told
 from controlplane.pipeline.opening import Hadoop, chunks
 from controlplane.pipeline.scanning import NEAR, Foreign, Head, Line, Walk, head, marked, near
-from controlplane.pipeline.typed import quick
+from controlplane.pipeline.typed import Report, Reports, ended_at
 
-RUN, AT = PROGRESS.names.index("run_id"), PROGRESS.names.index("reported_at")
 #: Rows that are gathered as Python values before they become Arrow columns.
 GATHERED_ROWS = 6_000
 #: Bytes of Arrow columns that are gathered before they are written.
@@ -111,15 +109,16 @@ class Reader:
         self.gathered_bytes = 0
         self.written = 0
         self.malformed: Counter[str] = Counter()
-        #: Reports that took the fast way.
+        #: How many reports took the fast way.
         self.quick = 0
-        #: Run → when its last report was made, Unix seconds.
-        self.last: dict[str, float] = {}
+        #: Run → its last report, or when that was made, Unix seconds.
+        self.last: dict[str, Report | float] = {}
 
     def read(self) -> None:
         told_head, stream, base = self._opened()
         who = Who(told_head.app or self.piece.log.app_id, told_head.spark_version, "log")
         self.outcome.app, self.outcome.spark_version = who.app, who.spark_version
+        self.reports = Reports(who)
         walk = Walk()
         try:
             for line in marked(stream, walk, base, self.piece.start, self.piece.stop):
@@ -154,16 +153,13 @@ class Reader:
             self.outcome.problems.append(f"{name}: {error}; what came before is taken")
 
     def _take(self, line: Line, who: Who, told_head: Head) -> None:
-        made = quick(line[0], who)
-        if made is None:
+        report = self.reports.add(line[0])
+        if report is None:
             self._take_any(line, who, told_head)
-            gathered = len(self.rows)
         else:
             self.quick += 1
-            row = made[0]
-            self.last[row[RUN]] = row[AT] / 1e6
-            gathered = self.rows.keep(made)
-        if gathered >= GATHERED_ROWS:
+            self.last[report.runId] = report
+        if len(self.reports) + len(self.rows) >= GATHERED_ROWS:
             self._gather()
 
     def _take_any(self, line: Line, who: Who, told_head: Head) -> None:
@@ -187,7 +183,7 @@ class Reader:
             return "progress" if self._report(event, who) else "idle"
         at = _seconds(event.at)
         if at is None:  # before Spark 3.0 none but progress has a time, and the end of a run never has
-            times = (near(line[1], line[2]), self.last.get(event.run_id or ""), told_head.started_at)
+            times = (near(line[1], line[2]), self._last_of(event.run_id or ""), told_head.started_at)
             at = max((one for one in times if one is not None), default=self.file.modified)
         self.rows.lifecycle(
             who,
@@ -201,6 +197,10 @@ class Reader:
             rest=event.rest,
         )
         return event.kind
+
+    def _last_of(self, run_id: str) -> float | None:
+        last = self.last.get(run_id)
+        return ended_at(last) if isinstance(last, Report) else last
 
     def _report(self, event: Told, who: Who) -> bool:
         report = event.report or {}
@@ -236,18 +236,22 @@ class Reader:
     # -- writing ---------------------------------------------------------------------------------
 
     def _gather(self) -> None:
-        tables = self.rows.take()
-        self.gathered.append(tables)
-        self.gathered_bytes += sum(table.nbytes for table in tables.values())
+        # What is odd mostly came first: a run's first batch is.
+        for gathered in (self.rows, self.reports):
+            if len(gathered):
+                tables = gathered.take()
+                self.gathered.append(tables)
+                self.gathered_bytes += sum(table.nbytes for table in tables.values())
         if self.gathered_bytes >= GATHERED_BYTES:
             self._write()
 
     def _write(self) -> None:
-        if len(self.rows):
-            self.gathered.append(self.rows.take())
+        if len(self.rows) or len(self.reports):
+            self._gather()
         if not self.gathered:
             return
-        tables = {name: _joined(name, [one[name] for one in self.gathered]) for name in self.gathered[0]}
+        told = {name: [one[name] for one in self.gathered if name in one] for name in RAW}
+        tables = {name: _joined(name, some) for name, some in told.items() if some}
         self.gathered, self.gathered_bytes = [], 0
         staging = self.piece.staging
         if self.held is not None:

@@ -1,47 +1,49 @@
-"""The common event, a report of Spark 3 or 4 with every field of its type -> rows of the lake, in one pass.
+"""The common event, a report of Spark 3 or 4 with every field of its type -> columns of the lake, many at a time.
 
-The fast way through `controlplane.pipeline.normalising` and `controlplane.lake.rows`, called by `reading` before them:
+The fast way through `controlplane.pipeline.normalising` and `controlplane.lake.rows`, asked by `reading` before them:
 what is odd in any way is left to them, so that the rows are the same whichever way a line took.
 """
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Annotated, Literal
+from itertools import chain, islice
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
+import numpy as np
 import orjson
+import pyarrow as pa
 
 from controlplane.lake import fields as f
-from controlplane.lake.rows import (
-    OPERATOR_BYTES,
-    OPERATOR_DROPPED,
-    OPERATOR_ROWS,
-    SOURCE_LAG,
-    SOURCE_RATE,
-    SOURCE_ROWS,
-    ReportRows,
-    Row,
-    Who,
-)
+from controlplane.lake.arrays import column_of, table_of_columns
+from controlplane.lake.rows import REPORTED, Who
+from controlplane.lake.schema import PROGRESS, SOURCES, STATE_OPERATORS, Type, arrow
+from controlplane.pipeline import metrics
+from controlplane.pipeline.metrics import Number, Numbers
 from controlplane.pipeline.normalising import plain
 from controlplane.progress import MAX_WHOLE
 
 #: A phase that a trigger without data does not have.
 WORK = "addBatch"
+#: How Spark says that there is no watermark yet, and what of it goes to `extra`.
+NO_WATERMARK = re.compile(rb'"watermark":\s*"1970-01-01T00:00:00\.000Z"')
+NONE_YET = '{"eventTime":{"watermark":"1970-01-01T00:00:00.000Z"}}'
+#: The columns of a report that are sums over its sources, but for `output_rows`, which stands after the first.
+READ = ("input_rows", "input_rows_per_second", "processed_rows_per_second", "lag_rows")
+OUTPUT = PROGRESS.names.index("output_rows")
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=f.ID_CHARS)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_WHOLE)] | None
-Number = Annotated[int, msgspec.Meta(ge=-MAX_WHOLE, le=MAX_WHOLE)]
 Rate = float | Literal["NaN", "Infinity", "-Infinity"] | None
 Text = str | None
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
 UNTOLD = msgspec.Raw(b"null")
-
-
-class Odd(Exception):
-    """The event is for the general way."""
 
 
 class _Exact(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -71,15 +73,15 @@ class _Operator(_Exact):
     allRemovalsTimeMs: Count = None
     numShufflePartitions: Count = None
     numStateStoreInstances: Count = None
-    customMetrics: dict[str, Number] | None = None
+    customMetrics: msgspec.Raw = UNTOLD
     snapshotCustomMetricNames: msgspec.Raw = UNTOLD
 
 
 class _EventTime(_Exact):
-    watermark: Text = None
-    max: Text = None
-    min: Text = None
-    avg: Text = None
+    watermark: Moment | None = None
+    max: Moment | None = None
+    min: Moment | None = None
+    avg: Moment | None = None
 
 
 class _Sink(_Exact):
@@ -93,7 +95,7 @@ class Report(_Exact):
 
     id: Id
     runId: Id
-    timestamp: str
+    timestamp: Moment
     batchId: Number
     durationMs: dict[str, Number]
     sources: list[_Source]
@@ -102,7 +104,7 @@ class Report(_Exact):
     eventTime: _EventTime | None = None
     stateOperators: list[_Operator] | None = None
     sink: _Sink | None = None
-    observedMetrics: msgspec.Raw = UNTOLD
+    observedMetrics: dict[str, msgspec.Raw] | None = None
 
 
 class _Event(_Exact):
@@ -113,169 +115,267 @@ class _Event(_Exact):
     progress: Report
 
 
+UNTIMED, UNSUNK = _EventTime(), _Sink()
 _decode = msgspec.json.Decoder(_Event).decode
+_read_numbers = metrics.Reader().read
 
 
-def quick(line: bytes, who: Who) -> ReportRows | None:
-    """The rows of a line; None when it is for the general way."""
-    try:
-        return _rows(_decode(line).progress, who)
-    except (Odd, ValueError, RecursionError):  # what msgspec says of a type or of JSON is a ValueError
-        return None
+class Reports:
+    """Gathers the reports of a log that go the fast way; `take` gives their columns and begins anew."""
+
+    def __init__(self, who: Who) -> None:
+        self._who = who
+        self._by_query: dict[str, list[Report]] = {}
+        self._rows = 0
+        #: `snapshotCustomMetricNames` of the operator before, and what of it goes to `extra`.
+        self._names = b""
+        self._extra: str | None = None
+
+    def __len__(self) -> int:
+        """Rows of all tables that were not taken yet."""
+        return self._rows
+
+    def add(self, line: bytes) -> Report | None:
+        """The report of a line, which is kept; None when it is for the general way."""
+        try:
+            report = _decode(line).progress
+            if _is_odd(report, line):
+                return None
+            if report.observedMetrics:
+                report.observedMetrics = _observed(report.observedMetrics)  # type: ignore[assignment]
+            if operators := report.stateOperators:
+                for one in operators:
+                    self._look_into(one)
+        except (ValueError, RecursionError):  # what msgspec says of a type or of JSON is a ValueError
+            return None
+        self._rows += 1 + len(report.sources) + (len(operators) if operators else 0)
+        kept = self._by_query.get(report.id)
+        if kept is None:
+            self._by_query[report.id] = [report]
+        else:
+            kept.append(report)
+        return report
+
+    def _look_into(self, one: _Operator) -> None:
+        """What is text of it yet is read, in place."""
+        one.customMetrics = _read_numbers(one.operatorName, one.customMetrics)  # type: ignore[assignment]
+        names = bytes(one.snapshotCustomMetricNames)
+        if names != self._names:  # long, and mostly as in the report before
+            self._extra, self._names = _extra(names), names
+        one.snapshotCustomMetricNames = self._extra  # type: ignore[assignment]
+
+    def take(self) -> dict[str, pa.Table]:
+        """The tables of reports by the lake's schema, sorted by query; nothing is kept any more."""
+        kept, self._by_query, self._rows = self._by_query, {}, 0
+        if not kept:
+            return {name: arrow(name).empty_table() for name in REPORTED}
+        return _tables(list(chain.from_iterable(kept[query] for query in sorted(kept))), self._who)
 
 
-def _rows(report: Report, who: Who) -> ReportRows:
-    phases = report.durationMs
-    if WORK not in phases:
-        raise Odd
-    trigger_at = f.micros(report.timestamp)
-    if trigger_at is None:
-        raise Odd
-    took = report.batchDuration
-    if took is None and (executed := phases.get("triggerExecution")) is not None:
-        took = max(0, executed)
-    whose = (who.app, report.id, report.runId, report.batchId, trigger_at)
-    origin = who.origin
-    sources = [_source(one, whose, place, origin) for place, one in enumerate(report.sources)]
-    states: list[Row] = []
-    if operators := report.stateOperators:
-        states = [_operator(one, whose, place, origin) for place, one in enumerate(operators)]
-    sink, output = report.sink, None
-    if sink is not None:
-        output = None if sink.numOutputRows == -1 else sink.numOutputRows
-        if sink.metrics:
-            raise Odd
-    kept = (
+def ended_at(report: Report) -> float:
+    """When its trigger was over, Unix seconds."""
+    return report.timestamp.timestamp() + (_took(report) or 0) / 1000
+
+
+# -- what is odd -----------------------------------------------------------------------------------
+
+
+def _is_odd(report: Report, line: bytes) -> bool:
+    """Whether something has its type and yet is not what columns take it for."""
+    sink = report.sink
+    if report.timestamp.tzinfo is not UTC or WORK not in report.durationMs:
+        return True
+    if sink is not None and sink.metrics:
+        return True
+    sources = report.sources
+    for one in sources:  # 0 a second of rows that were read is no rate
+        if one.numInputRows and (one.inputRowsPerSecond == 0.0 or one.processedRowsPerSecond == 0.0):
+            return True
+    if len(sources) > 1 and not _adds_up(sources):
+        return True
+    told = report.eventTime
+    return told is not None and told != UNTIMED and _is_odd_time(told, line)
+
+
+def _is_odd_time(told: _EventTime, line: bytes) -> bool:
+    moments = (told.watermark, told.max, told.min, told.avg)
+    if any(one is not None and one.tzinfo is not UTC for one in moments):
+        return True
+    return told.watermark == f.EPOCH and NO_WATERMARK.search(line) is None
+
+
+def _adds_up(sources: list[_Source]) -> bool:
+    """Whether the sums over the sources are numbers that columns hold."""
+    read, *rates = _summed(sources)
+    if read is not None and read > MAX_WHOLE:
+        return False
+    return not any(rate == math.inf or (rate == 0.0 and read) for rate in rates)
+
+
+def _summed(sources: list[_Source]) -> tuple[int | None, float | None, float | None]:
+    """Rows read and both rates: a log has no totals, they are sums over the sources."""
+    read = [one.numInputRows for one in sources if one.numInputRows is not None]
+    ins = [one.inputRowsPerSecond for one in sources if type(one.inputRowsPerSecond) is float]
+    outs = [one.processedRowsPerSecond for one in sources if type(one.processedRowsPerSecond) is float]
+    return sum(read) if read else None, sum(ins) if ins else None, sum(outs) if outs else None
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+
+def _tables(reports: list[Report], who: Who) -> dict[str, pa.Table]:
+    size = len(reports)
+    trigger_at = column_of(Type.TIME, [one.timestamp for one in reports])
+    whose = [
+        column_of(Type.TEXT, [who.app] * size),
+        column_of(Type.TEXT, [one.id for one in reports]),
+        column_of(Type.TEXT, [one.runId for one in reports]),
+        column_of(Type.WHOLE, [one.batchId for one in reports]),
+        trigger_at,
+    ]
+    took = [_took(one) for one in reports]
+    sources = _sources(reports, whose, who)
+    operators: list[Sequence[_Operator]] = [one.stateOperators or () for one in reports]
+    held = [len(some) for some in operators]
+    states = _operators(operators, held, whose, who)
+    sinks = [one.sink or UNSUNK for one in reports]
+    times = [one.eventTime or UNTIMED for one in reports]
+    progress = [
         *whose,
-        report.name or None,
-        f.ended_at(trigger_at, took),
+        [one.name or None for one in reports],
+        _ended_at(trigger_at, took),
         took,
-        *_read(report.sources, sources, output),
-        *_event_time(report.eventTime),
-        *_sums(states),
-        phases,
-        sink.description or None if sink is not None else None,
-        _observed(bytes(report.observedMetrics)),
-        who.spark_version,
-        None,
-        None,
-        origin,
-        None,
-    )
-    return kept, sources, states
+        *_read(reports, sources),
+        [None if one.watermark == f.EPOCH else one.watermark for one in times],
+        [one.max for one in times],
+        [one.min for one in times],
+        [one.avg for one in times],
+        *(_totals(states[name], held) for name in ("rows", "memory_bytes", "rows_dropped")),
+        [one.durationMs for one in reports],
+        [one.description or None for one in sinks],
+        [one.observedMetrics or None for one in reports],
+        [who.spark_version] * size,
+        [None] * size,
+        [None] * size,
+        [who.origin] * size,
+        [NONE_YET if one.watermark == f.EPOCH else None for one in times],
+    ]
+    # `output_rows` stands between what is read and the rates of it.
+    progress.insert(OUTPUT, [None if one.numOutputRows == -1 else one.numOutputRows for one in sinks])
+    return {
+        PROGRESS.name: table_of_columns(PROGRESS.name, progress),
+        SOURCES.name: sources,
+        STATE_OPERATORS.name: states,
+    }
 
 
-def _read(told: list[_Source], rows: list[Row], output: int | None) -> Row:
-    """The columns from `input_rows` to `lag_rows`: a log has no totals, they are sums over the sources."""
-    if len(told) == 1:
-        (row,) = rows
-        return row[SOURCE_ROWS], output, row[SOURCE_RATE], row[SOURCE_RATE + 1], row[SOURCE_LAG]
-    read = _sum([one.numInputRows for one in told])
-    rates = []
-    for column in (SOURCE_RATE, SOURCE_RATE + 1):
-        known = [row[column] for row in rows if row[column] is not None]
-        rates.append(_rate(sum(known), read) if known else None)
-    return read, output, *rates, f.total(rows, SOURCE_LAG)
+def _took(report: Report) -> int | None:
+    """Milliseconds of the trigger."""
+    took = report.batchDuration
+    if took is None and (executed := report.durationMs.get("triggerExecution")) is not None:
+        took = max(0, executed)
+    return took
 
 
-def _sums(states: list[Row]) -> Row:
-    """The columns from `state_rows` to `dropped_rows`."""
-    if not states:
-        return None, None, None
-    return (
-        f.total(states, OPERATOR_ROWS),
-        f.total(states, OPERATOR_BYTES),
-        f.total(states, OPERATOR_DROPPED),
-    )
+def _ended_at(trigger_at: pa.Array, took: list[int | None]) -> pa.Array:
+    """`fields.ended_at` of all."""
+    most = 2 * f.LAST_MICROS // 1000  # beyond it no sum can be one that a column holds
+    spent = np.fromiter((min(one, most) if one else 0 for one in took), np.int64, len(took))
+    ends = np.minimum(trigger_at.view(pa.int64()).to_numpy() + spent * 1000, f.LAST_MICROS)
+    return pa.array(ends).view(trigger_at.type)
 
 
-def _source(one: _Source, whose: Row, place: int, origin: str) -> Row:
-    rows = one.numInputRows
-    end, end_total, ends = f.offset_of_text(one.endOffset)
-    latest, latest_total, heads = f.offset_of_text(one.latestOffset)
-    return (
-        *whose,
-        place,
-        one.description or None,
-        rows,
-        _rate(one.inputRowsPerSecond, rows),
-        _rate(one.processedRowsPerSecond, rows),
-        f.offset_of_text(one.startOffset)[0],
-        end,
-        latest,
-        end_total,
-        latest_total,
-        f.lag(ends, heads),
-        one.metrics or None,
-        origin,
-        None,
-    )
+def _read(reports: list[Report], sources: pa.Table) -> list[Sequence[Any] | pa.ChunkedArray]:
+    """The columns `input_rows`, both rates and `lag_rows`."""
+    counts = [len(one.sources) for one in reports]
+    if counts.count(1) == len(counts):
+        return [sources[name] for name in READ]
+    sums = zip(*(_summed(one.sources) for one in reports), strict=True)
+    return [*sums, _totals(sources["lag_rows"], counts)]
 
 
-def _operator(one: _Operator, whose: Row, place: int, origin: str) -> Row:
-    return (
-        *whose,
-        place,
-        one.operatorName or None,
-        one.numRowsTotal,
-        one.numRowsUpdated,
-        one.numRowsRemoved,
-        one.numRowsDroppedByWatermark,
-        one.memoryUsedBytes,
-        one.commitTimeMs,
-        one.allUpdatesTimeMs,
-        one.allRemovalsTimeMs,
-        one.numShufflePartitions,
-        one.numStateStoreInstances,
-        one.customMetrics or None,
-        origin,
-        _extra("snapshotCustomMetricNames", bytes(one.snapshotCustomMetricNames)),
-    )
+def _sources(reports: list[Report], whose: list[pa.Array], who: Who) -> pa.Table:
+    told = [one for report in reports for one in report.sources]
+    if not told:
+        return arrow(SOURCES.name).empty_table()
+    ends = [f.offset_of_text(one.endOffset) for one in told]
+    heads = [f.offset_of_text(one.latestOffset) for one in told]
+    columns = [
+        *_spread(whose, [len(one.sources) for one in reports]),
+        [one.description or None for one in told],
+        [one.numInputRows for one in told],
+        [_rate(one.inputRowsPerSecond) for one in told],
+        [_rate(one.processedRowsPerSecond) for one in told],
+        [f.offset_of_text(one.startOffset)[0] for one in told],
+        [end[0] for end in ends],
+        [head[0] for head in heads],
+        [end[1] for end in ends],
+        [head[1] for head in heads],
+        [f.lag(end[2], head[2]) for end, head in zip(ends, heads, strict=True)],
+        [one.metrics or None for one in told],
+        [who.origin] * len(told),
+        [None] * len(told),
+    ]
+    return table_of_columns(SOURCES.name, columns)
+
+
+def _operators(
+    operators: list[Sequence[_Operator]], counts: list[int], whose: list[pa.Array], who: Who
+) -> pa.Table:
+    told = list(chain.from_iterable(operators))
+    if not told:
+        return arrow(STATE_OPERATORS.name).empty_table()
+    columns = [
+        *_spread(whose, counts),
+        [one.operatorName or None for one in told],
+        [one.numRowsTotal for one in told],
+        [one.numRowsUpdated for one in told],
+        [one.numRowsRemoved for one in told],
+        [one.numRowsDroppedByWatermark for one in told],
+        [one.memoryUsedBytes for one in told],
+        [one.commitTimeMs for one in told],
+        [one.allUpdatesTimeMs for one in told],
+        [one.allRemovalsTimeMs for one in told],
+        [one.numShufflePartitions for one in told],
+        [one.numStateStoreInstances for one in told],
+        metrics.column_of([cast(Numbers, one.customMetrics) for one in told]),
+        [who.origin] * len(told),
+        [one.snapshotCustomMetricNames for one in told],
+    ]
+    return table_of_columns(STATE_OPERATORS.name, columns)
+
+
+def _spread(whose: list[pa.Array], counts: list[int]) -> list[pa.Array]:
+    """The columns of a report as those of what it holds, so many each; and the place of each in it."""
+    many = np.array(counts)
+    if (many == 1).all():
+        return [*whose, pa.array(np.zeros(len(many), np.int32))]
+    places = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
+    owners = pa.array(np.repeat(np.arange(len(many)), many))
+    return [*(one.take(owners) for one in whose), pa.array(places.astype(np.int32))]
+
+
+def _totals(column: pa.ChunkedArray, counts: list[int]) -> Sequence[Any] | pa.ChunkedArray:
+    """`fields.total` of a column of what reports hold, so many each."""
+    many = np.array(counts)
+    if many.max() <= 1:
+        return column.take(pa.array(np.cumsum(many) - 1, mask=many == 0))
+    values = iter(column.to_pylist())
+    return [f.total([(one,) for one in islice(values, count)], 0) for count in counts]
 
 
 # -- values ----------------------------------------------------------------------------------------
 
 
-def _moment(stamp: str) -> int:
-    moment = f.micros(stamp)
-    if moment is None:
-        raise Odd
-    return moment
+def _rate(value: float | str | None) -> float | None:
+    """NaN and the infinities, which Jackson writes as text, are none."""
+    return value if type(value) is float else None
 
 
-def _rate(value: float | str | None, rows: int | None) -> float | None:
-    if type(value) is not float:
-        return None  # NaN and the infinities, which Jackson writes as text
-    if (value == 0.0 and rows) or value == math.inf:
-        raise Odd
-    return value
-
-
-def _sum(values: list[int | None]) -> int | None:
-    known = [one for one in values if one is not None]
-    if not known:
-        return None
-    if (found := sum(known)) > MAX_WHOLE:
-        raise Odd
-    return found
-
-
-def _event_time(told: _EventTime | None) -> Row:
-    if told is None:
-        return None, None, None, None
-    watermark = None if told.watermark is None else _moment(told.watermark)
-    if watermark == 0:  # of 1970: none yet
-        raise Odd
-    if told.max is None and told.min is None and told.avg is None:
-        return watermark, None, None, None
-    return watermark, *(None if one is None else _moment(one) for one in (told.max, told.min, told.avg))
-
-
-def _observed(told: bytes) -> str | None:
-    return None if told == b"{}" else f.as_json(plain(orjson.loads(told)))
+def _observed(told: dict[str, msgspec.Raw]) -> str | None:
+    return f.as_json(plain({name: orjson.loads(bytes(one)) for name, one in told.items()}))
 
 
 @lru_cache(maxsize=256)
-def _extra(name: str, told: bytes) -> str | None:
-    """Of what is the same from report to report."""
-    return f.as_json(f.full({name: orjson.loads(told)}))
+def _extra(names: bytes) -> str | None:
+    return f.as_json(f.full({"snapshotCustomMetricNames": orjson.loads(names)}))
