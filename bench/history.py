@@ -222,7 +222,8 @@ def workers() -> Iterator[Path]:
     """Our Python workers."""
     for process in ours():
         with contextlib.suppress(OSError):  # ended meanwhile
-            if b".daemon" in (process / "cmdline").read_bytes():
+            command = (process / "cmdline").read_bytes().split(b"\0")
+            if command[1:2] == [b"-m"] and command[2].endswith(b".daemon"):  # the JVM's names it too
                 yield process
 
 
