@@ -20,6 +20,8 @@ from ui.windows import Window
 Json = Mapping[str, Any]
 
 CHART_HEIGHT = 230
+#: Seconds: the store surely has what happened since.
+HOT = 86_400.0
 
 
 def draw(query: Json, window: Window, now: float) -> None:
@@ -28,11 +30,15 @@ def draw(query: Json, window: Window, now: float) -> None:
     reports = data.progress(identity, seconds, until).body
     points = (reports or {}).get("progress", [])
     fired = (data.query_alerts(identity, seconds, until).body or {}).get("alerts", [])
+    every = ranges.step(seconds)
     answers = [
-        (panel, data.series(ranges.expression(panel, query), seconds, ranges.step(seconds), until).body)
+        (panel, data.series(ranges.expression(panel, query, every), seconds, every, until).body)
         for panel in ranges.panels(query)
     ]
-    history(timeline.Told(query, fired, window.bounds(now), now, widgets.zone()))
+    told = timeline.Told(query, fired, window.bounds(now), now, widgets.zone())
+    if window.bounds(now)[0] < now - HOT:
+        told = timeline.with_past(told, data.past(identity, seconds, until).body)
+    history(told)
     stands_for(reports)
     series(query, points, answers, window.bounds(now))
 

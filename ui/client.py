@@ -92,6 +92,11 @@ class Client:
         params = {"start": f"{start:.0f}", "end": f"{end:.0f}", "step": f"{step:g}"}
         return self._get(_query_path(query_id) + "/progress", params)
 
+    def past(self, query_id: str, start: float, end: float) -> dict[str, Any]:
+        """What the lake tells of the query's runs, alerts and actions."""
+        params = {"start": f"{start:.0f}", "end": f"{end:.0f}"}
+        return self._get(_query_path(query_id) + "/past", params)
+
     def series(self, query: str, start: float, end: float, step: float) -> dict[str, Any]:
         """A range query in PromQL; the answer is Prometheus' own JSON."""
         params = {"query": query, "start": f"{start:.0f}", "end": f"{end:.0f}", "step": f"{step:g}"}

@@ -18,6 +18,7 @@ import pyarrow as pa
 import streamlit as st
 
 from ui import fleet_table as fleet_tables
+from ui import ranges
 from ui.client import Client, ClientError, NotFound, TokenRefused, server_url
 
 TTL = 3.0  # seconds; below the refresh interval, so that every refresh of a lone viewer is fresh
@@ -101,6 +102,11 @@ def actions() -> Reading:
 def progress(query_id: str, seconds: float, until: float | None = None) -> Reading:
     """Reports of the last `seconds`, or of those before the moment `until`."""
     return _read_stretch("progress", seconds, query_id, seconds, until)
+
+
+def past(query_id: str, seconds: float, until: float | None = None) -> Reading:
+    """What the lake tells of that time: it hardly changes."""
+    return _read_patiently("past", query_id, seconds, until)
 
 
 def series(expression: str, seconds: float, step: float, until: float | None = None) -> Reading:
@@ -246,7 +252,7 @@ def _ask_patiently(question: str, *args: Any) -> Reading:
 
 def _reports(query_id: str, seconds: float, until: float | None, now: float) -> tuple[Any, ...]:
     end = now if until is None else until
-    return query_id, end - seconds, end, max(1.0, seconds / POINTS)
+    return query_id, end - seconds, end, ranges.coarse(seconds) or max(1.0, seconds / POINTS)
 
 
 def _fired(query_id: str, seconds: float, until: float | None, now: float) -> tuple[Any, ...]:
@@ -258,7 +264,8 @@ def _on_grid(
     expression: str, seconds: float, step: float, until: float | None, now: float
 ) -> tuple[Any, ...]:
     """Moments that stay the same from one refresh to the next, so that no line trembles."""
-    end = now // step * step if until is None else -(-until // step) * step
+    grid = min(step, ranges.HOUR)  # of long stretches the last point must not be a day old
+    end = now // grid * grid if until is None else -(-until // grid) * grid
     return expression, end - -(-seconds // step) * step, end, step
 
 
@@ -266,6 +273,7 @@ def _on_grid(
 PERIODS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "progress": _reports,
     "query_alerts": _fired,
+    "past": _fired,
     "alert_history": lambda seconds, now: (now - seconds, now),
     "series": _on_grid,
 }

@@ -18,7 +18,10 @@ from ui.frames import Json
 from ui.markup import one_line
 
 STEP = 15.0  # seconds: the server's own grid; a finer step tells nothing more
-POINTS = 360  # of a line at most
+POINTS = 360  # of a line, about
+HOUR, DAY = 3600.0, 86_400.0
+#: Hours that divide a day: points so far apart are at the same times of each day.
+EVEN_HOURS = (1, 2, 3, 4, 6, 8, 12)
 MOST_LINES = 8
 LONGEST_NAME = 40
 ELLIPSIS = "…"
@@ -68,13 +71,16 @@ def uses_rocksdb(query: Json) -> bool:
     return any(str(name).startswith("rocksdb") for name in metrics)
 
 
-def expression(panel: Panel, query: Json) -> str:
+def expression(panel: Panel, query: Json, every: float = STEP) -> str:
     """PromQL that selects its series of this query; several metrics are told apart by the label `line`.
 
-    Not by a pattern on the metrics' names: the server reads what it does not hold at hand by name only.
+    Not by a pattern on the metrics' names: the server reads what it does not hold at hand by name only. Points that
+    are `every` hour or more are medians since the one before: single moments of days would show a rhythm of their own.
     """
     own = f"{panel.of}={_quoted(str(query.get(panel.of) or ''))}"
     selected = [f"spark_streaming_{name}{{{own}}}" for name in panel.metrics]
+    if every >= HOUR:
+        selected = [f"quantile_over_time(0.5, {each}[{every:.0f}s])" for each in selected]
     if len(selected) == 1:
         return selected[0]
     words = (metric_word(name) for name in panel.metrics)
@@ -99,8 +105,16 @@ def _quoted(text: str) -> str:
 
 
 def step(seconds: float) -> float:
-    """Seconds between two points: a multiple of the server's grid."""
-    return STEP * max(1, -(-int(seconds) // int(POINTS * STEP)))
+    """Seconds between two points: a multiple of the server's grid; of long stretches whole hours and days."""
+    return coarse(seconds) or STEP * max(1, -(-int(seconds) // int(POINTS * STEP)))
+
+
+def coarse(seconds: float) -> float | None:
+    """The same, of a stretch whose points are an hour apart or more; None of a shorter one."""
+    least = seconds / POINTS / 1.05  # a year has a few days more than there are points
+    if seconds / POINTS < HOUR:
+        return None
+    return next((hours * HOUR for hours in EVEN_HOURS if hours * HOUR >= least), DAY * -(-least // DAY))
 
 
 def unit(metric: str) -> str:
@@ -114,8 +128,15 @@ def told_by(body: Json | None) -> str:
     seconds = units.number((body or {}).get("resolution"))
     if not seconds:
         return ""
-    bucket = "an hour" if seconds >= 3600 else "a minute"
-    return f"The older part is told in medians: each point stands for {bucket} or more."
+    return f"The older part is told in medians: each point stands for {_bucket(seconds)} or more."
+
+
+def _bucket(seconds: float) -> str:
+    for least, name in ((DAY, "a day"), (HOUR, "an hour")):
+        if seconds >= least:
+            many = round(seconds / least)
+            return name if many == 1 else f"{many} {name.split()[1]}s"
+    return "a minute"
 
 
 def lacking(body: Json | None) -> list[str]:

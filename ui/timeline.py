@@ -7,7 +7,7 @@ what its template `{b}` inserts, and a test in a real browser holds it to that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import tzinfo
 from itertools import pairwise
 from typing import Any
@@ -42,6 +42,34 @@ class Told:
     window: tuple[float, float]
     now: float
     zone: tzinfo
+
+
+def with_past(told: Told, past: Json | None) -> Told:
+    """The same, and what the lake tells besides: what both tell is the server's."""
+    runs, actions = told.query.get("runs") or [], told.query.get("actions") or []
+    past = past or {}
+    known = {run.get("run_id") for run in runs}
+    older = [_past_run(run, told) for run in past.get("runs") or [] if run.get("run_id") not in known]
+    fired = {_episode(alert) for alert in told.alerts}
+    asked = {action.get("id") for action in actions}
+    query = {
+        **told.query,
+        "runs": [*runs, *older],
+        "actions": [*actions, *(one for one in past.get("actions") or [] if one.get("id") not in asked)],
+    }
+    alerts = [one for one in past.get("alerts") or [] if _episode(one) not in fired]
+    return replace(told, query=query, alerts=[*told.alerts, *alerts])
+
+
+def _past_run(run: Json, told: Told) -> Json:
+    """As a run that the server knows: it began before the window, or was last heard of then."""
+    start = run.get("started_at") or told.window[0]
+    lost = {} if run.get("ended_at") else {"ended_at": run.get("heard_at"), "end": "lost"}
+    return {**run, "started_at": start, **lost}
+
+
+def _episode(alert: Json) -> tuple[object, int]:
+    return alert.get("fingerprint"), round(units.moment(alert.get("fired_at")) or 0)
 
 
 def option(told: Told) -> dict[str, Any]:
@@ -135,7 +163,9 @@ def _runs(told: Told) -> Iterable[Bar]:
         if start is not None:
             end = told.now if ended is None else ended
             look = statuses.status(run.get("end") or "running")
-            batches = f"batches {_whole(run.get('first_batch_id'))} to {_whole(run.get('last_batch_id'))}"
+            batches = ""
+            if "first_batch_id" in run:  # the lake does not tell
+                batches = f"batches {_whole(run['first_batch_id'])} to {_whole(run.get('last_batch_id'))}"
             head = f"Run {str(run.get('run_id') or '')[:8]}: {look.word.lower()}"
             words = (head, _stretch(start, ended, told), batches, _why(run.get("failure")))
             yield Bar("Runs", start, end, look.hex, words)

@@ -287,6 +287,47 @@ class ProgressListBody(Body):
     notes: list[str] = []
 
 
+class PastRunBody(Body):
+    """`started_at` null: before the stretch. `ended_at` null: no end was told, `heard_at` is its last report."""
+
+    run_id: str
+    started_at: Stamp
+    ended_at: Stamp
+    heard_at: Stamp
+    end: str | None
+    failure: FailureBody | None
+
+
+class PastAlertBody(Body):
+    name: str
+    severity: str | None
+    fingerprint: str
+    fired_at: str
+    resolved_at: Stamp
+    annotations: dict[str, str]
+
+
+class PastActionBody(Body):
+    id: str
+    action: str
+    actor: str | None
+    state: str
+    request_reason: str | None
+    reason: str | None
+    requested_at: str
+    finished_at: Stamp
+    evidence: dict[str, Any]
+
+
+class HappenedBody(Body):
+    """What the lake tells; oldest first, of each kind the newest 500. `notes`: what it could not tell."""
+
+    runs: list[PastRunBody]
+    alerts: list[PastAlertBody]
+    actions: list[PastActionBody]
+    notes: list[str] = []
+
+
 class EventBody(Body):
     """One event as stored; `data` is what the agent sent."""
 

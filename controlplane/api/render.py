@@ -17,7 +17,11 @@ from controlplane.api.bodies import (
     EventBody,
     FailureBody,
     GapBody,
+    HappenedBody,
     HistoryBody,
+    PastActionBody,
+    PastAlertBody,
+    PastRunBody,
     ProgressBody,
     QueryBody,
     RecentBody,
@@ -27,9 +31,9 @@ from controlplane.api.bodies import (
 )
 from controlplane.case import open_case
 from controlplane.gaps import Gap
-from controlplane.history.model import Point
+from controlplane.history.model import Happened, PastRun, Point
 from controlplane.history.room import Status
-from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
+from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, RunEnd, Verdict
 from controlplane.progress import items, number, whole
 from controlplane.thresholds import DEFAULTS
 from listeners.wire import rfc3339
@@ -260,6 +264,44 @@ def _point(point: Point) -> ProgressBody:
         state_bytes=point.state_bytes,
         watermark=stamp(point.watermark),
         resolution=point.resolution,
+    )
+
+
+def happened_body(told: Happened) -> HappenedBody:
+    """What the lake tells of a query's past."""
+    return HappenedBody(
+        runs=[_past_run(run) for run in told.runs],
+        alerts=[
+            PastAlertBody(
+                name=one["name"],
+                severity=one["severity"],
+                fingerprint=one["fingerprint"],
+                fired_at=rfc3339(one["fired_at"]),
+                resolved_at=stamp(one["resolved_at"]),
+                annotations={"summary": one["summary"]} if one["summary"] else {},
+            )
+            for one in told.alerts
+        ],
+        actions=[
+            PastActionBody(
+                **one
+                | {"requested_at": rfc3339(one["requested_at"]), "finished_at": stamp(one["finished_at"])}
+            )
+            for one in told.actions
+        ],
+        notes=list(told.notes),
+    )
+
+
+def _past_run(run: PastRun) -> PastRunBody:
+    end = RunEnd.FAILED if run.failure else RunEnd.STOPPED if run.ended_at is not None else None
+    return PastRunBody(
+        run_id=run.run_id,
+        started_at=stamp(run.started_at),
+        ended_at=stamp(run.ended_at),
+        heard_at=stamp(run.heard_at),
+        end=end.value if end else None,
+        failure=failure_body(run.failure, run.error_class),
     )
 
 

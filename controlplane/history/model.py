@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from controlplane.model import ProgressSample
 
@@ -49,3 +50,25 @@ class Asked:
     end: float
     limit: int
     step: float | None = None
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """A run as the lake tells it, times in Unix seconds. `heard_at`: its last report, where no end was told."""
+
+    run_id: str
+    started_at: float | None = None
+    ended_at: float | None = None
+    heard_at: float | None = None
+    failure: str | None = None
+    error_class: str | None = None
+
+
+@dataclass(frozen=True)
+class Happened:
+    """What happened to a query, oldest first. Alerts and actions are rows of the lake, times in Unix seconds."""
+
+    runs: Sequence[PastRun] = ()
+    alerts: Sequence[dict[str, Any]] = ()
+    actions: Sequence[dict[str, Any]] = ()
+    notes: Sequence[str] = ()

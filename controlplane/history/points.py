@@ -5,6 +5,8 @@ Each report once, wherever it is; `controlplane.api` asks. Without a lake it is 
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -24,6 +26,8 @@ from controlplane.store import departures
 from controlplane.store import queries as query_rows
 from listeners.wire import rfc3339
 
+HOUR = 3600.0
+UNITS = ((86400.0, "days"), (HOUR, "hours"), (60.0, "minutes"))
 #: Reports of the lake that are told whole; of more, what `progress` alone tells.
 MOST_WHOLE = 20_000
 LIGHT = (
@@ -77,6 +81,7 @@ def read(reading: Callable[[], AbstractContextManager[Connection]], archive: Arc
     index, points, rolled = (
         _from_lake(archive, asked, horizon) if asked.start <= horizon else (None, [], set())
     )
+    points = _combined(points, max(asked.step or 0.0, (asked.end - asked.start) / max(1, asked.limit)))
     refs = [*_merged(stored, index), *(_Ref(point.at, point=point) for point in points)]
     kept = query_rows.thin(_stepped(sorted(refs, key=lambda ref: ref.at), asked.step), asked.limit)
     told = _materialised(reading, archive, asked.query_id, kept, index)
@@ -115,6 +120,51 @@ def _buckets(archive: Archive, query_id: str, table: str, days: Sequence[date]) 
             values[name] = None if values[name] is None else round(values[name])
         values |= {"duration": values["duration"] or 0.0, "input_rows": values["input_rows"] or 0}
         yield Point(begin + width / 2, begin, "", -1, **values, resolution=width)
+
+
+def _combined(points: list[Point], step: float) -> list[Point]:
+    """Points of buckets much shorter than `step`, as points of longer ones.
+
+    One of them instead of all would be a moment of its day: taken from day to day they show a rhythm that is none.
+    """
+    width = HOUR * math.ceil(step / HOUR) if step > HOUR else 60.0 * math.ceil(step / 60)
+    found: list[Point] = []
+    longer: dict[float, list[Point]] = {}
+    for point in sorted(points, key=lambda one: one.at):
+        if point.resolution and point.resolution < width:
+            longer.setdefault(point.trigger_at // width, []).append(point)
+        else:
+            found.append(point)
+    return [*found, *(_one(some, width) for some in longer.values())]
+
+
+def _one(points: list[Point], width: float) -> Point:
+    """Of a longer bucket: the median of medians, what state was last, rows in all."""
+    busy = [point for point in points if point.duration > 0] or points
+
+    def last(name: str) -> Any:
+        return next((value for one in reversed(points) if (value := getattr(one, name)) is not None), None)
+
+    def middle(name: str) -> float | None:
+        values = [value for one in busy if (value := getattr(one, name)) is not None]
+        return statistics.median(values) if values else None
+
+    written = [one.output_rows for one in points if one.output_rows is not None]
+    return Point(
+        at=(points[0].at + points[-1].at) / 2,
+        trigger_at=points[0].trigger_at,
+        run_id="",
+        batch_id=-1,
+        duration=middle("duration") or 0.0,
+        input_rows=sum(one.input_rows for one in points),
+        output_rows=sum(written) if written else None,
+        input_rows_per_second=middle("input_rows_per_second"),
+        processed_rows_per_second=middle("processed_rows_per_second"),
+        lag_rows=middle("lag_rows"),
+        state_rows=last("state_rows"),
+        state_bytes=last("state_bytes"),
+        resolution=width,
+    )
 
 
 def _light(
@@ -167,5 +217,12 @@ def _notes(points: Sequence[Point], rolled: set[date]) -> tuple[str, ...]:
     if not coarse:
         return ()
     last = max(point.at + (point.resolution or 0) / 2 for point in coarse)
-    words = "hours" if max(point.resolution or 0 for point in coarse) >= 3600 else "minutes"
-    return (f"up to {rfc3339(last)} the points are medians of {words}, on {len(rolled)} days",)
+    longest = max(point.resolution or 0.0 for point in coarse)
+    return (f"up to {rfc3339(last)} the points are medians of {_words(longest)}, on {len(rolled)} days",)
+
+
+def _words(seconds: float) -> str:
+    """`hours`, `6 hours`."""
+    unit, name = next((pair for pair in UNITS if seconds >= pair[0]), UNITS[-1])
+    many = seconds / unit
+    return name if many == 1 else f"{many:g} {name}"

@@ -19,7 +19,7 @@ from alerts.promql.errors import TooCostly
 from alerts.promql.series import SeriesSource
 from controlplane.errors import BadRequest, LakeError, StoreUnavailable
 from controlplane.history import moved, mover
-from controlplane.history.model import Asked, Told
+from controlplane.history.model import Asked, Happened, Told
 from controlplane.history.moved import Stretch
 from controlplane.history.mover import LOG, Mover
 from controlplane.lake.manifest import Commit
@@ -162,6 +162,22 @@ class HistoryRoom:
             except LakeError as error:
                 return self._stored(asked, (f"times before the store's are not told: {error}",))
         return self._stored(asked)
+
+    def happened(self, query_id: str, start: float, end: float) -> Happened:
+        """A query's runs, alerts and actions as the lake tells them; nothing without one, with a note where it fails.
+
+        BadRequest where it is too much.
+        """
+        if self.archive is None:
+            return Happened()
+        from controlplane.history import happened
+
+        try:
+            return happened.read(self.archive.within(), query_id, start, end)
+        except TooCostly as error:
+            raise BadRequest(str(error)) from None
+        except LakeError as error:
+            return Happened(notes=(f"what happened before the store's times is not told: {error}",))
 
     def _stored(self, asked: Asked, notes: tuple[str, ...] = ()) -> Told:
         with self._reading() as connection:

@@ -21,6 +21,7 @@ from controlplane.api.bodies import (
     FactsBody,
     FailureBody,
     FleetBody,
+    HappenedBody,
     ProgressListBody,
     QueryDetailBody,
     RunsBody,
@@ -38,6 +39,7 @@ from listeners.wire import rfc3339
 router = APIRouter(prefix="/api/v1/queries", tags=["queries"])
 WORST_FIRST = {status.value: place for place, status in enumerate(QueryStatus)}
 MAX_POINTS = 2000
+PAST_RANGE = 30 * 86400.0
 DEFAULT_RANGE = 3600.0  # seconds
 SHOWN = 20
 
@@ -144,6 +146,22 @@ def get_progress(
         view_of(plane, query_id)
     points = render.progress_bodies(told.points)
     return ProgressListBody(progress=points, resolution=told.resolution, notes=list(told.notes))
+
+
+@router.get("/{query_id}/past", summary="Runs, alerts and actions as the lake tells them")
+def get_past(plane: PlaneDep, query_id: QueryIdDep, start: Moment = None, end: Moment = None) -> HappenedBody:
+    """By default of the last 30 days; empty without a lake.
+
+    What was moved there is told by the store too as long as that keeps it: the same by `run_id`, by `fingerprint` and
+    `fired_at`, by the action's `id`.
+    """
+    until = seconds("end", end)
+    until = plane.clock() if until is None else until
+    since = seconds("start", start)
+    since = max(0.0, until - PAST_RANGE) if since is None else since
+    if since > until:
+        raise BadRequest("start must not be after end")
+    return render.happened_body(plane.history.happened(query_id, since, until))
 
 
 @router.get("/{query_id}/runs", summary="Runs, newest first")
