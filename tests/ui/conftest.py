@@ -42,6 +42,9 @@ class FakeClient(AlertingAnswers):
     def progress(self, query_id: str, start: float, end: float, step: float) -> dict[str, Any]:
         return self._or_error(factories.series(end, 60))
 
+    def past(self, query_id: str, start: float, end: float) -> dict[str, Any]:
+        return self._or_error({"runs": [], "alerts": [], "actions": [], "notes": []})
+
     def series(self, query: str, start: float, end: float, step: float) -> dict[str, Any]:
         return self._or_error(self.world.series(query, start, end, step))
 

@@ -77,7 +77,21 @@ def test_the_step_is_on_the_servers_grid_and_bounds_the_points() -> None:
     for seconds in (60, 900, 3600, 86_400, 31 * 86_400):
         step = ranges.step(seconds)
         assert step % ranges.STEP == 0
-        assert seconds / step <= ranges.POINTS
+        assert seconds / step <= ranges.POINTS * 1.05
+
+
+def test_points_of_long_stretches_are_at_the_same_times_of_each_day() -> None:
+    hours = {days: ranges.step(days * 86_400) / 3600 for days in (7, 30, 31, 90, 180, 365, 366, 3650)}
+    assert hours == {7: 1680 / 3600, 30: 2, 31: 2, 90: 6, 180: 12, 365: 24, 366: 24, 3650: 240}
+    assert ranges.coarse(7 * 86_400) is None
+
+
+def test_points_an_hour_apart_are_medians_of_that_time() -> None:
+    query = {"query_id": "q", "app": "a"}
+    lag = ranges.expression(BY_KEY["lag_seconds"], query, 7200.0)
+    assert lag == 'quantile_over_time(0.5, spark_streaming_source_lag_seconds{query_id="q"}[7200s])'
+    several = ranges.expression(BY_KEY["heap"], query, 86_400.0)
+    assert several.count("quantile_over_time(0.5, spark_streaming_driver_heap") == 2
 
 
 def test_the_unit_comes_from_the_metrics_name() -> None:
@@ -98,6 +112,9 @@ def test_a_long_stretch_says_what_its_points_stand_for() -> None:
     assert ranges.told_by(None) == ranges.told_by({"progress": [], "resolution": None}) == ""
     assert "an hour or more" in ranges.told_by({"resolution": 3600.0})
     assert "a minute or more" in ranges.told_by({"resolution": 60.0})
+    assert "6 hours or more" in ranges.told_by({"resolution": 6 * 3600.0})
+    assert "a day or more" in ranges.told_by({"resolution": 86_400.0})
+    assert "2 days or more" in ranges.told_by({"resolution": 2 * 86_400.0})
 
 
 def test_what_the_server_cannot_tell_is_passed_on_and_what_it_says_of_medians_is_not_said_twice() -> None:

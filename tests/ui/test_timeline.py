@@ -97,3 +97,55 @@ def test_an_action_refused_for_its_checkpoint_says_so_when_hovered() -> None:
     first, second = (point["name"] for point in shown(actions=[refused, forced])["series"][1]["data"])
     assert "Refused: The checkpoint is broken: metadata is torn" in first
     assert "Restart, forced, asked by ada" in second
+
+
+# -- the far past ----------------------------------------------------------------------------------
+
+
+def with_past(
+    past: dict[str, Any] | None, alerts: list[dict[str, Any]] | None = None, **known: Any
+) -> timeline.Told:
+    query = factories.detail(**known)
+    return timeline.with_past(timeline.Told(query, alerts or [], WINDOW, NOW, UTC), past)
+
+
+def past_run(number: int, **overrides: Any) -> dict[str, Any]:
+    told = {
+        "run_id": f"0000000{number}-past",
+        "started_at": rfc3339(NOW - 800),
+        "ended_at": rfc3339(NOW - 700),
+    }
+    return told | {"heard_at": None, "end": "stopped", "failure": None} | overrides
+
+
+def test_what_the_lake_tells_stands_beside_what_the_server_knows_each_once() -> None:
+    known = fired(600, 500, fingerprint="f")
+    action = {"id": "a", "action": "stop", "state": "done", "requested_at": rfc3339(NOW - 500)}
+    told = with_past(
+        {
+            "runs": [past_run(1), past_run(2, run_id=factories.detail()["runs"][0]["run_id"])],
+            "alerts": [{**known, "fired_at": known["fired_at"]}, fired(400, 300, fingerprint="f")],
+            "actions": [action, {**action, "id": "b"}],
+        },
+        [known],
+        actions=[action],
+    )
+    assert [run["run_id"] for run in told.query["runs"]].count("00000001-past") == 1
+    assert len(told.query["runs"]) == len(factories.detail()["runs"]) + 1
+    assert len(told.alerts) == 2
+    assert [one["id"] for one in told.query["actions"]] == ["a", "b"]
+
+
+def test_a_past_run_without_a_start_begins_at_the_edge_and_one_without_an_end_is_lost() -> None:
+    early = past_run(1, started_at=None)
+    lost = past_run(2, ended_at=None, heard_at=rfc3339(NOW - 300), end=None, started_at=rfc3339(NOW - 600))
+    first, second = bars(timeline.option(with_past({"runs": [early, lost]}, runs=[])), "Runs")
+    assert [at for at, _ in first["coords"]] == [int(WINDOW[0] * 1000), int((NOW - 700) * 1000)]
+    assert "batches" not in first["name"]
+    assert second["name"].startswith("Run 00000002: lost")
+    assert second["coords"][1][0] == int((NOW - 300) * 1000)
+
+
+def test_no_lake_leaves_the_timeline_as_it_is() -> None:
+    bare = timeline.Told(factories.detail(), [], WINDOW, NOW, UTC)
+    assert timeline.option(with_past(None)) == timeline.option(bare)

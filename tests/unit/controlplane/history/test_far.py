@@ -15,7 +15,7 @@ from alerts.promql.errors import TooCostly
 from controlplane.history import far, long
 from controlplane.history.archive import Archive
 from controlplane.history.long import Long, Parts, chosen
-from controlplane.history.model import Asked, Point
+from controlplane.history.model import Asked, Point, Told
 from controlplane.history.points import read
 from controlplane.lake.lake import Lake
 from controlplane.lake.rows import Rows, Who
@@ -25,7 +25,7 @@ from tests.drivers import BEGIN, Driver, report
 from tests.stores import House, sqlite_house
 
 PREFIX = "spark_streaming_"
-DAY = 86400.0
+DAY, HOUR = 86400.0, 3600.0
 DAYS = [date(2026, 10, day) for day in (1, 2, 3, 4)]
 
 
@@ -192,3 +192,21 @@ def test_points_are_hours_then_reports_and_each_report_is_told_once(known: House
     assert [point.at for point in told.points] == sorted(point.at for point in told.points)
     thinned = read(known.engine.connect, Archive(str(lake.folder)), Asked(QUERY, PAST, BEGIN + 300.0, 50))
     assert len(thinned.points) == 50
+
+
+def test_points_further_apart_than_buckets_are_medians_of_all_that_lies_between(
+    known: House, lake: Lake
+) -> None:
+    def asked(step: float | None, limit: int = 2000) -> Told:
+        where = Asked(QUERY, PAST, PAST + 12 * DAY - 1, limit, step)  # the newest day is told by its reports
+        return read(known.engine.connect, Archive(str(lake.folder)), where)
+
+    daily = asked(DAY)
+    days = [point for point in daily.points if isinstance(point, Point)]
+    assert daily.resolution == DAY and "medians of days" in daily.notes[0]
+    assert [point.duration for point in days] == [0.5 + day for day in range(11)]
+    assert {(point.input_rows, point.lag_rows, point.state_rows) for point in days} == {(24 * 60, 2.0, 7)}
+    assert asked(6 * HOUR).notes[0].count("medians of 6 hours")
+    assert asked(None, 60).resolution == 5 * HOUR  # 264 hours, and room for 60 points
+    assert len(asked(None, 60).points) <= 60
+    assert asked(900.0).resolution == HOUR  # finer than there is
