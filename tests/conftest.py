@@ -9,9 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from controlplane.java import java_environment
 from tests.recording_server import RecordingServer, recording_server
+
+# Examples of random data may take as long as they do: how fast a loaded machine is, is no property of the product.
+settings.register_profile("without a deadline", deadline=None)
+settings.load_profile("without a deadline")
 
 # Workers of Python data sources and foreachBatch connect back only if they run the driver's interpreter.
 os.environ.update(java_environment() or {})

@@ -27,7 +27,6 @@ from tests.spark.house import free_port, wait_for
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[2]
-KILLS = 20
 QUERIES = 20
 
 
@@ -131,11 +130,12 @@ class Load:
             time.sleep(0.1)
 
 
-def test_a_server_that_is_killed_twenty_times_under_load_has_every_event_once(
-    server: KillableServer, agent: Agent
+@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.soak)])
+def test_a_server_that_is_killed_again_and_again_under_load_has_every_event_once(
+    server: KillableServer, agent: Agent, kills: int
 ) -> None:
     load, chance = Load(agent), random.Random(1)
-    for _ in range(KILLS):
+    for _ in range(kills):
         wait_for(server.is_ready, 60)
         load.tell_for(chance.uniform(0.2, 1.5))
         server.kill()
