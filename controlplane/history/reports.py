@@ -17,6 +17,8 @@ from controlplane.model import OperatorSample, ProgressSample, SourceSample
 from controlplane.progress import NOTHING, Numbers, numbers, offsets
 
 Row = Mapping[str, Any]
+#: The last second of the year 9999, in microseconds.
+LATEST_MICROS = 253402300799_000_000
 #: What a report is made of, by table; `PROGRESS` but for what nobody asks of the past.
 KEY = ("run_id", "batch_id", "trigger_at")
 PROGRESS = (
@@ -65,8 +67,8 @@ DESCRIPTION, NAME = 1000, 200
 
 
 def seconds(micros: int | None) -> float | None:
-    """A time of the lake in Unix seconds."""
-    return None if micros is None else micros / 1e6
+    """A time of the lake in Unix seconds, which RFC 3339 can say."""
+    return None if micros is None else min(micros, LATEST_MICROS) / 1e6
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:

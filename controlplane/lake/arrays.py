@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from controlplane.lake.schema import ARROW, TABLES, Type, arrow
 
+#: Of one column of text.
+MOST_BYTES = 2**31 - 1
 #: So many slices cost about as much as sorting.
 MOST_SLICES = 1000
 
@@ -104,7 +106,9 @@ def _map(kind: Type, column: Sequence[Mapping[str, Any] | None]) -> pa.MapArray:
 
 
 def _ends(sizes: Any) -> Any:
-    """Where each begins, and where the last ends."""
-    ends = np.zeros(len(sizes) + 1, np.int32)
+    """Where each begins, and where the last ends. ValueError where that is beyond what Arrow can say."""
+    ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])
-    return ends
+    if ends[-1] > MOST_BYTES:
+        raise ValueError(f"{ends[-1]} bytes of text are too much for one column")
+    return ends.astype(np.int32)

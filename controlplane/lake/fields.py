@@ -27,9 +27,13 @@ Left = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICRO = timedelta(microseconds=1)
 ID_CHARS = 64
-#: The end of the year 9999: no reader knows a later time.
-LAST_MICROS = 253402300799999999
+#: From the year 1 to the end of 9999: no reader knows other times.
+FIRST_MICROS, LAST_MICROS = -62135596800000000, 253402300799999999
+#: What is reckoned to be later is put here: seconds as a float hold it, too.
+LATEST_MICROS = 253402300799000000
 WHOLE_ONLY = {int}
+#: Characters of an offset of some hundred partitions; longer ones are not remembered.
+MOST_REMEMBERED = 65_536
 EVENT_TIME_KEYS = ("watermark", "max", "min", "avg")
 #: Rates that are none, as JSON's readers and as Jackson call them.
 NOT_FINITE = frozenset(("nan", "inf", "-inf", "NaN", "Infinity", "-Infinity"))
@@ -151,7 +155,7 @@ def duration_of(report: Json, phases: Mapping[str, int] | None, left: Left) -> i
 
 def ended_at(trigger_at: int, took: int | None) -> int:
     """When a trigger was over that took so many milliseconds; both times in microseconds."""
-    return min(trigger_at + took * 1000, LAST_MICROS) if took else trigger_at
+    return min(trigger_at + took * 1000, LATEST_MICROS) if took else trigger_at
 
 
 def rate(
@@ -287,11 +291,15 @@ def offset(value: Any) -> Offset:
     return offset_of_text(value if isinstance(value, str) else dumps(value))
 
 
-@lru_cache(maxsize=512)
 def offset_of_text(text: str | None) -> Offset:
     """The same of text. A batch begins where the one before it ended, so most are asked for several times."""
     if text is None:
         return UNTOLD
+    return _offset(text) if len(text) <= MOST_REMEMBERED else _offset.__wrapped__(text)
+
+
+@lru_cache(maxsize=512)
+def _offset(text: str) -> Offset:
     try:
         value = wire.loads(text)
     except WireError:

@@ -161,7 +161,12 @@ class Rows:
         seq: int | None = None,
         rest: Json | None = None,
     ) -> None:
-        """An event of the life of a query or an application. `at`: Unix seconds; `rest`: what else it says."""
+        """An event of the life of a query or an application. `at`: Unix seconds; `rest`: what else it says.
+
+        ValueError where no file can hold that time.
+        """
+        if not f.FIRST_MICROS <= at * 1e6 <= f.LAST_MICROS:
+            raise ValueError("the time of an event must be between the years 1 and 9999")
         self._count += 1
         self._life.append(
             (

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from controlplane.errors import LakeError
 from controlplane.lake.arrays import merged
-from controlplane.lake.fields import micros
+from controlplane.lake.fields import duration_of, micros, wholes
+from controlplane.lake.fields import ended_at as ended_at_micros
 from controlplane.lake.keys import new_only
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Manifest, Part
@@ -30,8 +31,8 @@ from controlplane.pipeline.opening import Hadoop, chunks
 from controlplane.pipeline.scanning import NEAR, Foreign, Head, Line, Walk, head, marked, near
 from controlplane.pipeline.typed import Report, Reports, ended_at
 
-#: Rows that are gathered as Python values before they become Arrow columns.
-GATHERED_ROWS = 6_000
+#: Rows, and bytes of their lines, that are gathered as Python values before they become Arrow columns.
+GATHERED_ROWS, GATHERED_LINE_BYTES = 6_000, 32 << 20
 #: Bytes of Arrow columns that are gathered before they are written.
 GATHERED_BYTES = 64 << 20
 #: So many reasons of one kind are told of one piece; the rest is counted.
@@ -111,8 +112,10 @@ class Reader:
         self.malformed: Counter[str] = Counter()
         #: How many reports took the fast way.
         self.quick = 0
-        #: Run → its last report, or when that was made, Unix seconds.
-        self.last: dict[str, Report | float] = {}
+        #: Run → its last report of those being gathered; → when its last report was made, Unix seconds.
+        self.fresh: dict[str, Report] = {}
+        self.last: dict[str, float] = {}
+        self.line_bytes = 0
 
     def read(self) -> None:
         told_head, stream, base = self._opened()
@@ -158,8 +161,9 @@ class Reader:
             self._take_any(line, who, told_head)
         else:
             self.quick += 1
-            self.last[report.runId] = report
-        if len(self.reports) + len(self.rows) >= GATHERED_ROWS:
+            self.fresh[report.runId] = report
+        self.line_bytes += len(line[0])
+        if len(self.reports) + len(self.rows) >= GATHERED_ROWS or self.line_bytes >= GATHERED_LINE_BYTES:
             self._gather()
 
     def _take_any(self, line: Line, who: Who, told_head: Head) -> None:
@@ -199,19 +203,17 @@ class Reader:
         return event.kind
 
     def _last_of(self, run_id: str) -> float | None:
-        last = self.last.get(run_id)
-        return ended_at(last) if isinstance(last, Report) else last
+        fresh = self.fresh.get(run_id)
+        return self.last.get(run_id) if fresh is None else ended_at(fresh)
 
     def _report(self, event: Told, who: Who) -> bool:
         report = event.report or {}
         is_batch = self.rows.progress(who, report)
-        began = _seconds(report.get("timestamp"))
-        phases = report.get("durationMs")
-        took = report.get(
-            "batchDuration", phases.get("triggerExecution") if isinstance(phases, dict) else None
-        )
+        began = micros(report.get("timestamp"))
         if began is not None and event.run_id:
-            self.last[event.run_id] = began + (took / 1000 if isinstance(took, (int, float)) else 0.0)
+            self.fresh.pop(event.run_id, None)
+            took = duration_of(report, wholes(report, "durationMs", {}), {})
+            self.last[event.run_id] = ended_at_micros(began, took) / 1e6
         return is_batch
 
     def _end(self, walk: Walk, who: Who, told_head: Head) -> None:
@@ -236,6 +238,8 @@ class Reader:
     # -- writing ---------------------------------------------------------------------------------
 
     def _gather(self) -> None:
+        self.last.update((run_id, ended_at(report)) for run_id, report in self.fresh.items())
+        self.fresh, self.line_bytes = {}, 0
         # What is odd mostly came first: a run's first batch is.
         for gathered in (self.rows, self.reports):
             if len(gathered):

@@ -14,12 +14,15 @@ from typing import Any
 import orjson
 
 from controlplane.pipeline.normalising import CLASS
+from listeners.wire import MAX_APP_CHARS
 
 MARKER = b"StreamingQueryListener$Query"
 #: A line of this many bytes is passed over: nothing that we look for is so long.
 MOST_LINE = 64 << 20
 #: So far behind a line times of its neighbours are looked for.
 NEAR = 64 << 10
+#: Of an application's name, its id and Spark's version: they stand in every row.
+MOST_CHARS = MAX_APP_CHARS
 #: Within these first bytes Spark says which application it is.
 MOST_HEAD = 16 << 20
 _FIRST_KEY = b'{"Event":"'
@@ -153,14 +156,14 @@ def _headed(found: Head, line: bytes, first: bool) -> Head:
             raise Foreign("it is no event log: its first line is none of Spark's")
     if b'"SparkListenerLogStart"' in line[:200]:
         version = (_object(line) or {}).get("Spark Version")
-        return Head(version if isinstance(version, str) else None)
+        return Head(version[:MOST_CHARS] if isinstance(version, str) else None)
     if b'"SparkListenerApplicationStart"' in line[:200]:
         told = _object(line) or {}
         name, app_id, at = told.get("App Name"), told.get("App ID"), told.get("Timestamp")
         return Head(
             found.spark_version,
-            name if isinstance(name, str) else None,
-            app_id if isinstance(app_id, str) else "",
+            name[:MOST_CHARS] if isinstance(name, str) else None,
+            app_id[:MOST_CHARS] if isinstance(app_id, str) else "",
             at / 1000 if isinstance(at, int) else None,
         )
     return found

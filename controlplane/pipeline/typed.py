@@ -10,7 +10,6 @@ import math
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from itertools import chain, islice
 from typing import Annotated, Any, Literal, cast
 
@@ -117,7 +116,6 @@ class _Event(_Exact):
 
 UNTIMED, UNSUNK = _EventTime(), _Sink()
 _decode = msgspec.json.Decoder(_Event).decode
-_read_numbers = metrics.Reader().read
 
 
 class Reports:
@@ -127,6 +125,7 @@ class Reports:
         self._who = who
         self._by_query: dict[str, list[Report]] = {}
         self._rows = 0
+        self._numbers = metrics.Reader()
         #: `snapshotCustomMetricNames` of the operator before, and what of it goes to `extra`.
         self._names = b""
         self._extra: str | None = None
@@ -145,7 +144,7 @@ class Reports:
                 report.observedMetrics = _observed(report.observedMetrics)  # type: ignore[assignment]
             if operators := report.stateOperators:
                 for one in operators:
-                    self._look_into(one)
+                    self._look_into(one, report.id)
         except (ValueError, RecursionError):  # what msgspec says of a type or of JSON is a ValueError
             return None
         self._rows += 1 + len(report.sources) + (len(operators) if operators else 0)
@@ -156,9 +155,10 @@ class Reports:
             kept.append(report)
         return report
 
-    def _look_into(self, one: _Operator) -> None:
+    def _look_into(self, one: _Operator, query_id: str) -> None:
         """What is text of it yet is read, in place."""
-        one.customMetrics = _read_numbers(one.operatorName, one.customMetrics)  # type: ignore[assignment]
+        source = query_id, one.operatorName
+        one.customMetrics = self._numbers.read(source, one.customMetrics)  # type: ignore[assignment]
         names = bytes(one.snapshotCustomMetricNames)
         if names != self._names:  # long, and mostly as in the report before
             self._extra, self._names = _extra(names), names
@@ -173,8 +173,8 @@ class Reports:
 
 
 def ended_at(report: Report) -> float:
-    """When its trigger was over, Unix seconds."""
-    return report.timestamp.timestamp() + (_took(report) or 0) / 1000
+    """When its trigger was over, Unix seconds, as `reported_at` says it."""
+    return f.ended_at(round(report.timestamp.timestamp() * 1e6), _took(report)) / 1e6
 
 
 # -- what is odd -----------------------------------------------------------------------------------
@@ -201,7 +201,9 @@ def _is_odd_time(told: _EventTime, line: bytes) -> bool:
     moments = (told.watermark, told.max, told.min, told.avg)
     if any(one is not None and one.tzinfo is not UTC for one in moments):
         return True
-    return told.watermark == f.EPOCH and NO_WATERMARK.search(line) is None
+    if told.watermark != f.EPOCH:
+        return False
+    return NO_WATERMARK.search(line) is None or line.count(b'"watermark"') > 1
 
 
 def _adds_up(sources: list[_Source]) -> bool:
@@ -209,7 +211,7 @@ def _adds_up(sources: list[_Source]) -> bool:
     read, *rates = _summed(sources)
     if read is not None and read > MAX_WHOLE:
         return False
-    return not any(rate == math.inf or (rate == 0.0 and read) for rate in rates)
+    return all(rate is None or (math.isfinite(rate) and (rate != 0.0 or not read)) for rate in rates)
 
 
 def _summed(sources: list[_Source]) -> tuple[int | None, float | None, float | None]:
@@ -279,9 +281,10 @@ def _took(report: Report) -> int | None:
 
 def _ended_at(trigger_at: pa.Array, took: list[int | None]) -> pa.Array:
     """`fields.ended_at` of all."""
-    most = 2 * f.LAST_MICROS // 1000  # beyond it no sum can be one that a column holds
+    most = 2 * f.LATEST_MICROS // 1000  # beyond it no sum can be one that a column holds
     spent = np.fromiter((min(one, most) if one else 0 for one in took), np.int64, len(took))
-    ends = np.minimum(trigger_at.view(pa.int64()).to_numpy() + spent * 1000, f.LAST_MICROS)
+    begins = trigger_at.view(pa.int64()).to_numpy()
+    ends = np.where(spent > 0, np.minimum(begins + spent * 1000, f.LATEST_MICROS), begins)
     return pa.array(ends).view(trigger_at.type)
 
 
@@ -376,6 +379,6 @@ def _observed(told: dict[str, msgspec.Raw]) -> str | None:
     return f.as_json(plain({name: orjson.loads(bytes(one)) for name, one in told.items()}))
 
 
-@lru_cache(maxsize=256)
 def _extra(names: bytes) -> str | None:
-    return f.as_json(f.full({"snapshotCustomMetricNames": orjson.loads(names)}))
+    told = orjson.loads(names)
+    return f.as_json(f.full({"snapshotCustomMetricNames": told}))

@@ -35,6 +35,13 @@ def test_maps_with_the_same_keys_in_another_order_keep_it() -> None:
     assert operators(maps)["custom_metrics"].to_pylist() == [list(one.items()) for one in maps]
 
 
+def test_more_text_than_a_column_can_say_is_an_error_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "MOST_BYTES", 5)
+    assert operators([{"abc": 1}, {"de": 2}]).num_rows == 2
+    with pytest.raises(ValueError, match="6 bytes of text are too much"):
+        operators([{"abc": 1}, {"def": 2}])
+
+
 @pytest.mark.parametrize("most", [arrays.MOST_SLICES, 2], ids=["slices", "too many slices"])
 @settings(deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=6), min_size=1, max_size=5))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from controlplane.pipeline.importing import (
     bundles,
     paths_of,
 )
+from controlplane.pipeline.normalising import CLASS
 from controlplane.pipeline.reading import Outcome, Piece, read
 from tests import eventlogs
 
@@ -95,6 +98,32 @@ def test_memory_is_emptied_while_a_piece_is_read(lake: Lake, monkeypatch: pytest
     outcome: Outcome = read(pieces(lake, whole)[0], None)
     assert sum(part.rows for part in outcome.parts if part.table == "progress") == eventlogs.REPORTS
     assert len([part for part in outcome.parts if part.table == "progress"]) >= 3
+
+
+def test_memory_is_emptied_by_the_length_of_lines_too(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controlplane.pipeline.reading.GATHERED_LINE_BYTES", 10_000)
+    monkeypatch.setattr("controlplane.pipeline.reading.GATHERED_BYTES", 1)
+    path = eventlogs.RECORDED
+    whole = Log("a", None, str(path), (File(str(path), path.stat().st_size, 1.0),), ("",), False)
+    outcome = read(pieces(lake, whole)[0], None)
+    assert sum(part.rows for part in outcome.parts if part.table == "progress") == eventlogs.REPORTS
+    assert len([part for part in outcome.parts if part.table == "progress"]) >= 3
+
+
+def test_a_batch_that_took_ages_costs_neither_the_end_of_its_run_nor_the_file(
+    lake: Lake, tmp_path: Path
+) -> None:
+    report = next(line for line in eventlogs.progress_lines() if b'"batchDuration":' in line)
+    ids = json.loads(report)["progress"]
+    ages = re.sub(rb'"batchDuration":\d+', b'"batchDuration":4611686018427387904', report)
+    over = {"Event": CLASS + "TerminatedEvent", "id": ids["id"], "runId": ids["runId"], "exception": None}
+    path = tmp_path / "app-1"
+    head = b"".join(eventlogs.lines()[:2])
+    path.write_bytes(head + ages.rstrip() + b"\n" + json.dumps(over, separators=(",", ":")).encode() + b"\n")
+    made = Log("app-1", None, str(path), (File(str(path), path.stat().st_size, 1.0),), ("",), False)
+    outcome = read(pieces(lake, made)[0], None)
+    assert (outcome.refused, outcome.problems) == (None, [])
+    assert outcome.events == {"progress": 1, "terminated": 1}
 
 
 def test_a_disk_that_is_full_is_the_lakes_trouble_and_none_of_the_log(

@@ -16,13 +16,16 @@ numbers = st.integers(-(2**63) + 1, 2**63 - 1)
 maps = st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=3), numbers, max_size=4)
 
 
+SOURCE = ("query", "operator")
+
+
 def raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(json.dumps(value).encode())
 
 
 def read(told: list[dict[str, int]], reader: Reader | None = None) -> list[Numbers]:
     reader = reader or Reader()
-    return [reader.read("operator", raw(one)) for one in told]
+    return [reader.read(SOURCE, raw(one)) for one in told]
 
 
 def as_told(found: list[Numbers]) -> list[dict[str, int] | None]:
@@ -36,9 +39,10 @@ def test_maps_are_as_they_were(told: list[dict[str, int]]) -> None:
 
 
 def test_names_that_come_again_are_read_as_they_were_met() -> None:
-    first, second, third = read([{"a": 1, "b": 2}, {"a": 3, "b": 4}, {"b": 6, "a": 5}])
-    assert isinstance(first, Laid) and type(first) is type(second) is type(third)
-    assert column_of([third]).to_pylist() == [[("a", 5), ("b", 6)]]
+    found = read([{"a": 1, "b": 2}, {"a": 3, "b": 4}, {"a": 5, "b": 6}, {"b": 8, "a": 7}])
+    assert [isinstance(one, Laid) for one in found] == [False, False, True, True]
+    assert type(found[2]) is type(found[3])
+    assert column_of(found[3:]).to_pylist() == [[("a", 7), ("b", 8)]]
 
 
 @pytest.mark.parametrize(
@@ -46,27 +50,48 @@ def test_names_that_come_again_are_read_as_they_were_met() -> None:
 )
 def test_what_is_no_map_of_whole_numbers_is_an_error(told: object) -> None:
     for reader in (met := Reader(), Reader()):
-        met.read("operator", raw({"a": 1}))
+        met.read(SOURCE, raw({"a": 1}))
         with pytest.raises(ValueError):
-            reader.read("operator", raw(told))
+            reader.read(SOURCE, raw(told))
 
 
 def test_none_are_none() -> None:
     assert read([{}, {"a": 1}, {}])[::2] == [None, None]
-    assert Reader().read(None, raw(None)) is None
+    assert Reader().read(SOURCE, raw(None)) is None
 
 
-def test_what_has_other_names_each_time_is_read_without_a_structure_of_its_own(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(metrics, "MOST_KINDS", 2)
-    told = [{f"name {place}": place} for place in range(5)]
-    found = read(told)
-    assert [isinstance(one, Laid) for one in found] == [True, True, False, False, False]
+def test_what_has_other_names_each_time_is_no_longer_guessed() -> None:
+    reader = Reader()
+    told = [{f"name {place % 40}": place} for place in range(200)]
+    found = read(told, reader)
+    assert not any(isinstance(one, Laid) for one in found)
     assert as_told(found) == told
+    usual = [{"a": 1}] * 4
+    of_another = [reader.read(("other", "operator"), raw(one)) for one in usual]
+    assert [isinstance(one, Laid) for one in of_another] == [False, False, True, True]
+    assert not any(isinstance(one, Laid) for one in read(usual, reader))
+
+
+def test_names_that_change_now_and_then_are_guessed_anew() -> None:
+    told = ([{"a": 1}] * 5 + [{"b": 2}] * 5) * 8
+    found = read(told)
+    assert sum(isinstance(one, Laid) for one in found) >= len(told) * 3 // 5
+    assert as_told(found) == told
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MOST_KINDS", 3)
+    monkeypatch.setattr(metrics, "MOST_SOURCES", 5)
+    reader = Reader()
+    for place in range(20):
+        for _ in range(3):
+            assert reader.read((f"query {place}", "o"), raw({f"n{place}": place})) is not None
+    assert len(reader._kinds) <= 3 and len(reader._guesses) <= 5
+    assert reader.read(("q", "o" * 1000), raw({"a": 1})) == {"a": 1}
+    assert len(reader._guesses) <= 5
 
 
 def test_more_names_than_a_structure_has_and_names_that_none_can_have() -> None:
     told = [{f"n{place}": place for place in range(metrics.MOST_NAMES + 1)}, {'a"b': 1}, {"a\\b": 1}]
-    assert as_told(read(told)) == told
+    assert as_told(read(told * 3)) == told * 3
     assert msgspec.json.decode(raw(2**63 - 1), type=Number) == 2**63 - 1

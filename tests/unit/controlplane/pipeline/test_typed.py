@@ -94,6 +94,11 @@ def test_reports_that_spark_wrote_take_the_fast_way_and_give_the_same_rows() -> 
         lambda p: p["sources"][0].update(inputRowsPerSecond="fast"),
         lambda p: p.update(sources=[{"numInputRows": 2**62}] * 2),
         lambda p: p.update(sources=[p["sources"][0] | {"inputRowsPerSecond": 1.7e308}] * 2),
+        lambda p: p.update(sources=[p["sources"][0] | {"inputRowsPerSecond": -1.7e308}] * 2),
+        lambda p: p.update(
+            eventTime={"watermark": "1970-01-01T00:00:00Z"},
+            observedMetrics={"watermark": "1970-01-01T00:00:00.000Z"},
+        ),
     ],
 )  # fmt: skip
 def test_what_is_odd_is_left_to_the_general_way(change: Callable[[dict[str, Any]], Any]) -> None:
