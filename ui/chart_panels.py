@@ -36,20 +36,23 @@ def draw(query: Json, window: Window, now: float) -> None:
         for panel in ranges.panels(query)
     ]
     told = timeline.Told(query, fired, window.bounds(now), now, widgets.zone())
-    if window.bounds(now)[0] < now - HOT:
-        told = timeline.with_past(told, data.past(identity, seconds, until).body)
-    history(told)
-    stands_for(reports)
+    past = data.past(identity, seconds, until) if window.bounds(now)[0] < now - HOT else None
+    history(timeline.with_past(told, past.body) if past else told)
+    stands_for(reports, past)
     series(query, points, answers, window.bounds(now))
 
 
-def stands_for(reports: Json | None) -> None:
-    """What has to be known to read the charts of a long stretch."""
+def stands_for(reports: Json | None, past: data.Reading | None = None) -> None:
+    """What has to be known to read the timeline and the charts of a long stretch."""
     with st.container(key="stands_for"):  # always there, so that what follows keeps its place
         if words := ranges.told_by(reports):
             st.caption(f":material/history: {words}")
-        for note in ranges.lacking(reports):
+        for note in dict.fromkeys((*ranges.lacking(reports), *ranges.lacking(past.body if past else None))):
             st.caption(f":material/warning: {plain(note)}")
+        if past and past.body is None and past.error and past.kind != "missing":
+            st.caption(
+                ":material/warning: What the lake tells of runs, alerts and actions could not be read."
+            )
 
 
 def history(told: timeline.Told) -> None:

@@ -62,10 +62,11 @@ def with_past(told: Told, past: Json | None) -> Told:
 
 
 def _past_run(run: Json, told: Told) -> Json:
-    """As a run that the server knows: it began before the window, or was last heard of then."""
-    start = run.get("started_at") or told.window[0]
-    lost = {} if run.get("ended_at") else {"ended_at": run.get("heard_at"), "end": "lost"}
-    return {**run, "started_at": start, **lost}
+    """As a run that the server knows: where its start or its end is not known, as far as it was heard of."""
+    start = run.get("started_at") or run.get("heard_from") or told.window[0]
+    ended = run.get("ended_at") or run.get("heard_at") or start
+    unknown = {"started_at": not run.get("started_at"), "ended_at": not run.get("ended_at")}
+    return {**run, "started_at": start, "ended_at": ended, "unknown": unknown}
 
 
 def _episode(alert: Json) -> tuple[object, int]:
@@ -162,13 +163,22 @@ def _runs(told: Told) -> Iterable[Bar]:
         ended = units.moment(run.get("ended_at"))
         if start is not None:
             end = told.now if ended is None else ended
-            look = statuses.status(run.get("end") or "running")
+            unknown = run.get("unknown") or {}  # of the far past
+            look = statuses.status(run.get("end") or ("no end is known" if unknown else "running"))
             batches = ""
             if "first_batch_id" in run:  # the lake does not tell
                 batches = f"batches {_whole(run['first_batch_id'])} to {_whole(run.get('last_batch_id'))}"
             head = f"Run {str(run.get('run_id') or '')[:8]}: {look.word.lower()}"
-            words = (head, _stretch(start, ended, told), batches, _why(run.get("failure")))
+            words = (head, _lasted(start, ended, unknown, told), batches, _why(run.get("failure")))
             yield Bar("Runs", start, end, look.hex, words)
+
+
+def _lasted(start: float, ended: float | None, unknown: Json, told: Told) -> str:
+    if not any(unknown.values()):
+        return _stretch(start, ended, told)
+    begun = "began before" if unknown.get("started_at") else "began"
+    over = "last heard of" if unknown.get("ended_at") else "ended"
+    return f"{begun} {_clock(start, told)}, {over} {_clock(told.now if ended is None else ended, told)}"
 
 
 def _statuses(told: Told) -> Iterable[Bar]:

@@ -288,13 +288,17 @@ class ProgressListBody(Body):
 
 
 class PastRunBody(Body):
-    """`started_at` null: before the stretch. `ended_at` null: no end was told, `heard_at` is its last report."""
+    """`started_at` null: it began before the first sign of it, `heard_from`. `ended_at` null: no end is known.
+
+    `end`: `stopped`, `failed`, or `lost` where another run followed without an end of this one.
+    """
 
     run_id: str
     started_at: Stamp
     ended_at: Stamp
-    heard_at: Stamp
     end: str | None
+    heard_from: Stamp
+    heard_at: Stamp
     failure: FailureBody | None
 
 
@@ -320,7 +324,10 @@ class PastActionBody(Body):
 
 
 class HappenedBody(Body):
-    """What the lake tells; oldest first, of each kind the newest 500. `notes`: what it could not tell."""
+    """What the lake tells; oldest first, of each kind the newest 500. `notes`: what it could not tell.
+
+    Of an action's evidence the plain values, of a failure the first 4 096 characters.
+    """
 
     runs: list[PastRunBody]
     alerts: list[PastAlertBody]

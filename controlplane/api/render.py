@@ -33,7 +33,7 @@ from controlplane.case import open_case
 from controlplane.gaps import Gap
 from controlplane.history.model import Happened, PastRun, Point
 from controlplane.history.room import Status
-from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, RunEnd, Verdict
+from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
 from controlplane.progress import items, number, whole
 from controlplane.thresholds import DEFAULTS
 from listeners.wire import rfc3339
@@ -294,13 +294,13 @@ def happened_body(told: Happened) -> HappenedBody:
 
 
 def _past_run(run: PastRun) -> PastRunBody:
-    end = RunEnd.FAILED if run.failure else RunEnd.STOPPED if run.ended_at is not None else None
     return PastRunBody(
         run_id=run.run_id,
         started_at=stamp(run.started_at),
         ended_at=stamp(run.ended_at),
+        end=run.end.value if run.end else None,
+        heard_from=stamp(run.heard_from),
         heard_at=stamp(run.heard_at),
-        end=end.value if end else None,
         failure=failure_body(run.failure, run.error_class),
     )
 

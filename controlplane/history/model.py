@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.model import ProgressSample
+from controlplane.model import ProgressSample, RunEnd
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,16 @@ class Asked:
 
 @dataclass(frozen=True)
 class PastRun:
-    """A run as the lake tells it, times in Unix seconds. `heard_at`: its last report, where no end was told."""
+    """A run as the lake tells it, times in Unix seconds. `heard_from`, `heard_at`: its first and last sign of life.
+
+    `ended_at` None: no end was told and no run followed it, so that it may go on.
+    """
 
     run_id: str
     started_at: float | None = None
     ended_at: float | None = None
+    end: RunEnd | None = None
+    heard_from: float | None = None
     heard_at: float | None = None
     failure: str | None = None
     error_class: str | None = None

@@ -81,7 +81,7 @@ def read(reading: Callable[[], AbstractContextManager[Connection]], archive: Arc
     index, points, rolled = (
         _from_lake(archive, asked, horizon) if asked.start <= horizon else (None, [], set())
     )
-    points = _combined(points, max(asked.step or 0.0, (asked.end - asked.start) / max(1, asked.limit)))
+    points = _combined(points, max(asked.step or 0.0, _needed(points, len(stored), index, asked.limit)))
     refs = [*_merged(stored, index), *(_Ref(point.at, point=point) for point in points)]
     kept = query_rows.thin(_stepped(sorted(refs, key=lambda ref: ref.at), asked.step), asked.limit)
     told = _materialised(reading, archive, asked.query_id, kept, index)
@@ -120,6 +120,14 @@ def _buckets(archive: Archive, query_id: str, table: str, days: Sequence[date]) 
             values[name] = None if values[name] is None else round(values[name])
         values |= {"duration": values["duration"] or 0.0, "input_rows": values["input_rows"] or 0}
         yield Point(begin + width / 2, begin, "", -1, **values, resolution=width)
+
+
+def _needed(points: Sequence[Point], stored: int, index: pa.Table | None, limit: int) -> float:
+    """Seconds that a bucket must have for all to be within the limit; 0 where they are."""
+    if len(points) + stored + (index.num_rows if index is not None else 0) <= limit:
+        return 0.0
+    times = [point.at for point in points if point.resolution]
+    return (max(times) - min(times)) / max(1, limit) if times else 0.0
 
 
 def _combined(points: list[Point], step: float) -> list[Point]:
@@ -192,7 +200,10 @@ def _merged(stored: Sequence[_Ref], index: pa.Table | None) -> list[_Ref]:
 
 
 def _stepped(refs: list[_Ref], step: float | None) -> list[_Ref]:
-    return refs if step is None else list({ref.at // step: ref for ref in refs}.values())
+    if step is None:
+        return refs
+    # Of buckets and of reports: where they meet, one of each.
+    return list({(ref.at // step, ref.point is None): ref for ref in refs}.values())
 
 
 def _materialised(
@@ -216,7 +227,7 @@ def _notes(points: Sequence[Point], rolled: set[date]) -> tuple[str, ...]:
     coarse = [point for point in points if point.resolution]
     if not coarse:
         return ()
-    last = max(point.at + (point.resolution or 0) / 2 for point in coarse)
+    last = max(point.at + (point.at - point.trigger_at) for point in coarse)  # `at` is the middle
     longest = max(point.resolution or 0.0 for point in coarse)
     return (f"up to {rfc3339(last)} the points are medians of {_words(longest)}, on {len(rolled)} days",)
 

@@ -164,18 +164,13 @@ class HistoryRoom:
         return self._stored(asked)
 
     def happened(self, query_id: str, start: float, end: float) -> Happened:
-        """A query's runs, alerts and actions as the lake tells them; nothing without one, with a note where it fails.
-
-        BadRequest where it is too much.
-        """
+        """A query's runs, alerts and actions as the lake tells them; nothing without one, a note of what it cannot."""
         if self.archive is None:
             return Happened()
         from controlplane.history import happened
 
         try:
             return happened.read(self.archive.within(), query_id, start, end)
-        except TooCostly as error:
-            raise BadRequest(str(error)) from None
         except LakeError as error:
             return Happened(notes=(f"what happened before the store's times is not told: {error}",))
 

@@ -115,7 +115,7 @@ def past_run(number: int, **overrides: Any) -> dict[str, Any]:
         "started_at": rfc3339(NOW - 800),
         "ended_at": rfc3339(NOW - 700),
     }
-    return told | {"heard_at": None, "end": "stopped", "failure": None} | overrides
+    return told | {"heard_from": None, "heard_at": None, "end": "stopped", "failure": None} | overrides
 
 
 def test_what_the_lake_tells_stands_beside_what_the_server_knows_each_once() -> None:
@@ -136,14 +136,22 @@ def test_what_the_lake_tells_stands_beside_what_the_server_knows_each_once() -> 
     assert [one["id"] for one in told.query["actions"]] == ["a", "b"]
 
 
-def test_a_past_run_without_a_start_begins_at_the_edge_and_one_without_an_end_is_lost() -> None:
+def test_of_a_past_run_is_shown_what_is_known_and_said_what_is_not() -> None:
     early = past_run(1, started_at=None)
-    lost = past_run(2, ended_at=None, heard_at=rfc3339(NOW - 300), end=None, started_at=rfc3339(NOW - 600))
-    first, second = bars(timeline.option(with_past({"runs": [early, lost]}, runs=[])), "Runs")
-    assert [at for at, _ in first["coords"]] == [int(WINDOW[0] * 1000), int((NOW - 700) * 1000)]
-    assert "batches" not in first["name"]
-    assert second["name"].startswith("Run 00000002: lost")
-    assert second["coords"][1][0] == int((NOW - 300) * 1000)
+    heard = past_run(
+        2, started_at=None, heard_from=rfc3339(NOW - 650), ended_at=None, heard_at=rfc3339(NOW - 600)
+    )
+    goes_on = past_run(3, ended_at=None, heard_at=rfc3339(NOW - 300), end=None, started_at=rfc3339(NOW - 500))
+    silent = past_run(4, ended_at=rfc3339(NOW - 200), end="lost", started_at=rfc3339(NOW - 200))
+    told = with_past({"runs": [early, heard | {"end": None}, goes_on, silent]}, runs=[])
+    shown = bars(timeline.option(told), "Runs")
+    places = [[round(NOW - at / 1000) for at, _ in run["coords"]] for run in shown]
+    assert places[:3] == [[900, 700], [650, 600], [500, 300]] and places[3][1] >= 195
+    names = [run["name"].splitlines() for run in shown]
+    assert names[0][0] == "Run 00000001: stopped" and names[0][1].startswith("began before ")
+    assert "last heard of" in names[1][1] and names[1][0] == "Run 00000002: no end is known"
+    assert names[2][1].startswith("began ") and "last heard of" in names[2][1]
+    assert names[3][0] == "Run 00000004: lost" and "batches" not in str(names)
 
 
 def test_no_lake_leaves_the_timeline_as_it_is() -> None:

@@ -210,3 +210,5 @@ def test_points_further_apart_than_buckets_are_medians_of_all_that_lies_between(
     assert asked(None, 60).resolution == 5 * HOUR  # 264 hours, and room for 60 points
     assert len(asked(None, 60).points) <= 60
     assert asked(900.0).resolution == HOUR  # finer than there is
+    everything = read(known.engine.connect, Archive(str(lake.folder)), Asked(QUERY, 0.0, PAST * 2, 2000))
+    assert everything.resolution == HOUR and len(everything.points) == 11 * 24 + 144 + 10  # all have room
