@@ -25,6 +25,8 @@ MAX_LABELS = 10
 MAX_LABEL_CHARS = 128
 MAX_NAME_CHARS = 256
 MAX_APP_CHARS = 1024
+#: Of what people and agents say freely.
+MAX_NESTED = 32
 #: `inventory` looks at the checkpoint and changes nothing.
 ACTIONS = ("stop", "start", "restart", "inventory")
 #: What `CONTROLPLANE_ACTIONS` in the driver may say: which commands this driver obeys.
@@ -226,6 +228,19 @@ def loads(text: str | bytes) -> Any:
         raise WireError("not JSON we take: a number is too long") from None
 
 
+def nested(value: Any, most: int = MAX_NESTED) -> bool:
+    """Whether lists and mappings lie in each other deeper than `most`: who renders them again may not be able to."""
+    level = [value]
+    for _ in range(most):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, (dict, list))
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return any(isinstance(one, (dict, list)) for one in level)
+
+
 def encode_command(command: Command) -> dict[str, Any]:
     """A command as the JSON value that the long poll answers with."""
     return asdict(command)
@@ -261,9 +276,12 @@ def decode_result(document: Any) -> CommandResult:
     state = document.get("state")
     if state not in RESULT_STATES:
         raise WireError("result.state must be one of {}".format(", ".join(RESULT_STATES)))
+    evidence = _mapping(document.get("evidence") or {}, "result.evidence")
+    if nested(evidence):
+        raise WireError("result.evidence is nested deeper than %d" % MAX_NESTED)
     return CommandResult(
         state=state,
         reason=str(document.get("reason") or "")[:4000],
         code=str(document.get("code") or "")[:64],
-        evidence=_mapping(document.get("evidence") or {}, "result.evidence"),
+        evidence=evidence,
     )

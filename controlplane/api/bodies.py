@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+
+from listeners.wire import MAX_NESTED, nested
 
 Stamp = str | None
 Number = float | None
@@ -46,6 +48,13 @@ class ActionRequest(BaseModel):
     reason: Text = ""
     actor: Person | None = None
     force: bool = False
+
+    @field_validator("overrides")
+    @classmethod
+    def _is_flat_enough(cls, overrides: dict[str, Any]) -> dict[str, Any]:
+        if nested(overrides):
+            raise ValueError(f"overrides must not be nested deeper than {MAX_NESTED}")
+        return overrides
 
 
 class RetireRequest(BaseModel):

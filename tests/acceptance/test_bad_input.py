@@ -201,6 +201,7 @@ ACTION_BODIES: list[tuple[Any, int]] = [
     ({"action": "stop", "drain": "yes"}, 422),
     ({"action": "stop", "overrides": []}, 422),
     ({"action": "stop", "overrides": {str(i): i for i in range(200)}}, 422),
+    ({"action": "stop", "overrides": {"parameters": json.loads("[" * 300 + "]" * 300)}}, 422),
     ({"action": "stop", "reason": "x" * 5000}, 422),
     ({"action": "stop", "reason": 5}, 422),
     ({"action": "stop", "actor": ""}, 422),

@@ -119,3 +119,14 @@ def test_commands_and_results_survive_the_way():
 def test_a_malformed_command_is_refused(document):
     with pytest.raises(WireError):
         wire.decode_command(document)
+
+
+@pytest.mark.parametrize("within", ["[%s]", '{"a":%s}', '[1,{"b":[2,%s]}]'])
+def test_what_is_nested_deeper_than_others_can_render_is_refused(within):
+    text = "1"
+    while not wire.nested(json.loads(text)):
+        text = within % text
+    with pytest.raises(WireError, match="nested deeper than 32"):
+        wire.decode_result({"state": "failed", "evidence": {"a": json.loads(text)}})
+    assert text.count("[") + text.count("{") in range(wire.MAX_NESTED + 1, wire.MAX_NESTED + 4)
+    assert not wire.nested(json.loads("[" * 32 + "]" * 32)) and wire.nested(json.loads("[" * 33 + "]" * 33))
