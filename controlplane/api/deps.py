@@ -137,6 +137,17 @@ def seconds(name: str, value: str | None) -> float | None:
         raise BadRequest(f"{name}: {error}") from None
 
 
+def stretch(start: str | None, end: str | None, now: float, usual: float) -> tuple[float, float]:
+    """The parameters `start` and `end` as Unix seconds: by default until now, and `usual` seconds long."""
+    until = seconds("end", end)
+    until = now if until is None else until
+    since = seconds("start", start)
+    since = max(0.0, until - usual) if since is None else since
+    if since > until:
+        raise BadRequest("start must not be after end")
+    return since, until
+
+
 def _number(value: str) -> float | str:
     try:
         return float(value)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from alerts.promql.errors import TooCostly
 from controlplane.errors import LakeError
-from controlplane.history.archive import Archive, between, day_of, of
+from controlplane.history.archive import Archive, between, of
 from controlplane.history.model import Happened, PastRun
 from controlplane.history.reports import rows_of, seconds
 from controlplane.model import RunEnd
@@ -195,8 +195,7 @@ class _Runs:
 
 def _alerts(archive: Archive, query_id: str, start: float, end: float) -> list[Row]:
     """What fired within the stretch, since whenever."""
-    days = [day for day in archive.days("alerts", 0.0, end) if day <= day_of(end)]
-    rows = _rows(archive.table("alerts", ALERT, days, of([query_id])))
+    rows = _rows(archive.table("alerts", ALERT, archive.days("alerts", 0.0, end), of([query_id])))
     return [one for one in rows if one["fired_at"] <= end and (one["resolved_at"] or end) >= start]
 
 

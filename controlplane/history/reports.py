@@ -13,12 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from controlplane.lake.fields import LATEST_MICROS
 from controlplane.model import OperatorSample, ProgressSample, SourceSample
 from controlplane.progress import NOTHING, Numbers, numbers, offsets
 
 Row = Mapping[str, Any]
-#: The last second of the year 9999, in microseconds.
-LATEST_MICROS = 253402300799_000_000
 #: What a report is made of, by table; `PROGRESS` but for what nobody asks of the past.
 KEY = ("run_id", "batch_id", "trigger_at")
 PROGRESS = (

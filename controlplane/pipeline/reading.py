@@ -106,6 +106,7 @@ class Reader:
         self.piece, self.held, self.outcome = piece, held, outcome
         self.file = piece.log.files[piece.place]
         self.rows = Rows()
+        self.reports: Reports  # made once it is known whose they are
         self.gathered: list[dict[str, pa.Table]] = []
         self.gathered_bytes = 0
         self.written = 0

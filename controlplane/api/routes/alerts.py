@@ -22,9 +22,8 @@ from controlplane.api.alerting_bodies import (
     OneAlertBody,
     PastAlertsBody,
 )
-from controlplane.api.deps import CallerDep, PlaneDep, body_of, body_schema, seconds
+from controlplane.api.deps import CallerDep, PlaneDep, body_of, body_schema, stretch
 from controlplane.api.routes.queries import Labels, Moment
-from controlplane.errors import BadRequest
 from controlplane.plane import Plane
 
 router = APIRouter(prefix="/api/v1", tags=["alerts"])
@@ -67,12 +66,7 @@ def get_alert_history(
     limit: Limit = 200,
 ) -> PastAlertsBody:
     """Those that fired at some time between `start` and `end`; by default within the last day."""
-    until = seconds("end", end)
-    until = plane.clock() if until is None else until
-    since = seconds("start", start)
-    since = max(0.0, until - DEFAULT_RANGE) if since is None else since
-    if since > until:
-        raise BadRequest("start must not be after end")
+    since, until = stretch(start, end, plane.clock(), DEFAULT_RANGE)
     found = plane.alerts.history(since, until, str(query_id) if query_id else None, limit)
     return PastAlertsBody(alerts=[alerting.alert_body(view) for view in found])
 

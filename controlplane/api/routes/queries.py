@@ -26,7 +26,7 @@ from controlplane.api.bodies import (
     QueryDetailBody,
     RunsBody,
 )
-from controlplane.api.deps import PlaneDep, QueryIdDep, RowsDep, seconds
+from controlplane.api.deps import PlaneDep, QueryIdDep, RowsDep, stretch
 from controlplane.errors import BadRequest, NotFound
 from controlplane.history.model import Asked
 from controlplane.model import QueryStatus, QueryView
@@ -39,8 +39,7 @@ from listeners.wire import rfc3339
 router = APIRouter(prefix="/api/v1/queries", tags=["queries"])
 WORST_FIRST = {status.value: place for place, status in enumerate(QueryStatus)}
 MAX_POINTS = 2000
-PAST_RANGE = 30 * 86400.0
-DEFAULT_RANGE = 3600.0  # seconds
+DEFAULT_RANGE, PAST_RANGE = 3600.0, 30 * 86400.0  # seconds
 SHOWN = 20
 
 Words = Annotated[str | None, Query(max_length=256)]
@@ -132,15 +131,10 @@ def get_progress(
 ) -> ProgressListBody:
     """By default the last hour. With `step`, the last report of each so many seconds.
 
-    What the store has no more comes from the lake, where there is one: of long stretches by the minute or the hour
-    (`resolution`), and of a query that the server never saw, too.
+    What the store has no more comes from the lake, where there is one: of long stretches as medians by the minute, by
+    the hour, or of all that lies within a `step` (`resolution`), and of a query that the server never saw, too.
     """
-    until = seconds("end", end)
-    until = plane.clock() if until is None else until
-    since = seconds("start", start)
-    since = max(0.0, until - DEFAULT_RANGE) if since is None else since
-    if since > until:
-        raise BadRequest("start must not be after end")
+    since, until = stretch(start, end, plane.clock(), DEFAULT_RANGE)
     told = plane.history.progress(Asked(query_id, since, until, MAX_POINTS, step))
     if not told.points:
         view_of(plane, query_id)
@@ -155,12 +149,7 @@ def get_past(plane: PlaneDep, query_id: QueryIdDep, start: Moment = None, end: M
     What was moved there is told by the store too as long as that keeps it: the same by `run_id`, by `fingerprint` and
     `fired_at`, by the action's `id`.
     """
-    until = seconds("end", end)
-    until = plane.clock() if until is None else until
-    since = seconds("start", start)
-    since = max(0.0, until - PAST_RANGE) if since is None else since
-    if since > until:
-        raise BadRequest("start must not be after end")
+    since, until = stretch(start, end, plane.clock(), PAST_RANGE)
     return render.happened_body(plane.history.happened(query_id, since, until))
 
 
