@@ -9,7 +9,7 @@ PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python; d
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 BIN := .venv/bin
 # Java of this machine if it is 17 or newer, else the one that set-up fetched. Empty: `java` on the PATH.
-WITH_JAVA = $(BIN)/python -m controlplane.java
+WITH_JAVA = $(BIN)/python -m controlplane.runtime.java
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCKS := requirements/build.txt requirements/all.txt requirements/java.txt
 # Sparks that the agent is tried on: the newest is .venv's own, older ones get an environment each.
@@ -31,7 +31,7 @@ help:
 
 setup: .venv/.ready
 
-.venv/.ready: $(LOCKS) pyproject.toml controlplane/java.py
+.venv/.ready: $(LOCKS) pyproject.toml controlplane/runtime/java.py
 	@if [ -z "$(PYTHON)" ]; then echo 'setup: Python 3.11 or newer is needed; none is on the PATH' >&2; exit 2; fi
 	@echo "setup 1/4: virtual environment in .venv ($$($(PYTHON) -V))"
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv || { rm -rf .venv; \
@@ -43,9 +43,9 @@ setup: .venv/.ready
 	@echo 'setup 3/4: this project'
 	@$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@echo 'setup 4/4: Java 17 or newer'
-	@$(BIN)/python -m controlplane.java --check || { \
+	@$(BIN)/python -m controlplane.runtime.java --check || { \
 		$(PIP) install --quiet --require-hashes --only-binary :all: -r requirements/java.txt && \
-		$(BIN)/python -m controlplane.java --wrap; }
+		$(BIN)/python -m controlplane.runtime.java --wrap; }
 	@touch $@
 	@echo 'setup: done'
 

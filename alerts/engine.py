@@ -17,7 +17,7 @@ import numpy as np
 
 from alerts import state
 from alerts.errors import AlertsError
-from alerts.labels import Labels, Matcher, matches
+from alerts.matching.labels import Labels, Matcher, matches
 from alerts.promql.evaluator import LOOKBACK
 from alerts.promql.evaluator import evaluate as evaluate_promql
 from alerts.promql.series import METRIC_NAME, Sample, Scalar, Series, SeriesSource, Vector

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from alerts.labels import Labels, Matcher, matches
+from alerts.matching.labels import Labels, Matcher, matches
 from alerts.promql.errors import TooCostly
 from alerts.promql.series import METRIC_NAME, Series, SeriesSource
 

@@ -18,12 +18,12 @@ import numpy as np
 
 from alerts.engine import evaluate_group
 from alerts.errors import AlertsError
-from alerts.labels import Labels, Matcher, matches
+from alerts.matching.labels import Labels, Matcher, matches
 from alerts.prefetched import Prefetched
 from alerts.promql.errors import LimitError
 from alerts.promql.evaluator import LOOKBACK, evaluate, evaluate_range
-from alerts.promql.nodes import Anchor, Node, Selector, Subquery, children, selectors
 from alerts.promql.series import METRIC_NAME, STALE, Sample, Series, SeriesSource, Vector
+from alerts.promql.syntax.nodes import Anchor, Node, Selector, Subquery, children, selectors
 from alerts.rules.model import RuleGroup, RuleKind
 from alerts.state import Alerts, AlertState, Surroundings, Transition
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from alerts.labels import Labels, Matcher, matches
+from alerts.matching.labels import Labels, Matcher, matches
 
 GROUP_WAIT = 30.0
 GROUP_INTERVAL = 300.0

@@ -13,9 +13,9 @@ from enum import StrEnum
 from typing import Protocol
 
 from alerts.errors import DuplicateAlertError
-from alerts.labels import Labels, fingerprint
+from alerts.matching.labels import Labels, fingerprint
 from alerts.rules.model import Rule
-from alerts.templates import expand
+from alerts.templates.expansion import expand
 
 #: So long a resolved alert is kept, so that its end is told again to whom did not hear it.
 RESOLVED_RETENTION = 900.0

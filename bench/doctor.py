@@ -22,12 +22,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from controlplane.checkpoints import logs  # noqa: E402
-from controlplane.checkpoints.collector import collect  # noqa: E402
+from controlplane.checkpoints.analyzer import judge  # noqa: E402
 from controlplane.checkpoints.decoding import lz4  # noqa: E402
-from controlplane.checkpoints.inventory import to_json  # noqa: E402
-from controlplane.checkpoints.judge import judge  # noqa: E402
-from controlplane.checkpoints.versions import SparkVersion  # noqa: E402
+from controlplane.checkpoints.inventory.collector import collect  # noqa: E402
+from controlplane.checkpoints.inventory.model import to_json  # noqa: E402
+from controlplane.checkpoints.reading import logs  # noqa: E402
+from controlplane.checkpoints.reading.versions import SparkVersion  # noqa: E402
 
 BATCHES, RETAINED, TRIES = 1_000, 100, 3
 CONF = {

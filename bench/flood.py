@@ -24,10 +24,10 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.serving import served  # noqa: E402
-from listeners import wire  # noqa: E402
 from listeners.agent import Agent, Identity  # noqa: E402
-from listeners.inbox import Inbox  # noqa: E402
-from listeners.transport import HttpTransport  # noqa: E402
+from listeners.delivery.inbox import Inbox  # noqa: E402
+from listeners.delivery.transport import HttpTransport  # noqa: E402
+from listeners.protocol import wire  # noqa: E402
 from tests.drivers import report  # noqa: E402
 
 QUERIES = 1_000

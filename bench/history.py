@@ -38,9 +38,9 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from controlplane.lake.lake import Lake  # noqa: E402
 from controlplane.lake.rows import RAW  # noqa: E402
-from controlplane.pipeline.importing import Wish, import_logs  # noqa: E402
-from controlplane.pipeline.session import session  # noqa: E402
-from controlplane.pipeline.tidying import tidy  # noqa: E402
+from controlplane.pipeline.compaction import tidy  # noqa: E402
+from controlplane.pipeline.eventlogs.import_job import Wish, import_logs  # noqa: E402
+from controlplane.pipeline.runtime.session import session  # noqa: E402
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 MARK = b"StreamingQueryListener$QueryProgressEvent"

@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench.serving import percentile, served  # noqa: E402
 from controlplane.store.engine import default_url, open_engine, upgrade  # noqa: E402
-from listeners import wire  # noqa: E402
+from listeners.protocol import wire  # noqa: E402
 from tests.drivers import Driver, real_reports  # noqa: E402
 
 AGENTS = 8

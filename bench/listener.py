@@ -126,7 +126,7 @@ def thread_cpu_seconds(names: tuple[str, ...]) -> float:
 
 def measure(events: int) -> dict[str, float]:
     from listeners import attach
-    from listeners.classic import ENGINE
+    from listeners.spark.classic import ENGINE
 
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory, recording_server() as server:
         os.environ["CONTROLPLANE_SPOOL_DIR"] = directory + "/spool"

@@ -30,7 +30,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
-from controlplane.java import java_environment
+from controlplane.runtime.java import java_environment
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 SETTLE_SECONDS = 1.0

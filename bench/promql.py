@@ -26,10 +26,10 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from alerts.labels import Matcher  # noqa: E402
+from alerts.matching.labels import Matcher  # noqa: E402
 from alerts.promql.evaluator import evaluate, evaluate_range  # noqa: E402
-from alerts.promql.parser import parse  # noqa: E402
 from alerts.promql.series import METRIC_NAME, Series  # noqa: E402
+from alerts.promql.syntax.parser import parse  # noqa: E402
 from tests.unit.alerts.promql.peer import peer_over  # noqa: E402
 
 BEGIN, STEP = 1_700_000_000.0, 15.0

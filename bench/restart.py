@@ -31,7 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
-from controlplane.java import java_environment
+from controlplane.runtime.java import java_environment
 from tests.spark.house import PROGRAMS, Feed, House, wait_for
 
 QUERY = "orders"

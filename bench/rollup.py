@@ -198,8 +198,8 @@ def cpu_seconds() -> float:
 
 
 def measured(folder: str, queries: int, cores: int) -> dict[str, Any]:
-    from controlplane.pipeline.rolling import Asked, roll
-    from controlplane.pipeline.session import session
+    from controlplane.pipeline.rollup.rollup_job import Asked, roll
+    from controlplane.pipeline.runtime.session import session
 
     lake = a_day(folder, queries)
     began = time.perf_counter()

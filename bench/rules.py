@@ -27,6 +27,11 @@ sys.path.insert(0, str(ROOT))
 from alerts.engine import evaluate_group  # noqa: E402
 from alerts.rules.loader import load  # noqa: E402
 from alerts.rules.pack import render  # noqa: E402
+from controlplane.events.progress import Numbers  # noqa: E402
+from controlplane.health.verdicts import VerdictLog  # noqa: E402
+from controlplane.metrics.series import selection  # noqa: E402
+from controlplane.metrics.series.grid import Grid, Told  # noqa: E402
+from controlplane.metrics.series.scrape import OwnFigures, readings  # noqa: E402
 from controlplane.model import (  # noqa: E402
     Agent,
     OperatorSample,
@@ -37,11 +42,6 @@ from controlplane.model import (  # noqa: E402
     SourceSample,
     StatusSample,
 )
-from controlplane.progress import Numbers  # noqa: E402
-from controlplane.series import selection  # noqa: E402
-from controlplane.series.grid import Grid, Told  # noqa: E402
-from controlplane.series.scrape import OwnFigures, readings  # noqa: E402
-from controlplane.verdicts import VerdictLog  # noqa: E402
 from tests.drivers import real_reports  # noqa: E402
 
 NOW, STEP, LENGTH, PARTITIONS = 1_795_150_800.0, 15.0, 120, 8

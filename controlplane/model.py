@@ -1,6 +1,6 @@
 """What the server knows, as frozen values: queries, runs, progress samples, agents, actions.
 
-The store reads and writes these, the window holds the recent ones, `controlplane.health` judges
+The store reads and writes these, the window holds the recent ones, `controlplane.health.judge` judges
 them, the API renders them. Times are Unix seconds (UTC), durations seconds, sizes bytes, unless a
 name says otherwise. `None` always means "not known", never zero.
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from controlplane.checkpoints.roots import is_root
+from controlplane.checkpoints.inventory.roots import is_root
 from controlplane.errors import SettingsError
 
 PREFIX = "CONTROLPLANE_"

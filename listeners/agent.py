@@ -22,15 +22,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
-from listeners import orphans, wire
-from listeners.backoff import Backoff
-from listeners.delivery import Delivery
-from listeners.errors import SpoolError, TransportError
-from listeners.inbox import Inbox, Item
-from listeners.orders import Execute, Orders
-from listeners.segments import Record
-from listeners.spool import MAX_BYTES, Spool
-from listeners.transport import Transport
+from listeners.commands.command_poller import Execute, Orders
+from listeners.delivery import orphans
+from listeners.delivery.backoff import Backoff
+from listeners.delivery.inbox import Inbox, Item
+from listeners.delivery.segments import Record
+from listeners.delivery.sender import Delivery
+from listeners.delivery.spool import MAX_BYTES, Spool
+from listeners.delivery.transport import Transport
+from listeners.protocol import wire
+from listeners.protocol.errors import SpoolError, TransportError
 
 log = logging.getLogger("controlplane.agent")
 

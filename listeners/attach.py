@@ -16,8 +16,8 @@ from typing import Any, Callable
 
 from listeners import environment
 from listeners.attachment import Attachment
-from listeners.errors import AgentError
-from listeners.hooks import quietly
+from listeners.protocol.errors import AgentError
+from listeners.queries.hooks import quietly
 
 log = logging.getLogger("controlplane.agent")
 

@@ -14,19 +14,23 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Callable
 
-from listeners import causes, environment, inventories, preflight, redaction, wire
+from listeners import environment
 from listeners.agent import LINGER_SECONDS, Agent, Identity, spool_limit, spool_root
-from listeners.commands import Executor
-from listeners.engine import engine_of
-from listeners.farewell import Farewell, aside
-from listeners.hooks import Hooks, quietly
-from listeners.inbox import Inbox
-from listeners.landing import LINGER_SECONDS as LANDING_LINGER_SECONDS
-from listeners.landing import LandingTransport, is_landing
-from listeners.listener import RawListener
-from listeners.prober import Prober
-from listeners.registry import Entry, Registry, Start
-from listeners.transport import HttpTransport
+from listeners.checkpoints import inventories
+from listeners.commands.executor import Executor
+from listeners.delivery.inbox import Inbox
+from listeners.delivery.landing import LINGER_SECONDS as LANDING_LINGER_SECONDS
+from listeners.delivery.landing import LandingTransport, is_landing
+from listeners.delivery.transport import HttpTransport
+from listeners.protocol import redaction, wire
+from listeners.queries import preflight
+from listeners.queries.hooks import Hooks, quietly
+from listeners.queries.prober import Prober
+from listeners.queries.registry import Entry, Registry, Start
+from listeners.queries.termination_wait import Farewell, aside
+from listeners.spark import causes
+from listeners.spark.engine import engine_of
+from listeners.spark.listener import RawListener
 
 #: What taking the listeners off may take: Connect has a last look meanwhile, a JVM that hangs never answers.
 REMOVAL_SECONDS = 1.5

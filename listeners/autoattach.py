@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Any
 
 from listeners import attach as attaching
-from listeners import causes
 from listeners.attachment import Attachment
-from listeners.farewell import aside
+from listeners.queries.termination_wait import aside
+from listeners.spark import causes
 
 #: What Spark is given to tell a failure's text: the program ends meanwhile.
 TEXT_SECONDS = 1.0

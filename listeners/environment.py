@@ -12,8 +12,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from listeners import wire
-from listeners.errors import AgentError
+from listeners.protocol import wire
+from listeners.protocol.errors import AgentError
 
 log = logging.getLogger("controlplane.agent")
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-from listeners import where
+from listeners import packaging
 
 DEFAULT_SERVER = "http://127.0.0.1:8420"
 
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     command = [sys.executable, *options, *arguments]
     sys.stdout.flush()
-    os.execve(sys.executable, command, environment(os.environ, where.site_directory()))
+    os.execve(sys.executable, command, environment(os.environ, packaging.site_directory()))
 
 
 def mistake_in(arguments: Sequence[str]) -> str | None:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controlplane.checkpoints.versions import SparkVersion, parse_version
+from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
+from tests.paths import DATA
 
-ARCHIVE = Path(__file__).resolve().parent / "data/checkpoints/cases.tar.xz"
+ARCHIVE = DATA / "checkpoints/cases.tar.xz"
 #: What became of a case → what the doctor has to say.
 SAID = {"fails": "broken", "ok": "ok"}
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from controlplane.java import java_environment
+from controlplane.runtime.java import java_environment
 from tests.recording_server import RecordingServer, recording_server
 
 # Examples of random data may take as long as they do: how fast a loaded machine is, is no property of the product.

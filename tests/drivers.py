@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import uuid
-from pathlib import Path
 from typing import Any
 
-from listeners import wire
+from listeners.protocol import wire
+from tests.paths import DATA
 
 #: When the stories of the tests begin: 2026-11-20T05:00:00Z.
 BEGIN = 1795150800.0
-REPORTS = Path(__file__).parent / "data/progress/spark-4.3.jsonl"
+REPORTS = DATA / "progress/spark-4.3.jsonl"
 
 
 def real_reports() -> list[dict[str, Any]]:

@@ -8,7 +8,9 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parent / "data/eventlogs"
+from tests.paths import DATA
+
+FOLDER = DATA / "eventlogs"
 #: Three queries of Spark 4.3: one of them with state in RocksDB, one nameless, one that fails. Shortened: few tasks.
 RECORDED = FOLDER / "local-1795188700460"
 #: The same as a listener heard it: `progress` is Spark's own `progress.json`.

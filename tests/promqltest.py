@@ -19,9 +19,6 @@ import numpy as np
 
 from alerts.promql.errors import PromQLError
 from alerts.promql.evaluator import evaluate, evaluate_range
-from alerts.promql.literals import duration, string
-from alerts.promql.nodes import Selector, selectors
-from alerts.promql.parser import parse
 from alerts.promql.series import (
     METRIC_NAME,
     STALE,
@@ -33,7 +30,10 @@ from alerts.promql.series import (
     Value,
     Vector,
 )
-from alerts.promql.tokens import tokenize
+from alerts.promql.syntax.literals import duration, string
+from alerts.promql.syntax.nodes import Selector, selectors
+from alerts.promql.syntax.parser import parse
+from alerts.promql.syntax.tokens import tokenize
 
 #: Relative, as in the original.
 TOLERANCE = 1e-6

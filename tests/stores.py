@@ -18,10 +18,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
-from controlplane.ingest import Answer, Ingest
+from controlplane.events.window import Window
+from controlplane.ingest.service import Answer, Ingest
 from controlplane.store.engine import default_url, open_engine, upgrade
 from controlplane.store.writer import Writer
-from controlplane.window import Window
 from tests.drivers import BEGIN
 
 POSTGRES_URL = "CONTROLPLANE_TEST_POSTGRES_URL"

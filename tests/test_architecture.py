@@ -21,10 +21,15 @@ LONGEST_MODULE = 400
 LONGEST_SUITE = 700
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "helper", "common", "manager", "misc"}
 
-#: Room → what of ours it may import. `listeners.errors` comes with the wire: it is what decoding raises.
+#: Room → what of ours it may import. `listeners.protocol.errors` comes with the wire: it is what decoding raises.
 ARROWS = {
     "alerts": (),
-    "controlplane": ("alerts", "listeners.wire", "listeners.catalogue", "listeners.errors"),
+    "controlplane": (
+        "alerts",
+        "listeners.protocol.wire",
+        "listeners.protocol.catalogue",
+        "listeners.protocol.errors",
+    ),
     "listeners": (),
     "ui": (),
 }
@@ -33,7 +38,7 @@ CARRIES_THE_AGENT = ("controlplane.pipeline",)
 #: Only these rooms of the server may import pyspark; serving must start, and stay small, without it.
 PYSPARK_ROOMS = ("controlplane.pipeline", "controlplane.demo.programs", "listeners")
 #: What may import the jobs of Spark: they themselves, and their commands, once these are called.
-PIPELINE, ITS_COMMANDS = ("controlplane.pipeline",), "controlplane.cli.history"
+PIPELINE, ITS_COMMANDS = ("controlplane.pipeline",), "controlplane.cli.history.commands"
 
 
 def modules(*folders: str) -> list[Path]:
@@ -73,7 +78,7 @@ def broken_arrows(path: Path) -> list[str]:
 
 
 def _is_package_of(name: str, allowed: tuple[str, ...]) -> bool:
-    """`import listeners` alone is the road to `listeners.wire`, not a use of the rest."""
+    """`import listeners` alone is the road to `listeners.protocol.wire`, not a use of the rest."""
     return any(room.startswith(name + ".") for room in allowed)
 
 
@@ -83,8 +88,8 @@ def test_a_room_imports_only_what_its_arrows_allow(room: str) -> None:
 
 
 def test_the_wire_format_itself_needs_only_the_standard_library_and_its_errors() -> None:
-    outside = {name for _, name in imports(ROOT / "listeners/wire.py") if within(name, OURS)}
-    assert all(within(name, ("listeners.errors",)) for name in outside)
+    outside = {name for _, name in imports(ROOT / "listeners/protocol/wire.py") if within(name, OURS)}
+    assert all(within(name, ("listeners.protocol.errors",)) for name in outside)
 
 
 def test_the_server_never_imports_pyspark() -> None:
@@ -129,7 +134,7 @@ def imported_at_once(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "module", ["controlplane.lake.lake", "controlplane.cli.history", "controlplane.plane"]
+    "module", ["controlplane.lake.lake", "controlplane.cli.history.commands", "controlplane.app"]
 )
 def test_what_serves_and_reads_the_lake_starts_without_spark(module: str) -> None:
     code = (
@@ -149,7 +154,7 @@ def test_the_agent_imports_nothing_but_the_standard_library_and_the_drivers_own_
     assert found == []
 
 
-@pytest.mark.parametrize("module", ["listeners.wire", "listeners.errors"])
+@pytest.mark.parametrize("module", ["listeners.protocol.wire", "listeners.protocol.errors"])
 def test_what_the_server_takes_from_the_agent_drags_in_no_pyspark(module: str) -> None:
     code = f"import sys, {module}; sys.exit('pyspark' in sys.modules or 'py4j' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
@@ -203,7 +208,7 @@ def test_files_are_named_by_what_they_hold() -> None:
 
 
 def test_no_file_of_the_dashboard_hides_a_package_of_ours() -> None:
-    # `streamlit run ui/streamlit_app.py` puts ui/ first on sys.path.
+    # `streamlit run ui/app.py` puts ui/ first on sys.path.
     assert [p.name for p in (ROOT / "ui").glob("*") if p.stem in OURS] == []
 
 

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-ENTRY = Path(__file__).with_name("hardened.py")
+ENTRY = Path(__file__).with_name("security_headers.py")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 

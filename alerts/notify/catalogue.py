@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from alerts.config import Config, ReceiverConfig, WebhookConfig
+from alerts.notify.config import Config, ReceiverConfig, WebhookConfig
 from alerts.notify.receivers.base import Receiver
 from alerts.notify.receivers.webhook import Webhook, address_problem
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from alerts.labels import Labels
+from alerts.matching.labels import Labels
 from alerts.promql import sums
 from alerts.promql.errors import Unanswerable
+from alerts.promql.functions.relabeling import valid_name
 from alerts.promql.limits import Account
-from alerts.promql.nodes import Aggregation
 from alerts.promql.quantiles import quantiles
-from alerts.promql.relabelling import valid_name
 from alerts.promql.rows import Flags, Groups, Integers, Rows, by, none, without
 from alerts.promql.series import Floats
+from alerts.promql.syntax.nodes import Aggregation
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -12,26 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from alerts.labels import Matcher
-from alerts.promql import calls, operators
+from alerts.matching.labels import Matcher
+from alerts.promql import operators
 from alerts.promql.aggregation import aggregate
-from alerts.promql.calls import Inner
 from alerts.promql.errors import EvaluationError, LimitError, TooCostly, Unanswerable
+from alerts.promql.functions import dispatch
+from alerts.promql.functions.dispatch import Inner
 from alerts.promql.limits import DEFAULT_LIMITS, Account, Limits
-from alerts.promql.literals import FARTHEST
-from alerts.promql.nodes import (
-    Aggregation,
-    Anchor,
-    Binary,
-    Call,
-    Negation,
-    Node,
-    Number,
-    Selector,
-    Shift,
-    Subquery,
-    Text,
-)
 from alerts.promql.rows import Integers, Rows, constant, none
 from alerts.promql.series import (
     Floats,
@@ -45,7 +32,21 @@ from alerts.promql.series import (
     Vector,
     is_stale,
 )
-from alerts.promql.signatures import SETS
+from alerts.promql.syntax.literals import FARTHEST
+from alerts.promql.syntax.nodes import (
+    Aggregation,
+    Anchor,
+    Binary,
+    Call,
+    Negation,
+    Node,
+    Number,
+    Selector,
+    Shift,
+    Subquery,
+    Text,
+)
+from alerts.promql.syntax.signatures import SETS
 from alerts.promql.windows import Samples, Windows
 
 LOOKBACK = 300.0
@@ -254,9 +255,9 @@ class _Evaluation:
     def _call(self, node: Call, steps: Integers) -> Inner:
         argument = node.arguments[0] if node.arguments else None
         if node.function == "timestamp" and isinstance(argument, Selector):
-            return calls.timestamps(self._selected(argument, steps))
+            return dispatch.timestamps(self._selected(argument, steps))
         values = [self.value(argument, steps) for argument in node.arguments]
-        return calls.call(node, values, steps, self._account)
+        return dispatch.call(node, values, steps, self._account)
 
 
 def _newest(windows: Windows) -> Rows:

@@ -6,12 +6,12 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
-from alerts.labels import Labels
+from alerts.matching.labels import Labels
 from alerts.promql.errors import Unanswerable
 from alerts.promql.limits import Account
-from alerts.promql.nodes import Binary, Matching
 from alerts.promql.rows import Flags, Groups, Integers, Rows, by, nameless, none, without
 from alerts.promql.series import Floats
+from alerts.promql.syntax.nodes import Binary, Matching
 
 ARITHMETIC: dict[str, np.ufunc] = {
     "+": np.add,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from alerts.labels import Labels
+from alerts.matching.labels import Labels
 from alerts.promql.errors import Unanswerable
 from alerts.promql.series import METRIC_NAME, Floats
 

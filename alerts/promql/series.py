@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from alerts.labels import Labels, Matcher, matches
+from alerts.matching.labels import Labels, Matcher, matches
 
 Floats = NDArray[np.float64]
 METRIC_NAME = "__name__"

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from alerts.labels import Labels
+from alerts.matching.labels import Labels
 from alerts.promql.rows import Flags, Integers, Rows
 from alerts.promql.series import Floats, Series, is_stale
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from alerts import templates
 from alerts.errors import AlertsError
 from alerts.rules.model import Rule, RuleGroup, RuleKind
+from alerts.templates import expansion
 from alerts.yaml.fields import FieldReader, Fields
 from alerts.yaml.parser import parse as parse_yaml
 from alerts.yaml.tree import Mistake, Node, Text
@@ -32,7 +32,7 @@ def load(
     """The groups of a rule file, and its mistakes in the order of their lines.
 
     Groups hold only the rules that are right; a caller that means business refuses the file where
-    there is any mistake. `parse` reads an expression, `alerts.promql.parser.parse` if not given.
+    there is any mistake. `parse` reads an expression, `alerts.promql.syntax.parser.parse` if not given.
     """
     tree, mistakes = parse_yaml(text)
     loader = _Loader(source, parse or _promql())
@@ -41,7 +41,7 @@ def load(
 
 
 def _promql() -> Parse:
-    from alerts.promql.parser import parse
+    from alerts.promql.syntax.parser import parse
 
     return parse
 
@@ -148,5 +148,5 @@ class _Loader(FieldReader):
         return annotations
 
     def _template(self, text: Text) -> None:
-        for mistake in templates.mistakes(text.value):
+        for mistake in expansion.mistakes(text.value):
             self.note(text.place(mistake.line, mistake.column), f"template: {mistake.message}")

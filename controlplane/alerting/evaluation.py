@@ -2,7 +2,7 @@
 
 A state is that of a rule in its group by name, so that a file may change while alerts live. What changed is
 stored before anybody is told; where the store cannot take it, people are told all the same and it is
-stored later. Called by `controlplane.alerting.beat`, one evaluation at a time; any thread may read.
+stored later. Called by `controlplane.alerting.rule_scheduler`, one evaluation at a time; any thread may read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from alerts.engine import GroupResult, RuleResult
 from alerts.promql.series import Series, SeriesSource
 from alerts.rules.model import RuleGroup, RuleKind
 from alerts.state import Alert, Alerts, AlertState, Surroundings, Transition
-from controlplane.alerting import life
+from controlplane.alerting import immediate_rules
 from controlplane.alerting.rulebook import Rulebook, rule_keys
 from controlplane.alerting.views import GroupView, RuleView
 from controlplane.errors import StoreUnavailable
@@ -146,7 +146,7 @@ class Evaluation:
     def at_once(self, now: float) -> None:
         """Evaluate, with the values of now, the groups that hear at once of the life of queries."""
         with self._running:
-            alive = [one for one in self._groups.values() if life.hears_at_once(one.group)]
+            alive = [one for one in self._groups.values() if immediate_rules.hears_at_once(one.group)]
             due = [one for one in alive if one.evaluated_at != now]
             self._evaluate(due, self._sources.rules_source(now, live=True), now)
 

@@ -2,7 +2,7 @@
 
 One thread watches the clock; each receiver has a lane of its own, so that one that hangs keeps nobody else
 waiting. A message is sent, then noted: an end of the process in between leads to a second message of the same
-group, never to none. Started and stopped by `controlplane.plane`.
+group, never to none. Started and stopped by `controlplane.app`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from alerts.notify.reasons import Told
 from alerts.notify.stages import Outcome, Surroundings
 from alerts.state import Alert, AlertState
 from controlplane.alerting.evaluation import Reached, nothing
-from controlplane.alerting.mutes import Mutes
 from controlplane.alerting.rulebook import Rulebook
+from controlplane.alerting.silence_state import Mutes
 from controlplane.alerting.views import Note, NoteOutcome
 from controlplane.errors import StoreUnavailable
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from alerts import config as routing
 from alerts.notify import catalogue
+from alerts.notify import config as routing
 from alerts.notify.receivers.base import Receiver
 from alerts.rules import loader, pack
 from alerts.rules.model import Rule, RuleGroup

@@ -1,6 +1,6 @@
 """What the alerting room shows of itself: alerts with who mutes them, rules with how they fare, notes.
 
-Frozen values, made by `controlplane.alerting.desk`; the API renders them. Times are Unix seconds.
+Frozen values, made by `controlplane.alerting.alert_queries`; the API renders them. Times are Unix seconds.
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from starlette.concurrency import run_in_threadpool
 
 from controlplane.errors import Forbidden, Unauthorized
 from controlplane.model import Role
-from controlplane.tokens import Token, well_formed
+from controlplane.runtime.tokens import Token, well_formed
 
 if TYPE_CHECKING:
-    from controlplane.plane import Plane
+    from controlplane.app import Plane
 
 ANYONE: frozenset[Role] = frozenset(Role)
 AGENTS = frozenset({Role.AGENT})

@@ -10,7 +10,7 @@ from typing import Any
 
 from alerts.acknowledgements import Acknowledgement
 from alerts.errors import AlertsError
-from alerts.labels import Matcher, matches, parse_matchers
+from alerts.matching.labels import Matcher, matches, parse_matchers
 from alerts.replay import Episode, Pace, Replay
 from alerts.routing import matchers_text
 from alerts.rules.model import RuleGroup
@@ -37,8 +37,8 @@ from controlplane.api.alerting_bodies import (
 )
 from controlplane.api.render import finite, stamp
 from controlplane.errors import BadRequest
-from listeners.errors import WireError
-from listeners.wire import rfc3339, seconds_of
+from listeners.protocol.errors import WireError
+from listeners.protocol.wire import rfc3339, seconds_of
 
 SEVERITIES = ("critical", "warning", "info")
 STATES = (AlertState.FIRING, AlertState.PENDING, AlertState.RESOLVED)

@@ -14,20 +14,20 @@ from urllib.parse import urlsplit
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from alerts.config import Config, ReceiverConfig, WebhookConfig
 from alerts.durations import format_duration
 from alerts.errors import MatcherError
 from alerts.grouping import Group
 from alerts.inhibition import InhibitRule
-from alerts.labels import Matcher, matches
-from alerts.regex import compile_pattern
+from alerts.matching.labels import Matcher, matches
+from alerts.matching.regex import compile_pattern
+from alerts.notify.config import Config, ReceiverConfig, WebhookConfig
 from alerts.routing import Route
 from alerts.silences import Silence, SilenceState
 from alerts.state import AlertState, ends_at
 from controlplane.alerting.views import AlertView
 from controlplane.api.alerting import MOST_MATCHERS, matchers_of, seconds
 from controlplane.errors import BadRequest
-from listeners.wire import rfc3339
+from listeners.protocol.wire import rfc3339
 
 Json = dict[str, Any]
 SECRET = "<secret>"

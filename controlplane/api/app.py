@@ -24,9 +24,10 @@ from starlette.responses import JSONResponse, Response
 
 from controlplane.api.access import Newcomers, authorize
 from controlplane.api.bodies import ErrorBody
+from controlplane.api.fleet_cache import Rows
 from controlplane.api.intake import Budget
+from controlplane.api.limiter import Seats
 from controlplane.api.readiness import Readiness
-from controlplane.api.rendered import Rows
 from controlplane.api.routes import (
     actions,
     agents,
@@ -42,9 +43,8 @@ from controlplane.api.routes import (
     rules,
     silences,
 )
-from controlplane.api.seats import Seats
+from controlplane.app import Plane
 from controlplane.errors import ControlPlaneError
-from controlplane.plane import Plane
 
 log = logging.getLogger(__name__)
 ROUTERS = (

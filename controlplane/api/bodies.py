@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from listeners.wire import MAX_NESTED, nested
+from listeners.protocol.wire import MAX_NESTED, nested
 
 Stamp = str | None
 Number = float | None

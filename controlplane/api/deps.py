@@ -16,13 +16,13 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from controlplane.api import intake
-from controlplane.api.rendered import Rows
+from controlplane.api.fleet_cache import Rows
+from controlplane.app import Plane
 from controlplane.errors import BadRequest
-from controlplane.plane import Plane
+from controlplane.runtime.tokens import Token
 from controlplane.store.tables import storable
-from controlplane.tokens import Token
-from listeners import wire
-from listeners.errors import WireError
+from listeners.protocol import wire
+from listeners.protocol.errors import WireError
 
 M = TypeVar("M", bound=BaseModel)
 

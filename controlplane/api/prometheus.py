@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from alerts.labels import Labels, Matcher, matches
+from alerts.matching.labels import Labels, Matcher, matches
 from alerts.promql.series import Floats, Matrix, Scalar, String, Value
 from alerts.rules.model import Rule, RuleGroup, RuleKind
 from alerts.state import Alert, AlertState
 from controlplane.alerting.views import GroupView, RuleView
 from controlplane.errors import ControlPlaneError
-from listeners.catalogue import METRICS, SOURCE_METRICS, STATE_METRICS, Metric
-from listeners.wire import rfc3339
+from listeners.protocol.catalogue import METRICS, SOURCE_METRICS, STATE_METRICS, Metric
+from listeners.protocol.wire import rfc3339
 
 STATUS = {"bad_data": 400, "not_found": 404, "execution": 422, "timeout": 503, "unavailable": 503}
 #: The API that this one follows. Clients read a version and switch on what they know of it: Grafana asks for

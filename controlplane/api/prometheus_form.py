@@ -14,12 +14,12 @@ from datetime import datetime
 from urllib.parse import parse_qsl
 
 from alerts.durations import parse_duration
-from alerts.labels import Matcher
-from alerts.promql.checks import check
+from alerts.matching.labels import Matcher
 from alerts.promql.errors import ParseError
-from alerts.promql.literals import FARTHEST
-from alerts.promql.nodes import Node, Selector, Shift, Type
-from alerts.promql.parser import parse
+from alerts.promql.syntax.checks import check
+from alerts.promql.syntax.literals import FARTHEST
+from alerts.promql.syntax.nodes import Node, Selector, Shift, Type
+from alerts.promql.syntax.parser import parse
 from alerts.rules.model import RuleKind
 from controlplane.api.prometheus import PrometheusError, RulesWanted, bad_parameter
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from alerts.labels import Labels, Matcher, matches
+from alerts.matching.labels import Labels, Matcher, matches
 from alerts.promql.errors import TooCostly
 from alerts.promql.series import METRIC_NAME, SeriesSource
 
@@ -30,7 +30,7 @@ Sets = dict[frozenset[tuple[str, str]], Labels]
 
 
 class Room(Protocol):
-    """Where series come from; `controlplane.series` implements it."""
+    """Where series come from; `controlplane.metrics.series` implements it."""
 
     def source(self, now: float) -> SeriesSource: ...
 

@@ -1,6 +1,6 @@
 """The server's values as response bodies. Pure: everything comes in as arguments.
 
-Called by the routes and by `controlplane.api.rendered`. What is not known or not finite is null, never 0.
+Called by the routes and by `controlplane.api.fleet_cache`. What is not known or not finite is null, never 0.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from controlplane import endings, failures, lag
 from controlplane.api.bodies import (
     ActionBody,
     AgentBody,
@@ -29,14 +28,15 @@ from controlplane.api.bodies import (
     RunBody,
     SourceBody,
 )
-from controlplane.case import open_case
-from controlplane.gaps import Gap
+from controlplane.events.gaps import Gap
+from controlplane.events.progress import items, number, whole
+from controlplane.health import failures, lag, terminal_status
+from controlplane.health.context import open_case
+from controlplane.health.thresholds import DEFAULTS
 from controlplane.history.model import Happened, PastRun, Point
-from controlplane.history.room import Status
+from controlplane.history.service import Status
 from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
-from controlplane.progress import items, number, whole
-from controlplane.thresholds import DEFAULTS
-from listeners.wire import rfc3339
+from listeners.protocol.wire import rfc3339
 
 RECENT = 30
 
@@ -97,7 +97,7 @@ def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now
         labels=dict(view.labels),
         alerts=0,
         alert_severity=None,
-        vanished=endings.vanished(open_case(view, now, DEFAULTS)) is not None,
+        vanished=terminal_status.vanished(open_case(view, now, DEFAULTS)) is not None,
         agent=agent.agent if agent else None,
         spark_version=agent.spark_version if agent else None,
         ui_url=agent.ui_url if agent else None,

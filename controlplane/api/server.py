@@ -15,8 +15,8 @@ from typing import Any
 import uvicorn
 
 from controlplane.api.app import create_app
+from controlplane.app import Plane
 from controlplane.errors import SettingsError
-from controlplane.plane import Plane
 
 KEEP_ALIVE = 30  # seconds an idle connection stays open after an answer
 HEADER_SECONDS = 20.0  # for a connection to come with its next request

@@ -1,7 +1,7 @@
 """Inventories and shapes as agents' events tell them, read with care. Pure.
 
-Called by `controlplane.ingest` (what of an inventory stays among the raw events) and by
-`controlplane.checkpoints.room`.
+Called by `controlplane.ingest.service` (what of an inventory stays among the raw events) and by
+`controlplane.checkpoints.service`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane import progress
-from controlplane.checkpoints.collector import MOST_ENTRIES
-from controlplane.checkpoints.inventory import Inventory, NotAnInventory, from_json
-from controlplane.checkpoints.relocation import plain_path
+from controlplane.checkpoints.inventory.collector import MOST_ENTRIES
+from controlplane.checkpoints.inventory.model import Inventory, NotAnInventory, from_json
+from controlplane.checkpoints.inventory.relocation import plain_path
 from controlplane.checkpoints.survey import Survey
+from controlplane.events import progress
 from controlplane.store.shapes import Shaped
-from listeners.wire import Event
+from listeners.protocol.wire import Event
 
 #: The parts of an inventory that are kept with it only, not with the raw event.
 BULKY = ("files", "folders", "contents")
@@ -57,7 +57,7 @@ def _weight(value: Any) -> int:
 
 
 def arrival(event: Event) -> Arrival:
-    """The inventory in an event that `controlplane.told` took."""
+    """The inventory in an event that `controlplane.events.parsing` took."""
     data = event.data
     seconds = progress.number(data.get("seconds")) or 0.0
     output = data.get("output")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.checkpoints.inventory import Inventory
+from controlplane.checkpoints.inventory.model import Inventory
 
 METADATA = "metadata"
 LOCK = "surgery under way, put it back with: controlplane undo "

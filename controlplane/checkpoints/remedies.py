@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from controlplane.checkpoints.reading import Question
+from controlplane.checkpoints.reading.checkpoint import Question
 
 
 def repair(q: Question, *options: str) -> str:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from posixpath import basename, commonpath, dirname
 from typing import Any
 
-from controlplane.checkpoints.collector import CannotOpen, collect
-from controlplane.checkpoints.file_logs import file_log
-from controlplane.checkpoints.inventory import FORMAT, Inventory, NotAnInventory, from_json, to_json
-from controlplane.checkpoints.relocation import below, plain_path, relocated
+from controlplane.checkpoints.inventory.collector import CannotOpen, collect
+from controlplane.checkpoints.inventory.model import FORMAT, Inventory, NotAnInventory, from_json, to_json
+from controlplane.checkpoints.inventory.relocation import below, plain_path, relocated
+from controlplane.checkpoints.reading.file_logs import file_log
 
 SURVEY = "spark-checkpoint-survey"
 #: Folders of input that are listed unasked.

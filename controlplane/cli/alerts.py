@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from controlplane.cli.act import person
-from controlplane.cli.client import Client, mistake_of, open_client
-from controlplane.cli.errors import CallFailed, Mistake
+from controlplane.cli.actions import person
 from controlplane.cli.fleet import ask, find_query
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.cli.tables import age, plain, shortened, table
+from controlplane.console.client import Client, mistake_of, open_client
+from controlplane.console.errors import CallFailed, Mistake
+from controlplane.console.tables import age, plain, shortened, table
 
 HEAD = ("STATE", "SEVERITY", "ALERT", "ABOUT", "FINGERPRINT", "SINCE", "NOTE", "SUMMARY")
 SUMMARY = 90  # characters; the whole is in --json

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
-from controlplane.cli import tables
-from controlplane.cli.errors import Mistake
 from controlplane.cli.options import data_dir_option, port_option, settings_of, ui_port_option
+from controlplane.console import tables
+from controlplane.console.errors import Mistake
 from controlplane.demo import scenarios
 from controlplane.settings import Settings
 

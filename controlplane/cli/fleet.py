@@ -1,6 +1,6 @@
 """`controlplane queries` and `actions`: what the API says, as a table or as JSON.
 
-`ask` and `find_query` serve `controlplane.cli.act`, too.
+`ask` and `find_query` serve `controlplane.cli.actions`, too.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 import click
 
-from controlplane.cli.client import Client, mistake_of, open_client
-from controlplane.cli.errors import CallFailed
 from controlplane.cli.options import client_options, json_option, settings_of
 from controlplane.cli.resolve import resolve
-from controlplane.cli.tables import age, figure, query_name, read_rate, shortened, table
+from controlplane.console.client import Client, mistake_of, open_client
+from controlplane.console.errors import CallFailed
+from controlplane.console.tables import age, figure, query_name, read_rate, shortened, table
 
 FLEET = ("STATUS", "QUERY", "ID", "BATCH", "LAG", "READ/S", "SINCE", "REASON")
 LEDGER = ("ID", "STATE", "ACTION", "QUERY", "BY", "AGE", "WHY", "OUTCOME")

@@ -10,7 +10,7 @@ import logging
 import sys
 from typing import TextIO
 
-from listeners.wire import rfc3339
+from listeners.protocol.wire import rfc3339
 
 QUIET = ("uvicorn", "apscheduler", "alembic", "asyncio")
 

@@ -9,8 +9,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from controlplane.cli.errors import Mistake
-from controlplane.cli.tables import plain, query_name
+from controlplane.console.errors import Mistake
+from controlplane.console.tables import plain, query_name
 
 LEAST_PREFIX = 4
 SHOWN = 10

@@ -15,20 +15,21 @@ from typing import Any, NoReturn
 
 import click
 
+from alerts import unit_tests
 from alerts.durations import format_duration
-from alerts.labels import Matcher
-from alerts.promql.nodes import selectors
+from alerts.matching.labels import Matcher
 from alerts.promql.series import METRIC_NAME
+from alerts.promql.syntax.nodes import selectors
 from alerts.replay import ALERT_SERIES
-from alerts.rules import loader, pack, unit_tests
+from alerts.rules import loader, pack
 from alerts.rules.model import RuleGroup, RuleKind
-from alerts.rules.unit_tests import UnitTestFile
+from alerts.unit_tests import UnitTestFile
 from alerts.yaml.tree import Mistake as FileMistake
-from controlplane.cli.client import TIMEOUT, Client, mistake_of, token_of
-from controlplane.cli.errors import CallFailed, Mistake
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.cli.tables import plain
-from listeners import catalogue
+from controlplane.console.client import TIMEOUT, Client, mistake_of, token_of
+from controlplane.console.errors import CallFailed, Mistake
+from controlplane.console.tables import plain
+from listeners.protocol import catalogue
 
 REPLAY_SECONDS = 120.0 + TIMEOUT  # the server gives up after two minutes
 #: Names that the catalogue makes of figures it never saw.

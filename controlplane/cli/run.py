@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
-from controlplane.cli.errors import Mistake
 from controlplane.cli.options import data_dir_option, server_option
-from controlplane.java import java_environment
+from controlplane.console.errors import Mistake
+from controlplane.runtime.java import java_environment
 from controlplane.settings import Settings, load
 
 

@@ -19,9 +19,7 @@ from typing import Any
 
 import click
 
-from controlplane.children import ends_with_us
 from controlplane.cli import logs
-from controlplane.cli.errors import Mistake
 from controlplane.cli.options import (
     F,
     data_dir_option,
@@ -32,6 +30,8 @@ from controlplane.cli.options import (
     settings_of,
     ui_port_option,
 )
+from controlplane.console.errors import Mistake
+from controlplane.runtime.child_processes import ends_with_us
 from controlplane.settings import Settings, reachable
 
 UI_SECONDS = 3.0  # for the page's process to end
@@ -114,7 +114,7 @@ def ui(**options: Any) -> None:
 def _serve(settings: Settings, page: bool = False) -> None:
     """From the settings to the end: what is opened here is closed in reverse."""
     from controlplane.api.server import calm_collector, listen, make_server
-    from controlplane.plane import build
+    from controlplane.app import build
 
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(listen(settings.host, settings.port))

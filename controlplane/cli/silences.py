@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 import click
 
-from controlplane.cli.act import person
-from controlplane.cli.client import Client, mistake_of, open_client
-from controlplane.cli.errors import CallFailed, Mistake
+from controlplane.cli.actions import person
 from controlplane.cli.fleet import ask
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.cli.tables import plain, shortened, table
+from controlplane.console.client import Client, mistake_of, open_client
+from controlplane.console.errors import CallFailed, Mistake
+from controlplane.console.tables import plain, shortened, table
 
 HEAD = ("ID", "STATE", "ENDS", "BY", "ALERTS", "MATCHERS", "COMMENT")
 COMMENT = 60  # characters; the whole is in --json

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from alerts.config import unused_receivers
+from alerts.notify.config import unused_receivers
 from controlplane.alerting import rulebook
 from controlplane.alerting.rulebook import Rulebook
 from controlplane.cli.options import data_dir_option, database_option, settings_of

@@ -15,16 +15,16 @@ import click
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
-from controlplane.cli.errors import Mistake
 from controlplane.cli.options import data_dir_option, database_option, json_option, settings_of
-from controlplane.cli.tables import age, table
+from controlplane.console.errors import Mistake
+from controlplane.console.tables import age, table
 from controlplane.model import Role
+from controlplane.runtime.tokens import issue
 from controlplane.settings import Settings
 from controlplane.store import audit
 from controlplane.store import tokens as rows
 from controlplane.store.engine import default_url, open_engine, sqlite_file, unavailable, upgrade
-from controlplane.tokens import issue
-from listeners.wire import rfc3339
+from listeners.protocol.wire import rfc3339
 
 DAY = 86400.0
 HEAD = ("ID", "NAME", "ROLE", "TOKEN", "APP", "AGE", "STATE")

@@ -10,15 +10,15 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from controlplane.cli.client import Client
-from controlplane.cli.errors import CallFailed, DemoFailed, Mistake
-from controlplane.demo import folder, launch, processes
+from controlplane.console.client import Client
+from controlplane.console.errors import CallFailed, DemoFailed, Mistake
+from controlplane.demo import data_dir, launch, processes
 from controlplane.demo.interrupts import Interrupts
 from controlplane.demo.launch import HOST, Options
 from controlplane.demo.scenarios import TROUBLES
 from controlplane.demo.watch import Say, fleet_of, watch
-from controlplane.java import java_environment
 from controlplane.model import QueryStatus
+from controlplane.runtime.java import java_environment
 
 SERVER_READY_SECONDS = 60.0
 #: How long the children may take to end in good order. The agents deliver their last events in this time.
@@ -32,8 +32,8 @@ def run(options: Options, say: Say) -> int:
     """
     java = check(options)
     with ExitStack() as stack:
-        stack.enter_context(folder.lock(options.data_dir))
-        place = folder.fresh(options.data_dir)
+        stack.enter_context(data_dir.lock(options.data_dir))
+        place = data_dir.fresh(options.data_dir)
         interrupts = stack.enter_context(Interrupts())
         children: list[processes.Child] = []
         stack.callback(put_away, children, interrupts, say)

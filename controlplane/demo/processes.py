@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from controlplane.children import ends_with_us
+from controlplane.runtime.child_processes import ends_with_us
 
 
 def session_of(stat: str) -> int:

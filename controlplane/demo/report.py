@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from controlplane.cli.tables import UNKNOWN, figure, read_rate
+from controlplane.console.tables import UNKNOWN, figure, read_rate
 
 Query = Mapping[str, Any]
 

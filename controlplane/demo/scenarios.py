@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from controlplane.cli.errors import UnknownTrouble
+from controlplane.console.errors import UnknownTrouble
 from controlplane.model import QueryStatus
 
 RUNNING, FINISHED, LAGGING = QueryStatus.RUNNING, QueryStatus.FINISHED, QueryStatus.LAGGING

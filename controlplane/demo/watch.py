@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from controlplane.cli.client import Client
-from controlplane.cli.errors import CallFailed
+from controlplane.console.client import Client
+from controlplane.console.errors import CallFailed
 from controlplane.demo import report
 from controlplane.demo.interrupts import Interrupts
 from controlplane.demo.launch import Options
 from controlplane.demo.processes import Child
 from controlplane.demo.scenarios import Driver, drivers
-from controlplane.demo.turns import Turns
+from controlplane.demo.start_order import Turns
 
 TABLE_EVERY = 15.0
 WAITING_EVERY = 5.0

@@ -1,6 +1,6 @@
 """Reads what the lake has of queries, by pyarrow: the files of the days concerned, of them the groups of rows.
 
-Called for times that the store has forgotten by `controlplane.series` and `controlplane.api`. From any thread.
+Called for times that the store has forgotten by `controlplane.metrics.series` and `controlplane.api`. From any thread.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from controlplane.history import reports
-from controlplane.history.shelf import Shelf, Where
+from controlplane.history import report_rows as reports
+from controlplane.history.lake_cache import Shelf, Where
 from controlplane.lake.manifest import Manifest
 from controlplane.model import ProgressSample
 

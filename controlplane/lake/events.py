@@ -8,10 +8,10 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from controlplane.events.progress import moment, text, whole
 from controlplane.lake.rows import Rows, Who
-from controlplane.progress import moment, text, whole
-from listeners import wire
-from listeners.errors import WireError
+from listeners.protocol import wire
+from listeners.protocol.errors import WireError
 
 #: As the server has it: longer lines are no events.
 MAX_LINE, MAX_INVENTORY = 1024 * 1024, 4 * 1024 * 1024

@@ -14,9 +14,9 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from controlplane.progress import MAX_WHOLE, number, offsets, whole
-from listeners import wire
-from listeners.errors import WireError
+from controlplane.events.progress import MAX_WHOLE, number, offsets, whole
+from listeners.protocol import wire
+from listeners.protocol.errors import WireError
 
 orjson: Any = None
 with contextlib.suppress(ImportError):  # the pipeline has it, and is twice as fast by it; the server need not

@@ -15,10 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from controlplane.events.progress import IDLE_PHASES, whole
 from controlplane.lake import fields as f
 from controlplane.lake.arrays import table_of
 from controlplane.lake.schema import LIFECYCLE, PROGRESS, SOURCES, STATE_OPERATORS
-from controlplane.progress import IDLE_PHASES, whole
 
 Json = Mapping[str, Any]
 Row = tuple[Any, ...]

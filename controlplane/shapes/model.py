@@ -1,4 +1,4 @@
-"""The shape of a query as `listeners.shape` tells it, read from JSON into frozen values.
+"""The shape of a query as `listeners.spark.shape` tells it, read from JSON into frozen values.
 
 What is missing is None: an older agent, or a Spark that did not tell. What is there and is not of its
 kind is a mistake that names its place.

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, RowMapping
 
 from alerts.acknowledgements import Acknowledgement
-from alerts.labels import Matcher
+from alerts.matching.labels import Matcher
 from alerts.notify.reasons import Told
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState, Transition

@@ -12,8 +12,8 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from controlplane.baselines import SHAPE, Baseline
 from controlplane.errors import BodyTooLarge
+from controlplane.metrics.baselines import SHAPE, Baseline
 from controlplane.store.findings import baselines
 
 #: Queries in a set: 40 MB in memory.

@@ -16,7 +16,7 @@ import zstandard
 from sqlalchemy.engine import Connection
 
 from controlplane.store.tables import dictionaries, storable
-from listeners import wire
+from listeners.protocol import wire
 
 LEVEL = 6
 #: No event is larger than this when unpacked (a line is at most 1 MiB, an escape six bytes for one).

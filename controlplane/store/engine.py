@@ -20,7 +20,7 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from controlplane.errors import SettingsError, StoreUnavailable
-from controlplane.store import blobs, reserve
+from controlplane.store import blobs, disk_reserve
 from controlplane.store.tables import counters, dictionaries, events
 
 BUSY_SECONDS = 5.0
@@ -161,7 +161,7 @@ def upgrade(engine: Engine) -> None:
         raise SettingsError(f"the store was written by a newer release: {error}") from error
     except DBAPIError as error:
         file = sqlite_file(engine)
-        if file is None or not reserve.give_up(file):  # opening a store takes a little space, too
+        if file is None or not disk_reserve.give_up(file):  # opening a store takes a little space, too
             raise unavailable(error) from error
         _retry(engine)
 

@@ -1,6 +1,6 @@
 """Raw events and the index of the progress reports among them: append, know again, read.
 
-`controlplane.store.deduplication` writes, in the writer's transaction; the API reads a query's events in
+`controlplane.ingest.deduplication` writes, in the writer's transaction; the API reads a query's events in
 pages, as they were sent.
 """
 

@@ -1,6 +1,6 @@
 """What was stored of queries over a stretch of time: their runs, reports, rests and changes of status.
 
-Plain functions on a connection, read only; `controlplane.series.replay` makes the figures of the past from it.
+Plain functions on a connection, read only; `controlplane.metrics.series.replay` makes the figures of the past from it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from controlplane.ledger import QueryRow, RunRow
+from controlplane.events.progress import text
 from controlplane.model import ProgressSample
-from controlplane.progress import text
+from controlplane.records import QueryRow, RunRow
 from controlplane.store.blobs import Unpacker
 from controlplane.store.queries import CHUNK, samples_of
 from controlplane.store.rows import query_row, run_row, select_runs

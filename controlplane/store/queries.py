@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from controlplane import gaps, progress
-from controlplane.gaps import Reported
-from controlplane.ledger import AgentRow, QueryRow, RunRow
+from controlplane.events import gaps, progress
+from controlplane.events.gaps import Reported
 from controlplane.model import Agent, ProgressSample, Run
+from controlplane.records import AgentRow, QueryRow, RunRow
 from controlplane.store.blobs import Unpacker
 from controlplane.store.rows import agent_row, key_of, query_row, run_of, run_row, select_runs
 from controlplane.store.tables import agents, batches, events, queries, runs

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from controlplane.errors import StoreUnavailable
-from controlplane.store import checkpoints, departures, reserve, shapes
+from controlplane.store import checkpoints, disk_reserve, offload_marks, shapes
 from controlplane.store.engine import checkpoint, is_sqlite, sqlite_file, used_bytes, vacuum_step
 from controlplane.store.tables import agents, batches, counters, events, queries, runs, status_changes
 from controlplane.store.writer import Writer
@@ -69,7 +69,7 @@ def prune(
     """
     store = sqlite_file(writer.engine)
     if store is not None:
-        reserve.ensure(store)
+        disk_reserve.ensure(store)
     cutoff, before, work = now - max_age_seconds, used(writer.engine), _Pruning(writer)
     lake = hot_seconds is not None
     gone = work.delete_aged(cutoff if hot_seconds is None else now - hot_seconds, lake)
@@ -88,7 +88,7 @@ def prune(
     )
     work.free()
     if store is not None:
-        reserve.ensure(store)
+        disk_reserve.ensure(store)
     return replace(pruned, bytes_after=used(writer.engine))
 
 
@@ -111,7 +111,7 @@ class _Pruning:
             return self._writer.write(work, then)
         except StoreUnavailable:
             store = sqlite_file(self._writer.engine)
-            if store is None or not reserve.give_up(store):
+            if store is None or not disk_reserve.give_up(store):
                 raise
         self.full = True
         checkpoint(self._writer.engine)
@@ -175,18 +175,18 @@ def _aged(connection: Connection, cutoff: float, lake: bool) -> Doomed:
     """Of the oldest page those from before `cutoff`; with a lake, up to the mark that it has them."""
     select = sa.select(*_COLUMNS).order_by(events.c.id).limit(CHUNK)
     if lake:
-        select = select.where(events.c.id <= (departures.value(connection, departures.SAFE) or 0))
+        select = select.where(events.c.id <= (offload_marks.value(connection, offload_marks.SAFE) or 0))
     page = select.subquery()
     return connection.execute(sa.select(page).where(page.c.at < cutoff)).all()
 
 
 def _count_unsafe(connection: Connection, limit: int) -> int:
     """Of the oldest events those that the lake would keep and has not got yet; added to what was lost."""
-    safe = departures.value(connection, departures.SAFE) or 0
-    lost = sum(row.id > safe and row.type in departures.KEPT for row in _oldest(connection, limit))
+    safe = offload_marks.value(connection, offload_marks.SAFE) or 0
+    lost = sum(row.id > safe and row.type in offload_marks.KEPT for row in _oldest(connection, limit))
     if lost:
-        before = departures.value(connection, departures.LOST) or 0
-        departures.put(connection, departures.LOST, before + lost)
+        before = offload_marks.value(connection, offload_marks.LOST) or 0
+        offload_marks.put(connection, offload_marks.LOST, before + lost)
     return lost
 
 
@@ -219,9 +219,9 @@ def _delete(connection: Connection, doomed: Doomed) -> int:
     ids = [row.id for row in doomed]
     connection.execute(sa.delete(batches).where(batches.c.event_id.in_(ids)))
     connection.execute(sa.delete(events).where(events.c.id.in_(ids)))
-    kept = [row.at for row in doomed if row.type in departures.KEPT]
+    kept = [row.at for row in doomed if row.type in offload_marks.KEPT]
     if kept:
-        departures.raise_to(connection, departures.GONE, math.ceil(max(kept) * 1000))
+        offload_marks.raise_to(connection, offload_marks.GONE, math.ceil(max(kept) * 1000))
     pruned: dict[int, int] = {}
     for row in doomed:
         pruned[row.agent_key] = max(row.seq, pruned.get(row.agent_key, 0))

@@ -1,6 +1,6 @@
-"""Rows of the database <-> the values of `controlplane.model` and the rows of `controlplane.ledger`.
+"""Rows of the database <-> the values of `controlplane.model` and the rows of `controlplane.records`.
 
-Called by `controlplane.store.queries` and `controlplane.store.ledger`; no statement is run here.
+Called by `controlplane.store.queries` and `controlplane.store.unit_of_work`; no statement is run here.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import RowMapping
 
-from controlplane import gaps
-from controlplane.ledger import AgentRow, Naming, QueryRow, RunRow
+from controlplane.events import gaps
 from controlplane.model import Agent, Run, RunEnd, RunFacts, StatusSample
+from controlplane.records import AgentRow, Naming, QueryRow, RunRow
 from controlplane.store.tables import agents, queries, runs
 
 #: An agent's labels have no column: they are kept with what it says of itself.

@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.engine import Dialect
 from sqlalchemy.types import TypeDecorator
 
-from listeners import wire
+from listeners.protocol import wire
 
 metadata = MetaData(
     naming_convention={

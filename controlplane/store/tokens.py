@@ -1,6 +1,6 @@
 """Bearer tokens as they are kept: the digest, never the secret.
 
-Called by `controlplane.plane`, which reads them all into memory, and by `controlplane token`, beside a server.
+Called by `controlplane.app`, which reads them all into memory, and by `controlplane token`, beside a server.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from controlplane.api.server import listen, make_server
-from controlplane.plane import Plane, build
+from controlplane.app import Plane, build
 from controlplane.settings import Settings
 from controlplane.store.tables import alerts
 

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 
 from controlplane.api.server import Server, listen, make_server
+from controlplane.app import Plane, build
 from controlplane.model import Role
-from controlplane.plane import Plane, build
 from controlplane.settings import Settings
 from tests.acceptance.simulated import TLS, SimulatedAgent
 
@@ -28,8 +28,8 @@ class LiveServer:
     server: Server
 
     def token(self, role: Role, app: str | None = None) -> str:
+        from controlplane.runtime.tokens import issue
         from controlplane.store import tokens as rows
-        from controlplane.tokens import issue
 
         secret, token = issue(f"test {role.value}", role, self.plane.clock(), app)
         self.plane.writer.write(lambda conn: rows.insert(conn, **token.columns()))

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from controlplane.alerting.views import AlertView
-from controlplane.plane import Plane, build
+from controlplane.app import Plane, build
 from controlplane.settings import Settings
-from listeners import wire
+from listeners.protocol import wire
 from tests.drivers import BEGIN, Driver
 
 POLL = 10.0

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from controlplane.control import outbox
+from controlplane.actions import outbox
 from controlplane.model import Role
 from tests.acceptance.live import LiveServer, eventually
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, restarts

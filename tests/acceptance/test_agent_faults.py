@@ -25,16 +25,16 @@ from typing import Any
 import pytest
 
 from listeners import agent as agents
-from listeners import wire
 from listeners.agent import Agent, Identity
-from listeners.errors import TransportError
-from listeners.inbox import Inbox
-from listeners.transport import HttpTransport
+from listeners.delivery.inbox import Inbox
+from listeners.delivery.transport import HttpTransport
+from listeners.protocol import wire
+from listeners.protocol.errors import TransportError
 from tests.acceptance.fault_servers import drips, floods, hangs, hostile, says, talking
+from tests.paths import ROOT
 from tests.recording_server import RecordingServer
 
 OWNER = {"app": "orders"}
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class Driver:
@@ -81,7 +81,7 @@ def drivers(tmp_path: Path) -> Iterator[Callable[..., Driver]]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits are a twentieth: five minutes are fifteen seconds."""
-    from listeners.backoff import Backoff
+    from listeners.delivery.backoff import Backoff
 
     monkeypatch.setattr(Backoff.__init__, "__defaults__", (0.025, 1.5))
 
@@ -311,9 +311,9 @@ import json, sys, time
 from pathlib import Path
 from listeners import wire
 from listeners.agent import Agent, Identity
-from listeners.errors import TransportError
-from listeners.inbox import Inbox
-from listeners.transport import HttpTransport
+from listeners.protocol.errors import TransportError
+from listeners.delivery.inbox import Inbox
+from listeners.delivery.transport import HttpTransport
 url, root, first, count = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 inbox = Inbox()
 agent = Agent(Identity(wire.App("orders"), {}), inbox, HttpTransport(url, "t"), root, {"app": "orders"},
@@ -353,7 +353,7 @@ def test_a_neighbour_that_dies_later_is_taken_care_of_too(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from listeners.spool import Spool
+    from listeners.delivery.spool import Spool
 
     monkeypatch.setattr(agents, "ADOPT_EVERY_SECONDS", 0.1)
     driver = drivers(recorder.url)

@@ -18,15 +18,15 @@ from pathlib import Path
 
 import pytest
 
-from listeners import wire
 from listeners.agent import Agent, Identity
-from listeners.inbox import Inbox
-from listeners.transport import HttpTransport
+from listeners.delivery.inbox import Inbox
+from listeners.delivery.transport import HttpTransport
+from listeners.protocol import wire
 from tests.drivers import report
+from tests.paths import ROOT
 from tests.spark.house import free_port, wait_for
 
 pytestmark = pytest.mark.long
-ROOT = Path(__file__).resolve().parents[2]
 QUERIES = 20
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from alerts.config import load as load_config
+from alerts.notify.config import load as load_config
 from controlplane.model import Role
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, stamp

@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from alerts.labels import parse_matchers
+from alerts.matching.labels import parse_matchers
 from alerts.silences import Silence
 from alerts.state import AlertState
+from controlplane.app import Plane
 from controlplane.errors import StoreUnavailable
-from controlplane.plane import Plane
 from controlplane.store.engine import prove_writable
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery

@@ -18,8 +18,8 @@ from tests.acceptance.crashing_server import WATCHED
 from tests.acceptance.live import eventually
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
 from tests.hook import Hook, running_hook
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 POINTS = ("alerts stored", "before the message", "message sent", "message noted")
 EXCEPTION = "org.apache.spark.SparkException: [CAST_INVALID_INPUT] no number"
 PATIENCE = 60.0

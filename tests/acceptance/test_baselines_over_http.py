@@ -15,11 +15,11 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from controlplane.baselines import FIGURES, hour_of_week
 from controlplane.lake.lake import Lake
 from controlplane.lake.schema import arrow
+from controlplane.metrics.baselines import FIGURES, hour_of_week
 from controlplane.model import Role
-from controlplane.pipeline.publishing import documents
+from controlplane.pipeline.rollup.publishing import documents
 from tests.acceptance.conftest import Cli
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery

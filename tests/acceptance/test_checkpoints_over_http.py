@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
-from controlplane.checkpoints.collector import collect
-from controlplane.checkpoints.inventory import to_json
-from controlplane.control import actions, guards
+from controlplane.actions import guards, transitions
+from controlplane.checkpoints.inventory.collector import collect
+from controlplane.checkpoints.inventory.model import to_json
 from controlplane.model import Role
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, restarts
@@ -205,7 +205,7 @@ def test_where_nobody_can_look_the_restart_goes_on_and_says_so(
 def test_an_agent_that_never_looks_holds_a_restart_for_a_while_only(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(actions, "LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(transitions, "LOOK_SECONDS", 1.0)
     healthy = restarts(query, lambda driver: driver.tell(driver.progress(query)))
     agent.serve_commands(
         lambda driver, c: {"state": "running"} if c["action"] == "inventory" else healthy(driver, c)
@@ -410,7 +410,7 @@ def test_an_agent_is_told_to_look_for_less_time_than_a_start_waits(
     ask(operator, query)
     [command] = eventually(lambda: agent.poll(1.0))
     assert command["action"] == "inventory"
-    assert command["timeout_seconds"] + 2 <= actions.LOOK_SECONDS
+    assert command["timeout_seconds"] + 2 <= transitions.LOOK_SECONDS
 
 
 HEAD = {"format": "spark-checkpoint-inventory", "version": 1}

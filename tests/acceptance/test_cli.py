@@ -225,9 +225,9 @@ def test_a_label_must_be_a_pair(cli: Cli, tmp_path: Path) -> None:
 
 
 def test_actions_of_a_server_that_goes_away_are_waited_for() -> None:
-    from controlplane.cli.act import follow
-    from controlplane.cli.client import Client
-    from controlplane.cli.errors import Unreachable
+    from controlplane.cli.actions import follow
+    from controlplane.console.client import Client
+    from controlplane.console.errors import Unreachable
 
     answers: list[Any] = [Unreachable("gone"), {"state": "succeeded", "reason": "resumed at batch 3"}]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from controlplane.checkpoints.analyzer import judge
 from controlplane.checkpoints.findings import Effect, Severity, Verdict
-from controlplane.checkpoints.judge import judge
 from controlplane.checkpoints.survey import survey
 from tests.checkpoint_cases import Case, cases, unpack
 

@@ -7,7 +7,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from controlplane.gaps import GRACE_SECONDS
+from controlplane.events.gaps import GRACE_SECONDS
 from tests.acceptance.live import LiveServer, live_server
 from tests.drivers import Driver, report
 

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 
 from controlplane.lake.lake import Lake
 from controlplane.store import retention
-from controlplane.store.departures import KEPT
 from controlplane.store.engine import default_url
+from controlplane.store.offload_marks import KEPT
 from controlplane.store.tables import events
 from tests.acceptance.live import LiveServer, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, stamp

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import httpx
 import pytest
 
-from alerts.labels import Matcher
+from alerts.matching.labels import Matcher
 from alerts.promql.series import Series, SeriesInMemory, SeriesSource, series_of
 from controlplane.api.prometheus_series import Reading
 from controlplane.api.routes.prometheus import EVALUATIONS

@@ -15,7 +15,7 @@ import pytest
 
 from alerts.promql.series import Series, SeriesInMemory, SeriesSource, series_of
 from controlplane.api.prometheus_series import Reading
-from controlplane.series.room import Figures
+from controlplane.metrics.series.service import Figures
 from tests.acceptance.live import eventually, live_server
 from tests.unit.alerts.promql.peer import Peer, peer_over
 

@@ -14,8 +14,8 @@ from fastapi import FastAPI
 
 from controlplane.api.access import ACCESS, METRICS, OPEN
 from controlplane.model import Role
+from controlplane.runtime.tokens import issue
 from controlplane.store import tokens as rows
-from controlplane.tokens import issue
 from tests.acceptance.live import LiveServer, eventually
 from tests.acceptance.simulated import TLS, SimulatedAgent, SimulatedQuery
 
@@ -94,7 +94,7 @@ def test_liveness_and_readiness_need_no_token(method: str, path: str, anonymous:
 def test_a_route_that_nobody_entered_in_the_table_is_closed_to_everybody() -> None:
     from controlplane.api.access import authorize
     from controlplane.errors import Forbidden
-    from controlplane.tokens import TokenBook
+    from controlplane.runtime.tokens import TokenBook
 
     secret, token = issue("admin", Role.ADMIN, 0.0)
     book = TokenBook(lambda: 1.0)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.checkpoints.surgery import writers
+from controlplane.checkpoints.repair import writer_detection
+from controlplane.cli.checkpoints.repair import Bench
 from controlplane.cli.main import run
-from controlplane.cli.surgery import Bench
 from tests.acceptance.live import LiveServer
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
 from tests.checkpoint_cases import unpack
@@ -103,7 +103,7 @@ def test_where_nobody_can_be_asked_nothing_is_done_without_yes(case: Path) -> No
 
 
 def test_somebody_who_writes_between_two_looks_is_seen(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writers, "LEAST_PAUSE", 3.0)
+    monkeypatch.setattr(writer_detection, "LEAST_PAUSE", 3.0)
     writer = threading.Timer(1, lambda: (case / "checkpoint/offsets/4").write_text("v1\n{}\n{}"))
     writer.start()
     before = content(case)

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from controlplane.checkpoints.collector import collect
-from controlplane.checkpoints.inventory import to_json
+from controlplane.checkpoints.inventory.collector import collect
+from controlplane.checkpoints.inventory.model import to_json
 from tests.acceptance.simulated import SimulatedQuery
 
 Json = dict[str, Any]

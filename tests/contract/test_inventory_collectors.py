@@ -16,20 +16,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.checkpoints import choosing as of_server
-from controlplane.checkpoints.collector import collect as collect_by_fsspec
+from controlplane.checkpoints.analyzer import judge
 from controlplane.checkpoints.findings import Finding
-from controlplane.checkpoints.inventory import Entry, Inventory, from_json, to_json
-from controlplane.checkpoints.judge import judge
-from listeners import checkpoint, choosing
-from listeners.hadoop import Hadoop
+from controlplane.checkpoints.inventory import selection as of_server
+from controlplane.checkpoints.inventory.collector import collect as collect_by_fsspec
+from controlplane.checkpoints.inventory.model import Entry, Inventory, from_json, to_json
+from listeners.checkpoints import inventory_policy, inventory_reader
+from listeners.checkpoints.hadoop import Hadoop
 
 STORE = "spark.sql.streaming.stateStore."
 ROCKSDB = {
     f"{STORE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{STORE}rocksdb.changelogCheckpointing.enabled": "true",
 }
-SERVER_BUDGET = choosing.Budget(
+SERVER_BUDGET = inventory_policy.Budget(
     of_server.MOST_FILES,
     of_server.MOST_BYTES,
     of_server.MOST_EACH,
@@ -63,14 +63,14 @@ paths = st.one_of(
 @given(st.dictionaries(paths, st.integers(0, 2000), max_size=120))
 def test_both_choose_the_same_files_where_all_fit(sizes: dict[str, int]) -> None:
     entries = {path: Entry(size) for path, size in sizes.items()}
-    assert choosing.chosen(sizes, SERVER_BUDGET) == of_server.chosen(entries)
+    assert inventory_policy.chosen(sizes, SERVER_BUDGET) == of_server.chosen(entries)
 
 
 def by_driver(spark: Any, place: str) -> Inventory:
-    found = checkpoint.Inventory(
-        Hadoop(spark, place), checkpoint.Bounds(), time.monotonic() + 60.0, time.monotonic
+    found = inventory_reader.Inventory(
+        Hadoop(spark, place), inventory_reader.Bounds(), time.monotonic() + 60.0, time.monotonic
     )
-    checkpoint.collect(found)
+    inventory_reader.collect(found)
     return from_json(json.loads(json.dumps(found.document(1.0, None))))
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from listeners.memory_queue import MemoryQueue
-from listeners.segments import Record
-from listeners.spool import Queue, Spool
+from listeners.delivery.memory_queue import MemoryQueue
+from listeners.delivery.segments import Record
+from listeners.delivery.spool import Queue, Spool
 
 OWNER = {"app": "orders", "server": "http://localhost:8420"}
 

@@ -14,8 +14,9 @@ from sqlalchemy.exc import IntegrityError
 import controlplane.store.findings  # noqa: F401 (puts its tables into the metadata)
 from controlplane import model
 from controlplane.errors import StoreUnavailable
+from controlplane.ingest import write_batcher
 from controlplane.model import Action, ActionState
-from controlplane.store import actions, audit, dictionary, events, pile, queries, retention, tokens
+from controlplane.store import actions, audit, dictionary, events, queries, retention, tokens
 from controlplane.store.engine import upgrade
 from controlplane.store.tables import metadata
 from tests.drivers import BEGIN, Driver, real_reports
@@ -316,7 +317,7 @@ def test_a_database_that_turns_read_only_refuses_no_line_and_acknowledges_none(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     switch = "PRAGMA query_only=1" if house.engine.name == "sqlite" else "SET TRANSACTION READ ONLY"
-    real = pile.store
+    real = write_batcher.store
 
     def turned(connection: Connection, *arguments: Any) -> Any:
         connection.exec_driver_sql(switch)
@@ -325,7 +326,7 @@ def test_a_database_that_turns_read_only_refuses_no_line_and_acknowledges_none(
     driver = Driver()
     lines = [driver.started("q1", "r1"), driver.progress("q1", "r1", 0)]
     with monkeypatch.context() as broken:
-        broken.setattr(pile, "store", turned)
+        broken.setattr(write_batcher, "store", turned)
         with pytest.raises(StoreUnavailable) as refused:
             house.accept(*lines)
     assert "INSERT" not in str(refused.value).replace("execute INSERT", "")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from alerts.acknowledgements import Acknowledgement
-from alerts.labels import Matcher
+from alerts.matching.labels import Matcher
 from alerts.notify.reasons import Told
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState, Transition

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controlplane.baselines import SHAPE, Baseline
 from controlplane.errors import BodyTooLarge
+from controlplane.metrics.baselines import SHAPE, Baseline
 from controlplane.store import baselines as rows
 from tests.stores import House
 

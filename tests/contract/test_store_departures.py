@@ -9,15 +9,15 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from controlplane.history import moved
+from controlplane.history import offload_commits
 from controlplane.history.archive import Archive
-from controlplane.history.room import HistoryRoom
+from controlplane.history.service import HistoryRoom
 from controlplane.lake.lake import Lake
-from controlplane.lake.verifying import verify
-from controlplane.pipeline import told
-from controlplane.pipeline.departing import read_only
+from controlplane.lake.verification import verify
+from controlplane.pipeline.offload import record_export
+from controlplane.pipeline.offload.event_export import read_only
 from controlplane.settings import Settings
-from controlplane.store import departures, queries, retention
+from controlplane.store import offload_marks, queries, retention
 from controlplane.store.tables import alerts, events
 from tests.drivers import BEGIN, Driver
 from tests.stores import House
@@ -36,22 +36,22 @@ def tell(house: House, batches: int, at: float = BEGIN, every: float = 10.0) -> 
 
 def test_events_up_to_the_first_that_is_young_may_move(house: House) -> None:
     tell(house, 10)
-    assert house.read(departures.last_aged, 0, BEGIN + 45.0) == 6
-    assert house.read(departures.last_aged, 6, BEGIN + 45.0) == 6
-    assert house.read(departures.last_aged, 0, BEGIN + 500.0) == 11
+    assert house.read(offload_marks.last_aged, 0, BEGIN + 45.0) == 6
+    assert house.read(offload_marks.last_aged, 6, BEGIN + 45.0) == 6
+    assert house.read(offload_marks.last_aged, 0, BEGIN + 500.0) == 11
 
 
 def test_an_event_from_far_ahead_keeps_nobody_back_for_longer_than_its_neighbours(house: House) -> None:
     driver = tell(house, 3)
     house.accept(driver.line("idle", {"id": "q", "runId": "r"}, at=BEGIN + 40 * DAY))
-    assert house.read(departures.last_aged, 0, house.now + 1.0) == 5
+    assert house.read(offload_marks.last_aged, 0, house.now + 1.0) == 5
 
 
 def test_stretches_are_cut_by_the_number_of_their_events(house: House) -> None:
     tell(house, 9)
-    assert house.read(departures.cuts, 0, 10, 4) == [4, 8, 10]
-    assert house.read(departures.cuts, 10, 10, 4) == []
-    assert house.read(departures.count, 0, 10) == 10
+    assert house.read(offload_marks.cuts, 0, 10, 4) == [4, 8, 10]
+    assert house.read(offload_marks.cuts, 10, 10, 4) == []
+    assert house.read(offload_marks.count, 0, 10) == 10
 
 
 def test_what_leaves_the_store_is_in_the_lake_as_it_was(house: House, tmp_path: Path) -> None:
@@ -60,8 +60,12 @@ def test_what_leaves_the_store_is_in_the_lake_as_it_was(house: House, tmp_path: 
     house.accept(driver.terminated("q", "r", exception="boom", at=BEGIN + 500))
     before = house.read(queries.read_progress, "q", BEGIN - 1, BEGIN + 1000)
     commit = moved_to(house, tmp_path / "lake", BEGIN + 1000)
-    assert moved.account_of(commit) == moved.Account(42, 42, 0, 0, numbers=sum(range(1, 42)) + 43)
-    assert moved.complaint(commit, house.read(departures.count, 0, commit.facts["until"])) is None
+    assert offload_commits.account_of(commit) == offload_commits.Account(
+        42, 42, 0, 0, numbers=sum(range(1, 42)) + 43
+    )
+    assert (
+        offload_commits.complaint(commit, house.read(offload_marks.count, 0, commit.facts["until"])) is None
+    )
     lake = Lake.open(str(tmp_path / "lake"))
     assert verify(lake, commit, lake.manifest()) == commit.rows == 40 * 3 + 2
     assert forget(house, BEGIN + 1000, commit.facts["until"]) == 42 + 1
@@ -74,30 +78,30 @@ def test_without_a_mark_age_alone_deletes_nothing_where_there_is_a_lake(house: H
     house.now = BEGIN + 30 * DAY
     gone = retention.prune(house.writer, house.now, 14 * DAY, 2**40, hot_seconds=3 * DAY)
     assert gone.events == 0
-    house.write(departures.raise_to, departures.SAFE, 3)
+    house.write(offload_marks.raise_to, offload_marks.SAFE, 3)
     gone = retention.prune(house.writer, house.now, 14 * DAY, 2**40, hot_seconds=3 * DAY)
     assert (gone.events, gone.lost) == (3, 0)
-    assert house.read(departures.value, departures.GONE) == round((BEGIN + 10) * 1000)
-    assert house.read(departures.complete_since, "q") == BEGIN + 20
-    assert house.read(departures.complete_since, "another") is None
+    assert house.read(offload_marks.value, offload_marks.GONE) == round((BEGIN + 10) * 1000)
+    assert house.read(offload_marks.complete_since, "q") == BEGIN + 20
+    assert house.read(offload_marks.complete_since, "another") is None
     gone = retention.prune(house.writer, house.now, 14 * DAY, 2**40)
     assert gone.events == 3, "without a lake all that is too old goes"
 
 
 def test_the_byte_limit_counts_what_the_lake_has_not_got(house: House) -> None:
     tell(house, 60)
-    house.write(departures.raise_to, departures.SAFE, 10)
+    house.write(offload_marks.raise_to, offload_marks.SAFE, 10)
     limit = retention.used(house.engine) // 2
     gone = retention.prune(house.writer, BEGIN + 700, 14 * DAY, limit, hot_seconds=3 * DAY)
     assert gone.events > 10
-    assert gone.lost == gone.events - 10 == house.read(departures.value, departures.LOST)
+    assert gone.lost == gone.events - 10 == house.read(offload_marks.value, offload_marks.LOST)
 
 
 def test_a_mark_never_falls(house: House) -> None:
-    house.write(departures.raise_to, departures.SAFE, 7)
-    house.write(departures.raise_to, departures.SAFE, 3)
-    assert house.read(departures.value, departures.SAFE) == 7
-    assert house.write(departures.store_id) == house.write(departures.store_id)
+    house.write(offload_marks.raise_to, offload_marks.SAFE, 7)
+    house.write(offload_marks.raise_to, offload_marks.SAFE, 3)
+    assert house.read(offload_marks.value, offload_marks.SAFE) == 7
+    assert house.write(offload_marks.store_id) == house.write(offload_marks.store_id)
 
 
 def test_a_job_cannot_change_the_store(house: House) -> None:
@@ -106,7 +110,7 @@ def test_a_job_cannot_change_the_store(house: House) -> None:
     with pytest.raises(DBAPIError), engine.connect() as connection:
         connection.execute(sa.delete(events))
     engine.dispose()
-    assert house.read(departures.count, 0, 100) == 2
+    assert house.read(offload_marks.count, 0, 100) == 2
 
 
 def test_what_is_over_is_written_once_a_day_and_again_only_when_it_changed(
@@ -125,11 +129,11 @@ def test_what_is_over_is_written_once_a_day_and_again_only_when_it_changed(
     lake = Lake.open(str(tmp_path / "lake"), create=True)
     act("a1", BEGIN, ActionState.SUCCEEDED)
     act("a2", BEGIN + 1, ActionState.REQUESTED)
-    assert house.read(told.carry, lake, "store") == 1
-    assert house.read(told.carry, lake, "store") == 0
+    assert house.read(record_export.carry, lake, "store") == 1
+    assert house.read(record_export.carry, lake, "store") == 0
     act("a3", BEGIN + 2, ActionState.FAILED)
     act("a4", BEGIN + 2 * DAY, ActionState.FAILED)
-    assert house.read(told.carry, lake, "store") == 2
+    assert house.read(record_export.carry, lake, "store") == 2
     rows = lake.read("actions").to_pylist()
     assert [(row["id"], row["state"], row["evidence"]) for row in rows] == [
         ("a1", "succeeded", '{"batch": 7}'),
@@ -145,13 +149,13 @@ def test_a_store_that_was_set_back_moves_its_events_anew(house: House, tmp_path:
     tell(house, 20)
     moved_to(house, tmp_path / "lake", house.now)
     house.write(lambda connection: connection.execute(sa.delete(events).where(events.c.id > 5)))
-    house.write(departures.put, "events", 5)
+    house.write(offload_marks.put, "events", 5)
     driver = Driver()
     house.accept(*[driver.progress("q2", "r2", number, at=BEGIN + number) for number in range(15)])
     assert room.advance() == 0
     assert forget(house, house.now, room.advance()) == 0, "nothing leaves the store"
     second = moved_to(house, tmp_path / "lake", house.now)
-    assert moved.account_of(second).known == 5
+    assert offload_commits.account_of(second).known == 5
     assert room.advance() == 20
     lake = Lake.open(str(tmp_path / "lake")).read("progress")
     assert sorted(zip(lake["query_id"].to_pylist(), lake["batch_id"].to_pylist(), strict=True)) == sorted(
@@ -167,6 +171,6 @@ def test_episodes_of_two_stores_are_told_apart_in_one_lake(house: House, tmp_pat
     }  # fmt: skip
     house.write(lambda connection: connection.execute(sa.insert(alerts).values(**episode)))
     lake = Lake.open(str(tmp_path / "lake"), create=True)
-    assert [house.read(told.carry, lake, store) for store in ("a", "b", "a")] == [1, 1, 0]
+    assert [house.read(record_export.carry, lake, store) for store in ("a", "b", "a")] == [1, 1, 0]
     rows = lake.read("alerts").select(["store", "key"]).to_pylist()
     assert rows == [{"store": "a", "key": 1}, {"store": "b", "key": 1}]

@@ -16,13 +16,13 @@ import pytest
 import sqlalchemy as sa
 
 from controlplane.errors import StoreUnavailable
-from controlplane.store import queries, reserve, retention
+from controlplane.store import disk_reserve, queries, retention
 from controlplane.store.engine import default_url
 from controlplane.store.tables import events
 from tests.drivers import BEGIN, Driver
+from tests.paths import ROOT
 from tests.stores import House, house_at, lacking, sqlite_house
 
-ROOT = Path(__file__).resolve().parents[2]
 AGENT = "6d1f0a52-2d0c-4b43-9a3e-0f2d3c1b5a77"
 
 #: A server that says on its standard output what it has acknowledged, until somebody kills it.
@@ -189,7 +189,7 @@ def test_on_a_full_disk_reads_and_deletions_go_on_and_nothing_acknowledged_is_lo
     with house_at(default_url(small_disk)) as house:
         driver = Driver()
         retention.prune(house.writer, BEGIN, 1e9, 10**10)
-        assert reserve.reserve_of(small_disk / "controlplane.db").exists()
+        assert disk_reserve.reserve_of(small_disk / "controlplane.db").exists()
         house.accept(*(driver.progress("q", "r", n, noise=os.urandom(400).hex()) for n in range(3_000)))
         stranger = fill(small_disk)
         acknowledged = send_until_refused(house, driver)
@@ -203,7 +203,7 @@ def test_on_a_full_disk_reads_and_deletions_go_on_and_nothing_acknowledged_is_lo
 
         stranger.unlink()
         retention.prune(house.writer, BEGIN, 1e9, 10**10)
-        assert reserve.reserve_of(small_disk / "controlplane.db").exists()
+        assert disk_reserve.reserve_of(small_disk / "controlplane.db").exists()
 
 
 def test_a_server_starts_and_reads_on_a_full_disk(small_disk: Path) -> None:

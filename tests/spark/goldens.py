@@ -97,7 +97,7 @@ def configured(spark: Any, conf: Mapping[str, str]) -> Iterator[None]:
 
 def run(inputs: Inputs, golden: Golden, checkpoint: Path, output: Path) -> Ran:
     """Start the query on that checkpoint and let it read what there is."""
-    from listeners import causes
+    from listeners.spark import causes
 
     batches: dict[int, list[tuple[Any, ...]]] = {}
     lock = threading.Lock()

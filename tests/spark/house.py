@@ -16,7 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.paths import ROOT
+
 PROGRAMS = Path(__file__).parent / "programs"
 SCHEMA = "key INT, value STRING"
 

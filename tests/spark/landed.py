@@ -14,15 +14,13 @@ import duckdb
 import sqlalchemy as sa
 
 from controlplane.store import tables as t
-from listeners import wire
-from listeners.landing import LandingTransport
+from listeners.delivery.landing import LandingTransport
+from listeners.protocol import wire
 from tests.acceptance.live import LiveServer
+from tests.paths import DATA
 
 Json = dict[str, Any]
-REPORTS = [
-    json.loads(line)
-    for line in Path(__file__).parents[1].joinpath("data/progress/spark-4.3.jsonl").read_text().splitlines()
-]
+REPORTS = [json.loads(line) for line in DATA.joinpath("progress/spark-4.3.jsonl").read_text().splitlines()]
 BEGAN = 1_795_000_000.0
 #: What a row of `progress` is known by, and some of its figures.
 Row = tuple[str, int, int, int, int]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from controlplane.lake.schema import TABLES, arrow, ddl
-from controlplane.pipeline.baselines import METRICS, learned
+from controlplane.pipeline.rollup.baselines import METRICS, learned
 
 pytestmark = pytest.mark.spark
 END = date(2026, 3, 30)  # a Monday

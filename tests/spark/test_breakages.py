@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from controlplane.checkpoints.analyzer import judge
 from controlplane.checkpoints.findings import Effect, Status, Verdict
-from controlplane.checkpoints.judge import judge
-from controlplane.checkpoints.reading import History
+from controlplane.checkpoints.reading.checkpoint import History
+from controlplane.checkpoints.reading.versions import parse_version
 from controlplane.checkpoints.survey import survey
-from controlplane.checkpoints.versions import parse_version
 from tests.spark import goldens
 from tests.spark.goldens import CHANGELOG, IDS, ROCKSDB, Golden, Inputs, Ran, run
 

@@ -309,7 +309,7 @@ def test_after_the_connection_was_cut_every_batch_is_reported_once(wire, client,
 
 
 def _hearing(spark: Any) -> Any:
-    from listeners.connect import ENGINE
+    from listeners.spark.connect.session import ENGINE
 
     return ENGINE._hearings[ENGINE.key(spark)]
 

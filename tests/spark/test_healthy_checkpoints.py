@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from controlplane.checkpoints.analyzer import judge
 from controlplane.checkpoints.findings import Severity
-from controlplane.checkpoints.judge import judge
+from controlplane.checkpoints.reading.versions import parse_version
 from controlplane.checkpoints.survey import survey
-from controlplane.checkpoints.versions import parse_version
 from tests.spark import goldens
 from tests.spark.goldens import CHANGELOG, HDFS, PROVIDERS, ROCKSDB, Golden, Inputs, run
 from tests.spark.house import PROGRAMS, wait_for

@@ -14,13 +14,13 @@ import pytest
 
 from controlplane.lake.lake import Lake
 from controlplane.lake.rows import Rows, Who
-from controlplane.pipeline import importing
-from controlplane.pipeline.account import as_json, in_words
-from controlplane.pipeline.importing import NothingThere, Wish, import_logs
+from controlplane.pipeline.eventlogs import import_job
+from controlplane.pipeline.eventlogs.import_job import NothingThere, Wish, import_logs
+from controlplane.pipeline.eventlogs.import_summary import as_json, in_words
 from tests import eventlogs
+from tests.paths import ROOT
 
 pytestmark = pytest.mark.spark
-ROOT = Path(__file__).resolve().parents[2]
 REPORTS = eventlogs.REPORTS
 
 
@@ -255,8 +255,8 @@ def test_the_same_log_twice_in_one_call_is_taken_once_and_told(world: World) -> 
 def test_a_large_plain_log_is_read_in_ranges_and_a_rolling_one_by_its_files(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "RANGE", 40_000)
-    monkeypatch.setattr(importing, "LEAST_TASK_BYTES", 1)
+    monkeypatch.setattr(import_job, "RANGE", 40_000)
+    monkeypatch.setattr(import_job, "LEAST_TASK_BYTES", 1)
     world.put("local-1")
     lines = eventlogs.renamed(eventlogs.RECORDED, "local-2").splitlines(keepends=True)
     for number, part in enumerate((lines[:10], lines[10:20], lines[20:]), start=1):
@@ -321,7 +321,7 @@ def test_a_file_system_that_only_hadoop_knows_is_listed_and_read(world: World) -
 def test_a_file_system_of_fsspec_is_listed_and_read(world: World, tmp_path: Path) -> None:
     import fsspec
 
-    from controlplane.pipeline import listing
+    from controlplane.pipeline.eventlogs import listing
 
     memory = fsspec.filesystem("memory")
     memory.pipe("/logs/local-1", eventlogs.RECORDED.read_bytes())

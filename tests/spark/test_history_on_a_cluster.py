@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from controlplane.lake.lake import Lake
+from tests.paths import ROOT
 from tests.unit.controlplane.lake.lakes import by_glob, by_manifest, put, reports
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
@@ -173,7 +173,7 @@ def test_spark_submit_runs_the_same_commands(tmp_path: Path) -> None:
     for number in range(9):
         put(lake, "ingest", f"q-{number}", reports([number]))
     submit = [str(spark_home() / "bin/spark-submit"), "--master", "local[1]"]
-    job = str(ROOT / "controlplane/pipeline/job.py")
+    job = str(ROOT / "controlplane/cli/history/job.py")
     done = command([*submit, job, "tidy", "--lake", str(tmp_path / "lake")], tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "9 files became 1" in done.stdout

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from controlplane.cli.errors import Mistake
-from controlplane.cli.history_report import report
+from controlplane.cli.history.report import report
+from controlplane.console.errors import Mistake
 from tests.spark.grown_lake import HOSTILE, grow
 
 pytestmark = pytest.mark.spark

@@ -16,12 +16,12 @@ import pytest
 from controlplane.cli.main import run
 from controlplane.lake.lake import Lake
 from controlplane.lake.schema import arrow
-from controlplane.pipeline import tables
-from controlplane.pipeline.buckets import WIDTHS
-from controlplane.pipeline.learning import Learned, learn
-from controlplane.pipeline.publishing import baselines
-from controlplane.pipeline.rolling import Asked, Done, roll
-from controlplane.pipeline.rollups import Raw, rolled
+from controlplane.pipeline.rollup.baseline_job import Learned, learn
+from controlplane.pipeline.rollup.buckets import WIDTHS
+from controlplane.pipeline.rollup.publishing import baselines
+from controlplane.pipeline.rollup.rollup_job import Asked, Done, roll
+from controlplane.pipeline.rollup.rollups import Raw, rolled
+from controlplane.pipeline.runtime import tables
 from tests.spark import peer_rollups as peer
 
 pytestmark = pytest.mark.spark

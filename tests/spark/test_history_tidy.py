@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from controlplane.cli.history_tidy import tidy
+from controlplane.cli.history.compact import tidy
 from controlplane.lake.lake import Lake
 from tests.unit.controlplane.lake.lakes import DAY, by_glob, by_manifest, put, reports
 

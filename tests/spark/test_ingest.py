@@ -15,12 +15,12 @@ import pytest
 
 from controlplane.errors import BadRequest
 from controlplane.lake.lake import Lake
-from controlplane.pipeline import ingesting, landing
-from controlplane.pipeline.forwarding import Forwarder
-from controlplane.pipeline.landing import Source
+from controlplane.pipeline.ingest import ingest_job, landing_zone
+from controlplane.pipeline.ingest.forwarding import Forwarder
+from controlplane.pipeline.ingest.landing_zone import Source
 from listeners import attach
-from listeners.backoff import Backoff
-from listeners.transport import HttpTransport
+from listeners.delivery.backoff import Backoff
+from listeners.delivery.transport import HttpTransport
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.spark.landed import Zone, rejected, rows_by_duckdb, stored_rows
 
@@ -36,7 +36,7 @@ def zone(tmp_path: Path) -> Zone:
 
 @pytest.fixture
 def own(spark: Any) -> Any:
-    return ingesting.prepared(spark)
+    return ingest_job.prepared(spark)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
         yield running
 
 
-Take = Callable[..., ingesting.Sum]
+Take = Callable[..., ingest_job.Sum]
 
 
 @pytest.fixture
@@ -54,14 +54,14 @@ def take(own: Any, zone: Zone, tmp_path: Path) -> Take:
 
     def take(
         checkpoint: str = "checkpoint", forwarder: Forwarder | None = None, **more: Any
-    ) -> ingesting.Sum:
+    ) -> ingest_job.Sum:
         lake = Lake.open(str(tmp_path / "lake"), create=True)
         said: list[str] = []
-        batches = ingesting.Batches(lake, DAY, forwarder, said.append)
+        batches = ingest_job.Batches(lake, DAY, forwarder, said.append)
         source = Source(str(zone.folder), **more)
-        plan = ingesting.Plan(source, str(tmp_path / checkpoint), DAY, None)
+        plan = ingest_job.Plan(source, str(tmp_path / checkpoint), DAY, None)
         take.said = said  # type: ignore[attr-defined]
-        return ingesting.run(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.02))
+        return ingest_job.run(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.02))
 
     return take
 
@@ -120,7 +120,7 @@ def test_no_file_is_passed_over_for_its_time_and_no_line_takes_all_memory(
     take: Take, zone: Zone, tmp_path: Path
 ) -> None:
     ahead = zone.folder / "of a clock that is wrong.ndjson"
-    ahead.write_bytes(b"x" * (landing.LONGEST_LINE + 1) + b"\n")
+    ahead.write_bytes(b"x" * (landing_zone.LONGEST_LINE + 1) + b"\n")
     os.utime(ahead, (2**31 - 1, 2**31 - 1))
     take()
     before = set(zone.folder.iterdir())
@@ -142,14 +142,14 @@ def test_two_at_once_on_one_landing_zone_take_each_event_once(spark: Any, zone: 
 
     def go(number: int) -> None:
         said: list[str] = []
-        batches = ingesting.Batches(Lake.open(str(tmp_path / "lake")), DAY, None, said.append)
-        plan = ingesting.Plan(Source(str(zone.folder), max_files=4), str(tmp_path / f"c{number}"), DAY, None)
-        own = ingesting.prepared(spark)
+        batches = ingest_job.Batches(Lake.open(str(tmp_path / "lake")), DAY, None, said.append)
+        plan = ingest_job.Plan(Source(str(zone.folder), max_files=4), str(tmp_path / f"c{number}"), DAY, None)
+        own = ingest_job.prepared(spark)
         for _ in range(10):  # as a timetable would
             try:
-                ingesting.run(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.5))
+                ingest_job.run(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.5))
                 return
-            except ingesting.IngestFailed as error:
+            except ingest_job.IngestFailed as error:
                 said.append(str(error))
         failed.extend(said)
 
@@ -188,7 +188,7 @@ def test_a_server_that_is_away_fails_the_run_and_nothing_is_lost(
     take: Take, zone: Zone, server: LiveServer, tmp_path: Path
 ) -> None:
     nobody = Forwarder(HttpTransport("http://127.0.0.1:9", "t"), threading.Event(), patience=0.0)
-    with pytest.raises(ingesting.IngestFailed, match="cannot be forwarded"):
+    with pytest.raises(ingest_job.IngestFailed, match="cannot be forwarded"):
         take(forwarder=nobody)
     staged = tmp_path / "lake" / "_staging"
     assert not staged.exists() or list(staged.iterdir()) == []
@@ -218,7 +218,7 @@ def test_a_checkpoint_that_was_set_back_is_refused(take: Take, zone: Zone, tmp_p
     shutil.rmtree(tmp_path / "checkpoint")
     (tmp_path / "old").rename(tmp_path / "checkpoint")
     zone.drop(1)
-    with pytest.raises(ingesting.Rewound, match="set back"):
+    with pytest.raises(ingest_job.Rewound, match="set back"):
         take()
 
 
@@ -234,12 +234,12 @@ def test_a_stop_amid_a_batch_is_a_stop_and_no_failure(
 
     zone.drop(2)
     stopping, jobs = threading.Event(), own.sparkContext.statusTracker().getActiveJobsIds
-    batches = ingesting.Batches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, print)
-    plan = ingesting.Plan(Source(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
+    batches = ingest_job.Batches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, print)
+    plan = ingest_job.Plan(Source(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
     with monkeypatch.context() as patched:
-        patched.setattr(ingesting.shares, "writer", held)
-        patched.setattr(ingesting, "DRAIN_SECONDS", 0.0)
-        running = threading.Thread(target=ingesting.run, args=(own, plan, batches, stopping, print))
+        patched.setattr(ingest_job.shares, "writer", held)
+        patched.setattr(ingest_job, "DRAIN_SECONDS", 0.0)
+        running = threading.Thread(target=ingest_job.run, args=(own, plan, batches, stopping, print))
         running.start()
         try:
             assert eventually(lambda: own.streams.active and jobs(), 30)
@@ -256,10 +256,10 @@ def test_a_stop_amid_a_batch_is_a_stop_and_no_failure(
 @pytest.mark.long
 def test_a_stream_that_ends_unasked_is_started_again(own: Any, zone: Zone, tmp_path: Path) -> None:
     stopping, said = threading.Event(), list[str]()
-    batches = ingesting.Batches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, said.append)
-    plan = ingesting.Plan(Source(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
+    batches = ingest_job.Batches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, said.append)
+    plan = ingest_job.Plan(Source(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
     often = Backoff(0.01, 0.02)
-    running = threading.Thread(target=ingesting.run, args=(own, plan, batches, stopping, said.append, often))
+    running = threading.Thread(target=ingest_job.run, args=(own, plan, batches, stopping, said.append, often))
     running.start()
     try:
         assert eventually((tmp_path / "checkpoint" / "commits" / "0").exists, 30)
@@ -276,7 +276,7 @@ def test_a_stream_that_ends_unasked_is_started_again(own: Any, zone: Zone, tmp_p
 def test_kafka_without_its_connector_says_what_to_add(own: Any, tmp_path: Path) -> None:
     source = Source("", "kafka", {"kafka.bootstrap.servers": "localhost:9", "subscribe": "events"})
     lake = Lake.open(str(tmp_path / "lake"), create=True)
-    batches = ingesting.Batches(lake, DAY, None, print)
-    plan = ingesting.Plan(source, str(tmp_path / "c"), DAY, None)
+    batches = ingest_job.Batches(lake, DAY, None, print)
+    plan = ingest_job.Plan(source, str(tmp_path / "c"), DAY, None)
     with pytest.raises(BadRequest, match=r"spark-sql-kafka-0-10_2\.13:"):
-        ingesting.run(own, plan, batches, threading.Event(), print)
+        ingest_job.run(own, plan, batches, threading.Event(), print)

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from controlplane.checkpoints.inventory import from_json
-from controlplane.checkpoints.judge import judge
+from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.inventory.model import from_json
 from controlplane.shapes.report import compared
 from listeners import attach
-from listeners.planned import Planned, planned_shape
-from listeners.preflight import QueryNotStarted
-from listeners.shape import shape_of
+from listeners.queries.preflight import QueryNotStarted
+from listeners.spark.planned import Planned, planned_shape
+from listeners.spark.shape import shape_of
 from tests.recording_server import RecordingServer
 
 pytestmark = pytest.mark.spark

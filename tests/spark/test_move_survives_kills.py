@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.history.room import HistoryRoom
+from controlplane.history.service import HistoryRoom
 from controlplane.lake.lake import Lake
 from controlplane.settings import Settings
-from controlplane.store import departures, retention
+from controlplane.store import offload_marks, retention
 from tests.acceptance.live import eventually
 from tests.drivers import BEGIN, Driver
 from tests.stores import House, sqlite_house
@@ -65,7 +65,7 @@ def test_nothing_is_lost_and_nothing_is_twice_wherever_the_job_is_killed(tmp_pat
         settings = replace(Settings(data_dir=tmp_path), lake=str(lake))
         room = HistoryRoom(settings, house.writer, house.engine.connect, lambda: house.now)
         house.accept(driver.started("q", "r", at=BEGIN))
-        house.write(departures.store_id)
+        house.write(offload_marks.store_id)
         for kill in (*KILLS, NEVER):
             for _ in range(50):
                 house.accept(driver.progress("q", "r", told, at=BEGIN + told))
@@ -88,7 +88,7 @@ def stored(house: House) -> list[int]:
     with house.engine.connect() as connection:
         return [
             event.data["batchId"]
-            for event in departures.departing(connection, 0, 2**62)
+            for event in offload_marks.departing(connection, 0, 2**62)
             if event.type == "progress"
         ]
 

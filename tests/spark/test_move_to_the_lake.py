@@ -10,11 +10,11 @@ import pytest
 
 from controlplane.cli.main import run
 from controlplane.errors import LakeError
-from controlplane.history.mover import LOG
+from controlplane.history.offload_process import LOG
 from controlplane.lake.lake import Lake
-from controlplane.pipeline import moving
-from controlplane.pipeline.moving import Moving
-from controlplane.store import departures
+from controlplane.pipeline.offload import offload_job
+from controlplane.pipeline.offload.offload_job import Moving
+from controlplane.store import offload_marks
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedQuery, stamp
 from tests.drivers import BEGIN, Driver
@@ -38,29 +38,29 @@ def tell(server: LiveServer, query: SimulatedQuery, began: float, batches: int) 
 
 def kept(server: LiveServer) -> int:
     with server.plane.reading() as connection:
-        return departures.count(connection, 0, 2**62)
+        return offload_marks.count(connection, 0, 2**62)
 
 
 def test_a_job_goes_on_where_the_last_one_ended_and_writes_damaged_commits_again(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moving, "COMMIT_EVENTS", 40)
-    monkeypatch.setattr(moving, "TASK_EVENTS", 15)
+    monkeypatch.setattr(offload_job, "COMMIT_EVENTS", 40)
+    monkeypatch.setattr(offload_job, "TASK_EVENTS", 15)
     said: list[str] = []
     with sqlite_house(tmp_path) as house:
         driver = Driver()
         for number in range(100):
             house.accept(driver.progress("q", "r", number, at=BEGIN + number))
         lake = str(tmp_path / "lake")
-        first = moving.move(spark, Moving(house.url, lake, BEGIN + 60.0), said.append)
+        first = offload_job.move(spark, Moving(house.url, lake, BEGIN + 60.0), said.append)
         assert (first.commits, first.until, first.account.taken, len(said)) == (2, 60, 60, 2)
         [part] = [
             p for p in Lake.open(lake).manifest().parts("progress") if p.path.endswith("00002-0000.parquet")
         ]
         (tmp_path / "lake" / part.path).write_bytes(b"")
-        last = moving.move(spark, Moving(house.url, lake, BEGIN + 500.0), said.append)
+        last = offload_job.move(spark, Moving(house.url, lake, BEGIN + 500.0), said.append)
         assert (last.mended, last.until, last.account.known) == (1, 100, 0)
-        again = moving.move(spark, Moving(house.url, lake, BEGIN + 500.0), said.append)
+        again = offload_job.move(spark, Moving(house.url, lake, BEGIN + 500.0), said.append)
         assert (again.commits, again.rows) == (0, 0)
     found = Lake.open(lake).read("progress")["batch_id"].to_pylist()
     assert sorted(found) == list(range(100))
@@ -76,10 +76,13 @@ def test_a_lake_that_takes_no_files_is_told_in_one_line_and_nothing_is_left_in_i
         Lake.open(str(lake), create=True)
         (lake / "_staging").write_text("no folder")
         with pytest.raises(LakeError, match="events 1 to 5 were not moved: the lake at") as caught:
-            moving.move(spark, Moving(house.url, str(lake), BEGIN + 60.0), said.append)
+            offload_job.move(spark, Moving(house.url, str(lake), BEGIN + 60.0), said.append)
         assert "\n" not in str(caught.value)
         (lake / "_staging").unlink()
-        assert moving.move(spark, Moving(house.url, str(lake), BEGIN + 60.0), said.append).account.taken == 5
+        assert (
+            offload_job.move(spark, Moving(house.url, str(lake), BEGIN + 60.0), said.append).account.taken
+            == 5
+        )
 
 
 @pytest.mark.long

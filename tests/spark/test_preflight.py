@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from controlplane.failures import explain
+from controlplane.health.failures import explain
 from controlplane.shapes.comparison import compare
 from controlplane.shapes.findings import Effect, Verdict, When, effect_of, verdict_of
 from controlplane.shapes.model import Shape, shape_from
-from listeners import causes
-from listeners.shape import shape_of
+from listeners.spark import causes
+from listeners.spark.shape import shape_of
 from tests.recording_server import RecordingServer
 from tests.spark.goldens import configured
 

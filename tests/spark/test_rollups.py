@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from controlplane.lake.schema import TABLES, arrow, ddl
-from controlplane.pipeline import buckets
-from controlplane.pipeline.rollups import Raw, rolled
+from controlplane.pipeline.rollup import buckets
+from controlplane.pipeline.rollup.rollups import Raw, rolled
 from tests.spark import peer_rollups as peer
 
 pytestmark = pytest.mark.spark

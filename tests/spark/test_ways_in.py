@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-from listeners.where import write_zip
+from listeners.packaging import write_zip
+from tests.paths import ROOT
 from tests.recording_server import RecordingServer
 from tests.spark.house import free_port, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "tests/spark/matrix/programs/copies.py"
 SMALL = ["spark.ui.enabled=false", "spark.sql.shuffle.partitions=1", "spark.driver.memory=600m"]
 PATIENCE = 300.0

@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
+from tests.paths import ROOT
 from ui import launch
 
-ROOT = Path(__file__).parents[2]
 ROW = 33  # pixels, as the Fleet page sets it
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 FLAGS = (

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from tests.paths import ROOT
 from tests.ui import browser, factories, fake_series
 from tests.ui.browser import Screen
 from tests.ui.fake_alerting import AlertingAnswers
 from tests.ui.fake_server import FakeServer, World
-from ui import data
-from ui.client import ClientError, NotFound
+from ui.kit import data
+from ui.kit.client import ClientError, NotFound
 
-ENTRY = str(Path(data.__file__).with_name("streamlit_app.py"))
+ENTRY = str(ROOT / "ui/app.py")
 
 
 class FakeClient(AlertingAnswers):
-    """`ui.client.Client` without HTTP: answers from a `World`, or raises `error` when it is set."""
+    """`ui.kit.client.Client` without HTTP: answers from a `World`, or raises `error` when it is set."""
 
     server = "http://127.0.0.1:8420"
 

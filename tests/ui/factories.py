@@ -9,7 +9,7 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
-from ui.statuses import STATUSES
+from ui.kit.statuses import STATUSES
 
 NOW = 1_795_000_000.0  # 2026-11-18T11:06:40Z
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.ui.alerting_factories import Json, alert, note, shipped_groups, silence, troubled_alerts
 from tests.ui.factories import NOW, rfc3339
-from ui.client import NotFound, Refused
+from ui.kit.client import NotFound, Refused
 
 OPERATOR = re.compile(r"""^\s*([A-Za-z_]\w*)\s*(=~|!~|!=|=)\s*(".*"|[^"]*)\s*$""", re.DOTALL)
 
@@ -210,7 +210,7 @@ def _selected(listed: Json, params: Mapping[str, list[str]]) -> Json:
 
 
 class AlertingAnswers:
-    """The alerting methods of `ui.client.Client`, answered without HTTP. Its owner has `world` and `now`."""
+    """The alerting methods of `ui.kit.client.Client`, answered without HTTP. Its owner has `world` and `now`."""
 
     world: Any
     now: float

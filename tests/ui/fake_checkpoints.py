@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.ui import checkpoint_factories, factories
-from ui.client import NotFound, Refused
+from ui.kit.client import NotFound, Refused
 
 Json = dict[str, Any]
 

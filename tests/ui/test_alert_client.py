@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from ui.client import Client, Refused, ServerAway
+from ui.kit.client import Client, Refused, ServerAway
 
 
 def client(status: int, body: Any, asked: list[httpx.Request]) -> Client:

@@ -4,11 +4,11 @@ import pandas as pd
 
 from tests.ui import alerting_factories as factories
 from tests.ui.factories import HOSTILE, NOW, rfc3339
-from ui import alerting_columns, alerting_frames
+from ui.alerting import columns, frames
 
 
 def test_an_alert_row_tells_what_fires_for_how_long_and_who_knows() -> None:
-    row = alerting_frames.alerts([factories.alert()], {}, NOW).iloc[0]
+    row = frames.alerts([factories.alert()], {}, NOW).iloc[0]
     assert row["severity"] == ["Warning"]
     assert row["age"] == pd.Timedelta(seconds=420)
     assert (row["alert"], row["query"], row["app"]) == ("LagGrowing", "pageviews-to-lake", "clicks")
@@ -18,13 +18,13 @@ def test_an_alert_row_tells_what_fires_for_how_long_and_who_knows() -> None:
 
 def test_a_pending_alert_counts_from_when_its_condition_began() -> None:
     pending = factories.alert(state="pending", fired_at=None, notified=None, active_at=rfc3339(NOW - 45))
-    row = alerting_frames.alerts([pending], {}, NOW).iloc[0]
+    row = frames.alerts([pending], {}, NOW).iloc[0]
     assert row["age"] == pd.Timedelta(seconds=45)
     assert row["told"] == "on-call, once it fires"
 
 
 def test_what_is_not_known_of_an_alert_is_missing_and_not_zero() -> None:
-    row = alerting_frames.alerts([{"fingerprint": "f"}], {}, NOW).iloc[0]
+    row = frames.alerts([{"fingerprint": "f"}], {}, NOW).iloc[0]
     assert pd.isna(row["age"])
     assert row["severity"] == ["None"]
     assert (row["alert"], row["told"]) == ("an alert without a name", "not yet: nobody")
@@ -37,7 +37,7 @@ def test_a_muted_alert_names_the_silence_its_maker_and_the_cause() -> None:
         inhibited_by=[{"fingerprint": "f", "name": "QueryFailed"}],
         notified=None,
     )
-    row = alerting_frames.alerts([muted], {silence["id"]: silence}, NOW).iloc[0]
+    row = frames.alerts([muted], {silence["id"]: silence}, NOW).iloc[0]
     assert row["muted"] == (
         "grace@example.com: upgrade of the billing brokers, silence 0badcafe, QueryFailed fires"
     )
@@ -46,7 +46,7 @@ def test_a_muted_alert_names_the_silence_its_maker_and_the_cause() -> None:
 
 def test_an_episode_lasts_until_it_is_resolved_and_on_while_it_fires() -> None:
     over = factories.alert(state="resolved", fired_at=rfc3339(NOW - 900), resolved_at=rfc3339(NOW - 300))
-    frame = alerting_frames.history([over, factories.alert()], NOW)
+    frame = frames.history([over, factories.alert()], NOW)
     assert frame["lasted"].to_list() == [pd.Timedelta(seconds=600), pd.Timedelta(seconds=420)]
     assert frame["state"].to_list() == [["Resolved"], ["Firing"]]
     assert pd.isna(frame["resolved"].iloc[1])
@@ -54,35 +54,35 @@ def test_an_episode_lasts_until_it_is_resolved_and_on_while_it_fires() -> None:
 
 def test_a_notification_says_whether_it_was_told_and_why() -> None:
     notes = [factories.note(), factories.note(outcome="not_sent", words="nothing new")]
-    frame = alerting_frames.notes(notes)
+    frame = frames.notes(notes)
     assert frame["outcome"].to_list() == [["Told"], ["Not told"]]
     assert frame["words"].iloc[1] == "nothing new"
 
 
 def test_tables_of_nothing_keep_their_columns() -> None:
-    assert list(alerting_frames.alerts([], {}, NOW).columns) == alerting_frames.ALERT_COLUMNS
-    assert list(alerting_frames.history([], NOW).columns) == alerting_frames.HISTORY_COLUMNS
-    assert list(alerting_frames.silences([]).columns) == alerting_frames.SILENCE_COLUMNS
-    assert list(alerting_frames.notes([]).columns) == alerting_frames.NOTE_COLUMNS
+    assert list(frames.alerts([], {}, NOW).columns) == frames.ALERT_COLUMNS
+    assert list(frames.history([], NOW).columns) == frames.HISTORY_COLUMNS
+    assert list(frames.silences([]).columns) == frames.SILENCE_COLUMNS
+    assert list(frames.notes([]).columns) == frames.NOTE_COLUMNS
 
 
 def test_every_column_of_a_view_is_one_that_its_table_has() -> None:
-    for view, names in alerting_columns.ORDER.items():
+    for view, names in columns.ORDER.items():
         history = view == "history"
-        known = alerting_frames.HISTORY_COLUMNS if history else alerting_frames.ALERT_COLUMNS
+        known = frames.HISTORY_COLUMNS if history else frames.ALERT_COLUMNS
         assert set(names) <= set(known)
-        assert {"severity", "alert", "query"} <= set(alerting_columns.order(view, narrow=True))
+        assert {"severity", "alert", "query"} <= set(columns.order(view, narrow=True))
 
 
 def test_ages_are_told_in_their_largest_unit() -> None:
     ages = {2: "just now", 45: "45 s ago", 125: "2 min ago", 9000: "2 h ago", 200_000: "2 d ago"}
     for seconds, words in ages.items():
-        assert alerting_frames.ago(rfc3339(NOW - seconds), NOW) == words
-    assert alerting_frames.ago(None, NOW) == "–"
+        assert frames.ago(rfc3339(NOW - seconds), NOW) == words
+    assert frames.ago(None, NOW) == "–"
 
 
 def test_hostile_texts_stay_on_one_line_and_cannot_reorder_it() -> None:
-    frame = alerting_frames.alerts([factories.hostile_alert(NOW)], {}, NOW)
+    frame = frames.alerts([factories.hostile_alert(NOW)], {}, NOW)
     row = frame.iloc[0]
     assert "\u202e" not in "".join(str(value) for value in row)
     assert not row["alert"].startswith(":material/")  # a table's button would draw it as an icon

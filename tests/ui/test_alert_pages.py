@@ -8,8 +8,8 @@ from streamlit.testing.v1 import AppTest
 from tests.ui.conftest import FakeClient
 from tests.ui.factories import rfc3339
 from tests.ui.fake_server import World
-from ui import data
-from ui.client import ServerAway
+from ui.kit import data
+from ui.kit.client import ServerAway
 
 
 def on_alerts(app: AppTest, **params: str) -> AppTest:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.ui import factories
 from tests.ui.factories import NOW
-from ui import charts, frames
+from ui.kit import charts, frames
 
 WINDOW = (NOW - 3600, NOW)
 

@@ -9,8 +9,8 @@ import pytest
 
 from tests.ui.checkpoint_factories import change, checkpoint, store
 from tests.ui.factories import NOW, rfc3339
-from ui import checkpoint_frames
-from ui.checkpoint_frames import MOST_STORES, changed, checkpoints, grown, growth, odd_stores, stores
+from ui.checkpoints import frames
+from ui.checkpoints.frames import MOST_STORES, changed, checkpoints, grown, growth, odd_stores, stores
 
 
 def test_a_row_a_checkpoint_with_its_verdict_and_age() -> None:
@@ -49,7 +49,7 @@ def test_no_checkpoints_make_an_empty_table() -> None:
 def test_a_store_is_marked_by_the_version_that_the_next_batch_loads(
     newest: int | None, expected: int | None, mark: str
 ) -> None:
-    assert checkpoint_frames.store_mark(store(0, newest_version=newest, expected_version=expected)) == mark
+    assert frames.store_mark(store(0, newest_version=newest, expected_version=expected)) == mark
 
 
 def test_odd_stores_come_first_however_many_there_are() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.ui.checkpoint_factories import checkpoint
 from tests.ui.factories import NOW, rfc3339
-from ui.checkpoint_looking import KEEP, PATIENCE, Look, arrived, trouble, waiting
+from ui.checkpoints.inventory_request import KEEP, PATIENCE, Look, arrived, trouble, waiting
 
 ASKED = Look(asked_at=NOW, before=NOW - 42, by="agent")
 

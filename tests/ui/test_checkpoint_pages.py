@@ -13,9 +13,9 @@ from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
 from tests.ui.test_pages import on_query
 from tests.ui.test_pages import texts as as_markdown
-from ui import data
-from ui.client import Refused, ServerAway
-from ui.markup import WORD_JOINER
+from ui.kit import data
+from ui.kit.client import Refused, ServerAway
+from ui.kit.markup import WORD_JOINER
 
 BROKEN, UNKNOWN, RISKY, FINE = (factories.query_id(number) for number in (1, 2, 3, 10))
 

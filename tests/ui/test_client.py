@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ui.client import Client, NotFound, Refused, ServerAway, TokenRefused, server_url, token
+from ui.kit.client import Client, NotFound, Refused, ServerAway, TokenRefused, server_url, token
 
 
 def _client(answer: Callable[[httpx.Request], httpx.Response]) -> Client:

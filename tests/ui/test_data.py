@@ -4,9 +4,9 @@ import pytest
 
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
-from ui import data
-from ui.client import ServerAway, TokenRefused
-from ui.data import LastGood, Reading
+from ui.kit import data
+from ui.kit.client import ServerAway, TokenRefused
+from ui.kit.data import LastGood, Reading
 
 
 def test_many_readers_cost_one_query(client: FakeClient, world: World) -> None:

@@ -2,7 +2,7 @@
 
 from tests.ui.alerting_factories import alert
 from tests.ui.factories import HOSTILE, NOW, query_id
-from ui import firing_alerts
+from ui.alerting import firing_alerts
 
 MINE = query_id(4)
 

@@ -5,8 +5,8 @@ import pytest
 
 from tests.ui import factories
 from tests.ui.factories import NOW
-from ui import fleet_table
-from ui.statuses import HEX
+from ui.kit import fleet_table
+from ui.kit.statuses import HEX
 
 
 def first_row(**overrides: object) -> pd.Series:

@@ -5,7 +5,7 @@ import pytest
 
 from tests.ui import factories
 from tests.ui.factories import NOW
-from ui import frames
+from ui.kit import frames
 
 
 @pytest.mark.parametrize(

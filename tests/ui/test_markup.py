@@ -2,7 +2,7 @@
 
 import pytest
 
-from ui.markup import WORD_JOINER, no_icon, one_line, plain, visible
+from ui.kit.markup import WORD_JOINER, no_icon, one_line, plain, visible
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from tests.ui import factories
 from tests.ui.alerting_factories import alert
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
-from ui import windows
-from ui.client import NotFound, Refused, ServerAway, TokenRefused
-from ui.widgets import chosen_id
+from ui.kit import time_range
+from ui.kit.client import NotFound, Refused, ServerAway, TokenRefused
+from ui.kit.widgets import chosen_id
 
 RUNNING = factories.query_id(4)
 FAILED = factories.query_id(1)
@@ -83,7 +83,7 @@ def test_an_empty_fleet_explains_how_to_attach_the_first_driver(app: AppTest, wo
 def test_the_last_data_stays_under_a_banner_while_the_server_is_away(
     app: AppTest, client: FakeClient, world: World
 ) -> None:
-    from ui import data
+    from ui.kit import data
 
     app.run()
     client.error = ServerAway("No connection to the server.")
@@ -188,7 +188,7 @@ def test_a_stretch_in_the_address_is_what_the_charts_show(
 def test_hold_puts_the_seen_stretch_in_the_address(app: AppTest) -> None:
     on_query(app)
     app.button(key="range_hold").click().run()
-    held = windows.asked({name: str(one_of(app.query_params[name])) for name in ("from", "to")})
+    held = time_range.asked({name: str(one_of(app.query_params[name])) for name in ("from", "to")})
     assert held is not None
     assert held.seconds == 900
     assert app.button(key="range_now")
@@ -223,7 +223,7 @@ def test_an_unknown_query_is_said_to_be_unknown(app: AppTest) -> None:
 def test_a_query_page_that_opened_while_the_server_was_away_fills_when_it_is_back(
     app: AppTest, client: FakeClient
 ) -> None:
-    from ui import data
+    from ui.kit import data
 
     client.error = ServerAway("No connection to the server.")
     on_query(app)
@@ -286,7 +286,7 @@ def test_a_restart_is_explained_posted_and_followed(app: AppTest, client: FakeCl
     assert "Restart with drain, asked by" in texts(app)
     assert "Waiting for the driver to fetch it." in texts(app)
 
-    from ui import data
+    from ui.kit import data
 
     client.now += 30
     data.forget()

@@ -4,8 +4,8 @@ import pytest
 
 from tests.ui import factories, fake_series
 from tests.ui.factories import NOW
-from ui import charts, ranges
-from ui.ranges import PANELS, Panel
+from ui.kit import charts, series_queries
+from ui.kit.series_queries import PANELS, Panel
 
 BY_KEY = {panel.key: panel for panel in PANELS}
 WINDOW = (NOW - 900, NOW)
@@ -19,23 +19,23 @@ def answer(*lines: tuple[dict[str, str], list[tuple[float, str]]]) -> dict[str, 
 def test_one_metric_is_selected_by_the_query_and_several_by_their_names() -> None:
     query = {"query_id": 'a"b\\', "app": "orders"}
     assert (
-        ranges.expression(BY_KEY["lag_seconds"], query)
+        series_queries.expression(BY_KEY["lag_seconds"], query)
         == r'spark_streaming_source_lag_seconds{query_id="a\"b\\"}'
     )
-    heap = ranges.expression(BY_KEY["heap"], query)
+    heap = series_queries.expression(BY_KEY["heap"], query)
     first = 'label_replace(spark_streaming_driver_heap_bytes{app="orders"}, "line", "driver heap", "", "")'
     assert heap.startswith(f"{first} or label_replace(")
 
 
 def test_every_expression_is_promql_that_our_own_parser_takes() -> None:
-    from alerts.promql.parser import parse
+    from alerts.promql.syntax.parser import parse
 
     for panel in PANELS:
-        assert parse(ranges.expression(panel, {"query_id": 'x"\n\\', "app": "ä{}"}))
+        assert parse(series_queries.expression(panel, {"query_id": 'x"\n\\', "app": "ä{}"}))
 
 
 def test_every_metric_is_one_that_the_catalogue_or_sparks_state_stores_have() -> None:
-    from listeners import catalogue
+    from listeners.protocol import catalogue
 
     known = set(catalogue.BY_NAME) | {metric.name for metric in catalogue.STATE_METRICS.values()}
     asked = {f"spark_streaming_{name}" for panel in PANELS for name in panel.metrics}
@@ -43,82 +43,86 @@ def test_every_metric_is_one_that_the_catalogue_or_sparks_state_stores_have() ->
 
 
 def test_a_query_without_event_time_or_rocksdb_has_no_such_chart() -> None:
-    keys = [panel.key for panel in ranges.panels({"operators": [{"customMetrics": {"x": 1}}]})]
+    keys = [panel.key for panel in series_queries.panels({"operators": [{"customMetrics": {"x": 1}}]})]
     assert keys == ["lag_seconds", "executors", "heap"]
-    assert len(ranges.panels(factories.detail())) == len(PANELS)
+    assert len(series_queries.panels(factories.detail())) == len(PANELS)
 
 
 def test_lines_are_named_by_their_label_and_their_metric() -> None:
     panel = Panel("k", "Title", ("rocksdb_get_seconds", "rocksdb_put_seconds"), by="operator")
-    made = ranges.table(fake_series.matrix(ranges.expression(panel, {}), *WINDOW, 15.0), panel, WINDOW, 15.0)
+    made = series_queries.table(
+        fake_series.matrix(series_queries.expression(panel, {}), *WINDOW, 15.0), panel, WINDOW, 15.0
+    )
     assert list(made.columns) == ["time", "get dedupe", "put dedupe"]
     lag = BY_KEY["lag_seconds"]
     same = answer(({"source": "K"}, [(NOW, "1")]), ({"source": "K"}, [(NOW, "2")]))
-    assert len(set(ranges.table(same, lag, WINDOW, 15.0).columns)) == 3
+    assert len(set(series_queries.table(same, lag, WINDOW, 15.0).columns)) == 3
 
 
 def test_a_hole_in_a_line_is_a_missing_value_and_not_a_bridge() -> None:
     values = [(NOW - 300, "1"), (NOW - 285, "2"), (NOW - 30, "3"), (NOW - 15, "4")]
-    made = ranges.table(answer(({}, values)), BY_KEY["watermark_lag"], WINDOW, 15.0)
+    made = series_queries.table(answer(({}, values)), BY_KEY["watermark_lag"], WINDOW, 15.0)
     assert made.iloc[:, 1].isna().to_list() == [False, False, True, False, False]
 
 
 def test_what_is_no_number_is_missing() -> None:
-    made = ranges.table(answer(({}, [(NOW - 15, "NaN"), (NOW, "7")])), BY_KEY["heap"], WINDOW, 15.0)
+    made = series_queries.table(answer(({}, [(NOW - 15, "NaN"), (NOW, "7")])), BY_KEY["heap"], WINDOW, 15.0)
     assert made.iloc[:, 1].to_list() == [7.0]
 
 
 @pytest.mark.parametrize("empty", [None, {}, {"data": None}, {"data": {"result": []}}])
 def test_no_answer_is_an_empty_table(empty: dict[str, object] | None) -> None:
-    assert ranges.table(empty, BY_KEY["heap"], WINDOW, 15.0).empty
+    assert series_queries.table(empty, BY_KEY["heap"], WINDOW, 15.0).empty
 
 
 def test_the_step_is_on_the_servers_grid_and_bounds_the_points() -> None:
     for seconds in (60, 900, 3600, 86_400, 31 * 86_400):
-        step = ranges.step(seconds)
-        assert step % ranges.STEP == 0
-        assert seconds / step <= ranges.POINTS * 1.05
+        step = series_queries.step(seconds)
+        assert step % series_queries.STEP == 0
+        assert seconds / step <= series_queries.POINTS * 1.05
 
 
 def test_points_of_long_stretches_are_at_the_same_times_of_each_day() -> None:
-    hours = {days: ranges.step(days * 86_400) / 3600 for days in (7, 30, 31, 90, 180, 365, 366, 3650)}
+    hours = {days: series_queries.step(days * 86_400) / 3600 for days in (7, 30, 31, 90, 180, 365, 366, 3650)}
     assert hours == {7: 1680 / 3600, 30: 2, 31: 2, 90: 6, 180: 12, 365: 24, 366: 24, 3650: 240}
-    assert ranges.coarse(7 * 86_400) is None
+    assert series_queries.coarse(7 * 86_400) is None
 
 
 def test_points_an_hour_apart_are_medians_of_that_time() -> None:
     query = {"query_id": "q", "app": "a"}
-    lag = ranges.expression(BY_KEY["lag_seconds"], query, 7200.0)
+    lag = series_queries.expression(BY_KEY["lag_seconds"], query, 7200.0)
     assert lag == 'quantile_over_time(0.5, spark_streaming_source_lag_seconds{query_id="q"}[7200s])'
-    several = ranges.expression(BY_KEY["heap"], query, 86_400.0)
+    several = series_queries.expression(BY_KEY["heap"], query, 86_400.0)
     assert several.count("quantile_over_time(0.5, spark_streaming_driver_heap") == 2
 
 
 def test_the_unit_comes_from_the_metrics_name() -> None:
     panel = BY_KEY["heap"]
-    made = ranges.table(fake_series.matrix(ranges.expression(panel, {}), *WINDOW, 15.0), panel, WINDOW, 15.0)
-    option = charts.ranges(made, WINDOW, [], ranges.unit(panel.metrics[0]))
+    made = series_queries.table(
+        fake_series.matrix(series_queries.expression(panel, {}), *WINDOW, 15.0), panel, WINDOW, 15.0
+    )
+    option = charts.ranges(made, WINDOW, [], series_queries.unit(panel.metrics[0]))
     assert option["yAxis"]["axisLabel"]["formatter"] == "{value} GB" or "G" in str(option["yAxis"])
     assert [line["name"] for line in option["series"]] == list(made.columns[1:])
 
 
 def test_an_instant_answer_of_one_element_is_its_value() -> None:
-    assert ranges.only(fake_series.vector(NOW, 48.0)) == 48.0
-    assert ranges.only(fake_series.vector(NOW, None)) is None
-    assert ranges.only(None) is None
+    assert series_queries.only(fake_series.vector(NOW, 48.0)) == 48.0
+    assert series_queries.only(fake_series.vector(NOW, None)) is None
+    assert series_queries.only(None) is None
 
 
 def test_a_long_stretch_says_what_its_points_stand_for() -> None:
-    assert ranges.told_by(None) == ranges.told_by({"progress": [], "resolution": None}) == ""
-    assert "an hour or more" in ranges.told_by({"resolution": 3600.0})
-    assert "a minute or more" in ranges.told_by({"resolution": 60.0})
-    assert "6 hours or more" in ranges.told_by({"resolution": 6 * 3600.0})
-    assert "a day or more" in ranges.told_by({"resolution": 86_400.0})
-    assert "2 days or more" in ranges.told_by({"resolution": 2 * 86_400.0})
+    assert series_queries.told_by(None) == series_queries.told_by({"progress": [], "resolution": None}) == ""
+    assert "an hour or more" in series_queries.told_by({"resolution": 3600.0})
+    assert "a minute or more" in series_queries.told_by({"resolution": 60.0})
+    assert "6 hours or more" in series_queries.told_by({"resolution": 6 * 3600.0})
+    assert "a day or more" in series_queries.told_by({"resolution": 86_400.0})
+    assert "2 days or more" in series_queries.told_by({"resolution": 2 * 86_400.0})
 
 
 def test_what_the_server_cannot_tell_is_passed_on_and_what_it_says_of_medians_is_not_said_twice() -> None:
-    assert ranges.lacking({"notes": ["times before\nthe store's are not told"]}) == [
+    assert series_queries.lacking({"notes": ["times before\nthe store's are not told"]}) == [
         "times before the store's are not told"
     ]
-    assert ranges.lacking({"resolution": 60.0, "notes": ["medians"]}) == []
+    assert series_queries.lacking({"resolution": 60.0, "notes": ["medians"]}) == []

@@ -8,8 +8,9 @@ from tests.ui import alerting_factories as factories
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
 from tests.ui.test_alert_pages import check_markdown, texts
-from ui import data, rule_panels
-from ui.client import ServerAway
+from ui.alerting import rule_panels
+from ui.kit import data
+from ui.kit.client import ServerAway
 
 
 def on_rules(app: AppTest, **params: str) -> AppTest:

@@ -7,7 +7,7 @@ from typing import Any
 from tests.ui import factories
 from tests.ui.alerting_factories import alert
 from tests.ui.factories import HOSTILE, NOW, rfc3339
-from ui import timeline
+from ui.query import timeline
 
 WINDOW = (NOW - 900, NOW)
 

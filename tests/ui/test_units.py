@@ -4,7 +4,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from ui import units
+from ui.kit import units
 
 
 @pytest.mark.parametrize(

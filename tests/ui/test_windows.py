@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.ui.factories import NOW
-from ui import windows
-from ui.windows import Window
+from ui.kit import time_range
+from ui.kit.time_range import Window
 
 
 def test_a_window_that_follows_the_clock_ends_now() -> None:
@@ -33,18 +33,18 @@ def test_a_held_window_stays_and_is_past_once_it_has_ended() -> None:
     ],
 )
 def test_an_address_without_a_possible_stretch_names_none(params: dict[str, str]) -> None:
-    assert windows.asked(params) is None
+    assert time_range.asked(params) is None
 
 
 @pytest.mark.parametrize("end", ["2026-11-18T11:06:40Z", "1795000000", "2026-11-18T12:06:40+01:00"])
 def test_a_moment_is_rfc_3339_or_unix_seconds(end: str) -> None:
-    assert windows.asked({"from": "1794999100", "to": end}) == Window(900.0, NOW)
+    assert time_range.asked({"from": "1794999100", "to": end}) == Window(900.0, NOW)
 
 
 def test_what_hold_writes_is_read_back() -> None:
-    params = {"from": windows.rfc3339(NOW - 60), "to": windows.rfc3339(NOW)}
-    assert windows.asked(params) == Window(60.0, NOW)
+    params = {"from": time_range.rfc3339(NOW - 60), "to": time_range.rfc3339(NOW)}
+    assert time_range.asked(params) == Window(60.0, NOW)
 
 
 def test_the_inputs_show_the_viewers_clock() -> None:
-    assert windows.local(NOW, ZoneInfo("Europe/Berlin")).isoformat() == "2026-11-18T12:06:00"
+    assert time_range.local(NOW, ZoneInfo("Europe/Berlin")).isoformat() == "2026-11-18T12:06:00"

@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from ui import columns, data, frames, statuses, widgets
+from ui.kit import columns, data, frames, statuses, widgets
 
 
 @st.fragment(run_every=widgets.refresh_seconds())

@@ -10,16 +10,17 @@ from typing import Any
 
 import streamlit as st
 
-from ui import alert_dialogs, alert_panels, alert_views, alerting_choices, data, statuses, widgets
-from ui.alert_views import Filters, Seen
-from ui.frames import Json
+from ui.alerting import choices, dialogs, panels, views
+from ui.alerting.views import Filters, Seen
+from ui.kit import data, statuses, widgets
+from ui.kit.frames import Json
 
 WIDTHS: dict[str, list[float]] = {"silences": [4, 1], "notifications": [3, 2], "history": [2, 1, 1, 1.4]}
 
 
 def chosen_view() -> str:
     asked = st.query_params.get("view", "")
-    return asked if asked in alerting_choices.VIEWS else alerting_choices.VIEWS[0]
+    return asked if asked in choices.VIEWS else choices.VIEWS[0]
 
 
 def filters(view: str, alerts: Sequence[Json]) -> Filters:
@@ -29,10 +30,10 @@ def filters(view: str, alerts: Sequence[Json]) -> Filters:
         words = widgets.search_box("words", "Search name, query, summary, label or person")
     with rest[-1].container(horizontal=True, horizontal_alignment="right"):
         if view == "silences":
-            refused = alerting_choices.not_yours(data.role())
-            alert_dialogs.button("New silence", "silence", {}, ":material/add:", refused)
+            refused = choices.not_yours(data.role())
+            dialogs.button("New silence", "silence", {}, ":material/add:", refused)
         if view in ("history", "notifications"):
-            alert_panels.period_picker()
+            panels.period_picker()
     if len(rest) < 2:
         return Filters(words)
     known = {str(one["app"]) for one in alerts if one.get("app")} | set(st.query_params.get_all("app"))
@@ -56,15 +57,15 @@ def live(stamp: Any) -> None:
     above = st.container()
     chosen = filters(view, seen.alerts)  # first: on a cold start it is they who read the address
     with above:
-        alert_panels.view_tiles(alert_views.counts(seen, view), view)
+        panels.view_tiles(views.counts(seen, view), view)
     wanted = st.query_params.get("alert")
     left, *right = st.columns([3, 2] if wanted else 1)
     with left:
-        alert_views.draw(view, seen, chosen, narrow=bool(wanted))
+        views.draw(view, seen, chosen, narrow=bool(wanted))
     if wanted:
         with right[0]:
-            alert_views.beside(wanted, seen)
+            views.beside(wanted, seen)
 
 
 live(widgets.header("Alerts"))
-alert_dialogs.show()
+dialogs.show()

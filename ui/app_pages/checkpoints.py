@@ -10,8 +10,9 @@ from typing import Any
 
 import streamlit as st
 
-from ui import checkpoint_choices, checkpoint_columns, checkpoint_frames, data, statuses, widgets
-from ui.frames import Json
+from ui.checkpoints import choices, columns, frames
+from ui.kit import data, statuses, widgets
+from ui.kit.frames import Json
 
 OLD = (
     "This server does not judge checkpoints: it is older than this dashboard. "
@@ -38,16 +39,16 @@ def filters(items: Sequence[Json]) -> list[Json]:
         homes = widgets.choice("App", sorted(apps), "home", "All apps")
     with verdict:
         verdicts = widgets.choice("Verdict", list(statuses.VERDICTS), "verdict", "All verdicts")
-    return checkpoint_choices.matching(items, words, app=homes, verdict=verdicts)
+    return choices.matching(items, words, app=homes, verdict=verdicts)
 
 
 def table(shown: Sequence[Json]) -> None:
-    names = [(checkpoint_frames.name(item), str(item.get("query_id"))) for item in shown]
+    names = [(frames.name(item), str(item.get("query_id"))) for item in shown]
     opener = ("checkpoints_click", widgets.open_clicked, ("checkpoints_click", names, {"checkpoint": "true"}))
     st.dataframe(
-        checkpoint_frames.checkpoints(shown, time.time()),
+        frames.checkpoints(shown, time.time()),
         key="checkpoints_table",
-        column_config=checkpoint_columns.checkpoints(opener),
+        column_config=columns.checkpoints(opener),
         hide_index=True,
         height=widgets.table_height(len(shown)),
         row_height=widgets.ROW,
@@ -74,7 +75,7 @@ def live(stamp: Any) -> None:
     above = st.container()
     shown = filters(items)  # first: on a cold start it is they who read the address
     with above:
-        counts, chosen = checkpoint_choices.counts(items), st.session_state.get("verdict") or []
+        counts, chosen = choices.counts(items), st.session_state.get("verdict") or []
         widgets.look_tiles(statuses.VERDICTS, counts, chosen, toggle)
     if shown:
         table(shown)

@@ -8,8 +8,8 @@ from typing import Any
 
 import streamlit as st
 
-from ui import columns, data, fleet_table, frames, statuses, widgets
-from ui.frames import Json
+from ui.kit import columns, data, fleet_table, frames, statuses, widgets
+from ui.kit.frames import Json
 
 
 def toggle(status: str) -> None:

@@ -1,6 +1,6 @@
 """Query: one query with its verdict, charts, runs and failures, and the buttons that act on it.
 
-`ui.panels` draws the parts, `ui.dialogs` asks, `ui.following` watches what was asked for.
+`ui.query.panels` draws the parts, `ui.actions.dialogs` asks, `ui.actions.following` watches what was asked for.
 """
 
 import time
@@ -9,21 +9,12 @@ from typing import Any
 
 import streamlit as st
 
-from ui import (
-    chart_panels,
-    checkpoint_panel,
-    choices,
-    data,
-    dialogs,
-    firing_alerts,
-    following,
-    frames,
-    panels,
-    widgets,
-    windows,
-)
-from ui.frames import Json
-from ui.windows import Window
+from ui.actions import dialogs, following
+from ui.alerting import firing_alerts
+from ui.kit import choices, data, frames, time_range, widgets
+from ui.kit.frames import Json
+from ui.kit.time_range import Window
+from ui.query import chart_panels, checkpoint_panel, panels
 
 
 @dataclass(frozen=True)
@@ -69,7 +60,7 @@ def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tup
     tiles = st.container()
     checkpoint_panel.draw(query, role)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        window = windows.picker(time.time())
+        window = time_range.picker(time.time())
         with st.container(horizontal=True, vertical_alignment="center", width="content"):
             stamp = st.container(width="content")
             widgets.refresh_picker()

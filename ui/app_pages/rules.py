@@ -10,8 +10,9 @@ from typing import Any
 
 import streamlit as st
 
-from ui import alerting_choices, data, rule_panels, statuses, widgets
-from ui.frames import Json
+from ui.alerting import choices, rule_panels
+from ui.kit import data, statuses, widgets
+from ui.kit.frames import Json
 
 A_PAGE = 50  # rules
 SEARCHED = ("name", "expr", "labels", "group", "error")
@@ -28,8 +29,8 @@ def filtered(groups: Sequence[Json]) -> list[tuple[Json, int, Json]]:
         (group, place, rule)
         for group in groups
         for place, rule in enumerate(group.get("rules") or ())
-        if not states or alerting_choices.rule_state(rule) in states
-        if alerting_choices.mentioning([{**rule, "group": group.get("name")}], words, *SEARCHED)
+        if not states or choices.rule_state(rule) in states
+        if choices.mentioning([{**rule, "group": group.get("name")}], words, *SEARCHED)
     ]
 
 

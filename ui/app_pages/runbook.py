@@ -7,7 +7,7 @@ import re
 
 import streamlit as st
 
-from ui import data, widgets
+from ui.kit import data, widgets
 
 _LINK = re.compile(r"\]\((\w+)\.md\)")
 

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 
+from controlplane.actions.transitions import Ask
 from controlplane.api.bodies import ActionRequest, ActionsBody, OneActionBody, QueryBody, RetireRequest
 from controlplane.api.deps import (
     ActionIdDep,
@@ -22,12 +23,11 @@ from controlplane.api.deps import (
 )
 from controlplane.api.render import action_body
 from controlplane.api.routes.queries import view_of
-from controlplane.control.actions import Ask
+from controlplane.app import Plane
 from controlplane.errors import Conflict, NotFound
 from controlplane.model import Action, ActionState, QueryStatus, QueryView
-from controlplane.plane import Plane
+from controlplane.runtime.tokens import Token
 from controlplane.store import actions as action_rows
-from controlplane.tokens import Token
 
 router = APIRouter(prefix="/api/v1", tags=["actions"])
 Key = Annotated[str | None, Header(alias="Idempotency-Key", min_length=1, max_length=200)]

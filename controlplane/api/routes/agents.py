@@ -14,18 +14,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import JSONResponse
 
+from controlplane.actions.transitions import command_of
 from controlplane.api.bodies import AgentsBody, OneActionBody
 from controlplane.api.deps import ActionIdDep, AgentIdDep, CallerDep, JsonDep, PlaneDep
 from controlplane.api.render import action_body, agent_body
-from controlplane.checkpoints.looks import AGENT_SECONDS
-from controlplane.checkpoints.room import INVENTORY
-from controlplane.control.actions import command_of
+from controlplane.app import Plane
+from controlplane.checkpoints.inventory_requests import AGENT_SECONDS
+from controlplane.checkpoints.service import INVENTORY
 from controlplane.errors import BadRequest, Forbidden, Unauthorized
 from controlplane.model import Action, ActionState
-from controlplane.plane import Plane
-from controlplane.tokens import Token
-from listeners import wire
-from listeners.errors import WireError
+from controlplane.runtime.tokens import Token
+from listeners.protocol import wire
+from listeners.protocol.errors import WireError
 
 router = APIRouter(prefix="/api/v1", tags=["agents"])
 #: Polls that began together (the server was restarted) end spread over this share of their wait.

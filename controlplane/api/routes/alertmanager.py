@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from controlplane.api import alertmanager
 from controlplane.api.alertmanager import Filter, PostableSilence
 from controlplane.api.deps import CallerDep, PlaneDep, body_of, body_schema
-from controlplane.api.dialects import speaking
+from controlplane.api.error_formats import speaking
 
 NO_PUSH = "alerts come from this server's rules and cannot be pushed to it; add a rule with --rules"
 

@@ -1,6 +1,6 @@
 """Alerts: those that are, those that were, one with what was told of it; and somebody works on it.
 
-What is muted, told and acknowledged is the desk's to say (`controlplane.alerting.desk`).
+What is muted, told and acknowledged is the desk's to say (`controlplane.alerting.alert_queries`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query
 
-from alerts.labels import matches
+from alerts.matching.labels import matches
 from alerts.state import AlertState
 from controlplane.alerting.views import AlertView
 from controlplane.api import alerting
@@ -24,7 +24,7 @@ from controlplane.api.alerting_bodies import (
 )
 from controlplane.api.deps import CallerDep, PlaneDep, body_of, body_schema, stretch
 from controlplane.api.routes.queries import Labels, Moment
-from controlplane.plane import Plane
+from controlplane.app import Plane
 
 router = APIRouter(prefix="/api/v1", tags=["alerts"])
 DEFAULT_RANGE = 86400.0  # seconds

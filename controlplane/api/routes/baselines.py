@@ -12,13 +12,13 @@ from fastapi import APIRouter, Depends, Query, Request
 
 from controlplane.api import intake
 from controlplane.api.deps import EventsBody, PlaneDep
-from controlplane.baselines import Baseline, as_json, parsed
+from controlplane.app import Plane
 from controlplane.errors import BadRequest, NotFound
-from controlplane.plane import Plane
+from controlplane.metrics.baselines import Baseline, as_json, parsed
 from controlplane.store import baselines as rows
 from controlplane.store.tables import storable
-from listeners import wire
-from listeners.errors import WireError
+from listeners.protocol import wire
+from listeners.protocol.errors import WireError
 
 router = APIRouter(prefix="/api/v1", tags=["baselines"])
 MOST_CHUNKS = 1_000

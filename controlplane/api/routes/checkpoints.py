@@ -27,20 +27,20 @@ from controlplane.api.checkpoints import (
 from controlplane.api.deps import CallerDep, PlaneDep, QueryIdDep, body_of, body_schema
 from controlplane.api.render import stamp
 from controlplane.api.routes.queries import view_of
+from controlplane.app import Plane
+from controlplane.checkpoints.analyzer import judge
 from controlplane.checkpoints.arrivals import bounded
-from controlplane.checkpoints.inventory import NotAnInventory
-from controlplane.checkpoints.judge import judge
+from controlplane.checkpoints.inventory.model import NotAnInventory
+from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
 from controlplane.checkpoints.survey import SURVEY, Survey
-from controlplane.checkpoints.versions import SparkVersion, parse_version
 from controlplane.errors import BadRequest, Forbidden, NotFound, StoreUnavailable
-from controlplane.ingest import deeper_than
+from controlplane.ingest.service import deeper_than
 from controlplane.model import QueryView
-from controlplane.plane import Plane
 from controlplane.store import checkpoints as rows
 from controlplane.store import shapes as shape_rows
 from controlplane.store.shapes import Shaped
-from listeners import wire
-from listeners.errors import WireError
+from listeners.protocol import wire
+from listeners.protocol.errors import WireError
 
 router = APIRouter(prefix="/api/v1", tags=["checkpoints"])
 JUDGED_BYTES = 8 << 20

@@ -10,10 +10,10 @@ from fastapi import APIRouter
 from controlplane.api import intake
 from controlplane.api.bodies import EventsAnswer, RejectedLine
 from controlplane.api.deps import CallerDep, EventsBodyDep, PlaneDep, SentAtDep
-from controlplane.tokens import Token
-from controlplane.told import concerned
-from controlplane.window import Window
-from listeners.wire import Event
+from controlplane.events.parsing import concerned
+from controlplane.events.window import Window
+from controlplane.runtime.tokens import Token
+from listeners.protocol.wire import Event
 
 router = APIRouter(prefix="/api/v1", tags=["agents"])
 NDJSON = {

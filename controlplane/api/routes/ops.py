@@ -11,11 +11,11 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, JSONResponse
 
-from controlplane import exposition
 from controlplane.api.access import ACCESS, OPEN
 from controlplane.api.bodies import StateBody, WhoBody
 from controlplane.api.deps import CallerDep, PlaneDep
 from controlplane.api.readiness import Readiness
+from controlplane.metrics import exposition
 
 router = APIRouter(tags=["operations"])
 

@@ -15,16 +15,16 @@ from fastapi import APIRouter, Depends, Request, Response
 from alerts.promql.errors import LimitError, ParseError, PromQLError, Unanswerable
 from alerts.promql.evaluator import LOOKBACK, evaluate, evaluate_range
 from alerts.promql.limits import DEFAULT_LIMITS, Limits
-from alerts.promql.nodes import Node
-from alerts.promql.parser import parse
 from alerts.promql.series import SeriesSource
+from alerts.promql.syntax.nodes import Node
+from alerts.promql.syntax.parser import parse
 from controlplane.api import intake, prometheus, prometheus_form, prometheus_series
 from controlplane.api.deps import PlaneDep
-from controlplane.api.dialects import speaking
+from controlplane.api.error_formats import speaking
+from controlplane.api.limiter import NoSeat, Seats
 from controlplane.api.prometheus import PrometheusError
 from controlplane.api.prometheus_form import Form
-from controlplane.api.seats import NoSeat, Seats
-from controlplane.plane import Plane
+from controlplane.app import Plane
 
 EVALUATIONS = 4  # at a time
 PATIENCE = 5.0  # seconds to wait for a turn

@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query
 from sqlalchemy.engine import Connection
 
 from alerts.errors import AlertsError
-from alerts.labels import Matcher, matches, parse_matchers
+from alerts.matching.labels import Matcher, matches, parse_matchers
 from controlplane.api import render
 from controlplane.api.bodies import (
     ChangeBody,
@@ -27,14 +27,14 @@ from controlplane.api.bodies import (
     RunsBody,
 )
 from controlplane.api.deps import PlaneDep, QueryIdDep, RowsDep, stretch
+from controlplane.app import Plane
 from controlplane.errors import BadRequest, NotFound
 from controlplane.history.model import Asked
 from controlplane.model import QueryStatus, QueryView
-from controlplane.plane import Plane
 from controlplane.store import actions as action_rows
 from controlplane.store import events as event_rows
 from controlplane.store import queries as query_rows
-from listeners.wire import rfc3339
+from listeners.protocol.wire import rfc3339
 
 router = APIRouter(prefix="/api/v1/queries", tags=["queries"])
 WORST_FIRST = {status.value: place for place, status in enumerate(QueryStatus)}

@@ -15,7 +15,7 @@ from controlplane.api import alerting
 from controlplane.api.alerting_bodies import ReplayBody, ReplayRequest, RulesBody, RunbookBody
 from controlplane.api.deps import PlaneDep, body_of, body_schema
 from controlplane.errors import BadRequest, Conflict, NotFound
-from listeners.wire import rfc3339
+from listeners.protocol.wire import rfc3339
 
 router = APIRouter(prefix="/api/v1/rules", tags=["rules"])
 runbooks = APIRouter(prefix="/api/v1/runbooks", tags=["rules"])

@@ -12,7 +12,7 @@ from alerts.state import Alert, AlertState
 from controlplane.api import alerting
 from controlplane.api.alerting_bodies import OneSilenceBody, SilenceRequest, SilencesBody
 from controlplane.api.deps import CallerDep, PlaneDep, body_of, body_schema
-from controlplane.plane import Plane
+from controlplane.app import Plane
 
 router = APIRouter(prefix="/api/v1/silences", tags=["silences"])
 SilenceRequestDep = Annotated[SilenceRequest, Depends(body_of(SilenceRequest))]

@@ -20,8 +20,8 @@ from controlplane.checkpoints.findings import (
     notes,
 )
 from controlplane.checkpoints.lock import locked_by
-from controlplane.checkpoints.logs import OffsetEntry, Torn
-from controlplane.checkpoints.reading import BatchLog, Question
+from controlplane.checkpoints.reading.checkpoint import BatchLog, Question
+from controlplane.checkpoints.reading.logs import OffsetEntry, Torn
 from controlplane.checkpoints.remedies import repair, rewind
 
 REWRITE_ID = 'it must hold the query id known from earlier progress events: {"id":"<query id>"}'

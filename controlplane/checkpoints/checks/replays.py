@@ -7,7 +7,7 @@ from typing import Any
 
 from controlplane.checkpoints.checks.logs import sparse
 from controlplane.checkpoints.findings import Finding, harms, notes
-from controlplane.checkpoints.reading import Question
+from controlplane.checkpoints.reading.checkpoint import Question
 
 
 def in_flight(q: Question) -> Iterator[Finding]:

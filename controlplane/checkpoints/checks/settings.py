@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from controlplane.checkpoints import logs
 from controlplane.checkpoints.findings import FIRST_BATCH, Finding, fails, harms, later, notes
-from controlplane.checkpoints.reading import Question, writer_version
+from controlplane.checkpoints.reading import logs
+from controlplane.checkpoints.reading.checkpoint import Question, writer_version
+from controlplane.checkpoints.reading.state_loading import HDFS, ROCKSDB
+from controlplane.checkpoints.reading.versions import SparkVersion
 from controlplane.checkpoints.remedies import rewind
-from controlplane.checkpoints.state_loading import HDFS, ROCKSDB
-from controlplane.checkpoints.versions import SparkVersion
 
 #: A watermark this far ahead of the clock comes from a bad event time.
 FUTURE_SECONDS = 86400.0

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from posixpath import basename
 from typing import Any
 
-from controlplane.checkpoints.file_logs import FileLog
 from controlplane.checkpoints.findings import Finding, counted, harms, later, notes
-from controlplane.checkpoints.input_files import InputFiles
-from controlplane.checkpoints.inventory import Inventory
-from controlplane.checkpoints.reading import SINK_LOG, Question
+from controlplane.checkpoints.inventory.model import Inventory
+from controlplane.checkpoints.reading.checkpoint import SINK_LOG, Question
+from controlplane.checkpoints.reading.file_logs import FileLog
+from controlplane.checkpoints.reading.input_files import InputFiles
 from controlplane.checkpoints.remedies import rewind
 
 READERS = "at once for readers of the output"

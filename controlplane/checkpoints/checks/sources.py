@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from posixpath import dirname
 
-from controlplane.checkpoints import logs
-from controlplane.checkpoints.file_logs import FileLog
 from controlplane.checkpoints.findings import (
     FIRST_BATCH,
     INITIALIZATION,
@@ -18,10 +16,12 @@ from controlplane.checkpoints.findings import (
     later,
     notes,
 )
-from controlplane.checkpoints.input_files import InputFiles
-from controlplane.checkpoints.inventory import Inventory
-from controlplane.checkpoints.reading import Question
-from controlplane.checkpoints.relocation import plain_path
+from controlplane.checkpoints.inventory.model import Inventory
+from controlplane.checkpoints.inventory.relocation import plain_path
+from controlplane.checkpoints.reading import logs
+from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.file_logs import FileLog
+from controlplane.checkpoints.reading.input_files import InputFiles
 from controlplane.checkpoints.remedies import rewind
 
 RESTORE_LINE = (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from controlplane.checkpoints import logs
 from controlplane.checkpoints.findings import FIRST_BATCH, Finding, counted, fails, harms, notes
-from controlplane.checkpoints.reading import Question
+from controlplane.checkpoints.reading import logs
+from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.state_loading import HDFS, ROCKSDB, Fault, Kind, Loading, damaged_blocks
+from controlplane.checkpoints.reading.state_tree import DEFAULT_STORE, Operator, StateFile, Store
 from controlplane.checkpoints.remedies import repair, rewind
-from controlplane.checkpoints.state_loading import HDFS, ROCKSDB, Fault, Kind, Loading, damaged_blocks
-from controlplane.checkpoints.state_tree import DEFAULT_STORE, Operator, StateFile, Store
 
 MOST_NAMED = 10
 RESTORE = "restore the named files from a backup"

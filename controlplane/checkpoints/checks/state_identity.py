@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from posixpath import basename
 
 from controlplane.checkpoints.findings import Finding, fails, harms, notes
-from controlplane.checkpoints.reading import Question
-from controlplane.checkpoints.relocation import below, plain_path
-from controlplane.checkpoints.state_tree import CHANGES, Operator, Store
+from controlplane.checkpoints.inventory.relocation import below, plain_path
+from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.state_tree import CHANGES, Operator, Store
 
 
 def operator_metadata(q: Question) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from listeners.where import write_zip
+from listeners.packaging import write_zip
 from tests.recording_server import RecordingServer
 from tests.spark.matrix.sparks import SESSION, VERSIONS, Console, environment, interpreter
 

@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.paths import ROOT
+
 PROGRAMS = Path(__file__).parent / "programs"
 NEWEST = "4.3"
 VERSIONS = os.environ.get("CONTROLPLANE_MATRIX", f"3.4 3.5 4.0 {NEWEST}").split()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from alerts import config
 from alerts.inhibition import Inhibitor, InhibitRule
-from alerts.labels import parse_matchers
+from alerts.matching.labels import parse_matchers
+from alerts.notify import config
 from alerts.rules.pack import render_routing
 from alerts.state import Alert
 from tests.unit.alerts.examples import alert, resolved

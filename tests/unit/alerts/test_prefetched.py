@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from alerts.labels import Matcher, parse_matchers
+from alerts.matching.labels import Matcher, parse_matchers
 from alerts.prefetched import MOST_HALVINGS, Prefetched
 from alerts.promql.errors import TooCostly, Unanswerable
 from alerts.promql.series import Series, SeriesInMemory, series_of

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from alerts.engine import evaluate_group
-from alerts.labels import Matcher
+from alerts.matching.labels import Matcher
 from alerts.promql.series import Series, SeriesInMemory, SeriesSource, series_of
 from alerts.replay import MOST_EVALUATIONS, Episode, pace, replay
 from alerts.rules.loader import load

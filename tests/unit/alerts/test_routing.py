@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from alerts import config
+from alerts.notify import config
 from alerts.routing import Route, routes_of, walk
 
 TREE = """

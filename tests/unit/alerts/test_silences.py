@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from alerts.labels import parse_matchers
+from alerts.matching.labels import parse_matchers
 from alerts.silences import Silence, SilenceState, expired, objections, silencing, updated
 
 

@@ -7,7 +7,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from listeners.classic import ClassicEngine, ClassicRun
+from listeners.spark.classic import ClassicEngine, ClassicRun
 
 
 class Text:

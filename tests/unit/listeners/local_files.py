@@ -1,12 +1,12 @@
-"""`listeners.hadoop.Files` over a plain folder, so that collecting can be tried without a JVM."""
+"""`listeners.checkpoints.hadoop.Files` over a plain folder, so that collecting can be tried without a JVM."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from listeners.errors import FilesError
-from listeners.hadoop import Listed
+from listeners.checkpoints.hadoop import Listed
+from listeners.protocol.errors import FilesError
 
 
 class LocalFiles:

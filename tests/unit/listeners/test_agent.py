@@ -8,12 +8,12 @@ import tracemalloc
 
 import pytest
 
-from listeners import wire
 from listeners.agent import Agent, Identity, spool_limit, spool_root
-from listeners.errors import TooLarge, TransportError
-from listeners.inbox import Inbox
-from listeners.spool import Spool
-from listeners.transport import Acknowledgement, HttpTransport
+from listeners.delivery.inbox import Inbox
+from listeners.delivery.spool import Spool
+from listeners.delivery.transport import Acknowledgement, HttpTransport
+from listeners.protocol import wire
+from listeners.protocol.errors import TooLarge, TransportError
 
 APP = wire.App("or%ders", "local-1")
 

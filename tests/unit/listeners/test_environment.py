@@ -4,7 +4,8 @@ from uuid import UUID
 
 import pytest
 
-from listeners import environment, wire
+from listeners import environment
+from listeners.protocol import wire
 
 
 def test_labels_come_from_text_and_bad_parts_are_left_out(caplog):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from listeners import run
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 PLAIN = {"PATH": "/usr/bin:/bin"}
 
 

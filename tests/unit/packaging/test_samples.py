@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from alerts.config import load
+from alerts.notify.config import load
 from alerts.rules.pack import render_routing
+from tests.paths import ROOT
 
-DEPLOY = Path(__file__).parents[3] / "deploy"
+DEPLOY = ROOT / "deploy"
 
 
 def test_the_sample_of_who_is_told_is_right_and_keeps_the_inhibitions_that_ship() -> None:

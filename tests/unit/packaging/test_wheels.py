@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.paths import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,9 @@ def test_the_agent_wheel_carries_every_module_and_the_hook_that_attaches_it(agen
 
 
 def test_the_agent_is_imported_from_the_wheel_as_a_zip_without_site_packages(agent_wheel: Path) -> None:
-    code = "import listeners.wire, listeners.errors; print(listeners.wire.__file__)"
+    code = (
+        "import listeners.protocol.wire, listeners.protocol.errors; print(listeners.protocol.wire.__file__)"
+    )
     environ = {"PYTHONPATH": str(agent_wheel), "PATH": os.environ["PATH"]}
     command = [sys.executable, "-S", "-c", code]
     answer = subprocess.run(command, cwd="/", env=environ, capture_output=True, text=True, check=True)

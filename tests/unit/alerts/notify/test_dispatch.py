@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from alerts import config, grouping
+from alerts import grouping
 from alerts.errors import ReceiverError
 from alerts.grouping import Group, Groups, sorted_in
 from alerts.inhibition import Inhibitor
+from alerts.notify import config
 from alerts.notify.catalogue import build
 from alerts.notify.dispatch import Log, after_look, look_at
 from alerts.notify.reasons import Told

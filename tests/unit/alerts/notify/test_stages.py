@@ -6,7 +6,7 @@ from alerts.acknowledgements import acknowledged
 from alerts.errors import ReceiverError
 from alerts.grouping import Group
 from alerts.inhibition import Inhibitor, InhibitRule
-from alerts.labels import parse_matchers
+from alerts.matching.labels import parse_matchers
 from alerts.notify.reasons import Reason, Told
 from alerts.notify.receivers.recorder import Recorder
 from alerts.notify.stages import Outcome, Surroundings, flush

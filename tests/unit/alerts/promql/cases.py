@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
-from alerts.labels import parse_matchers
+from alerts.matching.labels import parse_matchers
 from alerts.promql.series import STALE, Series
 
 _ASK = re.compile(r"at (?P<start>\S+?)(?:\.\.(?P<end>[^/:]+)/(?P<step>[^:]+))?: (?P<text>.+)")

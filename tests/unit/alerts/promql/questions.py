@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 
-from alerts.promql.elementwise import CALENDAR, ELEMENTWISE
-from alerts.promql.over_time import OVER_TIME
+from alerts.promql.functions.elementwise import CALENDAR, ELEMENTWISE
+from alerts.promql.functions.over_time import OVER_TIME
 
 _METRICS = ("requests_total", "errors_total", "load", "queue", "odd", "lone", "latency_bucket", "nothing")
 _MATCHERS = ('job="api"', 'job!="api"', 'instance=~"a.*|b:1"', 'instance!~"b.+"', 'kind=""', 'job=~".*"')

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from alerts.labels import Matcher
+from alerts.matching.labels import Matcher
 from alerts.promql.errors import EvaluationError, LimitError
 from alerts.promql.evaluator import evaluate, evaluate_range
 from alerts.promql.limits import Limits
-from alerts.promql.parser import parse
 from alerts.promql.series import (
     Matrix,
     Sample,
@@ -22,6 +21,7 @@ from alerts.promql.series import (
     Vector,
     series_of,
 )
+from alerts.promql.syntax.parser import parse
 
 MANY = SeriesInMemory(
     Series({"__name__": "x", "n": str(n)}, np.arange(0.0, 600.0, 15.0), np.full(40, float(n)))

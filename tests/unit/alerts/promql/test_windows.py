@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alerts.promql import windows as module
-from alerts.promql.over_time import OVER_TIME
+from alerts.promql.functions.over_time import OVER_TIME
 from alerts.promql.rows import Integers
 from alerts.promql.series import STALE, Series
 from alerts.promql.windows import Samples, Windows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from alerts.promql.nodes import (
+from alerts.promql.syntax.nodes import (
     Aggregation,
     Anchor,
     Binary,

@@ -9,8 +9,9 @@ import pytest
 
 from alerts.rules.loader import load
 from alerts.rules.model import RuleKind
+from tests.paths import DATA
 
-DATA = Path(__file__).resolve().parents[3] / "data" / "rules"
+DATA = DATA / "rules"
 
 
 def expected(text: str) -> list[tuple[int, int, str]]:

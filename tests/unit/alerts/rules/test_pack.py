@@ -12,14 +12,14 @@ from typing import NoReturn
 
 import pytest
 
-from alerts import templates
-from alerts.rules import unit_tests
+from alerts import unit_tests
 from alerts.rules.loader import load
 from alerts.rules.model import Rule, RuleGroup
 from alerts.rules.pack import CHECKPOINT_CONDITIONS, render, render_routing
-from listeners.catalogue import BY_NAME
+from alerts.templates import expansion
+from listeners.protocol.catalogue import BY_NAME
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[4]
 TESTS = ROOT / "tests" / "data" / "rules" / "streaming.test.yaml"
 NAMES = {
     "AgentLost",
@@ -139,7 +139,7 @@ def test_runbooks_can_be_elsewhere() -> None:
 def test_an_address_of_runbooks_cannot_smuggle_a_template_in() -> None:
     found, mistakes = load(render(runbooks="http://x/{{ $value }}"))
     assert mistakes == ()
-    assert "{{" not in templates.expand(found[0].rules[0].annotations["runbook_url"], {}, 1.0)
+    assert "{{" not in expansion.expand(found[0].rules[0].annotations["runbook_url"], {}, 1.0)
     assert "$value" in found[0].rules[0].annotations["runbook_url"]
 
 

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy.engine import Connection
 
 from alerts.notify.receivers.recorder import Recorder
-from controlplane.alerting.desk import Desk
-from controlplane.alerting.room import AlertingRoom
+from controlplane.alerting.alert_queries import Desk
+from controlplane.alerting.service import AlertingRoom
 from controlplane.settings import Settings
 from tests.stores import House, sqlite_house
 from tests.unit.controlplane.alerting.parts import Clock, Scrapes, rule

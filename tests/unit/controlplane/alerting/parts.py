@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from alerts import config as routing
-from alerts.config import Config
 from alerts.errors import ReceiverError
-from alerts.labels import Matcher, matches
+from alerts.matching.labels import Matcher, matches
+from alerts.notify import config as routing
+from alerts.notify.config import Config
 from alerts.notify.message import Message
 from alerts.notify.reasons import Told
 from alerts.notify.receivers.base import Receiver

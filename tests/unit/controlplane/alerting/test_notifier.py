@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from alerts.labels import Matcher
+from alerts.matching.labels import Matcher
 from alerts.notify.reasons import Told
 from alerts.notify.receivers.base import Receiver
 from alerts.notify.receivers.recorder import Recorder
 from alerts.silences import Silence
 from alerts.state import Alert
-from controlplane.alerting.mutes import Mutes
 from controlplane.alerting.notifier import Name, Notifier
+from controlplane.alerting.silence_state import Mutes
 from controlplane.alerting.views import Note, NoteOutcome
 from tests.acceptance.live import eventually
 from tests.unit.alerts.examples import alert, resolved

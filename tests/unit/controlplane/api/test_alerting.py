@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from alerts.acknowledgements import Acknowledgement
-from alerts.labels import Matcher
+from alerts.matching.labels import Matcher
 from alerts.replay import Episode, Pace, Problem, Replay
 from alerts.rules.model import Rule, RuleGroup, RuleKind
 from alerts.silences import Silence

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from alerts.config import load
 from alerts.grouping import Group
-from alerts.labels import Matcher
+from alerts.matching.labels import Matcher
+from alerts.notify.config import load
 from alerts.routing import Timing
 from alerts.rules.pack import render_routing
 from alerts.silences import Silence
@@ -17,7 +17,7 @@ from controlplane.alerting.views import AlertView
 from controlplane.api import alertmanager
 from controlplane.api.alertmanager import PostableMatcher, PostableSilence, filter_of
 from controlplane.errors import BadRequest
-from listeners.wire import rfc3339
+from listeners.protocol.wire import rfc3339
 from tests.unit.alerts.examples import alert, resolved
 
 NOW = 1_795_152_000.1239

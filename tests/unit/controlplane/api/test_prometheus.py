@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alerts.engine import evaluate_group
-from alerts.promql.parser import parse
 from alerts.promql.series import Matrix, Sample, Scalar, SeriesInMemory, String, Vector, series_of
+from alerts.promql.syntax.parser import parse
 from alerts.rules.loader import load
 from alerts.rules.model import RuleKind
 from alerts.state import AlertState
@@ -20,7 +20,7 @@ from controlplane.alerting.views import GroupView, RuleView
 from controlplane.api import prometheus
 from controlplane.api.prometheus import PrometheusError, RulesWanted
 from controlplane.errors import BadRequest, BodyTooLarge, StoreUnavailable
-from listeners.catalogue import BY_NAME
+from listeners.protocol.catalogue import BY_NAME
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from alerts.labels import Matcher
+from alerts.matching.labels import Matcher
 from alerts.promql.errors import EvaluationError, TooCostly
 from alerts.promql.series import Series, SeriesInMemory, SeriesSource, series_of
 from controlplane.api import prometheus_series

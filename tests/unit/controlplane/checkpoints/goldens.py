@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from controlplane.checkpoints.inventory import Entry, Inventory
+from controlplane.checkpoints.inventory.model import Entry, Inventory
 from controlplane.checkpoints.survey import Survey, survey
 from tests.checkpoint_cases import Case, cases, unpack
 

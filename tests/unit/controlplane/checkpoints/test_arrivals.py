@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from controlplane.checkpoints.arrivals import arrival, shapes_in, slim, survey_of, without_rows
-from controlplane.checkpoints.inventory import NotAnInventory
-from controlplane.checkpoints.judgement import judged, seen_of
-from controlplane.checkpoints.memory import history
-from controlplane.told import read
-from listeners import wire
+from controlplane.checkpoints.inventory.model import NotAnInventory
+from controlplane.checkpoints.known_history import history
+from controlplane.checkpoints.report import judged, seen_of
+from controlplane.events.parsing import read
+from listeners.protocol import wire
 from tests.drivers import BEGIN, Driver
 
 GOOD: dict[str, Any] = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.cli.errors import Mistake
 from controlplane.cli.resolve import resolve
+from controlplane.console.errors import Mistake
 
 A = {"query_id": "ae0c1111-0000-4000-8000-000000000001", "app": "orders", "name": "enrich"}
 B = {"query_id": "ae0c2222-0000-4000-8000-000000000002", "app": "billing", "name": "enrich"}

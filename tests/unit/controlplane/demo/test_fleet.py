@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.cli.errors import Mistake
+from controlplane.console.errors import Mistake
 from controlplane.demo import fleet, launch, scenarios
 from controlplane.demo.interrupts import Interrupts
 from controlplane.demo.launch import Options

@@ -8,7 +8,7 @@ import pytest
 
 from alerts.rules import pack
 from alerts.rules.loader import load
-from controlplane.cli.errors import UnknownTrouble
+from controlplane.console.errors import UnknownTrouble
 from controlplane.demo import scenarios
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from controlplane.history.archive import Archive
-from controlplane.series.replay import Replay
+from controlplane.metrics.series.replay import Replay
 from controlplane.store import queries
 from tests.drivers import BEGIN, Driver, real_reports
 from tests.stores import House, sqlite_house
 from tests.unit.controlplane.history.lakes import forget, moved_to
-from tests.unit.controlplane.series.stories import STEP, Story, busy_hour, by_labels, named
+from tests.unit.controlplane.metrics.series.stories import STEP, Story, busy_hour, by_labels, named
 
 PREFIX = "spark_streaming_"
 #: One of each way in which a figure comes about.

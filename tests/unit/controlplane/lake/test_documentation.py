@@ -10,9 +10,10 @@ import pytest
 
 from controlplane.lake.documentation import page
 from controlplane.lake.lake import Lake
+from tests.paths import ROOT
 from tests.unit.controlplane.lake.lakes import put, reports
 
-DOCS = Path(__file__).resolve().parents[4] / "docs"
+DOCS = ROOT / "docs"
 EXAMPLES = re.findall(r"```python\n(.*?)```", (DOCS / "history.md").read_text(encoding="utf-8"), re.S)
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from controlplane.lake import events
 from controlplane.lake.rows import Rows
-from listeners import wire
-from listeners.errors import WireError
+from listeners.protocol import wire
+from listeners.protocol.errors import WireError
+from tests.paths import DATA
 
 AGENT, OTHER = "3f2c8f5e-6f0a-4a7e-9d6e-0b9e2f6d1c11", "6b1f0e6e-2a43-4e6e-8f6c-3a0d8a6a1b22"
 RUN = {"id": "q-1", "runId": "r-1"}
-REPORT = json.loads((Path(__file__).parents[3] / "data/progress/spark-4.3.jsonl").read_text().splitlines()[0])
+REPORT = json.loads((DATA / "progress/spark-4.3.jsonl").read_text().splitlines()[0])
 
 
 def event(type: str, data: dict[str, Any], agent: str = AGENT, seq: int = 1, at: float = 1e9) -> wire.Event:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlplane import progress
+from controlplane.events import progress
+from controlplane.events.progress import sample
 from controlplane.lake.rows import RAW, Rows, Who
 from controlplane.lake.schema import arrow
-from controlplane.progress import sample
 from tests import eventlogs
 from tests.drivers import BEGIN, real_reports, report
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.failures import explain
+from controlplane.health.failures import explain
 from controlplane.shapes.comparison import CHECKS, compare
 from controlplane.shapes.findings import Effect, Verdict, effect_of, verdict_of
 from tests.unit.controlplane.shapes.shapes import (

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from listeners import where
+from listeners import packaging
+from tests.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[4]
 SITE = ROOT / "listeners/site"
 
 #: As much of PySpark as is hooked, and an agent that says what it is asked.
@@ -133,7 +133,7 @@ def test_an_error_of_theirs_is_reported_as_python_reports_it_and_does_not_stop_o
 
 
 def test_two_copies_of_the_hook_are_one(place: Path, tmp_path: Path) -> None:
-    where.write_zip(str(tmp_path / "agent.zip"))
+    packaging.write_zip(str(tmp_path / "agent.zip"))
     assert python(HOOKED, place / "listeners/site", tmp_path / "agent.zip", cwd=place) == "['Gate']\n"
 
 
@@ -144,7 +144,7 @@ def test_a_program_with_a_module_of_our_name_keeps_it_and_hears_why_there_is_no_
     program.mkdir()
     (program / "pyspark").symlink_to(place / "pyspark")
     (program / "listeners.py").write_text("WORD = 'mine'")
-    where.write_zip(str(tmp_path / "agent.zip"))
+    packaging.write_zip(str(tmp_path / "agent.zip"))
     code = MAKE + "SparkSession.Builder().getOrCreate(); import listeners; print(listeners.WORD)"
     printed = python(code, tmp_path / "agent.zip", cwd=program).splitlines()
     assert sorted(printed)[1:] == [

@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from alerts import config
 from alerts.errors import ReceiverError
 from alerts.grouping import sorted_in
+from alerts.notify import config
 from alerts.notify.message import Message, in_order
 from alerts.notify.reasons import Reason
 from alerts.notify.receivers.webhook import (
@@ -30,6 +29,7 @@ from alerts.notify.receivers.webhook import (
     shown_url,
 )
 from alerts.state import Alert, AlertState
+from tests.paths import DATA
 from tests.unit.alerts.examples import alert, resolved
 
 
@@ -85,7 +85,7 @@ def test_no_more_alerts_are_sent_than_asked_for_and_the_rest_are_counted() -> No
     assert told["commonLabels"] == {"app": "shop"}
 
 
-RECORDED = Path(__file__).resolve().parents[4] / "data" / "routing" / "alertmanager-0.25.json"
+RECORDED = DATA / "routing" / "alertmanager-0.25.json"
 ROUTES = """
 route:
   receiver: default

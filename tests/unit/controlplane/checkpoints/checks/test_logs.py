@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.checkpoints.judge import judge
+from controlplane.checkpoints.analyzer import judge
 from tests.unit.controlplane.checkpoints.goldens import Step, change, golden
 
 

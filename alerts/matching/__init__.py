@@ -1,0 +1,1 @@
+"""Label sets, matchers and regular expressions."""

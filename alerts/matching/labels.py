@@ -1,0 +1,125 @@
+"""Label sets and the matchers that select them, as Prometheus and Alertmanager have them.
+
+A label that is absent equals the empty text; regular expressions are anchored at both ends. Rules,
+routes, silences and `GET /api/v1/queries?label=` select with these.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from alerts.errors import MatcherError, PatternError
+from alerts.matching.regex import compile_pattern
+
+Labels = Mapping[str, str]
+MAX_SELECTOR = 4096
+
+_NAME = re.compile(r"\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*")
+_OPERATOR = re.compile(r"(=~|!~|!=|=)\s*")
+_QUOTED = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
+_BARE = re.compile(r"[^\s,{}\"'=~!][^,}\"]*")
+_NEXT = re.compile(r"\s*(,|$)")
+_ESCAPED = re.compile(r"\\(.)")
+_ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """One condition on one label. `operator`: `=`, `!=`, `=~` or `!~`; a bad pattern raises PatternError."""
+
+    name: str
+    operator: str
+    value: str
+
+    def __post_init__(self) -> None:
+        if self.operator in ("=~", "!~"):
+            compile_pattern(self.value)
+
+    def matches(self, labels: Labels) -> bool:
+        value = labels.get(self.name, "")
+        match self.operator:
+            case "=":
+                return value == self.value
+            case "!=":
+                return value != self.value
+            case "=~":
+                return compile_pattern(self.value)(value)
+        return not compile_pattern(self.value)(value)
+
+    def __str__(self) -> str:
+        quoted = self.value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        return f'{self.name}{self.operator}"{quoted}"'
+
+
+def matches(matchers: Iterable[Matcher], labels: Labels) -> bool:
+    """Whether a label set passes every matcher."""
+    return all(matcher.matches(labels) for matcher in matchers)
+
+
+def parse_matchers(text: str) -> tuple[Matcher, ...]:
+    """`{team="data",env=~"prod|stage"}`, or the same without braces and quotes, as matchers.
+
+    A value without quotes ends at the next comma. Nothing at all selects everything. MatcherError says
+    what is wrong, and where.
+    """
+    if len(text) > MAX_SELECTOR:
+        raise MatcherError(f"a selector may have {MAX_SELECTOR} characters", MAX_SELECTOR)
+    inside, at = _without_braces(text)
+    found = []
+    while inside[at:].strip():
+        matcher, at = _matcher(inside, at)
+        found.append(matcher)
+    return tuple(found)
+
+
+def _without_braces(text: str) -> tuple[str, int]:
+    """The text up to the closing brace, and where its inside begins; columns stay those of the text."""
+    start = len(text) - len(text.lstrip())
+    if text[start : start + 1] != "{":
+        return text, 0
+    if not text.rstrip().endswith("}"):
+        raise MatcherError("'}' is missing", len(text) + 1)
+    return text.rstrip()[:-1], start + 1
+
+
+def _matcher(text: str, at: int) -> tuple[Matcher, int]:
+    name = _expect(_NAME, text, at, "a label name must stand here")
+    operator = _expect(_OPERATOR, text, name.end(), "one of = != =~ !~ must stand here")
+    value, end = _value(text, operator.end())
+    try:
+        matcher = Matcher(name[1], operator[1], value)
+    except PatternError as error:
+        raise MatcherError(f"the pattern of {name[1]} cannot be taken: {error}", operator.end() + 1) from None
+    return matcher, _expect(_NEXT, text, end, "a comma must stand here").end()
+
+
+def _value(text: str, at: int) -> tuple[str, int]:
+    if text[at : at + 1] == '"':
+        quoted = _expect(_QUOTED, text, at, "the closing quote is missing")
+        return _ESCAPED.sub(lambda m: _ESCAPES.get(m[1], m[0]), quoted[1]), quoted.end()
+    bare = _BARE.match(text, at)
+    return (bare[0].rstrip(), bare.end()) if bare else ("", at)
+
+
+def _expect(pattern: re.Pattern[str], text: str, at: int, message: str) -> re.Match[str]:
+    found = pattern.match(text, at)
+    if found is None:
+        raise MatcherError(message, at + 1)
+    return found
+
+
+def fingerprint(labels: Labels) -> str:
+    """Alertmanager's name for a label set: FNV-1a of 64 bits over the sorted labels, 16 hex digits."""
+    return _fingerprint(tuple(sorted(labels.items())))
+
+
+@lru_cache(maxsize=20_000)  # the same alerts are named anew at every evaluation, and a byte costs 0.1 µs
+def _fingerprint(labels: tuple[tuple[str, str], ...]) -> str:
+    value = 0xCBF29CE484222325
+    for name, text in labels:
+        for byte in name.encode() + b"\xff" + text.encode(errors="replace") + b"\xff":
+            value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"

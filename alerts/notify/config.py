@@ -1,0 +1,315 @@
+"""Who is told what: Alertmanager's configuration file → routes, receivers, inhibitions; or all its mistakes.
+
+Pure: the caller reads the file, and the files that it names for secrets. What Alertmanager has and we
+have not is named as such, never passed over in silence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from alerts.errors import MatcherError
+from alerts.inhibition import InhibitRule
+from alerts.matching.labels import Matcher, parse_matchers
+from alerts.notify.receivers.webhook import address_problem
+from alerts.routing import Route, Timing, matchers_text, walk
+from alerts.yaml.fields import FieldReader, Fields
+from alerts.yaml.parser import parse as parse_yaml
+from alerts.yaml.tree import Items, Mistake, Node, Table, Text
+
+_TOP = ("global", "route", "receivers", "inhibit_rules")
+_ROUTE = (
+    "receiver",
+    "matchers",
+    "match",
+    "match_re",
+    "group_by",
+    "group_wait",
+    "group_interval",
+    "repeat_interval",
+    "continue",
+    "routes",
+)
+_INHIBIT = (
+    "name",
+    "source_matchers",
+    "source_match",
+    "source_match_re",
+    "target_matchers",
+    "target_match",
+    "target_match_re",
+    "equal",
+)
+_WEBHOOK = ("url", "url_file", "send_resolved", "max_alerts", "timeout", "http_config")
+_NOT_YET = {
+    "a configuration": ("templates", "time_intervals", "mute_time_intervals"),
+    "a route": ("mute_time_intervals", "active_time_intervals"),
+}
+_LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
+_OTHER_KIND = re.compile(r"[a-z]+_configs")
+
+
+@dataclass(frozen=True)
+class WebhookConfig:
+    """One address of a receiver; `url_file`: a file that holds it. `token_file`: sent as a bearer token."""
+
+    url: str = ""
+    url_file: str = ""
+    send_resolved: bool = True
+    max_alerts: int = 0
+    timeout: float = 10.0
+    token: str = ""
+    token_file: str = ""
+
+    def __repr__(self) -> str:
+        """Without what may be secret."""
+        return f"WebhookConfig(max_alerts={self.max_alerts}, timeout={self.timeout})"
+
+
+@dataclass(frozen=True)
+class ReceiverConfig:
+    """A name that routes use, and where its messages go; nowhere at all is allowed."""
+
+    name: str
+    webhooks: tuple[WebhookConfig, ...] = ()
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole configuration. `original` is the text, for Alertmanager's status call."""
+
+    route: Route
+    receivers: Mapping[str, ReceiverConfig]
+    inhibit_rules: tuple[InhibitRule, ...] = ()
+    original: str = ""
+
+
+def load(text: str) -> tuple[Config | None, tuple[Mistake, ...]]:
+    """The configuration, None where there is any mistake; and all mistakes in the order of their lines."""
+    tree, mistakes = parse_yaml(text)
+    loader = _Loader()
+    config = loader.config(tree, text) if tree is not None else None
+    if tree is None and not mistakes:
+        mistakes = (Mistake(1, 1, "the configuration is empty; it needs a route and receivers"),)
+    found = tuple(sorted({*mistakes, *loader.mistakes}))
+    return (None if found else config), found
+
+
+class _Loader(FieldReader):
+    def config(self, tree: Node, text: str) -> Config | None:
+        fields = self._fields(tree, "a configuration", _TOP)
+        receivers = self._receivers(fields)
+        rules = tuple(self._inhibit_rule(node) for node in self.items(fields, "inhibit_rules"))
+        if "global" in fields:
+            self.table(fields["global"], "global", ("resolve_timeout",))
+        route = fields.get("route")
+        if route is None:
+            if fields:
+                self.note(tree.mark, "a configuration must have a route")
+            return None
+        root = self._root(route, receivers)
+        return Config(root, receivers, rules, text)
+
+    def _fields(self, node: Node, what: str, known: tuple[str, ...]) -> Fields:
+        """As `table`, but names what Alertmanager has and we have not."""
+        later = _NOT_YET.get(what, ())
+        fields = self.table(node, what, (*known, *later))
+        for name in later:
+            if name in fields:
+                self.note(fields[name].mark, f"{name}: not supported by this version")
+        return fields
+
+    # Receivers.
+
+    def _receivers(self, fields: Fields) -> dict[str, ReceiverConfig]:
+        found: dict[str, ReceiverConfig] = {}
+        for node in self.items(fields, "receivers"):
+            if isinstance(node, Table):
+                self._name_other_kinds(node)
+            known = ("name", "webhook_configs", *self._other_kinds(node))
+            one = self.table(node, "a receiver", known)
+            name = self.text(one, "name")
+            if name is None or not name.value:
+                self.note(node.mark, "a receiver must have a name")
+                continue
+            if name.value in found:
+                self.note(name.mark, f"two receivers are called {name.value!r}")
+            hooks = tuple(self._webhook(hook) for hook in self.items(one, "webhook_configs"))
+            found[name.value] = ReceiverConfig(name.value, hooks)
+        return found
+
+    def _other_kinds(self, node: Node) -> tuple[str, ...]:
+        keys = [key.value for key, _ in node.entries] if isinstance(node, Table) else []
+        return tuple(key for key in keys if _OTHER_KIND.fullmatch(key) and key != "webhook_configs")
+
+    def _name_other_kinds(self, node: Table) -> None:
+        for key, _ in node.entries:
+            if key.value in self._other_kinds(node):
+                self.note(key.mark, f"{key.value}: this version tells by webhook_configs only")
+
+    def _webhook(self, node: Node) -> WebhookConfig:
+        fields = self.table(node, "a webhook", _WEBHOOK)
+        url, url_file = self.text(fields, "url"), self.text(fields, "url_file")
+        if fields and (url is None) == (url_file is None):
+            self.note(node.mark, "a webhook must have either url or url_file")
+        if url is not None and (problem := address_problem(url.value)):
+            self.note(url.mark, f"url: {problem}")
+        token, token_file = self._credentials(fields)
+        sends = self.truth(fields, "send_resolved")
+        return WebhookConfig(
+            url=url.value if url else "",
+            url_file=url_file.value if url_file else "",
+            send_resolved=True if sends is None else sends,
+            max_alerts=self.count(fields, "max_alerts") or 0,
+            timeout=self.seconds(fields, "timeout") or 10.0,
+            token=token,
+            token_file=token_file,
+        )
+
+    def _credentials(self, fields: Fields) -> tuple[str, str]:
+        """The bearer token of `http_config`, or the file that holds it."""
+        if "http_config" not in fields:
+            return "", ""
+        http = self.table(fields["http_config"], "http_config", ("authorization", "follow_redirects"))
+        if self.truth(http, "follow_redirects"):
+            self.note(http["follow_redirects"].mark, "follow_redirects: redirects are never followed")
+        if "authorization" not in http:
+            return "", ""
+        known = ("type", "credentials", "credentials_file")
+        given = self.table(http["authorization"], "authorization", known)
+        kind = self.text(given, "type")
+        if kind is not None and kind.value.lower() != "bearer":
+            self.note(kind.mark, "type: only Bearer is supported")
+        token, file = self.text(given, "credentials"), self.text(given, "credentials_file")
+        if token is not None and any(ord(char) < 32 or ord(char) > 126 for char in token.value):
+            self.note(token.mark, "credentials: only printable ASCII can be sent in a header")
+        return token.value if token else "", file.value if file else ""
+
+    # Routes.
+
+    def _root(self, node: Node, receivers: Mapping[str, ReceiverConfig]) -> Route:
+        fields = self._fields(node, "a route", _ROUTE)
+        for name in ("matchers", "match", "match_re", "continue"):
+            if name in fields:
+                self.note(fields[name].mark, f"{name}: the first route takes every alert")
+        if isinstance(node, Table) and self.text(fields, "receiver") is None:
+            self.note(node.mark, "the first route must have a receiver")
+        base = Route("{}", "", group_by=(), timing=Timing())
+        return self._filled(fields, base, (), "{}", receivers)
+
+    def _route(self, node: Node, parent: Route, receivers: Mapping[str, ReceiverConfig]) -> Route:
+        fields = self._fields(node, "a route", _ROUTE)
+        matchers = self._matchers(fields, "matchers", "match", "match_re")
+        key = f"{parent.key}/{matchers_text(matchers)}"
+        return self._filled(fields, parent, matchers, key, receivers)
+
+    def _filled(
+        self,
+        fields: Fields,
+        parent: Route,
+        matchers: tuple[Matcher, ...],
+        key: str,
+        receivers: Mapping[str, ReceiverConfig],
+    ) -> Route:
+        """A route with what it does not say taken from its parent."""
+        receiver = self.text(fields, "receiver")
+        if receiver is not None and receiver.value not in receivers:
+            self.note(receiver.mark, f"there is no receiver called {receiver.value!r}")
+        times = parent.timing
+        route = Route(
+            key=key,
+            receiver=receiver.value if receiver else parent.receiver,
+            matchers=matchers,
+            group_by=self._group_by(fields) if "group_by" in fields else parent.group_by,
+            timing=Timing(
+                self._time(fields, "group_wait", times.group_wait, 0.0),
+                self._time(fields, "group_interval", times.group_interval, 0.001),
+                self._time(fields, "repeat_interval", times.repeat_interval, 0.001),
+            ),
+            proceeds=bool(self.truth(fields, "continue")),
+        )
+        children = tuple(self._route(node, route, receivers) for node in self.items(fields, "routes"))
+        return _with_children(route, children)
+
+    def _time(self, fields: Fields, name: str, inherited: float, least: float) -> float:
+        seconds = self.seconds(fields, name, least)
+        return inherited if seconds is None else seconds
+
+    def _group_by(self, fields: Fields) -> tuple[str, ...] | None:
+        names = list(self.texts(fields, "group_by"))
+        if any(name.value == "..." for name in names):
+            if len(names) > 1:
+                self.note(fields["group_by"].mark, "group_by: '...' means all labels and stands alone")
+            return None
+        for number, name in enumerate(names):
+            if not _LABEL_NAME.fullmatch(name.value):
+                self.note(name.mark, f"group_by: {name.value!r} is no name for a label")
+            if name.value in [other.value for other in names[:number]]:
+                self.note(name.mark, f"group_by: {name.value!r} is given twice")
+        return tuple(name.value for name in names)
+
+    # Matchers.
+
+    def _matchers(self, fields: Fields, texts: str, equal: str, patterns: str) -> tuple[Matcher, ...]:
+        """Of the new form (a list of texts) and the two old ones (tables of values and of patterns)."""
+        found: list[Matcher] = []
+        for text in self._matcher_texts(fields, texts):
+            try:
+                found.extend(parse_matchers(text.value))
+            except MatcherError as error:
+                self.note(text.place(1, error.column), f"{texts}: {error}")
+        for name, operator in ((equal, "="), (patterns, "=~")):
+            for key, value in self.pairs(fields, name):
+                found.extend(self._pair(key, operator, value))
+        return tuple(found)
+
+    def _matcher_texts(self, fields: Fields, name: str) -> Sequence[Text]:
+        node = fields.get(name)
+        if isinstance(node, Text) and not node.is_null:
+            return [node]
+        return list(self.texts(fields, name)) if isinstance(node, Items) else self._no_list(node, name)
+
+    def _no_list(self, node: Node | None, name: str) -> Sequence[Text]:
+        if isinstance(node, Table):
+            self.note(node.mark, f'{name}: write a list of texts, such as [team="data"]')
+        return []
+
+    def _pair(self, key: Text, operator: str, value: Text) -> list[Matcher]:
+        if not _LABEL_NAME.fullmatch(key.value):
+            self.note(key.mark, f"{key.value!r} is no name for a label")
+            return []
+        try:
+            return [Matcher(key.value, operator, value.value)]
+        except MatcherError as error:
+            self.note(value.mark, f"the pattern of {key.value} cannot be taken: {error}")
+            return []
+
+    def _inhibit_rule(self, node: Node) -> InhibitRule:
+        fields = self.table(node, "an inhibition", _INHIBIT)
+        sources = self._matchers(fields, "source_matchers", "source_match", "source_match_re")
+        targets = self._matchers(fields, "target_matchers", "target_match", "target_match_re")
+        if fields and not (sources and targets):
+            self.note(node.mark, "an inhibition must have source_matchers and target_matchers")
+        name = self.text(fields, "name")
+        equal = tuple(text.value for text in self.texts(fields, "equal"))
+        return InhibitRule(sources, targets, equal, name.value if name else "")
+
+
+def _with_children(route: Route, children: tuple[Route, ...]) -> Route:
+    return Route(
+        route.key,
+        route.receiver,
+        route.matchers,
+        route.group_by,
+        route.timing,
+        route.proceeds,
+        children,
+    )
+
+
+def unused_receivers(config: Config) -> tuple[str, ...]:
+    """Receivers that no route names."""
+    used = {route.receiver for route in walk(config.route)}
+    return tuple(name for name in config.receivers if name not in used)

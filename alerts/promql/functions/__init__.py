@@ -1,0 +1,1 @@
+"""PromQL functions by kind."""

@@ -1,0 +1,123 @@
+"""Function calls whose arguments are evaluated: which function takes what, and those that fit no table.
+
+Called by the evaluator. Functions of windows are in `over_time`, those of single samples in `elementwise`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from alerts.matching.labels import Labels, Matcher
+from alerts.promql.functions import relabeling
+from alerts.promql.functions.elementwise import CALENDAR, ELEMENTWISE
+from alerts.promql.functions.histograms import histogram_quantile
+from alerts.promql.functions.over_time import OVER_TIME
+from alerts.promql.limits import Account
+from alerts.promql.rows import Flags, Integers, Rows, constant
+from alerts.promql.series import METRIC_NAME, Floats, is_stale
+from alerts.promql.syntax.nodes import Call, Node, Selector
+from alerts.promql.windows import Windows
+
+#: A vector, a range vector, a scalar (one value a step), a string.
+Inner = Rows | Windows | Floats | str
+
+
+def call(node: Call, values: Sequence[Inner], steps: Integers, account: Account) -> Inner:
+    """The value of a call. `values`: of its arguments, whose number and types are checked already."""
+    name = node.function
+    if name in OVER_TIME:
+        return _over_time(name, values)
+    match name, values:
+        case "time", []:
+            return steps / 1000
+        case "pi", []:
+            return np.full(len(steps), np.pi)
+        case _, [] if name in CALENDAR:
+            return constant({}, CALENDAR[name](steps / 1000))
+        case "vector", [np.ndarray() as scalar]:
+            return constant({}, scalar)
+        case "scalar", [Rows() as rows]:
+            return _scalar(rows)
+        case "timestamp", [Rows() as rows]:
+            return replace(rows, values=np.broadcast_to(steps / 1000, rows.values.shape)).without_name()
+        case "sort" | "sort_desc", [Rows() as rows]:
+            return _sorted(rows, descending=name == "sort_desc")
+        case "absent" | "absent_over_time", [(Rows() | Windows()) as found]:
+            return _absent(node.arguments[0], found)
+        case "histogram_quantile", [np.ndarray() as q, Rows() as rows]:
+            return histogram_quantile(q, rows)
+        case "label_join", [Rows() as rows, *texts]:
+            return _relabelled(rows, relabeling.join(*map(str, texts)), account)
+        case "label_replace", [Rows() as rows, *texts]:
+            return _relabelled(rows, relabeling.replacement(*map(str, texts)), account)
+        case "clamp", [Rows() as rows, np.ndarray() as low, np.ndarray() as high]:
+            return _elementwise(name, rows.where(rows.present & ~(high < low)), [low, high])
+        case _, [Rows() as rows, *scalars]:
+            return _elementwise(name, rows, scalars)
+    raise AssertionError(node)
+
+
+def timestamps(windows: Windows) -> Rows:
+    """`timestamp(selector)`: when the samples were taken, and not when they are looked at."""
+    times = windows.time(windows.end - 1) / 1000
+    present = windows.having(1) & ~is_stale(windows.value(windows.end - 1))
+    return Rows(windows.samples.labels, times, present).where(present).without_name()
+
+
+def _over_time(name: str, values: Sequence[Inner]) -> Rows:
+    windows = next(value for value in values if isinstance(value, Windows))
+    found, present = OVER_TIME[name](*values)
+    rows = Rows(windows.samples.labels, found, present)
+    rows = rows.where(present)
+    return rows if name == "last_over_time" else rows.without_name()
+
+
+def _elementwise(name: str, rows: Rows, scalars: Sequence[Inner]) -> Rows:
+    return replace(rows, values=ELEMENTWISE[name](rows.values, *scalars)).without_name()
+
+
+def _relabelled(rows: Rows, change: Callable[[Labels], Labels], account: Account) -> Rows:
+    def timed(labels: Labels) -> Labels:
+        account.tick()  # regular expressions take their time
+        return change(labels)
+
+    return rows.relabelled(timed)
+
+
+def _scalar(rows: Rows) -> Floats:
+    """The value where there is just one, else NaN."""
+    alone = rows.present.sum(axis=0) == 1
+    return np.where(alone, np.where(rows.present, rows.values, 0.0).sum(axis=0), np.nan)
+
+
+def _sorted(rows: Rows, descending: bool) -> Rows:
+    """NaN last. Steps of a range query have no order to give."""
+    if rows.steps != 1:
+        return rows
+    values = -rows.values[:, 0] if descending else rows.values[:, 0]
+    return rows.take(np.argsort(values, kind="stable"))
+
+
+def _absent(argument: Node, found: Rows | Windows) -> Rows:
+    """1 where nothing is found, with the labels that the selector's equalities name once."""
+    present = found.present if isinstance(found, Rows) else found.having(1)
+    missing: Flags = ~np.any(present, axis=0)
+    labels = _equalities(argument.matchers) if isinstance(argument, Selector) else {}
+    rows = constant(labels, np.ones(len(missing)), missing)
+    return rows.where(rows.present)
+
+
+def _equalities(matchers: Sequence[Matcher]) -> dict[str, str]:
+    """Labels that a selector says outright; one that it says twice is not among them."""
+    labels: dict[str, str] = {}
+    said: set[str] = set()
+    for matcher in matchers:
+        if matcher.operator == "=" and matcher.name not in said:
+            labels[matcher.name] = matcher.value
+            said.add(matcher.name)
+        else:
+            labels.pop(matcher.name, None)
+    return {name: value for name, value in labels.items() if value and name != METRIC_NAME}

@@ -1,0 +1,1 @@
+"""PromQL syntax: tokens, tree, parser, static checks."""

@@ -1,0 +1,63 @@
+"""Every function and aggregation of the language: what it takes and what it gives; operators by kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from alerts.promql.syntax.nodes import Type
+
+_SCALAR, _VECTOR, _MATRIX, _STRING = Type.SCALAR, Type.VECTOR, Type.MATRIX, Type.STRING
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """`optional`: how many of the last arguments may be left out. `endless`: the last may be repeated."""
+
+    arguments: tuple[Type, ...]
+    returns: Type = _VECTOR
+    optional: int = 0
+    endless: bool = False
+
+
+def _each(signature: Signature, names: str) -> dict[str, Signature]:
+    return dict.fromkeys(names.split(), signature)
+
+
+FUNCTIONS: dict[str, Signature] = {
+    **_each(
+        Signature((_VECTOR,)),
+        "abs absent acos acosh asin asinh atan atanh ceil cos cosh deg exp floor ln log10 log2 rad sgn sin sinh"
+        " sort sort_desc sqrt tan tanh timestamp",
+    ),
+    **_each(
+        Signature((_MATRIX,)),
+        "absent_over_time avg_over_time changes count_over_time delta deriv idelta increase irate last_over_time"
+        " max_over_time min_over_time present_over_time rate resets stddev_over_time stdvar_over_time"
+        " sum_over_time",
+    ),
+    **_each(
+        Signature((_VECTOR,), optional=1),
+        "day_of_month day_of_week day_of_year days_in_month hour minute month year",
+    ),
+    **_each(Signature((_VECTOR, _SCALAR)), "clamp_max clamp_min"),
+    **_each(Signature((), returns=_SCALAR), "pi time"),
+    "clamp": Signature((_VECTOR, _SCALAR, _SCALAR)),
+    "histogram_quantile": Signature((_SCALAR, _VECTOR)),
+    "holt_winters": Signature((_MATRIX, _SCALAR, _SCALAR)),
+    "label_join": Signature((_VECTOR, _STRING, _STRING, _STRING), optional=1, endless=True),
+    "label_replace": Signature((_VECTOR, _STRING, _STRING, _STRING, _STRING)),
+    "predict_linear": Signature((_MATRIX, _SCALAR)),
+    "quantile_over_time": Signature((_SCALAR, _MATRIX)),
+    "round": Signature((_VECTOR, _SCALAR), optional=1),
+    "scalar": Signature((_VECTOR,), returns=_SCALAR),
+    "vector": Signature((_SCALAR,)),
+}
+
+#: Known, but of no use without native histograms.
+OF_NATIVE_HISTOGRAMS = frozenset("histogram_avg histogram_count histogram_fraction histogram_sum".split())
+#: Aggregations with a parameter, and its type.
+PARAMETERS = {"topk": _SCALAR, "bottomk": _SCALAR, "quantile": _SCALAR, "count_values": _STRING}
+AGGREGATORS = frozenset({"sum", "min", "max", "avg", "count", "group", "stddev", "stdvar", *PARAMETERS})
+
+COMPARISONS = frozenset({"==", "!=", ">", "<", ">=", "<="})
+SETS = frozenset({"and", "or", "unless"})

@@ -1,0 +1,282 @@
+"""Functions of templates, as Prometheus has them: figures for people, texts, comparisons, printf.
+
+Each takes plain values and returns one, or raises ValueError with words for the person on call.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote_plus, urlsplit
+
+from alerts.durations import parse_duration
+from alerts.matching.regex import compile_pattern
+
+MAX_WIDTH = 1000
+_VERB = re.compile(r"%([-+# 0]*)(\d+)?(?:\.(\d+)?)?([a-zA-Z%])|%")
+_DECIMAL = (("k", "M", "G", "T", "P", "E", "Z", "Y"), ("m", "u", "n", "p", "f", "a", "z", "y"))
+_BINARY = ("ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
+
+
+def go_text(value: Any) -> str:
+    """A value as Go prints it."""
+    match value:
+        case None:
+            return "<no value>"
+        case bool():
+            return "true" if value else "false"
+        case float():
+            return _go_float(value)
+        case Mapping():
+            return "map[" + " ".join(f"{k}:{go_text(v)}" for k, v in sorted(value.items())) + "]"
+    return str(value)
+
+
+def _go_float(value: float) -> str:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if value == 0:
+        return "0"
+    power = f"{value:.16e}".partition("e")[2]
+    digits = repr(abs(value)).partition("e")[0].replace(".", "").strip("0")
+    if -4 <= int(power) < 6:  # where Go's %v changes to powers
+        return format(value, f".{max(0, len(digits) - 1 - int(power))}f")
+    mantissa = f"{value:.{max(len(digits) - 1, 0)}e}".partition("e")[0]
+    return f"{mantissa}e{power}"
+
+
+def number(value: Any) -> float:
+    if isinstance(value, bool) or value is None:
+        raise ValueError(f"{go_text(value)} is no number")
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{go_text(value)!r} is no number") from None
+
+
+def _short(value: float) -> str:
+    return _go_float(value) if not math.isfinite(value) else f"{value:.4g}"
+
+
+def humanize(value: Any) -> str:
+    v = number(value)
+    if v == 0 or not math.isfinite(v):
+        return _short(v)
+    big, prefix = abs(v) >= 1, ""
+    for prefix_of_step in _DECIMAL[0 if big else 1]:
+        if abs(v) < 1000 if big else abs(v) >= 1:
+            break
+        v, prefix = (v / 1000 if big else v * 1000), prefix_of_step
+    return _short(v) + prefix
+
+
+def humanize1024(value: Any) -> str:
+    v, prefix = number(value), ""
+    if abs(v) <= 1 or not math.isfinite(v):
+        return _short(v)
+    for prefix_of_step in _BINARY:
+        if abs(v) < 1024:
+            break
+        v, prefix = v / 1024, prefix_of_step
+    return _short(v) + prefix
+
+
+def humanize_duration(value: Any) -> str:
+    v = number(value)
+    if not math.isfinite(v):
+        return _short(v)
+    if abs(v) < 1:
+        prefix = ""
+        for step in ("m", "u", "n"):
+            if abs(v) >= 1 or v == 0:
+                break
+            v, prefix = v * 1000, step
+        return f"{_short(v)}{prefix}s"
+    sign, v = ("-" if v < 0 else ""), abs(v)
+    minutes, seconds = divmod(int(v), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    if days:
+        return f"{sign}{days}d {hours}h {minutes}m {seconds}s"
+    if hours:
+        return f"{sign}{hours}h {minutes}m {seconds}s"
+    return f"{sign}{minutes}m {seconds}s" if minutes else f"{sign}{_short(v)}s"
+
+
+def humanize_percentage(value: Any) -> str:
+    return f"{_short(number(value) * 100)}%"
+
+
+def humanize_timestamp(value: Any) -> str:
+    v = number(value)
+    if not math.isfinite(v):
+        return _short(v)
+    try:
+        moment = datetime.fromtimestamp(v, UTC)
+    except (OverflowError, ValueError, OSError):
+        raise ValueError(f"{_go_float(v)} is no time") from None
+    fraction = f".{moment.microsecond:06d}".rstrip("0").rstrip(".")
+    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
+
+
+def printf(template: Any, *values: Any) -> str:
+    """Go's fmt.Sprintf; what does not fit is said in the text, as Go does."""
+    left = list(values)
+
+    def one(found: re.Match[str]) -> str:
+        verb = found[4]
+        if verb == "%":
+            return "%"
+        if verb is None:
+            return "%!(NOVERB)"
+        if not left:
+            return f"%!{verb}(MISSING)"
+        return _formatted(left.pop(0), verb, found)
+
+    text = _VERB.sub(one, str(template))
+    extra = ", ".join(f"{_go_type(value)}={go_text(value)}" for value in left)
+    return f"{text}%!(EXTRA {extra})" if left else text
+
+
+def _formatted(value: Any, verb: str, found: re.Match[str]) -> str:
+    flags, precision = found[1], found[3]
+    width = min(int(found[2] or 0), MAX_WIDTH)
+    digits = min(int(precision or 0), MAX_WIDTH) if "." in found[0] else None
+    text = _verb(value, verb, digits)
+    if text is None:
+        return f"%!{verb}({_go_type(value)}={go_text(value)})"
+    if "+" in flags and verb in "dfeg" and not text.startswith(("-", "+")):
+        text = "+" + text
+    if "-" in flags:
+        return text.ljust(width)
+    return text.zfill(width) if "0" in flags and verb in "dfegx" else text.rjust(width)
+
+
+def _verb(value: Any, verb: str, digits: int | None) -> str | None:
+    """None: the verb is not for such a value."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if verb == "v":
+        return go_text(value)
+    if verb == "t":
+        return go_text(value) if isinstance(value, bool) else None
+    if verb == "s" and isinstance(value, str):
+        return value[:digits]
+    if verb == "q" and isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    if verb in "dx" and is_number and isinstance(value, int):
+        return format(value, verb)
+    if verb in "fFeEgG" and is_number and isinstance(value, float):
+        return _go_float(value) if not math.isfinite(value) else _fixed(float(value), verb, digits)
+    return None
+
+
+def _fixed(value: float, verb: str, digits: int | None) -> str:
+    if verb in "gG" and digits is None:
+        return _go_float(value)
+    return format(value, f".{6 if digits is None else digits}{verb}")
+
+
+def _go_type(value: Any) -> str:
+    names = {str: "string", float: "float64", bool: "bool", int: "int"}
+    return names.get(type(value), "nil" if value is None else "map[string]string")
+
+
+def _print(*values: Any) -> str:
+    """Go's fmt.Sprint: a space between two values that are no texts."""
+    text = ""
+    for number, value in enumerate(values):
+        apart = number and not isinstance(value, str) and not isinstance(values[number - 1], str)
+        text += (" " if apart else "") + go_text(value)
+    return text
+
+
+def _index(value: Any, *keys: Any) -> Any:
+    for key in keys:
+        if not isinstance(value, Mapping):
+            raise ValueError(f"{go_text(value)} has no elements")
+        value = value.get(str(key), "")
+    return value
+
+
+def _equal(first: Any, *others: Any) -> bool:
+    return any(first == other for other in others)
+
+
+def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
+    def compared(a: Any, b: Any) -> bool:
+        if isinstance(a, str) != isinstance(b, str):
+            raise ValueError(f"{go_text(a)} and {go_text(b)} cannot be compared")
+        return compare(a, b)
+
+    return compared
+
+
+def truth(value: Any) -> bool:
+    return bool(value)
+
+
+def _and(*values: Any) -> Any:
+    return next((value for value in values if not truth(value)), values[-1])
+
+
+def _or(*values: Any) -> Any:
+    return next((value for value in values if truth(value)), values[-1])
+
+
+def _match(pattern: Any, text: Any) -> bool:
+    return compile_pattern(f"(?s).*(?:{pattern}).*")(str(text))
+
+
+def _strip_port(text: Any) -> str:
+    host, found, port = str(text).rpartition(":")
+    return host.strip("[]") if found and port.isdigit() else str(text)
+
+
+def _strip_domain(text: Any) -> str:
+    host, found, port = str(text).partition(":")
+    name = host if re.fullmatch(r"[\d.]+", host) else host.partition(".")[0]
+    return name + found + port
+
+
+FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "humanize": humanize,
+    "humanize1024": humanize1024,
+    "humanizeDuration": humanize_duration,
+    "humanizePercentage": humanize_percentage,
+    "humanizeTimestamp": humanize_timestamp,
+    "printf": printf,
+    "print": _print,
+    "println": lambda *values: " ".join(go_text(value) for value in values) + "\n",
+    "index": _index,
+    "len": len,
+    "eq": _equal,
+    "ne": lambda a, b: a != b,
+    "lt": _ordered(lambda a, b: a < b),
+    "le": _ordered(lambda a, b: a <= b),
+    "gt": _ordered(lambda a, b: a > b),
+    "ge": _ordered(lambda a, b: a >= b),
+    "and": _and,
+    "or": _or,
+    "not": lambda value: not truth(value),
+    "match": _match,
+    "toUpper": lambda text: str(text).upper(),
+    "toLower": lambda text: str(text).lower(),
+    "title": lambda text: re.sub(r"\b[a-z]", lambda m: m[0].upper(), str(text)),
+    "stripPort": _strip_port,
+    "stripDomain": _strip_domain,
+    "urlquery": lambda text: quote_plus(str(text), safe="-_.~"),
+    "parseDuration": lambda text: parse_duration(str(text)),
+    "safeHtml": lambda text: text,
+    "pathPrefix": lambda url="": urlsplit(str(url)).path,
+}
+
+#: Functions that Prometheus has and we have not: what calls them renders as nothing.
+UNSUPPORTED = frozenset(
+    "query first value label strvalue sortByLabel tableLink graphLink reReplaceAll toTime args tmpl html js "
+    "slice call now externalURL toDuration since".split()
+)

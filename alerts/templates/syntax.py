@@ -1,0 +1,345 @@
+"""Syntax of templates: the part of Go's text/template that rule files use, as a tree.
+
+Taken: text, `{{ pipeline }}` with trim marks and comments, `if`/`else if`/`else`, `with`, `range`,
+variables, fields, calls, parentheses. Refused with a place: `define`, `template`, `block`, `break`,
+`continue`. Bounded in length and depth. `alerts.templates.expansion` evaluates the tree.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from alerts.errors import TemplateError
+
+MAX_LENGTH = 65_536
+MAX_DEPTH = 40
+
+
+@dataclass(frozen=True)
+class Literal:
+    value: str | float | int | bool | None
+
+
+@dataclass(frozen=True)
+class Path:
+    """`.a.b` (root None), `$x.a` (root `x`; `$` alone: ""), or fields of something in parentheses."""
+
+    root: str | Pipeline | None
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    name: str
+
+
+Operand = Literal | Path | Call
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Commands, each of which gets the result before it as its last argument. `sets`: variables assigned."""
+
+    commands: tuple[tuple[Operand, ...], ...]
+    sets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Branch:
+    """`if`, `with` or `range`. `otherwise` is what stands after `else`."""
+
+    keyword: str
+    pipeline: Pipeline
+    body: tuple[Piece, ...]
+    otherwise: tuple[Piece, ...] = ()
+
+
+Piece = str | Pipeline | Branch
+
+_REFUSED = ("define", "template", "block", "break", "continue")
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)
+    |(?P<string>"(?:[^"\\\n]|\\.)*"|`[^`]*`)
+    |(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])
+    |(?P<field>\.[A-Za-z_]\w*)
+    |(?P<variable>\$\w*)
+    |(?P<word>[A-Za-z_]\w*)
+    |(?P<sign>:=|[.|(),=])""",
+    re.VERBOSE | re.ASCII,
+)
+_OPEN = re.compile(r"\{\{(?:-(?=\s))?")
+_COMMENT = re.compile(r"\s*/\*.*?\*/\s*?(?:(?<=\s)-)?\}\}", re.DOTALL)
+
+
+class Token(NamedTuple):
+    kind: str
+    text: str
+    at: int
+
+
+@dataclass
+class _Action:
+    tokens: list[Token]
+    at: int
+
+
+@dataclass
+class _Parser:
+    text: str
+    functions: frozenset[str]
+    pieces: list[str | _Action] = field(default_factory=list)
+    next: int = 0
+    depth: int = 0
+    variables: list[str] = field(default_factory=list)
+
+    def error(self, message: str, at: int) -> TemplateError:
+        line = self.text.count("\n", 0, at) + 1
+        return TemplateError(message, line, at - (self.text.rfind("\n", 0, at) + 1) + 1)
+
+    # Text and actions.
+
+    def split(self) -> None:
+        at, trims = 0, False
+        while found := _OPEN.search(self.text, at):
+            self._add_text(self.text[at : found.start()], trims, found[0].endswith("-"))
+            at, trims = self._action(found.end(), found.start())
+        self._add_text(self.text[at:], trims, False)
+
+    def _add_text(self, text: str, trims_left: bool, trims_right: bool) -> None:
+        text = text.lstrip(" \t\r\n") if trims_left else text
+        text = text.rstrip(" \t\r\n") if trims_right else text
+        if text:
+            self.pieces.append(text)
+
+    def _action(self, at: int, opened: int) -> tuple[int, bool]:
+        """Reads tokens to the closing braces; where they end, and whether they trim what follows."""
+        if comment := _COMMENT.match(self.text, at):
+            return comment.end(), comment[0].endswith("-}}")
+        tokens: list[Token] = []
+        while not (closing := re.compile(r"\s-\}\}|\}\}").match(self.text, at)):
+            found = _TOKEN.match(self.text, at)
+            if found is None:
+                missing = at >= len(self.text)
+                message = "'}}' is missing" if missing else f"{self.text[at]!r} may not stand here"
+                raise self.error(message, opened if missing else at)
+            if found.lastgroup != "space" or not self.text.startswith("-}}", found.end()):
+                tokens.append(Token(found.lastgroup or "", found[0], at))
+                at = found.end()
+            else:
+                at = found.end() - 1  # the last space belongs to the trim mark
+        self.pieces.append(_Action(tokens, opened))
+        return closing.end(), len(closing[0]) == 4
+
+    # Control.
+
+    def body(self, inside: bool) -> tuple[tuple[Piece, ...], _Action | None]:
+        """Pieces up to the end, or to the `else` or `end` that closes this body."""
+        body: list[Piece] = []
+        while self.next < len(self.pieces):
+            piece = self.pieces[self.next]
+            self.next += 1
+            if isinstance(piece, str):
+                body.append(piece)
+                continue
+            words = [token for token in piece.tokens if token.kind != "space"]
+            keyword = words[0].text if words and words[0].kind == "word" else ""
+            if keyword in ("else", "end"):
+                if not inside:
+                    raise self.error(f"{keyword!r} without an if, with or range", piece.at)
+                return tuple(body), piece
+            body.append(self._piece(keyword, piece, words))
+        if inside:
+            raise self.error("'{{ end }}' is missing", len(self.text))
+        return tuple(body), None
+
+    def _piece(self, keyword: str, action: _Action, words: Sequence[Token]) -> Piece:
+        if keyword in _REFUSED:
+            raise self.error(f"{keyword!r} is not taken", action.at)
+        if keyword in ("if", "with", "range"):
+            rest = action.tokens[action.tokens.index(words[0]) + 1 :]
+            return self._branch(keyword, rest, action.at)
+        return _PipelineParser(self, action.tokens, action.at).whole()
+
+    def _branch(self, keyword: str, tokens: list[Token], at: int) -> Branch:
+        self.deeper(at)
+        known = len(self.variables)
+        pipeline = _PipelineParser(self, tokens, at).whole(of_range=keyword == "range")
+        body, closing = self.body(inside=True)
+        otherwise: tuple[Piece, ...] = ()
+        assert closing is not None
+        words = [token for token in closing.tokens if token.kind != "space"]
+        if words[0].text == "else" and len(words) > 1:
+            if words[1].text != keyword or keyword == "range":
+                raise self.error("after else only the same keyword may stand", words[1].at)
+            rest = closing.tokens[closing.tokens.index(words[1]) + 1 :]
+            otherwise = (self._branch(keyword, rest, closing.at),)
+        elif words[0].text == "else":
+            otherwise, last = self.body(inside=True)
+            if last is None or any(token.text == "else" for token in last.tokens):
+                raise self.error("a second 'else'", last.at if last else at)
+        elif len(words) > 1:
+            raise self.error("nothing may stand after 'end'", words[1].at)
+        self.depth -= 1
+        del self.variables[known:]
+        return Branch(keyword, pipeline, body, otherwise)
+
+    def deeper(self, at: int) -> None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise self.error(f"nested deeper than {MAX_DEPTH}", at)
+
+
+class _PipelineParser:
+    """One pipeline; spaces separate operands, and a field that follows at once belongs to what is before."""
+
+    def __init__(self, parser: _Parser, tokens: list[Token], at: int):
+        self._parser, self._tokens, self._at, self._next = parser, tokens, at, 0
+
+    def whole(self, of_range: bool = False) -> Pipeline:
+        pipeline = self._pipeline(2 if of_range else 1)
+        if self._next < len(self._tokens):
+            raise self._error(f"{self._tokens[self._next].text!r} may not stand here")
+        return pipeline
+
+    def _error(self, message: str) -> TemplateError:
+        if self._next < len(self._tokens):
+            at = self._tokens[self._next].at
+        else:
+            at = self._tokens[-1].at + len(self._tokens[-1].text) if self._tokens else self._at
+        return self._parser.error(message, at)
+
+    def _peek(self) -> Token:
+        return self._tokens[self._next] if self._next < len(self._tokens) else Token("end", "", self._at)
+
+    def _take(self) -> Token:
+        token = self._peek()
+        self._next += 1
+        return token
+
+    def _skip_spaces(self) -> None:
+        while self._peek().kind == "space":
+            self._next += 1
+
+    def _pipeline(self, most: int) -> Pipeline:
+        sets = self._sets(most)
+        commands = [self._command()]
+        while self._peek().text == "|" and self._peek().kind == "sign":
+            self._take()
+            commands.append(self._command())
+            if not isinstance(commands[-1][0], Call):
+                raise self._error("after | a function must stand")
+        self._parser.variables.extend(sets)
+        return Pipeline(tuple(commands), sets)
+
+    def _sets(self, most: int) -> tuple[str, ...]:
+        """`$x :=`, `$x =` or `$i, $x :=` at the start."""
+        start, names = self._next, []
+        while True:
+            self._skip_spaces()
+            token = self._take()
+            names.append(token.text[1:])
+            self._skip_spaces()
+            sign = self._take()
+            if token.kind != "variable" or sign.text not in (",", ":=", "="):
+                self._next = start
+                return ()
+            if sign.text != ",":
+                break
+        if len(names) > most:
+            raise self._error("too many variables are set")
+        if sign.text == "=" and names[0] not in self._parser.variables:
+            raise self._error(f"the variable ${names[0]} is not defined")
+        return tuple(names)
+
+    def _command(self) -> tuple[Operand, ...]:
+        operands = []
+        self._skip_spaces()
+        while self._peek().text not in ("|", ")") or self._peek().kind == "string":
+            if self._peek().kind == "end":
+                break
+            operands.append(self._operand())
+            if self._peek().kind not in ("space", "end") and self._peek().text not in ("|", ")"):
+                raise self._error("a space is missing")
+            self._skip_spaces()
+        if not operands:
+            raise self._error("a value must stand here")
+        if len(operands) > 1 and not isinstance(operands[0], Call):
+            raise self._error("only a function takes arguments")
+        return tuple(operands)
+
+    def _operand(self) -> Operand:
+        token = self._take()
+        match token.kind, token.text:
+            case "string", text:
+                return Literal(self._string(text))
+            case "number", text:
+                return Literal(_number(text))
+            case "word", ("true" | "false") as text:
+                return Literal(text == "true")
+            case "word", "nil":
+                return Literal(None)
+            case "word", text:
+                return self._call(text)
+            case "field", text:
+                return Path(None, (text[1:], *self._fields()))
+            case "variable", text:
+                return self._variable(text[1:])
+            case "sign", ".":
+                return Path(None, ())
+            case "sign", "(":
+                return self._parenthesis()
+        self._next -= 1
+        raise self._error(f"{token.text!r} may not stand here" if token.text else "a value must stand here")
+
+    def _string(self, text: str) -> str:
+        if text.startswith("`"):
+            return text[1:-1]
+        try:
+            return str(ast.literal_eval(text))
+        except (SyntaxError, ValueError):
+            raise self._error("a text between quotes cannot be read") from None
+
+    def _call(self, name: str) -> Call:
+        if name not in self._parser.functions:
+            self._next -= 1
+            raise self._error(f"there is no function {name!r}")
+        return Call(name)
+
+    def _variable(self, name: str) -> Path:
+        if name and name not in self._parser.variables:
+            self._next -= 1
+            raise self._error(f"the variable ${name} is not defined")
+        return Path(name, self._fields())
+
+    def _parenthesis(self) -> Path:
+        self._parser.deeper(self._at)
+        inner = self._pipeline(0)
+        if self._take().text != ")":
+            self._next -= 1
+            raise self._error("')' is missing")
+        self._parser.depth -= 1
+        return Path(inner, self._fields())
+
+    def _fields(self) -> tuple[str, ...]:
+        fields = []
+        while self._peek().kind == "field":
+            fields.append(self._take().text[1:])
+        return tuple(fields)
+
+
+def _number(text: str) -> float | int:
+    """Go tells whole numbers from others, and so do its verbs (`%d`)."""
+    return float(text) if any(char in text for char in ".eE") else int(text[:100])
+
+
+def parse(text: str, functions: frozenset[str], variables: Sequence[str]) -> tuple[Piece, ...]:
+    """A template as a tree; TemplateError says what is wrong and where."""
+    if len(text) > MAX_LENGTH:
+        raise TemplateError(f"a template may have {MAX_LENGTH} characters", 1, 1)
+    parser = _Parser(text, functions, variables=list(variables))
+    parser.split()
+    return parser.body(inside=False)[0]

@@ -1,0 +1,353 @@
+"""Unit tests of rules, in promtool's format: input series, and the alerts and values that must come of them.
+
+`load` reads a test file and reports every mistake in it; `run` plays one test through our own engine and
+tells what was not as expected. Pure: the caller reads the files. Not taken: histograms in input series,
+`fuzzy_compare`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from alerts.engine import evaluate_group
+from alerts.errors import AlertsError, MatcherError
+from alerts.matching.labels import parse_matchers
+from alerts.promql.evaluator import evaluate
+from alerts.promql.series import METRIC_NAME, STALE, Scalar, Series, SeriesInMemory, Vector
+from alerts.promql.syntax.parser import parse as parse_promql
+from alerts.rules.model import RuleGroup
+from alerts.state import Alerts, AlertState, Surroundings
+from alerts.yaml.fields import FieldReader, Fields
+from alerts.yaml.parser import parse as parse_yaml
+from alerts.yaml.tree import Mistake, Node, Text
+
+MOST_SAMPLES = 100_000
+MOST_EVALUATIONS = 100_000
+
+_TOP = ("rule_files", "evaluation_interval", "group_eval_order", "tests")
+_TEST = (
+    "name",
+    "interval",
+    "input_series",
+    "alert_rule_test",
+    "promql_expr_test",
+    "external_labels",
+    "external_url",
+)
+_SERIES = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)?\s*(\{.*\})?\s*", re.DOTALL)
+_NUMBER = r"[+-]?(?:\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+|[Ii]nf|NaN)"
+_STEP = re.compile(rf"({_NUMBER})(?:([+-])({_NUMBER}))?x(\d+)")
+_GAP = re.compile(r"_(?:x(\d+))?")
+
+
+@dataclass(frozen=True)
+class ExpectedAlert:
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class AlertCheck:
+    """Which alerts of one name fire at `at` (seconds after the start), no more and no fewer."""
+
+    at: float
+    alert: str
+    expected: tuple[ExpectedAlert, ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class ValueCheck:
+    """What an expression answers at `at`: values by their labels."""
+
+    at: float
+    expr: str
+    node: Any
+    expected: tuple[tuple[Mapping[str, str], float], ...]
+    line: int
+
+
+@dataclass(frozen=True)
+class UnitTest:
+    """One test: series, and what must come of them."""
+
+    name: str
+    line: int
+    series: tuple[Series, ...]
+    alerts: tuple[AlertCheck, ...]
+    values: tuple[ValueCheck, ...]
+    around: Surroundings
+
+
+@dataclass(frozen=True)
+class UnitTestFile:
+    """Paths of rule files as written, seconds between evaluations, and the tests."""
+
+    rule_files: tuple[str, ...]
+    interval: float
+    group_order: tuple[str, ...]
+    tests: tuple[UnitTest, ...]
+
+
+def load(text: str) -> tuple[UnitTestFile, tuple[Mistake, ...]]:
+    """A test file and all its mistakes, in the order of their lines."""
+    tree, mistakes = parse_yaml(text)
+    loader = _Loader()
+    file = loader.file(tree) if tree is not None else UnitTestFile((), 60.0, (), ())
+    return file, tuple(sorted((*mistakes, *loader.mistakes)))
+
+
+def run(test: UnitTest, groups: Sequence[RuleGroup], file: UnitTestFile) -> tuple[Mistake, ...]:
+    """Plays one test; each difference from what was expected is a mistake at the line of its check."""
+    found: list[Mistake] = []
+    fired = _played(test, _ordered(groups, file.group_order), file.interval)
+    for check in test.alerts:
+        found += _compared(check, fired[_moment(check.at, file.interval)])
+    source = SeriesInMemory([*test.series, *_recorded(fired)])
+    for value in test.values:
+        found += _answered(value, source)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """What fires, and what was recorded, at one evaluation."""
+
+    firing: Mapping[str, list[ExpectedAlert]]
+    recorded: tuple[Series, ...]
+    errors: tuple[str, ...]
+
+
+def _moment(at: float, interval: float) -> int:
+    return math.floor(at / interval + 1e-9)
+
+
+def _ordered(groups: Sequence[RuleGroup], order: Sequence[str]) -> list[RuleGroup]:
+    places = {name: place for place, name in enumerate(order)}
+    return sorted(groups, key=lambda group: places.get(group.name, len(places)))
+
+
+def _played(test: UnitTest, groups: Sequence[RuleGroup], interval: float) -> dict[int, _Moment]:
+    """Evaluates all groups at every step up to the last check."""
+    moments = [check.at for check in test.alerts] + [check.at for check in test.values]
+    last = max(moments, default=0.0)
+    states: dict[str, tuple[Alerts, ...]] = {}
+    played: dict[int, _Moment] = {}
+    series = list(test.series)
+    for number in range(min(_moment(last, interval), MOST_EVALUATIONS) + 1):
+        firing: dict[str, list[ExpectedAlert]] = {}
+        recorded: list[Series] = []
+        errors: list[str] = []
+        for group in groups:
+            source = SeriesInMemory(series)
+            result = evaluate_group(group, source, states.get(group.key, ()), number * interval, test.around)
+            states[group.key] = result.states
+            errors += [f"{name}: {error}" for name, error in result.errors.items()]
+            series = _with(series, result.recorded)
+            recorded += result.recorded
+            for alert in (alert for alerts in result.states for alert in alerts.values()):
+                if alert.state is AlertState.FIRING:
+                    told = ExpectedAlert(alert.labels, alert.annotations)
+                    firing.setdefault(alert.rule, []).append(told)
+        played[number] = _Moment(firing, tuple(recorded), tuple(errors))
+    return played
+
+
+def _with(series: list[Series], recorded: Sequence[Series]) -> list[Series]:
+    """The series with new samples added at their ends."""
+    places = {frozenset(one.labels.items()): place for place, one in enumerate(series)}
+    after = list(series)
+    for one in recorded:
+        place = places.get(frozenset(one.labels.items()))
+        if place is None:
+            after.append(one)
+        else:
+            old = after[place]
+            times, values = np.append(old.times, one.times), np.append(old.values, one.values)
+            after[place] = Series(old.labels, times, values)
+    return after
+
+
+def _recorded(played: Mapping[int, _Moment]) -> list[Series]:
+    series: list[Series] = []
+    for number in sorted(played):
+        series = _with(series, played[number].recorded)
+    return series
+
+
+def _compared(check: AlertCheck, moment: _Moment) -> Iterator[Mistake]:
+    wanted = [_sorted(alert) for alert in check.expected]
+    given = [_sorted(alert) for alert in moment.firing.get(check.alert, [])]
+    for error in moment.errors:
+        yield Mistake(check.line, 1, f"at {check.at:g} s a rule failed: {error}")
+    for alert in wanted:
+        if alert not in given:
+            yield Mistake(check.line, 1, f"at {check.at:g} s {check.alert} did not fire as {_words(alert)}")
+    for alert in given:
+        if alert not in wanted:
+            yield Mistake(check.line, 1, f"at {check.at:g} s {check.alert} fired as {_words(alert)}")
+
+
+Sorted = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
+
+
+def _sorted(alert: ExpectedAlert) -> Sorted:
+    return tuple(sorted(alert.labels.items())), tuple(sorted(alert.annotations.items()))
+
+
+def _words(alert: Sorted) -> str:
+    labels, annotations = (", ".join(f"{k}={v!r}" for k, v in part) for part in alert)
+    return f"{{{labels}}} with {{{annotations}}}"
+
+
+def _answered(check: ValueCheck, source: SeriesInMemory) -> Iterator[Mistake]:
+    try:
+        answer = evaluate(check.node, source, check.at)
+    except AlertsError as error:
+        yield Mistake(check.line, 1, f"at {check.at:g} s {check.expr!r} failed: {error}")
+        return
+    given: dict[tuple[tuple[str, str], ...], float] = {}
+    if isinstance(answer, Scalar):
+        given[()] = answer.value
+    elif isinstance(answer, Vector):
+        given = {tuple(sorted(sample.labels.items())): sample.value for sample in answer}
+    wanted = {tuple(sorted(labels.items())): value for labels, value in check.expected}
+    for labels in sorted(wanted.keys() | given.keys()):
+        if not _alike(wanted.get(labels), given.get(labels)):
+            told = f"{dict(labels)} is {given.get(labels)}, not {wanted.get(labels)}"
+            yield Mistake(check.line, 1, f"at {check.at:g} s {check.expr!r}: {told}")
+
+
+def _alike(wanted: float | None, given: float | None) -> bool:
+    if wanted is None or given is None:
+        return wanted is given
+    if math.isnan(wanted) or math.isnan(given):
+        return math.isnan(wanted) and math.isnan(given)
+    return math.isclose(wanted, given, rel_tol=1e-6, abs_tol=1e-12)
+
+
+class _Loader(FieldReader):
+    def file(self, tree: Node) -> UnitTestFile:
+        fields = self.table(tree, "a test file", _TOP)
+        return UnitTestFile(
+            rule_files=tuple(text.value for text in self.texts(fields, "rule_files")),
+            interval=self.seconds(fields, "evaluation_interval", 0.001) or 60.0,
+            group_order=tuple(text.value for text in self.texts(fields, "group_eval_order")),
+            tests=tuple(self._test(node) for node in self.items(fields, "tests")),
+        )
+
+    def _test(self, node: Node) -> UnitTest:
+        fields = self.table(node, "a test", _TEST)
+        step = self.seconds(fields, "interval", 0.001) or 60.0
+        name, url = self.text(fields, "name"), self.text(fields, "external_url")
+        external = {key.value: text.value for key, text in self.pairs(fields, "external_labels")}
+        series = (self._series(one, step) for one in self.items(fields, "input_series"))
+        checks = (self._value_check(one) for one in self.items(fields, "promql_expr_test"))
+        return UnitTest(
+            name=name.value if name else "",
+            line=node.mark.line,
+            series=tuple(one for one in series if one),
+            alerts=tuple(self._alert_check(one) for one in self.items(fields, "alert_rule_test")),
+            values=tuple(check for check in checks if check),
+            around=Surroundings(external, url.value if url else ""),
+        )
+
+    def _series(self, node: Node, step: float) -> Series | None:
+        fields = self.table(node, "a series", ("series", "values"))
+        labels = self.converted(fields, "series", _labels)
+        values = self.converted(fields, "values", _values)
+        if labels is None or values is None:
+            return None
+        known = [number for number, value in enumerate(values) if value is not None]
+        times = np.array([number * step for number in known], float)
+        return Series(labels, times, np.array([values[number] for number in known], float))
+
+    def _alert_check(self, node: Node) -> AlertCheck:
+        fields = self.table(node, "a check", ("eval_time", "alertname", "exp_alerts"))
+        name = self.text(fields, "alertname")
+        alert = name.value if name else ""
+        expected = tuple(self._expected(one, alert) for one in self.items(fields, "exp_alerts"))
+        return AlertCheck(self.seconds(fields, "eval_time") or 0.0, alert, expected, node.mark.line)
+
+    def _expected(self, node: Node, alert: str) -> ExpectedAlert:
+        fields = self.table(node, "an expected alert", ("exp_labels", "exp_annotations"))
+        labels = {key.value: text.value for key, text in self.pairs(fields, "exp_labels")}
+        notes = {key.value: text.value for key, text in self.pairs(fields, "exp_annotations")}
+        return ExpectedAlert({**labels, "alertname": alert}, notes)
+
+    def _value_check(self, node: Node) -> ValueCheck | None:
+        fields = self.table(node, "a check", ("expr", "eval_time", "exp_samples"))
+        expr = self.text(fields, "expr")
+        parsed = self._expression(expr) if expr else None
+        samples = tuple(self._sample(one) for one in self.items(fields, "exp_samples"))
+        if expr is None or parsed is None:
+            return None
+        at = self.seconds(fields, "eval_time") or 0.0
+        return ValueCheck(at, expr.value, parsed, samples, node.mark.line)
+
+    def _expression(self, text: Text) -> Any:
+        try:
+            return parse_promql(text.value)
+        except AlertsError as error:
+            self.note(text.mark, f"expr: {error}")
+            return None
+
+    def _sample(self, node: Node) -> tuple[Mapping[str, str], float]:
+        fields: Fields = self.table(node, "a sample", ("labels", "value"))
+        labels = self.converted(fields, "labels", _labels) or {}
+        value = self.converted(fields, "value", _number)
+        return labels, math.nan if value is None else value
+
+
+def _labels(text: str) -> dict[str, str]:
+    """`up{job="a"}` → its labels with the name among them."""
+    found = _SERIES.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text[:80]!r} is no series")
+    try:
+        matchers = parse_matchers(found[2] or "")
+    except MatcherError as error:
+        raise ValueError(str(error)) from None
+    if any(matcher.operator != "=" for matcher in matchers):
+        raise ValueError("the labels of a series are given with =")
+    named = {METRIC_NAME: found[1]} if found[1] else {}
+    return {**named, **{matcher.name: matcher.value for matcher in matchers}}
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is no number") from None
+
+
+def _values(text: str) -> list[float | None]:
+    """`1+2x3 _ 5` → 1, 3, 5, 7, None, 5."""
+    values: list[float | None] = []
+    for word in text.split():
+        values += _expanded(word, MOST_SAMPLES - len(values))
+    return values
+
+
+def _expanded(word: str, most: int) -> list[float | None]:
+    if gap := _GAP.fullmatch(word):
+        count = int(gap[1] or 1)
+        return [None] * _within(count, most)
+    if found := _STEP.fullmatch(word):
+        step = _number(found[3]) * (-1 if found[2] == "-" else 1) if found[2] else 0.0
+        first = _number(found[1])
+        return [first + step * number for number in range(_within(int(found[4]) + 1, most))]
+    _within(1, most)
+    return [float(STALE) if word == "stale" else _number(word)]
+
+
+def _within(count: int, most: int) -> int:
+    if count > most:
+        raise ValueError(f"a series may have {MOST_SAMPLES} samples")
+    return count

@@ -1,0 +1,159 @@
+"""Did it work? Pure: an action under way and the view of its query in, an outcome or None out.
+
+A start is proven by a batch not older than the last one of earlier runs, or by a first trigger of the
+new run that found no data (`resumed_idle`: at night no commit ever comes). A stop is proven by the
+agent's word; where that never comes, by the end of the run.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import asdict
+
+from controlplane.actions.transitions import Outcome, is_started, sentence_of
+from controlplane.health import failures
+from controlplane.model import Action, ActionState, ProgressSample, QueryView, Run, RunEnd
+from listeners.protocol.wire import rfc3339
+
+WAITING_FOR_DATA = "Waiting for data to arrive"
+Check = Callable[[Action, QueryView, float], Outcome | None]
+FACTS_LAG = 20.0  # seconds after which the agent's next round has told what a run was
+ANSWER_LAG = 10.0  # seconds that the agent's own, richer answer may come after the run's end
+
+
+def verify(action: Action, view: QueryView, now: float) -> Outcome | None:
+    """The outcome, as soon as the events show it; None while they do not."""
+    if action.state.final:
+        return None
+    return next((outcome for check in _checks(action) if (outcome := check(action, view, now))), None)
+
+
+def _checks(action: Action) -> tuple[Check, ...]:
+    if action.state == ActionState.REQUESTED:
+        return (_driver_gone,)
+    if action.action == "stop":
+        return (_stopped, _driver_gone)
+    return (_by_batch, _by_epoch, _by_end, _by_idle, _driver_gone) if is_started(action) else (_driver_gone,)
+
+
+def last_earlier_batch(action: Action, view: QueryView) -> int | None:
+    """The last batch known of the runs before the new one; what a later run did says nothing of it."""
+    new = action.evidence.get("run_id")
+    before = itertools.takewhile(lambda sample: sample.run_id != new, view.progress)
+    earlier = [sample.batch_id for sample in before]
+    if not earlier:
+        return action.previous_batch_id
+    return max(earlier[-1], action.previous_batch_id if action.previous_batch_id is not None else -1)
+
+
+def _by_batch(action: Action, view: QueryView, now: float) -> Outcome | None:
+    samples = [s for s in view.progress if s.run_id == action.evidence.get("run_id") and _committed(s)]
+    if not samples:
+        return None
+    first, before = samples[0].batch_id, last_earlier_batch(action, view)
+    if before is None or first > before:
+        evidence = {"verified_by": "batch", "batch_id": first, "previous_batch_id": before}
+        return Outcome(ActionState.SUCCEEDED, f"resumed at batch {first}", evidence)
+    if first == before:
+        # A stop between commit and report, and asynchronous progress tracking, run the last batch again.
+        evidence = {"verified_by": "batch", "batch_id": first, "previous_batch_id": before}
+        return Outcome(ActionState.SUCCEEDED, f"resumed (replayed batch {first})", evidence)
+    reason = (
+        f"rewound: the new run began at batch {first}, but batch {before} was committed before; "
+        "its checkpoint was replaced or cut back"
+    )
+    evidence = {"code": "rewound", "batch_id": first, "previous_batch_id": before}
+    return Outcome(ActionState.FAILED, reason, evidence)
+
+
+def _by_epoch(action: Action, view: QueryView, now: float) -> Outcome | None:
+    """A continuous query, of which Spark reports no batches."""
+    status, before = view.status, action.evidence.get("committed_batch")
+    if status is None or status.epoch is None or status.run_id != action.evidence.get("run_id"):
+        return None
+    if isinstance(before, int) and status.epoch <= before:
+        return None
+    evidence = {"verified_by": "epoch", "epoch": status.epoch}
+    return Outcome(ActionState.SUCCEEDED, f"resumed; epoch {status.epoch} is committed", evidence)
+
+
+def _committed(sample: ProgressSample) -> bool:
+    """Spark before 3.5 reports idleness as progress that repeats the last batch without running one."""
+    return "addBatch" in sample.phases_ms or sample.input_rows > 0
+
+
+def _by_idle(action: Action, view: QueryView, now: float) -> Outcome | None:
+    if _new_run(action, view) is None or not _found_no_data(action, view):
+        return None
+    before = last_earlier_batch(action, view)
+    where = f" after batch {before}" if before is not None else ""
+    evidence = {"verified_by": "resumed_idle", "batch_id": before, "previous_batch_id": before}
+    return Outcome(ActionState.SUCCEEDED, f"resumed{where}; its first trigger found no new data", evidence)
+
+
+def _found_no_data(action: Action, view: QueryView) -> bool:
+    run_id = action.evidence.get("run_id")
+    if view.idle_at is not None or any(s.run_id == run_id for s in view.progress):
+        return True  # an idle report, or progress without a batch
+    status = view.status
+    return (
+        status is not None
+        and status.run_id == run_id
+        and not status.trigger_active
+        and WAITING_FOR_DATA.lower() in status.message.lower()
+    )
+
+
+def _by_end(action: Action, view: QueryView, now: float) -> Outcome | None:
+    run = _new_run(action, view)
+    if run is None or run.end is None:
+        return None
+    if run.end == RunEnd.FAILED:
+        failure = failures.explain(run.failure_text or "", run.error_class)
+        evidence = {"failure": asdict(failure)}
+        reason = f"the new run failed: {sentence_of(failure)}{_had_foretold(action)}"
+        return Outcome(ActionState.FAILED, reason, evidence)
+    if run.end == RunEnd.FINISHED:
+        reason = "the new run processed what there was and finished"
+        return Outcome(ActionState.SUCCEEDED, reason, {"verified_by": "finished"})
+    if run.end == RunEnd.STOPPED and _is_told(view, run, now):
+        return Outcome(ActionState.UNVERIFIED, "the new run was stopped before it had committed a batch")
+    return None
+
+
+def _had_foretold(action: Action) -> str:
+    """What the doctor had said of the checkpoint before, where it spoke against the start."""
+    findings = action.evidence.get("findings")
+    first = findings[0] if isinstance(findings, list) and findings else None
+    return f" The doctor had said: {first['message']} ({first['check']})" if first else ""
+
+
+def _is_told(view: QueryView, run: Run, now: float) -> bool:
+    """Whether the run's trigger is known, or would be by now: with some it has finished, not been stopped."""
+    return view.facts.trigger is not None or run.ended_at is None or now - run.ended_at >= FACTS_LAG
+
+
+def _new_run(action: Action, view: QueryView) -> Run | None:
+    run = view.run
+    return run if run is not None and run.run_id == action.evidence.get("run_id") else None
+
+
+def _stopped(action: Action, view: QueryView, now: float) -> Outcome | None:
+    run = view.run
+    if run is None or run.run_id != action.previous_run_id or run.ended_at is None:
+        return None
+    if now - run.ended_at < ANSWER_LAG:
+        return None
+    reason = f"the run ended at {rfc3339(run.ended_at)}; the agent sent no answer of its own"
+    return Outcome(ActionState.SUCCEEDED, reason, {"verified_by": "terminated"})
+
+
+def _driver_gone(action: Action, view: QueryView, now: float) -> Outcome | None:
+    agent = view.agent
+    if agent is None or agent.agent != action.agent or agent.ended_at is None:
+        return None
+    if agent.ended_at < action.requested_at:
+        return None
+    reason = f"its driver ended ({agent.end_reason or 'exit'}) before this was done"
+    return Outcome(ActionState.FAILED, reason, {"code": "driver_gone"})

@@ -1,0 +1,226 @@
+"""What is asked about alerts, and done to them: shown with who mutes them, silenced, acknowledged.
+
+The one thing of this room that the API knows (`plane.alerts`). A silence or an acknowledgement is stored, on
+record with the person, before anybody sees it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+
+from sqlalchemy.engine import Connection
+
+from alerts import acknowledgements, routing, silences
+from alerts.grouping import Group
+from alerts.inhibition import Inhibitor
+from alerts.notify.config import Config
+from alerts.silences import Silence, SilenceState
+from alerts.state import Alert, AlertState
+from controlplane.alerting.evaluation import Evaluation
+from controlplane.alerting.notifier import Notifier
+from controlplane.alerting.rulebook import Rulebook
+from controlplane.alerting.silence_state import Mutes
+from controlplane.alerting.views import AlertView, GroupView, Note
+from controlplane.errors import BadRequest, Conflict, NotFound
+from controlplane.store import alerting as rows
+from controlplane.store import audit
+from controlplane.store.alerting import StoredAlert
+from controlplane.store.writer import Writer
+
+#: Silences that are not over, and all that are kept until retention takes them.
+MOST_SILENCES, MOST_KEPT = 1_000, 20_000
+#: Worst first; any other text comes after.
+SEVERITIES = ("critical", "warning", "info")
+Reading = Callable[[], AbstractContextManager[Connection]]
+
+
+class Desk:
+    """Alerts, silences, rules and notes. Any thread may ask; times are Unix seconds."""
+
+    def __init__(
+        self,
+        book: Rulebook,
+        evaluation: Evaluation,
+        notifier: Notifier,
+        mutes: Mutes,
+        writer: Writer,
+        reading: Reading,
+        clock: Callable[[], float],
+    ):
+        self._book, self._evaluation, self._notifier = book, evaluation, notifier
+        self._mutes, self._writer, self._reading, self._clock = mutes, writer, reading, clock
+
+    @property
+    def config(self) -> Config:
+        return self._book.config
+
+    def replace(self, book: Rulebook) -> None:
+        self._book = book
+
+    # -- alerts ----------------------------------------------------------------------------------------
+
+    def alerts(self, now: float) -> tuple[AlertView, ...]:
+        """Alerts that are pending, fire, or were resolved within the last 15 minutes, in no order."""
+        stored, inhibitor = self._evaluation.alerts(), self._notifier.inhibitor
+        known = {one.alert.fingerprint: one.alert for one in stored}
+        active = self._mutes.active(now)
+        return tuple(self._view(one, inhibitor, known, active, now) for one in stored)
+
+    def _view(
+        self,
+        one: StoredAlert,
+        inhibitor: Inhibitor,
+        known: Mapping[str, Alert],
+        active: Sequence[Silence],
+        now: float,
+    ) -> AlertView:
+        alert = one.alert
+        over = alert.state is AlertState.RESOLVED
+        inhibited = () if over else inhibitor.inhibiting(alert.labels)
+        routes = routing.routes_of(self.config.route, alert.labels)
+        return AlertView(
+            alert=alert,
+            group=self._evaluation.group_name(one.group),
+            reason=one.reason,
+            silenced_by=() if over else silences.silencing(active, alert.labels, now),
+            inhibited_by=tuple(known[name] for name in inhibited if name in known),
+            acknowledgement=acknowledgements.of(alert, self._mutes.acknowledgements),
+            receivers=tuple(dict.fromkeys(route.receiver for route in routes)),
+            notified=self._notifier.notified(alert.fingerprint),
+        )
+
+    def alert(self, fingerprint: str, now: float) -> AlertView:
+        """The alert of this fingerprint; the one that is not over where two rules give the same labels."""
+        found = [view for view in self.alerts(now) if view.alert.fingerprint == fingerprint]
+        if found:
+            return max(found, key=lambda view: (view.alert.state is AlertState.FIRING, view.alert.active_at))
+        with self._reading() as conn:
+            past = rows.history(conn, 0.0, now, limit=1, fingerprint=fingerprint)
+        if not past:
+            raise NotFound(f"there is no alert {fingerprint}")
+        return self._past(past[0])
+
+    def history(self, start: float, end: float, query_id: str | None, limit: int) -> list[AlertView]:
+        """Alerts that fired between `start` and `end`, newest first."""
+        with self._reading() as conn:
+            return [self._past(one) for one in rows.history(conn, start, end, query_id, limit)]
+
+    def _past(self, one: StoredAlert) -> AlertView:
+        return AlertView(
+            alert=one.alert,
+            group=self._evaluation.group_name(one.group),
+            reason=one.reason,
+            acknowledgement=acknowledgements.of(one.alert, self._mutes.acknowledgements),
+            notified=self._notifier.notified(one.alert.fingerprint),
+        )
+
+    def firing(self, now: float) -> dict[str, tuple[int, str]]:
+        """By query id (or application, for alerts without one): how many fire unmuted, and the worst severity."""
+        found: dict[str, tuple[int, str]] = {}
+        inhibitor, active = self._notifier.inhibitor, self._mutes.active(now)
+        for alert in (one.alert for one in self._evaluation.alerts()):
+            about = alert.labels.get("query_id") or alert.labels.get("app", "")
+            if alert.state is not AlertState.FIRING or inhibitor.inhibiting(alert.labels):
+                continue
+            if not silences.silencing(active, alert.labels, now):
+                count, worst = found.get(about, (0, ""))
+                found[about] = count + 1, worse(worst, alert.labels.get("severity", ""))
+        return found
+
+    def acknowledge(self, fingerprint: str, actor: str, via: str, comment: str) -> AlertView:
+        """Somebody works on an alert that fires: it is not repeated. NotFound; Conflict where it does not fire."""
+        now = self._clock()
+        alert = self.alert(fingerprint, now).alert
+        try:
+            one = acknowledgements.acknowledged(alert, actor, now, comment)
+        except ValueError as error:
+            raise Conflict(str(error), code="not_firing") from None
+
+        def work(conn: Connection) -> None:
+            rows.put_acknowledgement(conn, one)
+            audit.record(conn, now, actor, via, "alert.acknowledge", fingerprint, {"comment": comment})
+
+        self._writer.write(work, lambda _: self._mutes.acknowledge(one))
+        return self.alert(fingerprint, now)
+
+    # -- silences --------------------------------------------------------------------------------------
+
+    def silences(self, now: float) -> tuple[Silence, ...]:
+        """All that are kept, the newest first."""
+        return tuple(sorted(self._mutes.silences, key=lambda one: -one.updated_at))
+
+    def silence(self, id: str) -> Silence:
+        found = self._mutes.silence(id)
+        if found is None:
+            raise NotFound(f"there is no silence {id}")
+        return found
+
+    def add_silence(self, silence: Silence, actor: str, via: str) -> Silence:
+        """BadRequest says what is wrong with it."""
+        now = self._clock()
+        self._check(silence, now)
+        if len(self._mutes.silences) >= MOST_KEPT:
+            raise Conflict(f"{MOST_KEPT} silences are kept; the oldest go with retention", code="too_many")
+        if sum(one.state(now) is not SilenceState.EXPIRED for one in self._mutes.silences) >= MOST_SILENCES:
+            raise Conflict(f"there are {MOST_SILENCES} silences; expire some first", code="too_many")
+        added = replace(silence, id=str(uuid.uuid4()), updated_at=now)
+        self._put([added], actor, via, "silence.add", now)
+        return added
+
+    def change_silence(self, id: str, silence: Silence, actor: str, via: str) -> Silence:
+        """Change one in place where what it covered stays as it was; else it ends and a new one begins."""
+        now = self._clock()
+        old = self.silence(id)
+        self._check(silence, now)
+        after = [
+            one if one.id else replace(one, id=str(uuid.uuid4()))
+            for one in silences.updated(old, silence, now)
+        ]
+        self._put(after, actor, via, "silence.change", now)
+        return after[-1]
+
+    def expire_silence(self, id: str, actor: str, via: str) -> Silence:
+        """End it now; again is harmless."""
+        now, old = self._clock(), self.silence(id)
+        ended = silences.expired(old, now)
+        if ended is not old:
+            self._put([ended], actor, via, "silence.expire", now)
+        return ended
+
+    def _check(self, silence: Silence, now: float) -> None:
+        if wrong := silences.objections(silence, now):
+            raise BadRequest("; ".join(wrong), code="bad_silence")
+
+    def _put(self, changed: Iterable[Silence], actor: str, via: str, what: str, now: float) -> None:
+        changed = list(changed)
+
+        def work(conn: Connection) -> None:
+            for one in changed:
+                rows.put_silence(conn, one)
+                detail = {"matchers": routing.matchers_text(one.matchers), "comment": one.comment}
+                audit.record(conn, now, actor, via, what, one.id, detail)
+
+        self._writer.write(work, lambda _: self._mutes.put(changed))
+
+    # -- rules and notes -------------------------------------------------------------------------------
+
+    def rules(self) -> tuple[GroupView, ...]:
+        return self._evaluation.groups()
+
+    def groups(self, now: float) -> tuple[Group, ...]:
+        """Groups of alerts as they are told together."""
+        return self._notifier.groups()
+
+    def notes(self, limit: int, fingerprint: str | None = None) -> list[Note]:
+        """The log of notifications, newest first."""
+        with self._reading() as conn:
+            return rows.notes(conn, limit, fingerprint)
+
+
+def worse(one: str, other: str) -> str:
+    """The worse of two severities."""
+    order = {severity: place for place, severity in enumerate(SEVERITIES)}
+    return min(one, other, key=lambda severity: order.get(severity, len(order) + (not severity)))

@@ -1,0 +1,49 @@
+"""Which rules hear at once of a change in the life of a query, and which changes they ask about. Pure.
+
+Most changes are of no interest to any rule (running, idle, running…), and looking costs: so only rules that do not
+wait, and only the statuses that they name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from alerts.promql.syntax.nodes import Selector, selectors
+from alerts.rules.model import Rule, RuleGroup, RuleKind
+from controlplane.model import QueryStatus
+
+STATUS = "spark_streaming_query_status"
+FAILURE = "spark_streaming_query_failure_info"
+
+
+def hears_at_once(group: RuleGroup) -> bool:
+    """Whether a rule of the group reads the life of queries and fires without waiting."""
+    return any(True for _ in _of_life(group.rules))
+
+
+def asked(groups: Iterable[RuleGroup]) -> frozenset[QueryStatus]:
+    """The statuses that such rules ask about."""
+    return frozenset(
+        status for group in groups for selector in _of_life(group.rules) for status in _statuses(selector)
+    )
+
+
+def _of_life(rules: Iterable[Rule]) -> Iterator[Selector]:
+    for rule in rules:
+        if rule.kind is RuleKind.ALERT and not rule.for_:
+            yield from (one for one in selectors(rule.node) if _name(one) in (STATUS, FAILURE))
+
+
+def _name(selector: Selector) -> str | None:
+    named = (m.value for m in selector.matchers if m.name == "__name__" and m.operator == "=")
+    return next(named, None)
+
+
+def _statuses(selector: Selector) -> Iterator[QueryStatus]:
+    if _name(selector) == FAILURE:
+        yield QueryStatus.FAILED
+        return
+    wanted = [m for m in selector.matchers if m.name == "status"]
+    for status in QueryStatus:
+        if all(matcher.matches({"status": status.value}) for matcher in wanted):
+            yield status

@@ -1,0 +1,103 @@
+"""The beat of the rules: one thread that scrapes and evaluates at every slot of the grid, and at once when asked.
+
+A slot that cannot be kept is left out, never made up for; a beat that fails is logged and the next one comes.
+`late` feeds readiness. Started and stopped by `controlplane.app`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+#: Several things that happen at once are looked at together.
+TOGETHER_SECONDS = 0.2
+PATIENCE = 6  # slots that may fail before we say so
+
+
+class Beat:
+    """`first()`, then `tick(at)` at each multiple of `step` (Unix seconds), `at_once(now)` soon after `hurry`."""
+
+    def __init__(
+        self,
+        step: float,
+        tick: Callable[[float], object],
+        at_once: Callable[[float], object],
+        clock: Callable[[], float] = time.time,
+        first: Callable[[], object] = lambda: None,
+    ):
+        self._step, self._tick, self._at_once, self._clock = step, tick, at_once, clock
+        self._first = first
+        self._hurry, self._stopping = threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._slot = self._done = clock()
+        self._look_seconds = 0.0  # a storm of changes may take half of this thread's time, not all
+
+    def start(self) -> None:
+        self._slot = self._done = self._clock()
+        self._thread = threading.Thread(target=self._run, name="rules", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float = 10.0) -> None:
+        thread, self._thread = self._thread, None
+        self._stopping.set()
+        self._hurry.set()
+        if thread is not None:
+            thread.join(timeout)
+
+    def hurry(self) -> None:
+        """Something happened to a query: do not wait for the next slot."""
+        self._hurry.set()
+
+    def hurried(self) -> bool:
+        """Whether somebody asked since this was asked last."""
+        asked = self._hurry.is_set()
+        self._hurry.clear()
+        return asked
+
+    def late(self) -> list[str]:
+        """Why the rules do not run, in words."""
+        age = self._clock() - self._done
+        if self._thread is None:
+            return ["the rules do not run"]
+        if age <= max(30.0, PATIENCE * self._step):
+            return []
+        return [f"the rules were not evaluated for {age:.0f} s (every {self._step:g} s)"]
+
+    def _run(self) -> None:
+        self._try(lambda _: self._first(), self._clock())
+        while not self._stopping.is_set():
+            self._hurry.wait(self._left())
+            if self._stopping.is_set():
+                return
+            slot = math.floor(self._clock() / self._step) * self._step
+            if slot > self._slot:
+                self._slot = slot
+                if self._try(self._tick, slot):
+                    self._done = self._clock()
+            if self._hurry.is_set():
+                self._stopping.wait(max(TOGETHER_SECONDS, self._look_seconds))
+                self.hurried()  # before looking: what happens meanwhile is looked at again
+                began = time.perf_counter()
+                self._try(self._at_once, self._clock())
+                self._look_seconds = time.perf_counter() - began
+
+    def _left(self) -> float:
+        """Seconds to the next slot, none where one has passed meanwhile. A clock that is set back makes it no
+        longer than one step."""
+        now = self._clock()
+        self._slot = min(self._slot, now)
+        if math.floor(now / self._step) * self._step > self._slot:
+            return 0.0
+        return max(0.001, self._step - now % self._step)
+
+    def _try(self, work: Callable[[float], object], at: float) -> bool:
+        try:
+            work(at)
+        except Exception:
+            log.exception("the rules could not be evaluated")
+            return False
+        return True

@@ -1,0 +1,181 @@
+"""The alerting room, wired: rules, beat, notifier and desk; started in order, stopped in reverse.
+
+Made by `controlplane.app`. Rule files and the configuration are read again when one of them has changed; where
+there is a mistake in them, the rules that run go on and the log names it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy.engine import Connection
+
+from alerts import state
+from alerts.acknowledgements import Acknowledgement
+from alerts.notify.config import Config
+from alerts.notify.reasons import Told
+from alerts.rules.model import RuleGroup
+from alerts.silences import Silence
+from controlplane.alerting import immediate_rules, rulebook
+from controlplane.alerting.alert_queries import Desk, Reading
+from controlplane.alerting.evaluation import Evaluation, Reached, Sources, nothing
+from controlplane.alerting.notifier import REMEMBERED, Notifier
+from controlplane.alerting.rule_scheduler import Beat
+from controlplane.alerting.silence_state import Mutes
+from controlplane.alerting.views import Note
+from controlplane.errors import SettingsError
+from controlplane.model import QueryStatus
+from controlplane.settings import Settings
+from controlplane.store import alerting as rows
+from controlplane.store.alerting import Change
+from controlplane.store.writer import Writer
+
+log = logging.getLogger(__name__)
+#: A store that does not answer must not keep people from being told.
+STORE_SECONDS = 5.0
+
+
+class Series(Sources, Protocol):
+    """What the room asks of the series: see `controlplane.metrics.series.service`."""
+
+    step: float
+
+    def keep_for(self, groups: Sequence[RuleGroup]) -> None: ...
+    def scrape(self, at: float) -> None: ...
+    def load(self) -> None: ...
+    def fill(self) -> None: ...
+
+
+class AlertingRoom:
+    """`load` and `start` before use, `stop` after. `desk` is what the API asks."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        series: Series,
+        writer: Writer,
+        reading: Reading,
+        clock: Callable[[], float],
+        reached: Reached = nothing,
+    ):
+        """SettingsError names every mistake in the rule files and the configuration.
+
+        `reached` is told the names of points on the way of an alert, for tests that end the process there.
+        """
+        self._settings, self._series, self._writer = settings, series, writer
+        self._reading, self._clock = reading, clock
+        book = rulebook.load(settings)
+        self._files = _stamps(settings, book.config)
+        self._refused: tuple[object, ...] | None = None
+        url = settings.page_url
+        self.mutes = Mutes()
+        self.evaluation = Evaluation(book, series, self._save, url, reached)
+        self.notifier = Notifier(book, self.mutes, self._keep, url, clock, reached)
+        self.desk = Desk(book, self.evaluation, self.notifier, self.mutes, writer, reading, clock)
+        self.beat = Beat(series.step, self.tick, self.at_once, clock, series.load)
+        self._asked: frozenset[QueryStatus | None] = immediate_rules.asked(book.groups)
+        series.keep_for(book.groups)
+
+    def load(self, connection: Connection) -> None:
+        """Take up alerts, what was told of them, silences and acknowledgements."""
+        now = self._clock()
+        stored = rows.current(connection, now - state.RESOLVED_RETENTION)
+        self.mutes.load(rows.all_silences(connection), rows.all_acknowledgements(connection))
+        self.evaluation.load(stored, rows.evaluated_at(connection), now)
+        told, alerts = rows.all_told(connection), [one.alert for one in self.evaluation.alerts()]
+        unheard = {name for one in told.values() for name in one.firing} - {a.fingerprint for a in alerts}
+        ended = [one.alert for one in rows.ended(connection, sorted(unheard))]
+        self.notifier.load([*alerts, *ended], told, rows.notes(connection, REMEMBERED))
+
+    def start(self) -> None:
+        self.notifier.start()
+        self.beat.start()
+
+    def stop(self) -> None:
+        self.beat.stop()
+        self.notifier.stop()
+
+    def late(self) -> list[str]:
+        """Why the rules do not run or nobody is told, in words."""
+        return [*self.beat.late(), *self.notifier.late()]
+
+    # -- the beat --------------------------------------------------------------------------------------
+
+    def tick(self, at: float) -> None:
+        """One slot: scrape, evaluate what is due, hand the alerts on."""
+        self._series.scrape(at)
+        self.evaluation.tick(at)
+        self._hand_on()
+
+    def noticed(self, statuses: Iterable[QueryStatus | None]) -> None:
+        """Queries took or left these statuses: look at once where a rule asks about one of them."""
+        if not self._asked.isdisjoint(statuses):
+            self.beat.hurry()
+
+    def at_once(self, now: float) -> None:
+        """Something happened to a query: evaluate what reads it."""
+        self.evaluation.at_once(now)
+        self._hand_on()
+
+    def _hand_on(self) -> None:
+        self.notifier.take([one.alert for one in self.evaluation.alerts()])
+
+    # -- the store -------------------------------------------------------------------------------------
+
+    def _save(self, changes: Sequence[Change], evaluated: Mapping[str, float]) -> None:
+        self._writer.write(lambda conn: rows.record(conn, changes, evaluated), timeout=STORE_SECONDS)
+
+    def _keep(self, note: Note, told: Told | None) -> None:
+        self._writer.write(lambda conn: rows.note(conn, note, told), timeout=STORE_SECONDS)
+
+    def prune(self, cutoff: float) -> None:
+        """Forget what ended before `cutoff`, in the store and in memory."""
+
+        def work(conn: Connection) -> tuple[list[Silence], list[Acknowledgement]]:
+            rows.prune(conn, cutoff)
+            return rows.all_silences(conn), rows.all_acknowledgements(conn)
+
+        self._writer.write(work, lambda left: self.mutes.load(*left))
+
+    # -- other files -----------------------------------------------------------------------------------
+
+    def reload(self) -> None:
+        """Read the files again if one has changed. Mistakes are logged and change nothing."""
+        stamps = _stamps(self._settings, self.desk.config)
+        if stamps in (self._files, self._refused):
+            return
+        self._refused = stamps  # until it is taken: a mistake is logged once
+        try:
+            book = rulebook.load(self._settings)
+        except SettingsError as error:
+            for line in str(error).splitlines():
+                log.error("the rules stay as they were: %s", line)
+            return
+        self._files = _stamps(self._settings, book.config)
+        self._series.keep_for(book.groups)
+        self._series.fill()
+        self._asked = immediate_rules.asked(book.groups)
+        self.evaluation.replace(book, self._clock())
+        self.desk.replace(book)
+        self.notifier.replace(book)
+        log.info("rules read again: %d groups", len(book.groups))
+
+
+def _stamps(settings: Settings, config: Config) -> tuple[object, ...]:
+    """What tells that a file is another, a secret's too: its time and size, None where it cannot be read."""
+    paths = [Path(name) for name in settings.rules if name != rulebook.SHIPPED]
+    paths += filter(None, [settings.notify])
+    hooks = (hook for receiver in config.receivers.values() for hook in receiver.webhooks)
+    paths += [Path(name) for hook in hooks for name in (hook.url_file, hook.token_file) if name]
+    return tuple(_stamp(path) for path in paths)
+
+
+def _stamp(path: Path) -> tuple[float, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime, found.st_size

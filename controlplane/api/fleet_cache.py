@@ -1,0 +1,55 @@
+"""The rows of the fleet, kept as they were rendered for as long as their verdict stands.
+
+Ten people with the Fleet page open cost one rendering of what changed, not ten of everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from weakref import WeakKeyDictionary
+
+from controlplane.alerting.alert_queries import worse
+from controlplane.api.bodies import QueryBody
+from controlplane.api.render import query_body
+from controlplane.app import Plane
+from controlplane.health.verdicts import Judged
+from controlplane.model import QueryView
+
+#: For so long the alerts of the fleet are not looked at again.
+FRESH_SECONDS = 1.0
+
+
+class Rows:
+    """Rendered rows; each lives as long as the judgement it shows."""
+
+    def __init__(self, plane: Plane):
+        self._plane = plane
+        self._kept: WeakKeyDictionary[Judged, QueryBody] = WeakKeyDictionary()
+        self._firing: tuple[float, Mapping[str, tuple[int, str]]] = (0.0, {})
+
+    def row(self, view: QueryView, now: float) -> QueryBody:
+        """What the fleet shows of one query, with the alerts that fire for it or for its application."""
+        judged = self._plane.verdicts.judged(view, now)
+        row = self._kept.get(judged)
+        if row is None:
+            row = self._kept[judged] = self._render(judged)
+        firing = self._firing_at(now)
+        found = [firing[about] for about in (view.query_id, view.app) if about in firing]
+        if not found:
+            return row
+        count, severity = sum(count for count, _ in found), reduce(worse, (word for _, word in found))
+        return row.model_copy(update={"alerts": count, "alert_severity": severity or None})
+
+    def _firing_at(self, now: float) -> Mapping[str, tuple[int, str]]:
+        at, firing = self._firing
+        if not 0 <= now - at < FRESH_SECONDS:
+            firing = self._plane.alerts.firing(now)
+            self._firing = now, firing
+        return firing
+
+    def _render(self, judged: Judged) -> QueryBody:
+        view, at = judged.view, judged.at
+        since = self._plane.verdicts.since(view.query_id, judged.verdict.status, at)
+        starts = self._plane.starts_of(view.query_id)
+        return query_body(view, judged.verdict, since, starts, at)

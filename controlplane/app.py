@@ -1,0 +1,338 @@
+"""The server's parts, wired in one straight function, started in order and stopped in reverse.
+
+Called by the command line and by tests; handed to `controlplane.api`. No globals: whoever has the
+plane has everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from controlplane.actions.outbox import Outbox
+from controlplane.actions.service import ControlRoom
+from controlplane.alerting.alert_queries import Desk
+from controlplane.alerting.evaluation import Reached, nothing
+from controlplane.alerting.service import AlertingRoom
+from controlplane.checkpoints.service import CheckpointRoom
+from controlplane.errors import ControlPlaneError, NotFound
+from controlplane.events.window import Window
+from controlplane.health.verdicts import Change, VerdictLog
+from controlplane.history.service import HistoryRoom
+from controlplane.ingest.service import Ingest
+from controlplane.metrics.baselines import Book
+from controlplane.metrics.series.scrape import OwnFigures
+from controlplane.metrics.series.service import SeriesRoom
+from controlplane.model import QueryStatus, QueryView, Role
+from controlplane.runtime import data_dir
+from controlplane.runtime.scheduler import Job, Scheduler
+from controlplane.runtime.tokens import Token, TokenBook, issue, read_secret, write_secret
+from controlplane.settings import Settings
+from controlplane.store import actions as action_rows
+from controlplane.store import audit, dictionary, retention
+from controlplane.store import baselines as baseline_rows
+from controlplane.store import queries as query_rows
+from controlplane.store import tokens as token_rows
+from controlplane.store.engine import default_url, open_engine, prove_writable, unavailable, upgrade
+from controlplane.store.writer import Writer
+from listeners.protocol.wire import Event
+
+log = logging.getLogger(__name__)
+Clock = Callable[[], float]
+#: Events after which a query may have another status at once.
+LIFE = frozenset({"started", "start_failed", "terminated", "idle"})
+TICK_SECONDS = 5.0
+RETENTION_SECONDS = 600.0
+MOVE_SECONDS = 10.0
+LOOKS_SECONDS = 1.0
+TOKEN_SECONDS = 5.0
+DICTIONARY_SECONDS = 6 * 3600.0
+SOON = 20.0  # after the start, so that the reserve for a full disk is laid by
+DAY = 86400.0
+WRITABLE_SECONDS = 3.0
+RELOAD_SECONDS = 10.0
+SAVE_SERIES_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Plane:
+    """What the API asks. Made by `build`; `start` before use, `stop` after."""
+
+    settings: Settings
+    clock: Clock
+    engine: Engine
+    writer: Writer
+    window: Window
+    ingest: Ingest
+    tokens: TokenBook
+    outbox: Outbox
+    room: ControlRoom
+    checkpoints: CheckpointRoom
+    verdicts: VerdictLog
+    baselines: Book
+    series: SeriesRoom
+    alerting: AlertingRoom
+    history: HistoryRoom
+    scheduler: Scheduler
+    closing: contextlib.ExitStack
+
+    @property
+    def alerts(self) -> Desk:
+        """What is asked about alerts."""
+        return self.alerting.desk
+
+    def start(self) -> None:
+        """Take up what the store knows, then begin the periodic work."""
+        self.writer.start()
+        self.ensure_tokens()
+        self.read_tokens()
+        with self.reading() as conn:
+            self.window.load(conn)
+            self.checkpoints.load(conn)
+            self.verdicts.load(_changes(query_rows.latest_statuses(conn)))
+            self.room.load(action_rows.open_actions(conn))
+            self.baselines.replace(baseline_rows.current(conn))
+            self.alerting.load(conn)
+            self.history.load(conn)
+        self.checkpoints.start()
+        self.scheduler.start()
+        self.alerting.start()
+        log.info("ready: %d queries known", len(self.window.views()))
+
+    def stop(self) -> None:
+        self.alerting.stop()
+        self.scheduler.stop()
+        self.history.stop()
+        self.checkpoints.stop()
+        self.series.save()
+        self.writer.stop()
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the store and the data directory; for a plane that was never started, too."""
+        self.closing.close()
+
+    def reading(self) -> contextlib.AbstractContextManager[Connection]:
+        """A short read transaction; the database's errors come out as StoreUnavailable."""
+        return _reading(self.engine)
+
+    # -- tokens --------------------------------------------------------------------------------------
+
+    def read_tokens(self) -> None:
+        with self.reading() as conn:
+            rows = token_rows.all(conn)
+        self.tokens.replace(Token(**{**row, "role": Role(row["role"])}) for row in rows)
+
+    def ensure_tokens(self) -> None:
+        """`admin.token` and `agent.token` in the data directory, for page, CLI and agents beside us."""
+        self.read_tokens()
+        files = {Role.ADMIN: self.settings.admin_token_file, Role.AGENT: self.settings.agent_token_file}
+        for role, path in files.items():
+            secret = read_secret(path)
+            known = self.tokens.find(secret) if secret else None
+            if known is None or known.role != role:
+                write_secret(path, self.add_token(f"local {role.value}", role))
+
+    def add_token(self, name: str, role: Role) -> str:
+        secret, token = issue(name, role, self.clock())
+        self.writer.write(lambda conn: token_rows.insert(conn, **token.columns()))
+        return secret
+
+    # -- what routes ask ------------------------------------------------------------------------------
+
+    def app_of(self, agent: str) -> str | None:
+        """The app an agent has spoken for, from memory."""
+        known = self.window.agent(agent)
+        return known.app if known else None
+
+    def views(self) -> list[QueryView]:
+        """The fleet: all queries but those that a newer one of the same name has replaced."""
+        return self.window.fleet()
+
+    def starts_of(self, query_id: str) -> int:
+        return int(self.window.totals(query_id).get("starts", 0))
+
+    def retire(self, query_id: str, actor: str, via: str, reason: str) -> None:
+        """Put a query away; on record with the person who did it."""
+        now = self.clock()
+
+        def work(conn: Connection) -> None:
+            if not query_rows.retire(conn, query_id, now):
+                raise NotFound(f"there is no query {query_id}")
+            audit.record(conn, now, actor, via, "query.retire", query_id, {"reason": reason})
+
+        self.writer.write(work, lambda _: self.window.retire(query_id, now))
+
+    def troubles(self) -> list[str]:
+        """Why this server is not ready for work, in words that anybody may read; empty when it is."""
+        now = int(self.clock())
+        try:
+            self.writer.write(lambda conn: prove_writable(conn, now), timeout=WRITABLE_SECONDS)
+        except ControlPlaneError as error:
+            log.warning("not ready: %s", error)
+            return ["the store takes no writes; the server's log says why", *self._late()]
+        return self._late()
+
+    def _late(self) -> list[str]:
+        return [*self.scheduler.late(), *self.alerting.late()]
+
+    def own_figures(self) -> OwnFigures:
+        rules, notifier, series = self.alerting.evaluation, self.alerting.notifier, self.series.figures()
+        moved = self.history.status()
+        return OwnFigures(
+            rule_evaluations=rules.evaluations,
+            rule_evaluation_failures=rules.failures,
+            notifications_sent=notifier.sent,
+            notifications_failed=notifier.failed,
+            series=series.series,
+            series_refused=series.refused,
+            scrape_seconds=series.seconds,
+            lake_events_lost=None if moved.lake is None else moved.lost,
+            lake_verified_at=moved.verified_at,
+            events_stored=self.ingest.stored,
+            events_duplicate=self.ingest.duplicates,
+            events_rejected=self.ingest.rejected,
+            commit_seconds=self.writer.commit_seconds,
+            open_actions=self.room.open_count,
+            agents=sum(1 for agent in self.window.agents() if agent.ended_at is None),
+        )
+
+    # -- periodic work --------------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Record the verdicts that changed, carry actions on."""
+        self._note(self.verdicts.changes(self.window.views(), self.clock()))
+        self.room.tick()
+
+    def tick_looks(self) -> None:
+        """Give up looks at checkpoints that took too long, and let go what waits for them."""
+        self.checkpoints.tick()
+        self.room.tick_looks()
+
+    def noticed(self, events: Sequence[Event]) -> None:
+        """Queries started, rested or ended: their status is recorded now, not at the next tick."""
+        for query_id in {str(e.data.get("id")) for e in events if e.type in LIFE}:
+            self.look_at(query_id)
+
+    def look_at(self, query_id: str) -> None:
+        view = self.window.view(query_id)
+        if view is not None:
+            self._note(self.verdicts.changes_of([view], self.clock()))
+
+    def _note(self, found: list[Change]) -> None:
+        changes = self.verdicts.take(found)
+        if changes:
+            done = self.writer.submit(lambda conn: _record(conn, changes))
+            done.add_done_callback(lambda f: self.verdicts.give_back(changes) if f.exception() else None)
+            self.alerting.noticed(s for change in changes for s in (change.status, change.before))
+
+    def prune(self) -> None:
+        keep = self.settings
+        age, size = keep.retention_days * DAY, keep.retention_bytes
+        forget = self.window.forget, self.window.forget_agents
+        gone = retention.prune(self.writer, self.clock(), age, size, *forget, self.history.hot_seconds)
+        self.history.lost(gone.lost)
+        self.alerting.prune(self.clock() - age)
+        log.log(logging.INFO if gone.events else logging.DEBUG, "retention: %s", gone)
+
+    def learn_dictionary(self) -> None:
+        """Compress what comes from now on with what this fleet's events have in common."""
+        if dictionary.learn(self.writer, self.clock()) is not None:
+            self.ingest.refresh_dictionary()
+
+
+def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothing) -> Plane:
+    """Open the store and wire everything. SettingsError says in a line what is wrong with the settings.
+
+    `reached`: see `controlplane.alerting.service`.
+    """
+    with contextlib.ExitStack() as closing:
+        closing.enter_context(data_dir.held(settings.data_dir))
+        engine = open_engine(settings.database_url or default_url(settings.data_dir))
+        closing.callback(engine.dispose)
+        upgrade(engine)
+        writer = Writer(engine)
+        window = Window(length=settings.window_length)
+        ingest = Ingest(writer, window, clock)
+        outbox = Outbox()
+        reading = partial(_reading, engine)
+        checkpoints = CheckpointRoom(writer, window, outbox, reading, clock, settings.checkpoint_roots)
+        room = ControlRoom(writer, window, outbox, clock, checkpoints)
+        checkpoints.listeners.append(room.looked_at)
+        ingest.listeners += [room.heard, checkpoints.heard]
+        verdicts = VerdictLog(clock())
+        history = HistoryRoom(settings, writer, reading, clock)
+        baselines = Book()
+        series = SeriesRoom(
+            window,
+            verdicts,
+            clock,
+            lambda: plane.own_figures(),  # noqa: PLW0108 - there is no plane yet
+            reading,
+            settings.data_dir,
+            settings.series_step,
+            settings.most_series,
+            history.beyond(window),
+            baselines,
+        )
+        alerting = AlertingRoom(settings, series, writer, reading, clock, reached)
+        jobs: list[Job] = []
+        plane = Plane(
+            settings=settings,
+            clock=clock,
+            engine=engine,
+            writer=writer,
+            window=window,
+            ingest=ingest,
+            tokens=TokenBook(clock),
+            outbox=outbox,
+            room=room,
+            checkpoints=checkpoints,
+            verdicts=verdicts,
+            baselines=baselines,
+            series=series,
+            alerting=alerting,
+            history=history,
+            scheduler=Scheduler(jobs),
+            closing=closing.pop_all(),
+        )
+        ingest.listeners.append(plane.noticed)
+        room.listeners.append(plane.look_at)
+        jobs += [
+            Job("judge", TICK_SECONDS, plane.tick),
+            Job("checkpoints", LOOKS_SECONDS, plane.tick_looks),
+            Job("tokens", TOKEN_SECONDS, plane.read_tokens),
+            Job("retention", RETENTION_SECONDS, plane.prune, first=SOON),
+            Job("history", MOVE_SECONDS, history.tick, first=SOON),
+            Job("rule files", RELOAD_SECONDS, alerting.reload),
+            Job("series", SAVE_SERIES_SECONDS, series.save),
+            Job("dictionary", DICTIONARY_SECONDS, plane.learn_dictionary),
+        ]
+        return plane
+
+
+@contextlib.contextmanager
+def _reading(engine: Engine) -> Iterator[Connection]:
+    try:
+        with engine.connect() as connection:
+            yield connection
+    except DBAPIError as error:
+        raise unavailable(error) from error
+
+
+def _record(conn: Connection, changes: list[Change]) -> None:
+    for change in changes:
+        query_rows.record_status(conn, change.query_id, change.at, change.status.value, change.reason)
+
+
+def _changes(latest: dict[str, dict[str, object]]) -> Iterator[Change]:
+    for query_id, row in latest.items():
+        at = float(str(row["at"]))
+        yield Change(query_id, at, QueryStatus(str(row["status"])), str(row["reason"]))

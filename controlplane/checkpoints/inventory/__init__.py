@@ -1,0 +1,1 @@
+"""Checkpoint inventories: the model, the collector over fsspec, and which files it selects."""

@@ -1,0 +1,236 @@
+"""Collects an inventory through fsspec: a local path, or any URL whose backend is installed.
+
+Reads only: nothing is written, locked or created. A part that cannot be read is told, never raised.
+"""
+
+from __future__ import annotations
+
+import math
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from controlplane.checkpoints.inventory import selection
+from controlplane.checkpoints.inventory.model import Entry, Inventory
+
+#: More are not listed; the inventory then says that it is not complete.
+MOST_ENTRIES = 200_000
+DEEPEST = 16
+MOST_ERRORS = 100
+#: URL scheme → what to install, where fsspec has no backend of its own.
+PACKAGES = {
+    "s3": "s3fs",
+    "s3a": "s3fs",
+    "s3n": "s3fs",
+    "gs": "gcsfs",
+    "gcs": "gcsfs",
+    "abfs": "adlfs",
+    "abfss": "adlfs",
+    "az": "adlfs",
+    "hdfs": "pyarrow",
+    "webhdfs": "requests",
+    "dbfs": "requests",
+}
+#: Spark's name of a scheme → fsspec's.
+SCHEMES = {"s3n": "s3", "wasb": "abfs", "wasbs": "abfs"}
+#: Stores that list a whole prefix at once; folder by folder would be a request each.
+OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
+_TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
+
+
+class CannotOpen(Exception):
+    """The URL cannot be opened at all; the message names what to change."""
+
+
+def collect(
+    url: str,
+    now: float,
+    *,
+    relocations: Iterable[tuple[str, str]] = (),
+    contents: bool = True,
+    links: bool = True,
+    seconds: float = math.inf,
+) -> Inventory:
+    """What is at `url`, as of `now` (seconds since 1970). CannotOpen where the scheme is unknown or not installed.
+
+    `links`: whether links are followed. After `seconds` the listing is cut.
+    """
+    fs, root = opened(url)
+    nothing = Inventory(
+        root=root if _scheme(url) == "file" else url,
+        entries={},
+        collected_at=now,
+        collector=f"fsspec {_scheme(url)}",
+        relocations=tuple(relocations),
+    )
+    try:
+        if not fs.exists(root):
+            return replace(nothing, exists=False)
+        if not fs.isdir(root):
+            return replace(nothing, errors=("it is a file, not a folder",))
+    except Exception as error:  # a backend raises what it likes
+        return replace(nothing, errors=(_words(error),))
+    return _filled(nothing, _Listing(fs, root, links, time.monotonic() + seconds), contents)
+
+
+def _filled(nothing: Inventory, listing: _Listing, contents: bool) -> Inventory:
+    fs, root = listing.fs, listing.root
+    listing.fill(_scheme(nothing.root) in OBJECT_STORES)
+    held = dict(_read(fs, root, selection.chosen(listing.entries), listing.errors)) if contents else {}
+    return replace(
+        nothing,
+        entries=listing.entries,
+        contents=held,
+        complete=not listing.cut,
+        root_modified=_root_time(fs, root),
+        errors=tuple(listing.errors),
+    )
+
+
+def with_contents(inventory: Inventory, url: str, paths: Iterable[str]) -> Inventory:
+    """The inventory of `url` with the contents of these files too, where they are in it and not read yet."""
+    missing = [path for path in paths if inventory.is_file(path) and path not in inventory.contents]
+    if not missing:
+        return inventory
+    fs, root = opened(url)
+    errors: list[str] = []
+    read = dict(_read(fs, root, missing, errors))
+    return replace(inventory, contents={**inventory.contents, **read}, errors=(*inventory.errors, *errors))
+
+
+def opened(url: str) -> tuple[Any, str]:
+    """The file system of a URL and the path within. CannotOpen names the package that is missing."""
+    import fsspec
+
+    scheme, mark, rest = url.partition("://")
+    try:
+        fs, path = fsspec.core.url_to_fs(
+            f"{SCHEMES.get(scheme, scheme)}{mark}{rest}" if mark else _local(url)
+        )
+    except ImportError:
+        package = PACKAGES.get(scheme, f"fsspec's backend for {scheme}")
+        raise CannotOpen(f"{url}: {scheme}:// needs {package}: pip install {package}") from None
+    except Exception as error:
+        raise CannotOpen(f"{url}: {_words(error)}") from None
+    return fs, str(path)
+
+
+def _local(url: str) -> str:
+    """`file:/a` is what Spark prints."""
+    return url.removeprefix("file:") if url.startswith("file:/") else url
+
+
+def _scheme(url: str) -> str:
+    scheme, mark, _ = url.partition("://")
+    return scheme if mark else "file"
+
+
+def _words(error: BaseException) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(str(text).split())[:300]
+
+
+def _root_time(fs: Any, root: str) -> float | None:
+    try:
+        return _time(fs.info(root))
+    except Exception:
+        return None
+
+
+def _time(info: dict[str, Any]) -> float | None:
+    value = next((info[key] for key in _TIMES if info.get(key) is not None), None)
+    if isinstance(value, datetime):
+        return value.timestamp()
+    return float(value) if isinstance(value, int | float) else None
+
+
+class _Listing:
+    """Collects entries; stops at the bound."""
+
+    def __init__(self, fs: Any, root: str, links: bool, until: float):
+        self.fs = fs
+        self.links = links
+        self.until = until
+        self.root = root.rstrip("/")
+        self.entries: dict[str, Entry] = {}
+        self.errors: list[str] = []
+        self.cut = False
+
+    def fill(self, at_once: bool) -> None:
+        infos = self._found() if at_once else self._walked()
+        for info in infos:
+            if len(self.entries) >= MOST_ENTRIES or time.monotonic() > self.until:
+                self.cut = True
+                return
+            self._add(info)
+
+    def _add(self, info: dict[str, Any]) -> None:
+        path = str(info["name"]).rstrip("/")[len(self.root) :].lstrip("/")
+        if not path:
+            return
+        if info.get("islink") and not self.links:
+            self.errors += (
+                [f"{path}: a link, which is not followed"] if len(self.errors) < MOST_ERRORS else []
+            )
+            return
+        kind = _kind(info)
+        if kind == "directory":
+            self.entries[path] = Entry(0, _time(info), folder=True)
+        elif kind == "file":
+            self.entries[path] = Entry(int(info.get("size") or 0), _time(info))
+
+    def _found(self) -> Iterator[dict[str, Any]]:
+        try:
+            yield from self.fs.find(self.root, withdirs=True, detail=True).values()
+        except Exception as error:
+            self.errors.append(_words(error))
+
+    def _walked(self) -> Iterator[dict[str, Any]]:
+        pending = [(self.root or "/", 0)]
+        while pending:
+            folder, depth = pending.pop()
+            try:
+                infos = sorted(self.fs.ls(folder, detail=True), key=_turn)
+            except Exception as error:
+                self.errors.append(f"{folder[len(self.root) :].lstrip('/') or '.'}: {_words(error)}")
+                continue
+            for info in infos:
+                yield info
+                # A link to a folder may lead in a circle; Spark's checkpoints have none.
+                if _kind(info) == "directory" and not info.get("islink") and depth < DEEPEST:
+                    pending.append((str(info["name"]), depth + 1))
+
+
+def _turn(info: dict[str, Any]) -> int:
+    """Of a query that runs commits/ is listed first and offsets/ next (the last pushed is), for so Spark never writes:
+    each of the others may then be newer than the log, and none older."""
+    return {"commits": 2, "offsets": 1}.get(str(info["name"]).rpartition("/")[2], 0)
+
+
+def _kind(info: dict[str, Any]) -> str:
+    """`file`, `directory` or something never to be opened (a pipe, a device)."""
+    mode = info.get("mode")
+    if info.get("islink") and isinstance(mode, int):
+        return "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else str(info.get("type"))
+    return str(info.get("type"))
+
+
+def _read(fs: Any, root: str, paths: list[str], errors: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Contents, a few hundred files at a time; backends fetch such a batch at once."""
+    base = root.rstrip("/")
+    for start in range(0, len(paths), 500):
+        some = paths[start : start + 500]
+        try:
+            # Not `cat`: that takes a `[` or `*` in a path for a pattern.
+            held = fs.cat_ranges([f"{base}/{path}" for path in some], None, None, on_error="return")
+        except Exception as error:
+            errors.append(_words(error))
+            continue
+        for path, data in zip(some, held, strict=True):
+            if isinstance(data, bytes):
+                yield path, data
+            else:
+                errors.append(f"{path}: {_words(data)}")

@@ -1,0 +1,105 @@
+"""Which files' contents an inventory carries: those the judge reads, the weightiest first, within a budget. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from controlplane.checkpoints.inventory.model import Entry
+
+#: Of one inventory: files, bytes in all, bytes of one file.
+MOST_FILES = 4000
+MOST_BYTES = 6 << 20
+MOST_EACH = 256 << 10
+#: A source's compaction holds every file that it ever read.
+MOST_COMPACT = 1 << 20
+#: SSTs are large by nature; damage shows in the small ones of a quiet query.
+MOST_SST = 64 << 10
+NEWEST_BATCHES = 3
+NEWEST_SNAPSHOTS = 3
+NEWEST_CHANGES = 60
+_STATE_FILE = re.compile(r"(\d{1,18})(?:_[0-9a-zA-Z-]+)?\.(delta|snapshot|zip|changelog)(\.crc)?")
+
+
+def chosen(entries: Mapping[str, Entry]) -> list[str]:
+    """Paths to read, within the budget."""
+    picked: dict[str, None] = {}
+    spent = 0
+    for path, limit in _wanted(entries):
+        entry = entries.get(path)
+        if entry is None or entry.folder or path in picked or not 0 < entry.size <= limit:
+            continue
+        if len(picked) >= MOST_FILES or spent + entry.size > MOST_BYTES:
+            break
+        picked[path] = None
+        spent += entry.size
+    return list(picked)
+
+
+def _wanted(entries: Mapping[str, Entry]) -> Iterator[tuple[str, int]]:
+    """Path and the most bytes it may have, weightiest first."""
+    folders = _by_folder(entries)
+    yield from ((path, MOST_EACH) for path in ("metadata", ".metadata.crc"))
+    for folder in ("offsets", "commits"):
+        yield from ((path, MOST_EACH) for path in _newest(folder, folders.get(folder, ())))
+    yield from (
+        (path, MOST_EACH) for path in sorted(entries) if "_metadata/" in path and path.startswith("state/")
+    )
+    for folder in sorted(folders):
+        if folder.startswith("sources/") or folder == "_spark_metadata":
+            yield from ((path, MOST_COMPACT) for path in _of_file_log(folder, folders[folder]))
+    yield from _of_state(entries, folders)
+
+
+def _by_folder(entries: Mapping[str, Entry]) -> dict[str, list[str]]:
+    folders: dict[str, list[str]] = {}
+    for path, entry in entries.items():
+        if not entry.folder:
+            folder, _, name = path.rpartition("/")
+            folders.setdefault(folder, []).append(name)
+    return folders
+
+
+def _newest(folder: str, names: Iterable[str]) -> Iterator[str]:
+    """The newest batches of a log with their hidden checksums, and the oldest of a run for its settings."""
+    numbers = sorted((int(name) for name in names if _is_number(name)), reverse=True)
+    for number in numbers[:NEWEST_BATCHES]:
+        yield f"{folder}/{number}"
+        yield f"{folder}/.{number}.crc"
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) < 19
+
+
+def _of_file_log(folder: str, names: Iterable[str]) -> Iterator[str]:
+    """Everything from the last compaction but one on, newest first: what Spark opens, and what it covers."""
+    numbered = sorted(
+        ((int(n.removesuffix(".compact")), n) for n in names if _is_number(n.removesuffix(".compact"))),
+        reverse=True,
+    )
+    compactions = 0
+    for _, name in numbered[:1000]:
+        yield f"{folder}/{name}"
+        compactions += name.endswith(".compact")
+        if compactions == 2:
+            return
+
+
+def _of_state(entries: Mapping[str, Entry], folders: Mapping[str, list[str]]) -> Iterator[tuple[str, int]]:
+    """The newest files of every store before the older ones of any."""
+    ranked: list[tuple[int, str]] = []
+    for folder, names in folders.items():
+        if folder.startswith("state/") and not folder.endswith(("_metadata", "_metadata/v2")):
+            ranked += _ranked(folder, names)
+    yield from ((path, MOST_SST if path.endswith(".sst") else MOST_EACH) for _, path in sorted(ranked))
+
+
+def _ranked(folder: str, names: list[str]) -> Iterator[tuple[int, str]]:
+    matches = [match for match in map(_STATE_FILE.fullmatch, names) if match]
+    changes = sorted((m for m in matches if m[2] in ("delta", "changelog")), key=lambda m: -int(m[1]))
+    snapshots = sorted((m for m in matches if m[2] in ("snapshot", "zip")), key=lambda m: -int(m[1]))
+    yield from ((rank // 2, f"{folder}/{m[0]}") for rank, m in enumerate(snapshots[: 2 * NEWEST_SNAPSHOTS]))
+    yield from ((rank // 2, f"{folder}/{m[0]}") for rank, m in enumerate(changes[: 2 * NEWEST_CHANGES]))
+    tables = sorted((name for name in names if name.endswith(".sst")), reverse=True)
+    yield from ((3 + rank, f"{folder}/{name}") for rank, name in enumerate(tables[:20]))

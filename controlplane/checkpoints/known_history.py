@@ -1,0 +1,88 @@
+"""What the server remembers of a query, as the judge's `History`: from stored reports, inventories and shapes.
+
+`history` is pure; `recall` reads for it. Called by `controlplane.checkpoints.service` on its own thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy.engine import Connection
+
+from controlplane.checkpoints.reading.checkpoint import History, Reported
+from controlplane.events import progress
+from controlplane.store import checkpoints as rows
+from controlplane.store import shapes as shape_rows
+
+#: How many reports are looked through, the newest ones.
+REPORTS = 200
+#: A report that came so shortly before the listing may be of a batch that the listing does not show yet.
+RACE_SECONDS = 2.0
+ASYNCHRONOUS = "asyncprogresstrackingenabled"
+
+
+def recall(
+    connection: Connection, query_id: str, run_id: str | None, checkpoint: str, taken_at: float
+) -> History:
+    """What is known of the query that used this checkpoint, up to the time of its inventory (our clock)."""
+    told = rows.reports_before(connection, query_id, taken_at, REPORTS)
+    former = rows.former_query(connection, checkpoint, query_id) if _continues(told) else None
+    known = history(former or query_id, told, checkpoint, shape_rows.newest(connection, query_id), run_id)
+    recent = (batch for batch, one in known.reports.items() if one.at > taken_at - RACE_SECONDS)
+    return replace(known, recent=frozenset(recent))
+
+
+def _continues(told: Iterable[tuple[float, Mapping[str, Any]]]) -> bool:
+    """Whether its first known batch is not the first of all: then its logs are older than its id may be."""
+    first = next((report.get("batchId") for _, report in told), None)
+    return isinstance(first, int) and first > 0
+
+
+def history(
+    query_id: str,
+    told: Iterable[tuple[float, Mapping[str, Any]]],
+    checkpoint: str | None,
+    shape: Mapping[str, Any] | None,
+    run_id: str | None,
+) -> History:
+    """`told`: (time, progress report as Spark wrote it), oldest first; `shape`: the newest stored row of one."""
+    reports: dict[int, Reported] = {}
+    stateful: bool | None = None
+    for at, report in told:
+        batch = progress.whole(report.get("batchId"))
+        if batch is None or batch < 0:
+            continue
+        stateful = bool(stateful) or bool(progress.items(report.get("stateOperators")))
+        # A batch that is reported again was gone back to: what came after it is undone.
+        reports = {number: known for number, known in reports.items() if number < batch}
+        reports[batch] = _reported(at, report)
+    return History(
+        query_id=query_id,
+        stateful=stateful,
+        location=checkpoint,
+        asynchronous=_asynchronous(shape),
+        reports=reports,
+        unlike=_not_allowed(shape, run_id),
+    )
+
+
+def _reported(at: float, report: Mapping[str, Any]) -> Reported:
+    ends = tuple(source.get("endOffset") for source in progress.items(report.get("sources")))
+    watermark = progress.moment(progress.mapping(report.get("eventTime")).get("watermark"))
+    return Reported(at, ends, None if watermark is None else round(watermark * 1000))
+
+
+def _asynchronous(shape: Mapping[str, Any] | None) -> bool:
+    sink = progress.mapping(progress.mapping((shape or {}).get("shape")).get("sink"))
+    return str(progress.mapping(sink.get("options")).get(ASYNCHRONOUS)).lower() == "true"
+
+
+def _not_allowed(shape: Mapping[str, Any] | None, run_id: str | None) -> tuple[str, ...]:
+    """What the run changed against the rules; of another run than the inventory's it says nothing."""
+    comparison = progress.mapping((shape or {}).get("comparison"))
+    if comparison.get("verdict") != "not_allowed" or shape is None or run_id not in (None, shape["run_id"]):
+        return ()
+    found = progress.items(comparison.get("findings"))
+    return tuple(str(f.get("message")) for f in found if f.get("severity") == "error")

@@ -1,0 +1,213 @@
+"""The judge's view of an inventory: the logs, what restart comes next, sources, state, sink. Pure.
+
+Rule of restart: N the newest file of offsets/, K of commits/. K = N: batch N+1 is next; else only N runs again.
+Batch b loads state version b and writes b+1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from controlplane.checkpoints.inventory.model import Inventory
+from controlplane.checkpoints.inventory.relocation import relocated
+from controlplane.checkpoints.reading import file_logs, logs, state_tree
+from controlplane.checkpoints.reading.file_logs import FileLog
+from controlplane.checkpoints.reading.logs import CommitEntry, OffsetEntry, Torn
+from controlplane.checkpoints.reading.state_loading import Loader
+from controlplane.checkpoints.reading.state_tree import Operator
+from controlplane.checkpoints.reading.versions import LATEST, SparkVersion, parse_version, writer_of
+
+SINK_LOG = "_spark_metadata"
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What the progress report of a batch said: the end offset of each source in order, as JSON values.
+
+    `at`: when it was heard, seconds since 1970.
+    """
+
+    at: float
+    ends: tuple[Any, ...]
+    watermark_ms: int | None = None
+
+
+@dataclass(frozen=True)
+class History:
+    """What somebody remembers of the query, and no file tells. None: not known.
+
+    `reports`: the batches that were reported and not undone since, by number; `recent` are those of them that came
+    so shortly before the listing that it may not show them. `unlike`: what the newest run changed although it is not
+    allowed.
+    """
+
+    query_id: str | None = None
+    stateful: bool | None = None
+    location: str | None = None
+    asynchronous: bool = False
+    reports: Mapping[int, Reported] = field(default_factory=dict)
+    recent: frozenset[int] = frozenset()
+    unlike: tuple[str, ...] = ()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody remembers anything of its batches."""
+        return self.stateful is None and not self.reports
+
+
+@dataclass(frozen=True)
+class BatchLog:
+    """The names in offsets/ or commits/: batches that are files, and folders that stand in a batch's way."""
+
+    folder: str
+    batches: tuple[int, ...]
+    folders: tuple[int, ...]
+
+    @property
+    def newest(self) -> int | None:
+        return self.batches[-1] if self.batches else None
+
+    @property
+    def gaps(self) -> int:
+        """How many holes there are between the batches."""
+        return sum(b - a > 1 for a, b in zip(self.batches, self.batches[1:], strict=False))
+
+
+def batch_log(inventory: Inventory, folder: str) -> BatchLog:
+    numbers = [
+        name for name in inventory.names(folder) if name.isascii() and name.isdigit() and len(name) < 19
+    ]
+    files = sorted(int(name) for name in numbers if inventory.is_file(f"{folder}/{name}"))
+    folders = sorted(int(name) for name in numbers if inventory.is_folder(f"{folder}/{name}"))
+    return BatchLog(folder, tuple(files), tuple(folders))
+
+
+@dataclass(frozen=True)
+class Question:
+    """All that a check may look at."""
+
+    inventory: Inventory
+    target: SparkVersion
+    history: History = field(default_factory=History)
+    output: Inventory | None = None
+    inputs: tuple[Inventory, ...] = ()
+
+    @cached_property
+    def offsets(self) -> BatchLog:
+        return batch_log(self.inventory, "offsets")
+
+    @cached_property
+    def commits(self) -> BatchLog:
+        return batch_log(self.inventory, "commits")
+
+    @property
+    def planned(self) -> int | None:
+        """N, the newest batch in the offset log."""
+        return self.offsets.newest
+
+    @property
+    def committed(self) -> int | None:
+        """K, the newest batch in the commit log."""
+        return self.commits.newest
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether the newest planned batch runs again."""
+        return self.planned is not None and (self.committed is None or self.committed < self.planned)
+
+    @property
+    def next_batch(self) -> int:
+        if self.planned is None:
+            return 0
+        return self.planned if self.in_flight else self.planned + 1
+
+    def offset_entry(self, batch: int | None) -> OffsetEntry | Torn | None:
+        """None where the batch is not there, or its content was not collected."""
+        text = self._text(self.offsets, batch)
+        return None if text is None else logs.read_offsets(text, self.target.newest_offset_log)
+
+    def commit_entry(self, batch: int | None) -> CommitEntry | Torn | None:
+        text = self._text(self.commits, batch)
+        return None if text is None else logs.read_commit(text, self.target.newest_commit_log)
+
+    def _text(self, log: BatchLog, batch: int | None) -> str | None:
+        if batch is None or batch not in log.batches:
+            return None
+        path = f"{log.folder}/{batch}"
+        return "" if self.inventory.size(path) == 0 else self.inventory.text(path)
+
+    @cached_property
+    def last(self) -> OffsetEntry | None:
+        """The newest entry of the offset log, where it can be read."""
+        entry = self.offset_entry(self.planned)
+        return entry if isinstance(entry, OffsetEntry) else None
+
+    @cached_property
+    def previous(self) -> OffsetEntry | None:
+        """The entry before it."""
+        entry = self.offset_entry(None if self.planned is None else self.planned - 1)
+        return entry if isinstance(entry, OffsetEntry) else None
+
+    @cached_property
+    def last_commit(self) -> CommitEntry | None:
+        entry = self.commit_entry(self.committed)
+        return entry if isinstance(entry, CommitEntry) else None
+
+    @cached_property
+    def operators(self) -> tuple[Operator, ...]:
+        return state_tree.operators(self.inventory)
+
+    @property
+    def first_executed(self) -> int:
+        """The first batch that will run its plan, and load state: a file sink skips those that it already has."""
+        newest = self.sink.newest if self.sink else None
+        return self.next_batch if newest is None else max(self.next_batch, newest + 1)
+
+    @property
+    def stateful(self) -> bool:
+        return bool(self.operators)
+
+    @cached_property
+    def loader(self) -> Loader:
+        return Loader(self.inventory, self.target, (self.last and self.last.setting(logs.CODEC)) or "lz4")
+
+    @cached_property
+    def sources(self) -> Mapping[str, FileLog]:
+        """Source (position or name) → its log, for the file sources among them."""
+        found = {
+            name: file_logs.file_log(self.inventory, f"sources/{name}")
+            for name in self.inventory.names("sources")
+            if self.inventory.is_folder(f"sources/{name}")
+        }
+        return {name: log for name, log in found.items() if self._reads_files(name, log)}
+
+    def _reads_files(self, name: str, log: FileLog) -> bool:
+        offset = self.last.offsets.get(name) if self.last else None
+        return logs.log_offset(offset) is not None or file_logs.is_file_source(log)
+
+    @cached_property
+    def sink(self) -> FileLog | None:
+        """The file sink's own log below the output, where an output was given."""
+        return file_logs.file_log(self.output, SINK_LOG) if self.output is not None else None
+
+    def at_home(self, path: str) -> str:
+        """Where a path in the logs is now, after relocation."""
+        return relocated(path, self.inventory.relocations)
+
+
+def writer_version(inventory: Inventory) -> SparkVersion | None:
+    """The Spark that wrote the newest readable batch, as far as its settings betray it."""
+    if inventory.spark_version:
+        try:
+            return parse_version(inventory.spark_version)
+        except ValueError:
+            pass
+    for batch in reversed(batch_log(inventory, "offsets").batches):
+        text = inventory.text(f"offsets/{batch}")
+        entry = logs.read_offsets(text, LATEST.newest_offset_log) if text else None
+        if isinstance(entry, OffsetEntry) and (version := writer_of(dict(entry.conf))):
+            return version
+    return None

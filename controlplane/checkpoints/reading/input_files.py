@@ -1,0 +1,102 @@
+"""The input of file sources: what the checkpoint has seen of it, and what is there. Pure.
+
+Only folders that were listed are judged: a path of another machine tells nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from posixpath import basename, dirname
+from typing import Any
+
+from controlplane.checkpoints.inventory.model import Inventory
+from controlplane.checkpoints.inventory.relocation import below, plain_path
+from controlplane.checkpoints.reading import logs
+from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.file_logs import FileLog
+
+
+@dataclass(frozen=True)
+class InputFiles:
+    """Files by their absolute path after relocation."""
+
+    question: Question
+
+    def missing_folders(self) -> list[Inventory]:
+        """Input folders that were looked for and are not there, of those the logs name."""
+        named = [dirname(path) for path in self.paths]
+        gone = [listed for listed in self.question.inputs if not listed.exists]
+        return [listed for listed in gone if any(_holds(plain_path(listed.root), at) for at in named)]
+
+    def paths_of(self, log: FileLog) -> list[str]:
+        return [self.question.at_home(path) for path in log.known]
+
+    def in_flight(self) -> list[str]:
+        """Paths that the batch in flight will read."""
+        q = self.question
+        if not q.in_flight or q.last is None:
+            return []
+        return [path for name, offset in q.last.offsets.items() for path in self._planned(name, offset)]
+
+    def _planned(self, name: str, offset: str) -> Iterator[str]:
+        q, log = self.question, self.question.sources.get(name)
+        end = logs.log_offset(offset)
+        start = logs.log_offset(q.previous.offsets.get(name)) if q.previous else None
+        if log is None or end is None:
+            return
+        first = -1 if start is None else start
+        # A compaction holds the batches before it too; a record knows its own.
+        for path, record in log.known.items():
+            if first < _batch_of(record) <= end:
+                yield q.at_home(path)
+
+    def is_missing(self, path: str) -> bool:
+        """Whether a folder that was listed does not hold this file."""
+        for listed in self.question.inputs:
+            inside = below(path, self._origin(listed))
+            if inside is not None and listed.exists and listed.complete:
+                return inside not in listed.entries
+        return False
+
+    def _origin(self, listed: Inventory) -> str:
+        """What the logs call a listed folder: its own path, or, of a copy, the folder whose files are in it."""
+        root = plain_path(listed.root)
+        if any(below(path, root) is not None for path in self.paths):
+            return root
+        held = next((path for path in self.paths if basename(path) in listed.entries), None)
+        return dirname(held) if held else root
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """All paths that the logs know, after relocation."""
+        return [path for log in self.question.sources.values() for path in self.paths_of(log)]
+
+    def unread(self) -> list[float] | None:
+        """Times of input files that no log has seen, oldest first; None where the input was not listed."""
+        listed = [inventory for inventory in self.question.inputs if inventory.exists and inventory.complete]
+        if not listed:
+            return None
+        seen = set(self.paths)
+        return sorted(time for inventory in listed for time in self._unread_of(inventory, seen))
+
+    def _unread_of(self, listed: Inventory, seen: set[str]) -> Iterator[float]:
+        origin = self._origin(listed)
+        for path, entry in listed.entries.items():
+            if not entry.folder and _is_data(path) and f"{origin}/{path}" not in seen:
+                yield entry.modified or 0.0
+
+
+def _holds(folder: str, path: str) -> bool:
+    return path == folder or below(path, folder) is not None
+
+
+def _is_data(path: str) -> bool:
+    """Spark passes over hidden files and its own markers."""
+    return not any(part.startswith((".", "_")) for part in path.split("/"))
+
+
+def _batch_of(record: dict[str, Any]) -> int:
+    batch = record.get("batchId")
+    return batch if isinstance(batch, int) else -1

@@ -1,0 +1,234 @@
+"""Can a state store load a version? The files that Spark would open, in its order, and what is wrong with them.
+
+HDFS-backed: the newest snapshot and all deltas after it. RocksDB: the newest zip with its SSTs, and all changelogs
+after it; in format version 2 along the ids of the commit log. From 4.1 a bad snapshot is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from controlplane.checkpoints.decoding import change_files, checksums, sst, zips
+from controlplane.checkpoints.decoding.change_files import ChangeFile
+from controlplane.checkpoints.decoding.errors import Corrupt
+from controlplane.checkpoints.inventory.model import Inventory
+from controlplane.checkpoints.reading.state_tree import StateFile, Store
+from controlplane.checkpoints.reading.versions import SparkVersion
+
+#: Spark replays no more change files than this when it passes over a bad snapshot.
+MOST_REPLAYED = 50
+#: Bytes of change files that are unpacked for one checkpoint; what is beyond counts as good.
+MOST_UNPACKED = 64 << 20
+HDFS = "HDFSBackedStateStoreProvider"
+ROCKSDB = "RocksDBStateStoreProvider"
+
+
+class Kind(StrEnum):
+    MISSING = "missing"
+    CORRUPT = "corrupt"
+    CHECKSUM = "checksum"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with one file of a store."""
+
+    path: str
+    kind: Kind
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Loading:
+    """The outcome: `faults` stop it, `passed` are bad snapshots that the target passes over."""
+
+    faults: tuple[Fault, ...] = ()
+    passed: tuple[Fault, ...] = ()
+
+    @property
+    def loads(self) -> bool:
+        return not self.faults
+
+
+@dataclass
+class Loader:
+    """Loads stores of one checkpoint on paper; remembers what it read."""
+
+    inventory: Inventory
+    target: SparkVersion
+    codec: str = "lz4"
+    _known: dict[str, Fault | None] = field(default_factory=dict)
+    _changes: dict[str, ChangeFile] = field(default_factory=dict)
+    _snapshots: dict[str, zips.Snapshot] = field(default_factory=dict)
+    _unpacked: int = 0
+
+    def load(self, store: Store, version: int, provider: str) -> Loading:
+        """Version `version` by plain names (`5.delta`, `5.zip`)."""
+        snapshot, change = ("snapshot", "delta") if provider == HDFS else ("zip", "changelog")
+        plain = [file for file in store.files if not file.id]
+        snapshots = {f.version: f for f in plain if f.kind == snapshot and f.version <= version}
+        changes = {f.version: f for f in plain if f.kind == change}
+        bases = [snapshots[v] for v in sorted(snapshots, reverse=True)]
+        passed: list[Fault] = []
+        for base in bases:
+            fault = self.fault_of_snapshot(store, base)
+            if fault is None:
+                return _settled(passed, self._replayed(store, changes, base.version, version, change))
+            passed.append(fault)
+            if not self.target.repairs_snapshots:
+                return Loading(tuple(passed))
+        if passed and version > MOST_REPLAYED:
+            return Loading(tuple(passed))
+        return _settled(passed, self._replayed(store, changes, 0, version, change))
+
+    def _replayed(
+        self, store: Store, changes: Mapping[int, StateFile], base: int, version: int, kind: str
+    ) -> tuple[Fault, ...]:
+        """What is wrong with the change files base+1 … version; at most a few, the newest first."""
+        found: list[Fault] = []
+        for number in range(version, base, -1):
+            file = changes.get(number)
+            if file is None:
+                found.append(Fault(f"{store.folder}/{number}.{kind}", Kind.MISSING, "it is not there"))
+            elif (fault := self.fault_of_change(file)) is not None:
+                found.append(fault)
+            if len(found) == 3:
+                break
+        return tuple(found)
+
+    def load_by_id(self, store: Store, version: int, unique_id: str) -> Loading:
+        """Version `version` with its id (format version 2), back along the lineage to a good snapshot."""
+        files = {(file.version, file.id, file.kind): file for file in store.files}
+        lineage: dict[int, str] = {version: unique_id}
+        passed: list[Fault] = []
+        at = version
+        while at > 0:
+            key = lineage.get(at)
+            if key is None:
+                fault = Fault(f"{store.folder}/{at}_….changelog", Kind.MISSING, "no lineage leads to it")
+                return Loading((*passed, fault))
+            snapshot = files.get((at, key, "zip"))
+            if snapshot is not None:
+                fault_here = self.fault_of_snapshot(store, snapshot)
+                if fault_here is None:
+                    break
+                passed.append(fault_here)
+                if not self.target.repairs_snapshots:
+                    return Loading(tuple(passed))
+            change = files.get((at, key, "changelog"))
+            missing = Fault(f"{store.folder}/{at}_{key}.changelog", Kind.MISSING, "it is not there")
+            wrong = missing if change is None else self.fault_of_change(change)
+            if wrong is not None or change is None:
+                return Loading((*passed, wrong or missing))
+            held = self._lineage(change)
+            if held is None:
+                break
+            lineage = {**held, **lineage}
+            at -= 1
+        return Loading((), tuple(passed))
+
+    def _lineage(self, file: StateFile) -> dict[int, str] | None:
+        """Version → id of those before a changelog; None where it was not collected."""
+        held = self.change_file(file)
+        return None if held is None else dict(held.lineage)
+
+    def change_file(self, file: StateFile) -> ChangeFile | None:
+        """What a change file holds; None where it cannot be read, or was not collected."""
+        self.fault_of_change(file)
+        return self._changes.get(file.path)
+
+    def fault_of_change(self, file: StateFile) -> Fault | None:
+        return self._once(file.path, self._read_change)
+
+    def _read_change(self, path: str, data: bytes) -> None:
+        if self._unpacked > MOST_UNPACKED and data:
+            return
+        held = self._changes[path] = change_files.read(data, self.codec)
+        self._unpacked += held.size
+
+    def fault_of_snapshot(self, store: Store, file: StateFile) -> Fault | None:
+        if file.kind == "snapshot":
+            return self.fault_of_change(file)
+        fault = self._once(file.path, self._read_zip)
+        return fault or next(self._faults_of_members(store, file), None)
+
+    def _read_zip(self, path: str, data: bytes) -> None:
+        self._snapshots[path] = zips.read(data)
+
+    def _faults_of_members(self, store: Store, file: StateFile) -> Iterator[Fault]:
+        """SST and log files that a snapshot names, against what is there."""
+        held = self._snapshots.get(file.path)
+        for name, size in held.files if held else ():
+            folder = "SSTs" if name.endswith(".sst") else "logs"
+            path = f"{store.folder}/{folder}/{name}"
+            if not self.inventory.is_file(path):
+                if self.inventory.complete:
+                    yield Fault(path, Kind.MISSING, f"{file.path} needs it and it is not there")
+            elif self.inventory.size(path) != size:
+                reason = f"it has {self.inventory.size(path)} bytes, {file.path} says {size}"
+                yield Fault(path, Kind.CORRUPT, reason)
+
+    def _once(self, path: str, read: Callable[[str, bytes], None]) -> Fault | None:
+        if path not in self._known:
+            self._known[path] = self._judged(path, read)
+        return self._known[path]
+
+    def _judged(self, path: str, read: Callable[[str, bytes], None]) -> Fault | None:
+        if (wrong := self._checksum_fault(path)) is not None:
+            return wrong
+        data = self.inventory.contents.get(path)
+        if data is None and self.inventory.size(path) > 0:
+            return None
+        try:
+            read(path, data or b"")
+        except Corrupt as error:
+            return Fault(path, Kind.CORRUPT, str(error))
+        return None
+
+    def _checksum_fault(self, path: str) -> Fault | None:
+        """Spark's own checksum file beside a state file; one that is missing is no fault."""
+        beside = f"{path}.crc"
+        if not self.target.verifies_checksums or not self.inventory.is_file(beside):
+            return None
+        sums, data = self.inventory.contents.get(beside), self.inventory.contents.get(path)
+        if sums is None and self.inventory.size(beside) > 0:
+            return None
+        try:
+            said = checksums.spark_checksum(sums or b"")
+        except Corrupt as error:
+            return Fault(beside, Kind.CHECKSUM, str(error))
+        if said.size != self.inventory.size(path):
+            return Fault(
+                path,
+                Kind.CHECKSUM,
+                f"it has {self.inventory.size(path)} bytes, its checksum file says {said.size}",
+            )
+        if data is not None and said.algorithm == "CRC32C" and checksums.crc32c(data) != said.value:
+            return Fault(path, Kind.CHECKSUM, "its bytes do not match its checksum file")
+        return None
+
+
+def _settled(passed: list[Fault], faults: tuple[Fault, ...]) -> Loading:
+    """A bad snapshot that the changes do not make up for is what Spark reports."""
+    return Loading((*passed, *faults)) if faults else Loading((), tuple(passed))
+
+
+def damaged_blocks(inventory: Inventory, store: Store, version: int) -> Iterator[Fault]:
+    """SSTs with a damaged data block among those that the newest snapshot up to `version` needs."""
+    snapshots = [file for file in store.of("zip") if file.version <= version]
+    newest = max(snapshots, key=lambda file: file.version, default=None)
+    data = inventory.contents.get(newest.path) if newest else None
+    try:
+        members = zips.read(data).files if data else ()
+    except Corrupt:
+        members = ()
+    for name, _ in members:
+        path = f"{store.folder}/SSTs/{name}"
+        content = inventory.contents.get(path)
+        if content and len(content) == inventory.size(path) and (reason := sst.fault(content)):
+            yield Fault(path, Kind.CORRUPT, reason)

@@ -1,0 +1,180 @@
+"""The state folder of a checkpoint: operators, partitions, stores, and the files of each. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from controlplane.checkpoints.decoding import schemas
+from controlplane.checkpoints.decoding.errors import Corrupt
+from controlplane.checkpoints.decoding.schemas import StateSchema
+from controlplane.checkpoints.inventory.model import Inventory
+
+DEFAULT_STORE = "default"
+#: `5.delta`, `5.snapshot`, `5.zip`, `5.changelog`, and `5_<id>.zip` of format version 2.
+_VERSIONED = re.compile(r"(\d{1,18})(?:_([0-9a-zA-Z-]+))?\.(delta|snapshot|zip|changelog)")
+CHANGES = ("delta", "changelog")
+
+
+@dataclass(frozen=True)
+class StateFile:
+    """One file of a store. `id` is empty before format version 2."""
+
+    path: str
+    version: int
+    kind: str
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Store:
+    """One state store of one partition."""
+
+    folder: str
+    operator: int
+    partition: int
+    name: str
+    files: tuple[StateFile, ...]
+
+    def of(self, *kinds: str) -> Iterator[StateFile]:
+        return (file for file in self.files if file.kind in kinds)
+
+    @property
+    def newest(self) -> int | None:
+        return max((file.version for file in self.files), default=None)
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What `_metadata` tells of an operator (4.0 and later). `fault`: why it cannot be read."""
+
+    version: int
+    path: str
+    name: str = ""
+    partitions: int | None = None
+    schema_paths: tuple[str, ...] = ()
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One stateful operator."""
+
+    number: int
+    folder: str
+    stores: Mapping[tuple[int, str], Store]
+    metadata: Metadata | None
+    schemas: Mapping[str, StateSchema | str] = field(default_factory=dict)
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        return tuple(sorted({partition for partition, _ in self.stores}))
+
+    @property
+    def store_names(self) -> tuple[str, ...]:
+        """Stores that hold files somewhere; a folder without any tells nothing."""
+        return tuple(sorted({name for (_, name), store in self.stores.items() if store.files}))
+
+    @property
+    def is_join(self) -> bool:
+        told = self.metadata is not None and self.metadata.name == "symmetricHashJoin"
+        return told or any(name.startswith(("left-", "right-")) for name in self.store_names)
+
+    @property
+    def is_transform(self) -> bool:
+        return self.metadata is not None and (
+            self.metadata.version >= 2 or self.metadata.name.startswith("transformWithState")
+        )
+
+    @property
+    def readable_schemas(self) -> tuple[StateSchema, ...]:
+        return tuple(held for held in self.schemas.values() if isinstance(held, StateSchema))
+
+    @cached_property
+    def keyless(self) -> bool | None:
+        """Whether all its state is in partition 0 by design; None where no schema tells."""
+        read = self.readable_schemas
+        return all(schema.keyless for schema in read) if read else None
+
+
+def operators(inventory: Inventory) -> tuple[Operator, ...]:
+    numbers = sorted(int(name) for name in inventory.names("state") if _is_number(name))
+    return tuple(_operator(inventory, number) for number in numbers)
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) < 10
+
+
+def _operator(inventory: Inventory, number: int) -> Operator:
+    folder = f"state/{number}"
+    stores: dict[tuple[int, str], Store] = {}
+    for name in filter(_is_number, inventory.names(folder)):
+        at = f"{folder}/{name}"
+        if inventory.is_folder(at):
+            for store in _stores(inventory, number, int(name), at):
+                stores[store.partition, store.name] = store
+    return Operator(number, folder, stores, _metadata(inventory, folder), dict(_schemas(inventory, folder)))
+
+
+def _stores(inventory: Inventory, operator: int, partition: int, at: str) -> Iterator[Store]:
+    named = [
+        name
+        for name in inventory.names(at)
+        if inventory.is_folder(f"{at}/{name}")
+        and not name.startswith(("_", "."))
+        and name not in ("SSTs", "logs")
+    ]
+    own = tuple(_files(inventory, at))
+    if own or not named:
+        yield Store(at, operator, partition, DEFAULT_STORE, own)
+    for name in named:
+        yield Store(f"{at}/{name}", operator, partition, name, tuple(_files(inventory, f"{at}/{name}")))
+
+
+def _files(inventory: Inventory, folder: str) -> Iterator[StateFile]:
+    for name in inventory.names(folder):
+        match = _VERSIONED.fullmatch(name)
+        if match and inventory.is_file(f"{folder}/{name}"):
+            yield StateFile(f"{folder}/{name}", int(match[1]), match[3], match[2] or "")
+
+
+def _metadata(inventory: Inventory, folder: str) -> Metadata | None:
+    """The newest of version 2, else the only one of version 1."""
+    second = f"{folder}/_metadata/v2"
+    batches = sorted((int(name) for name in inventory.names(second) if _is_number(name)), reverse=True)
+    path = f"{second}/{batches[0]}" if batches else f"{folder}/_metadata/metadata"
+    if not inventory.is_file(path):
+        return None
+    version = 2 if batches else 1
+    if inventory.size(path) == 0:
+        return Metadata(version, path, fault="it is empty")
+    text = inventory.text(path)
+    return Metadata(version, path) if text is None else _read_metadata(version, path, text)
+
+
+def _read_metadata(version: int, path: str, text: str) -> Metadata:
+    try:
+        held = json.loads(text.partition("\n")[2])
+        stores = held["stateStoreInfo"]
+        paths = tuple(str(p) for store in stores for p in store.get("stateSchemaFilePaths") or ())
+        partitions = max((int(store["numPartitions"]) for store in stores), default=None)
+        return Metadata(version, path, str(held["operatorInfo"]["operatorName"]), partitions, paths)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+        return Metadata(version, path, fault="it is no complete JSON of Spark's")
+
+
+def _schemas(inventory: Inventory, folder: str) -> Iterator[tuple[str, StateSchema | str]]:
+    """Path of each schema file of partition 0 → the schema, or why it cannot be read."""
+    at = f"{folder}/0"
+    for place in (at, *(f"{at}/{name}" for name in inventory.names(at))):
+        path = f"{place}/_metadata/schema"
+        data = inventory.contents.get(path)
+        if data is not None or (inventory.is_file(path) and inventory.size(path) == 0):
+            try:
+                yield path, schemas.read(data or b"")
+            except Corrupt as error:
+                yield path, str(error)

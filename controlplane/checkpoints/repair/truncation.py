@@ -1,0 +1,152 @@
+"""Where to cut: the files of a checkpoint, and of a file sink's log, that lie beyond a batch. Pure.
+
+Ids in a file source's log are its own, not the batch's: how far it is kept is told by the offset log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from controlplane.checkpoints.inventory.model import Inventory
+from controlplane.checkpoints.reading import logs
+from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.file_logs import COMPACT, FileLog
+from controlplane.checkpoints.reading.logs import OffsetEntry
+from controlplane.checkpoints.repair.errors import Impossible
+from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Prune, Remove, Step, removals, writing
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The first batch that goes, in each log; the newest state version that stays.
+
+    `last`: the entry of the offset log that will be the newest, None where none stays.
+    """
+
+    offsets: int
+    commits: int
+    state: int
+    last: OffsetEntry | None
+
+
+def steps(q: Question, cut: Cut, *, sources: bool = True) -> Iterator[Step]:
+    """Everything beyond the cut, state first, the logs that point to it last. Impossible where a log cannot be cut.
+
+    sources: whether the logs of file sources are cut too; what they are ahead goes into the next batch.
+    """
+    inventory = q.inventory
+    yield from _state(q, cut.state)
+    for name, log in q.sources.items() if sources else ():
+        yield from cut_source(log, kept(cut.last, name))
+    for batches, first in ((q.commits, cut.commits), (q.offsets, cut.offsets)):
+        paths = [f"{batches.folder}/{batch}" for batch in reversed(batches.batches) if batch >= first]
+        yield from removals(inventory, CHECKPOINT, paths)
+
+
+def kept(last: OffsetEntry | None, source: str) -> int:
+    offset = logs.log_offset(last.offsets.get(source)) if last else None
+    return -1 if offset is None else offset
+
+
+def _state(q: Question, newest: int) -> Iterator[Step]:
+    """State beyond a version: a snapshot of the abandoned line would be loaded under changes of the new one."""
+    if newest == 0:
+        yield from _all_state(q.inventory)
+        return
+    for operator in q.operators:
+        for store in operator.stores.values():
+            beyond = [file.path for file in store.files if file.version > newest]
+            yield from removals(q.inventory, CHECKPOINT, beyond)
+        later = _operator_metadata(q.inventory, f"{operator.folder}/_metadata/v2", newest)
+        yield from removals(q.inventory, CHECKPOINT, later)
+
+
+def _all_state(inventory: Inventory) -> Iterator[Step]:
+    """Everything below state/, its folders too: Spark wants that place empty at batch 0."""
+    inside = [path for path in inventory.entries if path.startswith("state/")]
+    yield from (Remove(CHECKPOINT, path) for path in inside if inventory.is_file(path))
+    folders = [path for path in inside if inventory.entries[path].folder]
+    yield from (Prune(CHECKPOINT, path) for path in sorted(folders, key=len, reverse=True))
+
+
+def _operator_metadata(inventory: Inventory, folder: str, newest: int) -> Iterator[str]:
+    """What transformWithState noted at later batches, as long as an earlier note stays."""
+    batches = sorted(int(name) for name in inventory.names(folder) if name.isascii() and name.isdigit())
+    if batches and batches[0] < newest:
+        yield from (f"{folder}/{batch}" for batch in batches if batch >= newest)
+
+
+def cut_source(log: FileLog, keep: int) -> Iterator[Step]:
+    """A file source's log down to entry `keep`; an entry that only a later compaction holds is written out again."""
+    beyond, rest = _beyond(log, keep), _shortened(log, keep)
+    for batch in _lacking(rest, keep) if beyond else ():
+        content = _rebuilt(log, batch, rest.is_compaction(batch))
+        yield from writing(log.inventory, CHECKPOINT, rest.name_of(batch), content)
+    yield from removals(log.inventory, CHECKPOINT, beyond)
+
+
+def cut_sink(output: Inventory, log: FileLog, first: int, *, data: bool) -> Iterator[Step]:
+    """A file sink's log from batch `first` on; with `data` the files that only those entries name, too."""
+    beyond, rest = _beyond(log, first - 1), _shortened(log, first - 1)
+    lacking = _lacking(rest, first - 1) if beyond else []
+    if lacking:
+        raise Impossible(
+            f"the file sink's log cannot be cut at batch {first}: {rest.name_of(lacking[0])} is no more, "
+            "and a later compaction does not tell the batch of a file"
+        )
+    yield from removals(output, OUTPUT, beyond)
+    if data:
+        yield from removals(output, OUTPUT, orphans(output, log, first))
+
+
+def _lacking(rest: FileLog, newest: int) -> list[int]:
+    """Entries that are read when a log is opened that ends at `newest`, and are not there."""
+    start = max(0, (newest + 1) // rest.interval * rest.interval - 1)
+    return [batch for batch in range(start, newest + 1) if rest.path_of(batch) is None]
+
+
+def orphans(output: Inventory, log: FileLog, first: int) -> list[str]:
+    """Data files that the entries from `first` on added."""
+    kept = set(_shortened(log, first - 1).known)
+    names = {path.rpartition("/")[2] for path in log.known if path not in kept}
+    held = {path.rpartition("/")[2]: path for path, entry in output.entries.items() if not entry.folder}
+    return sorted(held[name] for name in names if name in held)
+
+
+def _beyond(log: FileLog, keep: int) -> list[str]:
+    """Newest first, so that an interrupted cut leaves a log without holes."""
+    found = {path: batch for held in (log.plain, log.compacted) for batch, path in held.items()}
+    return sorted((p for p, batch in found.items() if batch > keep), key=lambda p: -found[p])
+
+
+def _shortened(log: FileLog, keep: int) -> FileLog:
+    return FileLog(
+        log.inventory,
+        log.folder,
+        {batch: path for batch, path in log.plain.items() if batch <= keep},
+        {batch: path for batch, path in log.compacted.items() if batch <= keep},
+    )
+
+
+def _rebuilt(log: FileLog, batch: int, compaction: bool) -> bytes:
+    """An entry out of the next compaction, whose records know their batch. Impossible where it does not hold them."""
+    name = f"{log.folder}/{batch}{COMPACT if compaction else ''}"
+    later = min((b for b in log.compacted if b > batch), default=None)
+    text = None if later is None else log.inventory.text(log.compacted[later])
+    if text is None:
+        raise Impossible(f"{name} is no more, and no later compaction that could be read holds it")
+    head, *lines = text.splitlines()
+    chosen = [line for line in lines if _belongs(line, batch, compaction)]
+    if not chosen:
+        raise Impossible(f"{name} is no more, and {log.compacted[later or 0]} has no record of it")
+    return "\n".join((head, *chosen)).encode()
+
+
+def _belongs(line: str, batch: int, compaction: bool) -> bool:
+    try:
+        number = json.loads(line).get("batchId")
+    except (ValueError, AttributeError, RecursionError):
+        return False
+    return isinstance(number, int) and (number <= batch if compaction else number == batch)

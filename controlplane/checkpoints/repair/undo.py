@@ -1,0 +1,230 @@
+"""Undo: the checkpoint byte for byte as it was before the surgery, if nobody has written to it since.
+
+A surgery that stopped in the middle is put back the same way: each file is then as before, or as it was to become.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from controlplane.checkpoints.findings import counted
+from controlplane.checkpoints.lock import LOCK, METADATA
+from controlplane.checkpoints.reading.checkpoint import SINK_LOG
+from controlplane.checkpoints.repair.backup import UNDONE, Manifest, Touched, written
+from controlplane.checkpoints.repair.errors import Impossible, InUse, Moved, NotABackup
+from controlplane.checkpoints.repair.execution import Folders, lock, stopped
+from controlplane.checkpoints.repair.folders import Digest, Folder
+from controlplane.checkpoints.repair.steps import CHECKPOINT
+
+#: (place, folder) → the names of the files in it.
+Names = Mapping[tuple[str, str], Sequence[str]]
+
+
+class Stand(StrEnum):
+    """How a file stands to what the manifest says of it."""
+
+    BEFORE = "as before"
+    AFTER = "as the surgery left it"
+    OTHER = "changed since"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A file that is not as the surgery left it. `how`: what is the matter with it, in words."""
+
+    place: str
+    path: str
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.path} is {self.how}"
+
+
+@dataclass(frozen=True)
+class Way:
+    """What undo will do: files that come back, files that go, and what speaks against it.
+
+    `lost`: files of before that are neither there nor in the backup, so that what was cannot come back.
+    """
+
+    restore: tuple[Touched, ...]
+    remove: tuple[tuple[str, str], ...]
+    moved: tuple[Difference, ...]
+    lost: tuple[str, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        return not (self.restore or self.remove or self.lost)
+
+
+def stand(file: Touched, now: Digest | None) -> Stand:
+    if now == file.before:
+        return Stand.BEFORE
+    return Stand.AFTER if now == file.after else Stand.OTHER
+
+
+def look(manifest: Manifest, folders: Folders) -> Way:
+    """Compare the checkpoint with the manifest."""
+    restore: list[Touched] = []
+    remove: list[tuple[str, str]] = []
+    moved: list[Difference] = []
+    for file in manifest.files:
+        how = _stand_now(file, folders[file.place])
+        if how is Stand.BEFORE:
+            continue
+        if how is Stand.OTHER:
+            moved.append(Difference(file.place, file.path, how))
+        if file.before is not None:
+            restore.append(file)
+        else:
+            remove.append((file.place, file.path))
+    names = _names_now(manifest, folders)
+    strange = list(_strangers(manifest, names))
+    moved += [Difference(place, path, "new") for place, path in strange]
+    return Way(tuple(restore), (*remove, *strange), tuple(moved), tuple(_lost(manifest, names)))
+
+
+def _stand_now(file: Touched, folder: Folder) -> Stand:
+    how = stand(file, folder.digest(file.path))
+    is_lock = (file.place, file.path) == (CHECKPOINT, METADATA)
+    if how is Stand.OTHER and is_lock and (folder.read(METADATA) or b"").startswith(LOCK.encode()):
+        return Stand.AFTER
+    return how
+
+
+def _names_now(manifest: Manifest, folders: Folders) -> Names:
+    """The names there are now: everywhere in the checkpoint, in the output where it was touched."""
+    names = {(CHECKPOINT, folder): held for folder, held in folders[CHECKPOINT].tree().items()}
+    for watched in manifest.watched:
+        if watched.place != CHECKPOINT:
+            names[watched.place, watched.folder] = folders[watched.place].names(watched.folder)
+    return names
+
+
+def _strangers(manifest: Manifest, names: Names) -> Iterator[tuple[str, str]]:
+    """Files that were there neither before nor after."""
+    touched = {(file.place, file.path) for file in manifest.files}
+    known = {(w.place, w.folder): {*w.before, *w.after} for w in manifest.watched}
+    for (place, folder), held in names.items():
+        for name in held:
+            path = f"{folder}/{name}".lstrip("/")
+            if name in known.get((place, folder), ()) or name.endswith((".tmp", ".tmp.crc")):
+                continue
+            if (place, path) not in touched:
+                yield place, path
+
+
+def _lost(manifest: Manifest, names: Names) -> Iterator[str]:
+    """Files that Spark read before the surgery, that went since, and that no backup has.
+
+    Data files of an output are not the undo's: they are lost with it and without it.
+    """
+    for watched in manifest.watched:
+        if watched.place != CHECKPOINT and not watched.folder.startswith(SINK_LOG):
+            continue
+        here = names.get((watched.place, watched.folder), ())
+        for name in sorted({*watched.before}.difference(here)):
+            path = f"{watched.folder}/{name}".lstrip("/")
+            if manifest.of(watched.place, path) is None and not name.endswith((".tmp", ".crc")):
+                yield path
+
+
+def undo(manifest: Manifest, folders: Folders, backup: Folder, aside: Folder, *, force: bool = False) -> Way:
+    """Put everything back. Moved where files changed since, unless forced; those then go to `aside` first.
+
+    Impossible: files of before are gone and not in the backup; nothing is done then, forced or not. InUse: somebody
+    writes there. NotABackup: a saved file is not what the manifest says. Stopped: begun and not ended; the same undo
+    goes on.
+    """
+    way = look(manifest, folders)
+    if way.lost:
+        raise Impossible(_lost_words(way, manifest))
+    if way.moved and not force:
+        raise Moved(_words(way))
+    if way.nothing:
+        return way
+    _intact(way, manifest, backup)
+    _set_aside(way, folders, aside)
+    checkpoint = folders[CHECKPOINT]
+    root = checkpoint.modified("")
+    lock(checkpoint, backup)
+    try:
+        for place, path in way.remove:
+            if (place, path) != (CHECKPOINT, METADATA):
+                folders[place].remove(path)
+        for file in way.restore:
+            if (file.place, file.path) != (CHECKPOINT, METADATA):
+                folders[file.place].copy_from(
+                    backup, file.saved, file.path, file.modified, access=file.access
+                )
+        _pruned(way, manifest, folders)
+        _unlock(manifest, checkpoint, backup)
+        checkpoint.set_modified("", root)
+        written(backup, replace(manifest, state=UNDONE))
+    except (Exception, KeyboardInterrupt) as error:  # whatever it is, the way back must be named
+        raise stopped(error, backup) from error
+    return way
+
+
+def _words(way: Way) -> str:
+    shown = "; ".join(map(str, way.moved[:5]))
+    more = f" and {len(way.moved) - 5} more" if len(way.moved) > 5 else ""
+    return (
+        f"the checkpoint is not as the surgery left it, the query has probably run since: {shown}{more}. "
+        "Nothing was changed. --force puts the old files back all the same, and keeps the new ones in the backup"
+    )
+
+
+def _lost_words(way: Way, manifest: Manifest) -> str:
+    more = f" and {len(way.lost) - 1} more" if len(way.lost) > 1 else ""
+    return (
+        f"{way.lost[0]}{more} went since the surgery, not into the backup: Spark purges what it no longer needs, so "
+        "the checkpoint of before cannot come back, and half of it would not start. Nothing was changed. To go "
+        f"back: {shlex.join(['controlplane', 'rewind', manifest.places[CHECKPOINT], '--list'])}"
+    )
+
+
+def _intact(way: Way, manifest: Manifest, backup: Folder) -> None:
+    lock = manifest.of(CHECKPOINT, METADATA)
+    for file in (*way.restore, *([lock] if lock and lock.before else [])):
+        if backup.digest(file.saved) != file.before:
+            raise NotABackup(f"{backup}: {file.saved} is not what was saved; nothing was changed")
+
+
+def _set_aside(way: Way, folders: Folders, aside: Folder) -> None:
+    """Keep what the undo would destroy: files that nobody else has."""
+    for file in way.moved:
+        source = folders[file.place]
+        now = source.digest(file.path)
+        if now is None:
+            continue
+        access, kept = source.access(file.path), f"{file.place}/{file.path}"
+        if aside.copy_from(source, file.path, kept, access=access) != now or aside.digest(kept) != now:
+            raise InUse(f"{file.path} changed while it was set aside; nothing was changed")
+
+
+def _pruned(way: Way, manifest: Manifest, folders: Folders) -> None:
+    """Folders that the query made since, once they are empty: Spark wants none of state/ at batch 0."""
+    before = {watched.folder for watched in manifest.watched if watched.place == CHECKPOINT}
+    now = {path.rpartition("/")[0] for place, path in way.remove if place == CHECKPOINT}
+    since = {"/".join(parts[:n]) for parts in (f.split("/") for f in now) for n in range(1, len(parts) + 1)}
+    for folder in sorted(since - before, key=len, reverse=True):
+        if folder:
+            folders[CHECKPOINT].remove_empty(folder)
+
+
+def _unlock(manifest: Manifest, checkpoint: Folder, backup: Folder) -> None:
+    file = manifest.of(CHECKPOINT, METADATA)
+    if file is None or file.before is None:
+        checkpoint.remove(METADATA)
+    else:
+        checkpoint.copy_from(backup, file.saved, METADATA, file.modified, access=file.access)
+
+
+def summary(way: Way) -> str:
+    if way.nothing:
+        return "nothing to do: every file is as it was before"
+    return f"{counted(len(way.restore), 'file')} put back, {len(way.remove)} taken away"

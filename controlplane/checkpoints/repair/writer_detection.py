@@ -1,0 +1,60 @@
+"""Signs that somebody writes to a checkpoint: two looks that differ, fresh temporary files. Pure.
+
+An idle query writes nothing: only the server, where it knows the query, can tell of one.
+"""
+
+from __future__ import annotations
+
+from controlplane.checkpoints.findings import counted
+from controlplane.checkpoints.inventory.model import Inventory
+from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.logs import OffsetEntry
+
+LEAST_PAUSE, MOST_PAUSE = 10.0, 60.0
+#: A temporary file younger than this (seconds) belongs to a write that may still be under way.
+FRESH_SECONDS = 60.0
+#: Statuses of the server in which a query runs, or will by itself in a moment.
+RUNNING = ("starting", "running", "idle", "busy", "lagging", "stuck", "restarting", "backing_off")
+
+
+def pause(q: Question) -> float:
+    """Seconds between two looks: twice the time between the last two batches, within bounds."""
+    times = [
+        entry.timestamp_ms / 1000
+        for entry in (q.last, q.previous)
+        if isinstance(entry, OffsetEntry) and entry.timestamp_ms > 0
+    ]
+    apart = times[0] - times[1] if len(times) == 2 else 0.0
+    return min(max(2 * apart, LEAST_PAUSE), MOST_PAUSE)
+
+
+def signs(first: Inventory, second: Inventory) -> list[str]:
+    """What two looks at one checkpoint tell of a writer."""
+    found = [f"{path} {how}" for path, how in sorted(changes(first, second).items())]
+    signs = (
+        [f"{counted(len(found), 'file')} changed between two looks: {', '.join(found[:3])}"] if found else []
+    )
+    return signs + _fresh(second)
+
+
+def changes(first: Inventory, second: Inventory) -> dict[str, str]:
+    """Path → appeared, vanished or changed. Folders are told by their files."""
+    before, now = _files(first), _files(second)
+    new = dict.fromkeys(now.keys() - before.keys(), "appeared")
+    gone = dict.fromkeys(before.keys() - now.keys(), "vanished")
+    other = {path: "changed" for path in now.keys() & before.keys() if now[path] != before[path]}
+    return new | gone | other
+
+
+def _files(inventory: Inventory) -> dict[str, tuple[int, float | None]]:
+    return {p: (e.size, e.modified) for p, e in inventory.entries.items() if not e.folder}
+
+
+def _fresh(inventory: Inventory) -> list[str]:
+    young = inventory.collected_at - FRESH_SECONDS
+    found = [
+        path
+        for path, entry in sorted(inventory.entries.items())
+        if path.endswith(".tmp") and not entry.folder and (entry.modified or 0) > young
+    ]
+    return [f"a write was under way less than a minute ago: {found[0]}"] if found else []

@@ -1,0 +1,147 @@
+"""An inventory judged for the server: the verdict, its sentence, the stores, the figures; as one JSON document. Pure.
+
+Called by `controlplane.checkpoints.service`; the document is what the store keeps and the API shows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.findings import Effect, Severity, Status, Verdict
+from controlplane.checkpoints.inventory.model import Inventory
+from controlplane.checkpoints.reading.checkpoint import History, Question
+from controlplane.checkpoints.reading.versions import LATEST, SparkVersion, parse_version
+from controlplane.checkpoints.survey import Survey
+from controlplane.model import CheckpointSeen
+
+MOST_STORES = 2000
+MOST_FINDINGS = 200
+MOST_SENTENCE = 600
+
+
+def judged(survey: Survey, target: SparkVersion | None, history: History | None) -> dict[str, Any]:
+    """The verdict as the doctor's JSON, with `summary`, `stores`, `bytes`, `files` and `committed_at` besides."""
+    verdict = judge(survey.checkpoint, target, history=history, output=survey.output, inputs=survey.inputs)
+    return {**shortened(verdict), "summary": summary(verdict), **figures(survey.checkpoint, verdict)}
+
+
+def shortened(verdict: Verdict) -> dict[str, Any]:
+    document = verdict.as_json()
+    return {**document, "findings": document["findings"][:MOST_FINDINGS]}
+
+
+def not_judged(trouble: str, checkpoint: str) -> dict[str, Any]:
+    """The document of an inventory that cannot be read."""
+    return {
+        "checkpoint": checkpoint,
+        "verdict": Status.UNREADABLE.value,
+        "summary": f"the inventory cannot be judged: {trouble}"[:MOST_SENTENCE],
+        "findings": [],
+        "stores": [],
+        "trouble": trouble[:MOST_SENTENCE],
+    }
+
+
+def summary(verdict: Verdict) -> str:
+    """One sentence: what a restart will do."""
+    worst = verdict.findings[0].message if verdict.findings else ""
+    words = {
+        Status.OK: f"it will resume at batch {verdict.next_batch}",
+        Status.RISKY: f"it will resume at batch {verdict.next_batch}, but {worst}",
+        Status.BROKEN: f"a restart will fail: {worst}",
+        Status.UNREADABLE: worst,
+    }
+    return words[verdict.verdict][:MOST_SENTENCE]
+
+
+def figures(inventory: Inventory, verdict: Verdict) -> dict[str, Any]:
+    files = [entry.size for entry in inventory.entries.values() if not entry.folder]
+    newest = inventory.entries.get(f"commits/{verdict.last_committed_batch}")
+    return {
+        "files": len(files),
+        "bytes": sum(files),
+        "committed_at": newest.modified if newest else None,
+        "complete": inventory.complete,
+        "stores": list(stores(inventory, verdict))[:MOST_STORES],
+    }
+
+
+def stores(inventory: Inventory, verdict: Verdict) -> Iterator[dict[str, Any]]:
+    """Each state store: its newest version and snapshot, the version that the next batch loads, files and bytes."""
+    question = Question(inventory, _target(verdict))
+    wanted = question.first_executed or None
+    sizes = _sizes(inventory)
+    for operator in question.operators:
+        for (partition, name), store in sorted(operator.stores.items()):
+            count, size = sizes.get(store.folder, (0, 0))
+            yield {
+                "operator": operator.number,
+                "partition": partition,
+                "store": name,
+                "newest_version": store.newest,
+                "newest_snapshot": max((f.version for f in store.of("snapshot", "zip")), default=None),
+                "expected_version": wanted,
+                "files": count,
+                "bytes": size,
+            }
+
+
+def _target(verdict: Verdict) -> SparkVersion:
+    try:
+        return parse_version(verdict.target_spark)
+    except ValueError:
+        return LATEST
+
+
+def _sizes(inventory: Inventory) -> dict[str, tuple[int, int]]:
+    """Folder of a store → files and bytes in it, its SSTs and logs included."""
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for path, entry in inventory.entries.items():
+        if entry.folder or not path.startswith("state/"):
+            continue
+        folder, _, _ = path.rpartition("/")
+        folder = folder.removesuffix("/SSTs").removesuffix("/logs")
+        counts[folder] += 1
+        sizes[folder] += entry.size
+    return {folder: (counts[folder], sizes[folder]) for folder in counts}
+
+
+def seen_of(document: Mapping[str, Any], taken_at: float) -> CheckpointSeen:
+    """The part of a stored judgement that is kept at hand."""
+    findings = document.get("findings") or []
+    return CheckpointSeen(
+        taken_at=taken_at,
+        verdict=str(document["verdict"]),
+        summary=str(document.get("summary") or ""),
+        checkpoint=str(document.get("checkpoint") or ""),
+        counts=dict(Counter((str(f["check"]), str(f["severity"])) for f in findings)),
+        foretold=_foretold(findings),
+        **{name: document.get(name) for name in _TOLD},
+    )
+
+
+_TOLD = (
+    "run_id",
+    "collector",
+    "why",
+    "spark_version",
+    "target_spark",
+    "last_planned_batch",
+    "last_committed_batch",
+    "next_batch",
+    "bytes",
+    "files",
+    "committed_at",
+    "trouble",
+)
+
+
+def _foretold(findings: list[dict[str, Any]]) -> str | None:
+    """The first of the findings that a restart will fail by, in a sentence."""
+    grave = (f for f in findings if (f["severity"], f["effect"]) == (Severity.ERROR, Effect.FAILS))
+    first = next(grave, None)
+    return f"{first['message']} ({first['check']})" if first else None

@@ -1,0 +1,210 @@
+"""`controlplane stop|start|restart|retire QUERY`: ask for an action and follow it to its end.
+
+Exit 0 only when it is done and verified; 1 when it was refused, failed, ran out of time or could not
+be verified. Changes of state go to standard error, the outcome to standard output.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from controlplane.cli.fleet import find_query
+from controlplane.cli.options import client_options, json_option, settings_of
+from controlplane.console.client import Client, mistake_of, open_client
+from controlplane.console.errors import CallFailed, Refused, Unreachable
+from controlplane.console.tables import plain, query_name
+
+POLL_SECONDS = 0.4
+FINAL = ("succeeded", "failed", "unverified", "refused", "expired")
+Sleep = Callable[[float], None]
+
+wait_option = click.option(
+    "--wait",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Follow it for so long; default: until its deadline.",
+)
+reason_option = click.option("--reason", default="", help="Why; goes on record.")
+force_option = click.option(
+    "--force",
+    is_flag=True,
+    help="Start in spite of a checkpoint that the doctor calls broken; goes on record.",
+)
+
+
+def overrides_of(context: click.Context, option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, Any]:
+    """`("trigger=10s", "rate=5")` → `{"trigger": "10s", "rate": 5}`: values are JSON, or else text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{pair!r} is not NAME=VALUE, e.g. trigger=10s", context, option)
+        try:
+            found[name] = json.loads(value, parse_constant=str)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=overrides_of,
+    help="For this run: trigger=10s, or a parameter of the query's factory.",
+)
+drain_option = click.option("--drain", is_flag=True, help="Let the running batch finish first.")
+
+
+def _action(name: str, words: str, drains: bool, starts: bool) -> click.Command:
+    """One of the three commands; they differ in name only."""
+
+    def command(
+        query: str,
+        reason: str,
+        wait: float | None,
+        as_json: bool,
+        drain: bool = False,
+        force: bool = False,
+        overrides: dict[str, Any] | None = None,
+        **where: Any,
+    ) -> None:
+        client = open_client(settings_of(**where))
+        query_id = find_query(client, query)
+        wish = {"action": name, "drain": drain, "reason": reason, "overrides": overrides or {}}
+        wish |= {"force": True} if force else {}
+        action = request(client, query_id, wish)
+        click.get_current_context().exit(conclude(follow(client, action, wait), as_json))
+
+    for option in (
+        client_options,
+        json_option,
+        wait_option,
+        reason_option,
+        *([drain_option] if drains else []),
+        *([force_option, set_option] if starts else []),
+    ):
+        command = option(command)
+    return click.command(name, help=words)(click.argument("query")(command))
+
+
+stop = _action("stop", "Stop a query and wait until it has.", drains=True, starts=False)
+start = _action(
+    "start", "Start a stopped or failed query and wait until it works.", drains=False, starts=True
+)
+restart = _action("restart", "Restart a query and wait until the new run works.", drains=True, starts=True)
+
+
+@click.command()
+@click.argument("query")
+@reason_option
+@json_option
+@client_options
+def retire(query: str, reason: str, as_json: bool, **where: Any) -> None:
+    """Put an old query away: it leaves the fleet, its history stays."""
+    client = open_client(settings_of(**where))
+    query_id = find_query(client, query)
+    try:
+        answer = client.post(f"/api/v1/queries/{query_id}/retire", {"reason": reason, "actor": person()})
+    except CallFailed as error:
+        raise mistake_of(error, client) from None
+    click.echo(json.dumps(answer, indent=2) if as_json else f"{query_name(answer)} is retired")
+
+
+def request(client: Client, query_id: str, ask: dict[str, Any]) -> dict[str, Any]:
+    """Ask once: the key makes the second try, after a lost answer, the same action."""
+    path, key = f"/api/v1/queries/{query_id}/actions", str(uuid.uuid4())
+    document = {**ask, "actor": person()}
+    for last in (False, True):
+        try:
+            action: dict[str, Any] = client.post(path, document, Idempotency_Key=key)["action"]
+            return action
+        except Unreachable as error:
+            if last:
+                raise mistake_of(error, client) from None
+        except Refused as error:
+            if isinstance(error.detail.get("action"), dict):
+                return dict(error.detail["action"])
+            raise mistake_of(error, client) from None
+    raise AssertionError("unreachable")
+
+
+def person() -> str | None:
+    """Who sits at this terminal, for the record."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return None
+
+
+def follow(
+    client: Client, action: dict[str, Any], wait: float | None, sleep: Sleep = time.sleep
+) -> dict[str, Any]:
+    """Read the action until it has ended or `wait` seconds are over; each change goes to standard error."""
+    until = None if wait is None else time.monotonic() + wait
+    said = None
+    while True:
+        if said != (action["state"], action["reason"]) and action["state"] not in FINAL:
+            said = (action["state"], action["reason"])
+            _tell(action)
+        if action["state"] in FINAL or (until is not None and time.monotonic() >= until):
+            return action
+        sleep(POLL_SECONDS)
+        action = _again(client, action)
+
+
+def _again(client: Client, action: dict[str, Any]) -> dict[str, Any]:
+    """The action as it is now; as it was, when the server does not answer just now."""
+    try:
+        found: dict[str, Any] = client.get(f"/api/v1/actions/{action['id']}")["action"]
+        return found
+    except Unreachable:
+        return action
+    except Refused as error:
+        if error.status >= 500:
+            return action
+        raise mistake_of(error, client) from None
+
+
+def _tell(action: dict[str, Any]) -> None:
+    reason = f": {plain(action['reason'])}" if action["reason"] else ""
+    click.echo(f"{action['state']}{reason}", err=True)
+
+
+def conclude(action: dict[str, Any], as_json: bool) -> int:
+    """Print the outcome; the exit code."""
+    click.echo(json.dumps({"action": action}, indent=2) if as_json else "\n".join(outcome(action)))
+    return 0 if action["state"] == "succeeded" else 1
+
+
+def _remedy(findings: Any) -> list[str]:
+    """What to do about the worst finding, and how to start nonetheless."""
+    first = findings[0] if isinstance(findings, list) and findings else {}
+    steps = [f"{number}. {step}" for number, step in enumerate(first.get("remedy") or (), 1)]
+    return [*steps, "--force starts it in spite of that"]
+
+
+def outcome(action: dict[str, Any]) -> list[str]:
+    """What became of it, for people: a sentence, then what is known of a failure."""
+    what = f"{action['action']} of {query_name(action)}"
+    if action["state"] not in FINAL:
+        return [f"{what} is still {action['state']}; follow it with: controlplane actions"]
+    lines = [f"{what} {action['state']}: {plain(action['reason'])}"]
+    if action["evidence"].get("code") == "checkpoint_broken":
+        lines += [f"  {plain(step)}" for step in _remedy(action["evidence"].get("findings"))]
+    failure = action["evidence"].get("failure")
+    if isinstance(failure, dict):
+        named = (("condition", "condition"), ("root_cause", "root cause"), ("advice", "what to do"))
+        told = ((title, failure.get(name)) for name, title in named)
+        lines += [
+            f"  {title}: {plain(text)}" for title, text in told if text and text not in action["reason"]
+        ]
+    return lines

@@ -1,0 +1,1 @@
+"""Commands that check and repair checkpoints: doctor, preflight, rewind, repair, undo."""

@@ -1,0 +1,252 @@
+"""`controlplane doctor CHECKPOINT…`: will Spark start again from these checkpoints? Needs no server, no Spark.
+
+0 ok   1 risky   2 broken, or a mistake in the command   3 unreadable or not a checkpoint; of several the worst counts
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import textwrap
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import click
+
+from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.findings import Effect, Finding, Severity, Status, Verdict
+from controlplane.checkpoints.inventory.collector import CannotOpen
+from controlplane.checkpoints.inventory.model import Inventory, NotAnInventory
+from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
+from controlplane.checkpoints.survey import Survey, survey, survey_from_json, survey_to_json
+from controlplane.console.errors import Mistake
+from controlplane.console.tables import plain
+
+CODES = {Status.OK: 0, Status.RISKY: 1, Status.BROKEN: 2, Status.UNREADABLE: 3}
+WIDTH = 100
+MOST_NOTES = 8
+Pairs = tuple[tuple[str, str], ...]
+
+
+class SparkVersionType(click.ParamType):
+    """`4.3.0`."""
+
+    name = "version"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> SparkVersion:
+        try:
+            return parse_version(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Relocation(click.ParamType):
+    """`FROM=TO`."""
+
+    name = "from=to"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        source, mark, target = str(value).partition("=")
+        if not (source and mark and target):
+            self.fail(f"{value!r} is not FROM=TO", param, ctx)
+        return source, target if "://" in target else os.path.abspath(target)
+
+
+@click.command()
+@click.argument("checkpoints", nargs=-1, metavar="CHECKPOINT…")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, in the order given.")
+@click.option(
+    "--inventory",
+    "saved",
+    multiple=True,
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="F",
+    help="Judge a saved inventory.",
+)
+@click.option(
+    "--save-inventory",
+    "save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="F",
+    help="Write down what was seen, to judge it elsewhere.",
+)
+@click.option("--output", metavar="PATH", help="Where the query's file sink writes (holds _spark_metadata).")
+@click.option(
+    "--input", "inputs", multiple=True, metavar="PATH", help="A folder that a file source reads; repeatable."
+)
+@click.option(
+    "--relocate",
+    "relocations",
+    multiple=True,
+    type=Relocation(),
+    metavar="FROM=TO",
+    help="Of a copy: where the absolute paths inside its logs are now; repeatable.",
+)
+@click.option(
+    "--target-spark",
+    "target",
+    type=SparkVersionType(),
+    metavar="VERSION",
+    help="The Spark that will start, such as 4.3.0; default: the one that wrote the checkpoint.",
+)
+def doctor(
+    checkpoints: tuple[str, ...],
+    as_json: bool,
+    saved: tuple[Path, ...],
+    save: Path | None,
+    output: str | None,
+    inputs: tuple[str, ...],
+    relocations: Pairs,
+    target: SparkVersion | None,
+) -> int:
+    """Judge checkpoints: any path or URL of fsspec, or a saved inventory. Reads only, changes nothing.
+
+    Exit 0 ok, 1 risky, 2 broken, 3 unreadable or not a checkpoint.
+    """
+    if not checkpoints and not saved:
+        raise click.UsageError("give a CHECKPOINT or --inventory F")
+    if save is not None and len(checkpoints) != 1:
+        raise click.UsageError("--save-inventory takes exactly one CHECKPOINT")
+    worst = 0
+    for name, held in _surveys(checkpoints, saved, output, inputs, relocations):
+        if save is not None and name == checkpoints[0]:
+            _save(save, held)
+        verdict = judge(held.checkpoint, target, output=held.output, inputs=held.inputs)
+        if name is not None:
+            verdict = replace(verdict, checkpoint=name)
+        click.echo(json.dumps(verdict.as_json()) if as_json else "\n".join(in_words(verdict)) + "\n")
+        worst = max(worst, CODES[verdict.verdict])
+    return worst
+
+
+def _surveys(
+    checkpoints: tuple[str, ...],
+    saved: tuple[Path, ...],
+    output: str | None,
+    inputs: tuple[str, ...],
+    relocations: Pairs,
+) -> Iterator[tuple[str | None, Survey]]:
+    """Each checkpoint as it was named, and each saved inventory without a name."""
+    now = time.time()
+    for checkpoint in checkpoints:
+        try:
+            yield checkpoint, survey(checkpoint, now, output=output, inputs=inputs, relocations=relocations)
+        except CannotOpen as error:
+            if not str(error).startswith(f"{checkpoint}:"):
+                raise Mistake(str(error)) from None
+            yield (
+                checkpoint,
+                Survey(Inventory(checkpoint, {}, collected_at=now, errors=(_why(error, checkpoint),))),
+            )
+    for file in saved:
+        yield None, _saved(file)
+
+
+def _why(error: Exception, checkpoint: str) -> str:
+    return str(error).removeprefix(f"{checkpoint}: ")
+
+
+def _saved(file: Path) -> Survey:
+    try:
+        return survey_from_json(json.loads(file.read_bytes()))
+    except OSError as error:
+        raise Mistake(f"cannot read {file}: {error.strerror}") from None
+    except NotAnInventory as error:
+        raise Mistake(f"{file}: {error}") from None
+    except (ValueError, RecursionError):
+        raise Mistake(f"{file}: it is no JSON document") from None
+
+
+def _save(file: Path, held: Survey) -> None:
+    try:
+        file.write_text(json.dumps(survey_to_json(held)), encoding="utf-8")
+    except OSError as error:
+        raise Mistake(f"cannot write {file}: {error.strerror}") from None
+
+
+MEANINGS = {
+    Status.OK: "a restart with Spark {spark} will run; nothing that speaks against it was found",
+    Status.RISKY: "a restart with Spark {spark} will run, but see below before you start it",
+    Status.BROKEN: "a restart with Spark {spark} will fail",
+    Status.UNREADABLE: "there is no checkpoint to judge here",
+}
+LABELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "note"}
+
+
+def in_words(verdict: Verdict) -> Iterator[str]:
+    """A verdict for people: what will happen, why, what to do; notes last and short."""
+    yield f"{verdict.verdict.upper()}  {plain(verdict.checkpoint)}"
+    yield f"  {MEANINGS[verdict.verdict].format(spark=verdict.target_spark)}"
+    if verdict.next_batch is not None:
+        yield f"  {_where(verdict)}"
+    grave = [finding for finding in verdict.findings if finding.severity is not Severity.INFO]
+    for finding in grave:
+        yield ""
+        yield from _finding(finding)
+    small = [finding for finding in verdict.findings if finding.severity is Severity.INFO]
+    if small:
+        yield ""
+        yield from _notes(small)
+
+
+def _where(verdict: Verdict) -> str:
+    known = [
+        f"query {verdict.query_id}" if verdict.query_id else "query id unknown",
+        f"written by Spark {verdict.spark_version}" if verdict.spark_version else "",
+        f"planned {_batch(verdict.last_planned_batch)}, committed {_batch(verdict.last_committed_batch)}",
+        f"next batch {verdict.next_batch}",
+    ]
+    return "; ".join(part for part in known if part)
+
+
+def _batch(number: int | None) -> str:
+    return "none" if number is None else str(number)
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    yield f"  {LABELS[finding.severity]}  {finding.check}"
+    yield from _wrapped(finding.message, "    ")
+    if finding.when and finding.effect is not Effect.NONE:
+        told = f": {finding.condition}" if finding.condition else ""
+        yield from _wrapped(f"When Spark notices: {finding.when}{told}", "    ")
+    for number, step in enumerate(finding.remedy, 1):
+        yield from _wrapped(step, "      ", f"    {number}. ")
+    seen = ", ".join(
+        f"{key} {_short(value)}" for key, value in finding.evidence.items() if value not in ("", None, [])
+    )
+    if seen:
+        yield from _wrapped(f"Seen: {seen}", "    ")
+
+
+def _short(value: object) -> str:
+    text = (
+        json.dumps(value, ensure_ascii=False, default=str)
+        if isinstance(value, dict | list | tuple)
+        else str(value)
+    )
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+def _notes(findings: Sequence[Finding]) -> Iterator[str]:
+    for finding in findings[:MOST_NOTES]:
+        yield from _wrapped(f"{finding.check}: {finding.message}", "        ", "  note  ")
+    if len(findings) > MOST_NOTES:
+        yield f"  and {len(findings) - MOST_NOTES} more notes (--json has them)"
+
+
+def _wrapped(text: str, indent: str, first: str | None = None) -> list[str]:
+    begin = indent if first is None else first
+    return textwrap.wrap(
+        plain(text),
+        WIDTH,
+        initial_indent=begin,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,96 @@
+"""`controlplane preflight --old SHAPE --new SHAPE`: will a changed query restart from its checkpoint?
+
+Needs no server: two files, and an exit code for a deploy pipeline.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from controlplane.cli.options import json_option
+from controlplane.console.tables import plain
+from controlplane.shapes.comparison import compare
+from controlplane.shapes.findings import Effect, Finding, Verdict, effect_of, verdict_of
+from controlplane.shapes.model import Shape, ShapeError, shape_from
+
+#: 2 stays what it is in every command: a mistake in how it was called.
+UNREADABLE = 3
+EXIT_CODES = {Verdict.ALLOWED: 0, Verdict.CONSEQUENCES: 1, Verdict.NOT_ALLOWED: 4}
+WORDS = {
+    Verdict.ALLOWED: "allowed",
+    Verdict.CONSEQUENCES: "allowed with consequences",
+    Verdict.NOT_ALLOWED: "not allowed",
+}
+EFFECTS = {
+    Effect.RUNS: "runs",
+    Effect.IGNORED: "runs, with the old value",
+    Effect.HARMS: "runs, and does harm",
+    Effect.FAILS: "fails",
+    Effect.UNKNOWN: "depends",
+}
+
+
+class Unreadable(click.ClickException):
+    """A file that is not there, or holds no shape."""
+
+    exit_code = UNREADABLE
+
+
+@click.command(short_help="Will a changed query restart from its checkpoint?")
+@click.option("--old", type=click.Path(path_type=Path), required=True, help="Shape of the last run.")
+@click.option("--new", type=click.Path(path_type=Path), required=True, help="Shape of the changed query.")
+@json_option
+def preflight(old: Path, new: Path, as_json: bool) -> int:
+    """Compare two shapes of a query, as the agent sends them with a run's first status (`facts.shape`).
+
+    Each change is told with the rule it falls under, what Spark does with it, and what to do.
+
+    Exit codes: 0 allowed, 1 allowed with consequences, 4 not allowed, 3 a file cannot be read or holds no
+    shape; 2, as in every command, is a mistake in the call itself.
+    """
+    findings = compare(read(old), read(new))
+    verdict = verdict_of(findings)
+    click.echo(json.dumps(document_of(findings), indent=2) if as_json else "\n".join(told(findings)))
+    return EXIT_CODES[verdict]
+
+
+def read(file: Path) -> Shape:
+    """The shape in a file; Unreadable says in a line what is wrong with it."""
+    try:
+        return shape_from(json.loads(file.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise Unreadable(f"cannot read {file}: {error.strerror or error}") from None
+    except ShapeError as error:
+        raise Unreadable(f"{file} holds no shape: {plain(str(error))}") from None
+    except (ValueError, RecursionError):  # what is no UTF-8 text is no JSON either
+        raise Unreadable(f"{file} holds no shape: it is not JSON") from None
+
+
+def document_of(findings: list[Finding]) -> dict[str, object]:
+    return {
+        "verdict": verdict_of(findings),
+        "effect": effect_of(findings),
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def told(findings: list[Finding]) -> list[str]:
+    """The verdict, then each finding: what changed, what Spark does, what to do."""
+    count = f"{len(findings)} change{'s' * (len(findings) != 1)}" if findings else "nothing changed"
+    lines = [f"{WORDS[verdict_of(findings)]}: {count}"]
+    for finding in findings:
+        lines.append(f"{WORDS[finding.verdict]}  {finding.rule}  {plain(finding.change)}")
+        lines.append(f"    Spark: {_does(finding)}. {finding.spark}")
+        if finding.remedy:
+            lines.append(f"    Do: {finding.remedy}")
+    return lines
+
+
+def _does(finding: Finding) -> str:
+    if finding.effect is not Effect.FAILS:
+        return EFFECTS[finding.effect]
+    return f"fails {finding.when}{f' with {finding.condition}' if finding.condition else ''}"

@@ -1,0 +1,340 @@
+"""`controlplane rewind` and `repair`: change a checkpoint so that its query starts where it should.
+
+Show, ask, back up, act, judge again. Exit 0 done; 1 it was begun and failed, or Spark would still fail; 2 it cannot
+be done, or may not: then nothing was changed.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import click
+
+from controlplane.checkpoints.analyzer import writer_version
+from controlplane.checkpoints.findings import Status, Verdict
+from controlplane.checkpoints.inventory.collector import CannotOpen
+from controlplane.checkpoints.lock import locked_by
+from controlplane.checkpoints.reading.versions import LATEST, SparkVersion
+from controlplane.checkpoints.repair import execution, inspection, repair_plan, rewind_plan, writer_detection
+from controlplane.checkpoints.repair.backup import Judged
+from controlplane.checkpoints.repair.errors import Impossible, Stopped, SurgeryError, Unfinished
+from controlplane.checkpoints.repair.folders import Folder
+from controlplane.checkpoints.repair.inspection import Places
+from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Plan
+from controlplane.checkpoints.survey import Survey
+from controlplane.cli.checkpoints import writer_check
+from controlplane.cli.checkpoints.doctor import Relocation, SparkVersionType, in_words
+from controlplane.cli.checkpoints.plan_text import chances_in_words, diagnosis_in_words, plan_in_words
+from controlplane.cli.options import client_options, json_option
+from controlplane.console.errors import Mistake, ServerFailed
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+output_option = click.option(
+    "--output", metavar="PATH", help="Where the query's file sink writes (holds _spark_metadata)."
+)
+input_option = click.option(
+    "--input", "inputs", multiple=True, metavar="PATH", help="A folder that a file source reads; repeatable."
+)
+relocate_option = click.option(
+    "--relocate",
+    "relocations",
+    multiple=True,
+    type=Relocation(),
+    metavar="FROM=TO",
+    help="Of a copy: where the absolute paths inside its logs are now; repeatable.",
+)
+target_option = click.option(
+    "--target-spark",
+    "target",
+    type=SparkVersionType(),
+    metavar="VERSION",
+    help="The Spark that will start; default: the one that wrote the checkpoint.",
+)
+dry_option = click.option("--dry-run", is_flag=True, help="Show the plan, change nothing.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
+stopped_option = click.option(
+    "--assume-stopped",
+    is_flag=True,
+    help="Do not look twice for a writer: you know that the query is stopped.",
+)
+backup_option = click.option(
+    "--backup-dir",
+    metavar="PATH",
+    help="Where the backup goes; default: beside the checkpoint, <checkpoint>.backup-<UTC>.",
+)
+
+
+def surgical(command: F) -> F:
+    """The options that rewind and repair share."""
+    shared = (
+        output_option, input_option, relocate_option, target_option,
+        dry_option, yes_option, backup_option, stopped_option, json_option, client_options,
+    )  # fmt: skip
+    for option in reversed(shared):
+        command = option(command)
+    return command
+
+
+class Bench:
+    """One checkpoint on the table: what was seen of it, and what the user allowed."""
+
+    def __init__(self, checkpoint: str, asked: dict[str, Any]):
+        self.asked = asked
+        self.places = Places(checkpoint, asked["output"], asked["inputs"], asked["relocations"])
+        self.held = look(self.places)
+        self.target: SparkVersion = asked["target"] or writer_version(self.held.checkpoint) or LATEST
+        self.verdict = rewind_plan.judged(self.held, self.target)
+        self.known = writer_check.known(
+            asked["url"], asked["data_dir"], checkpoint, self._id(), a_copy=bool(asked["relocations"])
+        )
+
+    def refuse_without_output(self) -> None:
+        """Impossible where the server knows that the query writes files, and nobody named where."""
+        if self.asked["output"] is None and not self.known.elsewhere and (folder := self.known.written_files):
+            raise Impossible(f"the query writes files: give --output {shlex.quote(folder)}, or rows are lost")
+
+    def _id(self) -> str | None:
+        return self.verdict.query_id or self.asked.get("query_id")
+
+    def operate(self, plan: Plan, report: dict[str, Any]) -> int:
+        """Confirm, make sure that nobody writes, act, judge. The exit code."""
+        writer_check.refuse_running(self.known, self.places.output)
+        confirm(self.asked["yes"])
+        if not self.asked["assume_stopped"]:
+            self._look_twice()
+        folders = folders_of(self.places)
+        backup = Folder(self.asked["backup_dir"] or default_backup(folders[CHECKPOINT]))
+        execution.perform(plan, folders, backup, time.time(), self._judged())
+        with done(f"it was done, the backup is {backup}"):
+            writer_check.ask_for_a_look(self.known, self.asked["url"], self.asked["data_dir"])
+            return self._conclude(str(backup), report)
+
+    def _judged(self) -> Judged:
+        target = self.asked["target"]
+        return Judged(
+            tuple(str(Folder(place)) for place in self.places.inputs),
+            self.places.relocations,
+            None if target is None else str(target),
+        )
+
+    def _look_twice(self) -> None:
+        seconds = writer_detection.pause(rewind_plan.question(self.held, self.target))
+        writer_check.look_twice(self.places.checkpoint, self.held.checkpoint, seconds)
+
+    def _conclude(self, backup: str, report: dict[str, Any]) -> int:
+        verdict = replace(
+            rewind_plan.judged(look(self.places), self.target), checkpoint=self.places.checkpoint
+        )
+        if self.asked["as_json"]:
+            click.echo(json.dumps({**report, "backup": backup, "verdict": verdict.as_json()}, indent=2))
+        else:
+            click.echo(
+                f"\nDone. The backup is {backup}; to put everything back: controlplane undo {shlex.quote(backup)}\n"
+            )
+            click.echo("\n".join(in_words(verdict)))
+        return code_of(verdict)
+
+
+@click.command(short_help="Make a query run an earlier batch next.")
+@click.argument("checkpoint")
+@click.option("--resume-at", type=click.IntRange(min=0), metavar="R", help="The batch to run next.")
+@click.option("--list", "listing", is_flag=True, help="Which batches are possible, and why others are not.")
+@click.option(
+    "--move-data", is_flag=True, help="With --output: take the data files of those batches away too."
+)
+@surgical
+def rewind(checkpoint: str, resume_at: int | None, listing: bool, move_data: bool, **asked: Any) -> int:
+    """Make the query of a stopped checkpoint run batch R next, as if the batches from R on had never been.
+
+    Shows what will be done and what every kind of sink makes of it; asks; backs up what it touches; acts; judges
+    the outcome. `controlplane undo BACKUP` puts everything back. Nothing is changed with --dry-run.
+    """
+    if (resume_at is None) is not listing:
+        raise click.UsageError("give --resume-at R, or --list")
+    if move_data and asked["output"] is None:
+        raise click.UsageError("--move-data needs --output PATH")
+    with_lines = one_line(_rewind)
+    return with_lines(checkpoint, resume_at, move_data, asked)
+
+
+def _rewind(checkpoint: str, resume_at: int | None, move_data: bool, asked: dict[str, Any]) -> int:
+    bench = Bench(checkpoint, asked)
+    _readable(bench)
+    if resume_at is None:
+        return _list(bench)
+    bench.refuse_without_output()
+    plan = rewind_plan.plan(bench.held, resume_at, bench.target, data=move_data)
+    verdict = rewind_plan.judged(inspection.outcome(bench.held, plan.steps, bench.places), bench.target)
+    if found := rewind_plan.objections(verdict, bench.verdict):
+        raise Impossible(f"batch {resume_at} cannot be next: {found[0].message}")
+    report = {"plan": plan.as_json()}
+    _show(asked, report, plan_in_words(plan))
+    return 0 if asked["dry_run"] else bench.operate(plan, report)
+
+
+def _list(bench: Bench) -> int:
+    found = list(rewind_plan.chances(bench.held, bench.target))
+    if bench.asked["as_json"]:
+        rows = [{"resume_at": c.batch, "possible": c.reason is None, "reason": c.reason} for c in found]
+        click.echo(json.dumps({"next_batch": bench.verdict.next_batch, "batches": rows}, indent=2))
+    else:
+        click.echo("\n".join(chances_in_words(found, bench.verdict.next_batch)))
+    return 0
+
+
+@click.command(short_help="Mend a checkpoint that does not start.")
+@click.argument("checkpoint")
+@click.option("--query-id", metavar="ID", help="The query's id, where metadata lost it.")
+@click.option(
+    "--confirm",
+    "confirmed",
+    multiple=True,
+    type=click.Choice(repair_plan.IDS),
+    metavar="REPAIR",
+    help="Allow a repair that delivers a batch again or trusts you, such as R-STATE-1; repeatable.",
+)
+@surgical
+def repair(checkpoint: str, query_id: str | None, confirmed: tuple[str, ...], **asked: Any) -> int:
+    """Mend what the doctor found, where that was seen to work; advice for the rest.
+
+    Repairs that lose nothing are done at once; others wait for --confirm. Shows, asks, backs up, acts, judges again;
+    `controlplane undo BACKUP` puts everything back.
+    """
+    if query_id is not None and not _is_uuid(query_id):
+        raise click.UsageError(f"--query-id: {query_id!r} is no UUID")
+    return one_line(_repair)(checkpoint, confirmed, {**asked, "query_id": query_id})
+
+
+def _repair(checkpoint: str, confirmed: tuple[str, ...], asked: dict[str, Any]) -> int:
+    bench = Bench(checkpoint, asked)
+    _readable(bench)
+    bench.refuse_without_output()
+    query_id = asked["query_id"] or bench.known.query_id
+    case = repair_plan.Case(bench.held, bench.target, bench.verdict, query_id)
+    found = repair_plan.diagnose(case, confirmed)
+    report = {
+        "repairs": [offer.as_json() for offer in found.chosen],
+        "offers": [offer.as_json() for offer in found.offers],
+        "left": [finding.as_json() for finding in found.left],
+        "rewind_to": found.rewind_to,
+        "plan": found.plan and found.plan.as_json(),
+    }
+    _show(asked, report, diagnosis_in_words(found, bench.verdict.verdict, checkpoint, _same(asked)))
+    if found.plan is None:
+        if asked["as_json"] and not asked["dry_run"]:
+            click.echo(json.dumps(report, indent=2))
+        return 1 if bench.verdict.verdict == Status.BROKEN and not asked["dry_run"] else 0
+    return 0 if asked["dry_run"] else bench.operate(found.plan, report)
+
+
+# What these two and `controlplane.cli.checkpoints.undo` share
+
+
+def look(places: Places) -> Survey:
+    return inspection.look(places, time.time())
+
+
+def folders_of(places: Places) -> dict[str, Folder]:
+    folders = {CHECKPOINT: Folder(places.checkpoint)}
+    return folders if places.output is None else {**folders, OUTPUT: Folder(places.output)}
+
+
+def code_of(verdict: Verdict) -> int:
+    return 1 if verdict.verdict in (Status.BROKEN, Status.UNREADABLE) else 0
+
+
+def default_backup(checkpoint: Folder) -> str:
+    return f"{str(checkpoint).rstrip('/')}.backup-{stamp(time.time())}"
+
+
+def stamp(now: float) -> str:
+    return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+
+
+def _readable(bench: Bench) -> None:
+    inventory = bench.held.checkpoint
+    if backup := locked_by(inventory):
+        raise Unfinished(backup)
+    if bench.verdict.verdict == Status.UNREADABLE:
+        raise Impossible(f"{bench.places.checkpoint}: {bench.verdict.findings[0].message}")
+    if not inventory.complete:
+        raise Impossible("the checkpoint has more files than are listed; surgery needs to see them all")
+    output = bench.held.output
+    if output is not None and not output.exists:
+        raise Impossible(f"--output: there is nothing at {output.root}")
+
+
+def _is_uuid(text: str) -> bool:
+    import uuid
+
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def _show(asked: dict[str, Any], report: dict[str, Any], lines: list[str]) -> None:
+    """The plan, before anything is asked: on standard error where standard output is for JSON."""
+    if not asked["as_json"]:
+        click.echo("\n".join(lines))
+    elif asked["dry_run"]:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        click.echo("\n".join(lines), err=True)
+
+
+def confirm(yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise Mistake("nothing was changed: this needs --yes where nobody can be asked (or --dry-run)")
+    if not click.confirm("\nDo it?", err=True):
+        raise Mistake("nothing was changed")
+
+
+def _same(asked: dict[str, Any]) -> list[str]:
+    """The options that the next command needs as this one did."""
+    given = [("--output", asked["output"])] if asked["output"] else []
+    given += [("--input", place) for place in asked["inputs"]]
+    given += [("--relocate", "=".join(pair)) for pair in asked["relocations"]]
+    given += [("--target-spark", str(asked["target"]))] if asked["target"] else []
+    return [word for pair in given for word in pair]
+
+
+@contextmanager
+def done(what: str) -> Iterator[None]:
+    """After the act: whatever fails now, it was done. `what`: says so."""
+    try:
+        yield
+    except (BrokenPipeError, KeyboardInterrupt):
+        click.echo(what, err=True)
+        raise
+    except (OSError, CannotOpen) as error:
+        raise ServerFailed(f"{what}; the outcome could not be judged: {error}") from None
+
+
+def one_line(act: Callable[..., int]) -> Callable[..., int]:
+    """Errors of surgery as one line and an exit code."""
+
+    def run(*arguments: Any) -> int:
+        try:
+            return act(*arguments)
+        except BrokenPipeError:
+            raise
+        except Stopped as error:
+            raise ServerFailed(str(error)) from None
+        except (SurgeryError, CannotOpen) as error:
+            raise Mistake(str(error)) from None
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            raise Mistake(f"{where}{error.strerror or error}; nothing was changed") from None
+
+    return run

@@ -1,0 +1,1 @@
+"""Commands of `controlplane history`: import, ingest, rollup, report, offload, compact."""

@@ -1,0 +1,124 @@
+"""`controlplane history import PATH…`: event logs of Spark into the lake. Runs a Spark job of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from alerts.durations import parse_duration
+from controlplane.console.errors import Mistake
+
+if TYPE_CHECKING:
+    from controlplane.pipeline.eventlogs.import_job import Progress
+
+TTY_SECONDS, LOG_SECONDS = 0.5, 10.0
+
+
+@click.command("import")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH…")
+@click.option(
+    "--lake",
+    "lake_url",
+    envvar="CONTROLPLANE_LAKE",
+    metavar="URL",
+    help="Where the lake is; it is made if need be.",
+)
+@click.option("--master", metavar="URL", help="Spark's master; else what spark-submit says, else local[*].")
+@click.option(
+    "--since", metavar="WHEN", help="Leave out logs that nobody wrote to since: 30d, or 2026-01-31."
+)
+@click.option("--force", is_flag=True, help="Read logs again that did not change since they were imported.")
+@click.option("--json", "as_document", is_flag=True, help="The account as one JSON document.")
+def import_logs(
+    paths: tuple[str, ...],
+    lake_url: str | None,
+    master: str | None,
+    since: str | None,
+    force: bool,
+    as_document: bool,
+) -> None:
+    """Bring Spark's event logs into the lake.
+
+    PATH is a log, a folder of logs or a pattern, on any file system that Spark or fsspec reads. Logs may be plain or
+    compressed, single or rolling, and still written to. What is no log, or damaged, is named and stops nothing.
+    """
+    if not lake_url:
+        raise Mistake("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
+    oldest = None if since is None else moment(since, time.time())
+    from controlplane.lake.lake import Lake
+    from controlplane.pipeline.eventlogs import import_summary as accounts
+    from controlplane.pipeline.eventlogs.import_job import NothingThere, Wish, import_logs, paths_of
+    from controlplane.pipeline.runtime.session import close, session
+
+    lake = Lake.open(lake_url, create=True)
+    shown = Shown()
+    try:
+        account = import_logs(
+            lambda: session("controlplane-history-import", master),
+            lake,
+            Wish(paths_of(paths), oldest, force),
+            shown,
+        )
+    except NothingThere as error:
+        raise Mistake(str(error)) from None
+    finally:
+        shown.end()
+        close()
+    if as_document:
+        click.echo(json.dumps(accounts.as_json(account)))
+    else:
+        click.echo("\n".join(accounts.in_words(account)))
+
+
+def moment(text: str, now: float) -> float:
+    """A day, or so long ago, as Unix seconds. Mistake when it is neither."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        pass
+    try:
+        return now - parse_duration(text)
+    except ValueError:
+        raise Mistake(f"--since {text}: give a day such as 2026-01-31, or a duration such as 30d") from None
+
+
+class Shown:
+    """The line of progress on standard error: rewritten on a terminal, now and then a new one elsewhere."""
+
+    def __init__(self, stream: Any = None):
+        self.stream = sys.stderr if stream is None else stream
+        self.terminal = self.stream.isatty()
+        self.last = 0.0
+        self.width = 0
+
+    def __call__(self, progress: Progress) -> None:
+        now = time.monotonic()
+        if now - self.last < (TTY_SECONDS if self.terminal else LOG_SECONDS):
+            return
+        self.last = now
+        line = in_words(progress)
+        if self.terminal:
+            self.stream.write("\r" + line.ljust(self.width))
+            self.width = len(line)
+        else:
+            self.stream.write(line + "\n")
+        self.stream.flush()
+
+    def end(self) -> None:
+        if self.width:
+            self.stream.write("\n")
+            self.stream.flush()
+
+
+def in_words(progress: Progress) -> str:
+    rate = progress.bytes / progress.seconds / 1e6 if progress.seconds else 0.0
+    left = progress.seconds_left
+    return (
+        f"logs {progress.logs}/{progress.of_logs}, {progress.bytes / 1e6:.0f} of {progress.of_bytes / 1e6:.0f} MB, "
+        f"{progress.events} events, {rate:.0f} MB/s, {'time left unknown' if left is None else f'{left:.0f} s left'}"
+    )

@@ -1,0 +1,95 @@
+"""`controlplane history report`: what the past says, as a page and as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from controlplane.cli.history.import_logs import moment
+from controlplane.console.errors import Mistake
+
+SIZES = {
+    "": 1,
+    "k": 10**3,
+    "m": 10**6,
+    "g": 10**9,
+    "t": 10**12,
+    "ki": 2**10,
+    "mi": 2**20,
+    "gi": 2**30,
+    "ti": 2**40,
+}
+
+
+class Size(click.ParamType):
+    """`500MB`, `8GiB` → bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", str(value).lower())
+        if found is None or found[2] not in SIZES:
+            self.fail(f"{value!r} is no size: say 500MB, or 8GiB", param, ctx)
+        return float(found[1]) * SIZES[found[2]]
+
+
+@click.command()
+@click.option("--lake", "url", envvar="CONTROLPLANE_LAKE", required=True, metavar="URL", help="The lake.")
+@click.option("--since", default="30d", show_default=True, metavar="WHEN", help="30d, or 2026-01-31.")
+@click.option("--until", metavar="WHEN", help="The same.  [default: now]")
+@click.option("--query", "queries", multiple=True, metavar="NAME|ID", help="Only this one; may be repeated.")
+@click.option("--app", help="Only this application.")
+@click.option(
+    "--limit-state-rows", type=click.FloatRange(1), metavar="N", help="Rows of state a query may hold."
+)
+@click.option("--limit-state-bytes", type=Size(), metavar="SIZE", help="Bytes of state a query may hold.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to write the page.")
+@click.option("--json", "as_json", is_flag=True, help="The same figures on standard output.")
+@click.option("--master", metavar="URL", help="Spark's master.  [default: spark-submit's, else local[*]]")
+def report(
+    url: str,
+    since: str,
+    until: str | None,
+    queries: tuple[str, ...],
+    app: str | None,
+    limit_state_rows: float | None,
+    limit_state_bytes: float | None,
+    out: Path | None,
+    as_json: bool,
+    master: str | None,
+) -> None:
+    """Objectives kept and missed, the worst queries, trends and forecasts, restarts, noisy alerts, headroom."""
+    if out is None and not as_json:
+        raise Mistake("say where the page goes: --out report.html; or --json")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise Mistake(f"there is no folder {out.absolute().parent} for the page")
+    from controlplane.lake.lake import Lake
+    from controlplane.pipeline.report.page import rendered
+    from controlplane.pipeline.report.report_job import gathered
+    from controlplane.pipeline.report.report_stats import Wish
+    from controlplane.pipeline.runtime.session import in_words, session
+
+    now = time.time()
+    begin, end = _at(moment(since, now)), _at(now if until is None else moment(until, now))
+    if begin >= end:
+        raise Mistake(f"--since {since} is not before --until {until or 'now'}")
+    wish = Wish(url, begin, end, queries, app, limit_state_rows, limit_state_bytes)
+    lake = Lake.open(url)
+    spark = session("controlplane-history-report", master)
+    with in_words("the lake cannot be read"):
+        made = gathered(spark, lake, wish, _at(now))
+    if out is not None:
+        out.write_text(rendered(made), encoding="utf-8")
+        click.echo(f"{out}: {made['fleet']['queries']} queries, {begin:%Y-%m-%d} to {end:%Y-%m-%d}", err=True)
+    if as_json:
+        click.echo(json.dumps(made, indent=2))
+
+
+def _at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

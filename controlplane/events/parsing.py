@@ -1,0 +1,86 @@
+"""Events as they are understood: which query and run they concern, and what Spark reported. Pure.
+
+Called by `controlplane.ingest.service` on the API's threads, before the writer; `controlplane.events.progress` reads the shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controlplane.events import progress
+from controlplane.model import ProgressSample, RunFacts, StatusSample
+from listeners.protocol import wire
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One query in a status event. Not `active`: it had ended when it was asked, only its facts count."""
+
+    query_id: str
+    name: str | None
+    status: StatusSample
+    facts: RunFacts
+    active: bool = True
+
+
+@dataclass(frozen=True)
+class Told:
+    """An event, read: which query and run it concerns, and what Spark reported."""
+
+    event: wire.Event
+    query_id: str | None = None
+    run_id: str | None = None
+    sample: ProgressSample | None = None
+    entries: tuple[Entry, ...] = ()
+    #: Kept as it came and not understood: an error of ours met it, and the event must not be lost with it.
+    raw: bool = False
+
+    @property
+    def batch(self) -> ProgressSample | None:
+        """The sample, unless it only repeats an earlier batch."""
+        return None if self.sample is None or progress.is_idle(self.sample) else self.sample
+
+
+def read(event: wire.Event) -> Told:
+    """What an event is about; ValueError says what is wrong with its data."""
+    data = event.data
+    match event.type:
+        case "progress":
+            query_id, run_id = progress.identity(data, "id"), progress.identity(data, "runId")
+            return Told(event, query_id, run_id, sample=progress.sample(data, event.at))
+        case "started" | "idle" | "terminated":
+            return Told(event, progress.identity(data, "id"), progress.identity(data, "runId"))
+        case "inventory":
+            if not isinstance(data.get("inventory"), dict):
+                raise ValueError("data.inventory must be a JSON object")
+            return Told(event, progress.identity(data, "id"), progress.text(data.get("runId"), 64))
+        case "start_failed":
+            return Told(event, progress.text(data.get("id"), 64))
+        case "status":
+            return Told(
+                event, entries=tuple(_entry(item, event.at) for item in progress.items(data.get("queries")))
+            )
+        case _:
+            return Told(event, progress.text(data.get("id"), 64), progress.text(data.get("runId"), 64))
+
+
+def concerned(event: wire.Event) -> Iterator[str]:
+    """The ids of all queries and runs that an event names, before it is read."""
+    for said in (event.data, *progress.items(event.data.get("queries"))):
+        yield from (one for one in (said.get("id"), said.get("runId")) if isinstance(one, str))
+
+
+def _entry(data: Mapping[str, Any], at: float) -> Entry:
+    return Entry(
+        progress.identity(data, "id"),
+        name_in(data),
+        progress.status(data, at),
+        progress.facts(data.get("facts")),
+        active=data.get("active") is not False,
+    )
+
+
+def name_in(data: Mapping[str, Any]) -> str | None:
+    return progress.text(data.get("name"), wire.MAX_NAME_CHARS)

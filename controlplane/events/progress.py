@@ -1,0 +1,312 @@
+"""Spark's own JSON -> samples. Pure, and the only reader of Spark's shapes.
+
+Spark writes a progress report in several shapes: offsets as object, number, text or null, rates
+absent or NaN, empty maps left out, totals missing in event logs. What is missing or of another type
+becomes None (or 0 where the model counts); only what identifies a batch must be right, and a
+ValueError says in one sentence what was not.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any
+
+from controlplane.model import OperatorSample, ProgressSample, RunFacts, SourceSample, StatusSample
+from listeners.protocol import wire
+from listeners.protocol.errors import WireError
+
+MAX_WHOLE = 2**63 - 1
+MAX_OFFSET_DEPTH = 4
+#: A progress report of Spark <= 3.4 without data repeats the last batch id and has only these phases.
+IDLE_PHASES = frozenset(("latestOffset", "getOffset", "setOffsetRange", "getEndOffset", "triggerExecution"))
+
+
+class Numbers(Mapping[str, float]):
+    """An immutable name -> float mapping; the names are shared between all with the same names.
+
+    A window holds a hundred thousand of them: 8 bytes a number instead of a hundred.
+    """
+
+    __slots__ = ("_places", "_values")
+
+    def __init__(self, numbers: Mapping[str, float]):
+        self._values = array("d", numbers.values())
+        self._places = _places(tuple(numbers))
+
+    def __getitem__(self, name: str) -> float:
+        return self._values[self._places[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __repr__(self) -> str:
+        return f"Numbers({dict(self)})"
+
+
+@lru_cache(maxsize=4096)
+def _places(names: tuple[str, ...]) -> Mapping[str, int]:
+    return {name: place for place, name in enumerate(names)}
+
+
+NOTHING = Numbers({})
+PLAIN = frozenset((int, float))
+
+
+def numbers(value: Any) -> Numbers:
+    """The numbers of a JSON object; anything else in it is passed over."""
+    told = mapping(value)
+    if not told:
+        return NOTHING
+    try:
+        if PLAIN.issuperset(map(type, told.values())):
+            return Numbers(told)  # the common case, many times faster than one by one
+    except OverflowError:
+        pass
+    return Numbers({name: known for name, inner in told.items() if (known := number(inner)) is not None})
+
+
+# -- scalars ---------------------------------------------------------------------------------------
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        value = float(value)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def whole(value: Any) -> int | None:
+    """A whole number that fits 64 bits, or None."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > MAX_WHOLE:
+        return None
+    return value
+
+
+def text(value: Any, most: int | None = None) -> str | None:
+    """Text that is not empty, cut to `most` characters, or None."""
+    return value[:most] if isinstance(value, str) and value else None
+
+
+def moment(value: Any) -> float | None:
+    """RFC 3339 text or Unix seconds -> Unix seconds, or None."""
+    try:
+        return wire.seconds_of(value)
+    except (WireError, OverflowError):
+        return None
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A JSON object, or an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: Any) -> list[dict[str, Any]]:
+    """The objects of a JSON list; anything else in it is passed over."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def identity(data: Mapping[str, Any], key: str) -> str:
+    """`data[key]` as an identifier of 1 to 64 characters; ValueError otherwise."""
+    value = data.get(key)
+    if not isinstance(value, str) or not 0 < len(value) <= 64:
+        raise ValueError(f"data.{key} must be text of 1 to 64 characters")
+    return sys.intern(value)
+
+
+def _count(data: Mapping[str, Any], key: str) -> int:
+    return max(0, whole(data.get(key)) or 0)
+
+
+# -- progress --------------------------------------------------------------------------------------
+
+
+def sample(data: Mapping[str, Any], at: float) -> ProgressSample:
+    """A progress report as Spark wrote it -> sample. `at`: when the agent heard it, Unix seconds.
+
+    ValueError when the run, the batch or the trigger's time cannot be told.
+    """
+    batch_id = whole(data.get("batchId"))
+    if batch_id is None:
+        raise ValueError("data.batchId must be a whole number")
+    sources = tuple(_source(item) for item in items(data.get("sources")))
+    phases = _phases(data.get("durationMs"))
+    sink = mapping(data.get("sink"))
+    event_time = mapping(data.get("eventTime"))
+    input_rows = whole(data.get("numInputRows"))
+    return ProgressSample(
+        at=at,
+        trigger_at=_trigger_at(data, at),
+        run_id=identity(data, "runId"),
+        batch_id=batch_id,
+        duration=_duration(data, phases),
+        phases_ms=phases,
+        input_rows=max(0, sum(s.input_rows for s in sources) if input_rows is None else input_rows),
+        input_rows_per_second=_rate(data, sources, "inputRowsPerSecond"),
+        processed_rows_per_second=_rate(data, sources, "processedRowsPerSecond"),
+        sources=sources,
+        operators=tuple(_operator(item) for item in items(data.get("stateOperators"))),
+        sink=sys.intern(text(sink.get("description"), 1000) or ""),
+        output_rows=_known_count(sink.get("numOutputRows")),
+        watermark=moment(event_time.get("watermark")) or None,  # Spark says 1970 for "none yet"
+        event_time=_moments(event_time),
+    )
+
+
+def is_idle(report: ProgressSample) -> bool:
+    """True for the report of a trigger that found no data: it repeats the last batch and is none itself."""
+    return bool(report.phases_ms) and report.input_rows == 0 and IDLE_PHASES.issuperset(report.phases_ms)
+
+
+def _trigger_at(data: Mapping[str, Any], at: float) -> float:
+    stamp = data.get("timestamp")
+    if stamp is None:
+        return at
+    trigger_at = moment(stamp)
+    if trigger_at is None:
+        raise ValueError("data.timestamp must be RFC 3339 text, e.g. 2026-11-20T05:30:00.000Z")
+    return trigger_at
+
+
+def _phases(value: Any) -> dict[str, int]:
+    pairs = ((sys.intern(name), whole(took)) for name, took in mapping(value).items())
+    return {name: took for name, took in pairs if took is not None}
+
+
+def _duration(data: Mapping[str, Any], phases: Mapping[str, int]) -> float:
+    """Seconds; Spark 3 has no batchDuration, its triggerExecution is the same."""
+    took = number(data.get("batchDuration"))
+    return max(0.0, phases.get("triggerExecution", 0) if took is None else took) / 1000
+
+
+def _rate(data: Mapping[str, Any], sources: tuple[SourceSample, ...], key: str) -> float | None:
+    """Spark's own figure; where it gives none (event logs) the sum of its sources' figures."""
+    if key in data or not sources:
+        return _told_rate(data, key)
+    name = "input_rows_per_second" if key == "inputRowsPerSecond" else "processed_rows_per_second"
+    known = [rate for source in sources if (rate := getattr(source, name)) is not None]
+    return sum(known) if known else None
+
+
+def _told_rate(data: Mapping[str, Any], key: str) -> float | None:
+    """The first batch of a run has no trigger before it: Spark says 0 rows a second of rows that it did read."""
+    rate = number(data.get(key))
+    return None if not rate and _count(data, "numInputRows") > 0 else rate
+
+
+def _known_count(value: Any) -> int | None:
+    count = whole(value)
+    return None if count is None or count < 0 else count
+
+
+def _moments(event_time: Mapping[str, Any]) -> Mapping[str, float]:
+    known = {}
+    for name in ("avg", "max", "min"):
+        stamp = moment(event_time.get(name)) if name in event_time else None
+        if stamp is not None:
+            known[name] = stamp
+    return Numbers(known) if known else NOTHING
+
+
+def _source(data: Mapping[str, Any]) -> SourceSample:
+    return SourceSample(
+        description=sys.intern(text(data.get("description"), 1000) or ""),
+        start=offsets(data.get("startOffset")),
+        end=offsets(data.get("endOffset")),
+        latest=offsets(data.get("latestOffset")),
+        input_rows=_count(data, "numInputRows"),
+        input_rows_per_second=_told_rate(data, "inputRowsPerSecond"),
+        processed_rows_per_second=_told_rate(data, "processedRowsPerSecond"),
+        metrics={
+            sys.intern(name): value if isinstance(value, str) else wire.dumps(value)
+            for name, value in mapping(data.get("metrics")).items()
+            if value is not None
+        },
+    )
+
+
+def _operator(data: Mapping[str, Any]) -> OperatorSample:
+    return OperatorSample(
+        name=sys.intern(text(data.get("operatorName"), 200) or ""),
+        rows_total=_count(data, "numRowsTotal"),
+        rows_updated=_count(data, "numRowsUpdated"),
+        rows_removed=_count(data, "numRowsRemoved"),
+        rows_dropped_by_watermark=_count(data, "numRowsDroppedByWatermark"),
+        memory_bytes=_count(data, "memoryUsedBytes"),
+        commit_ms=_count(data, "commitTimeMs"),
+        shuffle_partitions=_known_count(data.get("numShufflePartitions")),
+        metrics=numbers(data.get("customMetrics")),
+    )
+
+
+def offsets(value: Any) -> Numbers | None:
+    """Any source's offset -> its numbers by path (`topic/0`; `offset` for a bare number), None without any.
+
+    Text holds JSON in event logs; what is in it and no number (ids, flags) is passed over.
+    """
+    if isinstance(value, str):
+        try:
+            value = wire.loads(value)
+        except WireError:
+            return None
+    found: dict[str, float] = {}
+    _collect(value, "", found, MAX_OFFSET_DEPTH)
+    return Numbers(found) if found else None
+
+
+def _collect(value: Any, path: str, found: dict[str, float], depth: int) -> None:
+    if isinstance(value, dict) and depth:
+        for name, inner in value.items():
+            _collect(inner, f"{path}/{name}" if path else name, found, depth - 1)
+        return
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+        value = int(value)
+    amount = number(value)
+    if amount is not None:
+        found[sys.intern(path) if path else "offset"] = amount
+
+
+# -- what polling the driver said ------------------------------------------------------------------
+
+
+def status(data: Mapping[str, Any], at: float) -> StatusSample:
+    """One entry of a status event; ValueError when it does not tell its run."""
+    return StatusSample(
+        at=at,
+        run_id=identity(data, "runId"),
+        message=text(data.get("message"), 500) or "",
+        data_available=data.get("isDataAvailable") is True,
+        trigger_active=data.get("isTriggerActive") is True,
+        tasks_active=_known_count(data.get("tasksActive")),
+        tasks_completed=_known_count(data.get("tasksCompleted")),
+        last_task_at=moment(data.get("lastTaskAt")),
+    )
+
+
+def facts(data: Any) -> RunFacts:
+    """The `facts` of a status entry; what is missing or odd is None."""
+    told = mapping(data)
+    temporary = told.get("checkpointIsTemporary")
+    return RunFacts(
+        trigger=text(told.get("trigger"), 100),
+        trigger_interval=number(told.get("triggerInterval")),
+        checkpoint=text(told.get("checkpoint"), 4000),
+        checkpoint_is_temporary=temporary if isinstance(temporary, bool) else None,
+        output_mode=text(told.get("outputMode"), 100),
+        sink=text(told.get("sink"), 1000),
+        restart=text(told.get("restart"), 100),
+        restart_reason=text(told.get("restartReason"), 1000),
+        watermark_delay=number(told.get("watermarkDelay")),
+    )

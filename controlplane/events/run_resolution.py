@@ -1,0 +1,112 @@
+"""What follows from all events of a group together: which run is the newest, which are over, what is counted.
+
+Called by `controlplane.events.lifecycle.fold` for each query that its events concern. Pure. The strongest word
+on an end counts: Spark's own, else the end of its driver, else that a later run took its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from controlplane.events import gaps
+from controlplane.health.failures import explain
+from controlplane.health.thresholds import DEFAULTS
+from controlplane.model import ENDING_TRIGGERS, Run, RunEnd
+from controlplane.records import Ledger, Naming, QueryRow, RunRow
+
+#: Labels come from outside: a query keeps no more counters than this.
+MAX_TOTALS = 300
+#: What tells of an end only when a later run has begun: in the same driver, or in one that took its place.
+INFERRED = ("superseded", "lost")
+
+
+def settle(ledger: Ledger, query_id: str, rows: list[RunRow], now: float) -> None:
+    """Which run is the newest, and which older ones are over although nobody said so."""
+    newest = max((row.run for row in rows), key=lambda run: (run.started_at, run.run_id), default=None)
+    for row in rows:
+        _put_end(ledger, row, _ended_by(ledger, row, newest, now))
+    query = ledger.queries[query_id]
+    if newest is not None:
+        back = query.retired_at is not None and newest.started_at > query.retired_at
+        query = named(query, ledger.runs[newest.run_id].naming)
+        query = replace(query, newest_run=newest.run_id, retired_at=None if back else query.retired_at)
+    trigger = ledger.runs[newest.run_id].facts.trigger if newest is not None else None
+    reported, unreported = gaps.overdue(query.reported, now, trigger)
+    if unreported:
+        ledger.count(query_id, "batches_unreported", unreported)
+    query = replace(query, reported=reported)
+    counts = ledger.counts.pop(query_id, None)
+    if counts:
+        query = replace(query, totals=_added(query.totals, counts))
+    ledger.put_query(query)
+
+
+def named(query: QueryRow, naming: Naming | None) -> QueryRow:
+    """The query as this word has it."""
+    if naming is None:
+        return query
+    return replace(query, app=naming.app, name=naming.name, labels=naming.labels, told_at=naming.at)
+
+
+def _added(totals: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, float]:
+    added = dict(totals)
+    for name, count in counts.items():
+        if name in added or len(added) < MAX_TOTALS:
+            added[name] = added.get(name, 0) + count
+    return added
+
+
+def _ended_by(ledger: Ledger, row: RunRow, newest: Run | None, now: float) -> str | None:
+    """The strongest reason to call a run over; None while it may live."""
+    if row.ended_by == "terminated":
+        return row.ended_by
+    agent = ledger.agents[row.run.agent].agent
+    if agent.ended_at is not None and row.last_event_at <= agent.ended_at:
+        return "app_ended"
+    over = row.ended_by if row.run.ended_at is not None else None
+    if over is not None or newest is None or row.run.run_id == newest.run_id:
+        return over
+    # One driver never runs a query twice at a time; another driver may, and that must stay visible.
+    if newest.agent == row.run.agent:
+        return "superseded"
+    return "lost" if now - agent.last_seen_at > DEFAULTS.unheard_seconds else None
+
+
+def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None) -> None:
+    run, agent = row.run, ledger.agents[row.run.agent]
+    if ended_by == "app_ended":
+        if agent.agent.ended_at is None:
+            return  # the driver has come back since; that end stands
+        failed = agent.agent.end_reason == "exception"
+        text = agent.end_exception if failed else None
+        run = replace(run, ended_at=agent.agent.ended_at, failure_text=text, error_class=None)
+        end = RunEnd.FAILED if failed else RunEnd.STOPPED
+    elif ended_by in INFERRED:
+        run, end = replace(run, ended_at=run.ended_at or row.last_event_at), RunEnd.LOST
+    elif ended_by == "terminated":
+        finished = RunEnd.FINISHED if row.facts.trigger in ENDING_TRIGGERS else RunEnd.STOPPED
+        end = finished if run.failure_text is None and run.error_class is None else RunEnd.FAILED
+    else:
+        return
+    if (end, ended_by) != (row.run.end, row.ended_by) or run != row.run:
+        ended = replace(row, run=replace(run, end=end), ended_by=ended_by)
+        kind = failure_kind(ended)
+        if kind is not None and failure_kind(row) is None:
+            ledger.count(run.query_id, f"failures|{kind}")
+        ledger.put_run(ended)
+
+
+def failure_kind(row: RunRow) -> str | None:
+    """What a run counts as among the failures of its query; None: as no failure.
+
+    A driver that was replaced without a word was killed. Of a superseded run the end may just not be heard yet.
+    """
+    if row.run.end is RunEnd.FAILED:
+        return explain(row.run.failure_text or "", row.run.error_class).kind
+    return "lost" if row.ended_by == "lost" else None
+
+
+def count_failure(ledger: Ledger, query_id: str, text: str | None, error_class: str | None = None) -> None:
+    """One failure more, by its kind as it is first known. Never taken back: a counter does not fall."""
+    ledger.count(query_id, f"failures|{explain(text or '', error_class).kind}")

@@ -1,0 +1,287 @@
+"""The recent past of every query in memory: what the verdicts and the Fleet page are made from.
+
+Follows the store: it changes only with what was committed, in the order of the commits, and `load`
+makes the same window from the store again. Snapshots are immutable; any thread may ask.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import insort
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy.engine import Connection
+
+from controlplane.health.thresholds import DEFAULTS
+from controlplane.ingest.deduplication import Changes
+from controlplane.model import Action, Agent, CheckpointSeen, ProgressSample, QueryView
+from controlplane.records import AgentRow, QueryRow, RunRow
+from controlplane.store import actions as stored_actions
+from controlplane.store import queries as stored_queries
+
+LENGTH = 120
+
+
+class Window:
+    """At most `length` progress samples a query, with the newest run and its agent."""
+
+    def __init__(self, length: int = LENGTH):
+        self._length = length
+        self._lock = threading.RLock()
+        self._agents: dict[str, AgentRow] = {}
+        self._queries: dict[str, QueryRow] = {}
+        self._runs: dict[str, RunRow] = {}  # query id -> its newest run
+        self._query_of: dict[str, str] = {}  # newest run -> its query
+        self._queries_of: dict[str, set[str]] = {}  # agent -> queries whose newest run it has
+        self._progress: dict[str, list[ProgressSample]] = {}
+        self._named: dict[tuple[str, str | None], set[str]] = {}  # (app, name) -> its queries
+        self._actions: dict[str, Action] = {}
+        self._checkpoints: dict[str, CheckpointSeen] = {}
+        self._views: dict[str, QueryView] = {}
+        self._stale: set[str] = set()  # queries whose view must be made anew
+
+    @property
+    def length(self) -> int:
+        return self._length
+
+    # -- following the store ---------------------------------------------------------------------
+
+    def load(self, connection: Connection) -> None:
+        """Everything anew from the store."""
+        query_rows = stored_queries.query_rows(connection)
+        progress = {
+            row.query_id: stored_queries.recent_progress(connection, row.key, self._length)
+            for row in query_rows
+        }
+        changes = Changes(
+            stored_queries.agent_rows(connection), query_rows, stored_queries.newest_runs(connection)
+        )
+        open_actions = stored_actions.open_actions(connection)
+        with self._lock:
+            for known in (
+                self._agents,
+                self._queries,
+                self._runs,
+                self._query_of,
+                self._queries_of,
+                self._named,
+                self._views,
+            ):
+                known.clear()
+            self._stale.clear()
+            self._progress = {name: sorted(samples, key=_order) for name, samples in progress.items()}
+            self._actions = {action.query_id: action for action in reversed(open_actions)}
+            self.apply(changes)
+
+    def apply(self, changes: Changes) -> None:
+        """Follow a commit."""
+        with self._lock:
+            for agent in changes.agents:
+                self._agents[agent.agent.agent] = agent
+                self._stale |= self._queries_of.get(agent.agent.agent, set())
+            for query in changes.queries:
+                self._put_query(query)
+            for run in changes.runs:
+                self._put_run(run)
+            for query_id, batch in changes.batches:
+                self._put_batch(query_id, batch)
+
+    def _put_query(self, row: QueryRow) -> None:
+        before = self._queries.get(row.query_id)
+        if before is not None:
+            self._named[before.app, before.name].discard(row.query_id)
+        self._named.setdefault((row.app, row.name), set()).add(row.query_id)
+        self._queries[row.query_id] = row
+        self._stale.add(row.query_id)
+
+    def _put_run(self, row: RunRow) -> None:
+        query_id = row.run.query_id
+        query = self._queries.get(query_id)
+        if query is None or query.newest_run != row.run.run_id:
+            return
+        before = self._runs.get(query_id)
+        if before is not None:
+            self._query_of.pop(before.run.run_id, None)
+            self._queries_of[before.run.agent].discard(query_id)
+        self._query_of[row.run.run_id] = query_id
+        self._queries_of.setdefault(row.run.agent, set()).add(query_id)
+        self._runs[query_id] = row
+        self._stale.add(query_id)
+
+    def _put_batch(self, query_id: str, batch: ProgressSample) -> None:
+        samples = self._progress.setdefault(query_id, [])
+        insort(samples, batch, key=_order)
+        if len(samples) > self._length:
+            del samples[0]
+        self._stale.add(query_id)
+
+    def set_action(self, query_id: str, action: Action | None) -> None:
+        """The action under way for a query; None, or one that is final, when there is none."""
+        with self._lock:
+            if action is None or action.state.final:
+                self._actions.pop(query_id, None)
+            else:
+                self._actions[query_id] = action
+            self._stale.add(query_id)
+
+    def set_checkpoint(self, query_id: str, seen: CheckpointSeen) -> None:
+        """What the doctor said of a query's checkpoint; what it said of an older inventory stays away."""
+        with self._lock:
+            known = self._checkpoints.get(query_id)
+            if known is None or seen.taken_at >= known.taken_at:
+                self._checkpoints[query_id] = seen
+                self._stale.add(query_id)
+
+    def retire(self, query_id: str, at: float) -> None:
+        """A query was put away."""
+        with self._lock:
+            query = self._queries.get(query_id)
+            if query is not None:
+                self._put_query(replace(query, retired_at=at))
+
+    def forget(self, query_ids: Iterable[str]) -> None:
+        """Queries were deleted from the store."""
+        with self._lock:
+            for query_id in query_ids:
+                row = self._queries.pop(query_id, None)
+                run = self._runs.pop(query_id, None)
+                if row is not None:
+                    self._named[row.app, row.name].discard(query_id)
+                if run is not None:
+                    self._query_of.pop(run.run.run_id, None)
+                    self._queries_of[run.run.agent].discard(query_id)
+                for known in (self._progress, self._actions, self._checkpoints, self._views):
+                    known.pop(query_id, None)
+
+    def forget_agents(self, agents: Iterable[str]) -> None:
+        """Agents were deleted from the store: no run is left of them."""
+        with self._lock:
+            for agent in agents:
+                self._agents.pop(agent, None)
+                self._queries_of.pop(agent, None)
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def view(self, query_id: str) -> QueryView | None:
+        with self._lock:
+            self._freshen((query_id,) if query_id in self._stale else ())
+            return self._views.get(query_id)
+
+    def views(self) -> list[QueryView]:
+        """All queries, superseded and retired ones too, in no order."""
+        with self._lock:
+            self._freshen(tuple(self._stale))
+            return list(self._views.values())
+
+    def fleet(self) -> list[QueryView]:
+        """All queries but those that a newer one of the same name has replaced."""
+        with self._lock:
+            views = self.views()
+            alone = {name for name, bearers in self._named.items() if len(bearers) == 1}
+            return [v for v in views if (v.app, v.name) in alone or self.superseded(v.query_id) is None]
+
+    def totals(self, query_id: str) -> Mapping[str, float]:
+        """Counters of a query since it was first seen.
+
+        `batches`, `batches_unreported`, `input_rows`, `output_rows`, `starts`, `failures|CONDITION`,
+        `source_input_rows|DESCRIPTION` and `state_rows_{updated,removed,dropped_by_watermark}|OPERATOR`.
+        """
+        with self._lock:
+            query = self._queries.get(query_id)
+            return query.totals if query is not None else {}
+
+    def agent(self, agent: str) -> Agent | None:
+        with self._lock:
+            row = self._agents.get(agent)
+            return row.agent if row is not None else None
+
+    def teller(self, one: str) -> Agent | None:
+        """Whose a query is, or the newest run of one: its agent; None when it is not known or was put away."""
+        with self._lock:
+            query_id = self._query_of.get(one, one)
+            query, run = self._queries.get(query_id), self._runs.get(query_id)
+            if query is None or run is None or query.retired_at is not None:
+                return None
+            return self.agent(run.run.agent)
+
+    def agents(self) -> list[Agent]:
+        """All agents, the one heard last first."""
+        with self._lock:
+            return sorted((row.agent for row in self._agents.values()), key=lambda a: -a.last_seen_at)
+
+    def agent_info(self, agent: str) -> Mapping[str, Any]:
+        """What an agent last said of itself: `app_started` and `heartbeat`, each with its `at`."""
+        with self._lock:
+            row = self._agents.get(agent)
+            return row.info if row is not None else {}
+
+    def lineage(self, app: str, name: str | None) -> list[str]:
+        """Ids of the queries that people know by this name, oldest first."""
+        if name is None:
+            return []
+        with self._lock:
+            named = [self._queries[query_id] for query_id in self._named.get((app, name), ())]
+            return [row.query_id for row in sorted(named, key=self._born)]
+
+    def superseded(self, query_id: str) -> str | None:
+        """The query that now goes by this one's name (a new checkpoint), None when this one still does."""
+        with self._lock:
+            query = self._queries.get(query_id)
+            newest = self.lineage(query.app, query.name)[-1:] if query is not None else []
+            if not newest or newest[0] == query_id or self._side_by_side(query_id, newest[0]):
+                return None
+            return newest[0]
+
+    def _born(self, row: QueryRow) -> tuple[float, str]:
+        run = self._runs.get(row.query_id)
+        times = (run.run.started_at if run else None, row.start_failed_at if run is None else None)
+        return max((t for t in times if t is not None), default=row.first_seen_at), row.query_id
+
+    def _side_by_side(self, query_id: str, other: str) -> bool:
+        """Both run: in one driver (two sessions may use a name), or in two that were heard side by side.
+
+        A driver that was heard for a minute after the other began is not its predecessor, even if it dies later.
+        """
+        one, two = self._runs.get(query_id), self._runs.get(other)
+        if one is None or two is None or one.run.ended_at is not None:
+            return False
+        agent = self.agent(one.run.agent)
+        if one.run.agent == two.run.agent or agent is None or agent.ended_at is not None:
+            return one.run.agent == two.run.agent
+        return agent.last_seen_at - two.run.started_at > DEFAULTS.silent_seconds
+
+    def _freshen(self, query_ids: Iterable[str]) -> None:
+        for query_id in query_ids:
+            query = self._queries.get(query_id)
+            if query is not None:
+                self._views[query_id] = self._make_view(query)
+            self._stale.discard(query_id)
+
+    def _make_view(self, query: QueryRow) -> QueryView:
+        row = self._runs.get(query.query_id)
+        agent = self._agents.get(row.run.agent) if row is not None else None
+        view = QueryView(
+            query_id=query.query_id,
+            app=query.app,
+            name=query.name,
+            labels=query.labels,
+            first_seen_at=query.first_seen_at,
+            agent=agent.agent if agent is not None else None,
+            run=row.run if row is not None else None,
+            progress=tuple(self._progress.get(query.query_id, ())),
+            start_failed_at=query.start_failed_at,
+            start_failure=query.start_failure,
+            action=self._actions.get(query.query_id),
+            retired_at=query.retired_at,
+            checkpoint=self._checkpoints.get(query.query_id),
+        )
+        if row is None:
+            return view
+        polled_at = agent.polled_at if agent is not None else None
+        return replace(view, facts=row.facts, idle_at=row.idle_at, status=row.status, polled_at=polled_at)
+
+
+def _order(sample: ProgressSample) -> tuple[float, float, int]:
+    return sample.at, sample.trigger_at, sample.batch_id

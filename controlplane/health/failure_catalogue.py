@@ -1,0 +1,56 @@
+"""Reads `failures.toml`: what each of Spark's error conditions and messages means to the person on call.
+
+Called by `controlplane.health.failures`, which finds the conditions in an exception's text.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What to do about one kind of failure. `retry`: `now`, `once`, `never`; the rest is told in the file."""
+
+    names: tuple[str, ...]
+    retry: str
+    advice: str
+    vague: bool = False
+    wrapper: bool = False
+
+
+UNKNOWN = Rule(
+    (),
+    "once",
+    "Read the root cause; start it again once, and if it fails the same way correct the cause first.",
+)
+
+
+def rule_of(condition: str) -> Rule | None:
+    """The rule of a condition: its own, its parent's, or its family's; None where it is not classified."""
+    parent = condition.partition(".")[0]
+    family = next((f"{prefix}*" for prefix in _FAMILIES if parent.startswith(prefix)), "")
+    return _BY_NAME.get(condition) or _BY_NAME.get(parent) or _BY_NAME.get(family)
+
+
+def kind_of_messages(messages: Iterable[str]) -> str | None:
+    """The name, for `rule_of`, of what the first of the messages with a known text tells of."""
+    return next((name for message in messages for text, name in _PATTERNS if text.search(message)), None)
+
+
+def _rule(entry: dict[str, Any]) -> Rule:
+    wrapper = entry.get("wrapper", False)
+    names = tuple(entry["names"].split())
+    return Rule(names, entry["retry"], entry["advice"], entry.get("vague", False) or wrapper, wrapper)
+
+
+_FILE = tomllib.loads(files("controlplane").joinpath("failures.toml").read_text("utf-8"))
+RULES = tuple(_rule(entry) for entry in _FILE["rule"])
+_BY_NAME = {name: rule for rule in RULES for name in rule.names}
+_FAMILIES = sorted((name[:-1] for name in _BY_NAME if name.endswith("*")), key=len, reverse=True)
+_PATTERNS = tuple((re.compile(entry["text"]), entry["rule"]) for entry in _FILE["pattern"])

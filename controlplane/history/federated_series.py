@@ -1,0 +1,309 @@
+"""Series of any length: from the store as long as it can tell them, from the lake before that.
+
+Short stretches are made exactly, from reports wherever they are; longer ones on a coarser grid, the part before the
+store's oldest events from the lake's rollups. Made by `controlplane.metrics.series.service`, for one question each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import date
+
+import numpy as np
+import pyarrow.compute as pc
+from sqlalchemy.engine import Connection
+
+from alerts.matching.labels import Labels, Matcher, matches
+from alerts.promql.errors import TooCostly
+from alerts.promql.series import METRIC_NAME, Floats, Series
+from controlplane.errors import LakeError
+from controlplane.events.window import Window
+from controlplane.history import lake_series
+from controlplane.history.archive import Archive, of
+from controlplane.history.lake_cache import Where
+from controlplane.history.lake_series import FIGURES, WIDTHS, Spans
+from controlplane.metrics.samples import OF_LIFE, query_labels
+from controlplane.metrics.series.blocks import series_of_rows
+from controlplane.metrics.series.replay import Replay, may_match, replayable
+from controlplane.metrics.series.sources import exact_name, joined
+from controlplane.model import QueryView
+from controlplane.store import offload_marks
+from listeners.protocol.wire import rfc3339
+
+log = logging.getLogger(__name__)
+DAY = 86400.0
+#: Seconds between two samples of a long stretch: two of them in every look-back and every rate over five minutes.
+COARSE = 120.0
+#: Longer stretches are coarse, and read from rollups, where there are any: by the minute, by the hour.
+BY_REPORT, BY_MINUTE, BY_HOUR = DAY / 4, 2 * DAY, 7 * DAY
+#: Values of one answer, and days times queries whose reports are read for it.
+MOST_POINTS, MOST_RAW_DAYS = 12_000_000, 400
+ROLL_UP = "run `controlplane history rollup`, or ask for fewer queries or a shorter time"
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a long source is made of. `exact` and `coarse`: over store and lake, on the grid and on one of COARSE."""
+
+    exact: Replay
+    coarse: Replay
+    archive: Archive
+    window: Window
+    reading: Callable[[], AbstractContextManager[Connection]]
+    retention_seconds: float
+
+
+@dataclass
+class Long:
+    """A SeriesSource for one question at `now`. `notes` gathers what has to be said of the answer."""
+
+    parts: Parts
+    now: float
+    notes: list[str] = field(default_factory=list)
+
+    def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
+        """As `Replay.select`, further back; with a lake that cannot be read, what the store has, and a note."""
+        name = exact_name(matchers)
+        if name is None or not replayable(name):
+            return self.parts.exact.select(matchers, start, end)
+        try:
+            return self._select(name, matchers, start, end)
+        except LakeError as error:
+            self._note(f"times before the store's are not told: {error}")
+            return self.parts.exact.over(None).select(matchers, start, end)
+
+    def _select(self, name: str, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
+        with self.parts.reading() as connection:
+            since = offload_marks.complete_from(connection)
+        strange = self._strange(matchers)
+        if strange:
+            return self._far(name, matchers, start, min(end, self.now), strange, {})
+        views = {view.query_id: view for view in self.parts.window.views() if may_match(matchers, view)}
+        imported = self._imported(views.values(), start, since)
+        # The runs of queries are kept for the retention: with them, all is made again as it was.
+        if not imported and (start >= self.now - self.parts.retention_seconds or since <= start):
+            try:
+                return self.parts.exact.select(matchers, start, end)
+            except TooCostly:
+                if end - start <= BY_REPORT:
+                    raise
+        near = self.parts.exact if end - start <= BY_REPORT else self.parts.coarse
+        known = self.now - self.parts.retention_seconds
+        if name in OF_LIFE and known < since:  # runs and statuses outlive the events
+            with contextlib.suppress(TooCostly):
+                return self._stitched(name, matchers, start, end, views, _seams(views, known, imported), near)
+        return self._stitched(name, matchers, start, end, views, _seams(views, since, imported), near)
+
+    def _imported(self, views: Iterable[QueryView], start: float, since: float) -> dict[str, float]:
+        """Queries that the lake knows from before the server did, and since when that does."""
+        young = {
+            view.query_id: view.first_seen_at for view in views if view.first_seen_at > max(start, since)
+        }
+        archive = self.parts.archive
+        days = archive.days("progress", start, max(young.values())) if young else []
+        if not days:
+            return {}
+        rows = archive.table("progress", ("query_id", "reported_at"), days, of(list(young)))
+        first = rows.group_by("query_id").aggregate([("reported_at", "min")])
+        told = zip(
+            first["query_id"].to_pylist(), first["reported_at_min"].cast("int64").to_pylist(), strict=True
+        )
+        return {one: young[one] for one, at in told if at / 1e6 < young[one]}
+
+    def _stitched(
+        self,
+        name: str,
+        matchers: Sequence[Matcher],
+        start: float,
+        end: float,
+        views: Mapping[str, QueryView],
+        seams: Mapping[str, float],
+        replay: Replay,
+    ) -> list[Series]:
+        """The lake's series of each query up to its seam, and from there on the store's."""
+        step = replay.step
+        slots = {one: math.ceil(at / step) * step for one, at in seams.items()}
+        first, last = min(slots.values(), default=0.0), max(slots.values(), default=0.0)
+        # From one slot before the first seam: counters are counted back from there.
+        near = list(replay.select(matchers, max(start, first - 1.5 * step), end)) if first <= end else []
+        if last <= start:
+            return near
+        totals = _totals(near, slots, step) if name in FIGURES and FIGURES[name].counter else {}
+        past = self._far(name, matchers, start, min(end, last - step), views, totals)
+        found: list[Series] = []
+        for seam in sorted(set(slots.values())):
+            of_seam = [
+                [one for one in some if slots.get(one.labels["query_id"]) == seam] for some in (past, near)
+            ]
+            before = [_until(one, seam) for one in of_seam[0]]
+            found += joined(before, of_seam[1], seam) if seam <= end else before
+        return found
+
+    def _strange(self, matchers: Sequence[Matcher]) -> dict[str, QueryView | None]:
+        """The query that is named by its id and that the server has never seen, or forgotten."""
+        named = [one.value for one in matchers if one.name == "query_id" and one.operator == "="]
+        return {named[0]: None} if named and self.parts.window.view(named[0]) is None else {}
+
+    def _note(self, words: str) -> None:
+        if words not in self.notes:
+            log.debug("%s", words)
+            self.notes.append(words)
+
+    # -- the far past ----------------------------------------------------------------------------
+
+    def _far(
+        self,
+        name: str,
+        matchers: Sequence[Matcher],
+        start: float,
+        end: float,
+        queries: Mapping[str, QueryView | None],
+        totals: Mapping[str, tuple[float, float]],
+    ) -> list[Series]:
+        """Series of these queries with start < t <= end, from the lake."""
+        archive, figure = self.parts.archive, FIGURES.get(name)
+        days = archive.days("progress", start, end)
+        rolled = {table: archive.days(table, start, end) for table in WIDTHS}
+        if not queries or not (days or any(rolled.values())):
+            return []
+        if figure is None:
+            self._note(f"{name} is not told of times before {rfc3339(end)}: the lake has no such figure")
+            return []
+        step = COARSE if end - start > BY_REPORT else self.parts.exact.step
+        slots = np.arange(math.floor(start / step), math.floor(end / step) + 1, dtype=np.float64) * step
+        if len(slots) * len(queries) > MOST_POINTS:
+            raise TooCostly(f"{len(queries)} queries at {len(slots)} moments each are too much: {ROLL_UP}")
+        choice = chosen(end - start, days, rolled, figure.rolled is not None, figure.raw is not None)
+        if choice.raw and figure.raw is None:
+            self._note(f"{name} is not told of days that are not rolled up: {ROLL_UP}")
+        spans = self._spans(name, choice, list(queries), start, end)
+        labels = self._labels(name, queries, spans, days or choice.all)
+        rows = [
+            lake_series.counter(one, slots, *totals.get(query_id, (end, None)))
+            if figure.counter
+            else lake_series.gauge(one, slots)
+            for query_id, one in spans.items()
+        ]
+        values = np.array(rows).reshape(len(rows), len(slots))
+        ordered = [labels[query_id] for query_id in spans]
+        found = series_of_rows(ordered, values, slots, 1 if slots[0] <= start else 0)
+        return [one for one in found if matches(matchers, one.labels)]
+
+    def _spans(
+        self, name: str, choice: Chosen, query_ids: list[str], start: float, end: float
+    ) -> dict[str, Spans]:
+        archive, figure, where = self.parts.archive, FIGURES[name], of(query_ids)
+        parts = []
+        for table, days in choice.rolled.items():
+            rows = archive.table(table, lake_series.rolled_columns(figure), days, where)
+            parts.append(lake_series.of_rollups(name, rows, WIDTHS[table]))
+        if choice.raw and figure.raw is not None:
+            if len(choice.raw) * len(query_ids) > MOST_RAW_DAYS:
+                raise TooCostly(
+                    f"reports of {len(query_ids)} queries on {len(choice.raw)} days are too much: {ROLL_UP}"
+                )
+            rows = archive.table("progress", lake_series.raw_columns(figure), choice.raw, where)
+            parts.append(lake_series.of_reports(name, rows, self._ends(choice.raw, where)))
+        return {one: spans for one, spans in lake_series.together(parts).items() if len(spans.starts)}
+
+    def _ends(self, days: Sequence[date], where: Where) -> Mapping[str, Floats]:
+        """When runs ended, by query."""
+        over = where.but(pc.field("event") == "terminated", "terminated")
+        rows = self.parts.archive.table("lifecycle", ("query_id", "reported_at"), days, over)
+        found: dict[str, list[float]] = {}
+        for query_id, at in zip(
+            rows["query_id"].to_pylist(), rows["reported_at"].cast("int64").to_pylist(), strict=True
+        ):
+            found.setdefault(query_id, []).append(at / 1e6)
+        return {query_id: np.array(sorted(times)) for query_id, times in found.items()}
+
+    def _labels(
+        self,
+        name: str,
+        queries: Mapping[str, QueryView | None],
+        spans: Mapping[str, Spans],
+        days: Sequence[date],
+    ) -> dict[str, Labels]:
+        """As the query's series have them now; of one that the server does not know, what its reports say."""
+        found: dict[str, Labels] = {}
+        for query_id in spans:
+            view = queries[query_id]
+            own = query_labels(view) if view else self._told(query_id, days)
+            only = _only_part(view, FIGURES[name].label) if view else None
+            found[query_id] = {METRIC_NAME: name, **own, **({FIGURES[name].label: only} if only else {})}
+        return found
+
+    def _told(self, query_id: str, days: Sequence[date]) -> dict[str, str]:
+        rows = self.parts.archive.table("progress", ("app", "name"), days[-1:], of([query_id]))
+        last = rows.slice(max(0, rows.num_rows - 1)).to_pylist()
+        app, query = (last[0]["app"], last[0]["name"]) if last else (None, None)
+        return {"app": app or "", "query": query or query_id[:8], "query_id": query_id}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Which days are read from which rollup, and of which the reports themselves."""
+
+    rolled: Mapping[str, list[date]]
+    raw: list[date]
+
+    @property
+    def all(self) -> list[date]:
+        return sorted({day for days in self.rolled.values() for day in days} | set(self.raw))
+
+
+def chosen(
+    seconds: float,
+    days: Sequence[date],
+    rolled: Mapping[str, Sequence[date]],
+    can_be_rolled: bool = True,
+    can_be_raw: bool = True,
+) -> Chosen:
+    """The coarsest table that shows enough; of the newest day the reports, for it may not be rolled up whole."""
+    order: tuple[str, ...] = ("rollup_1h", "rollup_1m") if seconds > BY_HOUR else ("rollup_1m", "rollup_1h")
+    if not can_be_rolled or (seconds <= BY_MINUTE and can_be_raw and days):
+        order = ()
+    newest = max(days, default=None) if can_be_raw else None
+    left = (set(days) | {day for table in order for day in rolled[table]}) - {newest}
+    found: dict[str, list[date]] = {}
+    for table in order:
+        found[table] = sorted(left & set(rolled[table]))
+        left -= set(found[table])
+    raw = sorted((left & set(days)) | ({newest} if newest is not None else set()))
+    return Chosen({table: some for table, some in found.items() if some}, raw)
+
+
+def _only_part(view: QueryView, label: str) -> str | None:
+    """The label of the query's only source or operator: of several the lake's sum is told without one."""
+    last = view.progress[-1] if view.progress else None
+    parts = () if last is None or not label else last.sources if label == "source" else last.operators
+    return parts[0].name if len(parts) == 1 else None
+
+
+def _until(series: Series, seam: float) -> Series:
+    before = series.times < seam
+    return Series(series.labels, series.times[before], series.values[before])
+
+
+def _seams(views: Iterable[str], since: float, imported: Mapping[str, float]) -> dict[str, float]:
+    """From when on the store tells of each query."""
+    return {one: max(since, imported.get(one, 0.0)) for one in views}
+
+
+def _totals(
+    near: Iterable[Series], slots: Mapping[str, float], step: float
+) -> dict[str, tuple[float, float]]:
+    """What each counter stood at in the slot before its seam, and when that is; 0 where the store knew none yet."""
+    found = {one: (slot - step, 0.0) for one, slot in slots.items()}
+    for one in near:
+        query_id = one.labels["query_id"]
+        at = found[query_id][0]
+        place = int(np.searchsorted(one.times, at))
+        if place < len(one.times) and one.times[place] == at and not math.isnan(one.values[place]):
+            found[query_id] = at, float(one.values[place])
+    return found

@@ -1,0 +1,114 @@
+"""The commits by which a store's events moved to the lake: their names, and how far they reach without a hole. Pure.
+
+Written by `controlplane.pipeline.offload.offload_job`, read by it and by `controlplane.history.service`, which says of each
+whether it is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from controlplane.lake.manifest import Commit, Manifest
+from controlplane.store.offload_marks import Tally
+
+JOB = "move"
+#: Every event that is taken is one row of one of these.
+ONE_AN_EVENT = ("progress", "lifecycle")
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Events with after < id <= until of the store."""
+
+    store: str
+    after: int
+    until: int
+
+    @property
+    def batch(self) -> str:
+        """The name of its commit: the same stretch again replaces what was there."""
+        return f"{self.store}-{self.after:015d}-{self.until:015d}"
+
+
+@dataclass(frozen=True)
+class Account:
+    """What became of the events of a stretch.
+
+    `events`: of the types that the lake keeps; `taken`: became rows; `malformed`: could not; `known`: of those taken,
+    what the lake had before, by another way; `numbers`: of all events, as `controlplane.store.offload_marks` adds them.
+    """
+
+    events: int = 0
+    taken: int = 0
+    malformed: int = 0
+    known: int = 0
+    numbers: int = 0
+
+    def __add__(self, other: Account) -> Account:
+        return Account(
+            self.events + other.events,
+            self.taken + other.taken,
+            self.malformed + other.malformed,
+            self.known + other.known,
+            self.numbers + other.numbers,
+        )
+
+
+def facts(stretch: Stretch, account: Account) -> dict[str, Any]:
+    """What a commit keeps of its making."""
+    return {**asdict(stretch), **asdict(account)}
+
+
+def stretch_of(commit: Commit) -> Stretch | None:
+    """The stretch of a commit of this job; None for its commits of other things."""
+    told = commit.facts
+    if not isinstance(told.get("after"), int) or not isinstance(told.get("until"), int):
+        return None
+    return Stretch(str(told.get("store")), told["after"], told["until"])
+
+
+def account_of(commit: Commit) -> Account:
+    numbers = {name: commit.facts.get(name) for name in Account.__dataclass_fields__}
+    return Account(**{name: value for name, value in numbers.items() if isinstance(value, int)})
+
+
+def complaint(commit: Commit, held: int) -> str | None:
+    """What speaks against a commit where the store holds `held` events of its stretch; None where all add up."""
+    account = account_of(commit)
+    rows = sum(part.rows for part in commit.parts if part.table in ONE_AN_EVENT)
+    if held > account.events:
+        return f"it saw {account.events} events, and the store has {held}"
+    if account.events != account.taken + account.malformed:
+        return f"it saw {account.events} events, took {account.taken} and refused {account.malformed}"
+    if rows != account.taken - account.known:
+        return f"it took {account.taken} events, {account.known} of them known, and wrote {rows} rows of them"
+    return None
+
+
+def of_others(commit: Commit, held: Tally, lost: bool) -> bool:
+    """Whether the store has other events in a stretch than were moved: it was restored from a backup since then.
+
+    `lost`: the byte limit may have deleted some.
+    """
+    account = account_of(commit)
+    if held.events == account.events:
+        return "numbers" in commit.facts and held.numbers != account.numbers
+    return held.events > account.events or not lost
+
+
+def onwards(manifest: Manifest, store: str, mark: int) -> Iterator[tuple[Stretch, Commit]]:
+    """The commits that go on from `mark`, in their order, up to the first hole; of two the one that reaches further."""
+    found: dict[int, tuple[Stretch, Commit]] = {}
+    for commit in manifest.of_job(JOB).values():
+        stretch = stretch_of(commit)
+        if stretch is None or stretch.store != store or stretch.until <= stretch.after:
+            continue
+        known = found.get(stretch.after)
+        if known is None or known[0].until < stretch.until:
+            found[stretch.after] = stretch, commit
+    while mark in found:
+        stretch, commit = found[mark]
+        yield stretch, commit
+        mark = stretch.until

@@ -1,0 +1,223 @@
+"""What happened to a query as the lake tells it: its runs, its alerts, what people asked of it.
+
+Called by `controlplane.history.service` for the Query page's timeline. What the store still has is told here too, as soon
+as it was moved: who asks tells them apart by run, by fingerprint and time, by the action's id.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alerts.promql.errors import TooCostly
+from controlplane.errors import LakeError
+from controlplane.history.archive import Archive, between, of
+from controlplane.history.model import Happened, PastRun
+from controlplane.history.report_rows import rows_of, seconds
+from controlplane.model import RunEnd
+
+#: Of each kind, the newest.
+MOST = 500
+#: Of an exception; the store keeps more of those that are young.
+MOST_FAILURE_CHARS = 4096
+#: So many days are looked through for a first or a last report.
+MOST_DAYS = 60
+DAY = 86400.0
+LIFE = ("run_id", "event", "reported_at", "exception", "error_class")
+ALERT = ("name", "severity", "fingerprint", "summary", "fired_at", "resolved_at")
+ACTION = (
+    "id",
+    "action",
+    "actor",
+    "state",
+    "request_reason",
+    "reason",
+    "requested_at",
+    "finished_at",
+    "evidence",
+)
+_OF_RUNS = pc.field("event").isin(["started", "terminated", "idle"])
+Row = dict[str, Any]
+
+
+def read(archive: Archive, query_id: str, start: float, end: float) -> Happened:
+    """What of it lies between two moments. What cannot be read or is too much is a note; LakeError without a lake."""
+    archive.manifest()
+    notes: list[str] = []
+
+    def told(what: str, reading: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        try:
+            found = reading()
+        except (LakeError, TooCostly) as error:
+            notes.append(f"the lake does not tell of {what}: {error}")
+            return ()
+        if len(found) > MOST:
+            notes.append(f"of {len(found)} {what} the newest {MOST} are told")
+        return found[-MOST:]
+
+    runs = told("runs", lambda: _Runs(archive, query_id, start, end).read())
+    alerts = told("alerts", lambda: _alerts(archive, query_id, start, end))
+    actions = told("actions", lambda: _actions(archive, query_id, start, end))
+    return Happened(runs, alerts, actions, notes)
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Run:
+    """What was met of a run. `signs`: first and last report or sign of idleness."""
+
+    run_id: str
+    started_at: float | None = None
+    ended_at: float | None = None
+    failure: str | None = None
+    error_class: str | None = None
+    signs: list[float] = field(default_factory=list)
+
+    @property
+    def first(self) -> float:
+        known = [one for one in (self.started_at, self.ended_at, *self.signs[:1]) if one is not None]
+        return min(known)
+
+    def heard(self, *times: float) -> None:
+        self.signs = [min((*self.signs, *times)), max((*self.signs, *times))]
+
+
+@dataclass
+class _Runs:
+    archive: Archive
+    query_id: str
+    start: float
+    end: float
+    #: Day → run → its first and last report.
+    _days: dict[date, dict[str, tuple[float, float]]] = field(default_factory=dict)
+
+    def read(self) -> list[PastRun]:
+        """Oldest first. Of a run that began before `start` the beginning is not known."""
+        met = {one.run_id: one for one in self._by_life()}
+        for run_id, times in self._first_reports().items():
+            met.setdefault(run_id, _Run(run_id)).heard(*times)
+        runs = sorted(met.values(), key=lambda one: one.first)
+        made, following = [], None
+        # Of those that are not told any more it is enough to know that they were.
+        for place, one in enumerate(reversed(runs)):
+            made.append(self._told(one, following, place < MOST))
+            following = one.first
+        return [one for one in reversed(made) if self._touches(one)]
+
+    def _by_life(self) -> Iterator[_Run]:
+        days = self.archive.days("lifecycle", self.start - DAY, self.end)
+        where = of([self.query_id]).but(_OF_RUNS, "of runs")
+        rows = self.archive.table("lifecycle", LIFE, days, where).sort_by("reported_at")
+        found: dict[str, _Run] = {}
+        for row in rows_of(rows):
+            at = seconds(row["reported_at"]) or 0.0
+            if at > self.end or not row["run_id"]:
+                continue
+            run = found.setdefault(row["run_id"], _Run(row["run_id"]))
+            if row["event"] == "idle":
+                run.heard(at)
+            elif row["event"] == "started":
+                run.started_at = at if run.started_at is None else run.started_at
+            elif run.ended_at is None or row["exception"]:
+                run.ended_at = at
+                run.failure = row["exception"] and row["exception"][:MOST_FAILURE_CHARS]
+                run.error_class = row["error_class"]
+        yield from found.values()
+
+    def _told(self, run: _Run, following: float | None, whole: bool) -> PastRun:
+        """`following`: when the next run began; without an end that run is over by then, its driver was killed."""
+        heard = run.signs[1] if run.signs else None
+        if run.ended_at is None and whole:
+            since, until = run.started_at or self.start, min(following or self.end, self.end)
+            heard = max(
+                (one for one in (heard, self._last_report(run.run_id, since, until)) if one), default=None
+            )
+        ended, end = run.ended_at, RunEnd.FAILED if run.failure else RunEnd.STOPPED
+        if ended is None and following is not None:
+            ended, end = heard or run.first, RunEnd.LOST
+        if ended is not None and run.started_at is not None:
+            ended = max(ended, run.started_at)  # two clocks may have told it
+        return PastRun(
+            run.run_id,
+            run.started_at,
+            ended,
+            None if ended is None else end,
+            run.signs[0] if run.signs else None,
+            heard,
+            run.failure,
+            run.error_class,
+        )
+
+    def _touches(self, run: PastRun) -> bool:
+        until = run.heard_at if run.ended_at is None else run.ended_at
+        return (run.started_at or self.start) <= self.end and (until is None or until >= self.start)
+
+    def _first_reports(self) -> Mapping[str, tuple[float, float]]:
+        """Of the first day with reports: a run that began before it has no other trace of its beginning."""
+        for day in self.archive.days("progress", self.start, self.end)[:MOST_DAYS]:
+            if found := self._reports(day):
+                return found
+        return {}
+
+    def _last_report(self, run_id: str, since: float, until: float) -> float | None:
+        for day in self.archive.days("progress", since - DAY, until)[: -MOST_DAYS - 1 : -1]:
+            if found := self._reports(day).get(run_id):
+                return found[1]
+        return None
+
+    def _reports(self, day: date) -> Mapping[str, tuple[float, float]]:
+        """The runs that reported on a day, within the stretch, with the first and the last report of each."""
+        if day not in self._days:
+            rows = self.archive.table("progress", ("run_id", "reported_at"), [day], of([self.query_id]))
+            told = between(rows, "reported_at", self.start - 1e-6, self.end)
+            times = [("reported_at", "min"), ("reported_at", "max")]
+            grouped = rows_of(told.group_by("run_id").aggregate(times))
+            self._days[day] = {
+                row["run_id"]: (
+                    seconds(row["reported_at_min"]) or 0.0,
+                    seconds(row["reported_at_max"]) or 0.0,
+                )
+                for row in grouped
+            }
+        return self._days[day]
+
+
+# -- alerts and actions ----------------------------------------------------------------------------
+
+
+def _alerts(archive: Archive, query_id: str, start: float, end: float) -> list[Row]:
+    """What fired within the stretch, since whenever."""
+    rows = _rows(archive.table("alerts", ALERT, archive.days("alerts", 0.0, end), of([query_id])))
+    return [one for one in rows if one["fired_at"] <= end and (one["resolved_at"] or end) >= start]
+
+
+def _actions(archive: Archive, query_id: str, start: float, end: float) -> list[Row]:
+    rows = _rows(archive.table("actions", ACTION, archive.days("actions", start, end), of([query_id])))
+    return [
+        one | {"evidence": _scalars(one["evidence"])} for one in rows if start <= one["requested_at"] <= end
+    ]
+
+
+def _rows(table: pa.Table) -> list[Row]:
+    """By the first of their times, oldest first; times in Unix seconds."""
+    times = [name for name in table.column_names if name.endswith("_at")]
+    found = [row | {name: seconds(row[name]) for name in times} for row in rows_of(table)]
+    return sorted((row for row in found if row[times[0]] is not None), key=lambda row: float(row[times[0]]))
+
+
+def _scalars(evidence: str | None) -> Row:
+    """What of the JSON is a plain value: enough for a line of words, and nothing is nested."""
+    try:
+        told = json.loads(evidence) if evidence else {}
+    except (ValueError, RecursionError):
+        return {}
+    plain = told.items() if isinstance(told, dict) else ()
+    return {name: value for name, value in plain if isinstance(value, (str, bool, int)) or value is None}

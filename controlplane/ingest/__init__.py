@@ -1,0 +1,1 @@
+"""Ingest of agents' events: validate, deduplicate, store in batches, acknowledge."""

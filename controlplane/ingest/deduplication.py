@@ -1,0 +1,167 @@
+"""Stores what is new of a chunk of events: the one place that decides what is a duplicate.
+
+Twice the same is: a sequence number of an agent that is stored, or a report of a batch (run, batch id
+and trigger time) that somebody told already; two agents may hear the same report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from sqlalchemy.engine import Connection
+
+from controlplane.events import lifecycle
+from controlplane.events.parsing import Told
+from controlplane.model import ProgressSample
+from controlplane.records import AgentRow, Ledger, QueryRow, RunRow
+from controlplane.store import events, unit_of_work
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A line that was read: where it stood, what it tells, and its data as it will be kept.
+
+    `beat_at`: of a heartbeat, when we received it less the time it had waited to be sent.
+    """
+
+    line: int
+    told: Told
+    clock_offset: float | None
+    dictionary: int
+    blob: bytes
+    beat_at: float | None = None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Rows that a commit changed and the batches it added, each with its query's id."""
+
+    agents: list[AgentRow] = field(default_factory=list)
+    queries: list[QueryRow] = field(default_factory=list)
+    runs: list[RunRow] = field(default_factory=list)
+    batches: list[tuple[str, ProgressSample]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was new, and what it changed."""
+
+    fresh: list[Prepared]
+    changes: Changes
+
+
+def store(connection: Connection, prepared: Sequence[Prepared], now: float) -> Outcome:
+    """Store what is new of a chunk, in the writer's transaction."""
+    book = unit_of_work.load(connection, [one.told for one in prepared])
+    unheard = _unheard(connection, book, prepared)
+    fresh = _unreported(connection, book, unheard)
+    lifecycle.hear(book, [one.told.event for one in unheard], _offsets(prepared), _beats(unheard))
+    lifecycle.fold(book, [one.told for one in fresh], now)
+    unit_of_work.save(connection, book)
+    _append(connection, book, fresh)
+    return Outcome(fresh, _changes(book, fresh))
+
+
+def _unheard(connection: Connection, book: Ledger, prepared: Sequence[Prepared]) -> list[Prepared]:
+    """What was not stored before, by agent and sequence number."""
+    doubtful: dict[str, list[int]] = {}
+    for one in prepared:
+        row = book.agents.get(one.told.event.agent)
+        if row is not None and row.pruned_seq < one.told.event.seq <= row.agent.high_seq:
+            doubtful.setdefault(row.agent.agent, []).append(one.told.event.seq)
+    seen = {
+        (agent, seq)
+        for agent, seqs in doubtful.items()
+        for seq in events.known_seqs(connection, book.agents[agent].agent.key, seqs)
+    }
+    unheard = []
+    for one in prepared:
+        row = book.agents.get(one.told.event.agent)
+        key = (one.told.event.agent, one.told.event.seq)
+        if key not in seen and not (row is not None and key[1] <= row.pruned_seq):
+            seen.add(key)
+            unheard.append(one)
+    return unheard
+
+
+def _unreported(connection: Connection, book: Ledger, prepared: Sequence[Prepared]) -> list[Prepared]:
+    """Without the batches that somebody else has told of: two agents may hear the same report."""
+    seen = _known_batches(connection, book, prepared)
+    fresh = []
+    for one in prepared:
+        batch = one.told.batch
+        if batch is not None:
+            key = (batch.run_id, batch.batch_id, batch.trigger_at)
+            if key in seen:
+                continue
+            seen.add(key)
+        fresh.append(one)
+    return fresh
+
+
+def _known_batches(
+    connection: Connection, book: Ledger, prepared: Sequence[Prepared]
+) -> set[tuple[str, int, float]]:
+    names: dict[int, str] = {}
+    batch_ids = set()
+    for batch in filter(None, (one.told.batch for one in prepared)):
+        row = book.runs.get(batch.run_id)
+        if row is not None and row.run.last_batch_id is not None and batch.batch_id <= row.run.last_batch_id:
+            names[row.run.key] = batch.run_id
+            batch_ids.add(batch.batch_id)
+    if not names:
+        return set()
+    known = events.known_batches(connection, names, batch_ids)
+    return {(names[run_key], batch_id, trigger_at) for run_key, batch_id, trigger_at in known}
+
+
+def _offsets(prepared: Sequence[Prepared]) -> Mapping[str, float]:
+    return {one.told.event.agent: one.clock_offset for one in prepared if one.clock_offset is not None}
+
+
+def _beats(prepared: Sequence[Prepared]) -> Mapping[str, float]:
+    beats: dict[str, float] = {}
+    for one in prepared:
+        if one.beat_at is not None:
+            beats[one.told.event.agent] = max(one.beat_at, beats.get(one.told.event.agent, 0.0))
+    return beats
+
+
+def _append(connection: Connection, book: Ledger, fresh: Sequence[Prepared]) -> None:
+    if not fresh:
+        return
+    first_id = events.reserve_ids(connection, len(fresh))
+    rows, batch_rows = [], []
+    for event_id, one in enumerate(fresh, start=first_id):
+        told, event = one.told, one.told.event
+        query = book.queries.get(lifecycle.meant(book, told) or "")
+        run = book.runs.get(told.run_id) if told.run_id else None
+        rows.append(
+            {
+                "id": event_id,
+                "agent_key": book.agents[event.agent].agent.key,
+                "seq": event.seq,
+                "at": event.at,
+                "type": event.type,
+                "query_key": query.key if query else None,
+                "run_key": run.run.key if run else None,
+                "dictionary": one.dictionary,
+                "data": one.blob,
+            }
+        )
+        if told.batch is not None and query is not None and run is not None:
+            batch_rows.append(events.batch_values(told.batch, event_id, query.key, run.run.key))
+    events.append(connection, rows)
+    events.append_batches(connection, batch_rows)
+
+
+def _changes(book: Ledger, fresh: Sequence[Prepared]) -> Changes:
+    return Changes(
+        agents=[row for name, row in book.agents.items() if name in book.changed],
+        queries=[row for name, row in book.queries.items() if name in book.changed],
+        runs=[row for name, row in book.runs.items() if name in book.changed],
+        batches=[
+            (one.told.query_id, one.told.batch) for one in fresh if one.told.query_id and one.told.batch
+        ],
+    )

@@ -1,0 +1,106 @@
+"""What comes in while the writer is busy piles up and is stored together.
+
+A store pays per statement and per commit, not per event: forty agents that send one event each cost
+hardly more than one. Each sender still gets its own share of the outcome.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from sqlalchemy.engine import Connection
+
+from controlplane.errors import StoreUnavailable
+from controlplane.ingest.deduplication import Changes, Outcome, Prepared, store
+from controlplane.store.writer import WRITE_TIMEOUT, Writer
+
+#: Events in one submission: enough to share the costs, few enough for short transactions and statements.
+MOST_TOGETHER = 5_000
+
+
+@dataclass(frozen=True)
+class Share:
+    """What became of one chunk: the events that were new, and how many were not."""
+
+    fresh: list[Prepared]
+    duplicates: int
+
+
+@dataclass(frozen=True)
+class _Parcel:
+    chunk: Sequence[Prepared]
+    now: float
+    future: Future[Share]
+
+
+class Pile:
+    """`follow` gets the changes of each commit, in order, in the writer's thread."""
+
+    def __init__(self, writer: Writer, follow: Callable[[Changes], None]):
+        self._writer = writer
+        self._follow = follow
+        self._lock = threading.Lock()
+        self._parcels: list[_Parcel] = []
+
+    def put(self, chunk: Sequence[Prepared], now: float) -> Future[Share]:
+        """Store a chunk, with whatever else is waiting; resolves after COMMIT."""
+        parcel = _Parcel(chunk, now, Future())
+        with self._lock:
+            self._parcels.append(parcel)
+            first = len(self._parcels) == 1
+        if first:
+            self._submit(self._take)
+        return parcel.future
+
+    def put_alone(self, one: Prepared, now: float) -> Future[Share]:
+        """Store one event with no other: what is wrong with it stays its own."""
+        parcel = _Parcel([one], now, Future())
+        self._submit(lambda: [parcel])
+        return parcel.future
+
+    def _submit(self, take: Callable[[], list[_Parcel]]) -> None:
+        taken: list[_Parcel] = []
+
+        def work(connection: Connection) -> Outcome:
+            taken.extend(take())
+            together = [one for parcel in taken for one in parcel.chunk]
+            return store(connection, together, max(parcel.now for parcel in taken))
+
+        def deliver(future: Future[Outcome]) -> None:
+            error = future.exception()
+            if error is None:
+                _deliver(taken, future.result())
+            for parcel in (taken or take()) if error is not None else ():
+                parcel.future.set_exception(error)
+
+        future = self._writer.submit(work, lambda outcome: self._follow(outcome.changes))
+        future.add_done_callback(deliver)
+
+    def _take(self) -> list[_Parcel]:
+        """The parcels that came first, up to MOST_TOGETHER events; the rest is the next submission's."""
+        taken: list[_Parcel] = []
+        with self._lock:
+            while self._parcels and sum(len(parcel.chunk) for parcel in taken) < MOST_TOGETHER:
+                taken.append(self._parcels.pop(0))
+            left = bool(self._parcels)
+        if left:
+            self._submit(self._take)
+        return taken
+
+
+def _deliver(parcels: Sequence[_Parcel], outcome: Outcome) -> None:
+    new = {id(one) for one in outcome.fresh}
+    for parcel in parcels:
+        fresh = [one for one in parcel.chunk if id(one) in new]
+        parcel.future.set_result(Share(fresh, len(parcel.chunk) - len(fresh)))
+
+
+def settled(future: Future[Share]) -> Share:
+    """The result of a submission; StoreUnavailable when it does not come in time."""
+    try:
+        return future.result(WRITE_TIMEOUT)
+    except TimeoutError:
+        raise StoreUnavailable(f"the store did not answer within {WRITE_TIMEOUT:g} s") from None

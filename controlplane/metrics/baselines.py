@@ -1,0 +1,175 @@
+"""What is usual for each query at each hour of the week, as the history pipeline published it; held in memory.
+
+Called by the API, the series and `/metrics`. 4 figures × 168 hours × 3 quantiles of a query are 8 KB.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from controlplane.errors import BadRequest
+from controlplane.metrics.samples import Reading, Wanted, query_labels
+from controlplane.model import QueryView
+from listeners.protocol.catalogue import BASELINE, BASELINE_PREFIX, Metric
+
+#: Figures by their names without prefix, quantiles by their labels, in the order of the axes.
+FIGURES = {metric.name.removeprefix(BASELINE_PREFIX): metric for metric in BASELINE}
+QUANTILES = ("0.1", "0.5", "0.9")
+HOURS = 168
+SHAPE = (len(FIGURES), HOURS, len(QUANTILES))
+NAMES = frozenset(metric.name for metric in BASELINE)
+#: The first Monday of 1970, which began on a Thursday.
+MONDAY, HOUR = 4 * 86400.0, 3600.0
+#: As many as a query's own label values are cut to.
+LONGEST = 1000
+#: Values are below it, so that they are finite as 32 bits, too.
+MOST = 3e38
+Values = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """One query's. `values`: of the shape `SHAPE`, NaN where too little is known; `made_at`: Unix seconds."""
+
+    query_id: str
+    app: str
+    query: str
+    made_at: float | None
+    values: Values
+
+    def of(self, metric: Metric) -> dict[str, Values]:
+        """Values by hour of the week, by the quantile's label."""
+        place = BASELINE.index(metric)
+        return {label: self.values[place, :, column] for column, label in enumerate(QUANTILES)}
+
+
+def hour_of_week(at: float) -> int:
+    """0 is Monday 00:00 UTC."""
+    return int((at - MONDAY) // HOUR) % HOURS
+
+
+def hours_of_week(times: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+    """The same of many times."""
+    return ((times - MONDAY) // HOUR).astype(np.int64) % HOURS
+
+
+class Book:
+    """The current set; replaced as a whole. May be read on any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_id: Mapping[str, Baseline] = {}
+        self._by_name: Mapping[tuple[str, str], Baseline] = {}
+
+    def replace(self, baselines: Iterable[Baseline]) -> None:
+        found = list(baselines)
+        with self._lock:
+            self._by_id = {one.query_id: one for one in found}
+            self._by_name = {(one.app, one.query): one for one in found}
+
+    def all(self) -> list[Baseline]:
+        with self._lock:
+            return sorted(self._by_id.values(), key=lambda one: (one.app, one.query, one.query_id))
+
+    def of(self, view: QueryView) -> Baseline | None:
+        """A query's, or, where it has a new checkpoint, that of its application and name."""
+        with self._lock:
+            known = self._by_id.get(view.query_id)
+            return known or (self._by_name.get((view.app, view.name)) if view.name else None)
+
+    def by_id(self, query_id: str) -> Baseline | None:
+        with self._lock:
+            return self._by_id.get(query_id)
+
+    def readings(self, views: Iterable[QueryView], now: float, wanted: Wanted = None) -> Iterator[Reading]:
+        """What is usual in the hour of `now`, of all that were not put away."""
+        if wanted is not None and not wanted & NAMES:
+            return
+        hour = hour_of_week(now)
+        for view in views:
+            baseline = self.of(view) if view.retired_at is None else None
+            if baseline is not None:
+                labels = query_labels(view)
+                for place, metric in enumerate(BASELINE):
+                    if wanted is None or metric.name in wanted:
+                        yield from _quantiles(metric, labels, baseline.values[place, hour])
+
+
+def _quantiles(metric: Metric, labels: Mapping[str, str], values: Values) -> Iterator[Reading]:
+    for quantile, value in zip(QUANTILES, values.tolist(), strict=True):
+        if math.isfinite(value):
+            yield Reading(metric, {**labels, "quantile": quantile}, value)
+
+
+# -- from and to JSON ----------------------------------------------------------------------------------
+
+
+def parsed(document: Any, where: str) -> Baseline:
+    """One query's baselines. BadRequest says at which place what is wrong."""
+    if not isinstance(document, dict):
+        raise BadRequest(f"{where} must be an object, not {type(document).__name__}")
+    texts = {name: _text(document.get(name), f"{where}.{name}") for name in ("query_id", "app", "query")}
+    figures = document.get("figures")
+    if not isinstance(figures, dict):
+        raise BadRequest(f"{where}.figures must be an object of figures by name")
+    values = np.full(SHAPE, np.nan, np.float32)
+    for name, told in figures.items():
+        place = _place(name, list(FIGURES), f"{where}.figures")
+        values[place] = _figure(told, f"{where}.figures.{name}")
+    return Baseline(**texts, made_at=_finite(document.get("made_at"), f"{where}.made_at"), values=values)
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST:
+        raise BadRequest(f"{where} must be a text of 1 to {LONGEST} characters")
+    return value
+
+
+def _place(name: str, known: Sequence[str], where: str) -> int:
+    if name not in known:
+        raise BadRequest(f"{where}: {name[:80]!r} is none of {', '.join(known)}")
+    return known.index(name)
+
+
+def _figure(told: Any, where: str) -> Values:
+    """Quantile → a value for each hour of the week."""
+    if not isinstance(told, dict):
+        raise BadRequest(f'{where} must be an object of quantiles, as in {{"0.5": […]}}')
+    values = np.full(SHAPE[1:], np.nan, np.float32)
+    for quantile, hours in told.items():
+        place = _place(quantile, QUANTILES, where)
+        if not isinstance(hours, list) or len(hours) != HOURS:
+            raise BadRequest(f"{where}.{quantile} must be a list of {HOURS} values, Monday 00:00 UTC first")
+        values[:, place] = [
+            math.nan if (value := _finite(one, f"{where}.{quantile}[{hour}]")) is None else value
+            for hour, one in enumerate(hours)
+        ]
+    return values
+
+
+def _finite(value: Any, where: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST:
+        raise BadRequest(f"{where} must be a number or null")
+    return float(value)
+
+
+def as_json(baseline: Baseline) -> dict[str, Any]:
+    """What `parsed` reads."""
+    figures = {
+        name: {
+            quantile: [None if math.isnan(value) else float(f"{value:.6g}") for value in column]
+            for quantile, column in zip(QUANTILES, baseline.values[place].T.tolist(), strict=True)
+        }
+        for place, name in enumerate(FIGURES)
+    }
+    texts = {"query_id": baseline.query_id, "app": baseline.app, "query": baseline.query}
+    return {**texts, "made_at": baseline.made_at, "figures": figures}

@@ -1,0 +1,308 @@
+"""What a query, an agent and this server say in figures: values of the metrics of `listeners.protocol.catalogue`.
+
+One reading is one sample of `/metrics`. Figures of batches are told while the newest run is active, so
+that a series ends with its run; what is unknown or not finite is absent, never 0. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, TypeGuard
+
+from controlplane.health import lag
+from controlplane.health.context import Case, open_case
+from controlplane.health.terminal_status import failure
+from controlplane.health.thresholds import DEFAULTS
+from controlplane.model import (
+    Agent,
+    OperatorSample,
+    ProgressSample,
+    QueryStatus,
+    QueryView,
+    SourceSample,
+    Verdict,
+)
+from listeners.protocol.catalogue import (
+    BY_NAME,
+    PREFIX,
+    SNAPSHOT_UPLOADED,
+    Metric,
+    custom_metric,
+    distinct,
+    source_metric,
+)
+
+#: Statuses in which the query does not run, and those in which nobody expects it to.
+DOWN = frozenset({QueryStatus.FAILED, QueryStatus.LOST, QueryStatus.BACKING_OFF, QueryStatus.RESTARTING})
+AT_REST = frozenset({QueryStatus.STOPPED, QueryStatus.FINISHED, QueryStatus.RETIRED})
+#: Figures that an operator or a source may report besides Spark's own, so that none floods the rest.
+MOST_CUSTOM = 100
+
+Totals = Mapping[str, float]
+#: Names of metrics; None is all. What nobody wants is not computed where it costs something.
+Wanted = frozenset[str] | None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One value of one metric."""
+
+    metric: Metric
+    labels: Mapping[str, str]
+    value: float
+
+
+def query_readings(
+    view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted: Wanted = None
+) -> Iterator[Reading]:
+    """All that is known of one query. `totals`: its counters, named as `Window.totals` does."""
+    labels = query_labels(view)
+    for name, own, value in _facts(view, verdict, now, totals, wanted):
+        metric = BY_NAME[PREFIX + name] if isinstance(name, str) else name
+        if (wanted is None or metric.name in wanted) and _is_finite(value):
+            yield Reading(metric, {**labels, **own}, value)
+
+
+def _is_finite(value: float | None) -> TypeGuard[float]:
+    """An integer too large for a float is as absent as infinity: one such figure must not cost all the others."""
+    try:
+        return value is not None and math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def query_labels(view: QueryView) -> dict[str, str]:
+    """The user's labels, and over them the application, the query's name (else 8 digits of its id) and id."""
+    named = {"app": view.app, "query": view.name or view.query_id[:8], "query_id": view.query_id}
+    return {**_users(view.labels), **named}
+
+
+def _users(labels: Mapping[str, str]) -> dict[str, str]:
+    """The user's labels without those that Prometheus keeps for itself."""
+    return {name: value for name, value in labels.items() if not name.startswith("__")}
+
+
+Fact = tuple[str | Metric, Mapping[str, str], float | None]
+NONE: Mapping[str, str] = {}
+
+
+def _facts(view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted: Wanted) -> Iterator[Fact]:
+    yield from _life(view, verdict)
+    if verdict.status is QueryStatus.FAILED:
+        yield "query_failure_info", _failure(open_case(view, now, DEFAULTS)), 1
+    yield from _counters(totals)
+    yield from _checkpoint(view)
+    if verdict.status in DOWN | AT_REST or (wanted is not None and wanted <= OF_LIFE):
+        return
+    case = open_case(view, now, DEFAULTS)
+    yield from _running_batch(case)
+    if case.last is not None:
+        yield from _last_batch(case, case.last)
+        yield from _sources(case, case.last, wanted)
+        yield from _operators(case.last, wanted)
+
+
+def _life(view: QueryView, verdict: Verdict) -> Iterator[Fact]:
+    yield "query_status", {"status": verdict.status.value}, 1
+    yield "query_up", NONE, verdict.status not in DOWN | AT_REST
+    yield "query_expected", NONE, verdict.status not in AT_REST
+    if view.run is not None:
+        yield "query_info", _info(view, view.run.run_id), 1
+        yield "query_start_timestamp_seconds", NONE, view.run.started_at
+
+
+def _info(view: QueryView, run_id: str) -> dict[str, str]:
+    spark_version = view.agent.spark_version if view.agent else None
+    facts = {"checkpoint": view.facts.checkpoint, "trigger": view.facts.trigger, "sink": view.facts.sink}
+    agent = view.run.agent if view.run else None
+    told = {"run_id": run_id, "agent": agent, "spark_version": spark_version, **facts}
+    return {name: value for name, value in told.items() if value}
+
+
+def _failure(case: Case) -> dict[str, str]:
+    told = failure(case)
+    return {"error_class": told.kind, "retry": told.retry}
+
+
+COUNTERS = {
+    "batches": ("batches_total", ""),
+    "batches_unreported": ("batches_unreported_total", ""),
+    "input_rows": ("input_rows_total", ""),
+    "output_rows": ("output_rows_total", ""),
+    "starts": ("query_starts_total", ""),
+    "failures": ("query_failures_total", "error_class"),
+    "source_input_rows": ("source_input_rows_total", "source"),
+    "state_rows_updated": ("state_rows_updated_total", "operator"),
+    "state_rows_removed": ("state_rows_removed_total", "operator"),
+    "state_rows_dropped_by_watermark": ("state_rows_dropped_by_watermark_total", "operator"),
+}
+
+
+#: What is told of a query whether it runs or not.
+OF_LIFE = frozenset(
+    PREFIX + name
+    for name in (
+        "query_status",
+        "query_up",
+        "query_expected",
+        "query_info",
+        "query_failure_info",
+        "query_start_timestamp_seconds",
+        "checkpoint_findings",
+        "checkpoint_bytes",
+        "checkpoint_files",
+        "checkpoint_last_commit_timestamp_seconds",
+        *(name for name, _ in COUNTERS.values()),
+    )
+)
+
+
+def _counters(totals: Totals) -> Iterator[Fact]:
+    for key, value in totals.items():
+        counted, _, label = key.partition("|")
+        if counted in COUNTERS:
+            name, label_name = COUNTERS[counted]
+            yield name, {label_name: label} if label_name else NONE, value
+
+
+def _checkpoint(view: QueryView) -> Iterator[Fact]:
+    """Of the newest inventory, whether the query runs or not."""
+    seen = view.checkpoint
+    if seen is None or view.retired_at is not None:
+        return
+    for (check, severity), count in seen.counts.items():
+        yield "checkpoint_findings", {"check": check, "severity": severity}, count
+    yield "checkpoint_bytes", NONE, seen.bytes
+    yield "checkpoint_files", NONE, seen.files
+    yield "checkpoint_last_commit_timestamp_seconds", NONE, seen.committed_at
+
+
+def _running_batch(case: Case) -> Iterator[Fact]:
+    status = case.view.status
+    if status is not None:
+        yield "batch_age_seconds", NONE, case.age if case.polled and case.polled.trigger_active else 0.0
+        yield "last_task_finished_timestamp_seconds", NONE, status.last_task_at
+    yield "trigger_interval_seconds", NONE, case.view.facts.trigger_interval
+    yield "watermark_delay_seconds", NONE, case.view.facts.watermark_delay
+
+
+def _last_batch(case: Case, last: ProgressSample) -> Iterator[Fact]:
+    yield "batch_id", NONE, last.batch_id
+    yield "batch_duration_seconds", NONE, last.duration
+    yield from (("batch_phase_seconds", {"phase": name}, ms / 1000) for name, ms in last.phases_ms.items())
+    yield "input_rows_per_second", NONE, last.input_rows_per_second
+    yield "processed_rows_per_second", NONE, last.processed_rows_per_second
+    yield "last_progress_timestamp_seconds", NONE, last.at
+    yield "utilization_ratio", NONE, _utilization(case.batches)
+    yield "watermark_timestamp_seconds", NONE, last.watermark
+    yield "watermark_lag_seconds", NONE, None if last.watermark is None else lag.began(last) - last.watermark
+    yield "event_time_max_timestamp_seconds", NONE, last.event_time.get("max")
+
+
+def _utilization(samples: Sequence[ProgressSample]) -> float | None:
+    if len(samples) < 2:
+        return None
+    gap = lag.began(samples[-1]) - lag.began(samples[-2])
+    return samples[-1].duration / gap if gap > 0 else None
+
+
+#: Figures of a source, by its place in the query.
+_SOURCE: Mapping[str, Callable[[Case, SourceSample, int], float | None]] = {
+    "source_lag_rows": lambda case, source, index: source.lag_rows,
+    "source_lag_seconds": lambda case, source, index: lag.source_lag_seconds(case.view, index, case.now),
+    "source_max_partition_lag_rows": lambda case, source, index: max(
+        lag.partition_lags(source).values(), default=None
+    ),
+    "source_arrival_rows_per_second": lambda case, source, index: lag.arrival_rate(case.batches, index),
+    "source_catch_up_seconds": lambda case, source, index: lag.catch_up_seconds(
+        lag.lag_points(lag.window(case.batches, case.limits) or case.batches, index)
+    ),
+}
+
+
+def _sources(case: Case, last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
+    told = [figure for figure in _SOURCE.items() if wanted is None or PREFIX + figure[0] in wanted]
+    names = distinct(source.name for source in last.sources)
+    for index, (name, source) in enumerate(zip(names, last.sources, strict=True)):
+        own = {"source": name}
+        yield from ((figure, own, value_of(case, source, index)) for figure, value_of in told)
+        if wanted is None or not wanted <= BY_NAME.keys():
+            yield from _reported(source, own)
+
+
+def _reported(source: SourceSample, own: Mapping[str, str]) -> Iterator[Fact]:
+    """The source's own figures, which Spark writes as text."""
+    for name, text in islice(source.metrics.items(), MOST_CUSTOM):
+        metric = source_metric(name)
+        if metric is not None:
+            yield metric, own, _number(text, metric.factor)
+
+
+def _number(text: str, factor: float) -> float | None:
+    try:
+        return float(text) * factor
+    except ValueError:
+        return None
+
+
+def _operators(last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
+    for name, operator in zip(distinct(op.name for op in last.operators), last.operators, strict=True):
+        own = {"operator": name}
+        yield "state_rows", own, operator.rows_total
+        yield "state_memory_bytes", own, operator.memory_bytes
+        yield "state_commit_seconds", own, operator.commit_ms / 1000
+        yield "state_shuffle_partitions", own, operator.shuffle_partitions
+        yield "state_snapshot_lag_versions", own, _snapshot_lag(operator, last.batch_id)
+        if wanted is None or not wanted <= BY_NAME.keys():
+            yield from _custom(operator, own)
+
+
+def _snapshot_lag(operator: OperatorSample, batch_id: int) -> float | None:
+    """Versions since the snapshot that is furthest behind (-1: none yet). Batch N writes version N + 1."""
+    uploaded = [value for name, value in operator.metrics.items() if name.startswith(SNAPSHOT_UPLOADED)]
+    return batch_id + 1 - max(0.0, min(uploaded)) if uploaded else None
+
+
+def _custom(operator: OperatorSample, own: Mapping[str, str]) -> Iterator[Fact]:
+    told = ((custom_metric(name), value) for name, value in operator.metrics.items())
+    return (
+        (metric, own, value * metric.factor)
+        for metric, value in islice(told, MOST_CUSTOM)
+        if metric is not None
+    )
+
+
+def agent_readings(
+    agents: Iterable[Agent], heartbeat_of: Callable[[str], Mapping[str, Any]]
+) -> Iterator[Reading]:
+    """Of every agent that has not ended. `heartbeat_of`: the data of an agent's last heartbeat, by its id."""
+    for agent in agents:
+        if agent.ended_at is not None:
+            continue
+        labels = {**_users(agent.labels), "app": agent.app, "agent": agent.agent}
+        for name, own, value in _agent_facts(agent, heartbeat_of(agent.agent)):
+            if _is_finite(value):
+                yield Reading(BY_NAME[PREFIX + name], {**labels, **own}, value)
+
+
+def _agent_facts(
+    agent: Agent, heartbeat: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, str], float | None]]:
+    yield "agent_heartbeat_timestamp_seconds", NONE, agent.last_seen_at
+    yield "agent_start_timestamp_seconds", NONE, agent.first_seen_at
+    for reason, count in agent.dropped.items():
+        yield "agent_events_dropped_total", {"reason": reason}, count
+    yield "executors", NONE, _inside(heartbeat, "executors")
+    yield "driver_heap_bytes", NONE, _inside(heartbeat, "driver", "heapUsed")
+    yield "driver_heap_max_bytes", NONE, _inside(heartbeat, "driver", "heapMax")
+    yield "listener_callback_seconds", NONE, _inside(heartbeat, "callback", "seconds_max")
+
+
+def _inside(data: Any, *path: str) -> float | None:
+    """The number at a path of a JSON value; None where there is none."""
+    for name in path:
+        data = data.get(name) if isinstance(data, Mapping) else None
+    return data if isinstance(data, int | float) and not isinstance(data, bool) else None

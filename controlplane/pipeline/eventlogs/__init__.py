@@ -1,0 +1,1 @@
+"""Import of Spark event logs into the lake."""

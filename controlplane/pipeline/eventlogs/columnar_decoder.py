@@ -1,0 +1,384 @@
+"""The common event, a report of Spark 3 or 4 with every field of its type -> columns of the lake, many at a time.
+
+The fast way through `controlplane.pipeline.eventlogs.records` and `controlplane.lake.rows`, asked by `reading` before them:
+what is odd in any way is left to them, so that the rows are the same whichever way a line took.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import chain, islice
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from controlplane.events.progress import MAX_WHOLE
+from controlplane.lake import fields as f
+from controlplane.lake.arrays import column_of, table_of_columns
+from controlplane.lake.rows import REPORTED, Who
+from controlplane.lake.schema import PROGRESS, SOURCES, STATE_OPERATORS, Type, arrow
+from controlplane.pipeline.eventlogs import metric_columns as metrics
+from controlplane.pipeline.eventlogs.metric_columns import Number, Numbers
+from controlplane.pipeline.eventlogs.records import plain
+
+#: A phase that a trigger without data does not have.
+WORK = "addBatch"
+#: How Spark says that there is no watermark yet, and what of it goes to `extra`.
+NO_WATERMARK = re.compile(rb'"watermark":\s*"1970-01-01T00:00:00\.000Z"')
+NONE_YET = '{"eventTime":{"watermark":"1970-01-01T00:00:00.000Z"}}'
+#: The columns of a report that are sums over its sources, but for `output_rows`, which stands after the first.
+READ = ("input_rows", "input_rows_per_second", "processed_rows_per_second", "lag_rows")
+OUTPUT = PROGRESS.names.index("output_rows")
+Id = Annotated[str, msgspec.Meta(min_length=1, max_length=f.ID_CHARS)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_WHOLE)] | None
+Rate = float | Literal["NaN", "Infinity", "-Infinity"] | None
+Text = str | None
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
+UNTOLD = msgspec.Raw(b"null")
+
+
+class _Exact(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """What Spark says, by its names; what it does not say is None. A field more, and it is no report for us."""
+
+
+class _Source(_Exact):
+    description: Text = None
+    startOffset: Text = None
+    endOffset: Text = None
+    latestOffset: Text = None
+    numInputRows: Count = None
+    inputRowsPerSecond: Rate = None
+    processedRowsPerSecond: Rate = None
+    metrics: dict[str, str] | None = None
+
+
+class _Operator(_Exact):
+    operatorName: Text = None
+    numRowsTotal: Count = None
+    numRowsUpdated: Count = None
+    numRowsRemoved: Count = None
+    numRowsDroppedByWatermark: Count = None
+    memoryUsedBytes: Count = None
+    commitTimeMs: Count = None
+    allUpdatesTimeMs: Count = None
+    allRemovalsTimeMs: Count = None
+    numShufflePartitions: Count = None
+    numStateStoreInstances: Count = None
+    customMetrics: msgspec.Raw = UNTOLD
+    snapshotCustomMetricNames: msgspec.Raw = UNTOLD
+
+
+class _EventTime(_Exact):
+    watermark: Moment | None = None
+    max: Moment | None = None
+    min: Moment | None = None
+    avg: Moment | None = None
+
+
+class _Sink(_Exact):
+    description: Text = None
+    numOutputRows: Annotated[int, msgspec.Meta(ge=-1, le=MAX_WHOLE)] | None = None
+    metrics: dict[str, str] | None = None
+
+
+class Report(_Exact):
+    """What a batch reports."""
+
+    id: Id
+    runId: Id
+    timestamp: Moment
+    batchId: Number
+    durationMs: dict[str, Number]
+    sources: list[_Source]
+    name: Text = None
+    batchDuration: Count = None
+    eventTime: _EventTime | None = None
+    stateOperators: list[_Operator] | None = None
+    sink: _Sink | None = None
+    observedMetrics: dict[str, msgspec.Raw] | None = None
+
+
+class _Event(_Exact):
+    Event: Literal[
+        "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent",
+        "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgress",
+    ]
+    progress: Report
+
+
+UNTIMED, UNSUNK = _EventTime(), _Sink()
+_decode = msgspec.json.Decoder(_Event).decode
+
+
+class Reports:
+    """Gathers the reports of a log that go the fast way; `take` gives their columns and begins anew."""
+
+    def __init__(self, who: Who) -> None:
+        self._who = who
+        self._by_query: dict[str, list[Report]] = {}
+        self._rows = 0
+        self._numbers = metrics.Reader()
+        #: `snapshotCustomMetricNames` of the operator before, and what of it goes to `extra`.
+        self._names = b""
+        self._extra: str | None = None
+
+    def __len__(self) -> int:
+        """Rows of all tables that were not taken yet."""
+        return self._rows
+
+    def add(self, line: bytes) -> Report | None:
+        """The report of a line, which is kept; None when it is for the general way."""
+        try:
+            report = _decode(line).progress
+            if _is_odd(report, line):
+                return None
+            if report.observedMetrics:
+                report.observedMetrics = _observed(report.observedMetrics)  # type: ignore[assignment]
+            if operators := report.stateOperators:
+                for one in operators:
+                    self._look_into(one, report.id)
+        except (ValueError, RecursionError):  # what msgspec says of a type or of JSON is a ValueError
+            return None
+        self._rows += 1 + len(report.sources) + (len(operators) if operators else 0)
+        kept = self._by_query.get(report.id)
+        if kept is None:
+            self._by_query[report.id] = [report]
+        else:
+            kept.append(report)
+        return report
+
+    def _look_into(self, one: _Operator, query_id: str) -> None:
+        """What is text of it yet is read, in place."""
+        source = query_id, one.operatorName
+        one.customMetrics = self._numbers.read(source, one.customMetrics)  # type: ignore[assignment]
+        names = bytes(one.snapshotCustomMetricNames)
+        if names != self._names:  # long, and mostly as in the report before
+            self._extra, self._names = _extra(names), names
+        one.snapshotCustomMetricNames = self._extra  # type: ignore[assignment]
+
+    def take(self) -> dict[str, pa.Table]:
+        """The tables of reports by the lake's schema, sorted by query; nothing is kept any more."""
+        kept, self._by_query, self._rows = self._by_query, {}, 0
+        if not kept:
+            return {name: arrow(name).empty_table() for name in REPORTED}
+        return _tables(list(chain.from_iterable(kept[query] for query in sorted(kept))), self._who)
+
+
+def ended_at(report: Report) -> float:
+    """When its trigger was over, Unix seconds, as `reported_at` says it."""
+    return f.ended_at(round(report.timestamp.timestamp() * 1e6), _took(report)) / 1e6
+
+
+# -- what is odd -----------------------------------------------------------------------------------
+
+
+def _is_odd(report: Report, line: bytes) -> bool:
+    """Whether something has its type and yet is not what columns take it for."""
+    sink = report.sink
+    if report.timestamp.tzinfo is not UTC or WORK not in report.durationMs:
+        return True
+    if sink is not None and sink.metrics:
+        return True
+    sources = report.sources
+    for one in sources:  # 0 a second of rows that were read is no rate
+        if one.numInputRows and (one.inputRowsPerSecond == 0.0 or one.processedRowsPerSecond == 0.0):
+            return True
+    if len(sources) > 1 and not _adds_up(sources):
+        return True
+    told = report.eventTime
+    return told is not None and told != UNTIMED and _is_odd_time(told, line)
+
+
+def _is_odd_time(told: _EventTime, line: bytes) -> bool:
+    moments = (told.watermark, told.max, told.min, told.avg)
+    if any(one is not None and one.tzinfo is not UTC for one in moments):
+        return True
+    if told.watermark != f.EPOCH:
+        return False
+    return NO_WATERMARK.search(line) is None or line.count(b'"watermark"') > 1
+
+
+def _adds_up(sources: list[_Source]) -> bool:
+    """Whether the sums over the sources are numbers that columns hold."""
+    read, *rates = _summed(sources)
+    if read is not None and read > MAX_WHOLE:
+        return False
+    return all(rate is None or (math.isfinite(rate) and (rate != 0.0 or not read)) for rate in rates)
+
+
+def _summed(sources: list[_Source]) -> tuple[int | None, float | None, float | None]:
+    """Rows read and both rates: a log has no totals, they are sums over the sources."""
+    read = [one.numInputRows for one in sources if one.numInputRows is not None]
+    ins = [one.inputRowsPerSecond for one in sources if type(one.inputRowsPerSecond) is float]
+    outs = [one.processedRowsPerSecond for one in sources if type(one.processedRowsPerSecond) is float]
+    return sum(read) if read else None, sum(ins) if ins else None, sum(outs) if outs else None
+
+
+# -- columns ---------------------------------------------------------------------------------------
+
+
+def _tables(reports: list[Report], who: Who) -> dict[str, pa.Table]:
+    size = len(reports)
+    trigger_at = column_of(Type.TIME, [one.timestamp for one in reports])
+    whose = [
+        column_of(Type.TEXT, [who.app] * size),
+        column_of(Type.TEXT, [one.id for one in reports]),
+        column_of(Type.TEXT, [one.runId for one in reports]),
+        column_of(Type.WHOLE, [one.batchId for one in reports]),
+        trigger_at,
+    ]
+    took = [_took(one) for one in reports]
+    sources = _sources(reports, whose, who)
+    operators: list[Sequence[_Operator]] = [one.stateOperators or () for one in reports]
+    held = [len(some) for some in operators]
+    states = _operators(operators, held, whose, who)
+    sinks = [one.sink or UNSUNK for one in reports]
+    times = [one.eventTime or UNTIMED for one in reports]
+    progress = [
+        *whose,
+        [one.name or None for one in reports],
+        _ended_at(trigger_at, took),
+        took,
+        *_read(reports, sources),
+        [None if one.watermark == f.EPOCH else one.watermark for one in times],
+        [one.max for one in times],
+        [one.min for one in times],
+        [one.avg for one in times],
+        *(_totals(states[name], held) for name in ("rows", "memory_bytes", "rows_dropped")),
+        [one.durationMs for one in reports],
+        [one.description or None for one in sinks],
+        [one.observedMetrics or None for one in reports],
+        [who.spark_version] * size,
+        [None] * size,
+        [None] * size,
+        [who.origin] * size,
+        [NONE_YET if one.watermark == f.EPOCH else None for one in times],
+    ]
+    # `output_rows` stands between what is read and the rates of it.
+    progress.insert(OUTPUT, [None if one.numOutputRows == -1 else one.numOutputRows for one in sinks])
+    return {
+        PROGRESS.name: table_of_columns(PROGRESS.name, progress),
+        SOURCES.name: sources,
+        STATE_OPERATORS.name: states,
+    }
+
+
+def _took(report: Report) -> int | None:
+    """Milliseconds of the trigger."""
+    took = report.batchDuration
+    if took is None and (executed := report.durationMs.get("triggerExecution")) is not None:
+        took = max(0, executed)
+    return took
+
+
+def _ended_at(trigger_at: pa.Array, took: list[int | None]) -> pa.Array:
+    """`fields.ended_at` of all."""
+    most = 2 * f.LATEST_MICROS // 1000  # beyond it no sum can be one that a column holds
+    spent = np.fromiter((min(one, most) if one else 0 for one in took), np.int64, len(took))
+    begins = trigger_at.view(pa.int64()).to_numpy()
+    ends = np.where(spent > 0, np.minimum(begins + spent * 1000, f.LATEST_MICROS), begins)
+    return pa.array(ends).view(trigger_at.type)
+
+
+def _read(reports: list[Report], sources: pa.Table) -> list[Sequence[Any] | pa.ChunkedArray]:
+    """The columns `input_rows`, both rates and `lag_rows`."""
+    counts = [len(one.sources) for one in reports]
+    if counts.count(1) == len(counts):
+        return [sources[name] for name in READ]
+    sums = zip(*(_summed(one.sources) for one in reports), strict=True)
+    return [*sums, _totals(sources["lag_rows"], counts)]
+
+
+def _sources(reports: list[Report], whose: list[pa.Array], who: Who) -> pa.Table:
+    told = [one for report in reports for one in report.sources]
+    if not told:
+        return arrow(SOURCES.name).empty_table()
+    ends = [f.offset_of_text(one.endOffset) for one in told]
+    heads = [f.offset_of_text(one.latestOffset) for one in told]
+    columns = [
+        *_spread(whose, [len(one.sources) for one in reports]),
+        [one.description or None for one in told],
+        [one.numInputRows for one in told],
+        [_rate(one.inputRowsPerSecond) for one in told],
+        [_rate(one.processedRowsPerSecond) for one in told],
+        [f.offset_of_text(one.startOffset)[0] for one in told],
+        [end[0] for end in ends],
+        [head[0] for head in heads],
+        [end[1] for end in ends],
+        [head[1] for head in heads],
+        [f.lag(end[2], head[2]) for end, head in zip(ends, heads, strict=True)],
+        [one.metrics or None for one in told],
+        [who.origin] * len(told),
+        [None] * len(told),
+    ]
+    return table_of_columns(SOURCES.name, columns)
+
+
+def _operators(
+    operators: list[Sequence[_Operator]], counts: list[int], whose: list[pa.Array], who: Who
+) -> pa.Table:
+    told = list(chain.from_iterable(operators))
+    if not told:
+        return arrow(STATE_OPERATORS.name).empty_table()
+    columns = [
+        *_spread(whose, counts),
+        [one.operatorName or None for one in told],
+        [one.numRowsTotal for one in told],
+        [one.numRowsUpdated for one in told],
+        [one.numRowsRemoved for one in told],
+        [one.numRowsDroppedByWatermark for one in told],
+        [one.memoryUsedBytes for one in told],
+        [one.commitTimeMs for one in told],
+        [one.allUpdatesTimeMs for one in told],
+        [one.allRemovalsTimeMs for one in told],
+        [one.numShufflePartitions for one in told],
+        [one.numStateStoreInstances for one in told],
+        metrics.column_of([cast(Numbers, one.customMetrics) for one in told]),
+        [who.origin] * len(told),
+        [one.snapshotCustomMetricNames for one in told],
+    ]
+    return table_of_columns(STATE_OPERATORS.name, columns)
+
+
+def _spread(whose: list[pa.Array], counts: list[int]) -> list[pa.Array]:
+    """The columns of a report as those of what it holds, so many each; and the place of each in it."""
+    many = np.array(counts)
+    if (many == 1).all():
+        return [*whose, pa.array(np.zeros(len(many), np.int32))]
+    places = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
+    owners = pa.array(np.repeat(np.arange(len(many)), many))
+    return [*(one.take(owners) for one in whose), pa.array(places.astype(np.int32))]
+
+
+def _totals(column: pa.ChunkedArray, counts: list[int]) -> Sequence[Any] | pa.ChunkedArray:
+    """`fields.total` of a column of what reports hold, so many each."""
+    many = np.array(counts)
+    if many.max() <= 1:
+        return column.take(pa.array(np.cumsum(many) - 1, mask=many == 0))
+    values = iter(column.to_pylist())
+    return [f.total([(one,) for one in islice(values, count)], 0) for count in counts]
+
+
+# -- values ----------------------------------------------------------------------------------------
+
+
+def _rate(value: float | str | None) -> float | None:
+    """NaN and the infinities, which Jackson writes as text, are none."""
+    return value if type(value) is float else None
+
+
+def _observed(told: dict[str, msgspec.Raw]) -> str | None:
+    return f.as_json(plain({name: orjson.loads(bytes(one)) for name, one in told.items()}))
+
+
+def _extra(names: bytes) -> str | None:
+    told = orjson.loads(names)
+    return f.as_json(f.full({"snapshotCustomMetricNames": told}))

@@ -1,0 +1,155 @@
+"""What lies below the paths that a user gave: by fsspec where it knows the file system, else by Hadoop, over py4j.
+
+Runs on the driver, once an import. Paths keep their scheme, so that executors open them the same way.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import fsspec
+from pyspark.sql import SparkSession
+
+from controlplane.lake.folders import SCHEMES
+from controlplane.pipeline.eventlogs.discovery import File, Refused
+from controlplane.pipeline.runtime.session import first_line
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
+_WILD = re.compile(r"[*?\[{]")
+#: A folder that no log is in, however many files it holds.
+_HIDDEN = re.compile(r"(^|/)[._][^/]*/")
+
+
+def scheme_of(path: str) -> str:
+    """The scheme of a URL; `file` for a path of this machine."""
+    match = _SCHEME.match(path)
+    return match[1].lower() if match else "file"
+
+
+def by_fsspec(scheme: str) -> bool:
+    """Whether fsspec opens such URLs here: its package for them is installed."""
+    try:
+        fsspec.get_filesystem_class(SCHEMES.get(scheme, scheme))
+    except (ImportError, ValueError):
+        return False
+    return scheme != "hdfs"  # fsspec's needs a native library; Hadoop's own is at hand
+
+
+def found(
+    start: Callable[[], SparkSession], paths: Iterable[str]
+) -> tuple[list[File], list[str], list[Refused]]:
+    """All files below the paths, those of them that were named one by one, and the paths that cannot be listed."""
+    files: list[File] = []
+    named: list[str] = []
+    refused: list[Refused] = []
+    for path in paths:
+        scheme = scheme_of(path)
+        try:
+            listed = list(
+                _local(path)
+                if scheme == "file"
+                else _remote(path, scheme)
+                if by_fsspec(scheme)
+                else _hadoop(start(), path)
+            )
+        except Exception as error:  # each file system has errors of its own
+            refused.append(Refused(path, f"it cannot be listed: {first_line(error)}"))
+            continue
+        if not listed:
+            refused.append(Refused(path, "nothing is there"))
+        for file, asked in listed:
+            if isinstance(file, Refused):
+                refused.append(file)
+                continue
+            files.append(file)
+            if asked:
+                named.append(file.path)
+    return files, named, refused
+
+
+def _local(path: str) -> Iterator[tuple[File | Refused, bool]]:
+    bare = re.sub(r"^file:/+", "/", path)
+    wild = bool(_WILD.search(bare)) and not os.path.exists(bare)
+    for place in sorted(glob.glob(bare, recursive=True)) if wild else [bare]:
+        absolute = str(Path(place).absolute())
+        if os.path.isdir(absolute):
+            yield from ((found, False) for found in _below(absolute))
+        elif os.path.lexists(absolute):
+            yield _stat(absolute), not wild
+
+
+def _below(folder: str) -> Iterator[File | Refused]:
+    closed: list[OSError] = []
+    walked = {
+        os.path.realpath(folder)
+    }  # links are followed, but a folder is looked into once: links may go in circles
+    for here, names, members in os.walk(folder, onerror=closed.append, followlinks=True):
+        # Folders before links to them: a log is told by its own path where there is one.
+        ordered = sorted(names, key=lambda name: (os.path.islink(os.path.join(here, name)), name))
+        names[:] = [
+            name for name in ordered if not name.startswith((".", "_")) and _is_new(here, name, walked)
+        ]
+        yield from (_stat(os.path.join(here, member)) for member in members)
+    yield from (Refused(str(error.filename), f"it cannot be listed: {error.strerror}") for error in closed)
+
+
+def _is_new(here: str, name: str, walked: set[str]) -> bool:
+    """Whether a folder was not looked into yet; it is taken down."""
+    place = os.path.realpath(os.path.join(here, name))
+    before = len(walked)
+    walked.add(place)
+    return len(walked) > before
+
+
+def _stat(path: str) -> File | Refused:
+    try:
+        known = os.stat(path)
+    except OSError as error:  # a link to nowhere; gone meanwhile
+        return Refused(path, f"it cannot be read: {error.strerror}")
+    return File(path, known.st_size, known.st_mtime)
+
+
+def _remote(path: str, scheme: str) -> Iterator[tuple[File, bool]]:
+    fs, root = fsspec.url_to_fs(f"{SCHEMES.get(scheme, scheme)}{path[len(scheme) :]}")
+    wild = bool(_WILD.search(root))
+    for place in sorted(fs.glob(root)) if wild else [root]:
+        if fs.isdir(place):
+            for entry in fs.find(place, detail=True).values():
+                if not _HIDDEN.search(str(entry["name"])[len(place) :]):
+                    yield _entry(fs, entry), False
+        else:
+            yield _entry(fs, fs.info(place)), not wild
+
+
+def _entry(fs: Any, entry: dict[str, Any]) -> File:
+    modified = next(
+        (entry[key] for key in ("mtime", "LastModified", "last_modified", "updated") if entry.get(key)), 0.0
+    )
+    seconds = modified.timestamp() if hasattr(modified, "timestamp") else modified
+    seconds = float(seconds) if isinstance(seconds, (int, float)) else 0.0
+    return File(fs.unstrip_protocol(entry["name"]), int(entry.get("size") or 0), seconds)
+
+
+def _hadoop(spark: SparkSession, path: str) -> Iterator[tuple[File, bool]]:
+    jvm: Any = spark.sparkContext._jvm
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    here = jvm.org.apache.hadoop.fs.Path(path)
+    fs = here.getFileSystem(conf)
+    for status in fs.globStatus(here) or ():
+        if status.isFile():
+            yield _status(status), not _WILD.search(path)
+            continue
+        below = fs.listFiles(status.getPath(), True)
+        while below.hasNext():
+            one = below.next()
+            if not _HIDDEN.search(one.getPath().toString()[len(status.getPath().toString()) :]):
+                yield _status(one), False
+
+
+def _status(status: Any) -> File:
+    return File(status.getPath().toString(), status.getLen(), status.getModificationTime() / 1000)

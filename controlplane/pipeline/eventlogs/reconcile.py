@@ -1,0 +1,112 @@
+"""What one log must not take from the lake, and what two logs must not both bring to it.
+
+Called by `importing` on the driver, between the last piece of a log and its commit. Reads key columns only, unless
+there is something to keep or to leave out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from controlplane.lake.deduplication import LIFE_KEY, ONCE, REPORT_KEY, REPORT_TABLES, new_only
+from controlplane.lake.lake import Lake
+from controlplane.lake.manifest import Commit, Manifest, Part
+from controlplane.lake.schema import LIFECYCLE, PROGRESS, arrow
+from controlplane.lake.staging import Staging
+
+#: The tables in which every run that a log tells of has a row.
+TELLING = (PROGRESS.name, LIFECYCLE.name)
+
+
+def kept(lake: Lake, staging: Staging, parts: Sequence[Part], held: Manifest) -> tuple[list[Part], int]:
+    """Rows that the batch has in the lake and that `parts` do not tell, staged as parts of their own, and how many
+    reports they are: of a rolling log old files go, logs are cut, and names of applications are given twice.
+
+    `held`: what the lake holds, by others too.
+    """
+    found: list[Part] = []
+    reports = 0
+    before = sorted(staging.stood[1]) if staging.stood else []
+    for table in (*REPORT_TABLES, LIFECYCLE.name):
+        paths = [path for path in before if path.startswith(f"{table}/")]
+        if not paths:
+            continue
+        staged = [lake.folder.at(staging.path, part.path) for part in parts if part.table == table]
+        told = _keys(lake, table, staged).group_by(list(_key(table))).aggregate([])
+        for place, path in enumerate(paths):
+            rows = _untold(lake, table, lake.folder.at(path), told)
+            if rows.num_rows:
+                rows = new_only(lake, {table: rows}, (staging.job, staging.batch), held)[0][table]
+            found += staging.write(table, rows, f"kept-{place}")
+            reports += rows.num_rows if table == PROGRESS.name else 0
+    return found, reports
+
+
+def _untold(lake: Lake, table: str, path: str, told: pa.Table) -> pa.Table:
+    """The rows of a file of the lake with keys that are not among `told`."""
+    keys = _keys(lake, table, [path])
+    numbered = keys.append_column("row", pa.array(range(keys.num_rows), pa.int64()))
+    missing = numbered.join(told, keys=list(_key(table)), join_type="left anti")["row"]
+    if not len(missing):
+        return arrow(table).empty_table()
+    return _read(lake, [path], arrow(table)).take(missing)
+
+
+def _keys(lake: Lake, table: str, paths: Sequence[str]) -> pa.Table:
+    """The keys of files; nothing in them is null, and what a run has once has no time."""
+    schema = pa.schema([arrow(table).field(name) for name in _key(table)])
+    rows = _read(lake, paths, schema)
+    run = pc.fill_null(rows["run_id"], "")
+    if table != LIFECYCLE.name:
+        return pa.table([run, rows["batch_id"], rows["trigger_at"].cast(pa.int64())], list(REPORT_KEY))
+    at = rows["reported_at"].cast(pa.int64())
+    once = pc.and_(pc.is_in(rows["event"], pa.array(ONCE)), pc.is_valid(rows["run_id"]))
+    return pa.table([run, rows["event"], pc.if_else(once, 0, at)], list(LIFE_KEY))
+
+
+def _key(table: str) -> tuple[str, ...]:
+    return LIFE_KEY if table == LIFECYCLE.name else REPORT_KEY
+
+
+def _read(lake: Lake, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
+    if not paths:
+        return schema.empty_table()
+    return ds.dataset(list(paths), schema=schema, format="parquet", filesystem=lake.folder.fs).to_table()
+
+
+class Runs:
+    """The runs that one import brought, and by which commits: copies of a log have other names and the same runs."""
+
+    def __init__(self) -> None:
+        self._by: dict[str, dict[tuple[str, str], Commit]] = {}
+
+    def once(
+        self, lake: Lake, staging: Staging, parts: Sequence[Part]
+    ) -> tuple[list[Part], int, frozenset[str]]:
+        """The parts without what this import brought already; how many reports were left out; the runs told of."""
+        paths = [lake.folder.at(staging.path, part.path) for part in parts if part.table in TELLING]
+        told = _read(lake, paths, pa.schema([arrow(PROGRESS.name).field("run_id")]))["run_id"]
+        runs = frozenset(pc.unique(told).to_pylist())
+        others: Mapping[tuple[str, str], Commit] = {
+            key: commit for run in runs for key, commit in self._by.get(run, {}).items()
+        }
+        if not others.keys() - {(staging.job, staging.batch)}:
+            return list(parts), 0, runs
+        found: list[Part] = []
+        known = 0
+        for place, part in enumerate(parts):
+            rows = _read(lake, [lake.folder.at(staging.path, part.path)], arrow(part.table))
+            tables, left_out = new_only(
+                lake, {part.table: rows}, (staging.job, staging.batch), Manifest(others)
+            )
+            known += left_out
+            found += staging.write(part.table, tables[part.table], f"once-{place}")
+        return found, known, runs
+
+    def note(self, runs: Iterable[str], commit: Commit) -> None:
+        for run in runs:
+            self._by.setdefault(run, {})[commit.key] = commit

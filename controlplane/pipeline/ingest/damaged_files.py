@@ -1,0 +1,94 @@
+"""Files of a batch that cannot be read to their end: Spark names one when it fails, here all of them are found.
+
+Called by `controlplane.pipeline.ingest.ingest_job` when a batch failed by one, before the batch is done again without asking
+for their ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from urllib.parse import unquote
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from controlplane.lake.folders import Folder
+from controlplane.pipeline.ingest import landing_zone, partitions
+
+WHY = "torn or gone: what could be read of it was taken in, the rest of it is lost"
+#: Paths are names here, whatever signs they have. Spark's own reading of a stream says so too.
+AS_NAMED = {"__globPaths__": "false", **landing_zone.READ}
+
+
+def of_batch(spark: SparkSession, checkpoint: str, named: str) -> list[str]:
+    """All damaged files of the batch under way, sorted. `named`: the one by which it failed, as Spark says it.
+
+    Only that one where the checkpoint does not tell the others.
+    """
+    found = {unquote(named)}
+    try:
+        rest = set(_files(spark, checkpoint)) - found
+        while rest:
+            one = _first(spark, sorted(rest))
+            if one is None:
+                break
+            found.add(one)
+            rest.discard(one)
+    except (PySparkException, Py4JError, ValueError, KeyError):
+        pass  # the one is named in any case, and the batch goes on
+    return sorted(found)
+
+
+def keep(folder: Folder, paths: Sequence[str]) -> None:
+    """A line for each file beside the lines that are no events. The same files make the same name."""
+    name = hashlib.sha256("\n".join(paths).encode("utf-8", "replace")).hexdigest()[:12]
+    partitions.reject(folder, f"files-{name}", ({"origin": path, "error": WHY, "line": ""} for path in paths))
+
+
+def _files(spark: SparkSession, checkpoint: str) -> Iterable[str]:
+    """Files that the stream has seen and not committed, by Spark's own log of them."""
+    done = max(
+        (int(name) for name, _ in _lines(spark, f"{checkpoint}/commits") if name.isdigit()), default=-1
+    )
+    until = -1
+    for name, line in _lines(spark, f"{checkpoint}/offsets"):
+        told = json.loads(line) if line.startswith("{") else {}
+        if name == str(done) and "logOffset" in told:
+            until = int(told["logOffset"])
+    for _, line in _lines(spark, f"{checkpoint}/sources/0"):
+        if line.startswith("{"):
+            entry = json.loads(line)
+            if int(entry["batchId"]) > until:
+                yield unquote(entry["path"])
+
+
+def _lines(spark: SparkSession, folder: str) -> list[tuple[str, str]]:
+    """Name of the file, and line, of all that lies in a folder of the checkpoint; nothing where there is none."""
+    try:
+        found = spark.read.text(folder).select(F.col("_metadata.file_name"), "value").collect()
+    except AnalysisException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            return []
+        raise
+    return [(row[0], row[1]) for row in found]
+
+
+def _first(spark: SparkSession, paths: list[str]) -> str | None:
+    """One of the files that cannot be read to its end."""
+    try:
+        _text(spark, paths).count()
+    except AnalysisException as error:
+        gone = (error.getMessageParameters() or {}).get("path", "")
+        return gone if error.getCondition() == "PATH_NOT_FOUND" and gone in paths else None
+    except (PySparkException, Py4JError) as error:
+        one = landing_zone.damaged_file(str(error))
+        return unquote(one) if one is not None and unquote(one) in paths else None
+    return None
+
+
+def _text(spark: SparkSession, paths: list[str]) -> DataFrame:
+    return spark.read.options(**AS_NAMED).text(paths)

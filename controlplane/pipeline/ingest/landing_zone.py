@@ -1,0 +1,140 @@
+"""The landing zone: a folder of files of events, read as a stream of lines, and each line as what it tells.
+
+A file holds events as `POST /api/v1/events` takes them, one JSON object a line (NDJSON), plain, or gzip under a name
+that ends in `.gz`. It is whole as soon as it has its name: whoever writes it writes beside, under a name that begins
+with `.` or `_` (which is never read), and renames. A name is never used again for something else; folders below are
+read too. Drivers whose `CONTROLPLANE_URL` is `file:///FOLDER` write such files.
+
+Called by `controlplane.pipeline.ingest.ingest_job`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from controlplane.errors import BadRequest
+from controlplane.lake import events
+from controlplane.lake.folders import Folder
+from listeners.protocol.errors import WireError
+
+#: What a line becomes. `key`: the same for the same event; `error`: why it is none.
+PARSED = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("agent", pa.string()),
+        ("seq", pa.int64()),
+        ("line", pa.binary()),
+        ("origin", pa.string()),
+        ("error", pa.string()),
+    ]
+)
+PARSED_DDL = "key binary, agent string, seq bigint, line binary, origin string, error string"
+#: Spark passes over, without a word, a file whose time is so much before the newest one's. One file with a time in
+#: the future would end the taking in, and one that was copied with its old time would never be read: so, never.
+MAX_FILE_AGE = "36500d"
+#: Longer lines are passed over unseen, so that one without an end does not take all the memory there is.
+LONGEST_LINE = 16 * 1024 * 1024
+READ = {"mapreduce.input.linerecordreader.line.maxlength": str(LONGEST_LINE)}
+MANY = "1000000"
+KAFKA_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+
+
+#: Spark's word for a file that it could not read, and what says that another try would not read it either.
+_FAILED = re.compile(r"\[FAILED_READ_FILE[^\]]*\] .*? reading file (.+?)\.(?:\s|$)")
+_DAMAGED = re.compile(
+    r"Caused by: [^\n]*(?:EOFException|ZipException|ChecksumException|DataFormatException|FileNotFoundException|gzip"
+    r"|Too many bytes before newline"
+    r"|(?:incorrect|invalid) (?:header|block|distance|stored|code|data|bit|literal|length|compression))"
+    r"|FAILED_READ_FILE\.FILE_NOT_EXIST"
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where lines come from. `form`: `text` (a landing zone at `place`) or `kafka` (by `options`)."""
+
+    place: str
+    form: str = "text"
+    options: Mapping[str, str] = field(default_factory=dict)
+    #: Files of one batch, at most; None: all there are.
+    max_files: int | None = 1000
+    #: Files are removed once the batch that read them is committed.
+    clean: bool = False
+
+
+def lines_of(spark: SparkSession, source: Source) -> DataFrame:
+    """A stream of lines: `value` (bytes), `origin` (file or offset). BadRequest where Spark cannot read it."""
+    if Folder(source.place).is_local:
+        # Looking at a batch's files once more is quicker here than a job of Spark's that does it.
+        spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", MANY)
+    reader = spark.readStream.format(source.form)
+    for name, setting in {**_settings(source), **source.options}.items():
+        reader = reader.option(name, setting)
+    try:
+        found = reader.load(source.place) if source.form == "text" else reader.load()
+    except AnalysisException as error:
+        raise BadRequest(_trouble(source, error)) from None
+    if source.form == "text":
+        origin = F.col("_metadata.file_path")
+    else:
+        origin = F.concat_ws("/", F.col("topic"), F.col("partition"), F.col("offset"))
+    return found.select(found["value"].cast("binary").alias("value"), origin.alias("origin"))
+
+
+def _settings(source: Source) -> dict[str, str]:
+    if source.form != "text":
+        return {"startingOffsets": "earliest"}
+    # Else a folder that somebody makes below would be taken for a partition, and end the stream.
+    wanted = {"maxFileAge": MAX_FILE_AGE, "recursiveFileLookup": "true", **READ}
+    if source.max_files is not None:
+        wanted["maxFilesPerTrigger"] = str(source.max_files)
+    return {**wanted, "cleanSource": "delete"} if source.clean else wanted
+
+
+def _trouble(source: Source, error: AnalysisException) -> str:
+    text = str(error).strip().splitlines()[0]
+    if "Failed to find data source" in text and source.form == "kafka":
+        from pyspark import __version__
+
+        return (
+            "Kafka needs a connector that Spark does not bring: start with "
+            f"PYSPARK_SUBMIT_ARGS='--packages {KAFKA_PACKAGE}:{__version__} pyspark-shell'"
+        )
+    if error.getCondition() == "PATH_NOT_FOUND":
+        return f"there is no landing zone at {source.place}: create the folder first"
+    return f"{source.place or source.form} cannot be read: {text}"
+
+
+def damaged_file(trouble: str) -> str | None:
+    """The file whose content, or absence, a batch failed by; None where it was anything that may pass."""
+    found = _FAILED.search(trouble)
+    return found.group(1) if found and _DAMAGED.search(trouble) else None
+
+
+def parsed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Lines -> what they tell, by PARSED. A bad line is a row with an `error`; empty lines are none. On executors."""
+    for batch in batches:
+        lines, origins = batch.column(0).to_pylist(), batch.column(1).to_pylist()
+        rows = [_row(line, origin) for line, origin in zip(lines, origins, strict=True) if line.strip()]
+        columns = list(zip(*rows, strict=True)) or [()] * len(PARSED)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, part.type) for column, part in zip(columns, PARSED, strict=True)], schema=PARSED
+        )
+
+
+def _row(line: bytes, origin: str) -> tuple[bytes, str | None, int | None, bytes, str, str | None]:
+    try:
+        event = events.read(line)
+        return events.key_of(event), event.agent, event.seq, line, origin, None
+    except (WireError, ValueError, RecursionError) as error:
+        told = str(error) or "nested too deep"
+    key = blake2b(line, digest_size=16, key=blake2b(origin.encode(), digest_size=32).digest()).digest()
+    return key, None, None, line, origin, told[:500]

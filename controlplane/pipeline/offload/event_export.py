@@ -1,0 +1,115 @@
+"""Events of a store -> rows of the lake, on the executors of `controlplane.pipeline.offload.offload_job`.
+
+Each task opens the store for reading by itself and writes the parts of its stretch. No pyspark in here: a task is a
+plain function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.exc import DBAPIError
+
+from controlplane.errors import ControlPlaneError
+from controlplane.history.offload_commits import ONE_AN_EVENT, Account, Stretch
+from controlplane.lake import events
+from controlplane.lake.deduplication import new_only
+from controlplane.lake.lake import Lake
+from controlplane.lake.manifest import Part
+from controlplane.lake.rows import Rows
+from controlplane.lake.staging import Staging
+from controlplane.store import offload_marks
+from controlplane.store.engine import open_engine, unavailable
+from controlplane.store.offload_marks import Departing
+from listeners.protocol import wire
+
+#: Rows of all tables that a task holds before it writes them.
+MOST_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class Task:
+    """A stretch of a commit, small enough for one task. `database`: URL of the store; `lake`: of the lake."""
+
+    number: int
+    stretch: Stretch
+    staging: Staging
+    database: str
+    lake: str
+
+
+def read_only(database: str) -> Engine:
+    """An engine that changes nothing: SQLite's file is opened for reading, PostgreSQL's session says so."""
+    url = make_url(database)
+    if url.get_backend_name() == "sqlite":
+        return sa.create_engine(f"sqlite:///file:{quote(url.database or '')}?mode=ro&uri=true")
+    given = url.query.get("options", "")
+    options = f"{given if isinstance(given, str) else ' '.join(given)} -c default_transaction_read_only=on"
+    url = url.update_query_dict({"options": options.strip()})
+    # No transaction over the whole job: it would keep the store from tidying itself up.
+    engine = open_engine(url.render_as_string(hide_password=False))
+    return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
+def tried(task: Task) -> tuple[list[Part], Account] | str:
+    """`carry`, or in one line why it could not: thrown, Spark would wrap it in a hundred lines."""
+    try:
+        return carry(task)
+    except (ControlPlaneError, OSError) as error:
+        return str(error)
+    except DBAPIError as error:
+        return str(unavailable(error))
+
+
+def carry(task: Task) -> tuple[list[Part], Account]:
+    """Write the rows of one task; the parts, and what became of the events."""
+    engine = read_only(task.database)
+    lake = Lake.open(task.lake)
+    parts: list[Part] = []
+    account, rows = Account(), Rows()
+    try:
+        with engine.connect() as connection:
+            for event in offload_marks.departing(connection, task.stretch.after, task.stretch.until):
+                account += put(rows, event)
+                if len(rows) >= MOST_ROWS:
+                    account += _write(task, lake, rows, parts)
+    finally:
+        engine.dispose()
+    account += _write(task, lake, rows, parts)
+    return parts, account
+
+
+def _write(task: Task, lake: Lake, rows: Rows, parts: list[Part]) -> Account:
+    """What the lake has not, in files numbered in the order of writing."""
+    if not len(rows):
+        return Account()
+    tables = rows.take()
+    kept, _ = new_only(lake, tables, (task.staging.job, task.staging.batch))
+    known = sum(tables[name].num_rows - kept[name].num_rows for name in ONE_AN_EVENT)
+    for table, found in kept.items():
+        parts += task.staging.write(table, found, f"{task.number:05d}-{len(parts):04d}")
+    return Account(known=known)
+
+
+def put(rows: Rows, event: Departing) -> Account:
+    """One event as rows; one that cannot be read is counted and spoils no other."""
+    app = wire.App(event.app, event.app_id, event.spark_version)
+    told = wire.Event(event.agent, event.seq, event.at, app, event.type, event.data)
+    try:
+        taken = events.add(rows, told)
+    except (ValueError, TypeError, OverflowError):
+        taken = False
+    numbers = offload_marks.number_of(event.seq)
+    return Account(events=1, taken=int(taken), malformed=int(not taken), numbers=numbers)
+
+
+def stretches(connection: Connection, whole: Stretch, size: int) -> Iterator[Stretch]:
+    """A stretch in pieces of about `size` events."""
+    after = whole.after
+    for until in offload_marks.cuts(connection, whole.after, whole.until, size):
+        yield Stretch(whole.store, after, until)
+        after = until

@@ -1,0 +1,156 @@
+"""Alerts and actions that are over -> rows of the lake, a day at a time, on the driver: there are few of them.
+
+They stay in the store; a day that changed is written again and replaces what the lake had of it. Called by
+`controlplane.pipeline.offload.offload_job`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from alerts.state import AlertState
+from controlplane.alerting.views import NoteOutcome
+from controlplane.history.offload_commits import JOB
+from controlplane.lake.lake import Lake
+from controlplane.lake.schema import TABLES, arrow
+from controlplane.model import ActionState
+from controlplane.store.tables import actions, alerts, notifications
+
+Row = dict[str, Any]
+FINAL = tuple(state.value for state in ActionState if state.final)
+
+
+@dataclass(frozen=True)
+class Day:
+    """All that is over and began on a day, by table."""
+
+    day: date
+    rows: Mapping[str, Sequence[Row]]
+
+    @property
+    def digest(self) -> str:
+        text = json.dumps(self.rows, default=str, sort_keys=True)
+        return hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+    @property
+    def count(self) -> int:
+        return sum(map(len, self.rows.values()))
+
+
+def carry(connection: Connection, lake: Lake, store: str) -> int:
+    """Write the days that are new or changed; how many. A day of which the store has forgotten rows stays as it was."""
+    manifest, written = lake.manifest(), 0
+    for day in days(connection, store):
+        batch = f"{store}-told-{day.day.isoformat()}"
+        before = manifest.of(JOB, batch)
+        if before and (before.rows > day.count or before.facts.get("digest") == day.digest):
+            continue
+        staging = lake.stage(JOB, batch)
+        parts = [
+            part
+            for name, rows in day.rows.items()
+            for part in staging.write(name, table(name, rows), "00000")
+        ]
+        lake.commit(staging, parts, {"store": store, "digest": day.digest})
+        written += 1
+    return written
+
+
+def table(name: str, rows: Sequence[Row]) -> pa.Table:
+    """Rows of Python's values as a table of the lake; times are Unix seconds."""
+    schema = arrow(name)
+    columns = {
+        one.name: pa.array(
+            [_fitting(row[one.name], schema.field(one.name).type) for row in rows],
+            schema.field(one.name).type,
+        )
+        for one in TABLES[name].columns
+    }
+    return pa.table(columns, schema=schema)
+
+
+def _fitting(value: Any, type: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if pa.types.is_timestamp(type):
+        return round(value * 1e6)
+    return list(value.items()) if pa.types.is_map(type) else value
+
+
+def days(connection: Connection, store: str) -> Iterator[Day]:
+    """What is over, by the day on which it began. `store`: the store's id."""
+    found: dict[date, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in _alerts(connection, store):
+        found[_day(row["fired_at"])]["alerts"].append(row)
+    for row in _actions(connection):
+        found[_day(row["requested_at"])]["actions"].append(row)
+    return (Day(day, found[day]) for day in sorted(found))
+
+
+def _day(at: float) -> date:
+    return datetime.fromtimestamp(at, UTC).date()
+
+
+def _alerts(connection: Connection, store: str) -> Iterator[Row]:
+    over = sa.select(alerts).where(
+        alerts.c.state == AlertState.RESOLVED.value, alerts.c.fired_at.is_not(None)
+    )
+    told = _notified(connection)
+    for row in connection.execute(over.order_by(alerts.c.key)).mappings():
+        labels = {str(name): str(value) for name, value in row["labels"].items()}
+        yield {
+            "store": store,
+            "key": row["key"],
+            "name": row["name"],
+            "severity": labels.get("severity"),
+            "app": labels.get("app"),
+            "query": labels.get("query"),
+            "query_id": row["query_id"],
+            "fingerprint": row["fingerprint"],
+            "labels": labels,
+            "summary": row["annotations"].get("summary"),
+            "value": row["value"],
+            "active_at": row["active_at"],
+            "fired_at": row["fired_at"],
+            "resolved_at": row["resolved_at"],
+            "notified": _sent(told.get(row["fingerprint"], ()), row["fired_at"], row["resolved_at"]),
+            "reason": row["reason"],
+        }
+
+
+def _notified(connection: Connection) -> Mapping[str, Sequence[float]]:
+    """When each alert was told of to anybody, by its fingerprint."""
+    sent = sa.select(notifications.c.at, notifications.c.fingerprints).where(
+        notifications.c.outcome == NoteOutcome.SENT.value
+    )
+    found: dict[str, list[float]] = defaultdict(list)
+    for row in connection.execute(sent):
+        for fingerprint in row.fingerprints:
+            found[fingerprint].append(row.at)
+    return found
+
+
+def _sent(times: Iterable[float], fired_at: float, resolved_at: float | None) -> int:
+    """Notifications while an episode lasted; that of its end comes a little after it, and is not among them."""
+    return sum(fired_at <= at and (resolved_at is None or at <= resolved_at) for at in times)
+
+
+def _actions(connection: Connection) -> Iterator[Row]:
+    over = sa.select(actions).where(actions.c.state.in_(FINAL)).order_by(actions.c.key)
+    for row in connection.execute(over).mappings():
+        kept = {name: row[name] for name in TABLES["actions"].names if name in row}
+        yield {
+            **kept,
+            "query": row["name"] or row["query_id"][:8],
+            "evidence": json.dumps(row["evidence"]) if row["evidence"] else None,
+        }

@@ -1,0 +1,1 @@
+"""The history report: statistics over the lake, rendered as HTML and JSON."""

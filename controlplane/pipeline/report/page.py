@@ -1,0 +1,127 @@
+"""The report as one HTML file: it needs no network, and whatever a query is called is only text in it.
+
+Called by `controlplane history report` with what `controlplane.pipeline.report.report_stats` reckoned.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from controlplane.pipeline.report import plots
+
+Json = dict[str, Any]
+WORST, COSTLY, GROWING, BUSIEST = 20, 10, 8, 15
+
+
+def rendered(report: Json) -> str:
+    """The page."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        loader=PackageLoader("controlplane.pipeline.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    more: dict[str, Any] = {
+        "percent": percent,
+        "duration": duration,
+        "short": short,
+        "spark": lambda days: Markup(sparkline([one["lag"] for one in days])),
+    }
+    environment.filters.update(more)
+    busiest = sorted(
+        (one for one in report["queries"] if one["headroom"]),
+        key=lambda one: -one["headroom"]["busy_share_p95"],
+    )[:BUSIEST]
+    growing = growers(report["queries"])
+    return environment.get_template("report.html").render(
+        report=report,
+        worst=report["queries"][:WORST],
+        growing=[{**one, "plot": Markup(_growth(one))} for one in growing[:GROWING]],
+        more_growing=max(0, len(growing) - GROWING),
+        lagging=[one for one in report["queries"] if _direction(one["lag_trend"]) == "up"],
+        restarted=sorted(
+            (one for one in report["queries"] if one["starts"] > 1 or one["failures"]),
+            key=lambda one: (-one["downtime_seconds"], -one["starts"]),
+        )[:COSTLY],
+        fleet_plot=Markup(plots.attainment(report["fleet"]["days"])) if report["fleet"]["days"] else "",
+        busy_plot=Markup(plots.busy(busiest)) if busiest else "",
+        tight=[one for one in busiest if one["headroom"]["tight"]],
+        steady=sum(_direction((one["state_rows"] or {}).get("trend")) == "none" for one in report["queries"]),
+        unknown=sum(
+            bool(one["state_rows"]) and one["state_rows"]["trend"] is None for one in report["queries"]
+        ),
+    )
+
+
+def growers(queries: list[Json]) -> list[Json]:
+    """Query and state figure of what grows, the soonest at its limit first, then the fastest."""
+    found = [
+        {"app": one["app"], "query": one["query"], "unit": unit, "state": one[figure]}
+        for one in queries
+        for figure, unit in (("state_rows", "rows"), ("state_bytes", "bytes"))
+        if one[figure] and _direction(one[figure]["trend"]) == "up"
+    ]
+    return sorted(found, key=_urgency)
+
+
+def _urgency(one: Json) -> tuple[float, float]:
+    until, trend = one["state"]["reached_in_days"], one["state"]["trend"]
+    return (until["days"] if until else float("inf"), -trend["per_day"] / max(trend["level"], 1.0))
+
+
+def _growth(one: Json) -> str:
+    state = one["state"]
+    return plots.growth(state["series"], state["trend"], state["limit"], one["unit"])
+
+
+def _direction(trend: Json | None) -> str:
+    return "unknown" if trend is None else str(trend["direction"])
+
+
+def short(value: float | None, unit: str = "") -> str:
+    """1 234 567 → 1.2 M, and bytes → 1.2 MB."""
+    if value is None:
+        return "–"
+    return plots.short(value) + ("B" if unit == "bytes" else "")
+
+
+def percent(value: float | None) -> str:
+    """0.99951 → 99.95 %; nothing that is short of it is rounded up to 100 %."""
+    if value is None:
+        return "–"
+    shown = f"{100 * value:.2f}"
+    return f"{'99.99' if shown == '100.00' and value < 1 else shown} %"
+
+
+def duration(seconds: float | None) -> str:
+    """93784 → 1 d 2 h."""
+    if seconds is None:
+        return "–"
+    left, told = round(seconds), []
+    for size, sign in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        count, left = divmod(left, size)
+        if count:
+            told.append(f"{count} {sign}")
+    return " ".join(told[:2]) or ("0 s" if not seconds else f"{seconds:.2g} s")
+
+
+def sparkline(values: list[float | None], width: int = 110, height: int = 22) -> str:
+    """A line of numbers alone; gaps where there is none."""
+    known = [value for value in values if value is not None]
+    if len(known) < 2:
+        return ""
+    top = max(known) or 1.0
+    step = width / max(1, len(values) - 1)
+    pieces: list[list[str]] = [[]]
+    for place, value in enumerate(values):
+        if value is None:
+            pieces.append([])
+        else:
+            pieces[-1].append(f"{place * step:.1f},{height - 2 - (height - 4) * value / top:.1f}")
+    lines = "".join(f'<polyline points="{" ".join(piece)}"/>' for piece in pieces if len(piece) > 1)
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    return f'<svg class="spark" {size} aria-hidden="true">{lines}</svg>'

@@ -1,0 +1,315 @@
+"""What a report says, made of small tables: attainment, worst queries, trends, restarts, alerts, headroom. Pure.
+
+Called by `controlplane.pipeline.report.report_job` with frames of pandas whose columns are those of the lake. The result is
+the JSON of `history report --json`; docs/history.md names its keys.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from controlplane.pipeline.report.trends import AHEAD_DAYS, Trend, reach, trend
+
+Json = dict[str, Any]
+#: An episode that was over so soon told nobody anything.
+SHORT_SECONDS = 300.0
+#: One that fires again so soon after its end flaps.
+FLAP_SECONDS = 1800.0
+UNNAMED = "unnamed"
+NOISY_SHARE, NOISY_EPISODES = 0.3, 5
+#: From here on a query is said to have little headroom: the share of its busiest hours in which a trigger ran.
+TIGHT = 0.7
+SUMS = (
+    "batches",
+    "input_rows",
+    "starts",
+    "failures",
+    "downtime_seconds",
+    "slo_batches",
+    "slo_good",
+    "busy_seconds",
+)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Rows of `rollup_1d`, of busy hours and of runs (one row each query or run), of alerts and of actions."""
+
+    days: pd.DataFrame
+    hours: pd.DataFrame
+    runs: pd.DataFrame
+    alerts: pd.DataFrame
+    actions: pd.DataFrame
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the report is about. Times are UTC; limits of the state of one query."""
+
+    lake: str
+    since: datetime
+    until: datetime
+    queries: tuple[str, ...] = ()
+    app: str | None = None
+    state_rows: float | None = None
+    state_bytes: float | None = None
+
+
+def report(tables: Tables, wish: Wish, made_at: datetime) -> Json:
+    """The whole report; queries are sorted, the worst first."""
+    tables = replace(tables, days=_named(tables.days), hours=_named(tables.hours), runs=_named(tables.runs))
+    costs = restarts(tables.runs)
+    busy = {(row["app"], row["query"]): row for row in tables.hours.to_dict("records")}
+    queries = [
+        _query(str(app), str(name), rows.sort_values("bucket_at"), wish, costs, busy.get((app, name)))
+        for (app, name), rows in tables.days.groupby(["app", "query"], sort=True)
+    ]
+    return {
+        "made_at": made_at.isoformat(),
+        "lake": wish.lake,
+        "since": wish.since.isoformat(),
+        "until": wish.until.isoformat(),
+        "selection": {"queries": list(wish.queries), "app": wish.app},
+        "limits": {"state_rows": wish.state_rows, "state_bytes": wish.state_bytes},
+        "fleet": fleet(tables),
+        "queries": sorted(queries, key=_how_bad),
+        "alerts": noise(tables.alerts),
+        "actions": _actions(tables.actions),
+    }
+
+
+def _named(rows: pd.DataFrame) -> pd.DataFrame:
+    """With a word for the application that no log named: pandas leaves rows without one out of all groups."""
+    return rows if rows.empty else rows.assign(app=rows["app"].fillna(UNNAMED))
+
+
+def fleet(tables: Tables) -> Json:
+    """Sums over all queries, and by day."""
+    days = tables.days
+    by_day = days.groupby(days["bucket_at"].dt.strftime("%Y-%m-%d"))[list(SUMS)].sum() if len(days) else None
+    return {
+        "queries": len(days[["app", "query"]].drop_duplicates()),
+        "apps": int(days["app"].nunique()),
+        **_sums(days),
+        "attainment": share(days["slo_good"].sum(), days["slo_batches"].sum()),
+        "alerts": len(tables.alerts),
+        "actions": len(tables.actions),
+        "days": []
+        if by_day is None
+        else [
+            {
+                "day": day,
+                "attainment": share(row["slo_good"], row["slo_batches"]),
+                "downtime_seconds": float(row["downtime_seconds"]),
+                "starts": int(row["starts"]),
+                "failures": int(row["failures"]),
+            }
+            for day, row in by_day.to_dict("index").items()
+        ],
+    }
+
+
+def _sums(rows: pd.DataFrame) -> Json:
+    return {
+        name: float(rows[name].sum()) if name.endswith("_seconds") else int(rows[name].sum()) for name in SUMS
+    }
+
+
+def share(part: float, whole: float) -> float | None:
+    """None where there is nothing to judge."""
+    return float(part) / float(whole) if whole > 0 else None
+
+
+def _query(
+    app: str,
+    name: str,
+    rows: pd.DataFrame,
+    wish: Wish,
+    costs: Mapping[tuple[str, str], Json],
+    busy: Mapping[str, Any] | None,
+) -> Json:
+    newest = _newest(rows)
+    lag = "lag_seconds_p95" if rows["lag_seconds_p95"].notna().any() else "lag_rows_p95"
+    # State belongs to a checkpoint: what was before the last new one says nothing of what comes.
+    own = rows[rows["query_id"] == newest]
+    by_day = rows.groupby("bucket_at", as_index=False)[[lag, "slo_good", "slo_batches"]].agg(
+        {lag: "max", "slo_good": "sum", "slo_batches": "sum"}
+    )
+    return {
+        "app": app,
+        "query": name,
+        "query_id": newest,
+        **_sums(rows),
+        "attainment": share(rows["slo_good"].sum(), rows["slo_batches"].sum()),
+        "lag_seconds_p95": _median(rows["lag_seconds_p95"]),
+        "lag_seconds_max": number(rows["lag_seconds_max"].max()),
+        "lag_rows_max": number(rows["lag_rows_max"].max()),
+        "days": [
+            {
+                "day": f"{row['bucket_at']:%Y-%m-%d}",
+                "lag": number(row[lag]),
+                "attainment": share(row["slo_good"], row["slo_batches"]),
+            }
+            for row in by_day.to_dict("records")
+        ],
+        "lag_unit": "seconds" if lag == "lag_seconds_p95" else "rows",
+        "lag_trend": _trend(by_day["bucket_at"], by_day[lag]),
+        "state_rows": _state(own, "state_rows_max", wish.state_rows),
+        "state_bytes": _state(own, "state_bytes_max", wish.state_bytes),
+        "restarts": costs.get((app, name)),
+        "headroom": headroom(busy),
+    }
+
+
+def _newest(rows: pd.DataFrame) -> str:
+    """The id that was there last; of two on the last day the one that came later."""
+    lives = rows.groupby("query_id")["bucket_at"].agg(["max", "min"])
+    return str(lives.sort_values(["max", "min"]).index[-1])
+
+
+def _how_bad(query: Json) -> tuple[float, float, float, str, str]:
+    attained = query["attainment"]
+    return (
+        1.0 if attained is None else attained,
+        -query["downtime_seconds"],
+        -(query["lag_seconds_p95"] or 0.0),
+        query["app"],
+        query["query"],
+    )
+
+
+def _trend(at: pd.Series, values: pd.Series) -> Json | None:
+    """A trend as JSON; None where there are too few days to tell."""
+    found = _fit(at, values)
+    return None if found is None else _told(found)
+
+
+def _fit(at: pd.Series, values: pd.Series) -> Trend | None:
+    days = at.to_numpy("datetime64[ns]").astype("int64") / 86_400e9
+    return trend(days, values.to_numpy(np.float64, na_value=np.nan))
+
+
+def _told(found: Trend) -> Json:
+    expected, low, high = found.ahead(AHEAD_DAYS)
+    return {
+        "direction": found.direction,
+        "per_day": found.slope,
+        "per_day_low": found.low,
+        "per_day_high": found.high,
+        "level": found.level,
+        "days": found.days,
+        "in_30_days": expected,
+        "in_30_days_low": low,
+        "in_30_days_high": high,
+    }
+
+
+def _state(rows: pd.DataFrame, name: str, limit: float | None) -> Json | None:
+    """None for a query without state."""
+    if not rows[name].notna().any():
+        return None
+    found = _fit(rows["bucket_at"], rows[name])
+    until = None if limit is None else reach(found, limit)
+    known = rows[rows[name].notna()]
+    return {
+        "last": number(known[name].iloc[-1]),
+        "trend": None if found is None else _told(found),
+        "limit": limit,
+        "reached_in_days": None if until is None else asdict(until),
+        "series": [
+            {"day": f"{at:%Y-%m-%d}", "value": number(value)}
+            for at, value in zip(known["bucket_at"], known[name], strict=True)
+        ],
+    }
+
+
+def restarts(runs: pd.DataFrame) -> dict[tuple[str, str], Json]:
+    """What restarts cost each query, of its runs in the order of their first trigger.
+
+    A run whose first batch is not after the last one of the run before does it again: its rows are read twice.
+    """
+    found: dict[tuple[str, str], Json] = {}
+    for (app, name), rows in runs.sort_values("first_at").groupby(["app", "query"], sort=True):
+        before, same = rows["last_batch"].shift(), rows["query_id"].eq(rows["query_id"].shift())
+        again = same & rows["first_batch"].le(before)
+        waits = rows["first_batch_seconds"].dropna()
+        found[(str(app), str(name))] = {
+            "runs": len(rows),
+            "batches_done_again": int(again.sum()),
+            "rows_done_again": int(rows.loc[again, "first_rows"].fillna(0).sum()),
+            "first_batch_seconds_median": _median(waits),
+            "first_batch_seconds_max": number(waits.max()),
+        }
+    return found
+
+
+def headroom(busy: Mapping[str, Any] | None) -> Json | None:
+    """How much of the clock a query's triggers take in its busiest hours, and so how much more it could take.
+
+    Of durations alone: Spark's input and processing rates are over the same rows, so a saturated query has both equal.
+    """
+    if busy is None or not np.isfinite(busy["busy_p95"]):
+        return None
+    used = float(busy["busy_p95"])
+    return {
+        "busy_share_p95": used,
+        "busy_share_median": float(busy["busy_p50"]),
+        "times_more": None if used <= 0 else 1 / min(used, 1.0),
+        "tight": used >= TIGHT,
+        "input_rows_per_second_p90": number(busy["input_p90"]),
+        "processed_rows_per_second_p50": number(busy["processed_p50"]),
+    }
+
+
+def noise(alerts: pd.DataFrame) -> list[Json]:
+    """By rule: how often it fired, how much of that was short-lived or flapping. The noisiest first."""
+    if alerts.empty:
+        return []
+    rows = alerts.sort_values(["fingerprint", "fired_at"]).copy()
+    rows["seconds"] = (rows["resolved_at"] - rows["fired_at"]).dt.total_seconds()
+    quiet = (rows["fired_at"] - rows.groupby("fingerprint")["resolved_at"].shift()).dt.total_seconds()
+    rows["short"], rows["flaps"] = rows["seconds"] < SHORT_SECONDS, quiet < FLAP_SECONDS
+    found = [_rule(str(name), one) for name, one in rows.groupby("name", sort=True)]
+    return sorted(found, key=lambda one: (-one["noise"], -one["episodes"], one["name"]))
+
+
+def _rule(name: str, rows: pd.DataFrame) -> Json:
+    episodes, noisy = len(rows), int((rows["short"] | rows["flaps"]).sum())
+    return {
+        "name": name,
+        "severity": next((str(one) for one in rows["severity"] if isinstance(one, str)), None),
+        "episodes": episodes,
+        "queries": int(rows["query_id"].nunique()),
+        "notified": int(rows["notified"].sum()),
+        "firing": int(rows["resolved_at"].isna().sum()),
+        "seconds_median": _median(rows["seconds"]),
+        "short_lived": int(rows["short"].sum()),
+        "flapping": int(rows["flaps"].sum()),
+        "noise": noisy,
+        "noisy": episodes >= NOISY_EPISODES and noisy >= NOISY_SHARE * episodes,
+    }
+
+
+def _actions(actions: pd.DataFrame) -> list[Json]:
+    if actions.empty:
+        return []
+    counted = actions.groupby(["action", "state"]).size()
+    return [{"action": a, "state": s, "count": int(n)} for (a, s), n in counted.items()]
+
+
+def _median(values: pd.Series) -> float | None:
+    """Of what is known; numpy warns where that is nothing."""
+    known = values.dropna()
+    return number(known.median()) if len(known) else None
+
+
+def number(value: Any) -> float | None:
+    """A figure as JSON has it; what is not known is None."""
+    return None if value is None or pd.isna(value) or not math.isfinite(value) else float(value)

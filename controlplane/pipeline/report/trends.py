@@ -1,0 +1,92 @@
+"""Robust trends of daily figures: Sen's slope with its interval, and what follows from it. Pure; numpy only.
+
+Called by `controlplane.pipeline.report.report_stats`. The slope is the median of the slopes of all pairs of days, so a few
+outlier days do not decide; its interval is Sen's, from Kendall's variance. It takes days as independent, and hundreds
+of queries are looked at: so the interval that is shown is of 95 %, but what is called a trend is sure at 99.9 %.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Figures = npt.NDArray[np.float64]
+
+#: Fewer days than this tell of no trend.
+MIN_DAYS = 7
+NORMAL_95, NORMAL_999 = 1.959964, 3.290527
+#: A trend that moves a figure by less than this share of its level in thirty days is none to speak of.
+MATERIAL = 0.05
+AHEAD_DAYS = 30.0
+
+
+@dataclass(frozen=True)
+class Trend:
+    """Per day, in the unit of the figure. `level`: the fitted value at the last day; `low`, `high`: of the slope.
+
+    `sure`: whether the wider interval leaves out 0.
+    """
+
+    slope: float
+    low: float
+    high: float
+    level: float
+    days: int
+    sure: bool
+
+    @property
+    def direction(self) -> str:
+        """`up`, `down` or `none`: the slope must be sure, and must matter."""
+        material = abs(self.slope) * AHEAD_DAYS >= MATERIAL * max(abs(self.level), 1e-9)
+        if not material or not self.sure:
+            return "none"
+        return "up" if self.slope > 0 else "down"
+
+    def ahead(self, days: float) -> tuple[float, float, float]:
+        """The figure so many days after the last: expected, lowest, highest. Never below 0."""
+        expected, low, high = (
+            max(0.0, self.level + slope * days) for slope in (self.slope, self.low, self.high)
+        )
+        return expected, low, high
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Days from the last one until a limit is reached. `late` is None when it may never be."""
+
+    days: float
+    early: float
+    late: float | None
+
+
+def trend(days: Figures, values: Figures) -> Trend | None:
+    """The trend of values by day; days and values that are NaN are left out. None: too few days to tell."""
+    known = np.isfinite(days) & np.isfinite(values)
+    days, values = days[known], values[known]
+    if len(days) < MIN_DAYS:
+        return None
+    first, second = np.triu_indices(len(days), 1)
+    apart = days[second] - days[first]
+    slopes = np.sort(((values[second] - values[first])[apart != 0]) / apart[apart != 0])
+    slope = float(np.median(slopes))
+    low, high = _interval(slopes, len(days), NORMAL_95)
+    lowest, highest = _interval(slopes, len(days), NORMAL_999)
+    level = float(np.median(values - slope * (days - days.max())))
+    return Trend(slope, low, high, level, len(days), not lowest <= 0 <= highest)
+
+
+def _interval(slopes: Figures, days: int, deviations: float) -> tuple[float, float]:
+    wide = deviations * np.sqrt(days * (days - 1) * (2 * days + 5) / 18)
+    low = max(0, round((len(slopes) - wide) / 2))
+    high = min(len(slopes) - 1, round((len(slopes) + wide) / 2))
+    return float(slopes[low]), float(slopes[high])
+
+
+def reach(found: Trend | None, limit: float) -> Reach | None:
+    """When a growing figure reaches a limit. None where it does not grow, or where nobody knows."""
+    if found is None or found.direction != "up":
+        return None
+    left = max(0.0, limit - found.level)
+    return Reach(left / found.slope, left / found.high, left / found.low if found.low > 0 else None)

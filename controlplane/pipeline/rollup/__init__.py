@@ -1,0 +1,1 @@
+"""Rollups and baselines: daily jobs that aggregate the raw tables of the lake."""

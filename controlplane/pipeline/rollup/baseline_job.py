@@ -1,0 +1,83 @@
+"""The job that learns baselines from the lake's hourly rollups and puts them there in place of the ones before.
+
+Called by `controlplane history rollup`, after the rollups. Nothing is learned anew where no rollup changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from controlplane.lake.lake import Lake
+from controlplane.lake.manifest import Manifest, Part
+from controlplane.lake.schema import arrow
+from controlplane.lake.staging import Staging
+from controlplane.pipeline.rollup.baselines import WEEKS, learned
+from controlplane.pipeline.rollup.days import DAY
+from controlplane.pipeline.runtime import tables
+
+JOB, BATCH, TABLE, HOURS = "baselines", "current", "baselines", "rollup_1h"
+#: Goes up when baselines are computed otherwise.
+MAKING = 1
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Values that the lake holds now, and whether they are new."""
+
+    values: int
+    changed: bool
+
+
+def learn(
+    lake: Lake, spark: Callable[[], SparkSession], now: float, weeks: int = WEEKS, force: bool = False
+) -> Learned:
+    """Learn from the `weeks` weeks up to the newest day that is rolled up. `now`: Unix seconds.
+
+    Days of the future do not count: a clock was wrong, and what is usual would be looked for long after all data.
+    """
+    with lake.folder.held(JOB):
+        lake.recover(JOB)
+        manifest = lake.manifest()
+        made_at = datetime.fromtimestamp(now, UTC)
+        days = [day for day in manifest.dates(HOURS) if day <= made_at.date()]
+        if not days:
+            return Learned(0, False)
+        end = days[-1] + DAY
+        facts, before = _facts(manifest, end, weeks), manifest.of(JOB, BATCH)
+        if before is not None and before.facts == facts and not force:
+            return Learned(before.rows, False)
+        staging = lake.stage(JOB, BATCH)
+        hours = tables.frame(lake, spark(), manifest, HOURS, end - timedelta(weeks=weeks), end - DAY)
+        rows = learned(hours, end, made_at, weeks)
+        parts = tables.written(rows.coalesce(_files(manifest, end, weeks)), _writing(staging))
+        return Learned(lake.commit(staging, parts, facts).rows, True)
+
+
+def _facts(manifest: Manifest, end: date, weeks: int) -> dict[str, Any]:
+    """Of what baselines are made: days, and when each was rolled up."""
+    first = end - timedelta(weeks=weeks)
+    made = {
+        part.date.isoformat(): commit.at
+        for part, commit in manifest.standing.values()
+        if part.table == HOURS and first <= part.date < end and commit.job == HOURS
+    }
+    return {"days": dict(sorted(made.items())), "weeks": weeks, "making": MAKING}
+
+
+def _files(manifest: Manifest, end: date, weeks: int) -> int:
+    """A file for each million of hours."""
+    parts = manifest.parts(HOURS, end - timedelta(weeks=weeks), end - DAY)
+    return 1 + sum(part.rows for part in parts) // 1_000_000
+
+
+def _writing(staging: Staging) -> tables.Writes:
+    def write(rows: pa.Table, name: str) -> list[Part]:
+        return staging.write(TABLE, rows.cast(arrow(TABLE)), name)
+
+    return write

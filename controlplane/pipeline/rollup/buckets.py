@@ -1,0 +1,371 @@
+"""One query's day in buckets: what its reports, sources and signs of life amount to. Pure, numpy over Arrow.
+
+Called for each query and day by `controlplane.pipeline.rollup.rollups`, on executors. `INPUT` is the one table that it
+reads, four kinds of rows in it; `columns` has a row a bucket. Times are microseconds since 1970, UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from controlplane.lake.schema import ROLLUPS
+from controlplane.pipeline.rollup import intervals, lag_estimation
+
+Floats = npt.NDArray[np.float64]
+Wholes = npt.NDArray[np.int64]
+
+#: Kinds of rows: a report; a source of one; first and last sign of a run within a day; an event of a run's life.
+REPORT, SOURCE, SIGNS, EVENT = range(4)
+#: Of what is in the input beside `day`, `query_id` and `kind`: name → Spark's type.
+WHOLES = (
+    "run batch_id at until duration_ms input_rows output_rows dropped_rows lag_rows watermark state_rows "
+    "state_bytes source"
+).split()
+NUMBERS = ("input_rows_per_second", "processed_rows_per_second", "head")
+TEXTS = ("app", "name", "event")
+INPUT = {
+    "day": "int",
+    "query_id": "string",
+    "kind": "int",
+    **dict.fromkeys(WHOLES, "bigint"),
+    **dict.fromkeys(NUMBERS, "double"),
+    **dict.fromkeys(TEXTS, "string"),
+}
+#: Widths of buckets in seconds, by the table.
+WIDTHS = {"rollup_1m": 60, "rollup_1h": 3600, "rollup_1d": 86400}
+SECOND = 1_000_000
+DAY = 86400 * SECOND
+#: So long after its last sign a run that nobody saw end counts as up.
+GRACE = 60 * SECOND
+QUANTILES = {
+    "duration_seconds": (10, 50, 90, 95, 99),
+    "input_rows_per_second": (10, 50, 90),
+    "processed_rows_per_second": (50,),
+    "lag_rows": (10, 50, 90, 95),
+    "lag_seconds": (50, 95),
+    "state_rows": (10, 50, 90),
+}
+#: What `columns` gives: Spark's types by name; `bucket_at` in microseconds.
+_SPARK = {column.name: column.type.value for column in ROLLUPS["rollup_1m"].columns}
+OUTPUT = {**_SPARK, "bucket_at": "bigint", "width": "int"}
+_ARROW = {"string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "double": pa.float64()}
+_TYPES = {name: _ARROW[spark] for name, spark in OUTPUT.items()}
+
+
+def columns(day: int, query_id: str, rows: pa.Table, objective: float) -> pa.Table:
+    """The buckets of all widths: columns of a rollup, `bucket_at` in microseconds, `width` in seconds besides.
+
+    `day`: days since 1970; `objective`: seconds. Rows of days beside it tell what was up and what arrived before.
+    """
+    kinds = _whole(rows, "kind")
+    batches = Batches.of(rows.filter(kinds == REPORT), rows.filter(kinds == SOURCE), day * DAY)
+    signs, events = rows.filter(kinds == SIGNS), rows.filter(kinds == EVENT)
+    life = Life.of(signs, events, day * DAY)
+    app, name = _called(pa.concat_tables([signs, events]), day)
+    found = [_bucketed(batches, life, day * DAY, width, objective) for width in WIDTHS.values()]
+    whole = {one: np.concatenate([part[one] for part in found]) for one in found[0]}
+    count = len(whole["bucket_at"])
+    texts = {"app": app, "query": name or query_id[:8], "query_id": query_id}
+    told = {one: pa.array([text] * count, pa.string()) for one, text in texts.items()}
+    return pa.table(told | {one: _arrow(values, one) for one, values in whole.items()}).select(list(OUTPUT))
+
+
+def _arrow(values: npt.NDArray[Any], name: str) -> pa.Array:
+    """NaN is null; whole numbers where the column has them."""
+    mask = np.isnan(values) if values.dtype.kind == "f" else None
+    return pa.array(values, mask=mask).cast(_TYPES[name])
+
+
+def _whole(rows: pa.Table, name: str) -> Wholes:
+    """A column of whole numbers that has no nulls."""
+    return np.asarray(rows[name].to_numpy(), np.int64)
+
+
+def _number(rows: pa.Table, name: str) -> Floats:
+    """A column as floats, NaN for null."""
+    return np.asarray(rows[name].cast(pa.float64()).to_numpy(), float)
+
+
+def _called(signs: pa.Table, day: int) -> tuple[str | None, str | None]:
+    """Application and name, as the last sign of the day tells them; where the day does not, the last of all.
+
+    Each for itself: an end in an event log names no query.
+    """
+    told = signs.select(["at", "until", "app", "name"]).to_pylist()
+
+    def last(what: str) -> str | None:
+        known = [(one["at"] // DAY == day, one["until"], one[what]) for one in told if one[what]]
+        return str(max(known)[2]) if known else None
+
+    return last("app"), last("name")
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Batches of one day in the order of their triggers; a figure that is not known is NaN."""
+
+    at: Wholes
+    figures: Mapping[str, Floats]
+
+    @cached_property
+    def ascending(self) -> dict[str, Wholes]:
+        """Where the known values of a figure are, from the least to the greatest."""
+        return {name: _ascending(self.figures[name]) for name in QUANTILES}
+
+    @staticmethod
+    def of(reports: pa.Table, sources: pa.Table, start: int) -> Batches:
+        """Each report once, of `start` and later; reports and sources of before tell how fast rows arrived."""
+        keys = np.array([_whole(reports, name) for name in ("at", "run", "batch_id")])
+        tie = [_whole(reports, "source"), _number(reports, "input_rows"), _number(reports, "duration_ms")]
+        order = np.lexsort([*tie, *keys[::-1]])
+        first = _first_of_each(keys[:, order])
+        kept = order[first]
+        kept = kept[keys[0, kept] >= start]
+        at = keys[0, kept]
+        own = {name: _number(reports, name)[kept] for name in _REPORTED}
+        lag = _lag_seconds(keys[:, kept], own["lag_rows"], sources)
+        watermark = own.pop("watermark")
+        behind = np.where(watermark > 0, (at - watermark) / SECOND, np.nan)
+        more = {
+            "duration_seconds": own.pop("duration_ms") / 1000,
+            "lag_seconds": lag,
+            "watermark_lag_seconds": behind,
+        }
+        return Batches(at, own | more)
+
+
+_REPORTED = (
+    "duration_ms input_rows output_rows dropped_rows input_rows_per_second processed_rows_per_second lag_rows "
+    "watermark state_rows state_bytes"
+).split()
+
+
+def _ascending(values: Floats) -> Wholes:
+    order = np.argsort(values)
+    found: Wholes = order[: np.count_nonzero(~np.isnan(values))]  # NaN sorts last
+    return found
+
+
+def _first_of_each(keys: Wholes) -> npt.NDArray[np.bool_]:
+    """Of sorted keys (one a column), where each is met for the first time."""
+    first = np.ones(keys.shape[1], bool)
+    first[1:] = (np.diff(keys, axis=1) != 0).any(axis=0)
+    return first
+
+
+def _lag_seconds(keys: Wholes, lag_rows: Floats, sources: pa.Table) -> Floats:
+    """Of each batch, in the order of `keys`: the greatest age of its sources; 0 where nothing waits."""
+    names = ("at", "run", "batch_id", "source")
+    at, run, batch_id, source = (_whole(sources, name) for name in names)
+    head, waiting = _number(sources, "head"), _number(sources, "lag_rows")
+    age = lag_estimation.of_sources(at, run, batch_id, source, head, waiting)
+    theirs = np.array([at, run, batch_id])
+    both = np.concatenate([keys, theirs], axis=1)
+    order = np.lexsort(both[::-1])
+    number = np.empty(both.shape[1], np.int64)
+    number[order] = np.cumsum(_first_of_each(both[:, order]))
+    worst = np.full(len(order) + 1, -np.inf)
+    known = ~np.isnan(age)
+    np.maximum.at(worst, number[keys.shape[1] :][known], age[known])
+    found = worst[number[: keys.shape[1]]]
+    found[np.isneginf(found)] = np.nan
+    return np.where(lag_rows == 0, 0.0, np.where(np.isnan(lag_rows), np.nan, found))
+
+
+@dataclass(frozen=True)
+class Life:
+    """When runs of the day began and failed, and when no run was up."""
+
+    starts: Wholes
+    failures: Wholes
+    down: Sequence[intervals.Span]
+
+    @staticmethod
+    def of(signs: pa.Table, events: pa.Table, start: int) -> Life:
+        runs: dict[int, list[int]] = {}
+        for run, at, until in _triples(signs, "run", "at", "until"):
+            known = runs.setdefault(run, [at, until])
+            runs[run] = [min(known[0], at), max(known[1], until)]
+        began = _firsts(events, "started")
+        ended = _firsts(events, "terminated")
+        failed = [at for (run, at) in _failed(events, ended)]
+        starts = [began.get(run, first) for run, (first, _) in runs.items()]
+        spans = [_span(runs[run], began.get(run), ended.get(run)) for run in runs]
+        return Life(_of_day(starts, start), _of_day(failed, start), intervals.gaps(spans))
+
+
+def _of_day(times: Sequence[int], start: int) -> Wholes:
+    return np.array(sorted(at for at in times if start <= at < start + DAY), np.int64)
+
+
+def _triples(rows: pa.Table, *names: str) -> list[tuple[int, ...]]:
+    return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
+
+
+def _firsts(events: pa.Table, event: str) -> dict[int, int]:
+    """When it first happened to each run: it does once, however often it is told."""
+    found: dict[int, int] = {}
+    for run, at, which in zip(*(events[name].to_pylist() for name in ("run", "at", "event")), strict=True):
+        if which.removesuffix("!") == event:
+            found[run] = min(at, found.get(run, at))
+    return found
+
+
+def _failed(events: pa.Table, ended: Mapping[int, int]) -> set[tuple[int, int]]:
+    """Runs that ended by an exception (their event has a `!`), and starts that failed, each once."""
+    found = set()
+    for run, at, which in zip(*(events[name].to_pylist() for name in ("run", "at", "event")), strict=True):
+        if which == "terminated!":
+            found.add((run, ended[run]))
+        elif which == "start_failed!":
+            found.add((run, at))
+    return found
+
+
+def _span(signs: Sequence[int], began: int | None, ended: int | None) -> intervals.Span:
+    first, last = signs
+    return min(first, first if began is None else began), max(last, last + GRACE if ended is None else ended)
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Batches by bucket. `number`: bucket of each batch within the day; `ascending`: see `Batches`."""
+
+    number: Wholes
+    figures: Mapping[str, Floats]
+    ascending: Mapping[str, Wholes]
+
+    @cached_property
+    def places(self) -> Wholes:
+        """Where each bucket that has batches begins."""
+        return np.flatnonzero(np.diff(self.number, prepend=-1))
+
+    def summed(self, name: str) -> Floats:
+        return self._reduced(name, np.add, 0.0)
+
+    def most(self, name: str) -> Floats:
+        return self._reduced(name, np.maximum, -np.inf)
+
+    def _reduced(self, name: str, how: np.ufunc, neutral: float) -> Floats:
+        """Of what is known; NaN where nothing is."""
+        values = self.figures[name]
+        known = ~np.isnan(values)
+        if not len(self.places):
+            return np.zeros(0)
+        told = np.logical_or.reduceat(known, self.places)
+        found = how.reduceat(np.where(known, values, neutral), self.places)
+        return np.where(told, found, np.nan)
+
+    def ends(self, name: str) -> tuple[Floats, Floats]:
+        """First and last known value of each bucket."""
+        known = np.flatnonzero(~np.isnan(self.figures[name]))
+        own = self.number[known]
+        first, last = self._empty(), self._empty()
+        if len(known):
+            begins = np.flatnonzero(np.diff(own, prepend=-1))
+            ends = np.append(begins[1:], len(own)) - 1
+            where = np.searchsorted(self.number[self.places], own[begins])
+            first[where] = self.figures[name][known[begins]]
+            last[where] = self.figures[name][known[ends]]
+        return first, last
+
+    def quantiles(self, name: str, percents: Sequence[int]) -> dict[str, Floats]:
+        """Exact, interpolated between the two nearest, of what is known."""
+        known = self.ascending[name]
+        found = {f"{name}_p{percent}": self._empty() for percent in percents}
+        if not len(known):
+            return found
+        # Sorted by value before: a stable sort of small numbers is quick, and once a width is enough.
+        own = self.number[known].astype(np.uint16)
+        order = np.argsort(own, kind="stable")
+        own, values = own[order], self.figures[name][known[order]]
+        begins = np.flatnonzero(np.diff(own, prepend=-1))
+        counts = np.diff(np.append(begins, len(own)))
+        where = np.searchsorted(self.number[self.places], own[begins])
+        for percent in percents:
+            place = (counts - 1) * (percent / 100)
+            below = np.floor(place).astype(np.int64)
+            low = values[begins + below]
+            high = values[begins + np.minimum(below + 1, counts - 1)]
+            found[f"{name}_p{percent}"][where] = low + (high - low) * (place - below)
+        return found
+
+    def _empty(self) -> Floats:
+        return np.full(len(self.places), np.nan)
+
+
+def _bucketed(
+    batches: Batches, life: Life, start: int, width: int, objective: float
+) -> dict[str, npt.NDArray[Any]]:
+    """The figures of every bucket of a width in which something happened, by the column's name."""
+    step = width * SECOND
+    buckets = Buckets((batches.at - start) // step, batches.figures, batches.ascending)
+    edges = start + np.arange(DAY // step + 1) * step
+    down = intervals.within(life.down, edges.astype(float)) / SECOND
+    starts, failures = (
+        np.bincount((t - start) // step, minlength=len(down)) for t in (life.starts, life.failures)
+    )
+    held = buckets.number[buckets.places]
+    counts = np.zeros(len(down), np.int64)
+    counts[held] = np.diff(np.append(buckets.places, len(batches.at)))
+    chosen = np.flatnonzero((counts > 0) | (down > 0) | (starts > 0) | (failures > 0))
+    spread = _spread(held, chosen)
+    own = {name: spread(values) for name, values in _figures(buckets).items()}
+    judged, good = _judged(buckets, objective)
+    return own | {
+        "width": np.full(len(chosen), width),
+        "bucket_at": edges[chosen],
+        "batches": counts[chosen],
+        "starts": starts[chosen],
+        "failures": failures[chosen],
+        "downtime_seconds": down[chosen],
+        "busy_seconds": np.nan_to_num(own["busy_seconds"]),
+        "input_rows": np.nan_to_num(own["input_rows"]),
+        "slo_batches": np.nan_to_num(spread(judged)),
+        "slo_good": np.nan_to_num(spread(good)),
+    }
+
+
+def _spread(held: Wholes, chosen: Wholes) -> Callable[[Floats], Floats]:
+    """From the buckets that have batches to those that are told: NaN in all others."""
+    where = np.searchsorted(chosen, held)
+
+    def spread(values: Floats) -> Floats:
+        whole = np.full(len(chosen), np.nan)
+        whole[where] = values
+        return whole
+
+    return spread
+
+
+def _figures(buckets: Buckets) -> dict[str, Floats]:
+    """Of the buckets that have batches."""
+    found = {name: buckets.summed(name) for name in ("input_rows", "output_rows", "dropped_rows")}
+    found["busy_seconds"] = buckets.summed("duration_seconds")
+    for name, percents in QUANTILES.items():
+        found |= buckets.quantiles(name, percents)
+    most = "duration_seconds lag_rows lag_seconds watermark_lag_seconds state_rows state_bytes".split()
+    found |= {f"{name}_max": buckets.most(name) for name in most}
+    found["state_rows_first"], found["state_rows_last"] = buckets.ends("state_rows")
+    found["state_bytes_last"] = buckets.ends("state_bytes")[1]
+    return found
+
+
+def _judged(buckets: Buckets, objective: float) -> tuple[Floats, Floats]:
+    """Batches that can be judged, and those that met the objective, of each bucket that has batches."""
+    lag, duration = buckets.figures["lag_seconds"], buckets.figures["duration_seconds"]
+    known = ~(np.isnan(lag) & np.isnan(duration))
+    good = known & ~(lag > objective) & ~(duration > objective)
+    if not len(buckets.places):
+        return np.zeros(0), np.zeros(0)
+    return (
+        np.add.reduceat(known.astype(float), buckets.places),
+        np.add.reduceat(good.astype(float), buckets.places),
+    )

@@ -1,0 +1,110 @@
+"""Which days of the lake have to be rolled up, and in which portions. Pure, over the manifest.
+
+Called by `controlplane.pipeline.rollup.rollup_job`. A day whose raw rows were put away keeps its rollups.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+from controlplane.lake.manifest import Manifest
+
+#: What rollups are made of.
+RAW = ("progress", "sources", "lifecycle")
+#: The job that merges files. It changes no rows, so its commits are no news.
+MERGES = "tidy"
+#: Goes up when rollups are computed otherwise, so that all are done again.
+MAKING = 1
+#: Raw rows that are rolled up at once.
+AT_ONCE = 20_000_000
+DAY = timedelta(days=1)
+#: Days that have neighbours on both sides, and more room behind; what lies elsewhere was told by a broken clock.
+FIRST, LAST = date(1970, 1, 2), date(9999, 12, 1)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the lake holds of one raw table and day. `newest`: Unix seconds of the last commit to it."""
+
+    rows: int = 0
+    newest: float = 0.0
+
+
+@dataclass(frozen=True)
+class Days:
+    """Raw tables by day."""
+
+    held: Mapping[tuple[str, date], Held]
+
+    @staticmethod
+    def of(manifest: Manifest) -> Days:
+        held: dict[tuple[str, date], Held] = defaultdict(Held)
+        for part, commit in manifest.standing.values():
+            if part.table in RAW:
+                one = held[part.table, part.date]
+                newest = one.newest if commit.job == MERGES else max(one.newest, commit.at)
+                held[part.table, part.date] = Held(one.rows + part.rows, newest)
+        return Days(dict(held))
+
+    def known(self, since: date | None, until: date | None) -> list[date]:
+        """Days that have rows, and single ones between such: a query may have been down all day. `since` to `until`."""
+        first, last = max(since or FIRST, FIRST), min(until or LAST, LAST)
+        told = {day for (_, day), one in self.held.items() if one.rows and FIRST - DAY <= day <= LAST}
+        between = {day + DAY for day in told if day + 2 * DAY in told}
+        return sorted(day for day in told | between if first <= day <= last)
+
+    def beyond(self) -> list[date]:
+        """Days that have rows and cannot be rolled up."""
+        return sorted({day for (_, day), one in self.held.items() if one.rows and not FIRST <= day <= LAST})
+
+    def rows(self, days: Sequence[date]) -> int:
+        return sum(self._of(table, day).rows for day in days for table in RAW)
+
+    def facts(self, day: date, objective: float) -> dict[str, Any]:
+        """What a day's rollup is made of, to be kept with it: of the day and of its neighbours."""
+        around = [(table, day + offset * DAY) for table in RAW for offset in (-1, 0, 1)]
+        held = [self._of(*one) for one in around]
+        newest = max(one.newest for one in held)
+        return {
+            "rows": [one.rows for one in held],
+            "newest": newest,
+            "objective": objective,
+            "making": MAKING,
+        }
+
+    def _of(self, table: str, day: date) -> Held:
+        return self.held.get((table, day), Held())
+
+
+def is_stale(manifest: Manifest, jobs: Sequence[str], day: date, facts: Mapping[str, Any]) -> bool:
+    """Whether a rollup of a day is missing or was made of other rows than there are now."""
+    commits = [manifest.of(job, day.isoformat()) for job in jobs]
+    return any(commit is None or not _same(commit.facts, facts) for commit in commits)
+
+
+def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Merged files lose their commits, so what is known may be of an older commit, but of none that is newer.
+
+    A day of which nothing is left was put away. That is no news of its neighbours, and takes nothing from its own.
+    """
+    held, had = now["rows"], before.get("rows", [])
+    if len(had) != len(held) or any(one not in (other, 0) for one, other in zip(held, had, strict=True)):
+        return False
+    told = all(before.get(name) == now[name] for name in ("objective", "making"))
+    return told and now["newest"] <= before.get("newest", 0.0)
+
+
+def portions(days: Days, chosen: Sequence[date], most: int = AT_ONCE) -> Iterator[list[date]]:
+    """Days that are rolled up at once: those that follow one another, until they have `most` rows."""
+    portion: list[date] = []
+    for day in chosen:
+        if portion and (day != portion[-1] + DAY or days.rows([*portion, day]) > most):
+            yield portion
+            portion = []
+        portion.append(day)
+    if portion:
+        yield portion

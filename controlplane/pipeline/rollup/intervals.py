@@ -1,0 +1,42 @@
+"""Stretches of time: when a query was up, and how long it was not within each bucket. Pure, numpy.
+
+Called by `controlplane.pipeline.rollup.buckets`. Times are in one unit, whichever, from one origin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+Span = tuple[float, float]  # from, to
+
+
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The same stretches in order, none touching another. What ends before it begins is left out."""
+    found: list[Span] = []
+    for begin, end in sorted(span for span in spans if span[1] >= span[0]):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((begin, end))
+    return found
+
+
+def gaps(spans: Iterable[Span]) -> list[Span]:
+    """What lies between the stretches: nothing before the first, nothing after the last."""
+    up = merged(spans)
+    return [(before[1], after[0]) for before, after in pairwise(up)]
+
+
+def within(spans: Sequence[Span], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """How much of the stretches (in order, none touching another) lies between each edge and the next."""
+    if not spans:
+        return np.zeros(len(edges) - 1)
+    points = np.array(spans, float).ravel()
+    lengths = np.diff(np.array(spans, float), axis=1).ravel()
+    ends = np.cumsum(lengths)
+    covered = np.column_stack([ends - lengths, ends]).ravel()
+    return np.diff(np.interp(edges, points, covered))

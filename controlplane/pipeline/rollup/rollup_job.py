@@ -1,0 +1,105 @@
+"""The job that keeps rollups up to date: days that changed are rolled up by Spark and put into the lake day by day.
+
+Called by `controlplane history rollup`. A day is done again when its raw rows, or those of the day before or after it,
+are others than when it was done; whatever did not change is not written again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from controlplane.lake.lake import Lake
+from controlplane.lake.manifest import Commit, Manifest, Part
+from controlplane.lake.schema import arrow
+from controlplane.lake.staging import Staging
+from controlplane.pipeline.rollup.buckets import WIDTHS
+from controlplane.pipeline.rollup.days import DAY, RAW, Days, is_stale, portions
+from controlplane.pipeline.rollup.rollups import OBJECTIVE_SECONDS, Raw, rolled
+from controlplane.pipeline.runtime import tables
+
+JOBS = tuple(WIDTHS)
+#: Raw rows for one task.
+A_TASK = 1_000_000
+Stagings = Mapping[tuple[str, date], Staging]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which days, at most, and how. `since`, `until`: UTC days, both included; `objective`: seconds."""
+
+    since: date | None = None
+    until: date | None = None
+    objective: float = OBJECTIVE_SECONDS
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Done:
+    """Days that were rolled up, how many were up to date, and rows written by table."""
+
+    days: tuple[date, ...]
+    unchanged: int
+    rows: Mapping[str, int]
+
+
+def roll(lake: Lake, spark: Callable[[], SparkSession], asked: Asked, say: Callable[[str], None]) -> Done:
+    """Bring the rollups up to date. Spark is asked for only where there is something to do."""
+    with lake.folder.held("rollup"):
+        for job in JOBS:
+            lake.recover(job)
+        manifest = lake.manifest()
+        days = Days.of(manifest)
+        known = days.known(asked.since, asked.until)
+        stale = [
+            day
+            for day in known
+            if asked.force or is_stale(manifest, JOBS, day, days.facts(day, asked.objective))
+        ]
+        for day in days.beyond():
+            say(f"{day} is left out: a clock was wrong")
+        rows = dict.fromkeys(JOBS, 0)
+        for place, portion in enumerate(found := list(portions(days, stale))):
+            name = " to ".join(sorted({str(portion[0]), str(portion[-1])}))
+            say(f"{place + 1} of {len(found)}: {name}, {days.rows(portion):,} rows of raw tables")
+            for commit in _rolled_up(lake, spark(), manifest, days, portion, asked.objective):
+                rows[commit.job] += commit.rows
+        return Done(tuple(stale), len(known) - len(stale), rows)
+
+
+def _rolled_up(
+    lake: Lake, spark: SparkSession, manifest: Manifest, days: Days, portion: Sequence[date], objective: float
+) -> Iterator[Commit]:
+    stagings = {(job, day): lake.stage(job, day.isoformat()) for day in portion for job in JOBS}
+    raw = _raw(lake, spark, manifest, portion)
+    tasks = max(1, math.ceil(days.rows(portion) / A_TASK))
+    parts: dict[tuple[str, date], list[Part]] = defaultdict(list)
+    for part in tables.written(rolled(raw, portion, objective, tasks), _writing(stagings)):
+        parts[part.table, part.date].append(part)
+    for (job, day), staging in stagings.items():
+        yield lake.commit(staging, parts[job, day], days.facts(day, objective))
+
+
+def _raw(lake: Lake, spark: SparkSession, manifest: Manifest, days: Sequence[date]) -> Raw:
+    first, last = days[0] - DAY, days[-1] + DAY
+    return Raw(*(tables.frame(lake, spark, manifest, table, first, last) for table in RAW))
+
+
+def _writing(stagings: Stagings) -> tables.Writes:
+    return lambda rows, name: _written(stagings, rows, name)
+
+
+def _written(stagings: Stagings, rows: pa.Table, name: str) -> Iterator[Part]:
+    """A file of each table and day."""
+    for job, width in WIDTHS.items():
+        own = rows.filter(pc.equal(rows["width"], width)).select(list(arrow(job).names)).cast(arrow(job))
+        days = pc.cast(pc.floor_temporal(own["bucket_at"], unit="day"), pa.date32())
+        for day in sorted(pc.unique(days).to_pylist()):
+            yield from stagings[job, day].write(job, own.filter(pc.equal(days, day)), name)

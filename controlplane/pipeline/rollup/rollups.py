@@ -1,0 +1,172 @@
+"""Rollups: the raw tables of the lake → a row a query and bucket, of all widths at once. DataFrames in, DataFrame out.
+
+Called by `controlplane.pipeline.rollup.rollup_job`. All that happened to a query on a day comes to one place by one shuffle,
+where `controlplane.pipeline.rollup.buckets` makes its buckets; quantiles are exact. Rows that are there twice count once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from controlplane.pipeline.rollup import buckets
+from controlplane.pipeline.rollup.buckets import DAY, EVENT, REPORT, SECOND, SIGNS, SOURCE
+
+OBJECTIVE_SECONDS = 300.0
+#: Reports of so long before a day tell how fast rows arrived when it began.
+BEFORE = 3600 * SECOND
+EPOCH = date(1970, 1, 1)
+RUN_EVENTS = ("started", "idle", "terminated")
+TOLD_EVENTS = ("started", "terminated", "start_failed")
+
+
+@dataclass(frozen=True)
+class Raw:
+    """Raw tables by the lake's schema, of the days asked for and of the day before and after them."""
+
+    progress: DataFrame
+    sources: DataFrame
+    lifecycle: DataFrame
+
+
+def rolled(
+    raw: Raw, days: Sequence[date], objective: float = OBJECTIVE_SECONDS, partitions: int | None = None
+) -> DataFrame:
+    """Rows of the tables `rollup_*`, with their width in seconds as `width` besides.
+
+    `days`: UTC; `objective`: seconds within which a batch meets it; `partitions`: of the shuffle (None: Spark's own).
+    """
+    numbers = [(day - EPOCH).days for day in days]
+    rows = _gathered(raw, numbers)
+    spread = rows.repartition(partitions, "day", "query_id") if partitions else rows
+    made = spread.groupBy("day", "query_id").applyInArrow(_bucketing(objective), _ddl(buckets.OUTPUT))
+    return made.withColumn("bucket_at", F.timestamp_micros("bucket_at"))
+
+
+def _ddl(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+
+
+def _bucketing(objective: float) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+    def of_group(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
+        day, query_id = (one.as_py() for one in key)
+        return buckets.columns(day, query_id, rows, objective)
+
+    return of_group
+
+
+def _gathered(raw: Raw, days: Sequence[int]) -> DataFrame:
+    """All four kinds of rows of `buckets.INPUT`, each under the day that it counts for."""
+    reports = _reports(_around(raw.progress, "trigger_at", days))
+    sources = _sources(_around(raw.sources, "trigger_at", days))
+    kinds: Iterable[tuple[int, DataFrame]] = (
+        (REPORT, _with_before(reports, days)),
+        (SOURCE, _with_before(sources, days)),
+        (SIGNS, _beside(_signs(raw, days), days)),
+        (EVENT, _beside(_events(_around(raw.lifecycle, "reported_at", days)), days)),
+    )
+    found = [_shaped(rows.withColumn("kind", F.lit(kind))) for kind, rows in kinds]
+    whole = found[0]
+    for one in found[1:]:
+        whole = whole.unionByName(one)
+    return whole
+
+
+def _shaped(rows: DataFrame) -> DataFrame:
+    present = set(rows.columns)
+    return rows.select(
+        *(
+            (F.col(name) if name in present else F.lit(None)).cast(kind).alias(name)
+            for name, kind in buckets.INPUT.items()
+        )
+    )
+
+
+def _around(rows: DataFrame, time: str, days: Sequence[int]) -> DataFrame:
+    """Rows of the days and of one day on each side: files of others are not even opened."""
+    first, last = EPOCH + timedelta(min(days) - 1), EPOCH + timedelta(max(days) + 2)
+    begin, end = (datetime(one.year, one.month, one.day, tzinfo=UTC) for one in (first, last))
+    return rows.where(
+        (F.col(time) >= F.lit(begin)) & (F.col(time) < F.lit(end)) & F.col("query_id").isNotNull()
+    )
+
+
+def _of_batch() -> list[Column]:
+    return [
+        F.col("query_id"),
+        F.xxhash64("run_id").alias("run"),
+        F.col("batch_id"),
+        F.unix_micros("trigger_at").alias("at"),
+    ]
+
+
+def _reports(progress: DataFrame) -> DataFrame:
+    same = (
+        "duration_ms input_rows output_rows dropped_rows lag_rows state_rows state_bytes input_rows_per_second "
+        "processed_rows_per_second"
+    ).split()
+    # Of one report told twice, the agent's own row goes before what was read from a log.
+    rank = F.when(F.col("origin") == "agent", 0).otherwise(1).alias("source")
+    return progress.select(*_of_batch(), *same, F.unix_micros("watermark").alias("watermark"), rank)
+
+
+def _sources(sources: DataFrame) -> DataFrame:
+    return sources.select(*_of_batch(), "source", "lag_rows", F.col("latest_total").alias("head"))
+
+
+def _with_before(rows: DataFrame, days: Sequence[int]) -> DataFrame:
+    """Rows under their own day; those of the last hour before a day under that, too."""
+    own = F.floor(F.col("at") / DAY).cast("int")
+    next_day = F.floor((F.col("at") + BEFORE) / DAY).cast("int")
+    under = rows.withColumn("day", F.explode(F.array_distinct(F.array(own, next_day))))
+    return under.where(F.col("day").isin(list(days)))
+
+
+def _signs(raw: Raw, days: Sequence[int]) -> DataFrame:
+    """First and last sign of each run on each day."""
+    ends = F.unix_micros("trigger_at") + F.coalesce(F.col("duration_ms"), F.lit(0)) * 1000
+    reports = _around(raw.progress, "trigger_at", days).select(
+        "query_id", "run_id", "app", "name", F.unix_micros("trigger_at").alias("at"), ends.alias("until")
+    )
+    at = F.unix_micros("reported_at")
+    events = (
+        _around(raw.lifecycle, "reported_at", days)
+        .where(F.col("event").isin(*RUN_EVENTS) & F.col("run_id").isNotNull())
+        .select("query_id", "run_id", "app", "name", at.alias("at"), at.alias("until"))
+    )
+    signs = reports.unionByName(events).withColumn("day", F.floor(F.col("at") / DAY).cast("int"))
+    found = signs.groupBy("day", "query_id", "run_id", "app", "name").agg(
+        F.min("at").alias("at"), F.max("until").alias("until")
+    )
+    return found.withColumn("run", F.xxhash64("run_id"))
+
+
+def _events(lifecycle: DataFrame) -> DataFrame:
+    """Starts, ends and failed starts; a failure has a `!` behind it."""
+    failed = (
+        (F.col("event") == "start_failed") | F.col("exception").isNotNull() | F.col("error_class").isNotNull()
+    )
+    at = F.unix_micros("reported_at")
+    return lifecycle.where(F.col("event").isin(*TOLD_EVENTS)).select(
+        "query_id",
+        F.xxhash64("run_id").alias("run"),
+        "app",
+        "name",
+        F.floor(at / DAY).cast("int").alias("day"),
+        at.alias("at"),
+        at.alias("until"),
+        F.when(failed, F.concat("event", F.lit("!"))).otherwise(F.col("event")).alias("event"),
+    )
+
+
+def _beside(rows: DataFrame, days: Sequence[int]) -> DataFrame:
+    """Rows of a day under it and under its neighbours."""
+    day = F.col("day")
+    under = rows.withColumn("day", F.explode(F.array(day - 1, day, day + 1)))
+    return under.where(F.col("day").isin(list(days)))

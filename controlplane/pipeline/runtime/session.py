@@ -1,0 +1,121 @@
+"""The Spark session of a job: what is there already, what spark-submit set, else one of this process alone.
+
+Called by every job of the pipeline. Python workers run the driver's interpreter, times are UTC.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from controlplane.errors import ControlPlaneError
+from controlplane.pipeline.runtime.shipping import is_local, ship
+from controlplane.runtime.java import java_environment
+
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+LOG_LEVEL = "spark.log.level"
+#: Of workers on the driver's machine. Over TCP each task would wait 40 ms for an acknowledgement that the kernel
+#: delays. Spark 4.1 and newer; others ignore the first.
+HANDING_OVER = {
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.daemon.module": "controlplane.pipeline.runtime.daemon",
+}
+#: Marks a session that a job has made: nobody else's is ended by it.
+OWN = "spark.controlplane.job"
+LOGGING = Path(__file__).with_name("log4j2.properties")
+#: Where spark-submit says which master it was given.
+SUBMITTED = ("MASTER", "SPARK_MASTER")
+
+
+#: Lines of an error that say nothing of what went wrong.
+NO_NEWS = ("An error occurred while calling", "at ")
+WRAPPED = "Exception thrown in awaitResult:"
+
+
+class SparkFailed(ControlPlaneError):
+    """Spark could not be started, or a job of it failed; the message says what to change."""
+
+    status, code = 500, "spark"
+
+
+def session(app_name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """The session that is active, else a new one on `master`, else where spark-submit says, else `local[*]`.
+
+    `conf` goes before our own settings. SparkFailed when it does not start.
+    """
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(name, sys.executable)
+    os.environ.update(java_environment() or {})
+    builder: Any = SparkSession.builder.appName(app_name)
+    chosen = master or ("" if _submitted() else "local[*]")
+    if chosen:
+        builder = builder.master(chosen)
+    settings = {**SETTINGS, LOG_LEVEL: "ERROR", **_where(chosen), **(conf or {})}
+    if SparkContext._active_spark_context is None:
+        settings[OWN] = "true"
+    level = settings[LOG_LEVEL]
+    if chosen:
+        del settings[LOG_LEVEL]  # Spark would say that it is set; its logging is as quiet already
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    try:
+        made: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        raise SparkFailed(f"Spark did not start on {chosen or 'its master'}: {first_line(error)}") from None
+    ship(made.sparkContext)
+    made.sparkContext.setLogLevel(level)
+    return made
+
+
+def _where(master: str) -> dict[str, str]:
+    """Settings of a driver on this machine, and of workers on it. Empty where spark-submit says how things are."""
+    if not master:
+        return {}
+    # What Spark says before a session could tell it to be quiet.
+    quiet = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"}
+    return quiet | HANDING_OVER if is_local(master) else quiet
+
+
+def close(spark: SparkSession | None = None) -> None:
+    """End a session, or the active one if there is any; only where a job has made it."""
+    ended = spark or SparkSession.getActiveSession()
+    if ended is not None and ended.sparkContext.getConf().get(OWN) == "true":
+        ended.stop()
+
+
+@contextmanager
+def in_words(doing: str) -> Iterator[None]:
+    """What Spark throws meanwhile as SparkFailed, in one line. `doing`: what failed then."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise SparkFailed(f"{doing}: {first_line(error)}") from None
+
+
+def _submitted() -> bool:
+    """Whether spark-submit started this process: its JVM runs already and knows the master."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or any(name in os.environ for name in SUBMITTED)
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line: py4j and Spark say much more."""
+    lines = [line.strip().removeprefix(": ").removeprefix("Caused by: ") for line in str(error).splitlines()]
+    told = [line for line in lines if line and not line.startswith(NO_NEWS) and not line.endswith(WRAPPED)]
+    return (told[0] if told else type(error).__name__)[:300]

@@ -1,0 +1,69 @@
+"""Our code for executors that do not have it: the packages as one zip, which Spark puts on their path.
+
+Called by `controlplane.pipeline.runtime.session` for every master but a local one. Run as a module it writes the zip, for
+`spark-submit --py-files`: `python -m controlplane.pipeline.runtime.shipping OUT.zip`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+PACKAGES = ("alerts", "controlplane", "listeners")
+#: One date for all files, so that the same code makes the same zip.
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
+
+
+def ship(context: SparkContext) -> str | None:
+    """Send our packages to the executors of a cluster; the path of the zip, None where all is in one process.
+
+    What is shipped goes before what is installed there, so driver and executors always run the same code.
+    """
+    if is_local(context.master or "local"):
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="spark-controlplane-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    made = folder / "made.zip"
+    packed(made)
+    # Spark serves the file for as long as it runs, and knows files by their names.
+    path = made.rename(
+        folder / f"spark-controlplane-{hashlib.sha256(made.read_bytes()).hexdigest()[:12]}.zip"
+    )
+    context.addPyFile(str(path))
+    return str(path)
+
+
+def is_local(master: str) -> bool:
+    """Whether its executors run on the driver's machine, with the driver's interpreter."""
+    return master.split("[", maxsplit=1)[0] in ("local", "local-cluster")
+
+
+def packed(target: Path) -> None:
+    """Write the zip."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, path in _files():
+            file.writestr(zipfile.ZipInfo(name, LONG_AGO), path.read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+def _files() -> Iterator[tuple[str, Path]]:
+    root = Path(__file__).resolve().parents[3]
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*")):
+            if path.is_file() and "__pycache__" not in path.parts:
+                yield path.relative_to(root).as_posix(), path
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m controlplane.pipeline.runtime.shipping OUT.zip")
+    packed(Path(sys.argv[1]))

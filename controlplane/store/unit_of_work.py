@@ -1,0 +1,156 @@
+"""Loads the rows that a group of events may concern, and saves what the events changed.
+
+Called by `controlplane.ingest.deduplication` in the writer's transaction; loading takes a few statements for
+thousands of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import Connection
+
+from controlplane.events.parsing import Told, name_in
+from controlplane.records import Ledger
+from controlplane.store.rows import (
+    agent_row,
+    agent_values,
+    query_row,
+    query_values,
+    run_row,
+    run_values,
+    select_runs,
+)
+from controlplane.store.tables import agents, queries, runs
+
+# Statements are made once: making one costs more than running it.
+_AGENTS = sa.select(agents).where(agents.c.agent.in_(sa.bindparam("ids", expanding=True)))
+_QUERIES = sa.select(queries).where(queries.c.query_id.in_(sa.bindparam("ids", expanding=True)))
+_NAMED_RUNS = select_runs().where(runs.c.run_id.in_(sa.bindparam("ids", expanding=True)))
+_OPEN_RUNS = select_runs().where(
+    queries.c.query_id.in_(sa.bindparam("ids", expanding=True)),
+    runs.c.ended_at.is_(None) | (runs.c.run_id == queries.c.newest_run),
+)
+_OPEN_RUNS_OF_AGENTS = select_runs().where(
+    agents.c.agent.in_(sa.bindparam("ids", expanding=True)), runs.c.ended_at.is_(None)
+)
+_INSERTS = {table: sa.insert(table).returning(table.c.key) for table in (agents, queries, runs)}
+_UPDATES = {
+    table: sa.update(table).where(table.c.key == sa.bindparam("its_key")) for table in (agents, queries, runs)
+}
+
+
+def load(connection: Connection, told: Sequence[Told]) -> Ledger:
+    """Agents, queries and runs that these events name, with the open runs beside them."""
+    ledger = Ledger()
+    speaking = {one.event.agent for one in told}
+    ending = {one.event.agent for one in told if one.event.type == "app_ended"}
+    query_ids = set(_named_queries(told))
+    run_ids = set(_named_runs(told))
+    query_ids.update(_newest_called(connection, told))
+    _load_runs(connection, ledger, query_ids, run_ids, ending)
+    query_ids.update(row.run.query_id for row in ledger.runs.values())
+    speaking.update(row.run.agent for row in ledger.runs.values())
+    for row in _found(connection, _QUERIES, query_ids):
+        ledger.queries[row["query_id"]] = query_row(row)
+    for row in _found(connection, _AGENTS, speaking):
+        ledger.agents[row["agent"]] = agent_row(row)
+    return ledger
+
+
+def _found(connection: Connection, statement: sa.Select[Any], ids: Iterable[str]) -> Iterable[sa.RowMapping]:
+    wanted = list(ids)
+    return connection.execute(statement, {"ids": wanted}).mappings() if wanted else ()
+
+
+def _named_queries(told: Iterable[Told]) -> Iterable[str]:
+    for one in told:
+        if one.query_id is not None:
+            yield one.query_id
+        for entry in one.entries:
+            yield entry.query_id
+
+
+def _named_runs(told: Iterable[Told]) -> Iterable[str]:
+    for one in told:
+        if one.run_id is not None:
+            yield one.run_id
+        for entry in one.entries:
+            yield entry.status.run_id
+
+
+def _newest_called(connection: Connection, told: Iterable[Told]) -> Iterable[str]:
+    """The queries that failed starts are told of by name alone."""
+    failed = (one.event for one in told if one.event.type == "start_failed" and one.query_id is None)
+    for app, name in {(event.app.name, name_in(event.data)) for event in failed}:
+        query = (
+            sa.select(queries.c.query_id)
+            .where(queries.c.app == app, queries.c.name == name)
+            .order_by(queries.c.told_at.desc())
+            .limit(1)
+        )
+        yield from connection.execute(query).scalars()
+
+
+def _load_runs(
+    connection: Connection, ledger: Ledger, query_ids: set[str], run_ids: set[str], ending: set[str]
+) -> None:
+    """The runs named, and of their queries the newest and the open ones; of ending agents the open ones."""
+    wanted = ((_NAMED_RUNS, run_ids), (_OPEN_RUNS, query_ids), (_OPEN_RUNS_OF_AGENTS, ending))
+    for statement, ids in wanted:
+        for row in _found(connection, statement, ids):
+            ledger.runs[row["run_id"]] = run_row(row)
+
+
+def save(connection: Connection, ledger: Ledger) -> None:
+    """Write the changed rows; new ones get their keys, in the ledger too."""
+    _save_agents(connection, ledger)
+    _save_queries(connection, ledger)
+    _save_runs(connection, ledger)
+
+
+def _save_agents(connection: Connection, ledger: Ledger) -> None:
+    changed = [row for name, row in ledger.agents.items() if name in ledger.changed]
+    for row in changed:
+        if row.agent.key == 0:
+            key = _insert(connection, agents, agent_values(row))
+            ledger.agents[row.agent.agent] = replace(row, agent=replace(row.agent, key=key))
+    _update(connection, agents, [agent_values(row) for row in changed if row.agent.key])
+
+
+def _save_queries(connection: Connection, ledger: Ledger) -> None:
+    changed = [row for name, row in ledger.queries.items() if name in ledger.changed]
+    for row in changed:
+        if row.key == 0:
+            ledger.queries[row.query_id] = replace(row, key=_insert(connection, queries, query_values(row)))
+    _update(connection, queries, [query_values(row) for row in changed if row.key])
+
+
+def _save_runs(connection: Connection, ledger: Ledger) -> None:
+    old: list[dict[str, Any]] = []
+    for name, row in list(ledger.runs.items()):
+        if name not in ledger.changed:
+            continue
+        keys = ledger.queries[row.run.query_id].key, ledger.agents[row.run.agent].agent.key
+        values = run_values(row, *keys)
+        if row.run.key == 0:
+            key = _insert(connection, runs, values)
+            ledger.runs[name] = replace(row, run=replace(row.run, key=key))
+        else:
+            old.append(values)
+    _update(connection, runs, old)
+
+
+def _insert(connection: Connection, table: sa.Table, values: dict[str, Any]) -> int:
+    del values["key"]
+    return int(connection.execute(_INSERTS[table], values).scalar_one())
+
+
+def _update(connection: Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        row["its_key"] = row.pop("key")
+    if rows:
+        connection.execute(_UPDATES[table], rows)

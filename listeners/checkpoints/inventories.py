@@ -1,0 +1,219 @@
+"""Inventories of checkpoints, taken one at a time per driver, on a thread of their own, ten seconds at most.
+
+`started` and `heard` are for the user's and Spark's threads and only take note: `listeners.checkpoints.timetable` says
+when, `listeners.checkpoints.collection` does it. `on_command` takes one now.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import math
+import re
+import threading
+import time
+from typing import Any, Callable
+
+from listeners.checkpoints.collection import Collecting, event_of, refusal
+from listeners.checkpoints.hadoop import Files, Hadoop
+from listeners.checkpoints.inventory_reader import Bounds
+from listeners.checkpoints.timetable import Due, Timetable
+from listeners.protocol import wire
+from listeners.protocol.errors import AgentError, CommandError
+from listeners.queries.registry import Entry, Registry
+
+log = logging.getLogger("controlplane.agent")
+
+#: `CONTROLPLANE_INVENTORY`: with contents, without those that hold the rows of state, not at all.
+MODES = ("full", "logs", "off")
+BOUNDS = Bounds()
+#: Of a command's time: for another inventory to end, and of what is left then, for collecting; the rest is to tell it.
+QUEUEING, COLLECTING = 0.7, 0.9
+#: In the JSON of an end. Without a failure there is no such field, or null.
+_FAILED = re.compile(r'"exception"\s*:\s*"')
+#: Runs whose end was heard before their start was noted, at most.
+MOST_EARLY = 100
+
+
+class Inventories:
+    """Takes inventories and puts them out as events. `close()` ends it; a hanging file system does not hold it.
+
+    `put(type, json)` takes an event. `open_files(session, place)` gives the files of a place.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        put: Callable[[str, str], None],
+        mode: str = "full",
+        bounds: Bounds = BOUNDS,
+        open_files: Callable[[Any, str], Files] = Hadoop,
+        clock: Callable[[], float] = time.monotonic,
+    ):
+        self._registry, self._put, self._mode, self._bounds = registry, put, mode, bounds
+        self._open, self._clock = open_files, clock
+        #: What was not taken, by reason.
+        self.refused: dict[str, int] = collections.Counter()
+        self._timetable = Timetable()
+        #: Ends of runs that nobody knows yet, and whether they failed: a query may fail before `start()` returns.
+        self._early: collections.OrderedDict[str, bool] = collections.OrderedDict()
+        self._changed = threading.Condition(threading.Lock())
+        self._one = threading.Lock()
+        self._hanging: threading.Thread | None = None
+        self._worker: threading.Thread | None = None
+        self._closed = False
+
+    # -- what happens: takes note, asks nobody ---------------------------------------------------
+
+    def started(self, entry: Entry) -> None:
+        """A run of this query has begun."""
+        self._note(lambda plan, now: plan.started(entry.query_id, entry.run_id, now))
+        self._catch_up(entry.query_id, entry.run_id)
+
+    def start_failed(self, entry: Entry) -> None:
+        """Spark refused to start a query that it ran before: of that no event tells."""
+        self._note(lambda plan, now: plan.ended(entry.query_id, entry.run_id, True, now))
+
+    def heard(self, type: str, run_id: str, data: str) -> None:
+        """A progress, idle or terminated event of Spark's; `data` is its JSON text."""
+        if type == "terminated":
+            self._early[run_id] = _FAILED.search(data) is not None
+            while len(self._early) > MOST_EARLY:
+                self._early.popitem(last=False)
+        entry = self._registry.entry_of_run(run_id)
+        if entry is None:
+            return
+        query_id = entry.query_id
+        if type == "terminated":
+            self._catch_up(query_id, run_id)
+        elif self._timetable.awaits(query_id):
+            self._note(lambda plan, now: plan.settled(query_id, run_id, now))
+
+    def _catch_up(self, query_id: str, run_id: str) -> None:
+        """Note the end of a run once both it and its start are known, whichever came first."""
+        failed = self._early.pop(run_id, None)
+        if failed is not None:
+            self._note(lambda plan, now: plan.ended(query_id, run_id, failed, now))
+
+    def _note(self, change: Callable[[Timetable, float], None]) -> None:
+        if self._mode == "off" or self._closed:
+            return
+        with self._changed:
+            before = self._timetable.next_at()
+            change(self._timetable, self._clock())
+            if self._timetable.next_at() != before:
+                self._wake()
+
+    def _wake(self) -> None:
+        if self._worker is None:
+            self._worker = threading.Thread(target=self._work, name="controlplane-inventory", daemon=True)
+            self._worker.start()
+        self._changed.notify_all()
+
+    def close(self) -> None:
+        """Nothing is taken from now on."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    # -- the worker ------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (due := self._next()) is not None:
+            try:
+                entry = self._registry.entry(due.query_id)
+                if entry is not None:
+                    self._take(entry, due.run_id, due.why, self._bounds.seconds * 2, math.inf)
+            except CommandError as error:
+                self.refused[error.code] += 1
+            except Exception as error:
+                self.refused["error"] += 1
+                log.debug("an inventory was not taken: %r", error)
+
+    def _next(self) -> Due | None:
+        """Wait for what is due first; None when all is over."""
+        with self._changed:
+            while not self._closed:
+                now = self._clock()
+                due = self._timetable.take(now)
+                if due is not None:
+                    return due
+                at = self._timetable.next_at()
+                self._changed.wait(None if at is None else at - now)
+        return None
+
+    def skipped(self) -> dict[str, int]:
+        """What was not taken since the agent began, by reason."""
+        with self._changed:
+            lost = {"crash_loop": self._timetable.skipped, **self.refused}
+        return {reason: count for reason, count in lost.items() if count}
+
+    # -- commands --------------------------------------------------------------------------------
+
+    def on_command(self, command: wire.Command) -> wire.CommandResult:
+        """Take one now, cut short where the command's time is over; evidence {"files", "seconds"}. Never raises.
+
+        Codes: `inventory_off`, `unknown_query`, `unknown_checkpoint`, `temporary_checkpoint`,
+        `unsupported_session`, `busy`; `agent_error` where it failed.
+        """
+        until = self._clock() + command.timeout_seconds
+        try:
+            if self._mode == "off":
+                raise refusal("inventory_off", "this driver has CONTROLPLANE_INVENTORY=off")
+            entry = self._registry.entry(command.query_id)
+            if entry is None:
+                raise refusal("unknown_query", f"this driver has not started the query {command.query_id}")
+            patience = command.timeout_seconds * QUEUEING
+            evidence = self._take(entry, entry.run_id, "asked", patience, until)
+        except CommandError as error:
+            self.refused[error.code] += 1
+            return wire.CommandResult("refused", str(error), error.code, error.evidence)
+        except Exception as error:
+            self.refused["error"] += 1
+            return wire.CommandResult("failed", f"the inventory failed: {error}"[:500], "agent_error")
+        reason = f"{evidence['files']} files in {evidence['seconds']:.1f} s"
+        return wire.CommandResult("succeeded", reason, "taken", evidence)
+
+    # -- taking one ------------------------------------------------------------------------------
+
+    def _take(self, entry: Entry, run_id: str, why: str, patience: float, until: float) -> dict[str, Any]:
+        """Collect and put out; raises CommandError where it cannot be, AgentError where it failed.
+
+        `patience`: seconds to wait for an inventory under way; `until`: by the clock, when it must be out.
+        """
+        if not self._one.acquire(timeout=patience):
+            raise refusal("busy", "another inventory is being taken in this driver")
+        try:
+            if self._closed:
+                raise refusal("closed", "the agent is being taken out")
+            if self._hanging is not None and self._hanging.is_alive():
+                raise refusal("busy", "the file system has not answered an earlier inventory yet")
+            return self._taken(entry, run_id, why, until - self._clock())
+        finally:
+            self._one.release()
+
+    def _taken(self, entry: Entry, run_id: str, why: str, left: float) -> dict[str, Any]:
+        began = self._clock()
+        bounds = self._bounds._replace(seconds=min(self._bounds.seconds, left * COLLECTING))
+        patience = min(bounds.seconds + 1.0, left)
+        found = Collecting(entry, bounds, self._open, self._clock, self._mode == "full")
+        thread = threading.Thread(target=found.run, name="controlplane-collecting", daemon=True)
+        thread.start()
+        thread.join(patience)
+        self._hanging = thread if thread.is_alive() else None
+        if found.error is not None:
+            raise found.error
+        if found.checkpoint is None:
+            raise AgentError(f"the file system did not answer within {patience:.3g} s")
+        seconds = round(self._clock() - began, 3)
+        self._put("inventory", event_of(entry, run_id, why, seconds, found))
+        return {"files": found.checkpoint.count, "bytes": found.checkpoint.bytes, "seconds": seconds}
+
+
+def checked_mode(text: str | None) -> str:
+    """`CONTROLPLANE_INVENTORY`; an unknown word is the careful `off`."""
+    mode = (text or "full").strip().lower()
+    if mode in MODES:
+        return mode
+    log.warning("CONTROLPLANE_INVENTORY=%r is not one of %s; no inventory is taken", text, ", ".join(MODES))
+    return "off"

@@ -1,0 +1,128 @@
+"""Which files of a checkpoint an inventory names and carries: the newest and weightiest, within a budget. Pure.
+
+The rule is that of `controlplane.checkpoints.inventory.selection`, which the agent cannot import; a contract test
+holds the two together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+
+class Budget(NamedTuple):
+    """Files, bytes in all, bytes of one file, of a source's compaction, of an SST."""
+
+    files: int = 500
+    bytes: int = 512 << 10
+    each: int = 256 << 10
+    compact: int = 256 << 10
+    sst: int = 64 << 10
+
+
+NEWEST_BATCHES = 3
+NEWEST_SNAPSHOTS = 3
+NEWEST_CHANGES = 60
+#: Snapshots, with all that follows the oldest of them, that are named of a store with many files.
+KEPT_SNAPSHOTS = 3
+_STATE_FILE = re.compile(r"(\d{1,18})(?:_[0-9a-zA-Z-]+)?\.(delta|snapshot|zip|changelog)(\.crc)?")
+_NUMBER = re.compile(r"[0-9]{1,18}")
+
+
+def chosen(sizes: Mapping[str, int], budget: Budget) -> list[str]:
+    """Paths to read, weightiest first. `sizes`: bytes of every file by its path."""
+    picked: dict[str, None] = {}
+    spent = 0
+    for path, limit in _wanted(sizes, budget):
+        size = sizes.get(path, 0)
+        if path in picked or not 0 < size <= limit or spent + size > budget.bytes:
+            continue
+        if len(picked) >= budget.files:
+            break
+        picked[path] = None
+        spent += size
+    return list(picked)
+
+
+def _wanted(sizes: Mapping[str, int], budget: Budget) -> Iterator[tuple[str, int]]:
+    """Path and the most bytes it may have."""
+    folders = _by_folder(sizes)
+    yield from ((path, budget.each) for path in ("metadata", ".metadata.crc"))
+    for folder in ("offsets", "commits"):
+        yield from ((path, budget.each) for path in _newest(folder, folders.get(folder, ())))
+    described = (path for path in sorted(sizes) if "_metadata/" in path and path.startswith("state/"))
+    yield from ((path, budget.each) for path in described)
+    for folder in sorted(folders):
+        if folder.startswith("sources/") or folder == "_spark_metadata":
+            yield from ((path, budget.compact) for path in _of_file_log(folder, folders[folder]))
+    for _, path in sorted(_of_state(folders)):
+        yield path, budget.sst if path.endswith(".sst") else budget.each
+
+
+def _by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
+    folders: dict[str, list[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        folders.setdefault(folder, []).append(name)
+    return folders
+
+
+def _newest(folder: str, names: Iterable[str]) -> Iterator[str]:
+    """The newest batches of a log with their hidden checksums."""
+    for number in sorted((int(name) for name in names if _NUMBER.fullmatch(name)), reverse=True)[
+        :NEWEST_BATCHES
+    ]:
+        yield f"{folder}/{number}"
+        yield f"{folder}/.{number}.crc"
+
+
+def _of_file_log(folder: str, names: Iterable[str]) -> Iterator[str]:
+    """Everything from the last compaction but one on, newest first."""
+    batches = ((name[: -len(".compact")] if name.endswith(".compact") else name, name) for name in names)
+    numbered = sorted(((int(b), name) for b, name in batches if _NUMBER.fullmatch(b)), reverse=True)
+    compactions = 0
+    for _, name in numbered[:1000]:
+        yield f"{folder}/{name}"
+        compactions += name.endswith(".compact")
+        if compactions == 2:
+            return
+
+
+def _of_state(folders: Mapping[str, list[str]]) -> Iterator[tuple[int, str]]:
+    """Rank and path: the newest files of every store come before the older ones of any."""
+    for folder, names in folders.items():
+        if folder.startswith("state/") and not folder.endswith(("_metadata", "_metadata/v2")):
+            yield from ((rank, f"{folder}/{name}") for rank, name in _ranked(names))
+
+
+def _ranked(names: list[str]) -> Iterator[tuple[int, str]]:
+    matches = [match for match in map(_STATE_FILE.fullmatch, names) if match]
+    changes = sorted((m for m in matches if m[2] in ("delta", "changelog")), key=lambda m: -int(m[1]))
+    snapshots = sorted((m for m in matches if m[2] in ("snapshot", "zip")), key=lambda m: -int(m[1]))
+    yield from ((rank // 2, m[0]) for rank, m in enumerate(snapshots[: 2 * NEWEST_SNAPSHOTS]))
+    yield from ((rank // 2, m[0]) for rank, m in enumerate(changes[: 2 * NEWEST_CHANGES]))
+    tables = sorted((name for name in names if name.endswith(".sst")), reverse=True)
+    yield from ((3 + rank, name) for rank, name in enumerate(tables[:20]))
+
+
+def dispensable(folder: str, names: Iterable[str]) -> set[str]:
+    """Files of a state store that are older than its last few snapshots: a restart does not open them.
+
+    A store that has no such snapshots needs all its files. A hidden checksum goes with its file.
+    """
+    if not folder.startswith("state/"):
+        return set()
+    matches = {name: _STATE_FILE.fullmatch(_plain(name)) for name in names}
+    versions = sorted(
+        {int(m[1]) for m in matches.values() if m and m[2] in ("snapshot", "zip")}, reverse=True
+    )
+    if len(versions) < KEPT_SNAPSHOTS:
+        return set()
+    oldest = versions[KEPT_SNAPSHOTS - 1]
+    return {name for name, match in matches.items() if match and int(match[1]) < oldest}
+
+
+def _plain(name: str) -> str:
+    """`.5.delta.crc`, as the local file system keeps it, → `5.delta`."""
+    return name[1 : -len(".crc")] if name.startswith(".") and name.endswith(".crc") else name

@@ -1,0 +1,1 @@
+"""Commands from the server: poll for them, execute them."""

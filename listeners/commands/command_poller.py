@@ -1,0 +1,132 @@
+"""Commands from the server: asked for by long poll, carried out once each, answered until it is heard.
+
+Called by `listeners.agent` on a thread of its own; each command runs on another, never on Spark's.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Callable
+
+from listeners.delivery.backoff import Backoff
+from listeners.delivery.sender import Warn
+from listeners.delivery.transport import Transport
+from listeners.protocol import wire
+from listeners.protocol.errors import TransportError
+
+POLL_SECONDS = 25.0
+#: Results are remembered, so that a command that is delivered twice is carried out once.
+REMEMBERED_RESULTS = 200
+MOST_AT_ONCE = 16
+MOST_ANSWERS = 20
+
+#: No poll takes longer: if the clock says so, this process or its machine was suspended meanwhile.
+LONGEST_POLL_SECONDS = POLL_SECONDS + 15.0
+
+Execute = Callable[[wire.Command], wire.CommandResult]
+
+
+def is_fresh(asked_at: float, now: float) -> bool:
+    """Whether what a poll brought is of now (Unix seconds); the server hands out again what is still wanted.
+
+    Else a driver that slept would wake up and carry out what was asked hours ago.
+    """
+    return now - asked_at <= LONGEST_POLL_SECONDS
+
+
+class Orders:
+    """Polls until `stopping` is set. `after` is called when a command has been carried out."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        agent: str,
+        execute: Execute,
+        stopping: threading.Event,
+        after: Callable[[], None] = lambda: None,
+        warn: Warn = lambda kind, message: None,
+    ):
+        self._transport, self._agent, self._execute = transport, agent, execute
+        self._stopping, self._after, self._warn = stopping, after, warn
+        self._results: dict[str, wire.CommandResult | None] = {}
+        self._busy: set[str] = set()
+        self._lock = threading.Lock()
+
+    def poll(self) -> None:
+        backoff = Backoff()
+        while not self._stopping.is_set():
+            began, asked_at = time.monotonic(), time.time()
+            try:
+                commands = self._transport.poll(self._agent, POLL_SECONDS)
+                backoff.reset()
+            except TransportError as error:
+                self._warn("poll", f"no commands can be received: {error}")
+                self._stopping.wait(backoff.next(error.retry_after))
+                continue
+            if self._stopping.is_set():
+                return  # the agent went meanwhile: who comes next is given them again
+            for command in commands if is_fresh(asked_at, time.time()) else []:
+                self._accept(command)
+            if time.monotonic() - began < 1.0:  # a server that does not hold the poll must not make us spin
+                self._stopping.wait(0.2 if commands else 1.0)
+
+    def _accept(self, command: wire.Command) -> None:
+        with self._lock:
+            known = command.id in self._results
+            result = self._results.get(command.id)
+            # Carried out or only being answered: each has a thread.
+            if command.id in self._busy or len(self._busy) >= MOST_AT_ONCE:
+                return  # under way, or too many at once: the server hands it over again
+            self._busy.add(command.id)
+            if not known:
+                self._results[command.id] = None
+                self._forget_oldest()
+        thread = threading.Thread(
+            target=self._obey, args=(command, result), name="controlplane-command", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the process has no thread left to give
+            self._let_go(command, known)
+            raise
+
+    def _let_go(self, command: wire.Command, known: bool) -> None:
+        with self._lock:
+            self._busy.discard(command.id)
+            if not known:
+                self._results.pop(command.id, None)
+
+    def _forget_oldest(self) -> None:
+        done = [ident for ident, result in self._results.items() if result is not None]
+        for ident in done[: max(0, len(self._results) - REMEMBERED_RESULTS)]:
+            del self._results[ident]
+
+    def _obey(self, command: wire.Command, result: wire.CommandResult | None) -> None:
+        try:
+            if result is None:
+                result = self._carry_out(command)
+                with self._lock:
+                    self._results[command.id] = result
+                self._after()
+            self._answer(command, result)
+        finally:
+            with self._lock:
+                self._busy.discard(command.id)
+
+    def _carry_out(self, command: wire.Command) -> wire.CommandResult:
+        try:
+            return self._execute(command)
+        except BaseException as error:  # also SystemExit, of a user's factory: the thread is ours
+            self._warn("command", f"the {command.action} of {command.query_id} met {error!r}")
+            return wire.CommandResult("failed", f"the agent met {type(error).__name__}", "agent_error")
+
+    def _answer(self, command: wire.Command, result: wire.CommandResult) -> None:
+        backoff = Backoff()
+        for _ in range(MOST_ANSWERS):
+            try:
+                self._transport.answer(command.id, result)
+                return
+            except TransportError as error:
+                if not error.retryable or self._stopping.wait(backoff.next(error.retry_after)):
+                    return

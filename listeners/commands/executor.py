@@ -1,0 +1,218 @@
+"""Carries out one command on one query of this driver, and says what became of it.
+
+Codes of refusals and failures: `forbidden_by_driver`, `unknown_query`, `busy`, `not_running`,
+`already_running`, `still_stopping`, `needs_factory`, `temporary_checkpoint`, `cannot_resume`,
+`unsupported_override`, `unsupported_action`, `wrong_query`, `stop_timed_out`, `start_failed`,
+`stopped_by_program`, `closed`. A refusal has changed nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional
+
+from listeners.protocol.errors import CommandError
+from listeners.protocol.wire import Command, CommandResult
+from listeners.queries import overrides, restarting, stopping
+from listeners.queries.registry import Entry, Registry, Start
+from listeners.spark import causes
+from listeners.spark.engine import Run
+
+Redact = Callable[[str], str]
+#: Told of a start that raised: (entry, method, exception).
+StartFailed = Callable[[Optional[Entry], str, BaseException], None]
+
+
+class Executor:
+    """Runs commands against the registry. `mode` is what the driver allows: none, stop or all."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        mode: str = "all",
+        redact: Redact = str,
+        start_failed: StartFailed = lambda entry, method, error: None,
+    ):
+        self._registry = registry
+        self._mode = mode
+        self._redact = redact
+        self._start_failed = start_failed
+
+    def execute(self, command: Command) -> CommandResult:
+        """Never raises; what went wrong is in the result."""
+        try:
+            return self._guarded(command)
+        except CommandError as error:
+            state = "refused" if error.refused else "failed"
+            return CommandResult(state, str(error), error.code, error.evidence)
+        except Exception as error:
+            text = self._redact(causes.text_of(error))
+            reason = f"the agent met an error: {text.strip().splitlines()[0]}"
+            return CommandResult("failed", reason, "agent_error", {"exception": text})
+
+    def _guarded(self, command: Command) -> CommandResult:
+        act = _ACTIONS.get(command.action)
+        if act is None:
+            raise _refusal("unsupported_action", f"this agent does not know the action {command.action}")
+        if self._mode == "none" or (self._mode == "stop" and command.action != "stop"):
+            raise _refusal(
+                "forbidden_by_driver", f"this driver allows CONTROLPLANE_ACTIONS={self._mode} only"
+            )
+        if self._registry.closed:
+            raise _refusal("closed", "the agent is being taken out")
+        entry = self._registry.entry(command.query_id)
+        if entry is None:
+            raise _refusal("unknown_query", f"this driver has not started the query {command.query_id}")
+        if not entry.busy.acquire(blocking=False):
+            raise _refusal("busy", "another command is being carried out on this query")
+        try:
+            entry.stop_asked = False
+            return act(self, entry, command)
+        finally:
+            entry.busy.release()
+
+    # -- the three actions -----------------------------------------------------------------------
+
+    def _do_stop(self, entry: Entry, command: Command) -> CommandResult:
+        if command.overrides:
+            raise overrides.refusal("a stop takes no overrides; give them to the start or restart")
+        if not entry.is_active():
+            self._check_ended(entry)
+            raise _refusal("not_running", "the query does not run")
+        stopped = stopping.end(self._registry, entry, command.drain, command.timeout_seconds)
+        evidence = stopping.evidence_of(entry.run_id, stopped)
+        return CommandResult("succeeded", stopping.sentence_of(stopped), "stopped", evidence)
+
+    def _do_start(self, entry: Entry, command: Command) -> CommandResult:
+        if entry.is_active():
+            raise _refusal("already_running", "the query runs already", run_id=entry.run_id)
+        begin = self._way_to_start(entry, command)
+        return self._begin(entry, begin, _told(command))
+
+    def _do_restart(self, entry: Entry, command: Command) -> CommandResult:
+        begin = self._way_to_start(entry, command)  # refuse before anything is stopped
+        if not entry.is_active():
+            return self._begin(entry, begin, _told(command))
+        stopped = stopping.end(self._registry, entry, command.drain, command.timeout_seconds)
+        evidence = dict(_told(command), **stopping.evidence_of(entry.run_id, stopped))
+        return self._begin(entry, begin, evidence, stopping.sentence_of(stopped) + "; ")
+
+    # -- starting --------------------------------------------------------------------------------
+
+    def _check_ended(self, entry: Entry) -> None:
+        if not entry.is_active() and not entry.run.is_over():
+            raise _refusal(
+                "still_stopping",
+                "an earlier stop of it has not finished: its last batch still runs",
+                thread=entry.run.thread(),
+            )
+
+    def _way_to_start(self, entry: Entry, command: Command) -> Callable[[], Any]:
+        self._check_ended(entry)
+        facts = entry.run.facts()
+        found = restarting.way(self._registry, entry, entry.name, facts)
+        if found.code:
+            raise _refusal(found.code, found.reason)
+        factory = self._registry.factory(entry.name)
+        if factory is not None:
+            return self._by_factory(entry, factory, dict(command.overrides))
+        start = entry.start
+        assert start is not None  # else there would be no way
+        interval = overrides.interval_of(command.overrides, facts.get("trigger"))
+        return lambda: start.repeat(interval, facts.get("triggerInterval"))
+
+    def _by_factory(
+        self, entry: Entry, factory: Callable[..., Any], values: dict[str, Any]
+    ) -> Callable[[], Any]:
+        overrides.check_parameters(factory, entry.name or "", values)
+
+        def build() -> Any:
+            entry.engine.enter(entry.session, entry.start.pool if entry.start is not None else None)
+            made = factory(**values)
+            if not hasattr(made, "stop"):
+                what = "nothing" if made is None else type(made).__name__
+                raise CommandError(
+                    "start_failed",
+                    f"the factory of {entry.name} returned {what}; it must return the query that it started",
+                )
+            return made
+
+        return build
+
+    def _begin(
+        self, entry: Entry, begin: Callable[[], Any], evidence: dict[str, Any], before: str = ""
+    ) -> CommandResult:
+        start, previous = entry.start, entry.run_id
+        neighbours = {other.query_id for other in self._registry.entries()}
+        with self._registry.changed:
+            if entry.is_stop_asked():
+                raise CommandError(
+                    "stopped_by_program", "the program stopped it meanwhile", evidence=evidence
+                )
+            entry.starting = True
+        try:
+            query = begin()
+            run = entry.engine.run(query, entry.start)
+            query_id, run_id = run.query_id, run.run_id
+            if query_id == entry.query_id:
+                self._registry.started(query, entry.start, entry.session, entry.engine)
+        except CommandError as error:
+            error.evidence = {**evidence, **error.evidence}
+            raise
+        except Exception as error:
+            self._keep_generation(start)
+            raise self._start_error(entry, error, evidence) from error
+        finally:
+            entry.starting = False
+        if query_id != entry.query_id:
+            raise self._wrong_query(run, query_id in neighbours, evidence)
+        self._keep_generation(entry.start)
+        if entry.is_stop_asked():  # it was asked of the old run, while the new one began
+            query.stop()
+        evidence = dict(evidence, previous_run_id=previous, run_id=run_id, query_id=query_id)
+        return CommandResult("succeeded", f"{before}run {run_id[:8]} has begun", "started", evidence)
+
+    def _start_error(self, entry: Entry, error: Exception, evidence: dict[str, Any]) -> CommandError:
+        self._start_failed(entry, entry.start.method if entry.start else "factory", error)
+        detail = {
+            "exception": self._redact(causes.text_of(error)),
+            "errorClass": causes.error_class_of(error),
+        }
+        return CommandError(
+            "start_failed", "Spark refused to start the query", evidence=dict(evidence, **detail)
+        )
+
+    def _wrong_query(self, run: Run, known: bool, evidence: dict[str, Any]) -> CommandError:
+        """Only a factory can give it. What it made is stopped; a neighbour that it started runs on."""
+        what = "a neighbour, which runs on"
+        if not known:
+            what = "it was stopped at once"
+            made = self._registry.entry(run.query_id)
+            if made is not None:
+                self._registry.hold(made)
+            stopping.stop_aside(run)
+            self._registry.drop(run.query_id)
+        return CommandError(
+            "wrong_query",
+            f"the start gave the query {run.query_id} instead: {what}",
+            evidence=dict(evidence, started_query_id=run.query_id),
+        )
+
+    def _keep_generation(self, start: Start | None) -> None:
+        """A start configures its writer on the way; our own repetition changes nothing in it."""
+        if start is not None:
+            start.generation = self._registry.generation(start.writer)
+
+
+_ACTIONS: dict[str, Callable[[Executor, Entry, Command], CommandResult]] = {
+    "stop": Executor._do_stop,
+    "start": Executor._do_start,
+    "restart": Executor._do_restart,
+}
+
+
+def _told(command: Command) -> dict[str, Any]:
+    return {"overrides": dict(command.overrides)} if command.overrides else {}
+
+
+def _refusal(code: str, message: str, **evidence: Any) -> CommandError:
+    return CommandError(code, message, refused=True, evidence=evidence)

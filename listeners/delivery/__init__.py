@@ -1,0 +1,1 @@
+"""Event delivery: inbox, spool on disk, transport to the server."""

@@ -1,0 +1,64 @@
+"""Whose spool a directory is: locks that end with their process.
+
+Both the directory and a file in it are locked: programs that clean temporary directories leave a locked
+directory alone, and network file systems lock files only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from listeners.protocol.errors import SpoolError
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - Windows has no flock
+    fcntl = None  # type: ignore[assignment]
+
+CAN_LOCK: bool = fcntl is not None
+#: What the kernel says of a lock that somebody else holds; anything else means: no locks here.
+HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+
+
+class Lock:
+    """A lock on a directory. `certain` is false where the file system has no locks."""
+
+    def __init__(self, descriptors: list[int], certain: bool):
+        self._descriptors, self.certain = descriptors, certain
+
+    def release(self) -> None:
+        for descriptor in self._descriptors:
+            try:
+                os.close(descriptor)
+            except OSError:
+                pass
+        self._descriptors = []
+
+
+def take(directory: Path) -> Lock:
+    """Lock it for this process. SpoolError where another holds it, OSError where the disk refuses."""
+    lock = Lock([], False)
+    if not CAN_LOCK:
+        return lock
+    try:
+        file = os.open(str(directory / "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        lock.certain = _add(lock, file, directory)
+        folder = os.open(str(directory), os.O_RDONLY)
+        _add(lock, folder, directory)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def _add(lock: Lock, descriptor: int, directory: Path) -> bool:
+    lock._descriptors.append(descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in HELD:
+            raise SpoolError(f"spool {directory} is in use by another process") from None
+        return False
+    return True

@@ -1,0 +1,108 @@
+"""Disk to server: sends the oldest events, deletes them after the acknowledgement, counts what is refused.
+
+Also takes over what a process of the same application left behind when it died.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Callable
+
+from listeners.delivery import orphans
+from listeners.delivery.segments import Record
+from listeners.delivery.spool import Queue, Spool
+from listeners.delivery.transport import Transport
+from listeners.protocol.errors import TooLarge, TransportError
+
+BATCH_EVENTS = 500
+BATCH_BYTES = 4 * 1024 * 1024
+
+#: (kind, message): one line in the log, once per kind and minute.
+Warn = Callable[[str, str], None]
+
+
+class Delivery:
+    """Delivers one queue. `lock` keeps the thread that appends to it out while we look or delete."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        queue: Queue,
+        lock: threading.Lock,
+        warn: Warn = lambda k, m: None,
+    ):
+        self._transport, self._queue, self._lock, self._warn = transport, queue, lock, warn
+        #: What never got to the server, by reason; the queue counts its own losses.
+        self.lost: dict[str, int] = collections.Counter()
+
+    def drain(self, timeout: float, until: float = math.inf) -> None:
+        """Send what waits, until the monotonic clock says `until`; `timeout` seconds for each request.
+
+        TransportError when the server cannot take it now, SpoolError when the disk does not give it.
+        """
+        self._drain(self._queue, timeout, until)
+
+    def adopt(
+        self, root: Path, owner: Mapping[str, str], timeout: float = 10.0, until: float = math.inf
+    ) -> bool:
+        """Deliver what dead processes of the same owner left, under their own agent ids.
+
+        What they had lost and could not report is reported by us. False where `until` came first.
+        """
+        for orphan in orphans.orphans(root, owner):
+            losses = collections.Counter(orphan.noted())
+            try:
+                self._drain(orphan, timeout, until)
+            finally:
+                losses.update(orphan.lost)
+                self._leave(orphan, losses)
+            if time.monotonic() >= until:
+                return False
+        return True
+
+    def _leave(self, orphan: Spool, losses: Mapping[str, int]) -> None:
+        """Delivered: its losses are ours to report. Not yet: they stay with it for who comes next."""
+        if orphan.events:
+            orphan.note(losses)
+            orphan.close()
+            return
+        for reason, count in losses.items():
+            self.lost[reason] += count
+        orphan.close(remove=True)
+
+    def _drain(self, queue: Queue, timeout: float, until: float) -> None:
+        most = BATCH_EVENTS
+        while (left := until - time.monotonic()) > 0:
+            with self._lock:
+                batch = queue.peek(most, BATCH_BYTES)
+            if not batch:
+                return
+            try:
+                self._send(batch, min(timeout, left))
+                most = min(BATCH_EVENTS, most * 2)
+            except TooLarge as error:
+                # The one refusal that the events cause. Any other (a proxy's 400, a token, an address)
+                # is something that somebody can still put right, and the events wait.
+                if len(batch) > 1:
+                    most = len(batch) // 2
+                    continue
+                self._lose("too_large", 1, f"one event is too large for the server: {error}")
+            with self._lock:
+                queue.acknowledge(batch[-1][0])
+
+    def _send(self, batch: list[Record], timeout: float) -> None:
+        answer = self._transport.send([line for _, line in batch], timeout)
+        if answer.rejected:  # what was not stored by now never will be
+            rejected = min(answer.rejected, len(batch))
+            self._lose("rejected", rejected, f"{rejected} events were rejected: {answer.why}")
+        elif answer.seq < batch[-1][0]:
+            raise TransportError(f"the server acknowledged {answer.seq} of {batch[-1][0]}")
+
+    def _lose(self, reason: str, count: int, message: str) -> None:
+        self.lost[reason] += count
+        self._warn(reason, message)

@@ -1,0 +1,397 @@
+"""A queue of events on local disk: append, peek a batch, acknowledge.
+
+One directory per process, `<root>/<agent id>/`, under a lock: append-only segments, a cursor, and
+`owner.json` (whose spool it is). Bounded in bytes: the oldest segment goes first. What the disk refuses
+waits in a bounded queue in memory and goes to the disk as soon as it takes it. Every loss is counted
+by reason. A spool whose process is gone is adopted (`listeners.delivery.orphans`) under its own agent id.
+
+Appends are not fsynced: a dead driver keeps its page cache, a dead machine takes Spark's events of
+the last seconds with it anyway. The cursor is fsynced before a segment is unlinked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from listeners.delivery import locks, segments
+from listeners.delivery.batch import Batch
+from listeners.delivery.memory_queue import MEMORY_EVENTS, MemoryQueue
+from listeners.delivery.segments import Position, Record
+from listeners.protocol.errors import SpoolError
+
+SEGMENT_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 256 * 1024 * 1024
+#: What waits in memory goes to the disk in pieces of this size.
+PIECE_BYTES = 256 * 1024
+#: So often a segment may fail to be read before it is given up.
+MOST_READ_FAILURES = 10
+
+
+class Queue(Protocol):
+    """What the agent asks of a place for events; in memory or on disk.
+
+    `lost` counts by reason what was lost here; `trouble` says why events wait in memory, if they do.
+    """
+
+    lost: dict[str, int]
+    high_seq: int
+    trouble: str | None
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Keep records (ascending seq). Never raises."""
+
+    def peek(self, max_events: int, max_bytes: int) -> list[Record]:
+        """The oldest unacknowledged records, at least one if there is any; SpoolError: not readable now."""
+
+    def acknowledge(self, seq: int) -> None:
+        """All records of the last peek are safe with the server; `seq` is the highest of them."""
+
+    def note(self, losses: Mapping[str, int]) -> None:
+        """Losses that were not reported yet, for who adopts the queue if this process dies."""
+
+    def abandon(self) -> None:
+        """In a forked child: let go of what is the parent's, without touching it."""
+
+    def close(self, remove: bool = False) -> None: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def events(self) -> int: ...
+
+
+@dataclass
+class Segment:
+    """`last`: its highest sequence number, 0 where only a reading of the file would tell."""
+
+    size: int
+    last: int = 0
+
+
+class Spool:
+    """The form on disk. The caller keeps two threads from using it at once.
+
+    With an `owner` it is this process's own: a disk that refuses is no error, the spool begins in
+    memory. Without, it is one that somebody left: SpoolError where it cannot be had.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        owner: Mapping[str, str] | None = None,
+        max_bytes: int = MAX_BYTES,
+        segment_bytes: int = SEGMENT_BYTES,
+    ):
+        self.directory, self._owner = directory, owner
+        self._max_bytes = max_bytes
+        self._segment_bytes = min(segment_bytes, max(1, max_bytes // 4))
+        self._overflow = MemoryQueue()
+        self.lost: dict[str, int] = self._overflow.lost
+        self.trouble: str | None = None
+        self._file: BinaryIO | None = None
+        self._lock: locks.Lock | None = None
+        self._cursor = segments.Cursor(directory / "cursor")
+        self._segments: dict[str, Segment] = {}
+        self._read, self._mark = Position(), Batch(0, Position())
+        #: What was given up while it was on its way to the server: lost only if it does not get there.
+        self._in_doubt: dict[str, int] = {}
+        self._read_failures = 0
+        self._closed = False
+        self.high_seq = self.settled_seq = 0
+        try:
+            self._settle_in()
+        except (OSError, SpoolError) as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self._close_file()
+        self.trouble = f"spool {self.directory} cannot be used: {error}"
+        if self._owner is None:
+            self._release()
+            raise SpoolError(self.trouble) from error
+
+    def _settle_in(self) -> None:
+        """Make the directory ours, or ours again after somebody removed it."""
+        self._release()
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = locks.take(self.directory)
+        if self._owner is None and not self._lock.certain:
+            raise SpoolError("its file system has no locks, so its process may live")
+        if self._owner is not None:
+            new = self.directory / "owner.json.new"
+            new.write_text(json.dumps(dict(self._owner, agent=self.directory.name)))
+            os.replace(new, self.directory / "owner.json")
+        if not self._segments:
+            self._load()
+
+    # -- writing ---------------------------------------------------------------------------------
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Never raises: what the disk refuses waits in memory, and goes to the disk when it takes it again."""
+        if not records or self._closed:
+            return
+        self.high_seq = max(self.high_seq, records[-1][0])
+        try:
+            self._empty_memory()
+            self._write(records)
+            self.trouble = None
+        except (OSError, SpoolError) as error:
+            self._close_file()
+            self.trouble = f"spool {self.directory} cannot be written: {error}"
+            self._overflow.append(records)
+        self._drop_oldest()
+
+    def _empty_memory(self) -> None:
+        while self._overflow.events:
+            piece = self._overflow.peek(MEMORY_EVENTS, PIECE_BYTES)
+            self._write(piece)
+            self._overflow.acknowledge(piece[-1][0])
+
+    def _write(self, records: Sequence[Record]) -> None:
+        if self._file is not None and os.fstat(self._file.fileno()).st_nlink == 0:
+            self._close_file()  # removed under our feet; reading will count what went with it
+        if self._file is None or self._segments[self._current()].size >= self._segment_bytes:
+            self._open_segment(records[0][0])
+        assert self._file is not None
+        segment = self._segments[self._current()]
+        blob = b"".join(segments.encode(seq, line) for seq, line in records)
+        written = self._file.write(blob)
+        if written != len(blob):  # a full disk takes a part and says so only here
+            raise OSError("the disk took only a part")
+        segment.size, segment.last = segment.size + len(blob), records[-1][0]
+
+    def _open_segment(self, first_seq: int) -> None:
+        self._close_file()
+        if self._lock is None or not (self.directory / "lock").exists():
+            self._settle_in()
+        name = segments.segment_name(first_seq)
+        self._file = open(self.directory / name, "ab", buffering=0)
+        segment = self._segments.setdefault(name, Segment(0))
+        if os.fstat(self._file.fileno()).st_size > segment.size:
+            self._file.truncate(segment.size)  # the half record of an append that failed
+
+    def _drop_oldest(self) -> None:
+        while len(self._segments) > 1 and sum(s.size for s in self._segments.values()) > self._max_bytes:
+            self._give_up(next(iter(self._segments)), "spool_full")
+
+    def _give_up(self, name: str, reason: str) -> None:
+        """The oldest segment goes, with what of it was not settled."""
+        last, settled = self._last_of(name), max(self.settled_seq, segments.first_seq(name) - 1)
+        under_way = max(0, min(last, self._sent_up_to()) - settled)
+        if under_way:
+            self._in_doubt[reason] = self._in_doubt.get(reason, 0) + under_way
+        self.lost[reason] += max(0, last - settled) - under_way
+        self.settled_seq = max(self.settled_seq, last)
+        self._forget(name)
+
+    def _sent_up_to(self) -> int:
+        return self._mark.records[-1][0] if self._mark.records else 0
+
+    def _last_of(self, name: str) -> int:
+        later = [segments.first_seq(other) for other in self._segments if other > name]
+        known = min(later, default=self.high_seq + 1) - 1 if not self._overflow.events else 0
+        return self._segments[name].last or known
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def peek(self, max_events: int, max_bytes: int) -> list[Record]:
+        """The oldest unacknowledged records; SpoolError when the disk does not give them now."""
+        self._count_doubts()
+        memory = self._overflow if self._owner is not None else None
+        batch = self._mark = Batch(self.settled_seq, self._read, max_events, max_bytes, memory)
+        for name in [] if self._closed else list(self._segments):
+            try:
+                if not self._gather(name, batch):
+                    return batch.records
+                self._read_failures = 0
+            except OSError as error:
+                if batch.records:
+                    return batch.records  # these first
+                self._unreadable(name, error)
+                return self.peek(max_events, max_bytes)
+        newest = next(reversed(self._segments), "")
+        last = self._overflow.first_seq - 1 if self._overflow.events else self.high_seq
+        batch.finish(Position(newest, self._segments[newest].size) if newest else Position(), last)
+        batch.more(self._overflow)
+        if not batch.records and (self.events or batch.damaged):
+            self.acknowledge(self.high_seq)  # nothing of what is missing will come any more
+        return batch.records
+
+    def _gather(self, name: str, batch: Batch) -> bool:
+        """Everything of one segment; False when the batch is full."""
+        if name < self._read.segment:
+            return True
+        end = self._read.offset if name == self._read.segment else 0
+        for line in segments.read_lines(self.directory / name, end, self._segments[name].size):
+            end = line.end
+            if line.record is None:
+                batch.skip(line.raw)
+            elif not batch.take(line.record, Position(name, line.end)):
+                return False
+        if end < self._segments[name].size:
+            self._was_cut(name, end)
+        return True
+
+    def _was_cut(self, name: str, end: int) -> None:
+        """Somebody shortened the file: what was cut off shows as a hole. Nothing more is written to it."""
+        if self._file is not None and name == self._current():
+            self._close_file()
+        self._segments[name].size = end
+
+    def _count_doubts(self) -> None:
+        for reason, count in self._in_doubt.items():
+            self.lost[reason] += count
+        self._in_doubt = {}
+
+    def _unreadable(self, name: str, error: OSError) -> None:
+        self._read_failures += 1
+        gone = isinstance(error, FileNotFoundError)
+        if not gone and self._read_failures < MOST_READ_FAILURES:
+            raise SpoolError(f"spool {self.directory / name} cannot be read: {error}") from error
+        self._read_failures = 0
+        self._give_up(name, "spool_removed" if gone else "spool_unreadable")
+
+    def acknowledge(self, seq: int) -> None:
+        """All records of the last peek are safe with the server; `seq` is the highest of them."""
+        if self._closed:
+            return
+        batch, self._mark = self._mark, Batch(seq, self._mark.position)
+        self._in_doubt = {}
+        self.settled_seq = max(self.settled_seq, seq, batch.reached)
+        self._overflow.acknowledge(seq)
+        self._overflow.forget_dropped(self.settled_seq)
+        if batch.damaged:
+            self.lost["corrupt_record"] += batch.damaged
+            segments.set_aside(self.directory / "damaged", batch.damage)
+        self._read = batch.position if batch.position.segment in self._segments else Position()
+        done = [name for name in self._segments if self._is_read(name)]
+        try:
+            self._cursor.save(self.settled_seq, self._read, sync=bool(done))
+        except OSError:
+            pass  # a crash now would send these events once more; the server drops duplicates
+        for name in done:
+            self._forget(name)
+
+    def _is_read(self, name: str) -> bool:
+        if name != self._read.segment:
+            return name < self._read.segment
+        size = self._segments[name].size
+        in_use = self._file is not None and name == self._current() and size < self._segment_bytes
+        return self._read.offset >= size and not in_use
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that wait, on disk and in memory."""
+        read = sum(s.size for name, s in self._segments.items() if name < self._read.segment)
+        on_disk = sum(s.size for s in self._segments.values()) - read - self._read.offset
+        return max(0, on_disk) + self._overflow.bytes
+
+    @property
+    def events(self) -> int:
+        """Events that wait (a bound: it counts sequence numbers, losses included)."""
+        return max(0, self.high_seq - self.settled_seq)
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        for path in sorted(self.directory.glob("*" + segments.SUFFIX)):
+            self._segments[path.name] = Segment(path.stat().st_size)
+        settled, position = self._cursor.load()
+        # A disk that was read-only knows less than we do, and still has what it could not delete.
+        self.settled_seq = max(self.settled_seq, settled)
+        segment = self._segments.get(position.segment)
+        if segment is not None and position.offset <= segment.size:
+            path = self.directory / position.segment
+            self._read = position if segments.starts_a_line(path, position.offset) else Position()
+        self.high_seq = max(self.high_seq, self.settled_seq)
+        for name in reversed(list(self._segments)):
+            found = [
+                line.record[0]
+                for line in segments.read_lines(self.directory / name, 0, self._segments[name].size)
+                if line.record is not None
+            ]
+            if found:
+                self._segments[name].last = max(found)
+                self.high_seq = max(self.high_seq, *found)
+                return
+
+    def note(self, losses: Mapping[str, int]) -> None:
+        """Losses that were not reported yet, for who adopts this spool if this process dies."""
+        path = self.directory / "losses.json"
+        try:
+            if losses and not self._closed:
+                new = self.directory / "losses.json.new"
+                new.write_text(json.dumps(dict(losses)))
+                os.replace(new, path)
+            elif path.exists():
+                path.unlink()
+        except OSError:
+            pass  # a disk that takes no events takes no word of their loss either
+
+    def noted(self) -> dict[str, int]:
+        """What `note` left; empty where there is nothing readable."""
+        try:
+            document = json.loads((self.directory / "losses.json").read_text())
+            return {str(k)[:64]: v for k, v in document.items() if type(v) is int and v > 0}
+        except (OSError, ValueError, AttributeError):
+            return {}
+
+    def _forget(self, name: str) -> None:
+        if self._file is not None and name == self._current():
+            self._close_file()
+        self._segments.pop(name, None)
+        if name == self._read.segment:
+            self._read = Position()
+        try:
+            (self.directory / name).unlink()
+        except OSError:
+            pass  # it stays on a disk that is read-only now; what is settled is not sent again
+
+    def _current(self) -> str:
+        assert self._file is not None
+        return os.path.basename(str(self._file.name))
+
+    def _close_file(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def abandon(self) -> None:
+        """In a forked child: the parent's lock must end with the parent, not with us."""
+        self._release()
+        self._closed = True
+
+    def close(self, remove: bool = False) -> None:
+        """Give the directory up; with `remove`, delete it (all is acknowledged)."""
+        if not self._closed and self._overflow.events:
+            try:
+                self._empty_memory()
+            except (OSError, SpoolError):
+                self.lost["disk_unusable"] += self._overflow.events
+                self._overflow.close()
+        self._closed = True
+        self._close_file()
+        if remove:
+            keep_damaged(self.directory)
+            shutil.rmtree(self.directory, ignore_errors=True)
+        self._release()
+
+
+def keep_damaged(directory: Path) -> None:
+    """What could not be read outlives its spool, beside it."""
+    try:
+        os.replace(directory / "damaged", directory.with_name(directory.name + ".damaged"))
+    except OSError:
+        pass

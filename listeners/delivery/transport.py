@@ -1,0 +1,197 @@
+"""Events to the server, commands and results back: the HTTP form, on urllib.
+
+`Transport` is what the agent needs; tests bring their own. Every answer is bounded in size and time,
+redirects are refused, and each failure says whether trying again helps.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from listeners.delivery.deadlines import TimedConnection, TimedTlsConnection
+from listeners.protocol import wire
+from listeners.protocol.errors import TooLarge, TransportError, WireError
+
+MAX_ANSWER_BYTES = 1024 * 1024
+MAX_COMMANDS = 100
+
+
+class Acknowledgement(NamedTuple):
+    """All events up to `seq` are stored, were stored before, or will never be taken (`rejected`, and `why`).
+
+    `lines`: which of those sent were not taken, counted from 1, each with its reason.
+    """
+
+    seq: int
+    rejected: int
+    why: str = ""
+    lines: Sequence[tuple[int, str]] = ()
+
+
+class Transport(Protocol):
+    """What the agent asks of the way to the server. All calls raise TransportError only."""
+
+    def send(self, lines: Sequence[bytes], timeout: float) -> Acknowledgement: ...
+
+    def poll(self, agent: str, wait: float) -> list[wire.Command]: ...
+
+    def answer(self, command_id: str, result: wire.CommandResult) -> None: ...
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *args: Any, **kwargs: Any) -> None:
+        return None  # a redirect would send our token elsewhere
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(TimedConnection, request)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def __init__(self, tls: ssl.SSLContext):
+        super().__init__(context=tls)
+        self._tls = tls
+
+    def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(TimedTlsConnection, request, context=self._tls)
+
+
+class HttpTransport:
+    """One server. Proxies come from the environment, as urllib reads it; `ca_file` adds a private CA."""
+
+    def __init__(self, url: str, token: str | None, ca_file: str | None = None):
+        if not url.startswith(("http://", "https://")):
+            raise TransportError(
+                f"server must be an http:// or https:// URL, not {url[:80]!r}", retryable=False
+            )
+        self._url = url.rstrip("/")
+        self._headers = {"Authorization": "Bearer " + token} if token else {}
+        handlers: list[Any] = [_NoRedirect(), _Http()]
+        if url.startswith("https://"):
+            handlers.append(_Https(_trusting(ca_file)))
+        self._opener = urllib.request.build_opener(*handlers)
+
+    def send(self, lines: Sequence[bytes], timeout: float = 10.0) -> Acknowledgement:
+        """POST a batch (one event a line); returns after the server has committed it."""
+        body = _packed(lines)
+        headers = {
+            "Content-Type": "application/x-ndjson",
+            "Content-Encoding": "gzip",
+            "X-Sent-At": f"{time.time():.3f}",
+        }
+        answer = self._call("POST", "/api/v1/events", body, headers, timeout)
+        if not isinstance(answer, dict) or type(answer.get("acknowledged")) is not int:
+            raise TransportError("the server's answer to events has no whole number `acknowledged`")
+        rejected = answer.get("rejected")
+        if not isinstance(rejected, list) or not rejected:
+            return Acknowledgement(answer["acknowledged"], 0)
+        told = [_rejection(one) for one in rejected]
+        return Acknowledgement(answer["acknowledged"], len(rejected), told[0][1], told)
+
+    def poll(self, agent: str, wait: float) -> list[wire.Command]:
+        """Wait up to `wait` seconds for commands; malformed ones are passed over."""
+        answer = self._call("GET", f"/api/v1/agents/{agent}/commands?wait={wait:g}", None, {}, wait + 10.0)
+        documents = answer.get("commands") if isinstance(answer, dict) else None
+        commands = []
+        for document in (documents if isinstance(documents, list) else [])[:MAX_COMMANDS]:
+            try:
+                commands.append(wire.decode_command(document))
+            except WireError:
+                continue
+        return commands
+
+    def answer(self, command_id: str, result: wire.CommandResult) -> None:
+        """Tell what became of a command."""
+        body = wire.dumps(wire.encode_result(result)).encode("utf-8", "replace")
+        path = "/api/v1/commands/{}/result".format(urllib.parse.quote(command_id, safe=""))
+        self._call("POST", path, body, {"Content-Type": "application/json"}, 10.0)
+
+    def preflight(self, document: Mapping[str, Any], timeout: float) -> Any:
+        """Ask whether a query would restart from its checkpoint; the answer as the server gives it."""
+        body = wire.dumps(document).encode("utf-8", "replace")
+        return self._call("POST", "/api/v1/preflight", body, {"Content-Type": "application/json"}, timeout)
+
+    def _call(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str], timeout: float
+    ) -> Any:
+        request = urllib.request.Request(
+            self._url + path, data=body, headers=dict(self._headers, **headers), method=method
+        )
+        try:
+            with self._opener.open(request, timeout=timeout) as response:
+                return _parse(response.read(MAX_ANSWER_BYTES + 1))
+        except urllib.error.HTTPError as error:
+            raise _refusal(error) from None
+        except (OSError, ValueError) as error:  # URLError is an OSError; http.client's are handled below
+            raise TransportError(f"no answer from {self._url}: {error}") from None
+        except Exception as error:  # http.client.HTTPException and its kin
+            raise TransportError(f"broken answer from {self._url}: {error!r}") from None
+
+
+def _packed(lines: Sequence[bytes]) -> bytes:
+    """gzip, line by line: the batch is not held a second time."""
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)
+    pieces = [packer.compress(line + b"\n") for line in lines]
+    return b"".join(pieces) + packer.flush()
+
+
+def _rejection(told: Any) -> tuple[int, str]:
+    """The number of a line, 0 where the server does not say, and why it was not taken."""
+    document = told if isinstance(told, dict) else {}
+    line = document.get("line")
+    return line if type(line) is int else 0, str(document.get("error"))[:300]
+
+
+def _trusting(ca_file: str | None) -> ssl.SSLContext:
+    """What the system trusts, and a private CA besides."""
+    context = ssl.create_default_context()
+    if ca_file:
+        try:
+            context.load_verify_locations(cafile=ca_file)
+        except OSError as error:
+            raise TransportError(
+                f"CONTROLPLANE_CA_FILE={ca_file} is no file of certificates (PEM): {error}", retryable=False
+            ) from None
+    return context
+
+
+def _parse(body: bytes) -> Any:
+    if len(body) > MAX_ANSWER_BYTES:
+        raise TransportError("the server's answer is over 1 MiB")
+    if not body:
+        return None
+    return json.loads(body.decode("utf-8"))
+
+
+def _refusal(error: urllib.error.HTTPError) -> TransportError:
+    status = error.code
+    message = "the server answered %d: %s" % (status, _message_of(error))
+    if status == 413:
+        return TooLarge(message)
+    # 401/403/404: a token or an address that somebody may still put right; the events wait.
+    retryable = status >= 500 or status in (401, 403, 404, 408, 429) or 300 <= status < 400
+    return TransportError(message, retryable=retryable, retry_after=_retry_after(error))
+
+
+def _message_of(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read(4096).decode("utf-8"))["error"]["message"])[:300]
+    except Exception:
+        return str(error.reason)[:300]
+
+
+def _retry_after(error: urllib.error.HTTPError) -> float | None:
+    try:
+        return min(300.0, max(0.0, float(error.headers.get("Retry-After", ""))))
+    except (TypeError, ValueError):
+        return None

@@ -1,0 +1,1 @@
+"""The wire format and the metric catalogue, shared by agent and server."""

@@ -1,0 +1,1 @@
+"""Queries of this driver: how each was started, stopping, restarting, waiting, polling."""

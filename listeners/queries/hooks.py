@@ -1,0 +1,169 @@
+"""The PySpark methods that start, stop and await queries, wrapped for one agent.
+
+Each wrapper tells the agent what happens and does what PySpark does; what it tells is told quietly, so
+that a mistake of ours is never the user's. Undone by `listeners.spark.patching`, where it is still ours.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import weakref
+from collections.abc import Mapping
+from typing import Any, Callable, Protocol
+
+from listeners.queries import awaiting
+from listeners.queries.registry import Registry, Start
+from listeners.spark.engine import Engine
+from listeners.spark.patching import Patches
+
+log = logging.getLogger("controlplane.agent")
+
+#: Methods of DataStreamWriter that change what a later start() would start.
+BUILDERS = [
+    "outputMode",
+    "format",
+    "option",
+    "options",
+    "partitionBy",
+    "clusterBy",
+    "queryName",
+    "trigger",
+    "foreach",
+    "foreachBatch",
+]
+
+
+class Hearer(Protocol):
+    """Who is told."""
+
+    def add_session(self, session: Any) -> None: ...
+
+    def before_start(self, start: Start, name: str | None) -> None:
+        """On the user's thread, before Spark is asked. What this raises as `Refused` the user sees."""
+
+    def after_start(self, start: Start, query: Any) -> None: ...
+
+    def start_failed(self, name: str | None, method: str, error: BaseException) -> None: ...
+
+    def session_stopping(self, session: Any) -> None: ...
+
+    def context_stopping(self) -> None: ...
+
+
+class Refused(Exception):
+    """A start that the agent was asked to prevent; raised into the user's program on purpose."""
+
+
+class Hooks:
+    """The wrapped classes; each engine's are wrapped once."""
+
+    def __init__(self, registry: Registry, hearer: Hearer):
+        self._registry, self._hearer = registry, hearer
+        self._patches = Patches()
+        self._wrapped: set[type] = set()
+        self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+    def wrap(self, engine: Engine) -> None:
+        """Wrap this engine's classes; again does nothing."""
+        classes = {name: found for name, found in engine.classes().items() if found not in self._wrapped}
+        self._wrapped.update(classes.values())
+        self._wrap_writer(engine, classes)
+        waits: Mapping[str, tuple[str, Callable[..., Any]]] = {
+            "awaitTermination": ("query", awaiting.await_termination),
+            "stop": ("query", awaiting.stop),
+            "awaitAnyTermination": ("manager", awaiting.await_any),
+            "resetTerminated": ("manager", awaiting.reset_terminated),
+        }
+        for method, (owner, stand_in) in waits.items():
+            if owner in classes:
+                self._patches.wrap(classes[owner], method, self._bound(stand_in, engine))
+        if "session" in classes:
+            self._patches.wrap(classes["session"], "stop", self._on_session_stop)
+        if "context" in classes:
+            self._patches.wrap(classes["context"], "stop", self._on_context_stop)
+
+    def _wrap_writer(self, engine: Engine, classes: Mapping[str, type]) -> None:
+        if "writer" not in classes:
+            return
+        for name in BUILDERS:
+            self._patches.wrap(classes["writer"], name, self._on_build)
+        for name in ("start", "toTable"):
+            self._patches.wrap(classes["writer"], name, self._starting(engine))
+
+    def undo(self) -> None:
+        self._patches.undo()
+        self._wrapped.clear()
+
+    def retire(self) -> None:
+        """In a forked child: the wrappers stay, and only pass calls on."""
+        self._patches.retired = True
+
+    # -- wrappers --------------------------------------------------------------------------------
+
+    def _bound(self, stand_in: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
+        def call(original: Callable[..., Any], self_: Any, *args: Any, **kwargs: Any) -> Any:
+            return stand_in(self._registry, engine, original, self_, *args, **kwargs)
+
+        return call
+
+    def _on_build(self, original: Callable[..., Any], writer: Any, *args: Any, **kwargs: Any) -> Any:
+        self._registry.touch(writer)
+        if original.__name__ == "queryName" and args:
+            self._names[writer] = str(args[0])
+        return original(writer, *args, **kwargs)
+
+    def _starting(self, engine: Engine) -> Callable[..., Any]:
+        def call(original: Callable[..., Any], writer: Any, *args: Any, **kwargs: Any) -> Any:
+            return self._on_start(engine, original, writer, args, kwargs)
+
+        return call
+
+    def _on_start(self, engine: Engine, original: Any, writer: Any, args: Any, kwargs: Any) -> Any:
+        start = Start(original.__name__, original, writer, args, kwargs, engine.session_of(writer), 0, engine)
+        name = kwargs.get("queryName") or self._names.get(writer)
+        quietly(lambda: self._hearer.add_session(start.session))
+        quietly(lambda: self._hearer.before_start(start, name))
+        try:
+            query = original(writer, *args, **kwargs)
+        except Exception as error:
+            failure = error
+            quietly(lambda: self._hearer.start_failed(name, start.method, failure))
+            raise
+        quietly(lambda: self._began(start, query))
+        return query
+
+    def _began(self, start: Start, query: Any) -> None:
+        start.generation = self._registry.touch(start.writer)
+        start.pool = start.engine.pool(start.session)
+        self._hearer.after_start(start, query)
+
+    def _on_session_stop(self, original: Callable[..., Any], session: Any) -> Any:
+        quietly(lambda: self._hearer.session_stopping(session))
+        return original(session)
+
+    def _on_context_stop(self, original: Callable[..., Any], context: Any) -> Any:
+        if getattr(context, "_jsc", None) is not None:  # else it was stopped before: nothing ends now
+            quietly(self._hearer.context_stopping)
+        return original(context)
+
+
+_last_told: dict[type, float] = {}
+
+
+def quietly(act: Callable[[], Any]) -> None:
+    """Do it; an error of ours is told and goes no further."""
+    try:
+        act()
+    except Refused:
+        raise
+    except Exception as error:
+        tell(error)
+
+
+def tell(error: Exception) -> None:
+    """An error of ours is one line in the log, at most once a minute for each kind."""
+    now = time.monotonic()
+    if now - _last_told.get(type(error), now - 60.0) >= 60.0:
+        _last_told[type(error)] = now
+        log.warning("the control plane's agent met %r and goes on", error)

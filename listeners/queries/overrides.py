@@ -1,0 +1,107 @@
+"""What a start by command may do otherwise than the program did, checked before anything is touched.
+
+A recorded writer takes another interval for its processing-time trigger; a registered factory takes
+the parameters that its signature names. An override is for the run that it starts: the next start
+without it is the program's own again.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from listeners.protocol.errors import CommandError
+
+TRIGGER = "trigger"
+LONGEST_SECONDS = 7 * 86400.0
+_SECONDS = {
+    "ms": 0.001,
+    "millisecond": 0.001,
+    "s": 1.0,
+    "second": 1.0,
+    "m": 60.0,
+    "minute": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "day": 86400.0,
+}
+_INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
+_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def refusal(message: str) -> CommandError:
+    return CommandError("unsupported_override", message, refused=True)
+
+
+def interval_of(overrides: Mapping[str, Any], trigger: str | None) -> float | None:
+    """Seconds of the trigger interval that a recorded writer is to have; None where none is asked for.
+
+    `trigger` is the kind that the query has. CommandError where the ask cannot be followed.
+    """
+    if not overrides:
+        return None
+    others = sorted(str(name)[:40] for name in overrides if name != TRIGGER)
+    if others:
+        raise refusal(
+            f"without a factory only `trigger` can be overridden, not {', '.join(others)}; "
+            "register a factory with such parameters for this query"
+        )
+    if trigger != "processing_time":
+        raise refusal(
+            f"only a processing-time trigger can be given another interval; this query's is {trigger or 'unknown'}"
+        )
+    return seconds_of(overrides[TRIGGER])
+
+
+def seconds_of(value: Any) -> float:
+    """`"10 seconds"`, `"500 ms"`, `"1m"` or a number of seconds → seconds; 0: one batch after the other."""
+    seconds = _number(value) if isinstance(value, (int, float)) else _parsed(str(value))
+    if seconds is None or not math.isfinite(seconds) or not 0 <= seconds <= LONGEST_SECONDS:
+        raise refusal(
+            f"trigger must be an interval of up to 7 days such as 10 seconds, not {str(value)[:40]!r}"
+        )
+    return seconds
+
+
+def _number(value: float) -> float | None:
+    return None if isinstance(value, bool) else float(value)
+
+
+def _parsed(text: str) -> float | None:
+    found = _INTERVAL.fullmatch(text[:40])
+    if found is None:
+        return None
+    word = found.group(2).lower()
+    unit = _SECONDS.get(word) or _SECONDS.get(word[:-1] if word.endswith("s") else "")
+    return None if unit is None else float(found.group(1)) * unit
+
+
+def spark_interval(seconds: float) -> str:
+    """As Spark reads it."""
+    return f"{round(seconds * 1000)} milliseconds"
+
+
+def check_parameters(factory: Callable[..., Any], name: str, overrides: Mapping[str, Any]) -> None:
+    """CommandError where this factory cannot be called with exactly these, naming what it takes."""
+    try:
+        parameters = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return  # a callable that does not tell: it will say itself
+    named = [each for each in parameters.values() if each.kind in _NAMED]
+    takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
+    allowed = ", ".join(each.name for each in named) or "none"
+    unknown = sorted(str(each)[:40] for each in overrides if each not in {one.name for one in named})
+    if unknown and not takes_any:
+        raise refusal(
+            f"the factory of {name} has no parameter {', '.join(unknown)}; its parameters: {allowed}"
+        )
+    missing = [
+        each.name for each in named if each.default is inspect.Parameter.empty and each.name not in overrides
+    ]
+    if missing:
+        raise refusal(
+            f"the factory of {name} needs {', '.join(missing)}: give it a default, or a value in the command"
+        )

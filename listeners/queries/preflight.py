@@ -1,0 +1,123 @@
+"""Will this query restart from its checkpoint? Asked before Spark is, where the driver says so.
+
+`CONTROLPLANE_PREFLIGHT`: `report` (nothing before the start; the shape goes out with the facts), `block`
+(a start that its checkpoint does not allow is prevented) or `off`. Fail-open: without an answer it starts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from listeners.protocol.errors import AgentError
+from listeners.queries.hooks import Refused
+from listeners.queries.registry import Start
+from listeners.spark.planned import Planned, planned_shape
+
+log = logging.getLogger("controlplane.agent")
+
+MODES = ("report", "block", "off")
+SECONDS = 5.0
+MOST_FINDINGS = 5
+MOST_CHARS = 600
+
+#: `ask(body, seconds)` posts to `/api/v1/preflight` and gives the answer's JSON.
+Ask = Callable[[Mapping[str, Any], float], Any]
+
+
+class QueryNotStarted(Refused, AgentError):
+    """The start was prevented: its checkpoint does not allow the change. The message says what and how to go on."""
+
+
+class Preflight:
+    """The question before each start of a driver in `block` mode."""
+
+    def __init__(
+        self, app: str, ask: Ask, redact: Callable[[str], str] | None = None, seconds: float = SECONDS
+    ):
+        self._app, self._ask, self._redact, self._seconds = app, ask, redact, seconds
+
+    def before_start(self, start: Start, name: str | None) -> None:
+        """On the user's thread, for at most `seconds`. QueryNotStarted where it would not restart."""
+        if getattr(start.session, "_jsparkSession", None) is None:
+            return log.warning("preflight: a Spark Connect client cannot ask before a start; it goes on")
+        answers: list[Any] = []
+        thread = threading.Thread(
+            target=self._asked, args=(start, name, answers), name="controlplane-preflight", daemon=True
+        )
+        thread.start()
+        thread.join(self._seconds)
+        if not answers:
+            return log.warning("preflight: no answer within %g s; the query starts", self._seconds)
+        if isinstance(answers[0], Exception):
+            return log.warning("preflight: %s; the query starts", one_line(answers[0]))
+        message = prevented(answers[0], name)
+        if message is not None:
+            raise QueryNotStarted(message)
+
+    def _asked(self, start: Start, name: str | None, answers: list[Any]) -> None:
+        began = time.monotonic()
+        try:
+            body = question(
+                self._app, Planned(start.writer, start.method, start.args, start.kwargs), name, self._redact
+            )
+            left = self._seconds - (time.monotonic() - began)
+            if left > 0:
+                answers.append(self._ask(body, left))
+        except Exception as error:  # whatever it is, the program's query matters more
+            answers.append(error)
+
+
+def question(
+    app: str, planned: Planned, name: str | None, redact: Callable[[str], str] | None
+) -> dict[str, Any]:
+    """The body of `POST /api/v1/preflight`; the server finds the last run by name or checkpoint."""
+    shape = planned_shape(planned, redact)
+    return {
+        "app": app,
+        "name": name or shape["name"],
+        "query_id": None,
+        "checkpoint": planned.checkpoint(),
+        "shape": shape,
+    }
+
+
+def prevented(answer: Any, name: str | None) -> str | None:
+    """The message with which a start is prevented; None where it may go on, or the answer says nothing."""
+    if not isinstance(answer, dict) or answer.get("verdict") != "not_allowed":
+        return None
+    found = answer.get("findings")
+    listed = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    worst = [each for each in listed if each.get("severity") == "error"] or listed
+    against = answer.get("against")
+    run = str(against.get("run_id") or "")[:8] if isinstance(against, dict) else ""
+    lines = [
+        f"the query {name!r} was not started" if name else "the query was not started",
+        f": it would not restart from its checkpoint{f' (compared with run {run})' if run else ''}",
+        *(f"\n{line}" for each in worst[:MOST_FINDINGS] for line in _told(each)),
+        "\nTo start it all the same, set CONTROLPLANE_PREFLIGHT=report.",
+    ]
+    return "".join(lines)
+
+
+def _told(finding: Mapping[str, Any]) -> list[str]:
+    remedy = finding.get("remedy")
+    steps = remedy if isinstance(remedy, list) else [remedy] if remedy else []
+    told = [f"- {str(finding.get('message') or finding.get('check'))[:MOST_CHARS]}"]
+    return told + [f"  {str(step)[:MOST_CHARS]}" for step in steps[:3]]
+
+
+def one_line(error: Exception) -> str:
+    return (" ".join(str(error).split()) or type(error).__name__)[:300]
+
+
+def checked_mode(text: str | None) -> str:
+    """`CONTROLPLANE_PREFLIGHT`; an unknown word is the default, `report`, which prevents nothing."""
+    mode = (text or "report").strip().lower()
+    if mode in MODES:
+        return mode
+    log.warning("CONTROLPLANE_PREFLIGHT=%r is not one of %s; nothing is prevented", text, ", ".join(MODES))
+    return "report"

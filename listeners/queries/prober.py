@@ -1,0 +1,151 @@
+"""What events cannot tell: every few seconds, which queries are active and whether their tasks finish.
+
+A healthy long batch emits no event, a hung one neither, and a query can vanish without a word. So we
+ask `spark.streams.active` and `query.status` of every session, and for a trigger that lasts longer
+than one round, the task counts of the query's jobs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from listeners.queries import restarting
+from listeners.queries.registry import Entry, Registry
+from listeners.spark.engine import Engine, Run, engine_of
+
+
+@dataclass
+class _Seen:
+    """What the last rounds saw of one run."""
+
+    trigger_rounds: int = 0
+    tasks_completed: int | None = None
+    last_task_at: float | None = None
+    told: tuple[Any, ...] | None = None
+
+
+class Prober:
+    """`sessions()` gives the sessions to visit; one status document a round. `redact` masks secrets in texts.
+
+    `shapes`: whether a query's shape goes out with its first facts.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        sessions: Callable[[], Iterable[Any]],
+        clock: Callable[[], float] = time.time,
+        redact: Callable[[str], str] | None = None,
+        engine_of: Callable[[Any], Engine] = engine_of,
+        shapes: bool = True,
+    ):
+        self._registry, self._sessions, self._clock, self._redact = registry, sessions, clock, redact
+        self._engine_of, self._shapes = engine_of, shapes
+        self._seen: dict[str, _Seen] = {}
+        #: Executors and heap as of the last round, for the next heartbeat, which must not wait for the JVM.
+        self.driver: dict[str, Any] = {}
+
+    def probe(self) -> dict[str, Any]:
+        """The `data` of a status event; `partial` where some session could not be asked: then a query that is
+        not listed may be one of its. Raises when none could: then nothing is claimed."""
+        self.driver = {}
+        sessions, found, failures = list(self._sessions()), [], []
+        for session in sessions:
+            try:
+                found += self._active(session)
+            except Exception as error:
+                failures.append(error)
+        if failures and len(failures) == len(sessions):
+            raise failures[0]
+        self.driver = self._driver_figures(sessions)
+        alive = {query["runId"] for query in found}
+        self._seen = {run_id: seen for run_id, seen in self._seen.items() if run_id in alive}
+        found += [self._of_ended(entry) for entry in self._ended_untold(alive)]
+        self._registry.trim()
+        return {"queries": found, "partial": True} if failures else {"queries": found}
+
+    def _active(self, session: Any) -> list[dict[str, Any]]:
+        engine = self._engine_of(session)
+        return [self._describe(engine, session, run) for run in engine.active(session)]
+
+    def _driver_figures(self, sessions: list[Any]) -> dict[str, Any]:
+        """Of any session, they share the driver; a Spark that does not tell must not cost us the status."""
+        try:
+            return self._engine_of(sessions[0]).driver_figures(sessions[0]) if sessions else {}
+        except Exception:
+            return {}
+
+    def _ended_untold(self, alive: set[str]) -> list[Entry]:
+        """Runs that ended before any round saw them: what they were can still be told."""
+        entries = [entry for entry in self._registry.entries() if entry.run_id not in alive]
+        return [e for e in entries if (e.told is None or e.told[0] != e.run_id) and not e.is_active()]
+
+    def _of_ended(self, entry: Entry) -> dict[str, Any]:
+        told, entry.told = entry.told, self._depends(entry, entry.name, entry.run_id)
+        return {
+            "id": entry.query_id,
+            "runId": entry.run_id,
+            "name": entry.name,
+            "active": False,
+            "facts": self._facts(entry, entry.name, entry.run, told),
+        }
+
+    def _describe(self, engine: Engine, session: Any, run: Run) -> dict[str, Any]:
+        seen, status = self._seen.setdefault(run.run_id, _Seen()), run.status()
+        document: dict[str, Any] = {
+            "id": run.query_id,
+            "runId": run.run_id,
+            "name": run.name,
+            "message": status.message,
+            "isDataAvailable": status.data_available,
+            "isTriggerActive": status.trigger_active,
+        }
+        seen.trigger_rounds = seen.trigger_rounds + 1 if status.trigger_active else 0
+        document.update(self._tasks(engine, session, run, seen))
+        if not status.message.startswith("Initializing"):
+            document.update(self._facts_if_new(run, seen))
+        return document
+
+    def _tasks(self, engine: Engine, session: Any, run: Run, seen: _Seen) -> dict[str, Any]:
+        figures = engine.tasks(session, run.run_id) if seen.trigger_rounds >= 2 else None
+        if figures is None:
+            seen.tasks_completed = None
+            return {"lastTaskAt": seen.last_task_at}
+        running, completed = figures
+        if seen.tasks_completed is not None and completed != seen.tasks_completed:
+            seen.last_task_at = self._clock()
+        seen.tasks_completed = completed
+        return {"tasksActive": running, "tasksCompleted": completed, "lastTaskAt": seen.last_task_at}
+
+    def _facts_if_new(self, run: Run, seen: _Seen) -> dict[str, Any]:
+        entry = self._registry.entry(run.query_id)
+        keeper = entry if entry is not None else seen
+        depends = self._depends(entry, run.name, run.run_id)
+        if keeper.told == depends:
+            return {}
+        told, keeper.told = keeper.told, depends
+        return {"facts": self._facts(entry, run.name, self._best(entry, run), told)}
+
+    def _depends(self, entry: Entry | None, name: str | None, run_id: str) -> tuple[Any, ...]:
+        """The facts change only with these; they are told again when one does."""
+        writer = entry.start.writer if entry is not None and entry.start is not None else None
+        generation = self._registry.generation(writer) if writer is not None else 0
+        return run_id, self._registry.factory(name) is not None, generation
+
+    def _best(self, entry: Entry | None, run: Run) -> Run:
+        """The registry's own, which knows how it was started."""
+        return entry.run if entry is not None and entry.run_id == run.run_id else run
+
+    def _facts(
+        self, entry: Entry | None, name: str | None, run: Run, told: tuple[Any, ...] | None
+    ) -> dict[str, Any]:
+        """`shape` only with a run's first facts: it is of the start, and the largest of them."""
+        facts = run.facts()
+        way = restarting.way(self._registry, entry, name, facts)
+        found = dict(facts, restart=way.how, restartReason=way.reason)
+        if self._shapes and (told is None or told[0] != run.run_id):
+            found["shape"] = run.shape(self._redact)
+        return found

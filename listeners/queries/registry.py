@@ -1,0 +1,302 @@
+"""How each query was started, so that it can be started again; and who waits for it.
+
+An `Entry` is one query of this driver (one query id). A `Start` is the recorded call of
+`DataStreamWriter.start` or `toTable`. Calling it again resumes from the same checkpoint, but only
+while the writer is as it was then: a writer is mutable and may have been configured further or have
+started another query since, so every such call counts up its generation.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Callable, NamedTuple
+
+from listeners.queries.overrides import spark_interval
+from listeners.spark.engine import Engine, Run
+
+#: Past so many queries the ones that ended longest ago are forgotten, their writers with them.
+MAX_REMEMBERED = 64
+#: Runs of one query by which its handles are still known.
+MAX_RUNS = 50
+#: Of a session so many runs are remembered that ended and that the program followed by others.
+MAX_REPLACED = 8
+
+
+@dataclass(eq=False)
+class Start:
+    """One recorded call that started a query. `repeat` makes the same call on the unwrapped method."""
+
+    method: str
+    original: Callable[..., Any]
+    writer: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    session: Any
+    generation: int
+    engine: Engine
+    pool: str | None = None  # the scheduler pool of the thread that called
+    #: The writer's own trigger interval in seconds, where a command ever asked for another.
+    own_interval: float | None = None
+    #: What a command gave the newest run instead.
+    interval: float | None = None
+
+    def repeat(self, interval: float | None = None, own: float | None = None) -> Any:
+        """Start again; returns PySpark's StreamingQuery.
+
+        `interval` in seconds replaces the trigger's for this start, and then the writer is the program's own
+        again; `own` is the interval of the present run.
+        """
+        self.engine.enter(self.session, self.pool)
+        self.interval = interval
+        if interval is None:
+            return self.original(self.writer, *self.args, **self.kwargs)
+        if self.own_interval is None:  # else the present run may be one with another interval
+            self.own_interval = own
+        try:
+            self._set_interval(interval)
+            return self.original(self.writer, *self.args, **self.kwargs)
+        finally:
+            if self.own_interval is not None:
+                self._set_interval(self.own_interval)
+
+    def _set_interval(self, seconds: float) -> None:
+        self.writer.trigger(processingTime=spark_interval(seconds))
+
+
+class Awaited(NamedTuple):
+    """A batch newer than `after` is waited for."""
+
+    after: int | None
+    committed: threading.Event
+
+
+@dataclass(eq=False)
+class Entry:
+    """One query of this driver and what commands and the program have done to it."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+    run: Run
+    session: Any
+    session_key: int
+    engine: Engine
+    start: Start | None = None
+    runs: list[str] = field(default_factory=list)
+    handles: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
+    #: It does not run because of a command: whoever waits for it waits on.
+    held: bool = False
+    #: A command is starting it right now.
+    starting: bool = False
+    #: The run that a command began and that has not yet shown a batch or an idle trigger.
+    probation: str | None = None
+    #: Whether a command ever ended a run of it: then an end that Spark reports may be that one.
+    commanded: bool = False
+    #: The program asked to stop it while a command was under way.
+    stop_asked: bool = False
+    #: The user reset the ends so far: this one no longer wakes `awaitAnyTermination`.
+    forgotten: bool = False
+    #: Set by the next batch that is committed, where a drain waits for it.
+    awaited: Awaited | None = None
+    #: What the facts that the server has of it depend on (see `listeners.queries.prober`).
+    told: tuple[Any, ...] | None = None
+    busy: threading.Lock = field(default_factory=threading.Lock)
+
+    def is_active(self) -> bool:
+        return self.run.is_active()
+
+    def is_stop_asked(self) -> bool:
+        """Asked anew each time: another thread may set it."""
+        return self.stop_asked
+
+
+class Registry:
+    """All queries of this driver that we have seen start. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._entries: collections.OrderedDict[str, Entry] = collections.OrderedDict()
+        self._by_run: dict[str, str] = {}
+        self._generations: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+        self._factories: dict[str, Callable[..., Any]] = {}
+        self._replaced: dict[int, collections.deque[Run]] = {}
+        self.changed = threading.Condition(threading.RLock())
+        self.closed = False
+
+    # -- writers ---------------------------------------------------------------------------------
+
+    def touch(self, writer: Any) -> int:
+        """A configuration call or a start on this writer: its next generation."""
+        with self.changed:
+            generation = self._generations.get(writer, 0) + 1
+            self._generations[writer] = generation
+            return generation
+
+    def generation(self, writer: Any) -> int:
+        with self.changed:
+            return self._generations.get(writer, 0)
+
+    def register_factory(self, name: str, factory: Callable[..., Any]) -> None:
+        """`factory()` builds and starts the query called `name` anew, and returns it."""
+        with self.changed:
+            self._factories[name] = factory
+
+    def factory(self, name: str | None) -> Callable[..., Any] | None:
+        with self.changed:
+            return self._factories.get(name) if name else None
+
+    # -- queries ---------------------------------------------------------------------------------
+
+    def started(self, query: Any, start: Start | None, session: Any, engine: Engine) -> Entry:
+        """A start returned `query`: a new entry, or the next run of a known one."""
+        run, key = engine.run(query, start), engine.key(session)
+        with self.changed:
+            entry = self._entries.pop(run.query_id, None)
+            if entry is None:
+                entry = Entry(run.query_id, "", run.name, run, session, key, engine)
+            self._entries[run.query_id] = entry
+            if run.run_id != entry.run_id:
+                self._keep_own_end(entry)
+            entry.start, entry.session, entry.session_key = start or entry.start, session, key
+            if run.run_id != entry.run_id:
+                self._next_run(entry, run)
+            entry.handles.add(query)
+        return entry
+
+    def _keep_own_end(self, entry: Entry) -> None:
+        """Its run has ended, for another begins; if no command did that, `awaitAnyTermination` is to tell it."""
+        by_command = entry.held or (entry.run_id and entry.probation == entry.run_id)
+        if entry.run_id and not by_command and not entry.forgotten:
+            runs = self._replaced.setdefault(entry.session_key, collections.deque(maxlen=MAX_REPLACED))
+            runs.append(entry.run)
+
+    def replaced(self, session_key: int) -> list[Run]:
+        """Runs of a session that ended by no command, before newer ones began; since the last reset."""
+        with self.changed:
+            return list(self._replaced.get(session_key, ()))
+
+    def _next_run(self, entry: Entry, run: Run) -> None:
+        by_command = entry.held or entry.starting
+        entry.run, entry.run_id, entry.held, entry.forgotten = run, run.run_id, False, False
+        entry.probation = run.run_id if entry.starting else None
+        self._by_run[run.run_id] = entry.query_id
+        entry.runs.append(run.run_id)
+        while len(entry.runs) > MAX_RUNS:
+            self._by_run.pop(entry.runs.pop(0), None)
+        if by_command:
+            for handle in list(entry.handles):
+                entry.engine.point(handle, run)  # the user's own handle follows the new run
+        else:  # the program started it itself: its older handles stay with the older run, as in Spark
+            entry.handles = weakref.WeakSet()
+        self.changed.notify_all()
+
+    def trim(self) -> None:
+        """Forget the queries that ended longest ago, past MAX_REMEMBERED. Asks Spark: not for a user's thread."""
+        entries = self.entries()
+        if len(entries) <= MAX_REMEMBERED:
+            return
+        ended = [(entry, entry.run_id) for entry in entries if not entry.is_active()]
+        for entry, run_id in ended[: len(entries) - MAX_REMEMBERED]:
+            with self.changed:
+                if not (entry.held or entry.busy.locked()) and entry.run_id == run_id:
+                    self._drop(entry)
+
+    def drop(self, query_id: str) -> None:
+        """Forget a query that should not have been started."""
+        with self.changed:
+            entry = self._entries.get(query_id)
+            if entry is not None:
+                self._drop(entry)
+
+    def _drop(self, entry: Entry) -> None:
+        self._entries.pop(entry.query_id, None)
+        for run_id in entry.runs:
+            self._by_run.pop(run_id, None)
+
+    def entry(self, query_id: str) -> Entry | None:
+        with self.changed:
+            return self._entries.get(query_id)
+
+    def entry_of_run(self, run_id: str) -> Entry | None:
+        with self.changed:
+            return self._entries.get(self._by_run.get(run_id, ""))
+
+    def entry_of(self, query: Any, run_id: str) -> Entry | None:
+        """The entry whose present run (`run_id`) a user's handle stands for; from now on the handle follows it."""
+        with self.changed:
+            entry = self.entry_of_run(run_id)
+            if entry is None or entry.run_id != run_id:
+                return None
+            entry.handles.add(query)
+            return entry
+
+    def entries(self) -> list[Entry]:
+        with self.changed:
+            return list(self._entries.values())
+
+    # -- ends ------------------------------------------------------------------------------------
+
+    def hold(self, entry: Entry) -> None:
+        """A command is about to end this query's run: whoever waits for it goes on waiting."""
+        with self.changed:
+            entry.held = True
+            entry.commanded = True
+
+    def release(self, entry: Entry) -> None:
+        """Not held any more: waiters see what Spark would have told them."""
+        with self.changed:
+            entry.held = False
+            self.changed.notify_all()
+
+    def shown_alive(self, run_id: str, batch_id: int | None = None) -> None:
+        """The run committed this batch, or finished a trigger without data: it stands on its own from here."""
+        with self.changed:
+            entry = self.entry_of_run(run_id)
+            if entry is None or entry.run_id != run_id:
+                return
+            if entry.probation == run_id:
+                entry.probation = None
+            awaited = entry.awaited
+            if awaited and batch_id is not None and (awaited.after is None or batch_id > awaited.after):
+                awaited.committed.set()
+
+    def await_batch(self, entry: Entry, after: int | None) -> threading.Event:
+        """Set as soon as the run tells of a batch newer than `after`."""
+        with self.changed:
+            entry.awaited = Awaited(after, threading.Event())
+            return entry.awaited.committed
+
+    def await_no_batch(self, entry: Entry) -> None:
+        entry.awaited = None
+
+    def ended_on_probation(self, run_id: str) -> bool:
+        """A run that a command began ended before it stood on its own: hold its waiters.
+
+        The failure is the outcome of that command; it must not end the program and its neighbours.
+        """
+        with self.changed:
+            entry = self.entry_of_run(run_id)
+            if entry is None or entry.probation != run_id or entry.run_id != run_id:
+                return False
+            entry.probation = None
+            self.hold(entry)
+            return True
+
+    def forget_ended(self, session_key: int) -> None:
+        """The user called `resetTerminated`: this session's ends so far no longer wake its waits."""
+        with self.changed:
+            self._replaced.pop(session_key, None)
+        for entry in self.entries():
+            if entry.session_key == session_key and not entry.held and not entry.is_active():
+                entry.forgotten = True
+
+    def close(self) -> None:
+        """Every waiter goes free, as without an agent."""
+        with self.changed:
+            self.closed = True
+            for entry in self._entries.values():
+                entry.held = False
+            self.changed.notify_all()

@@ -1,0 +1,87 @@
+"""May this query be started again, and how: by its recorded start, by a factory, or not at all.
+
+One answer for the command that asks and for the page that shows it beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from listeners.queries.registry import Entry, Registry, Start
+from listeners.spark import classic  # only what it knows of paths
+
+
+class Way(NamedTuple):
+    """`how`: `reuse`, `factory` or `needs_factory`; `code`: the word of a refusal, empty where there is none."""
+
+    how: str
+    code: str
+    reason: str
+
+
+REUSE = Way("reuse", "", "its recorded start can be repeated")
+FACTORY = Way("factory", "", "a factory is registered for it")
+UNSEEN = Way(
+    "needs_factory", "needs_factory", "its start was not seen by the agent; register a factory for it"
+)
+CHANGED = Way(
+    "needs_factory",
+    "needs_factory",
+    "its writer has been configured or started again since; register a factory for it",
+)
+TEMPORARY = Way(
+    "needs_factory",
+    "temporary_checkpoint",
+    "it has no checkpointLocation, so a restart would begin from scratch; set one in its program",
+)
+#: Source: Spark's ResolveWriteToStream. A sink in memory may begin again only where it holds the whole result.
+FORGETFUL = Way(
+    "needs_factory",
+    "cannot_resume",
+    "Spark resumes a memory sink from its checkpoint only in complete mode; write to another sink",
+)
+UNKNOWN = Way(
+    "needs_factory", "needs_factory", "Spark does not tell its checkpoint; register a factory for it"
+)
+
+
+def way(
+    registry: Registry, entry: Entry | None, name: str | None, facts: Mapping[str, Any] | None = None
+) -> Way:
+    """How the query called `name` may be started again: reuse only where it provably resumes that query.
+
+    `facts` are its run's, where they are at hand.
+
+    Sources: a writer is mutable and starts whatever it was configured for last; it keeps the static
+    DataFrames it was built with; without a checkpoint of its own a query begins from scratch.
+    """
+    checkpoint = entry.run.checkpoint() if entry is not None else None
+    if checkpoint and classic.is_temporary(checkpoint):
+        return TEMPORARY  # a factory's query would be another one, too
+    if entry is not None and _is_forgetful(entry.run.facts() if facts is None else facts):
+        return FORGETFUL
+    if registry.factory(name) is not None:
+        return FACTORY
+    if entry is None or entry.start is None:
+        return UNSEEN
+    if registry.generation(entry.start.writer) != entry.start.generation:
+        return CHANGED
+    if not checkpoint:
+        return UNKNOWN
+    return _static(entry.start)
+
+
+def _is_forgetful(facts: Mapping[str, Any]) -> bool:
+    return facts.get("sink") in ("MemorySink", "memory") and facts.get("outputMode") != "complete"
+
+
+def _static(start: Start) -> Way:
+    static = sorted(set(start.engine.static_leaves(start.writer)))
+    if not static:
+        return REUSE
+    reason = (
+        f"it joins or unites static data ({', '.join(static)}) that its writer would keep as it was at the "
+        "first start; register a factory that rebuilds the query"
+    )
+    return Way("needs_factory", "needs_factory", reason)

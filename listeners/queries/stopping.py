@@ -1,0 +1,183 @@
+"""Ends a run of a query at a good moment, and says what became of its last batch.
+
+Spark has no stop between batches: `stop()` cancels the batch that runs. A query with a backlog and no
+pause in its trigger begins the next batch at once, so there the moment is the report of a commit: a
+stop right then costs at most the planning of the next batch. Used by `listeners.commands.executor`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any, NamedTuple
+
+from listeners.protocol.errors import AgentError, CommandError
+from listeners.queries.registry import Entry, Registry
+from listeners.spark.engine import Run
+
+#: How often a drain looks whether the query stands between two batches.
+POLL_SECONDS = 0.02
+#: Of its time a stop spends so much on the drain, at most.
+DRAIN_SHARE = 0.5
+LEAST_STOP_SECONDS = 1.0
+
+GAP, COMMIT, DEADLINE, EPOCHS = "gap", "commit", "deadline", "epochs"
+
+
+class Stopped(NamedTuple):
+    """What a stop left. `moment`: `gap`, `commit`, `deadline` or `epochs` for a drain, else None.
+
+    `planned`, `committed`: the newest batches on record, None where unknown or none yet.
+    """
+
+    moment: str | None
+    seconds: float
+    planned: int | None
+    committed: int | None
+    continuous: bool = False
+
+    @property
+    def cut(self) -> int | None:
+        """The batch that had begun and will run again."""
+        if self.continuous or self.planned is None:
+            return None
+        return self.planned if self.committed is None or self.planned > self.committed else None
+
+
+def end(registry: Registry, entry: Entry, drain: bool, timeout: float) -> Stopped:
+    """Stop the query's run and hold its waiters; CommandError `stop_timed_out` if it does not end in time.
+
+    Refused with `not_running` where it ended by itself while we waited: that end is the program's to see.
+    What `stop()` itself raises is raised, and then the query runs on as before, held by nobody.
+    """
+    began = time.monotonic()
+    run = entry.run
+    continuous = run.facts().get("trigger") == "continuous"
+    # Held only from just before the stop: until then its end would be its own.
+    moment = None
+    if drain:
+        moment = EPOCHS if continuous else _drain(registry, entry, began + timeout * DRAIN_SHARE)
+    registry.hold(entry)
+    try:
+        is_over = _stopped(run, max(LEAST_STOP_SECONDS, began + timeout - time.monotonic()))
+    except BaseException:
+        registry.release(entry)  # its waiters are told what Spark tells
+        raise
+    if not is_over:
+        raise CommandError(  # held on: whenever that stop takes effect, it is our doing
+            "stop_timed_out",
+            f"the query did not end within {timeout:.0f} s; its stop is under way",
+            evidence={"previous_run_id": entry.run_id, "thread": run.thread()},
+        )
+    seconds = time.monotonic() - began
+    return Stopped(moment, seconds, *run.batches_on_record(), continuous)
+
+
+def _stopped(run: Run, seconds: float) -> bool:
+    """Stop an active run; whether it ended in time. Raises where no stop has begun, as far as Spark tells."""
+    if not run.is_active():
+        raise CommandError("not_running", "the query ended by itself before it was stopped", refused=True)
+    failure = _stop_within(run, seconds)
+    try:
+        if run.is_over():
+            return True
+        if failure is None or not run.is_active():
+            return False
+    except AgentError:
+        if failure is None:  # Spark took the stop, and cannot be asked what became of it
+            return False
+    raise failure
+
+
+def _drain(registry: Registry, entry: Entry, deadline: float) -> str:
+    """Wait for a good moment to stop, at most until `deadline` (monotonic); which one it was."""
+    run = entry.run
+    commit = registry.await_batch(entry, after=run.batches_on_record()[1])
+    try:
+        while time.monotonic() < deadline:
+            if commit.wait(POLL_SECONDS):
+                return COMMIT
+            if not run.status().trigger_active:
+                return GAP
+        return DEADLINE
+    finally:
+        registry.await_no_batch(entry)
+
+
+def _stop_within(run: Run, seconds: float) -> BaseException | None:
+    """`stop()` on a thread of its own: it may block for ever (SPARK-30143). Returns what it raised."""
+    raised: list[BaseException] = []
+
+    def stop() -> None:
+        try:
+            run.stop()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=stop, name="controlplane-stop", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return raised[0] if raised else None
+
+
+def stop_aside(run: Run, seconds: float = 30.0) -> None:
+    """Stop what should not run, without waiting for ever."""
+    _stop_within(run, seconds)
+
+
+def evidence_of(entry_run_id: str, stopped: Stopped) -> dict[str, Any]:
+    """The stop in figures, for the result of a command."""
+    found: dict[str, Any] = {
+        "previous_run_id": entry_run_id,
+        "stopped_in_seconds": round(stopped.seconds, 3),
+        "planned_batch": stopped.planned,
+        "committed_batch": stopped.committed,
+        "cut_batch": stopped.cut,
+    }
+    if stopped.moment is not None:
+        found["drained"] = _is_drained(stopped)
+        found["stopped_at"] = stopped.moment
+    return found
+
+
+def _is_drained(stopped: Stopped) -> bool | None:
+    """Whether no batch was cut; None where nobody can know (Connect does not show the logs)."""
+    if stopped.moment == COMMIT and stopped.planned is None:
+        return None
+    return stopped.moment in (GAP, COMMIT) and stopped.cut is None
+
+
+def sentence_of(stopped: Stopped) -> str:
+    """What became of the last batch, for people."""
+    if stopped.continuous:
+        return _of_epochs(stopped)
+    if stopped.cut is not None:
+        return _CUTS[stopped.moment].format(cut=stopped.cut, last=stopped.cut - 1)
+    if stopped.committed is None:
+        return _UNKNOWN[stopped.moment]
+    return f"stopped after batch {stopped.committed}"
+
+
+_UNKNOWN = {
+    None: "stopped; no batch is on record",
+    GAP: "stopped between two batches",
+    COMMIT: "stopped right after a batch; if the next one had begun, it will run again",
+    DEADLINE: "stopped in the middle of a batch, which did not end within the time of the drain",
+}
+_CUTS = {
+    None: "stopped in the middle of batch {cut}, which will run again",
+    GAP: "stopped as batch {cut} began, which will run again",
+    COMMIT: (
+        "stopped right after batch {last}; there is no pause between its batches, so batch {cut} had been "
+        "planned and will run again"
+    ),
+    DEADLINE: (
+        "stopped in the middle of batch {cut}, which will run again: it did not end within the time of the drain"
+    ),
+}
+
+
+def _of_epochs(stopped: Stopped) -> str:
+    last = "before its first epoch ended" if stopped.committed is None else f"after epoch {stopped.committed}"
+    drained = " (continuous processing cannot be drained)" if stopped.moment == EPOCHS else ""
+    return f"stopped {last}{drained}; rows written since then will be written again"

@@ -1,0 +1,362 @@
+"""Spark as a classic (not Connect) session shows it: the py4j form of `listeners.spark.engine`.
+
+Each function is one or a few py4j calls (about 0.3 ms each) and changes nothing, but for `listen` and
+what a `Run` is told to do.
+Sources of the names: PySpark 4.3 `pyspark.sql.streaming`, Spark's `StreamExecution` and `Trigger`
+classes; most also exist in 3.4. What a version lacks comes back as None.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import weakref
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable
+
+from listeners.spark.engine import Run, Status
+
+if TYPE_CHECKING:
+    from listeners.queries.registry import Start
+
+#: Leaves of a plan that cannot change between two starts: data inside the plan itself.
+FIXED_LEAVES = ("LocalRelation", "OneRowRelation", "Range")
+POOL = "spark.scheduler.pool"
+#: Of a thread's stack so many frames are told, without those of the machinery.
+MOST_FRAMES = 12
+PLUMBING = ("java.", "jdk.", "py4j.")
+
+
+class ClassicRun:
+    """One run, by its Java query (`jsq`)."""
+
+    def __init__(self, jsq: Any):
+        self.jsq = jsq
+        self.query_id, self.run_id, self.name = ids(jsq)
+
+    def is_active(self) -> bool:
+        return bool(self.jsq.isActive())
+
+    def is_over(self) -> bool:
+        """Spark says "not active" as soon as a stop begins: its thread must have ended too."""
+        if self.is_active():
+            return False
+        return not _try(lambda: self.jsq.streamingQuery().queryExecutionThread().isAlive())
+
+    def status(self) -> Status:
+        found = json.loads(self.jsq.status().json())
+        return Status(
+            str(found.get("message", "")),
+            bool(found.get("isDataAvailable")),
+            bool(found.get("isTriggerActive")),
+        )
+
+    def stop(self) -> None:
+        self.jsq.stop()
+
+    def failure(self) -> Exception | None:
+        from pyspark.sql.streaming.query import StreamingQuery
+
+        return StreamingQuery(self.jsq).exception()
+
+    def checkpoint(self) -> str | None:
+        return checkpoint(self.jsq)
+
+    def facts(self) -> dict[str, Any]:
+        return facts(self.jsq)
+
+    def shape(self, redact: Callable[[str], str] | None) -> dict[str, Any] | None:
+        from listeners.spark.shape import shape_of
+
+        return shape_of(self.jsq, redact)
+
+    def thread(self) -> dict[str, Any] | None:
+        return _try(lambda: _thread(self.jsq.streamingQuery().queryExecutionThread()))
+
+    def batches_on_record(self) -> tuple[int | None, int | None]:
+        execution = _try(lambda: self.jsq.streamingQuery())
+        return _newest(execution, "offsetLog"), _newest(execution, "commitLog")
+
+
+_KEYS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+
+
+class ClassicEngine:
+    """See `listeners.spark.engine.Engine`."""
+
+    ends_alone = False
+
+    def classes(self) -> Mapping[str, type]:
+        from pyspark import SparkContext
+        from pyspark.sql import SparkSession
+        from pyspark.sql.streaming.query import StreamingQuery, StreamingQueryManager
+        from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+        return {
+            "context": SparkContext,
+            "session": SparkSession,
+            "query": StreamingQuery,
+            "manager": StreamingQueryManager,
+            "writer": DataStreamWriter,
+        }
+
+    def app(self, session: Any) -> dict[str, Any]:
+        context = session.sparkContext
+        return {
+            "name": context.appName,
+            "id": context.applicationId,
+            "spark_version": context.version,
+            "master": context.master,
+            "ui_url": context.uiWebUrl,
+        }
+
+    def setting(self, session: Any, name: str) -> str | None:
+        found = session.sparkContext.getConf().get(name)
+        return None if found is None else str(found)
+
+    def key(self, session: Any) -> int:
+        known = _KEYS.get(session)
+        if known is None:  # six py4j calls, and asked for at every start of a query
+            known = _KEYS[session] = manager_key(session._jsparkSession.streams())
+        return known
+
+    def key_of(self, manager: Any) -> int:
+        return manager_key(manager._jsqm)
+
+    def session_of(self, writer: Any) -> Any:
+        return getattr(writer, "_spark", None)
+
+    def listen(self, session: Any, listener: Any) -> Callable[[], None]:
+        from py4j.java_gateway import java_import  # py4j comes with pyspark
+        from pyspark.java_gateway import ensure_callback_server_started
+
+        gateway = session.sparkContext._gateway
+        java_import(gateway.jvm, "org.apache.spark.sql.streaming.*")
+        ensure_callback_server_started(gateway)
+        wrapped = gateway.jvm.PythonStreamingQueryListenerWrapper(listener)
+        session.streams._jsqm.addListener(wrapped)
+        # Weakly: a session that its program has let go of must not live on for our listener.
+        return partial(_take_off, weakref.ref(session), wrapped)
+
+    def run(self, query: Any, start: Start | None = None) -> ClassicRun:
+        return ClassicRun(query._jsq)
+
+    def run_id(self, query: Any) -> str:
+        return str(query._jsq.runId().toString())
+
+    def point(self, query: Any, run: Any) -> None:
+        query._jsq = run.jsq
+
+    def active(self, session: Any) -> list[ClassicRun]:
+        return [ClassicRun(jsq) for jsq in session.streams._jsqm.active()]
+
+    def active_of(self, manager: Any) -> list[ClassicRun]:
+        return [ClassicRun(jsq) for jsq in manager._jsqm.active()]
+
+    def reset_terminated(self, manager: Any) -> None:
+        manager._jsqm.resetTerminated()
+
+    def is_outage(self, failure: Exception) -> bool:
+        return False  # the driver is this process
+
+    def gone(self, run: Run) -> Exception | None:
+        """An error of Java's is an answer. A broken connection is tried twice: py4j then makes another."""
+        return _unreachable(run) and _unreachable(run)
+
+    def tasks(self, session: Any, run_id: str) -> tuple[int, int] | None:
+        return tasks(session, run_id)
+
+    def driver_figures(self, session: Any) -> dict[str, Any]:
+        return driver_figures(session)
+
+    def pool(self, session: Any) -> str | None:
+        found = session.sparkContext.getLocalProperty(POOL)
+        return None if found is None else str(found)
+
+    def enter(self, session: Any, pool: str | None) -> None:
+        session.sparkContext.setLocalProperty(POOL, pool)
+        find = getattr(session, "_get_j_spark_session_class", None)  # Spark 4 has two classes of that name
+        java = find(session._jvm) if find is not None else session._jvm.SparkSession
+        java.setActiveSession(session._jsparkSession)
+
+    def static_leaves(self, writer: Any) -> list[str]:
+        return static_leaves(writer)
+
+
+ENGINE = ClassicEngine()
+
+
+def _take_off(session: weakref.ReferenceType[Any], wrapped: Any) -> None:
+    alive = session()
+    if alive is not None:
+        alive.streams._jsqm.removeListener(wrapped)
+
+
+def _unreachable(run: Run) -> Exception | None:
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    try:
+        run.is_active()
+    except Py4JJavaError:
+        return None
+    except (Py4JError, OSError) as error:
+        return error
+    return None
+
+
+def manager_key(jsqm: Any) -> int:
+    """Which Java StreamingQueryManager this is."""
+    from pyspark import SparkContext
+
+    return int(SparkContext._jvm.java.lang.System.identityHashCode(jsqm))  # type: ignore[union-attr]
+
+
+def ids(jsq: Any) -> tuple[str, str, str | None]:
+    """(query id, run id, name) of a Java query."""
+    return jsq.id().toString(), jsq.runId().toString(), jsq.name()
+
+
+def tasks(session: Any, run_id: str) -> tuple[int, int]:
+    """(active, completed) tasks of the newest jobs of a query; its job group is its run id."""
+    tracker = session.sparkContext._jsc.statusTracker()
+    running = completed = 0
+    for job in sorted(_numbers(session, tracker.getJobIdsForGroup(run_id)), reverse=True)[:3]:
+        info = tracker.getJobInfo(job)
+        for stage in _numbers(session, info.stageIds())[:50] if info is not None else []:
+            figures = tracker.getStageInfo(stage)
+            if figures is not None:
+                running += figures.numActiveTasks()
+                completed += figures.numCompletedTasks()
+    return running, completed
+
+
+def _numbers(session: Any, array: Any) -> list[int]:
+    """A Java array of numbers in one call; py4j reads one element a call, and a query has a job a batch."""
+    text = session.sparkContext._jvm.scala.runtime.ScalaRunTime.stringOf(array)
+    return [int(number) for number in re.findall(r"\d+", text)]
+
+
+def driver_figures(session: Any) -> dict[str, Any]:
+    """`executors` that live and `driver` {heapUsed, heapMax} in bytes: ten py4j calls, about 1 ms in all.
+
+    Spark lists the driver beside its executors and is its only entry in local mode: that is 0 executors.
+    The list is read from Spark's own store of its status, so that no message to a busy driver is waited for.
+    """
+    context = session.sparkContext
+    listed = len(context._jsc.sc().statusTracker().getExecutorInfos())
+    runtime = context._jvm.Runtime.getRuntime()
+    used = runtime.totalMemory() - runtime.freeMemory()
+    return {"executors": max(0, listed - 1), "driver": {"heapUsed": used, "heapMax": runtime.maxMemory()}}
+
+
+def checkpoint(jsq: Any) -> str | None:
+    """Where the query keeps its checkpoint; None where Spark does not tell."""
+    found = _try(lambda: jsq.streamingQuery().resolvedCheckpointRoot())
+    return str(found) if found else None
+
+
+def facts(jsq: Any) -> dict[str, Any]:
+    """Trigger, checkpoint, output mode, sink and watermark of a running query, as far as this Spark tells."""
+    execution = _try(lambda: jsq.streamingQuery()) or jsq
+    trigger, interval = parse_trigger(_try(lambda: execution.trigger().toString()))
+    root = checkpoint(jsq)
+    return {
+        "trigger": trigger,
+        "triggerInterval": interval,
+        "checkpoint": root,
+        "checkpointIsTemporary": None if root is None else is_temporary(root),
+        "outputMode": _try(lambda: execution.outputMode().toString().lower()),
+        "sink": _try(lambda: str(execution.sink().toString())[:200]),
+        "watermarkDelay": parse_delay(str(_try(lambda: execution.analyzedPlan().toString()))),
+    }
+
+
+def _try(ask: Any) -> Any:
+    try:
+        return ask()
+    except Exception:
+        return None
+
+
+def parse_trigger(text: str | None) -> tuple[str | None, float | None]:
+    """`ProcessingTimeTrigger(2000)` → ("processing_time", 2.0 seconds)."""
+    kinds = {
+        "ProcessingTime": "processing_time",
+        "AvailableNow": "available_now",
+        "OneTime": "once",
+        "Continuous": "continuous",
+        "RealTime": "real_time",
+    }
+    for word, kind in kinds.items():
+        if text and text.startswith(word):
+            interval = re.search(r"\((\d+)", text)
+            return kind, int(interval.group(1)) / 1000.0 if interval else None
+    return None, None
+
+
+_WATERMARK = re.compile(r"EventTimeWatermark .*, ((?:-?[\d.]+ [a-z]+ ?)+)$", re.MULTILINE)
+#: As Spark reckons the delay of a watermark: a month has 31 days.
+_UNITS = {
+    "years": 12 * 31 * 86400.0,
+    "months": 31 * 86400.0,
+    "days": 86400.0,
+    "hours": 3600.0,
+    "minutes": 60.0,
+    "seconds": 1.0,
+}
+
+
+def parse_delay(plan: str) -> float | None:
+    """The longest delay of a plan's watermarks in seconds; None without one.
+
+    `EventTimeWatermark 41fd…, ts#0: timestamp, 1 minutes 30 seconds` → 90.0; Spark 3 names no node id.
+    """
+    try:
+        return max((_seconds(delay) for delay in _WATERMARK.findall(plan)), default=None)
+    except (KeyError, ValueError):  # a later Spark writes it another way
+        return None
+
+
+def _seconds(interval: str) -> float:
+    words = interval.split()
+    return sum(float(number) * _UNITS[unit] for number, unit in zip(words[::2], words[1::2]))
+
+
+def is_temporary(checkpoint: str) -> bool:
+    """Whether Spark made this checkpoint up because the program named none (`temporary-<uuid>`)."""
+    return os.path.basename(checkpoint.rstrip("/")).startswith("temporary-")
+
+
+def _thread(thread: Any) -> dict[str, Any]:
+    """A Java thread: of its stack the top, then what is neither Java's nor py4j's own."""
+    from pyspark import SparkContext
+
+    stack = thread.getStackTrace()
+    text = SparkContext._jvm.scala.runtime.ScalaRunTime.stringOf(stack)  # type: ignore[union-attr]
+    frames = str(text)[len("Array(") : -1].split(", ")
+    # A frame may begin with the name of a class loader: `app//py4j…`.
+    told = frames[:1] + [frame for frame in frames[1:] if not frame.split("//")[-1].startswith(PLUMBING)]
+    return {"state": thread.getState().toString(), "stack": told[:MOST_FRAMES]}
+
+
+def _newest(execution: Any, log: str) -> int | None:
+    found = _try(lambda: getattr(execution, log)().getLatestBatchId())
+    return int(found.get()) if found is not None and found.isDefined() else None
+
+
+def static_leaves(writer: Any) -> list[str]:
+    """Class names of the non-streaming inputs of a writer's plan that may change between two starts."""
+    plan = writer._df._jdf.queryExecution().analyzed()
+    plans = [plan, *_items(plan.subqueriesAll())]
+    names = []
+    for leaf in [leaf for each in plans for leaf in _items(each.collectLeaves())]:
+        name = leaf.getClass().getSimpleName()
+        if not leaf.isStreaming() and name not in FIXED_LEAVES:
+            names.append(name)
+    return names
+
+
+def _items(sequence: Any) -> list[Any]:
+    return [sequence.apply(i) for i in range(sequence.size())]

@@ -1,0 +1,1 @@
+"""Adapter to Spark Connect sessions (gRPC)."""

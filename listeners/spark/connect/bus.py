@@ -1,0 +1,131 @@
+"""Shares a Connect session's one stream of events with the program's own listeners.
+
+PySpark asks for the stream when the program adds its first listener, and while we have it that would wait for
+ever. So we give way: PySpark has the stream, and we are a guest among its listeners until the last other
+one is removed. PySpark's own code serves the program, with us or without.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, Optional, Protocol
+
+from listeners.queries.hooks import quietly
+from listeners.spark.patching import Patches
+
+Heard = Callable[[str, str], None]
+
+
+class Host(Protocol):
+    """Who has the stream where the program does not; see `listeners.spark.connect.events.Hearing`."""
+
+    def give_way(self, session: Any) -> None: ...
+
+    def take_back(self) -> None: ...
+
+    def join(self, session: Any) -> bool: ...
+
+    def leave(self, session: Any) -> None: ...
+
+
+HostOf = Callable[[Any], Optional[Host]]
+
+
+class Guest:
+    """Our place among a program's listeners: what PySpark calls with its event objects."""
+
+    def __init__(self, heard: Heard):
+        self._heard = heard
+        self._is_seated = False
+
+    def join(self, session: Any) -> bool:
+        """Take a place; False where the program has no listener."""
+        bus = bus_of(session)
+        if bus is None:
+            return False
+        with bus._lock:
+            if not bus._listener_bus:
+                return False
+            if self not in bus._listener_bus:
+                bus._listener_bus.append(self)
+            self._is_seated = True
+            return True
+
+    def leave(self, session: Any) -> None:
+        bus, self._is_seated = bus_of(session), False
+        if bus is not None:
+            with bus._lock:
+                if self in bus._listener_bus:
+                    bus._listener_bus.remove(self)
+
+    def is_in(self, session: Any) -> bool:
+        bus = bus_of(session)
+        return bus is not None and self in bus._listener_bus
+
+    def was_dropped(self) -> bool:
+        """Asked when we are not in: whether PySpark threw us out. Said once."""
+        was, self._is_seated = self._is_seated, False
+        return was
+
+    def onQueryStarted(self, event: Any) -> None:
+        self._heard("started", _dump(event, name=event.name, timestamp=event.timestamp))
+
+    def onQueryProgress(self, event: Any) -> None:
+        self._heard("progress", event.progress.json)
+
+    def onQueryIdle(self, event: Any) -> None:
+        self._heard("idle", _dump(event, timestamp=event.timestamp))
+
+    def onQueryTerminated(self, event: Any) -> None:
+        text, error_class = event.exception, event.errorClassOnException
+        self._heard("terminated", _dump(event, exception=text, errorClassOnException=error_class))
+
+
+def _dump(event: Any, **fields: Any) -> str:
+    return json.dumps({"id": str(event.id), "runId": str(event.runId), **fields})
+
+
+def bus_of(session: Any) -> Any:
+    """PySpark's bus of the session, if the program has used its streams and this PySpark has one (4.0 on)."""
+    return getattr(getattr(session, "_sqm", None), "_sqlb", None)
+
+
+def share(patches: Patches, host_of: HostOf) -> None:
+    """Wrap PySpark's bus, so that a session's host gives way and takes back."""
+    try:
+        from pyspark.sql.connect.streaming.query import StreamingQueryListenerBus
+    except ImportError:  # 3.5: listeners run in the server
+        return
+
+    def append(original: Callable[..., Any], bus: Any, listener: Any) -> Any:
+        session = bus._sqm._session
+        host = host_of(session)
+        if host is None:
+            return original(bus, listener)
+        if not bus._listener_bus:
+            quietly(lambda: host.give_way(session))
+        try:
+            return original(bus, listener)
+        finally:
+            quietly(lambda: _settle(host, session))
+
+    def remove(original: Callable[..., Any], bus: Any, listener: Any) -> Any:
+        session = bus._sqm._session
+        host = host_of(session)
+        if host is None:
+            return original(bus, listener)
+        if sum(1 for each in bus._listener_bus if not isinstance(each, Guest)) <= 1:
+            quietly(lambda: host.leave(session))  # so that PySpark sees its last listener go
+        try:
+            return original(bus, listener)
+        finally:
+            quietly(lambda: _settle(host, session))
+
+    patches.wrap(StreamingQueryListenerBus, "append", append)
+    patches.wrap(StreamingQueryListenerBus, "remove", remove)
+
+
+def _settle(host: Host, session: Any) -> None:
+    """Be a guest where the program listens; have the stream where it does not."""
+    if not host.join(session):
+        host.take_back()

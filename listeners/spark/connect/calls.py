@@ -1,0 +1,171 @@
+"""Calls to a Spark Connect server for the agent: each with a deadline of its own, none repeated.
+
+PySpark's own calls try for minutes when the server is away; a guest must not. These use the session's
+channel and its way to make requests (`pyspark.sql.connect.client`, 3.5 to 4.3), and below its objects:
+what Spark sent as JSON stays JSON. Errors are `ConnectError` and its kinds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from listeners.protocol.errors import ConnectError, RunUnknown, SessionGone
+
+ANSWER_SECONDS = 10.0
+#: Of a setting or the version, asked on the program's own thread when it is attached.
+SETTING_SECONDS = 3.0
+#: Error conditions of a session that will not come back, whoever asks.
+GONE = ("INVALID_HANDLE.SESSION", "NO_ACTIVE_SESSION", "SESSION_CLOSED", "SESSION_CHANGED")
+#: The word with which the stream of events begins, once the server has added the listener.
+ADDED = "added"
+#: By number of Spark's `StreamingQueryEventType`.
+EVENTS = {1: "progress", 2: "terminated", 3: "idle"}
+
+_UNKNOWN_RUN = re.compile(r"Streaming query \S+ is not found")
+
+
+def query(
+    session: Any, query_id: str, run_id: str, seconds: float | None = ANSWER_SECONDS, **asked: Any
+) -> Any:
+    """The `StreamingQueryCommandResult` for one run; `asked`: a field of `StreamingQueryCommand` and its value."""
+    command = _proto().Command()
+    command.streaming_query_command.query_id.id = query_id
+    command.streaming_query_command.query_id.run_id = run_id
+    for name, value in asked.items():
+        setattr(command.streaming_query_command, name, value)
+    return _answer(session, command, "streaming_query_command_result", seconds)
+
+
+def has_terminated(session: Any, query_id: str, run_id: str) -> bool:
+    """Whether a run's last batch has ended too; raises ConnectError where that end was a failure."""
+    command = _proto().Command()
+    command.streaming_query_command.query_id.id = query_id
+    command.streaming_query_command.query_id.run_id = run_id
+    command.streaming_query_command.await_termination.timeout_ms = 1
+    found = _answer(session, command, "streaming_query_command_result", ANSWER_SECONDS)
+    return bool(found.await_termination.terminated)
+
+
+def manager(session: Any, patient: bool = False, **asked: Any) -> Any:
+    """The `StreamingQueryManagerCommandResult`; `asked`: a field of `StreamingQueryManagerCommand`.
+
+    `patient`: where there is no connection, wait for the next one as long as for an answer.
+    """
+    command = _proto().Command()
+    for name, value in asked.items():
+        setattr(command.streaming_query_manager_command, name, value)
+    return _answer(session, command, "streaming_query_manager_command_result", ANSWER_SECONDS, patient)
+
+
+def settings(session: Any, *names: str) -> dict[str, str]:
+    """Those of these settings that are set, or have a default, on the server."""
+    client = session.client
+    try:
+        request = client._config_request_with_metadata()
+        request.operation.get_option.keys.extend(names)
+        answer = client._stub.Config(request, metadata=client._builder.metadata(), timeout=SETTING_SECONDS)
+    except Exception as error:
+        raise _translated(error) from error
+    return {pair.key: pair.value for pair in answer.pairs if pair.HasField("value")}
+
+
+def version(session: Any) -> str:
+    """The server's version of Spark."""
+    client = session.client
+    try:
+        request = client._analyze_plan_request_with_metadata()
+        request.spark_version.SetInParent()
+        answer = client._stub.AnalyzePlan(
+            request, metadata=client._builder.metadata(), timeout=SETTING_SECONDS
+        )
+    except Exception as error:
+        raise _translated(error) from error
+    return str(answer.spark_version.version)
+
+
+def can_listen() -> bool:
+    """Whether this PySpark knows events that are sent to the client (4.0 and later)."""
+    return hasattr(_proto(), "StreamingQueryListenerBusCommand")
+
+
+def open_events(session: Any) -> Any:
+    """Ask for the session's events; the answer is a call to give to `events`, and has `cancel()`.
+
+    A session has one such stream (Spark 4.3). Where there is one already, this one stays silent for ever:
+    it does not even begin with ADDED.
+    """
+    command = _proto().Command()
+    command.streaming_query_listener_bus_command.add_listener_bus_listener = True
+    try:
+        return _execute(session, command, None)
+    except Exception as error:
+        raise _translated(error) from error
+
+
+def events(call: Any) -> Iterator[tuple[str, str]]:
+    """(type, JSON) of each event as it comes, ADDED first. Ends when somebody takes the listener off."""
+    try:
+        for response in call:
+            if response.HasField("streaming_query_listener_events_result"):
+                found = response.streaming_query_listener_events_result
+                if found.HasField("listener_bus_listener_added"):
+                    yield ADDED, ""
+                for event in found.events:
+                    if event.event_type in EVENTS:
+                        yield EVENTS[event.event_type], event.event_json
+    except Exception as error:
+        raise _translated(error) from error
+
+
+def close_events(session: Any, seconds: float = ANSWER_SECONDS) -> None:
+    """Take the session's listener off, whoever added it; its stream ends. A cancelled stream does not do that."""
+    command = _proto().Command()
+    command.streaming_query_listener_bus_command.remove_listener_bus_listener = True
+    try:
+        for _ in _execute(session, command, seconds):
+            pass
+    except Exception as error:
+        raise _translated(error) from error
+
+
+def _proto() -> Any:
+    import pyspark.sql.connect.proto as proto
+
+    return proto
+
+
+def _answer(session: Any, command: Any, field: str, seconds: float | None, patient: bool = False) -> Any:
+    found = None
+    try:
+        for response in _execute(session, command, seconds, patient):
+            if response.HasField(field):
+                found = getattr(response, field)
+    except Exception as error:
+        raise _translated(error) from error
+    if found is None:
+        raise ConnectError("the Spark Connect server gave an answer without " + field)
+    return found
+
+
+def _execute(session: Any, command: Any, seconds: float | None, patient: bool = False) -> Any:
+    client = session.client
+    request = client._execute_plan_request_with_metadata()
+    request.plan.command.CopyFrom(command)
+    metadata = client._builder.metadata()
+    return client._stub.ExecutePlan(request, metadata=metadata, timeout=seconds, wait_for_ready=patient)
+
+
+def _translated(error: Exception) -> ConnectError:
+    """gRPC's errors have `code()` and `details()`; a closed client raises one of PySpark's."""
+    if isinstance(error, ConnectError):
+        return error
+    details = getattr(error, "details", None)
+    text = str(details() if callable(details) else error)
+    short = text.strip().splitlines()[0][:500] if text.strip() else type(error).__name__
+    if "STREAMING_QUERY_NOT_FOUND" in text or _UNKNOWN_RUN.search(text):
+        return RunUnknown("the Spark Connect server does not know this run: " + short)
+    if any(condition in text for condition in GONE) or "closed channel" in text:
+        return SessionGone("the Spark Connect session is gone: " + short)
+    return ConnectError("the Spark Connect server did not answer: " + short)

@@ -1,0 +1,243 @@
+"""Spark as a Connect session shows it: the gRPC form of `listeners.spark.engine`, for Spark 3.5 and later.
+
+A client sees the queries of its own session, those that others started in it too, but not the driver: no
+tasks, no heap, no checkpoint. What a query is made of is read from the request that started it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Callable
+
+from listeners.protocol.errors import AgentError, ConnectError, RunUnknown, SessionGone
+from listeners.spark.connect import bus, calls
+from listeners.spark.connect import plan as connect_plan
+from listeners.spark.connect.event_dedup import report_of
+from listeners.spark.connect.events import Hearing
+from listeners.spark.engine import Run, Status
+from listeners.spark.patching import Patches
+
+if TYPE_CHECKING:
+    from listeners.queries.registry import Start
+
+LOCATION = "spark.sql.streaming.checkpointLocation"
+#: A query without a checkpoint of its own gets one whose name begins so; the rest is the server's secret.
+MADE_UP = "temporary-"
+
+
+class ConnectRun:
+    """One run, by its ids. Errors are `listeners.protocol.errors.ConnectError`."""
+
+    def __init__(
+        self, session: Any, query_id: str, run_id: str, name: str | None, start: Start | None = None
+    ):
+        self.session, self.query_id, self.run_id, self.name = session, query_id, run_id, name
+        self._write: Any = start.writer._write_proto if start is not None else None
+        #: Taken now: a writer may be configured anew for another query.
+        self._facts = connect_plan.facts(self._write) if start is not None else {}
+        if start is not None and start.interval is not None:
+            self._facts["triggerInterval"] = start.interval  # its writer is as the program made it again
+
+    def is_active(self) -> bool:
+        try:
+            return bool(self._ask(status=True).status.is_active)
+        except (SessionGone, RunUnknown):
+            return False
+
+    def is_over(self) -> bool:
+        if self.is_active():
+            return False
+        try:
+            return calls.has_terminated(self.session, self.query_id, self.run_id)
+        except ConnectError as error:
+            return not error.retryable or "STREAM_FAILED" in str(error)
+
+    def status(self) -> Status:
+        found = self._ask(status=True).status
+        return Status(str(found.status_message), bool(found.is_data_available), bool(found.is_trigger_active))
+
+    def stop(self) -> None:
+        self._ask(seconds=None, stop=True)
+
+    def failure(self) -> Exception | None:
+        from pyspark.sql.connect.streaming.query import StreamingQuery
+
+        return StreamingQuery(self.session, self.query_id, self.run_id, self.name).exception()
+
+    def checkpoint(self) -> str | None:
+        """As the program gave it, unresolved. None where its start was not seen."""
+        if not self._facts:
+            return None
+        named = self._facts["checkpoint"]
+        if named is not None:
+            return str(named)
+        location = calls.settings(self.session, LOCATION).get(LOCATION)
+        if not location:
+            return MADE_UP
+        return location.rstrip("/") + "/" + self.name if self.name else None  # else the server invents a name
+
+    def facts(self) -> dict[str, Any]:
+        if not self._facts:
+            return {}
+        root = self.checkpoint()
+        made_up = root == MADE_UP
+        return {
+            **self._facts,
+            "checkpoint": None if made_up else root,
+            "checkpointIsTemporary": made_up if root else None,
+            "watermarkDelay": connect_plan.watermark_of(self._write.input),
+        }
+
+    def shape(self, redact: Callable[[str], str] | None) -> dict[str, Any] | None:
+        return None
+
+    def thread(self) -> dict[str, Any] | None:
+        return None
+
+    def batches_on_record(self) -> tuple[int | None, int | None]:
+        """Of the log only what a report tells: it is made after the commit."""
+        try:
+            reports = self._ask(last_progress=True).recent_progress.recent_progress_json
+        except ConnectError:
+            return None, None
+        return None, report_of(reports[-1])[0] if reports else None
+
+    def _ask(self, **asked: Any) -> Any:
+        return calls.query(self.session, self.query_id, self.run_id, **asked)
+
+
+class ConnectEngine:
+    """See `listeners.spark.engine.Engine`."""
+
+    ends_alone = True
+
+    def __init__(self) -> None:
+        self._hearings: dict[int, Hearing] = {}
+        self._patches = Patches()
+        self._process = os.getpid()
+        self._lock = threading.RLock()
+
+    def classes(self) -> Mapping[str, type]:
+        from pyspark.sql.connect.session import SparkSession
+        from pyspark.sql.connect.streaming.query import StreamingQuery, StreamingQueryManager
+        from pyspark.sql.connect.streaming.readwriter import DataStreamWriter
+
+        return {
+            "session": SparkSession,
+            "query": StreamingQuery,
+            "manager": StreamingQueryManager,
+            "writer": DataStreamWriter,
+        }
+
+    def app(self, session: Any) -> dict[str, Any]:
+        found = calls.settings(session, "spark.app.name", "spark.app.id", "spark.master")
+        return {
+            "name": found.get("spark.app.name") or "spark-connect",
+            "id": found.get("spark.app.id"),
+            "spark_version": calls.version(session),
+            "master": found.get("spark.master"),
+            "ui_url": None,
+        }
+
+    def setting(self, session: Any, name: str) -> str | None:
+        return calls.settings(session, name).get(name)
+
+    def key(self, session: Any) -> int:
+        """Python's client objects may share a session: what names it is server, user and session id."""
+        client = session.client
+        return hash((str(client._builder.host), client._user_id, client._session_id))
+
+    def key_of(self, manager: Any) -> int:
+        return self.key(manager._session)
+
+    def session_of(self, writer: Any) -> Any:
+        return writer._session
+
+    def run(self, query: Any, start: Start | None = None) -> ConnectRun:
+        """A start that was seen is also told: Connect tells it to nobody but this client."""
+        run = ConnectRun(query._session, query._query_id, query._run_id, query._name, start)
+        hearing = self._hearing_of(query._session) if start is not None else None
+        if hearing is not None:
+            hearing.began(run.query_id, run.run_id, run.name)
+        return run
+
+    def run_id(self, query: Any) -> str:
+        return str(query._run_id)
+
+    def point(self, query: Any, run: Any) -> None:
+        query._run_id = run.run_id
+
+    def active(self, session: Any) -> list[ConnectRun]:
+        """None in a session that is over: its queries ended with it."""
+        try:
+            found = calls.manager(session, active=True).active.active_queries
+        except SessionGone:
+            return []
+        return [ConnectRun(session, each.id.id, each.id.run_id, each.name or None) for each in found]
+
+    def active_of(self, manager: Any) -> list[ConnectRun]:
+        return self.active(manager._session)
+
+    def reset_terminated(self, manager: Any) -> None:
+        calls.manager(manager._session, reset_terminated=True)
+
+    def is_outage(self, failure: Exception) -> bool:
+        from pyspark.errors import StreamingQueryException
+
+        return not isinstance(failure, StreamingQueryException)
+
+    def gone(self, run: Run) -> Exception | None:
+        """A server that is away may come back; a session that is over does not."""
+        try:
+            run.status()
+        except ConnectError as error:
+            return None if error.retryable else error
+        return None
+
+    def tasks(self, session: Any, run_id: str) -> tuple[int, int] | None:
+        return None
+
+    def driver_figures(self, session: Any) -> dict[str, Any]:
+        return {}
+
+    def pool(self, session: Any) -> str | None:
+        return None
+
+    def enter(self, session: Any, pool: str | None) -> None:
+        type(session)._active_session.session = session
+
+    def static_leaves(self, writer: Any) -> list[str]:
+        plan = writer._write_proto.input
+        return [leaf.name for leaf in connect_plan.leaves(plan) if leaf.kind == "static"]
+
+    # -- events ----------------------------------------------------------------------------------
+
+    def listen(self, session: Any, listener: Any) -> Callable[[], None]:
+        if not hasattr(type(session), "streams"):
+            raise AgentError("this PySpark's Connect has no streaming; use PySpark 3.5 or later")
+        key = self.key(session)
+        with self._lock:
+            if not self._hearings:
+                self._patches, self._process = Patches(), os.getpid()
+                bus.share(self._patches, self._hearing_of)
+            self._hearings[key] = hearing = Hearing(session, listener)
+        hearing.begin()
+        return partial(self._stop_listening, key, hearing)
+
+    def _stop_listening(self, key: int, hearing: Hearing) -> None:
+        with self._lock:
+            if self._hearings.get(key) is hearing:
+                del self._hearings[key]
+            if not self._hearings:
+                self._patches.undo()
+        hearing.close()
+
+    def _hearing_of(self, session: Any) -> Hearing | None:
+        """None in a forked child: the threads are the parent's."""
+        return self._hearings.get(self.key(session)) if os.getpid() == self._process else None
+
+
+ENGINE = ConnectEngine()

@@ -1,0 +1,126 @@
+"""The shape of a query before its start: what its writer would start, so that it can still be prevented.
+
+The plan is analysed already; sink, mode and trigger are in the Java writer and in the arguments of the
+start. Called by `listeners.queries.preflight`; `listeners.spark.shape` has the same of a query that runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from listeners.spark.operators import attempt, scala_map
+from listeners.spark.shape import allowed, described, shaped
+
+#: Format → class of the sink. Others, and tables, are not known before the start.
+SINKS = {
+    "console": "ConsoleTable",
+    "foreach": "ForeachWriterTable",
+    "foreachbatch": "ForeachBatchSink",
+    "kafka": "KafkaTable",
+    "memory": "MemorySink",
+    "noop": "NoopTable",
+}
+#: Format of files → what Spark calls it.
+FILE_FORMATS = {
+    "avro": "Avro",
+    "csv": "CSV",
+    "json": "JSON",
+    "orc": "ORC",
+    "parquet": "Parquet",
+    "text": "Text",
+}
+CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
+#: Of `start` and `toTable` by place; all that is not named here is an option.
+ARGUMENTS = {
+    "start": ("path", "format", "outputMode", "partitionBy", "queryName"),
+    "toTable": ("tableName", "format", "outputMode", "partitionBy", "queryName"),
+}
+
+
+class Planned:
+    """What a writer would start. It answers as a StreamExecution does, as far as there is an answer yet."""
+
+    def __init__(self, writer: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]):
+        """`writer` is PySpark's; `args` and `kwargs` are those of its `method`, `start` or `toTable`."""
+        names = ARGUMENTS[method]
+        given = {**dict(zip(names, args)), **kwargs}
+        self.arguments = {name: given.get(name) for name in names}
+        more = {name: str(value) for name, value in given.items() if name not in names and value is not None}
+        self._method, self._frame, self._java = method, writer._df._jdf, writer._jwrite
+        set_before = attempt(lambda: scala_map(_field(self._java, "extraOptions"))) or {}
+        self._options = {name.lower(): value for name, value in {**set_before, **more}.items()}
+        if self.arguments.get("path") is not None:
+            self._options["path"] = str(self.arguments["path"])
+
+    def trigger(self) -> Any:
+        return _field(self._java, "trigger")
+
+    def outputMode(self) -> Any:
+        asked = self.arguments["outputMode"]
+        return _Text(asked) if asked else _field(self._java, "outputMode")
+
+    def sparkSession(self) -> Any:
+        return self._frame.sparkSession()
+
+    def sparkSessionForStream(self) -> Any:
+        return self._frame.sparkSession()
+
+    def analyzedPlan(self) -> Any:
+        return self._frame.queryExecution().analyzed()
+
+    def sources(self) -> Any:
+        return _Nothing()
+
+    # -- what only a start tells otherwise -------------------------------------------------------
+
+    def name(self) -> str | None:
+        name = self.arguments["queryName"] or self._options.get("queryname")
+        return None if name is None else str(name)
+
+    def checkpoint(self) -> str | None:
+        """Where its checkpoint will be, as far as the program says."""
+        place = self._options.get("checkpointlocation")
+        if place is not None or self.name() is None:
+            return place
+        below = self.sparkSession().conf().getOption(CHECKPOINTS)
+        return f"{below.get()}/{self.name()}" if below.isDefined() else None
+
+    def sink(self) -> dict[str, Any] | None:
+        """As the shape of a running query has it; None where the class is not known before the start."""
+        format = str(self.arguments["format"] or _field(self._java, "source")).lower()
+        if self._method == "toTable":
+            return None
+        if format in FILE_FORMATS and "path" in self._options:
+            told = {**described(f"FileSink[{self._options['path']}]"), "type": "FileStreamSink"}
+            return {**told, "format": FILE_FORMATS[format], "options": allowed(self._options)}
+        if format not in SINKS:
+            return None
+        return {**described(SINKS[format]), "type": SINKS[format], "options": allowed(self._options)}
+
+
+def planned_shape(planned: Planned, redact: Callable[[str], str] | None) -> dict[str, Any]:
+    """As `listeners.spark.shape.shape_of` of the run it would become; about a hundred py4j calls."""
+    return shaped(planned, attempt(planned.name), planned.sink, redact)
+
+
+class _Text:
+    def __init__(self, text: Any):
+        self._text = str(text)
+
+    def toString(self) -> str:
+        return self._text
+
+
+class _Nothing:
+    """An empty Scala sequence."""
+
+    def size(self) -> int:
+        return 0
+
+
+def _field(java: Any, name: str) -> Any:
+    """A private field of the Java writer; it has no getters."""
+    field = java.getClass().getDeclaredField(name)
+    field.setAccessible(True)
+    return field.get(java)

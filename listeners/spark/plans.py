@@ -1,0 +1,163 @@
+"""Reads the text in which Spark writes a logical plan: its nodes, what a column is made of, join keys.
+
+Pure functions over text, called by `listeners.spark.shape`. Source of the format: `TreeNode.treeString` and
+the `simpleString` of Spark's expressions (4.3; 3.x writes them alike): `k#0`, `v#1L`, `ts#2-T60000ms`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, NamedTuple
+
+#: An expression longer than this is told by its two ends: it is to be compared and read, not run.
+MAX_CHARS = 300
+#: A column may be made of others; past so many steps, or so much text, the name will do.
+MAX_DEPTH = 8
+
+_NODE = re.compile(r"^(?P<lead>(?:[: ]  )*(?:[:+]- )?)(?P<state>[~!']*)(?P<name>[A-Z]\w*)(?P<rest>.*)$")
+_ID = re.compile(r"#(\d+)L?(?:-T\d+ms)?")
+_ALIAS = re.compile(r"^(?P<is>.*) AS (?P<name>.*)#(?P<id>\d+)L?(?:-T\d+ms)?$", re.DOTALL)
+_COLUMN = re.compile(r"^[^()\s]+#(\d+)L?(?:-T\d+ms)?$")
+_OPEN, _CLOSE = "([{", ")]}"
+
+
+class Node(NamedTuple):
+    """One node of a plan: its place in preorder from 0, its depth, its class and the rest of its line."""
+
+    place: int
+    depth: int
+    name: str
+    text: str
+
+
+def nodes(tree: str) -> list[Node]:
+    """The nodes of a tree's text in preorder; a line that continues its node's text is not one."""
+    found = [match for match in map(_NODE.match, tree.splitlines()) if match]
+    return [Node(i, len(m["lead"]) // 3, m["name"], m["rest"].strip()) for i, m in enumerate(found)]
+
+
+def bare(expression: str) -> str:
+    """Without the ids that differ from run to run: `sum(v#1L)` → `sum(v)`."""
+    return _ID.sub("", expression)
+
+
+def short(text: str) -> str:
+    """At most about MAX_CHARS: of a longer text its two ends, and a digest of the whole between them."""
+    if len(text) <= MAX_CHARS:
+        return text
+    return f"{text[: MAX_CHARS // 2]} …{digest(text)}… {text[-MAX_CHARS // 2 :]}"
+
+
+def digest(text: str) -> str:
+    """Tells whether two texts are the same without telling either: what is compared with may be private."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
+
+
+def unaliased(expression: str) -> str:
+    """`sum(v#1L) AS total#2L` → `sum(v#1L)`."""
+    alias = _ALIAS.match(expression)
+    return alias["is"] if alias else expression
+
+
+def split(text: str, separator: str) -> list[str]:
+    """Parts between separators that stand outside all brackets."""
+    parts, depth, start, at = [], 0, 0, 0
+    while at < len(text):
+        depth += (text[at] in _OPEN) - (text[at] in _CLOSE)
+        if depth == 0 and text.startswith(separator, at):
+            parts.append(text[start:at])
+            at = start = at + len(separator)
+        else:
+            at += 1
+    return [*parts, text[start:]]
+
+
+def definitions(plan: list[Node]) -> dict[str, str]:
+    """Id of a column → the expression that a Project or Aggregate below makes it of."""
+    made: dict[str, str] = {}
+    for node in plan:
+        if node.name not in ("Project", "Aggregate"):
+            continue
+        for part in split(node.text, ", "):
+            for item in split(_unbracketed(part), ", "):
+                alias = _ALIAS.match(item)
+                if alias:
+                    made[alias["id"]] = alias["is"]
+    return made
+
+
+def _unbracketed(text: str) -> str:
+    return text[1:-1] if text.startswith("[") and text.endswith("]") else text
+
+
+def made_of(expression: str, made: dict[str, str], depth: int = 0) -> str:
+    """An expression with its columns written out as what they are made of, without ids."""
+    column = _COLUMN.match(expression)
+    if column and column.group(1) in made and depth < MAX_DEPTH:
+        return made_of(made[column.group(1)], made, depth + 1)
+    parts = re.split(r"([^\s()\[\],]+#\d+L?(?:-T\d+ms)?)", expression)
+    if len(parts) == 1 or depth >= MAX_DEPTH or len(expression) > 20 * MAX_CHARS:
+        return bare(expression)
+    return "".join(
+        made_of(part, made, depth + 1) if i % 2 and part != expression else bare(part)
+        for i, part in enumerate(parts)
+    )
+
+
+def identity(expression: str) -> str | None:
+    """The id of a plain column `k#0`; None of anything else."""
+    column = _COLUMN.match(expression)
+    return column.group(1) if column else None
+
+
+def ids(expression: str) -> set[str]:
+    return set(_ID.findall(expression))
+
+
+def equal_keys(condition: str, left: set[str], right: set[str]) -> list[tuple[str, str]]:
+    """Pairs of a join's equality keys (left, right), with ids; `left` and `right` are the sides' column ids."""
+    pairs = []
+    for conjunct in _conjuncts(condition):
+        sides = split(_open(conjunct), " = ")
+        if len(sides) == 2 and ids(sides[0]) and ids(sides[1]):
+            if ids(sides[0]) <= left and ids(sides[1]) <= right:
+                pairs.append((sides[0], sides[1]))
+            elif ids(sides[0]) <= right and ids(sides[1]) <= left:
+                pairs.append((sides[1], sides[0]))
+    return pairs
+
+
+def _conjuncts(condition: str) -> list[str]:
+    parts = split(_open(condition), " AND ")
+    return [condition] if len(parts) == 1 else [each for part in parts for each in _conjuncts(part)]
+
+
+def _open(text: str) -> str:
+    """Without the brackets that stand around the whole."""
+    while text.startswith("(") and text.endswith(")") and len(split(text[1:-1], "\0")) == 1 and _whole(text):
+        text = text[1:-1]
+    return text
+
+
+def _whole(text: str) -> bool:
+    depth = 0
+    for at, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if depth == 0:
+            return at == len(text) - 1
+    return False
+
+
+def type_name(found: Any) -> str:
+    """A type of Spark's schema JSON without names and nullability: `struct<long,array<string>>`."""
+    if not isinstance(found, dict):
+        return str(found)
+    kind = found.get("type")
+    if kind == "struct":
+        return "struct<%s>" % ",".join(type_name(each["type"]) for each in found.get("fields", []))
+    if kind == "array":
+        return "array<%s>" % type_name(found.get("elementType"))
+    if kind == "map":
+        return "map<%s,%s>" % (type_name(found.get("keyType")), type_name(found.get("valueType")))
+    return str(found.get("sqlType") or found.get("class") or kind)

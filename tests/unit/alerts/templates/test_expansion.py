@@ -1,0 +1,184 @@
+"""Templates of labels and annotations. Figures were checked against promtool 2.42 (see rules/test_peers.py)."""
+
+from __future__ import annotations
+
+import math
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alerts.templates.expansion import expand, mistakes
+
+LABELS = {"query": "orders", "app": "shop", "url": "http://a/b?c", "host": "db.example.org:5432"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "told"),
+    [
+        ("nothing to do", 1, "nothing to do"),
+        ("{{ $labels.query }} of {{$labels.app}}", 1, "orders of shop"),
+        ("{{ .Labels.app }} {{ .Value }}", 2.5, "shop 2.5"),
+        ("[{{ $labels.missing }}]", 1, "[]"),
+        ("{{ $value | humanizeDuration }}", 3725.4, "1h 2m 5s"),
+        ('{{ printf "%.2f of %s" $value $labels.app }}', 1.236, "1.24 of shop"),
+        ('{{ $value | printf "%6.1f|" }}', 2, "   2.0|"),
+        ('{{ printf "%d%%" 5 }}', 1, "5%"),
+        ('{{ printf "%d" $value }}', 1.5, "%!d(float64=1.5)"),
+        ('{{ printf "%s" }}', 1, "%!s(MISSING)"),
+        ("{{ if gt $value 5.0 }}high{{ else if gt $value 2.0 }}mid{{ else }}low{{ end }}", 6, "high"),
+        ("{{ if gt $value 5.0 }}high{{ else if gt $value 2.0 }}mid{{ else }}low{{ end }}", 3, "mid"),
+        ("{{ if gt $value 5.0 }}high{{ else if gt $value 2.0 }}mid{{ else }}low{{ end }}", 1, "low"),
+        ('{{ if and (eq $labels.app "shop") (not $labels.none) }}yes{{ end }}', 1, "yes"),
+        ('{{ if match "^ord.*" $labels.query }}yes{{ end }}', 1, "yes"),
+        ("{{ with $labels.none }}some{{ else }}none{{ end }}", 1, "none"),
+        ("{{ with $x := $labels.app }}{{ $x }}={{ . }}{{ end }}", 1, "shop=shop"),
+        ("{{ $x := $labels.app }}{{ $x | toUpper }}", 1, "SHOP"),
+        ("{{ range $k, $v := .Labels }}{{ $k }} {{ end }}", 1, "app host query url "),
+        ("a {{- /* said to nobody */ -}} b", 1, "ab"),
+        ("a  {{- $value -}}  b", 1, "a1b"),
+        ('{{ index $labels "app" }}', 1, "shop"),
+        ("{{ $labels.host | stripPort }} {{ stripDomain $labels.host }}", 1, "db.example.org db:5432"),
+        ("{{ urlquery $labels.url }}", 1, "http%3A%2F%2Fa%2Fb%3Fc"),
+        ('{{ "a}}b" }}', 1, "a}}b"),
+        ("{{ `raw \\n` }}", 1, "raw \\n"),
+        ('{{ parseDuration "1h" }}', 1, "3600"),
+        ("{{ $externalURL }}|{{ $externalLabels.dc }}", 1, "http://here|eu"),
+        ("{{ title $labels.query }}", 1, "Orders"),
+        ("{{ humanizeTimestamp $value }}", 1_700_000_000.5, "2023-11-14 22:13:20.5 +0000 UTC"),
+    ],
+)
+def test_what_a_template_says(text: str, value: float, told: str) -> None:
+    assert expand(text, LABELS, value, external_labels={"dc": "eu"}, external_url="http://here") == told
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "told"),
+    [
+        ("humanize", 0, "0"),
+        ("humanize", 1234567, "1.235M"),
+        ("humanize", 0.00001234, "12.34u"),
+        ("humanize", -1500, "-1.5k"),
+        ("humanize", math.inf, "+Inf"),
+        ("humanize", math.nan, "NaN"),
+        ("humanize1024", 1048576, "1Mi"),
+        ("humanize1024", 0.5, "0.5"),
+        ("humanizeDuration", 0, "0s"),
+        ("humanizeDuration", 59.95, "59.95s"),
+        ("humanizeDuration", 90061, "1d 1h 1m 1s"),
+        ("humanizeDuration", 0.0015, "1.5ms"),
+        ("humanizeDuration", -61, "-1m 1s"),
+        ("humanizePercentage", 0.123456, "12.35%"),
+    ],
+)
+def test_figures_for_people(function: str, value: float, told: str) -> None:
+    assert expand(f"{{{{ {function} $value }}}}", {}, value) == told
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (1, "1"),
+        (0.1, "0.1"),
+        (-2.5, "-2.5"),
+        (100000, "100000"),
+        (1234567, "1.234567e+06"),
+        (0.0001, "0.0001"),
+        (0.00001, "1e-05"),
+        (1e21, "1e+21"),
+        (math.inf, "+Inf"),
+        (math.nan, "NaN"),
+    ],
+)
+def test_a_bare_number_is_written_as_go_writes_it(value: float, told: str) -> None:
+    assert expand("{{ $value }}", {}, value) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "words"),
+    [
+        ("{{ $labels.query", 1, 1, "'}}' is missing"),
+        ("one\n  {{ nosuch }}", 2, 6, "there is no function 'nosuch'"),
+        ("{{ $x }}", 1, 4, "the variable $x is not defined"),
+        ("{{ if true }}{{ $y := 1 }}{{ end }}{{ $y }}", 1, 39, "the variable $y is not defined"),
+        ("{{ if }}a{{ end }}", 1, 7, "a value must stand here"),
+        ("{{ if true }}", 1, 14, "'{{ end }}' is missing"),
+        ("{{ end }}", 1, 1, "'end' without"),
+        ("{{ else }}", 1, 1, "'else' without"),
+        ('{{ template "x" }}', 1, 1, "'template' is not taken"),
+        ("{{ $value | 5 }}", 1, 15, "after | a function must stand"),
+        ('{{ "a" "b" }}', 1, 12, "only a function takes arguments"),
+        ("{{ (1 }}", 1, 7, "')' is missing"),
+        ("{{ # }}", 1, 4, "'#' may not stand here"),
+        ("{{ }}", 1, 4, "a value must stand here"),
+        ("{{ " + "(" * 50 + "1" + ")" * 50 + " }}", 1, 1, "nested deeper"),
+    ],
+)
+def test_a_broken_template_is_told_with_its_place(text: str, line: int, column: int, words: str) -> None:
+    (mistake,) = mistakes(text)
+    assert words in mistake.message
+    assert (mistake.line, mistake.column) == (line, column)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{{ humanize "abc" }}', "is no number"),
+        ("{{ printf }}", "cannot take these arguments"),
+        ('{{ lt "a" 1 }}', "cannot be compared"),
+        ("{{ $value.x }}", "has no field x"),
+        ("{{ .Nothing }}", "there is no .Nothing"),
+        ('{{ parseDuration "soon" }}', "is no duration"),
+        ('{{ match "(" "a" }}', "missing"),
+        ("{{ nosuch }}", "there is no function"),
+    ],
+)
+def test_an_error_while_filling_in_is_told_in_the_text_and_never_raised(text: str, words: str) -> None:
+    told = expand(text, {}, 1.0)
+    assert told.startswith("<error expanding template: ")
+    assert words in told
+
+
+def test_functions_that_prometheus_has_and_we_have_not_say_nothing() -> None:
+    text = '{{ query "up" | first | value }}|{{ with query "up" }}x{{ end }}|{{ reReplaceAll "a" "b" "c" }}'
+    assert mistakes(text) == ()
+    assert expand(text, {}, 1.0) == "||"
+
+
+def test_a_template_can_neither_run_for_ever_nor_grow_without_end() -> None:
+    labels = {f"l{n}": "x" * 100 for n in range(60)}
+    nested = "{{ range .Labels }}" * 5 + "{{ . }}" + "{{ end }}" * 5
+    inner = nested.replace("range .Labels", "range $labels")
+    began = time.process_time()
+    assert "more than 65536 characters" in expand(inner, labels, 1.0)
+    assert "steps" in expand(inner.replace("{{ . }}", ""), labels, 1.0)
+    assert len(expand('{{ printf "%999999999s" "a" }}', {}, 1.0)) <= 1000
+    assert time.process_time() - began < 2
+
+
+PIECES = [
+    "{{",
+    "}}",
+    "{{-",
+    "-}}",
+    " ",
+    "$labels",
+    ".x",
+    "$value",
+    "|",
+    "if",
+    "end",
+    "else",
+    "range",
+    '"a"',
+    "(",
+    ")",
+    "1",
+]
+
+
+@settings(max_examples=300)
+@given(st.lists(st.sampled_from(PIECES), max_size=20).map("".join))
+def test_any_text_can_be_filled_in(text: str) -> None:
+    assert isinstance(expand(text, LABELS, 1.0), str)

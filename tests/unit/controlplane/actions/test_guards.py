@@ -1,0 +1,72 @@
+"""What may not be done, and why; one row a case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from controlplane.actions.guards import check
+from controlplane.model import RunEnd
+from tests.unit.controlplane.actions.views import AGENT, NOW, requested, run, view
+
+ENDED = {"run": run(ended_at=NOW - 60, end=RunEnd.STOPPED)}
+
+
+@pytest.mark.parametrize(
+    ("action", "changes", "code"),
+    [
+        ("stop", {}, None),
+        ("restart", {}, None),
+        ("start", {}, "already_running"),
+        ("start", ENDED, None),
+        ("restart", ENDED, None),
+        ("stop", ENDED, "not_running"),
+        ("stop", {"run": None}, "not_running"),
+        ("start", {"run": None}, None),
+        ("stop", {"retired_at": NOW}, "retired"),
+        ("stop", {"agent": None}, "no_driver"),
+        ("stop", {"agent": replace(AGENT, ended_at=NOW, end_reason="exit")}, "no_driver"),
+        ("stop", {"agent": replace(AGENT, actions="none")}, "forbidden_by_driver"),
+        ("stop", {"agent": replace(AGENT, actions="stop")}, None),
+        ("restart", {"agent": replace(AGENT, actions="stop")}, "forbidden_by_driver"),
+        ("stop", {"agent": replace(AGENT, actions="of a newer agent")}, "forbidden_by_driver"),
+    ],
+)
+def test_a_guard_answers_with_one_code(action: str, changes: dict[str, Any], code: str | None) -> None:
+    refusal = check(view(**changes), action, None)
+    assert (refusal.code if refusal else None) == code
+    assert refusal is None or refusal.reason
+
+
+def test_a_query_that_vanished_from_a_living_driver_may_be_started_and_not_stopped() -> None:
+    assert check(view(), "start", None, vanished=True) is None
+    assert check(view(), "restart", None, vanished=True) is None
+    refusal = check(view(), "stop", None, vanished=True)
+    assert refusal is not None
+    assert refusal.code == "not_running"
+
+
+def test_a_query_id_that_another_living_driver_uses_too_is_left_alone_and_both_apps_are_named() -> None:
+    other = replace(AGENT, agent="b2", app="staging")
+    refusal = check(view(), "stop", None, [other])
+    assert refusal is not None
+    assert refusal.code == "two_drivers"
+    assert "orders" in refusal.reason
+    assert "staging" in refusal.reason
+
+
+def test_a_query_whose_driver_is_of_another_app_than_it_shows_is_left_alone() -> None:
+    refusal = check(view(app="staging"), "stop", None)
+    assert refusal is not None
+    assert refusal.code == "two_drivers"
+    assert "orders" in refusal.reason
+    assert "staging" in refusal.reason
+
+
+def test_one_action_at_a_time_and_the_refusal_names_the_other() -> None:
+    refusal = check(view(), "stop", requested("restart"))
+    assert refusal is not None
+    assert refusal.code == "action_in_progress"
+    assert "ada's restart" in refusal.reason

@@ -1,0 +1,50 @@
+"""A few at a time: the others wait, and are turned away when it takes too long."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from controlplane.api.limiter import NoSeat, Seats
+
+
+def test_who_comes_when_all_seats_are_taken_waits_for_one() -> None:
+    async def play() -> list[str]:
+        seats, seen, leave = Seats(1, 30.0), [], asyncio.Event()
+
+        async def first() -> None:
+            async with seats.taken():
+                seen.append("first sits")
+                await leave.wait()
+                seen.append("first leaves")
+
+        async def second() -> None:
+            async with seats.taken():
+                seen.append("second sits")
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(first())
+            group.create_task(second())
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            leave.set()
+        return seen
+
+    assert asyncio.run(play()) == ["first sits", "first leaves", "second sits"]
+
+
+def test_who_waited_long_enough_is_turned_away_and_the_seat_comes_back() -> None:
+    async def play() -> None:
+        seats = Seats(1, 0.01)
+        async with seats.taken():
+            with pytest.raises(NoSeat):
+                async with seats.taken():
+                    pytest.fail("there was no seat")
+        with pytest.raises(TimeoutError, match="mine"):
+            async with seats.taken():
+                raise TimeoutError("mine")
+        async with seats.taken():
+            pass
+
+    asyncio.run(play())

@@ -1,0 +1,164 @@
+"""Collecting through fsspec: what is listed, what is read, and what is never opened."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from controlplane.checkpoints.inventory import collector
+from controlplane.checkpoints.inventory.collector import CannotOpen, collect
+from controlplane.checkpoints.survey import survey, survey_from_json, survey_to_json
+
+NOW = 1_795_160_000.0
+
+
+def written(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / name.replace("__", "/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_a_local_folder_is_listed_with_sizes_and_times_and_its_small_files_read(tmp_path: Path) -> None:
+    written(tmp_path, metadata="{}", offsets__0="v1\n{}\n-", state__0__0__1="abc")
+    os.utime(tmp_path / "metadata", (5, 5))
+    held = collect(str(tmp_path), NOW)
+    assert held.entries["metadata"].size == 2
+    assert held.entries["metadata"].modified == 5.0
+    assert held.entries["offsets"].folder
+    assert held.contents["offsets/0"] == b"v1\n{}\n-"
+    assert (held.collected_at, held.exists, held.complete, held.errors) == (NOW, True, True, ())
+
+
+@pytest.mark.parametrize("url", ["{}", "file://{}", "file:{}", "{}/"])
+def test_every_spelling_of_a_local_path_finds_the_same_files(tmp_path: Path, url: str) -> None:
+    written(tmp_path, metadata="{}", offsets__0="x")
+    assert set(collect(url.format(tmp_path), NOW).entries) == {"metadata", "offsets", "offsets/0"}
+
+
+def test_any_file_system_of_fsspec_is_read_alike() -> None:
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/checkpoints/one/metadata", b'{"id":"x"}')
+    memory.pipe("/checkpoints/one/commits/0", b"v1\n{}")
+    held = collect("memory://checkpoints/one", NOW)
+    assert held.is_folder("commits")
+    assert held.contents == {"metadata": b'{"id":"x"}', "commits/0": b"v1\n{}"}
+
+
+def test_an_object_store_is_listed_at_once_with_the_same_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/checkpoints/two/metadata", b"{}")
+    memory.pipe("/checkpoints/two/state/0/0/1.delta", b"x")
+    walked = collect("memory://checkpoints/two", NOW)
+    monkeypatch.setattr(collector, "OBJECT_STORES", {"memory"})
+    found = collect("memory://checkpoints/two", NOW)
+    assert set(found.entries) == set(walked.entries)
+    assert found.contents == walked.contents
+
+
+def test_a_relative_path_is_known_by_its_absolute_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path / "c", metadata="{}")
+    monkeypatch.chdir(tmp_path)
+    assert collect("c", NOW).root == str(tmp_path / "c")
+
+
+def test_what_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+    held = collect(str(tmp_path / "nowhere"), NOW)
+    assert (held.exists, dict(held.entries)) == (False, {})
+
+
+def test_a_missing_backend_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(url: str) -> None:
+        raise ImportError("no adlfs")
+
+    monkeypatch.setattr(fsspec.core, "url_to_fs", refuse)
+    with pytest.raises(CannotOpen, match="abfss:// needs adlfs: pip install adlfs"):
+        collect("abfss://box@account/checkpoint", NOW)
+
+
+def test_an_unknown_scheme_is_one_line() -> None:
+    with pytest.raises(CannotOpen, match="gopher://x: Protocol not known"):
+        collect("gopher://x", NOW)
+
+
+def test_pipes_are_not_opened_and_circles_of_links_end(tmp_path: Path) -> None:
+    written(tmp_path, metadata="{}")
+    (tmp_path / "offsets").mkdir()
+    os.mkfifo(tmp_path / "offsets/0")
+    (tmp_path / "offsets/again").symlink_to(tmp_path)
+    (tmp_path / "offsets/gone").symlink_to(tmp_path / "nowhere")
+    held = collect(str(tmp_path), NOW)
+    assert not held.is_file("offsets/0")
+    assert list(held.contents) == ["metadata"]
+
+
+def test_a_path_is_no_pattern(tmp_path: Path) -> None:
+    held = collect(str(written(tmp_path / "job[1]*?", metadata="{}", offsets__0="x")), NOW)
+    assert held.contents == {"metadata": b"{}", "offsets/0": b"x"} and held.errors == ()
+
+
+def test_a_file_that_cannot_be_read_is_told_by_its_path(tmp_path: Path) -> None:
+    class Locked(type(fsspec.filesystem("file"))):  # type: ignore[misc]
+        def cat_file(self, path: str, *span: int | None, **options: object) -> bytes:
+            if path.endswith("/0"):
+                raise PermissionError(13, "Permission denied")
+            return bytes(super().cat_file(path, *span, **options))
+
+    root, errors = written(tmp_path, metadata="{}", offsets__0="x"), list[str]()
+    read = dict(collector._read(Locked(), str(root), ["offsets/0", "metadata"], errors))
+    assert read == {"metadata": b"{}"} and errors == ["offsets/0: Permission denied"]
+
+
+def test_a_listing_beyond_the_bound_says_that_it_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collector, "MOST_ENTRIES", 5)
+    written(tmp_path, **{f"offsets__{n}": "x" for n in range(10)})
+    held = collect(str(tmp_path), NOW)
+    assert (len(held.entries), held.complete) == (5, False)
+
+
+def test_a_survey_takes_along_the_input_folders_that_the_logs_name(tmp_path: Path) -> None:
+    written(tmp_path, **{"in__a b.json": "{}", "in__c.json": "{}"})
+    entry = 'v1\n{"path":"file:///before/in/a%20b.json","timestamp":1,"batchId":0}'
+    written(tmp_path / "checkpoint", metadata="{}", sources__0__0=entry)
+    held = survey(str(tmp_path / "checkpoint"), NOW, relocations=[("/before", str(tmp_path))])
+    assert [listed.root for listed in held.inputs] == [str(tmp_path / "in")]
+    assert set(held.inputs[0].entries) == {"a b.json", "c.json"}
+    assert held.inputs[0].contents == {}
+    assert survey_from_json(survey_to_json(held)) == held
+
+
+def test_an_input_folder_of_another_machine_is_not_asked_for(tmp_path: Path) -> None:
+    entry = 'v1\n{"path":"file:///no/such/place/at/all/a.json","timestamp":1,"batchId":0}'
+    written(tmp_path, metadata="{}", sources__0__0=entry)
+    assert survey(str(tmp_path), NOW).inputs == ()
+
+
+def test_a_folder_of_a_partition_stands_for_the_one_above_it(tmp_path: Path) -> None:
+    """Retention takes such folders away, and the query does not mind."""
+    entry = f'v1\n{{"path":"file://{tmp_path}/in/day=1/a.json","timestamp":1,"batchId":0}}'
+    written(tmp_path, **{"in__day=2__b.json": "{}"})
+    written(tmp_path / "checkpoint", metadata="{}", sources__0__0=entry)
+    (listed,) = survey(str(tmp_path / "checkpoint"), NOW).inputs
+    assert (listed.root, listed.exists, listed.guessed) == (str(tmp_path / "in"), True, True)
+
+
+def test_output_and_input_may_be_named_as_they_were_before_the_copy(tmp_path: Path) -> None:
+    written(tmp_path, checkpoint__metadata="{}", out___spark_metadata__0="v1", in__a="x")
+    pairs = [("/before", str(tmp_path))]
+    held = survey(
+        str(tmp_path / "checkpoint"),
+        NOW,
+        output="/before/out",
+        inputs=["file:///before/in"],
+        relocations=pairs,
+    )
+    assert held.output is not None and held.output.is_file("_spark_metadata/0")
+    assert [listed.root for listed in held.inputs] == [str(tmp_path / "in")]

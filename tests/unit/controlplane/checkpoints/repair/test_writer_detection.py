@@ -1,0 +1,57 @@
+"""Signs of somebody who writes: two looks that differ, temporary files of this minute; and how long to wait between."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from controlplane.checkpoints.inventory.model import Entry, Inventory
+from controlplane.checkpoints.repair import rewind_plan, writer_detection
+from tests.unit.controlplane.checkpoints.goldens import change
+from tests.unit.controlplane.checkpoints.repair.benches import SPARK, seen
+
+NOW = 1_795_160_000.0
+QUIET = Inventory(
+    "/ck", {"offsets": Entry(folder=True, modified=1.0), "offsets/4": Entry(10, 5.0)}, collected_at=NOW
+)
+
+
+def also(**entries: Entry) -> Inventory:
+    return replace(QUIET, entries={**QUIET.entries, **entries})
+
+
+def test_two_looks_at_a_checkpoint_that_nobody_touches_tell_nothing() -> None:
+    assert writer_detection.signs(QUIET, QUIET) == []
+
+
+@pytest.mark.parametrize(
+    ("later", "words"),
+    [
+        (also(**{"offsets/5": Entry(10, 6.0)}), "1 file changed between two looks: offsets/5 appeared"),
+        (also(**{"offsets/4": Entry(10, 6.0)}), "offsets/4 changed"),
+        (replace(QUIET, entries={}), "offsets/4 vanished"),
+        (also(**{"offsets/.5.x.tmp": Entry(0, NOW - 5)}), "offsets/.5.x.tmp appeared"),
+    ],
+)
+def test_what_changed_is_named(later: Inventory, words: str) -> None:
+    assert words in writer_detection.signs(QUIET, later)[0]
+
+
+def test_a_temporary_file_of_this_minute_is_a_write_under_way_and_an_old_one_is_not() -> None:
+    fresh, old = (also(**{"offsets/.5.x.tmp": Entry(0, NOW - age)}) for age in (5, 5000))
+    assert "under way" in writer_detection.signs(fresh, fresh)[0]
+    assert writer_detection.signs(old, old) == []
+
+
+def test_the_pause_is_twice_the_time_between_batches_within_bounds() -> None:
+    def paused(seconds: float) -> float:
+        def later(data: bytes) -> bytes:
+            before = seen("agg").checkpoint.contents["offsets/3"]
+            at = int(before.split(b'"batchTimestampMs":')[1].split(b",")[0]) + int(seconds * 1000)
+            head, _, rest = data.partition(b'"batchTimestampMs":')
+            return head + b'"batchTimestampMs":%d,' % at + rest.partition(b",")[2]
+
+        return writer_detection.pause(rewind_plan.question(seen("agg", [change("offsets/4", later)]), SPARK))
+
+    assert [paused(seconds) for seconds in (1, 12, 600, -5)] == [10.0, 24.0, 60.0, 10.0]

@@ -1,0 +1,163 @@
+"""The doctor's room on a real store: who is asked to look, where, and what is kept."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.actions.outbox import Outbox
+from controlplane.checkpoints import service as module
+from controlplane.checkpoints.inventory import roots
+from controlplane.checkpoints.service import CheckpointRoom
+from controlplane.model import CheckpointSeen, QueryView
+from controlplane.store import checkpoints
+from tests.acceptance.live import eventually
+from tests.acceptance.written import write
+from tests.drivers import Driver
+from tests.stores import House, sqlite_house
+from tests.unit.controlplane.checkpoints.test_arrivals import GOOD
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with sqlite_house(tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Path:
+    return tmp_path / "lake"
+
+
+@pytest.fixture
+def room(house: House, lake: Path) -> Iterator[CheckpointRoom]:
+    made = CheckpointRoom(
+        house.writer, house.window, Outbox(), house.engine.connect, lambda: house.now, (str(lake),)
+    )
+    house.ingest.listeners.append(made.heard)
+    made.start()
+    yield made
+    made.stop()
+
+
+def left_behind(house: House, place: Path) -> QueryView:
+    """A query with a checkpoint there, whose driver has ended."""
+    query_id, run_id, driver = str(uuid.uuid4()), str(uuid.uuid4()), Driver()
+    write(place, query_id, 1)
+    house.accept(driver.started(query_id, run_id))
+    house.accept(driver.status({"id": query_id, "runId": run_id, "facts": {"checkpoint": f"file://{place}"}}))
+    house.accept(driver.line("app_ended", {"reason": "exit"}))
+    return view_of(house, query_id)
+
+
+def view_of(house: House, query_id: str) -> QueryView:
+    view = house.window.view(query_id)
+    assert view is not None
+    return view
+
+
+def seen(house: House, view: QueryView) -> CheckpointSeen:
+    return eventually(lambda: view_of(house, view.query_id).checkpoint)
+
+
+def trouble(room: CheckpointRoom, view: QueryView) -> str:
+    return eventually(lambda: room.trouble(view.query_id))
+
+
+def held(monkeypatch: pytest.MonkeyPatch, gate: threading.Event, name: str) -> Callable[[], bool]:
+    """Let the file system hang at a name until the gate opens; whether it hangs."""
+    real, hangs = roots.os.path.realpath, threading.Event()
+
+    def hanging(path: str, **more: Any) -> str:
+        if str(path).endswith(name):
+            hangs.set()
+            gate.wait(30)
+        return str(real(path, **more))
+
+    monkeypatch.setattr(roots.os.path, "realpath", hanging)
+    return hangs.is_set
+
+
+def test_where_no_agent_is_the_server_looks(house: House, room: CheckpointRoom, lake: Path) -> None:
+    view = left_behind(house, lake / "orders")
+    assert room.request(view) == "server"
+    assert (seen(house, view).verdict, seen(house, view).checkpoint) == ("ok", f"file://{lake}/orders")
+
+
+def test_a_mount_that_is_dead_holds_nobody_who_asks(
+    house: House, room: CheckpointRoom, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view, gate = left_behind(house, lake / "dead"), threading.Event()
+    hangs = held(monkeypatch, gate, "lake/dead")
+    try:
+        house.write(lambda connection: room.look_before_start(view))
+        assert eventually(hangs)
+        assert room.looking(view.query_id), "it was asked, and nobody waits for it"
+        house.accept(Driver().started("another", "r2"))
+        assert view_of(house, "another")
+    finally:
+        gate.set()
+    assert seen(house, view).verdict == "ok"
+
+
+def test_a_link_out_of_the_roots_is_not_followed(house: House, room: CheckpointRoom, lake: Path) -> None:
+    view = left_behind(house, lake.parent / "secret")
+    lake.mkdir()
+    (lake / "way-out").symlink_to(lake.parent / "secret")
+    room.request(replace(view, facts=replace(view.facts, checkpoint=f"file://{lake}/way-out")))
+    assert "not below one of the server's checkpoint roots" in trouble(room, view)
+    assert view_of(house, view.query_id).checkpoint is None
+
+
+def swapped(place: Path) -> None:
+    """A link to a checkpoint outside the roots takes the place of this one."""
+    write(place.parent.parent / "secret", str(uuid.uuid4()), 7)
+    shutil.rmtree(place)
+    place.symlink_to(place.parent.parent / "secret")
+
+
+def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_waits_leads_nowhere(
+    house: House, room: CheckpointRoom, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, evil, gate = left_behind(house, lake / "slow"), left_behind(house, lake / "evil"), threading.Event()
+    hangs = held(monkeypatch, gate, "lake/slow")
+    try:
+        room.request(slow)
+        assert eventually(hangs)
+        assert room.request(evil) == "server"
+        swapped(lake / "evil")
+    finally:
+        gate.set()
+    assert "not below one of the server's checkpoint roots" in trouble(room, evil)
+    assert view_of(house, evil.query_id).checkpoint is None
+
+
+def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_is_looked_at_leads_nowhere(
+    house: House, room: CheckpointRoom, lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evil, really = left_behind(house, lake / "evil"), module.collect
+
+    def collect(url: str, *arguments: Any, **more: Any) -> Any:
+        swapped(lake / "evil")
+        return really(url, *arguments, **more)
+
+    monkeypatch.setattr(module, "collect", collect)
+    room.request(evil)
+    assert "a link took its place" in trouble(room, evil)
+    assert view_of(house, evil.query_id).checkpoint is None
+
+
+def test_of_a_query_that_nobody_knows_nothing_is_kept(house: House, room: CheckpointRoom) -> None:
+    known, driver = "known", Driver()
+    house.accept(driver.started(known, "r1"))
+    for query_id in ("nobody", known):
+        house.accept(driver.line("inventory", {"id": query_id, "runId": "r1", "inventory": GOOD}))
+    assert eventually(lambda: view_of(house, known).checkpoint)
+    assert set(house.read(checkpoints.judgements)) == {known}

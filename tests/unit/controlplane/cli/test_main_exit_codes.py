@@ -1,0 +1,35 @@
+"""Which exit code an error ends with."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from controlplane.cli import main
+from controlplane.console.errors import DemoFailed, FolderInUse, Mistake, ServerFailed
+from controlplane.errors import SettingsError, StoreUnavailable
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (SettingsError("the port is wrong"), 2),
+        (StoreUnavailable("the disk is full"), 1),
+        (Mistake("no such query"), 2),
+        (FolderInUse("not ours"), 2),
+        (ServerFailed("it could not"), 1),
+        (DemoFailed("see its log"), 1),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_an_error_is_one_line_and_says_by_its_code_whose_it_is(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @click.command()
+    def broken() -> None:
+        raise error
+
+    monkeypatch.setattr(main, "cli", broken)
+    assert main.run([]) == code
+    said = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert len(said) == (0 if code == 130 else 1)

@@ -1,0 +1,45 @@
+"""Which status stands since when, and how often it is judged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from controlplane.health.judge import judge
+from controlplane.health.verdicts import FRESH, VerdictLog
+from tests.unit.controlplane.actions.views import NOW, view
+
+
+def test_a_verdict_is_recorded_once_and_stands_since_then() -> None:
+    log, seen = VerdictLog(), view()
+    changes = log.changes([seen], NOW)
+    assert [(c.query_id, c.at) for c in changes] == [("q1", NOW)]
+    log.load(changes)
+    assert log.changes([seen], NOW + 1) == []
+    assert log.since("q1", changes[0].status, NOW + 1) == NOW
+
+
+def test_a_status_newer_than_the_record_stands_since_now() -> None:
+    log = VerdictLog()
+    assert log.since("q1", judge(view(), NOW).status, NOW) == NOW
+
+
+def test_what_the_store_knows_is_not_recorded_again() -> None:
+    first = VerdictLog()
+    changes = first.changes([view()], NOW)
+    second = VerdictLog()
+    second.load(changes)
+    assert second.changes([view()], NOW + 1) == []
+
+
+def test_an_unchanged_query_is_judged_once_for_all_who_look() -> None:
+    log, seen = VerdictLog(), view()
+    first = log.judged(seen, NOW)
+    assert log.judged(seen, NOW + FRESH / 2) is first
+    assert log.judged(seen, NOW + FRESH) is not first
+
+
+def test_a_changed_query_and_a_clock_set_back_are_judged_anew() -> None:
+    log, seen = VerdictLog(), view()
+    first = log.judged(seen, NOW)
+    assert log.judged(replace(seen, name="renamed"), NOW) is not first
+    assert log.judged(seen, NOW - 1).at == NOW - 1

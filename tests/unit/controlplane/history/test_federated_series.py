@@ -1,0 +1,79 @@
+"""A stretch longer than the retention, over the seam of lake and store: what the store alone would have told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from alerts.promql.evaluator import evaluate_range
+from alerts.promql.series import SeriesSource
+from alerts.promql.syntax.parser import parse
+from controlplane.history.archive import Archive
+from controlplane.history.federated_series import COARSE, Long, Parts
+from controlplane.metrics.series import replay as replays
+from controlplane.metrics.series.replay import Replay
+from tests.drivers import BEGIN, Driver
+from tests.stores import sqlite_house
+from tests.unit.controlplane.history.lakes import forget, moved_to
+
+DAY = 86400.0
+#: Of the store's runs and of its events.
+RETENTION, HOT, ALL = 14 * DAY, 3 * DAY, 17 * DAY
+SAME = (
+    "spark_streaming_batches_total",
+    "spark_streaming_input_rows_total",
+    "sum(increase(spark_streaming_batches_total[2h]))",
+    "avg_over_time(spark_streaming_batch_duration_seconds[1h])",
+    "spark_streaming_state_rows",
+)
+Values = dict[str, dict[float, float]]
+
+
+def told(source: SeriesSource, expression: str, start: float, end: float) -> Values:
+    found = evaluate_range(parse(expression), source, start, end, 3600.0)
+    return {
+        str(sorted(one.labels.items())): dict(zip(one.times.tolist(), one.values.tolist(), strict=True))
+        for one in found
+    }
+
+
+def test_counters_and_gauges_go_over_the_seam_as_if_it_were_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replays, "MOST_POINTS", 10**6)
+    with sqlite_house(tmp_path) as house:
+        now = house.now = BEGIN + ALL
+        driver = Driver()
+        lines = [driver.started("q", "r", at=BEGIN)]
+        for number in range(int(ALL / 1500)):  # never at a full step of the grid
+            at, took = BEGIN + 7 + number * 1500.0, 100 + number * 37 % 900
+            lines.append(driver.progress("q", "r", number, at, batchDuration=took, numInputRows=number % 50))
+        house.accept(*lines)
+        replay = Replay(house.engine.connect, house.window, lambda: now, 15.0)
+        start = BEGIN + 3600
+        before = {one: told(replay.over(None, COARSE), one, start, now) for one in SAME}
+        up = told(replay.over(None, COARSE), "spark_streaming_query_up", start, now)
+        commit = moved_to(house, tmp_path / "lake", now - HOT)
+        assert forget(house, now - HOT, commit.facts["until"]) > 800
+        archive = Archive(str(tmp_path / "lake"))
+        parts = Parts(
+            replay.over(archive),
+            replay.over(archive, COARSE),
+            archive,
+            house.window,
+            house.engine.connect,
+            RETENTION,
+        )
+        for one in SAME:
+            [(labels, held)] = told(Long(parts, now), one, start, now).items()
+            [(known, values)] = before[one].items()
+            assert (labels, list(held)) == (known, list(values)), one
+            assert np.allclose(list(held.values()), list(values.values()), rtol=1e-9), one
+        source = Long(parts, now)
+        [later] = told(source, "spark_streaming_query_up", start, now).values()
+        [all] = up.values()
+        # Runs outlive their events: of them the store tells as far back as its retention.
+        assert later == {at: value for at, value in all.items() if at >= now - RETENTION}
+        assert "query_up is not told of times before" in source.notes[0]

@@ -1,0 +1,56 @@
+"""Commits of moves: in their order, up to the first hole, and whether their numbers add up."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import pytest
+
+from controlplane.history import offload_commits
+from controlplane.history.offload_commits import JOB, Account, Stretch
+from controlplane.lake.manifest import Commit, Manifest, Part
+
+DAY = date(2026, 11, 20)
+
+
+def commit(after: int, until: int, store: str = "s", rows: int = 0, account: Account | None = None) -> Commit:
+    stretch = Stretch(store, after, until)
+    parts = (Part("progress", DAY, f"progress/date={DAY}/{stretch.batch}.parquet", rows, 1),)
+    return Commit(JOB, stretch.batch, 0.0, parts, (), offload_commits.facts(stretch, account or Account()))
+
+
+def untils(mark: int, *commits: Commit) -> list[int]:
+    manifest = Manifest({one.key: one for one in commits})
+    return [stretch.until for stretch, _ in offload_commits.onwards(manifest, "s", mark)]
+
+
+def test_commits_are_followed_up_to_the_first_hole() -> None:
+    assert untils(0, commit(10, 20), commit(0, 10), commit(25, 30)) == [10, 20]
+    assert untils(10, commit(10, 20), commit(0, 10)) == [20]
+    assert untils(5, commit(0, 10), commit(10, 20)) == []
+
+
+def test_of_two_that_begin_alike_the_longer_counts() -> None:
+    assert untils(0, commit(0, 10), commit(0, 15), commit(15, 16)) == [15, 16]
+
+
+def test_another_stores_commits_and_those_of_alerts_are_not_followed() -> None:
+    told = Commit(JOB, "s-told-2026-11-20", 0.0, (), (), {"store": "s", "digest": "x"})
+    assert untils(0, commit(0, 10, store="another"), told) == []
+
+
+@pytest.mark.parametrize(
+    ("account", "rows", "held", "says"),
+    [
+        pytest.param(Account(10, 9, 1, 2), 7, 10, None, id="all adds up"),
+        pytest.param(Account(10, 9, 1, 2), 7, 4, None, id="some were deleted meanwhile"),
+        pytest.param(Account(10, 9, 1, 2), 7, 11, "the store has 11", id="it has not seen all"),
+        pytest.param(Account(10, 8, 1, 0), 8, 10, "took 8 and refused 1", id="one vanished"),
+        pytest.param(Account(10, 10, 0, 2), 7, 10, "wrote 7 rows", id="a row is missing"),
+    ],
+)
+def test_a_commit_whose_numbers_do_not_add_up_is_not_believed(
+    account: Account, rows: int, held: int, says: str | None
+) -> None:
+    found = offload_commits.complaint(commit(0, 10, rows=rows, account=account), held)
+    assert found is None if says is None else says in (found or "")

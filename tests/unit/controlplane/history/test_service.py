@@ -1,0 +1,71 @@
+"""When the server moves events, and what it says where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from controlplane.history import offload_process
+from controlplane.history.service import AGAIN_SECONDS, HistoryRoom
+from controlplane.settings import Settings
+from tests.drivers import BEGIN, Driver
+from tests.stores import House, sqlite_house
+
+DAY = 86400.0
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    with sqlite_house(tmp_path) as opened:
+        yield opened
+
+
+def room(house: House, folder: Path, lacking: str | None = None, lake: bool = True) -> HistoryRoom:
+    settings = replace(Settings(data_dir=folder), lake=str(folder / "lake") if lake else None)
+    made = HistoryRoom(settings, house.writer, house.engine.connect, lambda: house.now, lambda: lacking)
+    house.read(made.load)
+    return made
+
+
+def test_without_a_lake_nothing_happens_and_nothing_is_kept_back(house: House, tmp_path: Path) -> None:
+    made = room(house, tmp_path, lake=False)
+    made.tick()
+    assert made.hot_seconds is None and made.beyond(house.window) is None
+    assert made.status().lake is None and made.status().next_at is None
+
+
+def test_nothing_is_started_where_nothing_is_old_enough(house: House, tmp_path: Path) -> None:
+    made = room(house, tmp_path, lacking="Java")
+    house.accept(Driver().started("q", "r", at=house.now))
+    made.tick()
+    assert made.status().error is None
+    assert made.status().next_at == house.now + 6 * 3600
+
+
+def test_what_the_machine_lacks_is_said_and_tried_again(house: House, tmp_path: Path) -> None:
+    made = room(house, tmp_path, lacking="Java 17 or newer is missing")
+    house.accept(Driver().started("q", "r", at=BEGIN))
+    house.now += 10 * DAY
+    made.tick()
+    status = made.status()
+    assert "Java 17 or newer is missing" in (status.error or "")
+    assert status.next_at == house.now + AGAIN_SECONDS and not status.moving
+
+
+def test_a_lake_that_cannot_be_made_is_said_at_the_start(house: House, tmp_path: Path) -> None:
+    (tmp_path / "lake").write_text("a file")
+    assert "the lake cannot be used" in (room(house, tmp_path).status().error or "")
+
+
+def test_the_database_and_its_password_are_not_on_the_command_line(tmp_path: Path) -> None:
+    settings = Settings(
+        data_dir=tmp_path, lake="/lake", database_url="postgresql://u:secret@h/d", hot_days=1.5
+    )
+    command = offload_process.command(settings, BEGIN)
+    assert not any("secret" in word for word in command)
+    told = offload_process.environment(settings, {"PATH": "/bin"})
+    assert told["CONTROLPLANE_DATABASE_URL"] == "postgresql://u:secret@h/d"
+    assert (told["CONTROLPLANE_HOT_DAYS"], told["PATH"]) == ("1.5", "/bin")

@@ -1,0 +1,150 @@
+"""A server's day in small: events come in, every slot is scraped; what the grid then holds is the truth."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.engine import Connection
+
+from alerts.matching.labels import Matcher
+from alerts.promql.series import Series
+from controlplane.events.window import Window
+from controlplane.health.verdicts import Change, VerdictLog
+from controlplane.ingest.service import Ingest
+from controlplane.metrics.series.scrape import OwnFigures
+from controlplane.metrics.series.service import SeriesRoom
+from controlplane.store import queries
+from listeners.protocol.catalogue import METRICS, SOURCE_METRICS, STATE_METRICS
+from tests.drivers import BEGIN, Driver, real_reports
+from tests.stores import House
+
+STEP = 15.0
+#: BEGIN is a multiple of the step.
+EVERY_METRIC = frozenset(m.name for m in (*METRICS, *STATE_METRICS.values(), *SOURCE_METRICS.values()))
+Samples = list[tuple[float, bytes]]
+
+
+@dataclass
+class Story:
+    """A house with its series, and time that goes on by `until`."""
+
+    house: House
+    folder: Path
+    verdicts: VerdictLog = field(default_factory=VerdictLog)
+    kept: float = 4 * 3600.0
+    length: int = 120  # of the window
+
+    def __post_init__(self) -> None:
+        self.house.now = BEGIN
+        self.house.window = Window(self.length)
+        self.house.ingest = Ingest(self.house.writer, self.house.window, lambda: self.house.now)
+        self.room = self.new_room()
+
+    def new_room(self) -> SeriesRoom:
+        """As a restart of the server would have it, but for the snapshot."""
+        reading: Callable[[], AbstractContextManager[Connection]] = self.house.engine.connect
+        window, clock = self.house.window, lambda: self.house.now
+        room = SeriesRoom(window, self.verdicts, clock, OwnFigures, reading, self.folder, STEP)
+        room.keep(dict.fromkeys(EVERY_METRIC, self.kept))
+        return room
+
+    def tell(self, at: float, *lines: bytes) -> None:
+        self.go_to(at)
+        self.house.accept(*lines)
+        self.judge()
+
+    def go_to(self, at: float) -> None:
+        """Scrape every slot up to `at`, each after the verdicts of that moment are on record."""
+        slot = (self.house.now // STEP + 1) * STEP
+        while slot <= at:
+            self.house.now = slot
+            self.judge()
+            self.room.scrape(slot)
+            slot += STEP
+        self.house.now = max(self.house.now, at)
+
+    def judge(self) -> None:
+        changes = self.verdicts.take(self.verdicts.changes(self.house.window.views(), self.house.now))
+        self.house.write(record, changes)
+
+
+def record(connection: Connection, changes: list[Change]) -> None:
+    for one in changes:
+        queries.record_status(connection, one.query_id, one.at, one.status.value, one.reason)
+
+
+def named(name: str, **labels: str) -> list[Matcher]:
+    return [Matcher("__name__", "=", name), *(Matcher(k, "=", v) for k, v in labels.items())]
+
+
+def by_labels(series: list[Series]) -> dict[tuple[tuple[str, str], ...], Samples]:
+    """Samples with the bits of their values, since a stale mark is a NaN like no other."""
+    return {
+        tuple(sorted(one.labels.items())): list(
+            zip(one.times.tolist(), [v.tobytes() for v in one.values], strict=True)
+        )
+        for one in series
+    }
+
+
+def batch(driver: Driver, query: str, run: str, number: int, at: float, **more: Any) -> bytes:
+    return driver.progress(query, run, number, at=at, **more)
+
+
+def busy_hour(story: Story, seed: int, events: int = 120) -> None:
+    """Batches of all kinds, rests, ends, failures, starts again, failed starts, a new checkpoint of one name."""
+    chance, kinds = random.Random(seed), real_reports()
+    drivers = [Driver(app=f"app{n}", labels={"team": f"t{n}"}) for n in range(2)]
+    runs = dict.fromkeys(("q0", "q1", "q2"), 0)
+    at = BEGIN + 1.0
+    for number, query in enumerate(runs):
+        story.tell(at + number, drivers[number % 2].started(query, f"{query}-0", name=query, at=at + number))
+    counts, heads = dict.fromkeys(runs, 0), dict.fromkeys(runs, 0)
+    for _ in range(events):
+        at += chance.choice([3.0, 7.0, 11.0, 40.0]) + chance.random()
+        query = chance.choice(sorted(runs))
+        driver, run = drivers[int(query[1]) % 2], f"{query}-{runs[query]}"
+        event = chance.random()
+        if event < 0.72:
+            lines = [_report(chance, kinds, driver, query, run, counts, heads, at)]
+        elif event < 0.88:
+            lines = [driver.line("idle", {"id": query, "runId": run}, at)]
+        elif event < 0.94:
+            failed = chance.choice([None, "[DIVIDE_BY_ZERO] no", "boom"])
+            lines = [driver.terminated(query, run, exception=failed, at=at)]
+            runs[query] += 1
+            lines += [driver.started(query, f"{query}-{runs[query]}", name=query, at=at)] * (event < 0.92)
+        elif event < 0.97:
+            lines = [driver.line("start_failed", {"id": query, "name": query, "exception": "no table"}, at)]
+        else:
+            lines = [driver.started(f"{query}x", f"{query}x-{runs[query]}", name=query, at=at)]
+        story.tell(at, *lines)
+
+
+def _report(
+    chance: random.Random,
+    kinds: list[dict[str, Any]],
+    driver: Driver,
+    query: str,
+    run: str,
+    counts: dict[str, int],
+    heads: dict[str, int],
+    at: float,
+) -> bytes:
+    counts[query] += 1
+    kind = chance.choice(kinds)
+    start, end = heads[query], heads[query] + chance.randint(0, 50)
+    heads[query] = end
+    source = {"description": "Kafka", "startOffset": {"t": {"0": start}}, "endOffset": {"t": {"0": end}}}
+    source |= {
+        "latestOffset": {"t": {"0": end + chance.choice([0, 0, 30, 500])}},
+        "numInputRows": end - start,
+    }
+    more = {"stateOperators": kind.get("stateOperators", []), "sources": [source], "name": query}
+    more |= {"eventTime": kind.get("eventTime", {}), "sink": {"numOutputRows": chance.choice([5, -1])}}
+    return batch(driver, query, run, counts[query], at, **more)

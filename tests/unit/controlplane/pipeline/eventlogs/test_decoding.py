@@ -1,0 +1,83 @@
+"""A file of a log is read through fsspec where it knows the place, and what Hadoop's shell says is told in a line."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from controlplane.pipeline.eventlogs import decoding
+from controlplane.pipeline.eventlogs.decoding import Hadoop, chunks
+from controlplane.pipeline.eventlogs.discovery import File
+from tests import eventlogs
+
+CONTENT = eventlogs.RECORDED.read_bytes()
+
+
+@pytest.mark.parametrize("start", [0, 1000])
+def test_a_local_file_and_one_of_fsspec_give_the_same_bytes(start: int) -> None:
+    memory = fsspec.filesystem("memory")
+    memory.pipe("/read/local-1", CONTENT)
+    try:
+        for path in (str(eventlogs.RECORDED), "memory://read/local-1"):
+            assert b"".join(chunks(File(path, len(CONTENT), 1.0), "", None, start)) == CONTENT[start:]
+    finally:
+        memory.rm("/read", recursive=True)
+
+
+def test_a_file_that_is_gone_is_an_error_of_the_system(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        list(chunks(File(str(tmp_path / "gone"), 1, 1.0), "", None))
+
+
+def test_without_sparks_jars_it_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="SPARK_HOME on the executors must say where Spark is"):
+        list(chunks(File("hdfs://h/l", 1, 1.0), "", Hadoop(str(tmp_path))))
+
+
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Hadoop:
+    """A stand-in for java, which is asked for the shell as the real one would be."""
+    java = tmp_path / "java/bin/java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\n{script}\n")
+    java.chmod(java.stat().st_mode | stat.S_IXUSR)
+    jars = tmp_path / "spark/jars"
+    jars.mkdir(parents=True)
+    (jars / "hadoop.jar").touch()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
+    return Hadoop(str(tmp_path / "spark"), {"fs.secret": "a<b&c"})
+
+
+def test_keys_are_handed_to_the_shell_in_a_private_file_and_not_on_its_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = 'echo "$@"; folder="${3%%:*}"; stat -c %a "$folder/core-site.xml"; cat "$folder/core-site.xml"'
+    hadoop = shell(tmp_path, monkeypatch, script)
+    said = b"".join(chunks(File("hdfs://h/l", 1, 1.0), "", hadoop)).decode().splitlines()
+    assert said[0].endswith("org.apache.hadoop.fs.FsShell -cat hdfs://h/l")
+    assert "a<b" not in said[0]
+    assert said[1] == "600"
+    assert "<name>fs.secret</name><value>a&lt;b&amp;c</value>" in said[2]
+
+
+def test_what_the_shell_complains_of_is_told_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = "echo some bytes; echo 'WARN nothing' >&2; echo 'cat: No FileSystem for scheme' >&2; exit 1"
+    hadoop = shell(tmp_path, monkeypatch, script)
+    with pytest.raises(OSError, match=r"^Hadoop cannot read it: cat: No FileSystem for scheme$"):
+        list(chunks(File("odd://h/l", 1, 1.0), "", hadoop))
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("", "it says nothing of why"),
+        ("a\nException in thread main: no\n\tat x.y.Exception(z)\n", "Exception in thread main: no"),
+        ("one\ntwo\n", "two"),
+    ],
+)
+def test_of_much_that_it_says_the_line_that_matters_is_taken(said: str, told: str) -> None:
+    assert decoding._complaint(said) == told

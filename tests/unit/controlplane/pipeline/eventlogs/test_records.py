@@ -1,0 +1,152 @@
+"""Lines of event logs become what `progress.json` says of the same events; Spark 2.0's shape becomes today's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from controlplane.lake.rows import Rows, Who
+from controlplane.pipeline.eventlogs.records import CLASS, Told, parsed, told
+from tests import eventlogs
+
+WHO = Who("recorded", "4.3.0", "log")
+#: `progress.json` rounds rates to one digit, a log does not.
+ROUNDED = ("input_rows_per_second", "processed_rows_per_second")
+
+
+def events(path: Any = eventlogs.RECORDED, app_id: str = "app-1") -> list[Told]:
+    found = []
+    for line in eventlogs.lines(path):
+        try:
+            event = told(parsed(line), app_id)
+        except ValueError:
+            continue
+        found += [event] if event else []
+    return found
+
+
+def columns(reports: list[Any]) -> dict[str, list[dict[str, Any]]]:
+    rows = Rows()
+    for report in reports:
+        rows.progress(WHO, report)
+    return {name: table.to_pylist() for name, table in rows.take().items()}
+
+
+def test_a_log_gives_the_same_columns_as_the_listener_heard() -> None:
+    logged = columns([event.report for event in events() if event.kind == "progress"])
+    heard = columns([one["report"] for one in eventlogs.heard() if one["kind"] == "progress"])
+    assert [len(rows) for rows in logged.values()] == [12, 12, 11, 0]
+    for name, rows in logged.items():
+        for ours, theirs in zip(rows, heard[name], strict=True):
+            for rate in ROUNDED:
+                assert ours.pop(rate, None) == pytest.approx(theirs.pop(rate, None), abs=0.0501)
+            assert _plain(ours) == _plain(theirs)
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    """Maps without their order; `extra` without what only a log says."""
+    maps = ("custom_metrics", "durations_ms", "metrics")
+    extra = json.loads(row.get("extra") or "{}")
+    extra.pop("snapshotCustomMetricNames", None)
+    return {name: dict(value) if name in maps and value else value for name, value in row.items()} | {
+        "extra": extra
+    }
+
+
+def test_the_life_of_queries_is_told_as_the_listener_heard_it() -> None:
+    found = [event for event in events() if event.kind != "progress"]
+    told_of = [(e.kind, e.query_id, e.run_id) for e in found]
+    assert sorted(told_of) == sorted(
+        (one["kind"], one["id"], one["runId"]) for one in eventlogs.heard() if one["kind"] != "progress"
+    )
+    started = next(event for event in found if event.kind == "started" and event.name == "windows")
+    assert started.at == next(one["timestamp"] for one in eventlogs.heard() if one.get("name") == "windows")
+    failed = next(event for event in found if event.exception)
+    assert failed.error_class == "FOREACH_BATCH_USER_FUNCTION_ERROR"
+    assert "ValueError" in (failed.exception or "")
+    assert failed.at is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [None, [], "x", 1, {}, {"Event": 7}, {"Event": "SparkListenerJobEnd"}, {"Event": CLASS + "Renamed"}],
+)
+def test_another_event_is_none_of_ours(document: Any) -> None:
+    assert told(document) is None
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"Event": CLASS + "ProgressEvent"},
+        {"Event": CLASS + "ProgressEvent", "progress": []},
+        {"Event": CLASS + "StartedEvent", "id": "q"},
+        {"Event": CLASS + "TerminatedEvent", "runId": "r", "id": 7},
+        {"Event": CLASS + "ProgressEvent", "queryStatus": {"id": None}},
+        {"Event": CLASS + "ProgressEvent", "queryStatus": {"id": 1}},
+    ],
+)
+def test_a_malformed_event_is_refused_in_a_sentence(document: Any) -> None:
+    with pytest.raises(ValueError, match=r"^[a-z].* (progress|id|number) "):
+        told(document)
+
+
+def test_an_idle_event_tells_when() -> None:
+    event = told(
+        {"Event": CLASS + "IdleEvent", "id": "q", "runId": "r", "timestamp": "2026-11-20T15:00:00.000Z"}
+    )
+    assert event == Told("idle", "q", "r", at="2026-11-20T15:00:00.000Z", rest={})
+
+
+def test_totals_are_not_summed_where_a_source_does_not_tell() -> None:
+    sources = [
+        {"numInputRows": 3, "inputRowsPerSecond": 2.0},
+        {"numInputRows": 4, "inputRowsPerSecond": "NaN"},
+    ]
+    event = told(
+        {"Event": CLASS + "ProgressEvent", "progress": {"id": "q", "runId": "r", "sources": sources}}
+    )
+    assert event is not None and event.report is not None
+    assert event.report["numInputRows"] == 7
+    assert "inputRowsPerSecond" not in event.report
+
+
+def test_a_row_within_a_row_of_observed_metrics_becomes_an_object() -> None:
+    inner = {"values": [1, None], "schema": {"fields": [{"name": "a"}, {"name": "b"}]}}
+    row = {"schema": {"fields": [{"name": "n"}, {"name": "of"}]}, "values": [5, inner]}
+    report = {
+        "id": "q",
+        "runId": "r",
+        "observedMetrics": {"seen": row, "odd": {"values": [1], "schema": None}},
+    }
+    event = told({"Event": CLASS + "ProgressEvent", "progress": report})
+    assert event is not None and event.report is not None
+    assert event.report["observedMetrics"] == {
+        "seen": {"n": 5, "of": {"a": 1, "b": None}},
+        "odd": {"values": [1], "schema": None},
+    }
+
+
+def test_spark_2_0_told_the_same_in_other_words() -> None:
+    found = events(eventlogs.SPARK_2_0, "app-20161124150640-0001")
+    assert [event.kind for event in found] == ["started", "progress", "progress", "idle", "terminated"]
+    assert {event.run_id for event in found} == {"app-20161124150640-0001/3"}
+    tables = columns([event.report for event in found if event.report])
+    first, second = tables["progress"]
+    assert (first["batch_id"], second["batch_id"]) == (0, 1)
+    assert first["trigger_at"].timestamp() == 1_480_000_000
+    assert first["duration_ms"] == 640
+    assert (first["input_rows"], first["processed_rows_per_second"]) == (20, 31.25)
+    assert dict(first["durations_ms"])["walCommit"] == 30
+    assert (first["state_rows"], tables["state_operators"][0]["rows_updated"]) == (7, 2)
+    assert tables["sources"][1]["end_offset"] == '"[(clicks,0,120)]"'
+    assert json.loads(first["extra"])["status"]["triggerDetails"]["latency.optimizer"] == "5"
+    assert found[-1].exception == "java.lang.IllegalStateException: no more"
+
+
+def test_a_report_of_spark_2_0_0_has_no_batch_and_is_refused() -> None:
+    line = next(line for line in eventlogs.lines(eventlogs.SPARK_2_0) if b"queryInfo" in line)
+    with pytest.raises(ValueError, match="no number of its batch"):
+        told(parsed(line), "app-1")

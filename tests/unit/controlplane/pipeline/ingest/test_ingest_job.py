@@ -1,0 +1,92 @@
+"""Which part of the lake a batch has to be compared with, and when it must not go on."""
+
+from __future__ import annotations
+
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controlplane.lake.lake import Lake
+from controlplane.lake.manifest import Commit, Manifest
+from controlplane.pipeline.ingest.ingest_job import (
+    BROKEN_OFF,
+    Batches,
+    BatchFailed,
+    Rewound,
+    _line,
+    concerned,
+)
+
+NOW = 1_000_000.0
+
+
+def lake(*commits: tuple[str, str, float | None]) -> Manifest:
+    made = (
+        Commit(job, batch, NOW, facts={} if arrived is None else {"arrived_at": arrived})
+        for job, batch, arrived in commits
+    )
+    return Manifest({one.key: one for one in made})
+
+
+def kept(manifest: Manifest, number: int = 9) -> list[tuple[str, str]]:
+    return sorted(concerned(manifest, "s", number, since=NOW - 100).commits)
+
+
+def test_own_batches_within_the_window_need_not_be_asked() -> None:
+    assert kept(lake(("ingest", "s-000000000001", NOW - 10), ("ingest", "s-000000000009", NOW))) == []
+
+
+def test_own_batches_beyond_the_window_are() -> None:
+    assert kept(lake(("ingest", "s-000000000001", NOW - 101))) == [("ingest", "s-000000000001")]
+
+
+def test_a_batch_that_does_not_say_when_it_arrived_is_asked() -> None:
+    assert len(kept(lake(("ingest", "s-000000000001", None)))) == 1
+
+
+def test_what_other_streams_and_jobs_wrote_is_always_asked() -> None:
+    others = [("import", "x", None), ("ingest", "t-000000000099", NOW), ("tidy", "s-1", NOW)]
+    assert kept(lake(*others)) == sorted((job, batch) for job, batch, _ in others)
+
+
+def test_a_lake_that_has_later_batches_of_the_stream_refuses_an_earlier_one() -> None:
+    with pytest.raises(Rewound, match="new checkpoint"):
+        concerned(lake(("ingest", "s-000000000010", NOW)), "s", 9, NOW)
+
+
+def test_of_what_java_says_the_line_that_tells_something_is_told() -> None:
+    told = "An error occurred while calling o43.start.\n: java.io.IOException: no room\n\tat x"
+    assert _line(told) == "java.io.IOException: no room"
+    assert _line(" \n") == "no reason was given"
+
+
+PAGES = "An error occurred while calling o43.collect.\n: java.io.IOException: no room\n" + "\tat x\n" * 10_000
+
+
+class Failing:
+    """A batch that cannot be looked at."""
+
+    @property
+    def sparkSession(self) -> Any:
+        raise RuntimeError(PAGES)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "told"),
+    [(False, "java.io.IOException: no room"), (True, BROKEN_OFF)],
+    ids=["failed", "stopped"],
+)
+def test_spark_is_told_in_a_line_why_a_batch_failed_and_all_of_it_is_kept(
+    tmp_path: Path, stopped: bool, told: str
+) -> None:
+    batches = Batches(Lake.open(str(tmp_path), create=True), 60.0, None, print)
+    batches.stopped = stopped
+    batch: Any = Failing()
+    with pytest.raises(BatchFailed) as caught:
+        batches(batch, 1)
+    assert str(caught.value) == told
+    passed_on = "".join(traceback.format_exception(caught.value))
+    assert len(passed_on) < 2000 and "in sparkSession" in passed_on
+    assert str(batches.trouble) == PAGES

@@ -1,0 +1,35 @@
+"""What is said where Spark's own process ends under the job."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+
+from controlplane.pipeline.ingest.ingest_job import IngestFailed
+from controlplane.pipeline.ingest.launch import _jvm_alive
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConnectionRefusedError(111, "refused"),
+        Py4JNetworkError("no answer"),
+        Py4JError("o1.count"),
+        EOFError(),
+    ],
+    ids=["refused", "network", "call", "end"],
+)
+@pytest.mark.parametrize(("told", "why"), [(False, "out of memory, or killed"), (True, "told to end")])
+def test_a_jvm_that_ended_is_told_in_one_line(error: Exception, told: bool, why: str) -> None:
+    stopping = threading.Event()
+    if told:
+        stopping.set()
+    with pytest.raises(IngestFailed, match=why), _jvm_alive(stopping):
+        raise error
+
+
+def test_what_the_disk_says_is_not_taken_for_it() -> None:
+    with pytest.raises(FileNotFoundError), _jvm_alive(threading.Event()):
+        raise FileNotFoundError("x")

@@ -1,0 +1,38 @@
+"""What Spark's Python workers do besides our tasks."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+
+from controlplane.pipeline.runtime import daemon, workers
+
+
+def test_a_worker_settles_in_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[int] = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
+    workers.settled_in.cache_clear()
+    workers.settled_in()
+    workers.settled_in()
+    assert frozen == [1]
+
+
+def test_a_last_word_that_nobody_hears_is_no_failure_and_any_other_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def ends_with(error: Exception | None) -> None:
+        def told(sock: object, authenticated: bool) -> int:
+            if error is not None:
+                raise error
+            return 0
+
+        monkeypatch.setattr(daemon, "_worker", told)
+
+    ends_with(None)
+    assert daemon.worker(None, True) == 0
+    ends_with(BrokenPipeError(32, "Broken pipe"))
+    assert daemon.worker(None, True) == 1
+    ends_with(ValueError("of the worker"))
+    with pytest.raises(ValueError, match="of the worker"):
+        daemon.worker(None, True)

@@ -1,0 +1,50 @@
+"""The text of a listing: read back whatever a name may hold. The rest needs Hadoop: tests/spark/test_inventory.py."""
+
+import pytest
+
+from listeners.checkpoints.hadoop import parsed
+
+
+def text(folder: str, *names: str, kind: str = "FileStatus", tail: str = "") -> str:
+    parts = [
+        f"{kind}{{path={folder}/{name}; isDirectory=false; length={n}; replication=1; blocksize=33554432; "
+        f"modification_time={1000 + n}; access_time=0; owner=; group=; permission=rw-; isSymlink=false{tail}}}"
+        for n, name in enumerate(names)
+    ]
+    return f"Array({', '.join(parts)})"
+
+
+@pytest.mark.parametrize("kind", ["FileStatus", "DeprecatedRawLocalFileStatus", "HdfsLocatedFileStatus"])
+def test_names_of_all_kinds_come_back_with_their_sizes_and_times(kind):
+    names = [
+        "1.delta",
+        "a b",
+        "ü;=,{}",
+        "line\nbreak",
+        "x; isDirectory=true; length=7; modification_time=3",
+        "%20#?",
+    ]
+    found = parsed(
+        text("hdfs://nn:8020/ck/state", *names, kind=kind, tail="; hasAcl=false"), "hdfs://nn:8020/ck/state"
+    )
+    assert [(each.name, each.size, each.modified, each.folder) for each in found] == [
+        (name, n, (1000 + n) / 1000, False) for n, name in enumerate(names)
+    ]
+
+
+def test_folders_have_no_length():
+    line = "Array(FileStatus{path=file:/c/state; isDirectory=true; modification_time=5000; access_time=0})"
+    assert parsed(line, "file:/c") == [("state", True, 0, 5.0)]
+
+
+def test_a_folder_inside_an_object_store_is_parted_by_its_own_name():
+    inner = "FileStatus{path=abfs://c@a/ck/offsets/1; isDirectory=false; length=3; modification_time=9}"
+    assert (
+        parsed(f"Array(VersionedFileStatus{{{inner}; version = 'x'}})", "abfs://c@a/ck/offsets")[0].name
+        == "1"
+    )
+
+
+def test_what_is_worded_in_another_way_gives_nothing():
+    assert parsed("Array(Status(/c/1, 3), Status(/c/2, 4))", "file:/c") == []
+    assert parsed("Array()", "file:/c") == []

@@ -1,0 +1,99 @@
+"""When a checkpoint is looked at; one clock, in seconds."""
+
+from listeners.checkpoints.timetable import REMEMBERED_QUERIES, Timetable
+
+
+def taken(plan, now):
+    due = plan.take(now)
+    return None if due is None else (due.query_id, due.run_id, due.why)
+
+
+def test_a_start_is_looked_at_after_half_a_minute():
+    plan = Timetable()
+    plan.started("q", "r1", 0.0)
+    assert plan.next_at() == 30.0
+    assert taken(plan, 29.9) is None
+    assert taken(plan, 30.0) == ("q", "r1", "started")
+    assert plan.next_at() is None
+
+
+def test_a_batch_or_an_idle_trigger_brings_it_forward():
+    plan = Timetable()
+    plan.started("q", "r1", 0.0)
+    plan.settled("q", "r1", 2.0)
+    assert taken(plan, 2.0) == ("q", "r1", "started")
+    assert not plan.awaits("q")
+
+
+def test_a_late_event_of_an_earlier_run_brings_nothing_forward():
+    plan = Timetable()
+    plan.started("q", "r2", 0.0)
+    plan.settled("q", "r1", 2.0)
+    assert plan.next_at() == 30.0
+
+
+def test_two_starts_of_a_query_are_looked_at_a_minute_apart():
+    plan = Timetable()
+    plan.started("q", "r1", 0.0)
+    plan.settled("q", "r1", 1.0)
+    assert taken(plan, 1.0)
+    plan.started("q", "r2", 5.0)
+    plan.settled("q", "r2", 6.0)
+    assert plan.next_at() == 61.0
+
+
+def test_an_end_is_looked_at_at_once_in_the_place_of_the_start():
+    plan = Timetable()
+    plan.started("q", "r1", 0.0)
+    plan.ended("q", "r1", False, 3.0)
+    assert taken(plan, 3.0) == ("q", "r1", "stopped")
+    plan.ended("q", "r2", True, 4.0)
+    assert taken(plan, 4.0) == ("q", "r2", "failed")
+
+
+def test_late_news_of_an_earlier_end_does_not_take_the_place_of_the_newer_start():
+    plan = Timetable()
+    plan.started("q", "old", 0.0)
+    assert taken(plan, 40.0)
+    plan.started("q", "new", 200.0)
+    plan.ended("q", "old", False, 200.1)
+    assert taken(plan, 200.1) is None
+    assert taken(plan, 230.0) == ("q", "new", "started")
+
+
+def test_in_a_crash_loop_only_failures_are_looked_at_one_a_minute():
+    plan, why = Timetable(), []
+    for number in range(10):
+        at = number * 10.0
+        plan.started("q", f"r{number}", at)
+        plan.ended("q", f"r{number}", True, at + 1.0)
+        due = plan.take(at + 1.0)
+        why.append(due and due.why)
+    assert why == ["failed", "failed", None, None, None, None, None, "failed", None, None]
+    assert plan.skipped == 15
+    plan.ended("q", "r9", False, 300.0)
+    assert plan.take(300.0) is None
+
+
+def test_a_query_that_holds_for_five_minutes_is_in_no_loop_any_more():
+    plan = Timetable()
+    for at in (0.0, 1.0, 2.0):
+        plan.started("q", "r", at)
+    assert plan.next_at() is None
+    plan.started("q", "r9", 400.0)
+    assert plan.next_at() == 430.0
+
+
+def test_what_is_due_first_is_taken_first():
+    plan = Timetable()
+    plan.started("a", "r1", 0.0)
+    plan.started("b", "r2", 5.0)
+    plan.ended("c", "r3", True, 6.0)
+    assert [taken(plan, 100.0)[0] for _ in range(3)] == ["c", "a", "b"]
+
+
+def test_queries_without_end_are_forgotten_oldest_first():
+    plan = Timetable()
+    for number in range(REMEMBERED_QUERIES + 1):
+        plan.started(f"q{number}", "r", float(number))
+    assert not plan.awaits("q0") and plan.awaits("q1")

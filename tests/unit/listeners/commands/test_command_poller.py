@@ -1,0 +1,177 @@
+"""Orders: a server that misbehaves makes neither a flood of threads nor a busy loop."""
+
+import threading
+import time
+
+import pytest
+
+from listeners.commands import command_poller as orders
+from listeners.commands.command_poller import MOST_AT_ONCE, Orders
+from listeners.protocol.errors import TransportError
+from listeners.protocol.wire import Command, CommandResult
+
+
+class Server:
+    def __init__(self, *polls):
+        self.polls, self.asked, self.answers = list(polls), 0, []
+
+    def poll(self, agent, wait):
+        self.asked += 1
+        return self.polls.pop(0) if self.polls else []
+
+    def answer(self, command_id, result):
+        self.answers.append(command_id)
+
+
+def run(server, execute, seconds, until=lambda: False):
+    stopping = threading.Event()
+    orders = Orders(server, "agent", execute, stopping)
+    thread = threading.Thread(target=orders.poll, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not until():
+        time.sleep(0.01)
+    stopping.set()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_a_thousand_commands_at_once_make_only_so_many_threads():
+    go, begun = threading.Event(), []
+
+    def execute(command):
+        begun.append(command.id)
+        go.wait(10)
+        return CommandResult("succeeded")
+
+    run(Server([Command(str(n), "stop", "q") for n in range(1000)]), execute, 0.2)
+    go.set()
+    assert len(begun) == MOST_AT_ONCE
+
+
+def test_a_server_that_answers_at_once_is_not_asked_again_at_once():
+    server = Server()
+    run(server, lambda command: CommandResult("succeeded"), 0.3)
+    assert server.asked == 1
+
+
+def test_an_answer_that_cannot_be_delivered_is_tried_again():
+    class Deaf(Server):
+        def answer(self, command_id, result):
+            super().answer(command_id, result)
+            if len(self.answers) < 2:
+                raise TransportError("away", retry_after=0.01)
+
+    server = Deaf([Command("c1", "stop", "q")])
+    run(server, lambda command: CommandResult("succeeded"), 20.0, lambda: len(server.answers) == 2)
+    assert server.answers == ["c1", "c1"]
+
+
+class Clock:
+    """`time` for one poll that its process slept through."""
+
+    monotonic = staticmethod(time.monotonic)
+
+    def __init__(self, *moments):
+        self._moments = list(moments)
+
+    def time(self):
+        return self._moments.pop(0) if self._moments else 1e9
+
+
+@pytest.mark.parametrize(("slept", "carried_out"), [(3600.0, ["c1"]), (1.0, ["c0", "c1"])])
+def test_what_was_asked_before_the_driver_slept_is_done_only_when_it_is_asked_again(
+    monkeypatch, slept, carried_out
+):
+    monkeypatch.setattr(orders, "time", Clock(1000.0, 1000.0 + slept))
+    begun, both = [], threading.Event()
+
+    def execute(command):
+        begun.append(command.id)
+        if command.id == "c1":
+            both.set()
+        return CommandResult("succeeded")
+
+    server = Server([Command("c0", "stop", "q")], [Command("c1", "stop", "q")])
+    stopping = threading.Event()
+    thread = threading.Thread(target=Orders(server, "agent", execute, stopping).poll, daemon=True)
+    thread.start()
+    assert both.wait(10)
+    stopping.set()
+    thread.join(5)
+    assert begun == carried_out
+
+
+def test_a_command_that_is_handed_over_again_while_it_runs_is_not_begun_again():
+    go, begun, answered = threading.Event(), [], threading.Event()
+
+    class Insistent(Server):
+        def poll(self, agent, wait):
+            self.asked += 1
+            if self.asked > 2:
+                go.set()
+            if len(self.answers) > 1:
+                answered.set()
+            return [Command("c1", "restart", "q")]
+
+    def execute(command):
+        begun.append(command.id)
+        assert go.wait(10)
+        return CommandResult("succeeded", code=str(len(begun)))
+
+    stopping = threading.Event()
+    thread = threading.Thread(target=Orders(Insistent(), "agent", execute, stopping).poll, daemon=True)
+    thread.start()
+    assert answered.wait(10)  # and after its end it is only answered again
+    stopping.set()
+    thread.join(5)
+    assert begun == ["c1"]
+
+
+def test_answers_that_nobody_takes_do_not_pile_up_threads():
+    class Deaf(Server):
+        def answer(self, command_id, result):
+            raise TransportError("away", retry_after=30.0)
+
+    server = Deaf(*[[Command(f"{poll}-{n}", "stop", "q") for n in range(10)] for poll in range(20)])
+    stopping = threading.Event()
+    done = []
+    orders = Orders(
+        server, "agent", lambda command: done.append(command.id) or CommandResult("succeeded"), stopping
+    )
+    for _ in range(20):
+        for command in server.poll("agent", 0):
+            orders._accept(command)
+    assert sum(t.name == "controlplane-command" for t in threading.enumerate()) <= MOST_AT_ONCE
+    assert len(done) <= MOST_AT_ONCE
+    stopping.set()
+
+
+def test_a_command_that_breaks_is_answered_as_failed_and_prints_nothing(capfd):
+    class Kept(Server):
+        def answer(self, command_id, result):
+            self.answers.append(result)
+
+    def execute(command):
+        raise SystemExit("secret")
+
+    server = Kept([Command("c1", "stop", "q")])
+    run(server, execute, 20.0, lambda: server.answers)
+    assert [(r.state, r.code) for r in server.answers] == [("failed", "agent_error")]
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_what_a_poll_brings_after_the_agent_was_told_to_stop_is_left_to_others():
+    stopping, begun = threading.Event(), []
+
+    class Late(Server):
+        def poll(self, agent, wait):
+            stopping.set()  # while the poll is under way
+            return [Command("c1", "stop", "q")]
+
+    server = Late()
+    Orders(server, "agent", lambda command: begun.append(command.id), stopping).poll()
+    for thread in threading.enumerate():
+        if thread.name == "controlplane-command":
+            thread.join(5)
+    assert begun == [] and server.answers == []

@@ -1,0 +1,103 @@
+"""Orphans: who may take what over, and what may be swept up."""
+
+import json
+import os
+import time
+import uuid
+
+from listeners.delivery import orphans
+from listeners.delivery.spool import Spool
+
+OWNER = {"app": "orders", "server": "http://localhost:8420"}
+
+
+def left_behind(root, agent, owner=OWNER, events=2, delivered=0):
+    spool = Spool(root / agent, owner)
+    spool.append([(seq, b"%d" % seq) for seq in range(1, events + 1)])
+    if delivered:
+        spool.acknowledge(spool.peek(delivered, 10_000)[-1][0])
+    spool.close()
+    return spool.directory
+
+
+def make_old(directory, days=8):
+    for path in (*directory.glob("*"), directory):
+        os.utime(path, (time.time() - days * 86400,) * 2)
+
+
+def test_what_a_dead_process_left_is_found_by_the_same_owner_only(tmp_path):
+    left_behind(tmp_path, "a1")
+    left_behind(tmp_path, "a2", dict(OWNER, app="clicks"))
+    living = Spool(tmp_path / "a3", OWNER)
+    found = list(orphans.orphans(tmp_path, OWNER))
+    assert [spool.directory.name for spool in found] == ["a1"]
+    assert [seq for seq, _ in found[0].peek(10, 1000)] == [1, 2]
+    found[0].close(remove=True)
+    assert not (tmp_path / "a1").exists()
+    assert json.loads((tmp_path / "a3" / "owner.json").read_text())["app"] == "orders"
+    living.close()
+
+
+def test_two_who_come_at_once_do_not_both_get_it(tmp_path):
+    left_behind(tmp_path, "a1")
+    first = list(orphans.orphans(tmp_path, OWNER))
+    assert len(first) == 1 and list(orphans.orphans(tmp_path, OWNER)) == []
+    first[0].close()
+
+
+def test_the_oldest_comes_first(tmp_path):
+    make_old(left_behind(tmp_path, "b"), days=1)
+    make_old(left_behind(tmp_path, "a"), days=2)
+    left_behind(tmp_path, "0")
+    names = []
+    for spool in orphans.orphans(tmp_path, OWNER):
+        names.append(spool.directory.name)
+        spool.close()
+    assert names == ["a", "b", "0"]
+
+
+def test_a_directory_without_a_readable_owner_is_nobodys(tmp_path):
+    for content in ("", "[]", '{"app": "orders"}', '{"agent": "other"}'):
+        directory = left_behind(tmp_path, str(uuid.uuid4()))
+        (directory / "owner.json").write_text(content)
+    assert list(orphans.orphans(tmp_path, OWNER)) == []
+    assert list(orphans.orphans(tmp_path / "nowhere", OWNER)) == []
+
+
+def test_a_file_system_without_locks_is_written_to_but_nothing_on_it_is_adopted(tmp_path, monkeypatch):
+    def no_locks(*args):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    left_behind(tmp_path, "a1")
+    assert list((tmp_path / "a1").glob("*.events"))
+    assert list(orphans.orphans(tmp_path, OWNER)) == []
+
+
+def test_only_old_and_empty_spools_are_swept_up_whosever_they_are(tmp_path):
+    other = dict(OWNER, app="clicks")
+    make_old(left_behind(tmp_path, "old-empty", other, delivered=2))
+    make_old(left_behind(tmp_path, "old-full", other))
+    left_behind(tmp_path, "new-empty", other, delivered=2)
+    living = Spool(tmp_path / "living", other)
+    make_old(living.directory)
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "photo").write_text("x")
+    make_old(foreign)
+    orphans.sweep(tmp_path, time.time())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["foreign", "living", "new-empty", "old-full"]
+    assert [p.name for p in foreign.iterdir()] == ["photo"]
+    living.close()
+
+
+def test_damaged_records_are_kept_for_a_week_and_never_too_many(tmp_path):
+    paths = [tmp_path / f"{uuid.uuid4()}.damaged" for _ in range(30)]
+    for place, path in enumerate(paths):
+        path.write_text("x")
+        os.utime(path, (time.time() - place,) * 2)
+    os.utime(paths[0], (time.time() - 8 * 86400,) * 2)
+    (tmp_path / "my.damaged").write_text("not ours")
+    orphans.sweep(tmp_path, time.time())
+    kept = {path.name for path in tmp_path.glob("*.damaged")} - {"my.damaged"}
+    assert kept == {path.name for path in paths[1 : orphans.MOST_DAMAGED_FILES + 1]}

@@ -1,0 +1,165 @@
+"""Delivery: what is acknowledged is gone, what is refused is counted, orphans come home."""
+
+import threading
+import time
+
+import pytest
+
+from listeners.delivery.memory_queue import MemoryQueue
+from listeners.delivery.orphans import orphans
+from listeners.delivery.sender import Delivery
+from listeners.delivery.spool import Spool
+from listeners.delivery.transport import Acknowledgement
+from listeners.protocol.errors import SpoolError, TooLarge, TransportError
+
+OWNER = {"app": "orders"}
+
+
+class Server:
+    def __init__(self, refusal=None, rejects=0, acknowledges=10**9):
+        self.refusal, self.rejects, self.lines, self.acknowledges = refusal, rejects, [], acknowledges
+        self.sizes = []
+
+    def send(self, lines, timeout):
+        self.sizes.append(len(lines))
+        refusal = self.refusal(lines) if callable(self.refusal) else self.refusal
+        if refusal is not None:
+            raise refusal
+        self.lines += lines
+        return Acknowledgement(self.acknowledges, self.rejects, "label name 'a b'")
+
+
+def queue(*lines):
+    made = MemoryQueue()
+    made.append([(seq, line) for seq, line in enumerate(lines, start=1)])
+    return made
+
+
+def left_behind(root, agent="dead", lines=(b"seven",), owner=OWNER, losses=None):
+    spool = Spool(root / agent, owner)
+    spool.append([(seq, line) for seq, line in enumerate(lines, start=7)])
+    spool.note(losses or {})
+    spool.close()
+    return spool.directory
+
+
+def test_lines_that_the_server_rejects_are_counted_with_its_reason():
+    warned, waiting = [], queue(b"one", b"two")
+    delivery = Delivery(Server(rejects=1), waiting, threading.Lock(), lambda *words: warned.append(words))
+    delivery.drain(1.0)
+    assert waiting.events == 0 and delivery.lost == {"rejected": 1}
+    assert warned == [("rejected", "1 events were rejected: label name 'a b'")]
+
+
+def test_a_server_that_is_away_leaves_everything_where_it_is():
+    waiting = queue(b"one")
+    with pytest.raises(TransportError):
+        Delivery(Server(TransportError("away")), waiting, threading.Lock()).drain(1.0)
+    assert waiting.events == 1
+
+
+def test_what_the_server_does_not_acknowledge_is_not_deleted():
+    waiting = queue(b"one", b"two")
+    with pytest.raises(TransportError, match="acknowledged 1 of 2"):
+        Delivery(Server(acknowledges=1), waiting, threading.Lock()).drain(1.0)
+    assert waiting.events == 2
+
+
+def test_a_server_that_rejects_more_than_it_got_makes_no_more_losses_than_events():
+    delivery = Delivery(Server(rejects=1000), queue(b"one"), threading.Lock())
+    delivery.drain(1.0)
+    assert delivery.lost == {"rejected": 1}
+
+
+def test_one_event_that_is_too_large_does_not_make_the_others_go_one_by_one():
+    def refuse_poison(lines):
+        return TooLarge("413") if b"poison" in lines else None
+
+    server = Server(refuse_poison)
+    delivery = Delivery(server, queue(b"poison", *[b"fine"] * 999), threading.Lock())
+    delivery.drain(1.0)
+    assert len(server.lines) == 999 and delivery.lost == {"too_large": 1}
+    assert len(server.sizes) < 25
+
+
+def test_draining_ends_in_time_with_events_left():
+    waiting = queue(*[b"x"] * 1500)
+    Delivery(Server(), waiting, threading.Lock()).drain(1.0, until=time.monotonic() - 1)
+    assert waiting.events == 1500
+
+
+def test_orphans_are_delivered_and_deleted_or_left_for_the_next_try(tmp_path):
+    left_behind(tmp_path)
+    away = Delivery(Server(TransportError("away")), queue(), threading.Lock())
+    with pytest.raises(TransportError):
+        away.adopt(tmp_path, OWNER)
+    assert [orphan.directory.name for orphan in closed(orphans(tmp_path, OWNER))] == ["dead"]
+    server = Server()
+    assert Delivery(server, queue(), threading.Lock()).adopt(tmp_path, OWNER)
+    assert server.lines == [b"seven"] and not (tmp_path / "dead").exists()
+
+
+def test_what_a_dead_process_lost_is_reported_by_who_adopts_its_spool_once(tmp_path):
+    directory = left_behind(tmp_path, lines=(b"seven", b"eight", b"nine"), losses={"queue_full": 4})
+    path = next(directory.glob("*.events"))
+    path.write_bytes(path.read_bytes().replace(b"eight", b"EIGHT"))
+    turns = iter([None])
+
+    def refuse_second(lines):
+        return TransportError("away") if next(turns, "away") else None
+
+    delivery = Delivery(Server(refuse_second), queue(), threading.Lock())
+    delivery.adopt(tmp_path, OWNER)
+    assert delivery.lost == {"queue_full": 4, "corrupt_record": 1}
+    assert delivery.adopt(tmp_path, OWNER) and sum(delivery.lost.values()) == 5
+
+
+def test_losses_stay_with_an_orphan_that_could_not_be_delivered(tmp_path):
+    directory = left_behind(tmp_path, lines=[b"%d" % n for n in range(900)], losses={"queue_full": 4})
+    path = next(directory.glob("*.events"))
+    path.write_bytes(path.read_bytes().replace(b" 12 5\n", b" 12 6\n"))
+    answers = iter([None])
+
+    def refuse_second(lines):
+        return next(answers, TransportError("away"))
+
+    delivery = Delivery(Server(refuse_second), queue(), threading.Lock())
+    with pytest.raises(TransportError):
+        delivery.adopt(tmp_path, OWNER)
+    assert delivery.lost == {}
+    later = Delivery(Server(), queue(), threading.Lock())
+    later.adopt(tmp_path, OWNER)
+    assert later.lost == {"queue_full": 4, "corrupt_record": 1}
+
+
+def test_a_long_adoption_ends_in_time_and_goes_on_later(tmp_path):
+    left_behind(tmp_path, "one")
+    left_behind(tmp_path, "two")
+    server = Server()
+    delivery = Delivery(server, queue(), threading.Lock())
+    assert not delivery.adopt(tmp_path, OWNER, until=time.monotonic())
+    assert delivery.adopt(tmp_path, OWNER) and server.lines == [b"seven", b"seven"]
+
+
+def test_a_disk_that_does_not_give_events_is_an_error_that_passes(tmp_path, monkeypatch):
+    spool = Spool(tmp_path / "agent", OWNER)
+    spool.append([(1, b"one")])
+    next(spool.directory.glob("*.events")).chmod(0)
+
+    def refuse(*args):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr("listeners.delivery.segments.read_lines", refuse)
+    server = Server()
+    with pytest.raises(SpoolError):
+        Delivery(server, spool, threading.Lock()).drain(1.0)
+    monkeypatch.undo()
+    Delivery(server, spool, threading.Lock()).drain(1.0)
+    assert server.lines == [b"one"]
+    spool.close()
+
+
+def closed(spools):
+    for spool in spools:
+        spool.close()
+        yield spool

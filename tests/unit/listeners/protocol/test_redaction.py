@@ -1,0 +1,66 @@
+"""Secrets stay in the driver."""
+
+import pytest
+
+from listeners.protocol.redaction import MAX_TEXT_CHARS, compiled, redact
+
+KEYS = compiled(None)
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("password=hunter2 next", "password=*********(redacted) next"),
+        ("fs.s3a.access.key: AKIA123, more", "fs.s3a.access.key: *********(redacted), more"),
+        ('{"sasl.jaas.token":"abc def"}', '{"sasl.jaas.token":*********(redacted)}'),
+        ("batch=5 took 3 s", "batch=5 took 3 s"),
+        ("at org.apache.spark.Foo(Foo.scala:12)", "at org.apache.spark.Foo(Foo.scala:12)"),
+    ],
+)
+def test_values_behind_secret_keys_are_masked_and_nothing_else(text, kept):
+    assert redact(text, KEYS) == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (
+            "java.sql.SQLException: password=hunter2 no",
+            "java.sql.SQLException: password=*********(redacted) no",
+        ),
+        (
+            "url=jdbc:postgresql://h/db?password=hunter2&user=a",
+            "url=jdbc:postgresql://h/db?password=*********(redacted)&user=a",
+        ),
+        ("RuntimeError: token: x", "RuntimeError: token: *********(redacted)"),
+        ("{'opts': 'token=x'}", "{'opts': 'token=*********(redacted)}"),
+        (r"{\"password\":\"hunter2 x\",", r"{\"password\":*********(redacted),"),
+        (r'password="a\"b c" d', "password=*********(redacted) d"),
+        ("a='x y' password='hunter2 b'", "a='x y' password=*********(redacted)"),
+        ("mongodb://u:pw@h/x failed", "mongodb://h/x failed"),
+        ("s3a://key:se/cret@bucket/a", "s3a://bucket/a"),
+        ("abfss://box@account/x and hdfs://n:8020/a@b", "abfss://box@account/x and hdfs://n:8020/a@b"),
+    ],
+)
+def test_a_secret_inside_the_value_of_a_harmless_key_is_masked_too(text, kept):
+    assert redact(text, KEYS) == kept
+
+
+@pytest.mark.parametrize(
+    "piece", ["a", "a:", "a ", "://a:", 'token="', "token='\\", "\\", "token=\\\"x\\'", "://a:b/"]
+)
+def test_a_text_made_to_be_slow_is_read_in_one_go(piece):
+    assert len(redact("a" + piece * MAX_TEXT_CHARS, KEYS)) > 0
+
+
+def test_the_sessions_own_regex_counts_and_a_broken_one_falls_back():
+    assert redact("pin=1234 password=x", compiled("(?i)pin")) == "pin=*********(redacted) password=x"
+    assert redact("password=x", compiled("(")) == "password=*********(redacted)"
+
+
+def test_an_overlong_text_keeps_both_ends():
+    text = "head" + "x" * 2 * MAX_TEXT_CHARS + "Caused by: tail"
+    short = redact(text, KEYS)
+    assert (
+        short.startswith("head") and short.endswith("Caused by: tail") and len(short) < MAX_TEXT_CHARS + 100
+    )

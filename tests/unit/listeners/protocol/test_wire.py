@@ -1,0 +1,132 @@
+"""The wire format: what goes in comes out, and a bad line names its mistake."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from listeners.protocol import wire
+from listeners.protocol.errors import WireError
+
+AGENT = "3f2c8f5e-6f0a-4a7e-9d6e-0b9e2f6d1c11"
+
+
+def line(**changes):
+    document = {
+        "v": 1,
+        "agent": AGENT,
+        "seq": 7,
+        "at": "2026-11-20T05:30:00.250Z",
+        "app": {"name": "orders", "id": "local-1"},
+        "labels": {"team": "payments"},
+        "type": "progress",
+        "data": {"batchId": 3},
+    }
+    document.update(changes)
+    return json.dumps({k: v for k, v in document.items() if v != "absent"})
+
+
+def test_an_event_survives_the_way_there():
+    event = wire.decode_event(line())
+    assert event.at == 1795152600.25 and event.app.name == "orders" and event.labels == {"team": "payments"}
+    assert wire.decode_event(wire.encode_event(event)) == event
+
+
+def test_unix_seconds_are_times_too():
+    assert wire.decode_event(line(at=1795152600.25)).at == 1795152600.25
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"v": 2}, "v must be 1"),
+        ({"agent": "x"}, "agent must be a UUID"),
+        ({"agent": 5}, "agent must be a UUID"),
+        ({"seq": 0}, "seq must be"),
+        ({"seq": True}, "seq must be"),
+        ({"seq": 2**70}, "seq must be"),
+        ({"seq": 1.5}, "seq must be"),
+        ({"at": "yesterday"}, "not RFC 3339"),
+        ({"at": None}, "time must be"),
+        ({"at": 1e300}, "years 1970"),
+        ({"app": "orders"}, "app must be"),
+        ({"app": {"name": ""}}, "app.name"),
+        ({"app": {"name": "o", "ui_url": 3}}, "app.ui_url"),
+        ({"type": ""}, "type must be"),
+        ({"type": ["progress"]}, "type must be"),
+        ({"data": []}, "data must be"),
+        ({"data": "absent"}, "data must be"),
+        ({"labels": {"a b": "c"}}, "label name"),
+        ({"labels": {"team": 5}}, "label team"),
+        ({"labels": {f"l{i}": "x" for i in range(11)}}, "at most 10"),
+    ],
+)
+def test_a_wrong_field_is_named(changes, says):
+    with pytest.raises(WireError, match=says):
+        wire.decode_event(line(**changes))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        (b"\xff\xfe", "not UTF-8"),
+        ("[1]", "JSON object"),
+        ("[" * 100_000, "nested too deep"),
+        ("1" * 10_000, "number is too long"),
+    ],
+)
+def test_what_is_not_json_is_refused_in_words(text, says):
+    with pytest.raises(WireError, match=says):
+        wire.decode_event(text)
+
+
+def test_nan_and_infinity_become_null_both_ways():
+    event = wire.decode_event(
+        line().replace('{"batchId": 3}', '{"a": NaN, "b": -Infinity, "c": 1e999, "d": 1.5}')
+    )
+    assert event.data == {"a": None, "b": None, "c": None, "d": 1.5}
+    assert json.loads(wire.dumps({"x": [float("nan"), {"y": float("inf")}]})) == {"x": [None, {"y": None}]}
+
+
+@given(st.text() | st.binary())
+def test_decoding_never_fails_in_another_way(text):
+    with pytest.raises(WireError):
+        wire.decode_event(text)
+
+
+def test_commands_and_results_survive_the_way():
+    command = wire.Command("c1", "restart", AGENT, drain=True, overrides={"a": 1})
+    assert wire.decode_command(wire.encode_command(command)) == command
+    result = wire.CommandResult("failed", "no", "start_failed", {"exception": "x"})
+    assert wire.decode_result(json.loads(wire.dumps(wire.encode_result(result)))) == result
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        {"id": "c"},
+        {"id": "c", "action": "explode", "query_id": "q"},
+        {"id": 4, "action": "stop", "query_id": "q"},
+        {"id": "c", "action": "stop", "query_id": "q", "timeout_seconds": -1},
+        {"id": "c", "action": "stop", "query_id": "q", "overrides": [1]},
+    ],
+)
+def test_a_malformed_command_is_refused(document):
+    with pytest.raises(WireError):
+        wire.decode_command(document)
+
+
+@pytest.mark.parametrize("within", ["[%s]", '{"a":%s}', '[1,{"b":[2,%s]}]'])
+def test_what_is_nested_deeper_than_others_can_render_is_refused(within):
+    text = "1"
+    while not wire.nested(json.loads(text)):
+        text = within % text
+    with pytest.raises(WireError, match="nested deeper than 32"):
+        wire.decode_result({"state": "failed", "evidence": {"a": json.loads(text)}})
+    assert text.count("[") + text.count("{") in range(wire.MAX_NESTED + 1, wire.MAX_NESTED + 4)
+    assert not wire.nested(json.loads("[" * 32 + "]" * 32)) and wire.nested(json.loads("[" * 33 + "]" * 33))

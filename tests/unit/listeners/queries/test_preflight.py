@@ -1,0 +1,122 @@
+"""The question before a start: fail-open on anything, and a message that says what to do."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from listeners.protocol.errors import AgentError, TransportError
+from listeners.queries import preflight
+from listeners.queries.hooks import Refused
+from listeners.queries.preflight import Preflight, QueryNotStarted, checked_mode, prevented
+
+REFUSAL = {
+    "verdict": "not_allowed",
+    "findings": [
+        {"check": "shape.filters", "severity": "info", "message": "filters changed", "remedy": []},
+        {
+            "check": "shape.sources.count",
+            "severity": "error",
+            "message": "2 sources became 1",
+            "remedy": ["Put the sources back."],
+        },
+    ],
+    "against": {"run_id": "0123456789abcdef", "at": 1.0},
+}
+
+
+@pytest.fixture
+def ask(monkeypatch):
+    """`ask(answer)`: what a start comes to when the server gives that answer; a callable is called."""
+    monkeypatch.setattr(preflight, "question", lambda app, planned, name, redact: {"app": app, "name": name})
+    monkeypatch.setattr(preflight, "Planned", lambda writer, method, args, kwargs: None)
+    start = SimpleNamespace(
+        session=SimpleNamespace(_jsparkSession=object()), writer=None, method="start", args=(), kwargs={}
+    )
+
+    def ask(answer, seconds=20.0, session=None):
+        def server(body, left):
+            assert body == {"app": "app", "name": "orders"} and 0 < left <= seconds
+            return answer() if callable(answer) else answer
+
+        start.session = session or start.session
+        Preflight("app", server, None, seconds).before_start(start, "orders")
+
+    return ask
+
+
+def test_a_start_that_is_not_allowed_is_refused_with_findings_and_the_way_round(ask):
+    with pytest.raises(QueryNotStarted) as refused:
+        ask(REFUSAL)
+    assert str(refused.value) == (
+        "the query 'orders' was not started: it would not restart from its checkpoint (compared with run 01234567)\n"
+        "- 2 sources became 1\n"
+        "  Put the sources back.\n"
+        "To start it all the same, set CONTROLPLANE_PREFLIGHT=report."
+    )
+    assert isinstance(refused.value, Refused) and isinstance(refused.value, AgentError)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"verdict": "allowed", "findings": []},
+        {"verdict": "consequences", "findings": REFUSAL["findings"]},
+        {"verdict": "unknown"},
+        {},
+        None,
+        [REFUSAL],
+        "not_allowed",
+    ],
+)
+def test_any_other_answer_lets_it_start(ask, answer):
+    ask(answer)
+
+
+def test_an_error_lets_it_start_with_one_line_in_the_log(ask, caplog):
+    def fail():
+        raise TransportError("no answer from http://server:\n refused")
+
+    ask(fail)
+    (record,) = caplog.records
+    assert record.message == "preflight: no answer from http://server: refused; the query starts"
+
+
+def test_a_server_that_hangs_lets_it_start_when_time_is_up(ask, caplog):
+    free = threading.Event()
+    ask(lambda: free.wait(60) and REFUSAL, seconds=0.05)
+    free.set()
+    assert "no answer within" in caplog.text
+
+
+def test_a_connect_client_is_not_held_up(ask, caplog):
+    ask(REFUSAL, session=SimpleNamespace())
+    assert "Spark Connect" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {"verdict": "not_allowed"},
+        {"verdict": "not_allowed", "findings": "x", "against": 3},
+        {"verdict": "not_allowed", "findings": [3, {"message": None, "remedy": 5}], "against": {"run_id": 7}},
+    ],
+)
+def test_a_refusal_in_odd_words_is_still_a_message(hostile):
+    assert "was not started" in prevented(hostile, None)
+
+
+def test_a_refusal_of_any_length_is_a_short_message():
+    many = [{"severity": "error", "message": "x" * 5000, "remedy": ["y" * 5000] * 9}] * 50
+    assert len(prevented({"verdict": "not_allowed", "findings": many}, "q")) < 15_000
+
+
+def test_an_unknown_word_prevents_nothing(caplog):
+    assert [checked_mode(text) for text in (None, "", "Block", "off", "blok")] == [
+        "report",
+        "report",
+        "block",
+        "off",
+        "report",
+    ]
+    assert "CONTROLPLANE_PREFLIGHT" in caplog.text

@@ -1,0 +1,130 @@
+"""The prober: what it claims, when it looks at tasks, and when it tells the facts again."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from listeners.queries.prober import Prober
+from listeners.queries.registry import Registry, Start
+from listeners.spark.engine import Status
+from tests.unit.listeners.fake_spark import ENGINE, FakeEngine, JavaQuery, Query, Session, Writer
+
+
+class Seen(FakeEngine):
+    """Lists one query, and tells of it what a test wants to be seen."""
+
+    def __init__(self, query, state, figures=dict):
+        self._query, self._state, self._figures = query, state, figures
+
+    def active(self, session):
+        run = self.run(self._query)
+        run.status = lambda: Status(self._state.message, True, self._state.active)
+        return [run]
+
+    def tasks(self, session, run_id):
+        self._state.asked += 1
+        return self._state.tasks
+
+    def driver_figures(self, session):
+        return self._figures()
+
+
+@pytest.fixture
+def driver():
+    registry, session, writer = Registry(), Session(), Writer()
+    query = Query(JavaQuery("q", "r1", "orders"))
+    start = Start("start", None, writer, (), {}, session, registry.touch(writer), ENGINE)
+    registry.started(query, start, session, ENGINE)
+    state = SimpleNamespace(message="Processing new data", active=True, tasks=(2, 10), asked=0, now=100.0)
+
+    prober = Prober(
+        registry, lambda: [session], lambda: state.now, engine_of=lambda session: Seen(query, state)
+    )
+    state.registry, state.writer, state.query = registry, writer, query
+    state.probe = lambda: prober.probe()["queries"][0]
+    return state
+
+
+def test_tasks_are_counted_only_in_a_trigger_that_lasts(driver):
+    assert "tasksCompleted" not in driver.probe() and driver.asked == 0
+    assert driver.probe()["tasksCompleted"] == 10
+    driver.active = False
+    assert "tasksCompleted" not in driver.probe() and driver.asked == 1
+
+
+def test_a_rising_count_says_when_a_task_was_last_seen_to_finish(driver):
+    driver.probe()
+    assert driver.probe()["lastTaskAt"] is None
+    driver.tasks, driver.now = (2, 11), 110.0
+    assert driver.probe()["lastTaskAt"] == 110.0
+    driver.now = 120.0
+    assert driver.probe()["lastTaskAt"] == 110.0
+
+
+def test_facts_are_told_once_and_again_when_the_way_to_restart_changes(driver):
+    assert driver.probe()["facts"]["restart"] == "reuse"
+    assert "facts" not in driver.probe()
+    driver.registry.touch(driver.writer)
+    assert driver.probe()["facts"]["restart"] == "needs_factory"
+    driver.registry.register_factory("orders", lambda: None)
+    assert driver.probe()["facts"]["restart"] == "factory"
+    assert "facts" not in driver.probe()
+
+
+def test_the_shape_is_told_with_the_first_facts_of_a_run_only(driver):
+    assert driver.probe()["facts"]["shape"]["v"] == 1
+    driver.registry.touch(driver.writer)
+    assert "shape" not in driver.probe()["facts"]
+
+
+def test_facts_wait_until_the_query_is_set_up(driver):
+    driver.message = "Initializing sources"
+    assert "facts" not in driver.probe()
+
+
+def test_a_run_that_ended_before_any_look_is_still_described_once(driver):
+    ended = Query(JavaQuery("short", "r7", "nightly"))
+    driver.registry.started(ended, None, Session(), ENGINE)
+    ended._jsq.stop()
+    driver.probe()
+    prober = Prober(driver.registry, list)
+    driver.registry.entry("short").told = None
+    (described,) = prober.probe()["queries"]
+    assert (described["id"], described["active"]) == ("short", False) and "trigger" in described["facts"]
+    assert prober.probe()["queries"] == []
+
+
+def test_executors_and_heap_are_of_the_last_round_and_end_with_what_is_known(driver):
+    figures = {"executors": 2, "driver": {"heapUsed": 5, "heapMax": 9}}
+    engine = Seen(driver.query, driver, lambda: figures)
+    prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
+    assert prober.driver == {}
+    prober.probe()
+    assert prober.driver == figures
+    engine.active = fail
+    with pytest.raises(ConnectionError):
+        prober.probe()
+    assert prober.driver == {}
+
+
+def test_a_spark_that_tells_no_executors_costs_no_status(driver):
+    engine = Seen(driver.query, driver, lambda: fail(None))
+    prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
+    assert prober.probe()["queries"]
+    assert prober.driver == {}
+
+
+def test_a_session_that_cannot_be_asked_leaves_the_others_their_status(driver):
+    good, bad = Session(1), Session(2)
+    engines = {id(good): Seen(driver.query, driver), id(bad): Seen(driver.query, driver)}
+    engines[id(bad)].active = fail
+    prober = Prober(driver.registry, lambda: [bad, good], engine_of=lambda session: engines[id(session)])
+    status = prober.probe()
+    assert status["partial"] is True
+    assert [query["id"] for query in status["queries"]] == ["q"]
+    engines[id(bad)].active = lambda session: []
+    assert "partial" not in prober.probe()
+
+
+def fail(session):
+    raise ConnectionError("the gateway is gone")

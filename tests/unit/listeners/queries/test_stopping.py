@@ -1,0 +1,179 @@
+"""Stopping at a good moment: a gap, the report of a commit, the deadline; and what is said of the last batch."""
+
+import threading
+
+import pytest
+
+from listeners.protocol.errors import CommandError, ConnectError
+from listeners.queries import stopping
+from listeners.queries.registry import Registry
+from listeners.queries.stopping import COMMIT, DEADLINE, EPOCHS, GAP, Stopped, evidence_of, sentence_of
+from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session
+
+
+def started():
+    registry = Registry()
+    return registry, registry.started(Query(JavaQuery("q", "r1")), None, Session(), ENGINE)
+
+
+def test_a_busy_query_is_stopped_by_the_report_of_the_batch_that_it_was_in():
+    registry, entry = started()
+    java = entry.run.jsq
+    java.trigger_active, java.planned, java.committed = True, 5, 4
+    outcome = []
+    thread = threading.Thread(target=lambda: outcome.append(stopping.end(registry, entry, True, 60.0)))
+    thread.start()
+    registry.shown_alive("r1", 4)  # late news of what had been committed before
+    registry.shown_alive("r1")  # an idle report
+    registry.shown_alive("r0", 9)  # another run
+    thread.join(0.3)
+    assert thread.is_alive() and java.isActive()
+    java.committed = 5
+    registry.shown_alive("r1", 5)
+    thread.join(10)
+    assert outcome[0].moment == COMMIT and outcome[0].cut is None and not java.isActive()
+    assert entry.awaited is None and entry.held
+
+
+def test_a_gap_is_taken_at_once():
+    registry, entry = started()
+    assert stopping.end(registry, entry, True, 60.0).moment == GAP
+
+
+def test_a_failure_during_the_drain_is_the_programs_own_and_wakes_it():
+    registry, entry = started()
+    java = entry.run.jsq
+    java.trigger_active = True
+    caught = []
+
+    def stop():
+        try:
+            stopping.end(registry, entry, True, 60.0)
+        except CommandError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    java.fail(RuntimeError("poison"))
+    java.trigger_active = False
+    thread.join(10)
+    assert [(error.code, error.refused) for error in caught] == [("not_running", True)] and not entry.held
+
+
+def test_continuous_processing_is_not_waited_for():
+    registry, entry = started()
+    entry.run.jsq.facts = {"trigger": "continuous"}
+    entry.run.jsq.trigger_active = True
+    assert stopping.end(registry, entry, True, 60.0).moment == EPOCHS
+
+
+def test_a_stop_that_does_not_end_tells_what_its_thread_does():
+    registry, entry = started()
+    entry.run.jsq.hangs = True
+    with pytest.raises(CommandError) as caught:
+        stopping.end(registry, entry, False, 1.0)
+    assert caught.value.code == "stop_timed_out" and "thread" in caught.value.evidence
+    entry.run.jsq.fail(None)
+
+
+class Wire:
+    """A run whose server is away from the moment of the stop on."""
+
+    def __init__(self, run, failure):
+        self._run, self._failure, self.is_away = run, failure, False
+
+    def __getattr__(self, name):
+        return getattr(self._run, name)
+
+    def is_active(self):
+        if self.is_away:
+            raise ConnectError("no answer")
+        return self._run.is_active()
+
+    is_over = is_active
+
+    def stop(self):
+        self.is_away = True
+        if self._failure:
+            raise self._failure
+
+
+def test_a_stop_that_was_lost_with_its_answers_holds_nobody():
+    registry, entry = started()
+    lost = ConnectError("connection reset")
+    entry.run = Wire(entry.run, lost)
+    with pytest.raises(ConnectError) as caught:
+        stopping.end(registry, entry, False, 1.0)
+    assert caught.value is lost and not entry.held
+
+
+def test_where_spark_cannot_be_asked_before_the_stop_nobody_is_held():
+    registry, entry = started()
+    entry.run = Wire(entry.run, None)
+    entry.run.is_away = True
+    with pytest.raises(ConnectError):
+        stopping.end(registry, entry, False, 1.0)
+    assert not entry.held
+
+
+def test_a_stop_that_spark_took_is_ours_although_its_end_cannot_be_seen():
+    registry, entry = started()
+    entry.run = Wire(entry.run, None)
+    with pytest.raises(CommandError) as caught:
+        stopping.end(registry, entry, False, 1.0)
+    assert caught.value.code == "stop_timed_out" and entry.held
+
+
+@pytest.mark.parametrize(
+    ("stopped", "cut", "sentence"),
+    [
+        (Stopped(None, 0.1, 7, 7), None, "stopped after batch 7"),
+        (Stopped(None, 0.1, None, None), None, "stopped; no batch is on record"),
+        (Stopped(GAP, 0.1, None, None), None, "stopped between two batches"),
+        (Stopped(None, 0.1, 0, None), 0, "stopped in the middle of batch 0, which will run again"),
+        (Stopped(GAP, 0.1, 8, 7), 8, "stopped as batch 8 began, which will run again"),
+        (
+            Stopped(COMMIT, 0.1, 8, 7),
+            8,
+            "stopped right after batch 7; there is no pause between its batches, so batch 8 had been planned and "
+            "will run again",
+        ),
+        (
+            Stopped(DEADLINE, 0.1, 8, 7),
+            8,
+            "stopped in the middle of batch 8, which will run again: it did not end within the time of the drain",
+        ),
+        (
+            Stopped(EPOCHS, 0.1, 3, 3, True),
+            None,
+            "stopped after epoch 3 (continuous processing cannot be drained); rows written since then will be "
+            "written again",
+        ),
+        (
+            Stopped(None, 0.1, None, None, True),
+            None,
+            "stopped before its first epoch ended; rows written since then will be written again",
+        ),
+    ],
+)
+def test_what_became_of_the_last_batch_is_said(stopped, cut, sentence):
+    assert (stopped.cut, sentence_of(stopped)) == (cut, sentence)
+
+
+@pytest.mark.parametrize(
+    ("moment", "committed", "drained"),
+    [(GAP, 8, True), (COMMIT, 8, True), (COMMIT, 7, False), (DEADLINE, 8, False)],
+)
+def test_drained_means_that_no_batch_was_cut(moment, committed, drained):
+    assert evidence_of("r1", Stopped(moment, 0.1, 8, committed))["drained"] is drained
+
+
+def test_without_a_drain_nothing_is_said_of_one():
+    assert "drained" not in evidence_of("r1", Stopped(None, 0.1, 8, 8))
+
+
+def test_where_the_logs_cannot_be_read_nobody_claims_that_nothing_was_cut():
+    stopped = Stopped(COMMIT, 0.1, None, None)
+    assert evidence_of("r1", stopped)["drained"] is None and "if the next one had begun" in sentence_of(
+        stopped
+    )

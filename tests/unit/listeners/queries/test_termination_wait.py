@@ -1,0 +1,71 @@
+"""The last callbacks at the end of a program."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from listeners.queries.termination_wait import Farewell
+
+
+class Run:
+    def __init__(self, run_id: str, active: bool | Exception = False):
+        self.run_id, self._active = run_id, active
+
+    def is_active(self) -> bool:
+        if isinstance(self._active, Exception):
+            raise self._active
+        return self._active
+
+
+@pytest.mark.parametrize("runs", [[], [Run("runs", True)], [Run("gone", ConnectionError("no JVM"))]])
+def test_nobody_is_waited_for_while_no_run_is_over(runs: list[Any]) -> None:
+    assert Farewell().wait(runs, seconds=5.0)
+
+
+def test_an_end_that_was_heard_is_not_waited_for() -> None:
+    farewell = Farewell()
+    farewell.heard("a")
+    assert farewell.wait([Run("a")], seconds=5.0)
+
+
+def test_an_end_that_comes_in_time_is_waited_for() -> None:
+    farewell, asked = Farewell(), threading.Event()
+
+    class Late(Run):
+        def is_active(self) -> bool:
+            asked.set()
+            return False
+
+    teller = threading.Thread(target=lambda: (asked.wait(), farewell.heard("a")))
+    teller.start()
+    assert farewell.wait([Late("a")], seconds=60.0)
+    teller.join()
+
+
+def test_an_interpreter_that_starts_no_thread_any_more_is_not_waited_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    assert not Farewell().wait([Run("a")], seconds=5.0)
+
+
+def test_an_end_that_never_comes_is_given_up() -> None:
+    assert not Farewell().wait([Run("a")], seconds=0.01)
+
+
+def test_a_spark_that_does_not_answer_is_not_waited_for_beyond_the_patience() -> None:
+    released = threading.Event()
+
+    class Hanging(Run):
+        def is_active(self) -> bool:
+            assert released.wait(20)
+            return False
+
+    assert not Farewell().wait([Hanging("a")], seconds=0.1)
+    released.set()

@@ -1,0 +1,62 @@
+"""What is read of the texts that Spark's own objects are written as."""
+
+import pytest
+
+from listeners.spark.classic import ENGINE, parse_delay
+
+RELATION = "+- ~StreamingRelationV2 x, rate, y, [], [timestamp#0, value#1L], name=<Unassigned>"
+
+
+@pytest.mark.parametrize(
+    ("node", "seconds"),
+    [
+        ("41fd37fa-8e5a-4a9a-834d-71160b3822c4, timestamp#0: timestamp, 1 minutes 30 seconds", 90),
+        ("timestamp#0: timestamp, 10 seconds", 10),
+        ("timestamp#0: timestamp, 1 days 2 hours 0.5 seconds", 93600.5),
+        ("timestamp#0: timestamp, 2 months", 62 * 86400),
+        ("timestamp#0: timestamp, 0 seconds", 0),
+    ],
+)
+def test_the_delay_of_a_watermark_is_read_from_the_plan(node: str, seconds: float) -> None:
+    assert parse_delay(f"~Project [value#1L]\n:- ~EventTimeWatermark {node}\n{RELATION}") == seconds
+
+
+def test_of_several_watermarks_the_longest_delay_counts() -> None:
+    node = ":- ~EventTimeWatermark ts#0: timestamp, %s\n"
+    assert parse_delay(node % "5 minutes" + node % "1 hours" + node % "10 seconds") == 3600
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "None",
+        RELATION,
+        "~EventTimeWatermark ts#0: timestamp, 3 fortnights\n",
+        "~EventTimeWatermark ts#0: timestamp, 1.2.3 seconds\n",
+    ],
+)
+def test_without_a_watermark_or_one_that_is_understood_no_delay_is_known(plan: str) -> None:
+    assert parse_delay(plan) is None
+
+
+class Answering:
+    """A run that gives these answers, one after the other."""
+
+    def __init__(self, *answers):
+        self._answers = list(answers)
+
+    def is_active(self):
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def test_a_jvm_is_gone_when_it_does_not_answer_on_a_new_connection_either() -> None:
+    from py4j.protocol import Py4JError, Py4JNetworkError
+
+    broken, refused = Py4JError("while calling isActive"), Py4JNetworkError("connection refused")
+    assert ENGINE.gone(Answering(broken, refused)) is refused
+    assert ENGINE.gone(Answering(ConnectionRefusedError(), refused)) is refused
+    assert ENGINE.gone(Answering(broken, False)) is None
+    assert ENGINE.gone(Answering(False)) is None

@@ -1,0 +1,91 @@
+"""Plans as Spark 3.5 and 4.3 write them."""
+
+import pytest
+
+from listeners.spark import plans
+
+JOINED = """\
+~Project [k#0, v#4L]
++- ~Join Inner, ((k#0 = k#3) AND (ts#2-T600000ms >= ts#5-T300000ms))
+   :- ~SubqueryAlias a
+   :  +- ~EventTimeWatermark 87da6308-d850-451e-bd1b-128aea0beca7, ts#2: timestamp, 10 minutes
+   :     +- StreamingRelation FileSource[/in/a], [k#0, v#1L, ts#2], name=<Unassigned>
+   +- ~Filter (name#9 = two
+lines of a literal)
+      +- StreamingRelation FileSource[/in/b], [k#3, v#4L, ts#5]
+"""
+
+
+def test_nodes_stand_in_preorder_and_a_line_that_goes_on_is_none() -> None:
+    found = plans.nodes(JOINED)
+    assert [(node.place, node.depth, node.name) for node in found] == [
+        (0, 0, "Project"),
+        (1, 1, "Join"),
+        (2, 2, "SubqueryAlias"),
+        (3, 3, "EventTimeWatermark"),
+        (4, 4, "StreamingRelation"),
+        (5, 2, "Filter"),
+        (6, 3, "StreamingRelation"),
+    ]
+    assert found[1].text.startswith("Inner, ((k#0 = k#3)")
+
+
+def test_ids_that_differ_from_run_to_run_are_left_out() -> None:
+    assert plans.bare("(sum(v#1L) / count(1)#22L) AS r#9-T600000ms") == "(sum(v) / count(1)) AS r"
+
+
+def test_a_column_is_written_out_as_what_it_is_made_of() -> None:
+    tree = plans.nodes(
+        "~Aggregate [kk#5], [kk#5, count(1) AS n#8L]\n"
+        "+- ~Project [upper(b#4) AS kk#5, v#1L]\n"
+        "   +- ~Project [concat(k#0, , k#0) AS b#4, v#1L]\n"
+    )
+    made = plans.definitions(tree)
+    assert plans.made_of("kk#5", made) == "upper(concat(k, , k))"
+    assert plans.made_of("v#1L", made) == "v"
+    assert plans.made_of("substring(kk#5, 0, 2)", made) == "substring(upper(concat(k, , k)), 0, 2)"
+
+
+def test_columns_that_are_made_of_one_another_come_to_an_end() -> None:
+    assert plans.made_of("a#1", {"1": "f(b#2)", "2": "g(a#1)"}).count("f(") < 20
+
+
+@pytest.mark.parametrize(
+    ("condition", "pairs"),
+    [
+        ("(k#0 = k#3)", [("k#0", "k#3")]),
+        ("(k#3 = k#0)", [("k#0", "k#3")]),
+        (
+            "(((k#0 = k#3) AND (upper(s#1) = t#4)) AND (v#2L > w#5L))",
+            [("k#0", "k#3"), ("upper(s#1)", "t#4")],
+        ),
+        ("((k#0 = 5) AND (k#0 = s#1))", []),
+        ("((k#0 = k#3) OR (s#1 = t#4))", []),
+        ("", []),
+    ],
+)
+def test_the_equality_keys_of_a_join_are_found_on_either_side(condition: str, pairs: list) -> None:
+    assert plans.equal_keys(condition, {"0", "1", "2"}, {"3", "4", "5"}) == pairs
+
+
+def test_types_are_told_without_names_and_nullability() -> None:
+    inner = {"type": "struct", "fields": [{"name": "x", "type": "long", "nullable": False, "metadata": {}}]}
+    listed = {"type": "array", "elementType": inner, "containsNull": True}
+    mapped = {"type": "map", "keyType": "string", "valueType": listed, "valueContainsNull": True}
+    assert plans.type_name(mapped) == "map<string,array<struct<long>>>"
+    assert plans.type_name("decimal(10,2)") == "decimal(10,2)"
+
+
+def test_of_a_long_text_two_that_differ_in_the_middle_stay_apart() -> None:
+    one, other = ("a" * 400 + middle + "b" * 400 for middle in "xy")
+    assert plans.short(one) != plans.short(other)
+    assert len(plans.short(one)) < 330
+    assert plans.short("k") == "k"
+
+
+@pytest.mark.parametrize("text", ["", "(", ")))", "a AS #", "[[[,", "= = AND"])
+def test_a_text_that_is_no_plan_is_borne(text: str) -> None:
+    tree = plans.nodes(f"~Project {text}\n+- ~Aggregate {text}")
+    assert isinstance(plans.definitions(tree), dict)
+    assert plans.equal_keys(text, {"0"}, {"1"}) == []
+    assert isinstance(plans.made_of(text, {}), str)

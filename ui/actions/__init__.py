@@ -1,0 +1,1 @@
+"""Stop, start and restart from the dashboard: confirmation dialogs and the progress of an action."""

@@ -1,0 +1,1 @@
+"""Parts of the Alerts and Rules pages: tables, panels, dialogs."""

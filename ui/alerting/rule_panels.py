@@ -1,0 +1,122 @@
+"""The parts of the Rules page: a group's head, and each rule with its expression, state and last evaluation.
+
+`ui/app_pages/rules.py` puts them in order. Each takes the server's JSON and draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import streamlit as st
+
+from ui.alerting import choices, dialogs, frames
+from ui.kit import statuses, units, widgets
+from ui.kit.markup import plain
+
+Json = Mapping[str, Any]
+
+LONGEST_EXPRESSION = 5000  # characters; the file has the rest
+SHOWN_LABELS = 8
+
+
+def state_tiles(counted: Mapping[str, int], chosen: Sequence[str]) -> None:
+    """One tile a state, worst first; a click filters by it, another click lifts the filter."""
+    with st.grid(len(statuses.RULE_STATES), min_column_width=120, gap="xsmall"):
+        for state, look in statuses.RULE_STATES.items():
+            count = counted.get(state, 0)
+            digits = f"**{count:d}**"
+            coloured = digits if state in chosen else f":{look.colour if count else 'gray'}[{digits}]"
+            st.button(
+                f"{coloured} {look.word}",
+                key=f"tile_rule_{state}",
+                type="primary" if state in chosen else "secondary",
+                width="stretch",
+                on_click=toggle,
+                args=(state,),
+            )
+
+
+def toggle(state: str) -> None:
+    chosen = st.session_state.get("rule_state") or []
+    others = [name for name in chosen if name != state]
+    st.session_state["rule_state"] = others if state in chosen else [*chosen, state]
+
+
+def head(group: Json, now: float) -> None:
+    """A group's name, rhythm and last evaluation; missed ones and slow ones stand out."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.subheader(plain(group.get("name")), anchor=False, width="content")
+        st.caption(plain(rhythm(group, now)), width="content")
+        if missed := int(group.get("missed") or 0):
+            st.badge(
+                f"{missed} missed evaluation{'' if missed == 1 else 's'}",
+                icon=":material/running_with_errors:",
+                color="orange",
+                help="The evaluation before took longer than the interval, or the server was down.",
+            )
+        st.caption(plain(group.get("file") or ""), width="stretch", text_alignment="right")
+
+
+def rhythm(group: Json, now: float) -> str:
+    every = units.span(group.get("interval_seconds"))
+    took = units.span(group.get("evaluation_seconds"))
+    return f"every {every} · evaluated {frames.ago(group.get('evaluated_at'), now)} in {took}"
+
+
+def rule(found: Json, key: str, now: float) -> None:
+    """One rule. `key`: its place, the same through refreshes."""
+    with st.container(border=True, gap="xsmall", key=key):
+        with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+            widgets.badge(statuses.rule_state(choices.rule_state(found)))
+            st.markdown(f"**{plain(found.get('name'))}**", width="content")
+            st.caption(conditions(found), width="content")
+            _labels(found.get("labels") or {})
+            st.caption(plain(evaluation(found, now)), width="stretch", text_alignment="right")
+            _to_alerts(found, key)
+        expression = dialogs.cut(found.get("expr") or "", LONGEST_EXPRESSION)
+        st.code(expression, language="promql", wrap_lines=True)
+        if found.get("error"):
+            st.error(plain(dialogs.cut(found["error"], 1000)), icon=":material/report:")
+
+
+def conditions(found: Json) -> str:
+    """How long it must hold, and how long it stays; nothing where it is at once."""
+    waits, keeps = units.number(found.get("for_seconds")), units.number(found.get("keep_firing_for_seconds"))
+    parts = [
+        f"for {units.span(waits)}" if waits else "",
+        f"keeps firing {units.span(keeps)}" if keeps else "",
+    ]
+    at_once = "at once" if found.get("kind") == "alert" else ""
+    return " · ".join(part for part in parts if part) or at_once
+
+
+def _labels(labels: Json) -> None:
+    for name, value in list(labels.items())[:SHOWN_LABELS]:
+        st.badge(plain(dialogs.cut(f"{name}={value}", 80)), color="gray")
+
+
+def evaluation(found: Json, now: float) -> str:
+    if not found.get("evaluated_at"):
+        return "not evaluated yet"
+    took = units.span(found.get("evaluation_seconds"))
+    return f"{frames.ago(found.get('evaluated_at'), now)} in {took} · line {found.get('line') or '?'}"
+
+
+def _to_alerts(found: Json, key: str) -> None:
+    """To the alerts that this rule has raised."""
+    for state in ("firing", "pending"):
+        count, icon = int(found.get(state) or 0), ":material/arrow_forward:"
+        if count and st.button(f"{count} {state}", key=f"{key}_{state}", type="tertiary", icon=icon):
+            params = {"view": state, "words": str(found.get("name"))}
+            st.switch_page("app_pages/alerts.py", query_params=params)
+
+
+def counts(groups: Sequence[Json]) -> dict[str, int]:
+    """How many rules stand in each state, by `statuses.RULE_STATES`."""
+    found = dict.fromkeys(statuses.RULE_STATES, 0)
+    for one in groups:
+        for each in one.get("rules") or ():
+            state = choices.rule_state(each)
+            found[state] = found.get(state, 0) + 1
+    return found

@@ -1,0 +1,128 @@
+"""The views of the Alerts page: what each reads and shows, and what it says when there is nothing.
+
+`ui/app_pages/alerts.py` chooses one; reads go through `ui.kit.data`, drawing is `ui.alerting.tables` and
+`ui.alerting.panels`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import streamlit as st
+
+from ui.alerting import choices, panels, tables
+from ui.kit import data, widgets
+
+Json = Mapping[str, Any]
+
+NOTHING = {"pending": "Nothing is pending.", "silenced": "Nothing that fires is muted."}
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What the address asks for: words, and severities and apps of which none means all."""
+
+    words: str
+    severities: Sequence[str] = ()
+    apps: Sequence[str] = ()
+
+    def of(self, alerts: Sequence[Json]) -> list[Json]:
+        return choices.matching(alerts, self.words, severity=self.severities, app=self.apps)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was read for one drawing of the page: alerts, silences and when (Unix seconds)."""
+
+    alerts: Sequence[Json]
+    silences: Sequence[Json]
+    now: float
+
+    def silences_by_id(self) -> dict[str, Json]:
+        return {str(one.get("id")): one for one in self.silences}
+
+    def of_view(self, view: str) -> list[Json]:
+        return choices.of_view(self.alerts, view)
+
+
+def draw(view: str, seen: Seen, filters: Filters, narrow: bool) -> None:
+    """The chosen view; `narrow` beside an alert's detail."""
+    further: dict[str, Callable[[], None]] = {
+        "history": lambda: _history(seen, filters, narrow),
+        "silences": lambda: _silences(seen, filters.words),
+        "notifications": lambda: _notifications(seen, filters.words),
+    }
+    further.get(view, lambda: _alerts(view, seen, filters, narrow))()
+
+
+def counts(seen: Seen, view: str) -> dict[str, int | None]:
+    """How many there are in each view, whatever the filters hide; None where the server does not say."""
+    seconds = panels.period_seconds()
+    past = data.alert_history(seconds, patient=view != "history").body
+    notes = data.notifications(patient=view != "notifications").body
+    told = None if notes is None else len(_recent(notes, seen.now))
+    return {
+        **{name: len(seen.of_view(name)) for name in ("firing", "pending", "silenced")},
+        "history": None if past is None else len(past.get("alerts", [])),
+        "silences": sum(one.get("state") != "expired" for one in seen.silences),
+        "notifications": told,
+    }
+
+
+def _recent(notes: Json, now: float) -> list[Json]:
+    return choices.within(notes.get("notifications", []), panels.period_seconds(), now)
+
+
+def _alerts(view: str, seen: Seen, filters: Filters, narrow: bool) -> None:
+    of_view = seen.of_view(view)
+    shown = filters.of(of_view)
+    if shown:
+        tables.alerts(view, shown, seen.silences_by_id(), narrow, seen.now)
+    elif of_view:
+        st.caption(f"None of {len(of_view)} matches the filters.")
+    elif view == "firing":
+        panels.nothing_fires(len(seen.of_view("silenced")), seen.of_view("resolved"), seen.now)
+    else:
+        st.caption(NOTHING[view])
+
+
+def _history(seen: Seen, filters: Filters, narrow: bool) -> None:
+    known = (data.alert_history(panels.period_seconds()).body or {}).get("alerts", [])
+    shown = filters.of(known)
+    panels.cut_off(known)
+    if shown:
+        tables.history(shown, narrow, seen.now)
+    else:
+        st.caption("No alert that fired in this time matches.")
+
+
+def _notifications(seen: Seen, words: str) -> None:
+    body = data.notifications().body or {}
+    recent = _recent(body, seen.now)
+    panels.cut_off(recent)
+    shown = choices.mentioning(recent, words, "receiver", "words", "group_key", "outcome")
+    if shown:
+        tables.notifications(shown)
+    else:
+        st.caption("No notification of this time matches.")
+
+
+def _silences(seen: Seen, words: str) -> None:
+    shown = choices.mentioning(seen.silences, words, "text", "comment", "created_by", "state", "id")
+    if shown:
+        tables.silences(shown, data.role(), seen.now)
+    else:
+        st.caption("No silence matches." if seen.silences else "Nothing is silenced.")
+
+
+def beside(fingerprint: str, seen: Seen) -> None:
+    """The alert of the address, next to the view."""
+    reading = data.alert(fingerprint)
+    if reading.body:
+        panels.detail(reading.body, seen.silences_by_id(), data.role(), seen.now)
+    elif reading.kind == "missing":
+        panels.unknown()
+    else:
+        widgets.banner(reading)

@@ -1,0 +1,1 @@
+"""Checkpoint health on the screen: findings, tables, inventory requests."""

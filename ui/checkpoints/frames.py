@@ -1,0 +1,155 @@
+"""Checkpoints as tables: the page's rows, a checkpoint's state stores, what changed between two runs. Pure.
+
+`ui.checkpoints.columns` says how their columns look. A value that is not known stays missing (never 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from ui.checkpoints import choices
+from ui.kit import statuses, units
+from ui.kit.frames import Json
+from ui.kit.markup import no_icon, one_line
+
+MARKS = {"Being looked at": statuses.HEX["blue"], "Stale": statuses.HEX["yellow"]}
+STORE_MARKS = {
+    "Missing": statuses.HEX["red"],
+    "Behind": statuses.HEX["red"],
+    "Ahead": statuses.HEX["gray"],  # as while a batch runs, or after a kill
+}
+MOST_STORES = 1000
+COLUMNS = (
+    "verdict",
+    "query",
+    "app",
+    "summary",
+    "mark",
+    "planned",
+    "committed",
+    "bytes",
+    "files",
+    "age",
+    "path",
+)
+STORE_COLUMNS = ("mark", "operator", "partition", "store", "newest", "expected", "snapshot", "files", "bytes")
+
+
+def name(checkpoint: Json) -> str:
+    """The query's name, else the first eight characters of its id."""
+    return no_icon(checkpoint.get("query") or str(checkpoint.get("query_id") or "")[:8])
+
+
+def checkpoints(items: Sequence[Json], now: float) -> pd.DataFrame:
+    """One row a checkpoint, in the order given."""
+    rows = [
+        (
+            [statuses.verdict(item.get("verdict") or "unknown").word],
+            name(item),
+            one_line(item.get("app") or ""),
+            choices.sentence(item),
+            marks(item),
+            units.number(item.get("last_planned_batch")),
+            units.number(item.get("last_committed_batch")),
+            units.number(item.get("bytes")),
+            units.number(item.get("files")),
+            units.since(item.get("collected_at"), now),
+            one_line(item.get("checkpoint") or ""),
+        )
+        for item in items
+    ]
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    frame["age"] = pd.to_timedelta(frame["age"].astype(float).map(_coarse), unit="s")
+    return frame
+
+
+def _coarse(seconds: float) -> float:
+    """As precise as people read it: seconds, above ten minutes minutes, above a day hours."""
+    step = 1 if seconds < 600 else 60 if seconds < 86_400 else 3600
+    return round(seconds / step) * step if seconds == seconds else seconds
+
+
+def marks(item: Json) -> list[str]:
+    if item.get("collecting"):
+        return ["Being looked at"]
+    return ["Stale"] if item.get("stale") else []
+
+
+def stores(items: Sequence[Json]) -> pd.DataFrame:
+    """One row a state store, the odd ones first; at most `MOST_STORES`."""
+    ordered = sorted(items, key=_oddest_first)[:MOST_STORES]
+    rows = [
+        (
+            [mark] if (mark := store_mark(item)) else [],
+            units.number(item.get("operator")),
+            units.number(item.get("partition")),
+            one_line(item.get("store") or ""),
+            units.number(item.get("newest_version")),
+            units.number(item.get("expected_version")),
+            units.number(item.get("newest_snapshot")),
+            units.number(item.get("files")),
+            units.number(item.get("bytes")),
+        )
+        for item in ordered
+    ]
+    return pd.DataFrame(rows, columns=list(STORE_COLUMNS))
+
+
+def store_mark(item: Json) -> str:
+    """How a store stands to the version that the next batch loads; empty where it stands right."""
+    newest, expected = units.number(item.get("newest_version")), units.number(item.get("expected_version"))
+    if expected is None:
+        return ""
+    if newest is None:
+        return "Missing" if expected else ""
+    return "Behind" if newest < expected else "Ahead" if newest > expected else ""
+
+
+def odd_stores(items: Sequence[Json]) -> int:
+    return sum(store_mark(item) in ("Missing", "Behind") for item in items)
+
+
+def _oddest_first(item: Json) -> tuple[float, ...]:
+    order = [*STORE_MARKS, ""]
+    place = (units.number(item.get("operator")) or 0.0, units.number(item.get("partition")) or 0.0)
+    return order.index(store_mark(item)), *place
+
+
+def changed(findings: Sequence[Json]) -> pd.DataFrame:
+    """What changed between two runs, as the server judged it."""
+    rows = [
+        (
+            [statuses.finding(item.get("severity")).word],
+            one_line(item.get("message") or ""),
+            one_line(item.get("rule") or item.get("check") or ""),
+            one_line(remedy(item)),
+        )
+        for item in findings
+    ]
+    return pd.DataFrame(rows, columns=["severity", "message", "rule", "remedy"])
+
+
+def remedy(finding: Mapping[str, Any]) -> str:
+    """The steps on one line."""
+    told = finding.get("remedy")
+    return "; ".join(str(step) for step in told) if isinstance(told, list) else str(told or "")
+
+
+def growth(points: Sequence[Json], key: str) -> list[float]:
+    """The known values of `bytes` or `files`, oldest first."""
+    return [value for point in points if (value := units.number(point.get(key))) is not None]
+
+
+def grown(points: Sequence[Json], key: str, now: float) -> str:
+    """`+12 MB in 3 h`; empty where there is nothing to compare."""
+    known = [point for point in points if units.number(point.get(key)) is not None]
+    ages = [units.since(point.get("at"), now) for point in known]
+    if len(known) < 2 or ages[0] is None or ages[-1] is None:
+        return ""
+    change = float(known[-1][key]) - float(known[0][key])
+    written = units.size(abs(change)) if key == "bytes" else units.count(abs(change))
+    sign = "±" if not change else "+" if change > 0 else "−"
+    return f"{sign}{written} in {units.span(round(ages[0] - ages[-1]))}"

@@ -1,0 +1,90 @@
+"""A fresh look at a checkpoint: asked for, awaited, and said to have failed where none comes.
+
+The Query page's panel and the confirmation of a restart ask; `ui.kit.data` sends and reads. What was asked is kept
+in the session, so that panel and confirmation wait for the same look.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from ui.kit import data, units
+from ui.kit.client import ClientError
+from ui.kit.frames import Json
+
+PATIENCE = 15.0  # seconds for which the panel waits
+DIALOG_PATIENCE = 10.0  # seconds for which a confirmation does
+KEEP = 60.0  # seconds for which a failed look is told
+LOOKS = "looks"
+
+
+@dataclass(frozen=True)
+class Look:
+    """`asked_at`: Unix seconds; `before`: when the look known then was taken; `refused`: why nobody looks; `came`:
+    it has been seen to come."""
+
+    asked_at: float
+    before: float | None
+    by: str = ""
+    refused: str = ""
+    came: bool = False
+
+
+def ask(query_id: str, before: object) -> None:
+    """Ask for a look (a button's callback). `before`: `collected_at` of what is known."""
+    asked_at, known = time.time(), units.moment(before)
+    try:
+        look = Look(asked_at, known, by=data.look(query_id))
+    except ClientError as error:
+        look = Look(asked_at, known, refused=str(error))
+    st.session_state.setdefault(LOOKS, {})[query_id] = look
+
+
+def asked(query_id: str) -> Look | None:
+    return st.session_state.get(LOOKS, {}).get(query_id)
+
+
+def awaited(query_id: str, now: float, patience: float = PATIENCE) -> bool:
+    """Whether the answer is to be read as fresh as it gets."""
+    look = asked(query_id)
+    return look is not None and not look.came and not look.refused and now - look.asked_at < patience
+
+
+def noted(query_id: str, checkpoint: Json) -> Look | None:
+    """The look that was asked for, once and for all come when it has: an older cached answer cannot undo that."""
+    look = asked(query_id)
+    if look and not look.came and arrived(look, checkpoint):
+        look = st.session_state[LOOKS][query_id] = replace(look, came=True)
+        data.forget()
+    return look
+
+
+def arrived(look: Look, checkpoint: Json) -> bool:
+    """Is what is known now newer than what was known when the look was asked for?"""
+    taken = units.moment(checkpoint.get("collected_at"))
+    return look.came or (taken is not None and (look.before is None or taken > look.before))
+
+
+def waiting(look: Look | None, checkpoint: Json, now: float, patience: float = PATIENCE) -> bool:
+    if look is None or look.refused or arrived(look, checkpoint):
+        return False
+    return now - look.asked_at < patience
+
+
+def trouble(look: Look | None, checkpoint: Json, now: float, patience: float = PATIENCE) -> str:
+    """Why there is no fresh look, in one sentence; empty while there may be one, and when there is."""
+    if look is None or arrived(look, checkpoint) or now - look.asked_at > patience + KEEP:
+        return ""
+    if look.refused:
+        return f"Nobody can look now: {look.refused}"
+    if now - look.asked_at < patience:
+        return ""
+    why = f": {checkpoint['trouble']}" if checkpoint.get("trouble") else ""
+    return f"{who(look)} brought no newer look within {patience:.0f} s{why}"
+
+
+def who(look: Look) -> str:
+    return {"agent": "The driver's agent", "server": "The server"}.get(look.by, "Nobody")

@@ -1,0 +1,1 @@
+"""Building blocks of every page: HTTP client, cached reads, widgets, frames, charts, formatting."""

@@ -1,0 +1,187 @@
+"""A query's series as ECharts options. Pure: DataFrame (see `frames.progress`) in, option dict out.
+
+The Query page hands the options to `st.echarts_chart`. All charts of a page share one time axis, so that
+the eye can go straight down; values are divided beforehand so that axes carry small numbers and a unit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pandas as pd
+
+from ui.kit import units
+from ui.kit.frames import PHASES
+
+Option = dict[str, Any]
+
+# Planning and commits are Spark's overhead, addBatch is the work: the work gets the quiet colour.
+PHASE_COLOURS = {
+    "addBatch": "#4c8dff",
+    "queryPlanning": "#8e6ad8",
+    "latestOffset": "#1a9fb5",
+    "getBatch": "#30a46c",
+    "walCommit": "#d9a514",
+    "commitOffsets": "#e8703a",
+    "other": "#8b93a1",
+}
+IN_SIGHT = 0.2  # of the trigger interval: for shorter batches the axis fits them, and the line is above it
+
+BLUE, GREEN, AMBER, VIOLET, RED = "#4c8dff", "#30a46c", "#d9a514", "#8e6ad8", "#e5484d"
+
+LINES = (BLUE, GREEN, AMBER, VIOLET, "#e8703a", "#1a9fb5", "#c2569b", "#8b93a1")
+
+#: Series of the rate chart: what each is called and its colour.
+RATES = {"arriving": ("arriving", AMBER), "read": ("read", BLUE), "processed": ("while a batch runs", GREEN)}
+
+
+def rates(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]) -> Option:
+    """Rows a second: what arrives (where the source tells its head), what is read, how fast a batch works."""
+    names = [name for name in RATES if frame[name].notna().any()]
+    divisor, unit = _scale(frame, names, "rows")
+    option = _option(_scaled(frame, {RATES[name][0]: name for name in names}, divisor), window, unit)
+    option["series"] = [_line(*RATES[name], f"{unit} rows/s", area=name == "read") for name in names]
+    # What a batch could do, were it never waiting, dwarfs what comes and what is read: shown when asked for.
+    option["legend"]["selected"] = {RATES["processed"][0]: False}
+    return _marked(option, starts)
+
+
+def lag(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]) -> Option:
+    """Rows between the head of the sources and what was read."""
+    divisor, unit = _scale(frame, ["lag_rows"], "rows")
+    option = _option(_scaled(frame, {"lag": "lag_rows"}, divisor), window, unit)
+    option["series"] = [_line("lag", AMBER, f"{unit} rows", area=True)]
+    return _marked(option, starts)
+
+
+def durations(
+    frame: pd.DataFrame, window: tuple[float, float], starts: list[float], trigger: float | None
+) -> Option:
+    """Batch duration stacked by phase, and the trigger interval it must stay under."""
+    names = [name for name in (*PHASES, "other") if frame[name].fillna(0).gt(0).any()]
+    largest = _largest(frame, ["duration"])
+    in_sight = trigger is not None and largest >= IN_SIGHT * trigger
+    divisor, unit = units.axis(max(largest, trigger) if in_sight and trigger else largest, "seconds")
+    option = _option(_scaled(frame, {name: name for name in names}, divisor), window, unit)
+    option["series"] = [_stacked(name, unit) for name in names]
+    if names and trigger:
+        option["series"][0]["markLine"] = _trigger_line(trigger, divisor)
+        if in_sight:
+            option["yAxis"] |= _axis_to(max(largest, trigger) / divisor)
+    return _marked(option, starts)
+
+
+def state(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]) -> Option:
+    """Rows in the state (left) and the memory they take (right)."""
+    divisor, unit = _scale(frame, ["state_rows"], "rows")
+    bytes_divisor, bytes_unit = _scale(frame, ["state_bytes"], "bytes")
+    table = _scaled(frame, {"rows": "state_rows"}, divisor)
+    table["memory"] = frame["state_bytes"] / bytes_divisor
+    option = _option(table, window, unit)
+    right = {**_value_axis(bytes_unit), "position": "right", "splitLine": {"show": False}}
+    option["yAxis"] = [option["yAxis"], right]
+    option["series"] = [
+        _line("rows", VIOLET, f"{unit} rows", area=True),
+        {**_line("memory", GREEN, bytes_unit), "yAxisIndex": 1},
+    ]
+    return _marked(option, starts)
+
+
+def ranges(frame: pd.DataFrame, window: tuple[float, float], starts: list[float], kind: str) -> Option:
+    """The lines of a range query's answer (`ranges.table`); `kind` as of `units.axis`."""
+    names = [str(name) for name in frame.columns if name != "time"]
+    divisor, unit = _scale(frame, names, kind)
+    option = _option(_scaled(frame, {name: name for name in names}, divisor), window, unit)
+    option["series"] = [
+        _line(name, LINES[place % len(LINES)], unit, area=len(names) == 1) for place, name in enumerate(names)
+    ]
+    option["legend"]["show"] = len(names) > 1
+    return _marked(option, starts)
+
+
+def _scale(frame: pd.DataFrame, columns: list[str], kind: str) -> tuple[float, str]:
+    return units.axis(_largest(frame, columns), kind)
+
+
+def _largest(frame: pd.DataFrame, columns: list[str]) -> float:
+    largest = frame[columns].abs().max().max()
+    return 0.0 if pd.isna(largest) else float(largest)
+
+
+def _scaled(frame: pd.DataFrame, columns: dict[str, str], divisor: float) -> pd.DataFrame:
+    table = pd.DataFrame({"time": frame["time"]})
+    for name, column in columns.items():
+        table[name] = frame[column] / divisor
+    return table
+
+
+def _option(table: pd.DataFrame, window: tuple[float, float], unit: str) -> Option:
+    start, end = window
+    return {
+        "animation": False,  # a chart that moves every five seconds is one nobody can read
+        "dataset": {"source": table},
+        "grid": {"left": 8, "right": 14, "top": 34, "bottom": 4, "containLabel": True},
+        "legend": {
+            "type": "scroll",
+            "top": 0,
+            "right": 8,
+            "itemWidth": 12,
+            "itemHeight": 8,
+            "icon": "roundRect",
+        },
+        "tooltip": {"trigger": "axis", "confine": True},
+        "xAxis": {"type": "time", "min": int(start * 1000), "max": int(end * 1000)},
+        "yAxis": _value_axis(unit),
+    }
+
+
+def _value_axis(unit: str) -> dict[str, Any]:
+    label = f"{{value}}{unit}" if unit in ("k", "M", "G", "T") else f"{{value}} {unit}".strip()
+    axis = {"type": "value", "min": 0, "splitNumber": 4, "axisLabel": {"formatter": label}}
+    return axis if unit else {**axis, "minInterval": 1}  # bare rows come whole
+
+
+def _line(name: str, colour: str, unit: str, area: bool = False) -> dict[str, Any]:
+    series = {
+        "type": "line",
+        "name": name,
+        "encode": {"x": "time", "y": name, "tooltip": [name]},
+        "color": colour,
+        "lineStyle": {"width": 1.6},
+        "showSymbol": False,
+        "tooltip": {"valueFormatter": f"%.2f {unit}".strip()},
+    }
+    return {**series, "areaStyle": {"opacity": 0.12}} if area else series
+
+
+def _stacked(name: str, unit: str) -> dict[str, Any]:
+    line = _line(name, PHASE_COLOURS[name], unit)
+    return {**line, "stack": "phases", "lineStyle": {"width": 0.6}, "areaStyle": {"opacity": 0.55}}
+
+
+def _trigger_line(trigger: float, divisor: float) -> dict[str, Any]:
+    """Without a label: it would lie on the areas; the chart's title names the line."""
+    line = {"type": "dashed", "width": 1.4, "color": RED}
+    at = [{"yAxis": trigger / divisor}]
+    return {"silent": True, "symbol": "none", "lineStyle": line, "label": {"show": False}, "data": at}
+
+
+def _axis_to(largest: float) -> dict[str, float]:
+    """An axis of at most five even steps to just above the largest value, so that a line fits below."""
+    power = 10.0 ** math.floor(math.log10(largest))
+    for step in (power / 5, power / 4, power / 2, power, 2 * power, 2.5 * power):
+        count = math.ceil(largest * 1.03 / step)
+        if count <= 5:
+            return {"max": count * step, "interval": step}
+    return {"max": 5 * 2.5 * power, "interval": 2.5 * power}
+
+
+def _marked(option: Option, starts: list[float]) -> Option:
+    """A dotted line wherever another run took over."""
+    if starts and option["series"]:
+        first = option["series"][0]
+        line = first.setdefault("markLine", {"silent": True, "symbol": "none", "data": []})
+        style = {"lineStyle": {"type": "dotted", "width": 1, "color": "#8b93a1"}, "label": {"show": False}}
+        line["data"] = [*line["data"], *({"xAxis": int(at * 1000), **style} for at in starts)]
+    return option

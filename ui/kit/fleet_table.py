@@ -1,0 +1,107 @@
+"""The fleet as one Arrow table, which is what Streamlit sends: column by column, without a DataFrame between.
+
+`ui.kit.data` makes it once for each answer of the server, however many people look on; the Fleet page takes the
+rows that pass a viewer's filters. Pure. A value that is not known stays missing (never 0).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from ui.kit import choices, statuses, units
+from ui.kit.frames import Json, label
+from ui.kit.markup import one_line
+
+TREND_POINTS = 20  # a trend is 84 pixels wide; a table of 1 000 queries carries 2 000 of them
+MOST_ALERTS = 20  # that are counted; above it is "20+"
+
+_LAST_SEEN = (*choices.ENDED, "lost")  # the last rate of such a query is not a rate of now
+
+
+def fleet(queries: Sequence[Json], now: float) -> pa.Table:
+    """One row a query, in the order given; numbers stay numbers, so that the table sorts rightly."""
+    recent = [query.get("recent") or {} for query in queries]
+    return pa.table(
+        {
+            "status": _badges([statuses.status(query.get("status")).word for query in queries]),
+            "query": _texts([label(query) for query in queries]),
+            "alerts": _badges([alert_badge(query) for query in queries]),
+            "app": _texts([one_line(query.get("app") or "") for query in queries]),
+            "reason": _texts([one_line(query.get("reason") or "") for query in queries]),
+            "lag_rows": _numbers(queries, "lag_rows"),
+            "lag_trend": _trends([each.get("lag_rows") for each in recent]),
+            "lag": _spans([units.number(query.get("lag_seconds")) for query in queries]),
+            "read": pa.array([_read(query) for query in queries], pa.float64()),
+            "batch": _numbers(queries, "batch_duration_seconds"),
+            "batch_trend": _trends([each.get("batch_duration_seconds") for each in recent]),
+            "state_rows": _numbers(queries, "state_rows"),
+            "age": _spans([units.since(query.get("last_progress_at"), now) for query in queries]),
+        }
+    )
+
+
+def rows(table: pa.Table, places: Sequence[int]) -> pa.Table:
+    """The rows at these places; the table itself where these are all of them."""
+    return table if len(places) == table.num_rows else table.take(pa.array(places, pa.int64()))
+
+
+def alert_badge(query: Json) -> str:
+    """How many alerts fire for it and how bad the worst is: `3 critical`; empty where none does."""
+    count = int(units.number(query.get("alerts")) or 0)
+    severity = query.get("alert_severity")
+    return count_badge(count, severity if severity in statuses.SEVERITIES else "") if count > 0 else ""
+
+
+def count_badge(count: int, severity: str) -> str:
+    number = str(count) if count <= MOST_ALERTS else f"{MOST_ALERTS}+"
+    return f"{number} {severity or 'firing'}"
+
+
+def alert_badges() -> dict[str, str]:
+    """Every badge that there can be, with the colour of its severity."""
+    colours = {name: look.hex for name, look in statuses.SEVERITIES.items() if name}
+    colours[""] = statuses.HEX["red"]  # how bad is not said: it fires all the same
+    counts = range(1, MOST_ALERTS + 2)
+    return {count_badge(count, name): colour for name, colour in colours.items() for count in counts}
+
+
+def _read(query: Json) -> float | None:
+    return None if query.get("status") in _LAST_SEEN else units.number(query.get("input_rows_per_second"))
+
+
+def _texts(values: list[str]) -> pa.Array:
+    return pa.array(values, pa.string())
+
+
+def _badges(words: list[str]) -> pa.Array:
+    return pa.array([[word] if word else [] for word in words], pa.list_(pa.string()))
+
+
+def _numbers(queries: Sequence[Json], key: str) -> pa.Array:
+    return pa.array([units.number(query.get(key)) for query in queries], pa.float64())
+
+
+def _trends(values: list[Sequence[Any] | None]) -> pa.Array:
+    return pa.array([trend(each) for each in values], pa.list_(pa.float32()))
+
+
+def trend(values: Sequence[Any] | None) -> list[float]:
+    """The newest known values, oldest first."""
+    newest = (values or ())[-TREND_POINTS:]
+    return [number for value in newest if (number := units.number(value)) is not None]
+
+
+def _spans(values: list[float | None]) -> pa.Array:
+    return pa.array([_nanoseconds(value) for value in values], pa.duration("ns"))
+
+
+def _nanoseconds(seconds: float | None) -> int | None:
+    """As precise as people read them: tenths below a second, minutes above ten, hours above a day."""
+    if seconds is None or not math.isfinite(seconds):
+        return None
+    step = 0.1 if seconds < 1 else 1 if seconds < 600 else 60 if seconds < 86_400 else 3600
+    return round(round(seconds / step) * step * 1e9)

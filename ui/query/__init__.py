@@ -1,0 +1,1 @@
+"""Parts of the Query page: panels, charts, timeline, checkpoint panel."""

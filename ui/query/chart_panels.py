@@ -1,0 +1,126 @@
+"""The charts of the Query page: the timeline, what the progress reports tell, what the server's series tell.
+
+All stand on one time axis. A chart whose subject the query has not (no state, no event time, no RocksDB) is
+not drawn; one that has nothing to show in this range says so in its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from ui.kit import charts, data, frames, series_queries, units, widgets
+from ui.kit.markup import plain
+from ui.kit.series_queries import Panel
+from ui.kit.time_range import Window
+from ui.query import timeline
+
+Json = Mapping[str, Any]
+
+CHART_HEIGHT = 230
+#: Seconds: the store surely has what happened since.
+HOT = 86_400.0
+
+
+def draw(query: Json, window: Window, now: float) -> None:
+    """Reads what the charts show of this window, and draws them."""
+    identity, seconds, until = str(query.get("query_id")), window.seconds, window.until
+    reports = data.progress(identity, seconds, until).body
+    points = (reports or {}).get("progress", [])
+    fired = (data.query_alerts(identity, seconds, until).body or {}).get("alerts", [])
+    every = series_queries.step(seconds)
+    answers = [
+        (panel, data.series(series_queries.expression(panel, query, every), seconds, every, until).body)
+        for panel in series_queries.panels(query)
+    ]
+    told = timeline.Told(query, fired, window.bounds(now), now, widgets.zone())
+    past = data.past(identity, seconds, until) if window.bounds(now)[0] < now - HOT else None
+    history(timeline.with_past(told, past.body) if past else told)
+    stands_for(reports, past)
+    series(query, points, answers, window.bounds(now))
+
+
+def stands_for(reports: Json | None, past: data.Reading | None = None) -> None:
+    """What has to be known to read the timeline and the charts of a long stretch."""
+    with st.container(key="stands_for"):  # always there, so that what follows keeps its place
+        if words := series_queries.told_by(reports):
+            st.caption(f":material/history: {words}")
+        for note in dict.fromkeys(
+            (*series_queries.lacking(reports), *series_queries.lacking(past.body if past else None))
+        ):
+            st.caption(f":material/warning: {plain(note)}")
+        if past and past.body is None and past.error and past.kind != "missing":
+            st.caption(
+                ":material/warning: What the lake tells of runs, alerts and actions could not be read."
+            )
+
+
+def history(told: timeline.Told) -> None:
+    """What happened, over the whole width."""
+    option = timeline.option(told)
+    with st.container(border=True, gap=None):
+        st.markdown("**Timeline**", width="stretch")
+        alt = "Runs, statuses, alerts and actions over time"
+        st.echarts_chart(option, key="chart_timeline", height=timeline.height(option), alt=alt)
+
+
+def series(
+    query: Json,
+    points: Sequence[Json],
+    answers: Sequence[tuple[Panel, Json | None]],
+    window: tuple[float, float],
+) -> None:
+    """The charts two by two: those of the progress reports, then those of the server's series."""
+    frame, trigger = frames.progress(points), units.number(query.get("trigger_interval_seconds"))
+    starts = frames.run_starts(frame)
+    with st.grid(2, min_column_width=420, gap="xsmall"):
+        _chart("rates", "Rows per second", charts.rates(frame, window, starts), frame)
+        _chart("lag", "Lag", charts.lag(frame, window, starts), frame.dropna(subset="lag_rows"))
+        durations = charts.durations(frame, window, starts, trigger)
+        _chart("durations", f"Batch duration by phase{_trigger_word(trigger)}", durations, frame)
+        if has_state(query, frame):
+            _chart("state", "State", charts.state(frame, window, starts), frame.dropna(subset="state_rows"))
+        for panel, answer in answers:
+            _range(panel, answer, window, starts)
+
+
+def has_state(query: Json, frame: pd.DataFrame) -> bool:
+    return bool(query.get("operators")) or bool(frame["state_rows"].notna().any())
+
+
+def _trigger_word(trigger: float | None) -> str:
+    return f" :red[┄] :gray[trigger {units.span(trigger)}]" if trigger else ""
+
+
+ALT = {"rates": "Rows per second", "lag": "Lag in rows", "durations": "Batch duration", "state": "State size"}
+NOTHING = {"lag": "No source tells how far its head is.", "state": "No stateful operator."}
+
+
+def _chart(key: str, title: str, option: charts.Option, known: pd.DataFrame) -> None:
+    with _card(title):
+        if known.empty:
+            st.caption(NOTHING.get(key, "No progress in this range."))
+            return
+        st.echarts_chart(option, key=f"chart_{key}", height=CHART_HEIGHT, alt=f"{ALT[key]} over time")
+
+
+def _range(panel: Panel, answer: Json | None, window: tuple[float, float], starts: list[float]) -> None:
+    every = series_queries.step(window[1] - window[0])
+    frame = series_queries.table(answer, panel, window, every)
+    with _card(panel.title):
+        if frame.empty:
+            st.caption(panel.absent)
+            return
+        option = charts.ranges(frame, window, starts, series_queries.unit(panel.metrics[0]))
+        st.echarts_chart(
+            option, key=f"chart_{panel.key}", height=CHART_HEIGHT, alt=f"{panel.title} over time"
+        )
+
+
+def _card(title: str) -> Any:
+    card = st.container(border=True, gap=None, height=CHART_HEIGHT + 56)
+    card.markdown(f"**{title}**", width="stretch")
+    return card

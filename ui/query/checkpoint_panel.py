@@ -1,0 +1,220 @@
+"""The panel Checkpoint of the Query page: the verdict, and folded below it everything that it rests on.
+
+`ui/app_pages/query.py` calls `draw`. It refreshes by itself, every second while a fresh look is awaited; whether it
+is unfolded stands in the address (`?checkpoint=true`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import streamlit as st
+
+from ui.actions import dialogs
+from ui.checkpoints import choices, columns, findings, frames, inventory_request
+from ui.kit import data, statuses, units, widgets
+from ui.kit.frames import Json
+from ui.kit.markup import one_line, plain, visible
+
+EVERY = 1.0  # seconds, while a look is awaited
+
+
+def draw(query: Json, role: str | None) -> None:
+    """A place of its own on the page, so that what follows keeps its."""
+    identity = str(query.get("query_id"))
+    with st.container():
+        if why := choices.hidden(query):
+            st.caption(f":material/flag: Checkpoint: {plain(why)}")
+            return
+        awaited = _read(identity)[1]
+        every = EVERY if awaited else widgets.refresh_seconds()
+        st.fragment(run_every=every)(_panel)(identity, role, awaited)
+
+
+def _read(identity: str) -> tuple[data.Reading, bool]:
+    """What is known, and whether a fresh look is awaited."""
+    now = time.time()
+    reading = data.checkpoint(identity, quick=inventory_request.awaited(identity, now))
+    checkpoint = (reading.body or {}).get("checkpoint") or {}
+    look = inventory_request.noted(identity, checkpoint)
+    return reading, inventory_request.waiting(look, checkpoint, now)
+
+
+def _panel(identity: str, role: str | None, drawn: bool) -> None:
+    (reading, awaited), now = _read(identity), time.time()
+    if awaited != drawn and not dialogs.asking(identity):  # an open dialog would lose what is being typed
+        st.rerun()  # another pace from now on
+    if reading.body is None:
+        st.caption(f":material/flag: Checkpoint: {plain(_nothing(reading))}")
+        return
+    checkpoint = reading.body.get("checkpoint") or {}
+    look = inventory_request.asked(identity)
+    with st.container(border=True, gap="xsmall", key="checkpoint_panel"):
+        _head(checkpoint, identity, role, awaited, now)
+        st.text(visible(choices.sentence(checkpoint)))
+        _trouble(checkpoint, look, now)
+        folded = st.expander(
+            "Details", key="checkpoint", type="compact", on_change="rerun", bind="query-params"
+        )
+        if folded.open:
+            with folded:
+                _details(reading.body, now)
+
+
+def _nothing(reading: data.Reading) -> str:
+    if reading.kind == "missing":
+        return f"nothing is known of it ({str(reading.error).rstrip('.')})."
+    return str(reading.error)
+
+
+def _head(checkpoint: Json, identity: str, role: str | None, awaited: bool, now: float) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown("**Checkpoint**", width="content")
+        widgets.badge(statuses.verdict(checkpoint.get("verdict") or "unknown"))
+        if checkpoint.get("stale"):
+            st.badge("Stale", icon=":material/history:", color="yellow", help=STALE)
+        st.caption(_seen(checkpoint, identity, awaited, now), width="stretch")
+        refused = choices.may_look(role)
+        if st.button(
+            "Look again",
+            key="look_again",
+            icon=":material/refresh:",
+            disabled=awaited or refused is not None,
+            help=plain(refused) if refused else None,
+            on_click=inventory_request.ask,
+            args=(identity, checkpoint.get("collected_at")),
+        ):
+            st.rerun()  # the whole page: it sets the pace
+
+
+STALE = "A run began or ended since it was looked at."
+
+
+def _seen(checkpoint: Json, identity: str, awaited: bool, now: float) -> str:
+    """Who looks now, and when it was looked at; on the one line, so that nothing below is moved."""
+    seen, look = plain(choices.seen(checkpoint, now)), inventory_request.asked(identity)
+    if awaited and look:
+        return f":material/hourglass_top: {inventory_request.who(look)} is looking … {seen}"
+    return f":material/hourglass_top: being looked at … {seen}" if checkpoint.get("collecting") else seen
+
+
+def _trouble(checkpoint: Json, look: inventory_request.Look | None, now: float) -> None:
+    """Why nobody looked, or why the last look brought nothing."""
+    with st.container():
+        why = inventory_request.trouble(look, checkpoint, now)
+        if not why and checkpoint.get("trouble") != checkpoint.get("summary"):
+            why = str(checkpoint.get("trouble") or "")
+        if why:
+            st.caption(f":orange[:material/warning:] {plain(why)}")
+
+
+def _details(found: Json, now: float) -> None:
+    checkpoint, growth = found["checkpoint"], found.get("growth") or []
+    if units.moment(checkpoint.get("collected_at")) is not None:
+        with st.grid(5, min_column_width=150, gap="xsmall"):
+            for label, value, note, trend in numbers(checkpoint, growth, now):
+                widgets.tile(label, value, note, trend)
+    findings.whole(found.get("findings") or [], "checkpoint")
+    _changes(found.get("shape"), now)
+    _stores(found.get("stores") or [])
+    widgets.pairs(facts(checkpoint))
+    for command in choices.shell(checkpoint):
+        st.code(command, language="bash", wrap_lines=True)
+    if name := choices.runbook(checkpoint):
+        st.page_link(
+            "app_pages/runbook.py",
+            label=f"Runbook {name}",
+            icon=":material/menu_book:",
+            query_params={"name": name},
+        )
+
+
+def numbers(
+    checkpoint: Json, growth: Sequence[Json], now: float
+) -> list[tuple[str, str, str, list[float] | None]]:
+    """The tiles: label, value, note, and the values over time where there are two or more."""
+    tiles: list[tuple[str, str, str, list[float] | None]] = [
+        (
+            "Planned",
+            choices.batch(checkpoint.get("last_planned_batch")),
+            "newest in offsets/",
+            None,
+        ),
+        (
+            "Committed",
+            choices.batch(checkpoint.get("last_committed_batch")),
+            "newest in commits/",
+            None,
+        ),
+        ("Next", choices.batch(checkpoint.get("next_batch")), "the batch it resumes at", None),
+    ]
+    for label, key, written in (("Size", "bytes", units.size), ("Files", "files", units.count)):
+        trend = frames.growth(growth, key)
+        note = frames.grown(growth, key, now) or "seen once"
+        tiles.append((label, written(checkpoint.get(key)), note, trend if len(trend) > 1 else None))
+    return tiles
+
+
+def facts(checkpoint: Json) -> list[tuple[str, str]]:
+    spark, target = checkpoint.get("spark_version"), checkpoint.get("target_spark")
+    written = f"written by {spark}" if spark else "writer not known"
+    judged = f", judged for a start with {target}" if target else ""
+    return [
+        ("Path", str(checkpoint.get("checkpoint") or units.UNKNOWN)),
+        ("Spark", one_line(f"{written}{judged}")),
+    ]
+
+
+def _changes(shape: Json | None, now: float) -> None:
+    """Whether the program of this run may go on where the last one ended."""
+    if not shape:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown("**Since the last run**", width="content")
+        widgets.badge(statuses.change(shape.get("verdict")))
+        st.caption(plain(_compared(shape, now)), width="content")
+    if not shape.get("previous_run_id"):
+        return
+    changes = frames.changed(shape.get("findings") or [])
+    if changes.empty:
+        st.caption("Nothing that matters to the checkpoint was changed.")
+        return
+    _table("changes_of_shape", changes, columns.changed(), "What changed since the last run")
+
+
+def _compared(shape: Json, now: float) -> str:
+    if not shape.get("previous_run_id"):
+        return "it is the first run whose plan is known: there is nothing to compare it with"
+    runs = " with ".join(str(shape.get(key) or "")[:8] for key in ("run_id", "previous_run_id"))
+    return f"run {runs}, compared at {units.clock(shape.get('compared_at'), widgets.zone(), now)}"
+
+
+def _stores(items: Sequence[Json]) -> None:
+    if not items:
+        return
+    odd = frames.odd_stores(items)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.markdown("**State stores**", width="content")
+        said = (
+            f"{odd} cannot load what the next batch needs"
+            if odd
+            else "all can load what the next batch needs"
+        )
+        cut = f"; {frames.MOST_STORES} listed" if len(items) > frames.MOST_STORES else ""
+        st.caption(f"{units.count(len(items))}: {said}{cut}", width="content")
+    _table("stores", frames.stores(items), columns.stores(), "State stores, odd ones first")
+
+
+def _table(name: str, frame: Any, config: dict[str, Any], alt: str) -> None:
+    st.dataframe(
+        frame,
+        key=f"checkpoint_{name}",
+        column_config=config,
+        hide_index=True,
+        height=min(widgets.table_height(len(frame)), 300),
+        row_height=widgets.ROW,
+        placeholder="–",
+        alt=alt,
+    )
