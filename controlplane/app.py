@@ -27,7 +27,7 @@ from controlplane.events.window import Window
 from controlplane.health.verdicts import Change, VerdictLog
 from controlplane.history.service import HistoryRoom
 from controlplane.ingest.service import Ingest
-from controlplane.metrics.baselines import Book
+from controlplane.metrics.baselines import Book, from_stored
 from controlplane.metrics.series.scrape import OwnFigures
 from controlplane.metrics.series.service import SeriesRoom
 from controlplane.model import QueryStatus, QueryView, Role
@@ -98,7 +98,7 @@ class Plane:
             self.checkpoints.load(conn)
             self.verdicts.load(_changes(query_rows.latest_statuses(conn)))
             self.room.load(action_rows.open_actions(conn))
-            self.baselines.replace(baseline_rows.current(conn))
+            self.baselines.replace(map(from_stored, baseline_rows.current(conn)))
             self.alerting.load(conn)
             self.history.load(conn)
         self.checkpoints.start()

@@ -9,12 +9,42 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
-from controlplane.events.gaps import NOTHING, Reported
-from controlplane.model import Agent, Run, RunFacts, StatusSample
+from controlplane.model import Agent, ProgressSample, Run, RunFacts, StatusSample
 
 NO_FACTS = RunFacts()
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Batches `first` to `last`; `run_id` is the run whose report showed it, `seen_at` our time then."""
+
+    run_id: str
+    first: int
+    last: int
+    seen_at: float
+    counted: bool = False
+
+    @property
+    def size(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True)
+class Reported:
+    """Which batches of a query were reported: all from the first one heard of up to `high`, but the gaps.
+
+    `forgotten`: batches of gaps that were given up before they counted; they count next.
+    """
+
+    high: int | None = None
+    gaps: tuple[Gap, ...] = ()
+    forgotten: int = 0
+
+
+NOTHING = Reported()
 
 
 @dataclass(frozen=True)
@@ -80,6 +110,30 @@ class RunRow:
     naming: Naming | None = None
 
 
+@dataclass(frozen=True)
+class References:
+    """What a group of events names: the keys by which their rows are loaded.
+
+    `ending_agents`: agents that reported their end; `names`: (app, name) of failed starts without a query id.
+    """
+
+    agents: set[str]
+    ending_agents: set[str]
+    query_ids: set[str]
+    run_ids: set[str]
+    names: set[tuple[str, str | None]]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Rows that a commit changed and the batches it added, each with its query's id."""
+
+    agents: list[AgentRow] = field(default_factory=list)
+    queries: list[QueryRow] = field(default_factory=list)
+    runs: list[RunRow] = field(default_factory=list)
+    batches: list[tuple[str, ProgressSample]] = field(default_factory=list)
+
+
 @dataclass
 class Ledger:
     """The rows that a group of events may concern, and which of them changed."""
@@ -105,3 +159,23 @@ class Ledger:
 
     def count(self, query_id: str, name: str, by: int = 1) -> None:
         self.counts.setdefault(query_id, Counter())[name] += by
+
+
+class NoteOutcome(StrEnum):
+    """What became of a look at a group of alerts for one receiver."""
+
+    SENT = "sent"
+    FAILED = "failed"
+    NOT_SENT = "not_sent"
+
+
+@dataclass(frozen=True)
+class Note:
+    """One line of the log of notifications. `words` say why it was sent, or why not."""
+
+    at: float
+    receiver: str
+    group_key: str
+    outcome: NoteOutcome
+    words: str
+    fingerprints: tuple[str, ...] = ()

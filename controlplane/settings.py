@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from controlplane.checkpoints.inventory.roots import is_root
 from controlplane.errors import SettingsError
+from controlplane.locations import is_root
 
 PREFIX = "CONTROLPLANE_"
 MIB = 1024 * 1024

@@ -17,7 +17,7 @@ from typing import Any, Callable
 from listeners import environment
 from listeners.attachment import Attachment
 from listeners.protocol.errors import AgentError
-from listeners.queries.hooks import quietly
+from listeners.spark.guard import guarded
 
 log = logging.getLogger("controlplane.agent")
 
@@ -118,7 +118,7 @@ def current() -> Attachment | None:
 @atexit.register
 def _at_exit() -> None:
     if _current is not None:
-        quietly(_current.detach)
+        guarded(_current.detach)
 
 
 def _after_fork() -> None:

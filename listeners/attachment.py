@@ -24,13 +24,15 @@ from listeners.delivery.landing import LandingTransport, is_landing
 from listeners.delivery.transport import HttpTransport
 from listeners.protocol import redaction, wire
 from listeners.queries import preflight
-from listeners.queries.hooks import Hooks, quietly
+from listeners.queries.hooks import Hooks
 from listeners.queries.prober import Prober
-from listeners.queries.registry import Entry, Registry, Start
+from listeners.queries.registry import Entry, Registry
 from listeners.queries.termination_wait import Farewell, aside
 from listeners.spark import causes
-from listeners.spark.engine import engine_of
+from listeners.spark.engine import Start
+from listeners.spark.guard import guarded
 from listeners.spark.listener import RawListener
+from listeners.spark.sessions import engine_of
 
 #: What taking the listeners off may take: Connect has a last look meanwhile, a JVM that hangs never answers.
 REMOVAL_SECONDS = 1.5
@@ -137,11 +139,11 @@ class Attachment:
             self._ended = True
         self._on_end(self)
         deadline = time.monotonic() + timeout
-        quietly(lambda: self._farewell.wait([entry.run for entry in self.registry.entries()]))
+        guarded(lambda: self._farewell.wait([entry.run for entry in self.registry.entries()]))
         self.inventories.close()
         self._hooks.undo()
         self.registry.close()
-        quietly(self._stop_listening)
+        guarded(self._stop_listening)
         text = self._redact(self.exception) if self.exception else None
         reason = "exception" if text else reason
         self.inbox.put("app_ended", wire.dumps({"reason": reason, "exception": text}))
@@ -152,7 +154,7 @@ class Attachment:
 
         def remove_all() -> None:
             for remove in removals:
-                quietly(remove)
+                guarded(remove)
 
         if not removals:
             return

@@ -18,8 +18,11 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.engine import Engine
 
+from controlplane.events import progress
 from controlplane.events.window import Window
 from controlplane.ingest.service import Answer, Ingest
+from controlplane.model import ProgressSample
+from controlplane.store import queries
 from controlplane.store.engine import default_url, open_engine, upgrade
 from controlplane.store.writer import Writer
 from tests.drivers import BEGIN
@@ -44,6 +47,10 @@ class House:
     def read(self, question: Callable[..., Any], *arguments: Any) -> Any:
         with self.engine.connect() as connection:
             return question(connection, *arguments)
+
+    def progress(self, *arguments: Any) -> list[ProgressSample]:
+        """The stored reports of a query, parsed: see `queries.read_progress`."""
+        return progress.samples(self.read(queries.read_progress, *arguments))
 
     def write(self, work: Callable[..., Any], *arguments: Any) -> Any:
         return self.writer.write(lambda connection: work(connection, *arguments))

@@ -23,8 +23,9 @@ from controlplane.alerting.evaluation import Evaluation
 from controlplane.alerting.notifier import Notifier
 from controlplane.alerting.rulebook import Rulebook
 from controlplane.alerting.silence_state import Mutes
-from controlplane.alerting.views import AlertView, GroupView, Note
+from controlplane.alerting.views import AlertView, GroupView
 from controlplane.errors import BadRequest, Conflict, NotFound
+from controlplane.records import Note
 from controlplane.store import alerting as rows
 from controlplane.store import audit
 from controlplane.store.alerting import StoredAlert

@@ -25,8 +25,8 @@ from alerts.state import Alert, AlertState
 from controlplane.alerting.evaluation import Reached, nothing
 from controlplane.alerting.rulebook import Rulebook
 from controlplane.alerting.silence_state import Mutes
-from controlplane.alerting.views import Note, NoteOutcome
 from controlplane.errors import StoreUnavailable
+from controlplane.records import Note, NoteOutcome
 
 log = logging.getLogger(__name__)
 #: The longest the watching thread sleeps, so that a clock that was set does not matter.

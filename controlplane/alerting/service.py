@@ -25,9 +25,9 @@ from controlplane.alerting.evaluation import Evaluation, Reached, Sources, nothi
 from controlplane.alerting.notifier import REMEMBERED, Notifier
 from controlplane.alerting.rule_scheduler import Beat
 from controlplane.alerting.silence_state import Mutes
-from controlplane.alerting.views import Note
 from controlplane.errors import SettingsError
 from controlplane.model import QueryStatus
+from controlplane.records import Note
 from controlplane.settings import Settings
 from controlplane.store import alerting as rows
 from controlplane.store.alerting import Change

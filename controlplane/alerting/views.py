@@ -6,31 +6,11 @@ Frozen values, made by `controlplane.alerting.alert_queries`; the API renders th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from alerts.acknowledgements import Acknowledgement
 from alerts.rules.model import Rule, RuleGroup
 from alerts.state import Alert
-
-
-class NoteOutcome(StrEnum):
-    """What became of a look at a group of alerts for one receiver."""
-
-    SENT = "sent"
-    FAILED = "failed"
-    NOT_SENT = "not_sent"
-
-
-@dataclass(frozen=True)
-class Note:
-    """One line of the log of notifications. `words` say why it was sent, or why not."""
-
-    at: float
-    receiver: str
-    group_key: str
-    outcome: NoteOutcome
-    words: str
-    fingerprints: tuple[str, ...] = ()
+from controlplane.records import Note
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from alerts.rules.model import RuleGroup
 from alerts.silences import Silence, SilenceState
 from alerts.state import Alert, AlertState
 from alerts.yaml.tree import Mistake
-from controlplane.alerting.views import AlertView, GroupView, Note, RuleView
+from controlplane.alerting.views import AlertView, GroupView, RuleView
 from controlplane.api.alerting_bodies import (
     AcknowledgedBody,
     AlertBody,
@@ -37,6 +37,7 @@ from controlplane.api.alerting_bodies import (
 )
 from controlplane.api.render import finite, stamp
 from controlplane.errors import BadRequest
+from controlplane.records import Note
 from listeners.protocol.errors import WireError
 from listeners.protocol.wire import rfc3339, seconds_of
 

@@ -28,7 +28,6 @@ from controlplane.api.bodies import (
     RunBody,
     SourceBody,
 )
-from controlplane.events.gaps import Gap
 from controlplane.events.progress import items, number, whole
 from controlplane.health import failures, lag, terminal_status
 from controlplane.health.context import open_case
@@ -36,6 +35,7 @@ from controlplane.health.thresholds import DEFAULTS
 from controlplane.history.model import Happened, PastRun, Point
 from controlplane.history.service import Status
 from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
+from controlplane.records import Gap
 from listeners.protocol.wire import rfc3339
 
 RECENT = 30

@@ -7,45 +7,16 @@ report heard of (the one thing that hangs on the order of arrival). Why: decisio
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import replace
+
+from controlplane.records import Gap, Reported
 
 #: Beyond this a query's oldest gaps are forgotten: first those that count already, then the others count at once.
 MOST_GAPS = 50
 #: A spool that a dead driver left needs this long to be found and sent; then the gap counts for good.
 GRACE_SECONDS = 120.0
 CONTINUOUS = "continuous"
-
-
-@dataclass(frozen=True)
-class Gap:
-    """Batches `first` to `last`; `run_id` is the run whose report showed it, `seen_at` our time then."""
-
-    run_id: str
-    first: int
-    last: int
-    seen_at: float
-    counted: bool = False
-
-    @property
-    def size(self) -> int:
-        return self.last - self.first + 1
-
-
-@dataclass(frozen=True)
-class Reported:
-    """Which batches of a query were reported: all from the first one heard of up to `high`, but the gaps.
-
-    `forgotten`: batches of gaps that were given up before they counted; they count next.
-    """
-
-    high: int | None = None
-    gaps: tuple[Gap, ...] = ()
-    forgotten: int = 0
-
-
-NOTHING = Reported()
 
 
 def report(known: Reported, run_id: str, batch_id: int, now: float) -> Reported:
@@ -94,15 +65,3 @@ def overdue(known: Reported, now: float, trigger: str | None) -> tuple[Reported,
         return known, 0
     gaps = tuple(replace(gap, counted=True) if gap in late else gap for gap in known.gaps)
     return replace(known, gaps=gaps, forgotten=0), sum(gap.size for gap in late) + known.forgotten
-
-
-def document(known: Reported) -> dict[str, Any]:
-    """As it is stored."""
-    return asdict(known)
-
-
-def read(stored: Mapping[str, Any] | None) -> Reported:
-    """What `document` wrote; nothing where nothing was stored."""
-    if not stored:
-        return NOTHING
-    return Reported(stored["high"], tuple(Gap(**gap) for gap in stored["gaps"]), stored.get("forgotten", 0))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -310,3 +310,8 @@ def facts(data: Any) -> RunFacts:
         restart_reason=text(told.get("restartReason"), 1000),
         watermark_delay=number(told.get("watermarkDelay")),
     )
+
+
+def samples(reports: Iterable[tuple[Mapping[str, Any], float]]) -> list[ProgressSample]:
+    """Samples of stored reports: (Spark's JSON, corrected time) each, in the same order."""
+    return [sample(data, at) for data, at in reports]

@@ -14,10 +14,10 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
+from controlplane.events import progress as progress_json
 from controlplane.health.thresholds import DEFAULTS
-from controlplane.ingest.deduplication import Changes
 from controlplane.model import Action, Agent, CheckpointSeen, ProgressSample, QueryView
-from controlplane.records import AgentRow, QueryRow, RunRow
+from controlplane.records import AgentRow, Changes, QueryRow, RunRow
 from controlplane.store import actions as stored_actions
 from controlplane.store import queries as stored_queries
 
@@ -52,7 +52,9 @@ class Window:
         """Everything anew from the store."""
         query_rows = stored_queries.query_rows(connection)
         progress = {
-            row.query_id: stored_queries.recent_progress(connection, row.key, self._length)
+            row.query_id: progress_json.samples(
+                stored_queries.recent_progress(connection, row.key, self._length)
+            )
             for row in query_rows
         }
         changes = Changes(

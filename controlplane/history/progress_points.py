@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 from sqlalchemy.engine import Connection
 
+from controlplane.events import progress
 from controlplane.history.archive import Archive, between, of
 from controlplane.history.federated_series import chosen
 from controlplane.history.lake_series import WIDTHS
@@ -215,7 +216,7 @@ def _materialised(
 ) -> list[Point | ProgressSample]:
     events = [ref.event for ref in refs if ref.event is not None]
     with reading() as connection:
-        samples = query_rows.samples_of(connection, events)
+        samples = progress.samples(query_rows.reports_of(connection, events))
     places = [ref.row for ref in refs if ref.row is not None]
     if index is not None and places:
         samples += archive.picked(query_id, index.take(places))

@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection
 from alerts.promql.errors import TooCostly
 from alerts.promql.series import SeriesSource
 from controlplane.errors import BadRequest, LakeError, StoreUnavailable
+from controlplane.events import progress
 from controlplane.events.window import Window
 from controlplane.history import offload_commits, offload_process
 from controlplane.history.model import Asked, Happened, Told
@@ -177,7 +178,7 @@ class HistoryRoom:
     def _stored(self, asked: Asked, notes: tuple[str, ...] = ()) -> Told:
         with self._reading() as connection:
             where = asked.query_id, asked.start, asked.end, asked.limit, asked.step
-            return Told(query_rows.read_progress(connection, *where), None, notes)
+            return Told(progress.samples(query_rows.read_progress(connection, *where)), None, notes)
 
     # -- the periodic work -----------------------------------------------------------------------
 

@@ -7,14 +7,13 @@ and trigger time) that somebody told already; two agents may hear the same repor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from sqlalchemy.engine import Connection
 
 from controlplane.events import lifecycle
-from controlplane.events.parsing import Told
-from controlplane.model import ProgressSample
-from controlplane.records import AgentRow, Ledger, QueryRow, RunRow
+from controlplane.events.parsing import Told, name_in
+from controlplane.records import Changes, Ledger, References
 from controlplane.store import events, unit_of_work
 
 
@@ -34,16 +33,6 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Changes:
-    """Rows that a commit changed and the batches it added, each with its query's id."""
-
-    agents: list[AgentRow] = field(default_factory=list)
-    queries: list[QueryRow] = field(default_factory=list)
-    runs: list[RunRow] = field(default_factory=list)
-    batches: list[tuple[str, ProgressSample]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class Outcome:
     """What was new, and what it changed."""
 
@@ -53,7 +42,7 @@ class Outcome:
 
 def store(connection: Connection, prepared: Sequence[Prepared], now: float) -> Outcome:
     """Store what is new of a chunk, in the writer's transaction."""
-    book = unit_of_work.load(connection, [one.told for one in prepared])
+    book = unit_of_work.load(connection, references([one.told for one in prepared]))
     unheard = _unheard(connection, book, prepared)
     fresh = _unreported(connection, book, unheard)
     lifecycle.hear(book, [one.told.event for one in unheard], _offsets(prepared), _beats(unheard))
@@ -61,6 +50,21 @@ def store(connection: Connection, prepared: Sequence[Prepared], now: float) -> O
     unit_of_work.save(connection, book)
     _append(connection, book, fresh)
     return Outcome(fresh, _changes(book, fresh))
+
+
+def references(told: Sequence[Told]) -> References:
+    """Agents, queries and runs that these events name."""
+    entries = [entry for one in told for entry in one.entries]
+    failed = (one.event for one in told if one.event.type == "start_failed" and one.query_id is None)
+    return References(
+        agents={one.event.agent for one in told},
+        ending_agents={one.event.agent for one in told if one.event.type == "app_ended"},
+        query_ids={one.query_id for one in told if one.query_id is not None}
+        | {entry.query_id for entry in entries},
+        run_ids={one.run_id for one in told if one.run_id is not None}
+        | {entry.status.run_id for entry in entries},
+        names={(event.app.name, name_in(event.data)) for event in failed},
+    )
 
 
 def _unheard(connection: Connection, book: Ledger, prepared: Sequence[Prepared]) -> list[Prepared]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Connection
 
 from controlplane.errors import StoreUnavailable
-from controlplane.ingest.deduplication import Changes, Outcome, Prepared, store
+from controlplane.ingest.deduplication import Outcome, Prepared, store
+from controlplane.records import Changes
 from controlplane.store.writer import WRITE_TIMEOUT, Writer
 
 #: Events in one submission: enough to share the costs, few enough for short transactions and statements.

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from controlplane.errors import BadRequest
 from controlplane.metrics.samples import Reading, Wanted, query_labels
 from controlplane.model import QueryView
+from controlplane.store.baselines import StoredBaseline
 from listeners.protocol.catalogue import BASELINE, BASELINE_PREFIX, Metric
 
 #: Figures by their names without prefix, quantiles by their labels, in the order of the axes.
@@ -58,6 +59,15 @@ def hour_of_week(at: float) -> int:
 def hours_of_week(times: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """The same of many times."""
     return ((times - MONDAY) // HOUR).astype(np.int64) % HOURS
+
+
+def from_stored(stored: StoredBaseline) -> Baseline:
+    return Baseline(stored.query_id, stored.app, stored.query, stored.made_at, stored.values.reshape(SHAPE))
+
+
+def to_stored(baseline: Baseline) -> StoredBaseline:
+    values = baseline.values.ravel()
+    return StoredBaseline(baseline.query_id, baseline.app, baseline.query, baseline.made_at, values)
 
 
 class Book:

@@ -21,7 +21,7 @@ from alerts.matching.labels import Matcher
 from alerts.notify.reasons import Told
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState, Transition
-from controlplane.alerting.views import Note, NoteOutcome
+from controlplane.records import Note, NoteOutcome
 from controlplane.store.tables import acknowledgements, alerts, notifications, rule_groups, silences, told
 
 RESOLVED = AlertState.RESOLVED.value

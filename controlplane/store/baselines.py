@@ -7,20 +7,33 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from controlplane.errors import BodyTooLarge
-from controlplane.metrics.baselines import SHAPE, Baseline
 from controlplane.store.findings import baselines
+
+
+@dataclass(frozen=True, eq=False)
+class StoredBaseline:
+    """One query's baseline. `values`: float32, flat; `controlplane.metrics.baselines` knows their shape."""
+
+    query_id: str
+    app: str
+    query: str
+    made_at: float | None
+    values: npt.NDArray[np.float32]
+
 
 #: Queries in a set: 40 MB in memory.
 MOST = 5_000
 
 
-def put(connection: Connection, name: str, chunk: int, chunks: int, found: Iterable[Baseline]) -> bool:
+def put(connection: Connection, name: str, chunk: int, chunks: int, found: Iterable[StoredBaseline]) -> bool:
     """Keep a chunk of the set `name`, in place of the same chunk; whether the set is complete and current now.
 
     What is there of another unfinished set goes: one is published at a time. BodyTooLarge where it has too many
@@ -45,7 +58,7 @@ def put(connection: Connection, name: str, chunk: int, chunks: int, found: Itera
     return True
 
 
-def _row(name: str, chunk: int, one: Baseline | None) -> dict[str, object]:
+def _row(name: str, chunk: int, one: StoredBaseline | None) -> dict[str, object]:
     return {
         "set_name": name,
         "chunk": chunk,
@@ -58,18 +71,18 @@ def _row(name: str, chunk: int, one: Baseline | None) -> dict[str, object]:
     }
 
 
-def current(connection: Connection) -> list[Baseline]:
+def current(connection: Connection) -> list[StoredBaseline]:
     """The set that holds."""
     rows = connection.execute(
         sa.select(baselines).where(baselines.c.current, baselines.c.query_id != "").order_by(baselines.c.key)
     )
     return [
-        Baseline(
+        StoredBaseline(
             row.query_id,
             row.app,
             row.query,
             row.made_at,
-            np.frombuffer(zlib.decompress(row.figures), "<f4").astype(np.float32).reshape(SHAPE),
+            np.frombuffer(zlib.decompress(row.figures), "<f4").astype(np.float32),
         )
         for row in rows
     ]

@@ -20,7 +20,8 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from controlplane.errors import SettingsError, StoreUnavailable
-from controlplane.store import blobs, disk_reserve
+from controlplane.runtime import disk_reserve
+from controlplane.store import blobs
 from controlplane.store.tables import counters, dictionaries, events
 
 BUSY_SECONDS = 5.0

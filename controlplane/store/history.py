@@ -11,11 +11,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from controlplane.events.progress import text
-from controlplane.model import ProgressSample
 from controlplane.records import QueryRow, RunRow
 from controlplane.store.blobs import Unpacker
-from controlplane.store.queries import CHUNK, samples_of
+from controlplane.store.queries import CHUNK, StoredReport, reports_of
 from controlplane.store.rows import query_row, run_row, select_runs
 from controlplane.store.tables import batches, events, queries, runs
 from controlplane.store.tables import status_changes as changes
@@ -91,7 +89,7 @@ def report_times(connection: Connection, keys: Sequence[int], start: float) -> l
 
 def reports(
     connection: Connection, key: int, start: float, end: float, before: int, every: float | None = None
-) -> list[ProgressSample]:
+) -> list[StoredReport]:
     """Reports of a query with start < t <= end, and up to `before` earlier ones; oldest first.
 
     `every`: only the last two of each so many seconds.
@@ -99,7 +97,7 @@ def reports(
     query = sa.select(batches.c.event_id).where(batches.c.query_key == key, batches.c.at <= start)
     earlier = query.order_by(*(column.desc() for column in _ORDER)).limit(before)
     ids = connection.execute(earlier).scalars().all()[::-1] if before else []
-    return samples_of(connection, [*ids, *_ids(connection, key, start, end, every)])
+    return reports_of(connection, [*ids, *_ids(connection, key, start, end, every)])
 
 
 def _ids(connection: Connection, key: int, start: float, end: float, every: float | None) -> list[int]:
@@ -138,8 +136,8 @@ def rests(connection: Connection, key: int, start: float, end: float) -> list[tu
     return [(row.run_key, row.at) for row in connection.execute(query)]
 
 
-def failed_starts(connection: Connection, key: int, start: float) -> list[tuple[float, str | None]]:
-    """Time and text of each start later than `start` that failed."""
+def failed_starts(connection: Connection, key: int, start: float) -> list[tuple[float, Any]]:
+    """Time and `exception` of each start later than `start` that failed."""
     query = (
         sa.select(events.c.at, events.c.dictionary, events.c.data)
         .where(
@@ -152,7 +150,7 @@ def failed_starts(connection: Connection, key: int, start: float) -> list[tuple[
     )
     unpacker = Unpacker(connection)
     rows = connection.execute(query)
-    return [(row.at, text(unpacker.unpack(row.dictionary, row.data).get("exception"))) for row in rows]
+    return [(row.at, unpacker.unpack(row.dictionary, row.data).get("exception")) for row in rows]
 
 
 def _last_report(connection: Connection, key: int, start: float) -> int:

@@ -11,15 +11,23 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from controlplane.events import gaps, progress
-from controlplane.events.gaps import Reported
-from controlplane.model import Agent, ProgressSample, Run
-from controlplane.records import AgentRow, QueryRow, RunRow
+from controlplane.model import Agent, Run
+from controlplane.records import AgentRow, QueryRow, Reported, RunRow
 from controlplane.store.blobs import Unpacker
-from controlplane.store.rows import agent_row, key_of, query_row, run_of, run_row, select_runs
+from controlplane.store.rows import (
+    agent_row,
+    key_of,
+    query_row,
+    reported_batches,
+    run_of,
+    run_row,
+    select_runs,
+)
 from controlplane.store.tables import agents, batches, events, queries, runs
 from controlplane.store.tables import status_changes as changes
 
+#: Spark's progress JSON and the corrected time of its event, Unix seconds.
+StoredReport = tuple[dict[str, Any], float]
 T = TypeVar("T")
 CHUNK = 500
 
@@ -52,7 +60,7 @@ def list_runs(connection: Connection, query_id: str, limit: int = 20) -> list[Ru
 def reported(connection: Connection, query_id: str) -> Reported:
     """Which of a query's batches were reported."""
     query = sa.select(queries.c.reported).where(queries.c.query_id == query_id)
-    return gaps.read(connection.execute(query).scalar())
+    return reported_batches(connection.execute(query).scalar())
 
 
 def agent_rows(connection: Connection) -> list[AgentRow]:
@@ -80,7 +88,7 @@ def read_progress(
     end: float,
     limit: int = 2000,
     step: float | None = None,
-) -> list[ProgressSample]:
+) -> list[StoredReport]:
     """Reports with start <= at <= end, oldest first; thinned before any is unpacked.
 
     With `step` the last of each so many seconds; then, where there are more, `limit` at even distances.
@@ -88,7 +96,7 @@ def read_progress(
     found = report_index(connection, query_id, start, end)
     if step is not None:
         found = list({row.at // step: row for row in found}.values())
-    return samples_of(connection, [row.event_id for row in thin(found, limit)])
+    return reports_of(connection, [row.event_id for row in thin(found, limit)])
 
 
 def report_index(connection: Connection, query_id: str, start: float, end: float) -> Sequence[Any]:
@@ -101,7 +109,7 @@ def report_index(connection: Connection, query_id: str, start: float, end: float
     return connection.execute(query).all()
 
 
-def recent_progress(connection: Connection, query_key: int, limit: int) -> list[ProgressSample]:
+def recent_progress(connection: Connection, query_key: int, limit: int) -> list[StoredReport]:
     """The newest `limit` reports of a query, oldest first."""
     query = (
         sa.select(batches.c.event_id)
@@ -109,16 +117,16 @@ def recent_progress(connection: Connection, query_key: int, limit: int) -> list[
         .order_by(batches.c.at.desc(), batches.c.trigger_at.desc(), batches.c.batch_id.desc())
         .limit(limit)
     )
-    return samples_of(connection, connection.execute(query).scalars().all()[::-1])
+    return reports_of(connection, connection.execute(query).scalars().all()[::-1])
 
 
-def samples_of(connection: Connection, event_ids: Sequence[int]) -> list[ProgressSample]:
-    """The reports of these events, in this order: read from what Spark wrote, as when they came in."""
+def reports_of(connection: Connection, event_ids: Sequence[int]) -> list[StoredReport]:
+    """The reports of these events, in this order."""
     unpacker, found = Unpacker(connection), {}
     for some in _chunks(event_ids):
         query = sa.select(events.c.id, events.c.at, events.c.dictionary, events.c.data)
         for row in connection.execute(query.where(events.c.id.in_(some))):
-            found[row.id] = progress.sample(unpacker.unpack(row.dictionary, row.data), row.at)
+            found[row.id] = (unpacker.unpack(row.dictionary, row.data), row.at)
     return [found[event_id] for event_id in event_ids if event_id in found]
 
 

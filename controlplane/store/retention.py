@@ -17,7 +17,8 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 
 from controlplane.errors import StoreUnavailable
-from controlplane.store import checkpoints, disk_reserve, offload_marks, shapes
+from controlplane.runtime import disk_reserve
+from controlplane.store import checkpoints, offload_marks, shapes
 from controlplane.store.engine import checkpoint, is_sqlite, sqlite_file, used_bytes, vacuum_step
 from controlplane.store.tables import agents, batches, counters, events, queries, runs, status_changes
 from controlplane.store.writer import Writer

@@ -5,15 +5,15 @@ Called by `controlplane.store.queries` and `controlplane.store.unit_of_work`; no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import RowMapping
 
-from controlplane.events import gaps
 from controlplane.model import Agent, Run, RunEnd, RunFacts, StatusSample
-from controlplane.records import AgentRow, Naming, QueryRow, RunRow
+from controlplane.records import NOTHING, AgentRow, Gap, Naming, QueryRow, Reported, RunRow
 from controlplane.store.tables import agents, queries, runs
 
 #: An agent's labels have no column: they are kept with what it says of itself.
@@ -51,7 +51,15 @@ def agent_row(row: RowMapping) -> AgentRow:
 
 def query_row(row: RowMapping) -> QueryRow:
     values = {name: row[name] for name in QUERY_FIELDS}
-    return QueryRow(**values | {"reported": gaps.read(row["reported"])})
+    return QueryRow(**values | {"reported": reported_batches(row["reported"])})
+
+
+def reported_batches(stored: Mapping[str, Any] | None) -> Reported:
+    """The column `reported`; `NOTHING` where nothing was stored."""
+    if not stored:
+        return NOTHING
+    gaps = tuple(Gap(**gap) for gap in stored["gaps"])
+    return Reported(stored["high"], gaps, stored.get("forgotten", 0))
 
 
 def run_row(row: RowMapping) -> RunRow:
@@ -92,7 +100,7 @@ def agent_values(row: AgentRow) -> dict[str, Any]:
 
 def query_values(row: QueryRow) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in QUERY_FIELDS}
-    return values | {"reported": gaps.document(row.reported)}
+    return values | {"reported": asdict(row.reported)}
 
 
 def run_values(row: RunRow, query_key: int, agent_key: int) -> dict[str, Any]:

@@ -6,15 +6,14 @@ thousands of events.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from controlplane.events.parsing import Told, name_in
-from controlplane.records import Ledger
+from controlplane.records import Ledger, References
 from controlplane.store.rows import (
     agent_row,
     agent_values,
@@ -43,19 +42,15 @@ _UPDATES = {
 }
 
 
-def load(connection: Connection, told: Sequence[Told]) -> Ledger:
+def load(connection: Connection, references: References) -> Ledger:
     """Agents, queries and runs that these events name, with the open runs beside them."""
     ledger = Ledger()
-    speaking = {one.event.agent for one in told}
-    ending = {one.event.agent for one in told if one.event.type == "app_ended"}
-    query_ids = set(_named_queries(told))
-    run_ids = set(_named_runs(told))
-    query_ids.update(_newest_called(connection, told))
-    _load_runs(connection, ledger, query_ids, run_ids, ending)
+    query_ids = references.query_ids | set(_newest_called(connection, references.names))
+    _load_runs(connection, ledger, query_ids, references.run_ids, references.ending_agents)
     query_ids.update(row.run.query_id for row in ledger.runs.values())
-    speaking.update(row.run.agent for row in ledger.runs.values())
     for row in _found(connection, _QUERIES, query_ids):
         ledger.queries[row["query_id"]] = query_row(row)
+    speaking = references.agents | {row.run.agent for row in ledger.runs.values()}
     for row in _found(connection, _AGENTS, speaking):
         ledger.agents[row["agent"]] = agent_row(row)
     return ledger
@@ -66,26 +61,9 @@ def _found(connection: Connection, statement: sa.Select[Any], ids: Iterable[str]
     return connection.execute(statement, {"ids": wanted}).mappings() if wanted else ()
 
 
-def _named_queries(told: Iterable[Told]) -> Iterable[str]:
-    for one in told:
-        if one.query_id is not None:
-            yield one.query_id
-        for entry in one.entries:
-            yield entry.query_id
-
-
-def _named_runs(told: Iterable[Told]) -> Iterable[str]:
-    for one in told:
-        if one.run_id is not None:
-            yield one.run_id
-        for entry in one.entries:
-            yield entry.status.run_id
-
-
-def _newest_called(connection: Connection, told: Iterable[Told]) -> Iterable[str]:
-    """The queries that failed starts are told of by name alone."""
-    failed = (one.event for one in told if one.event.type == "start_failed" and one.query_id is None)
-    for app, name in {(event.app.name, name_in(event.data)) for event in failed}:
+def _newest_called(connection: Connection, names: Iterable[tuple[str, str | None]]) -> Iterable[str]:
+    """The newest query of each (app, name)."""
+    for app, name in names:
         query = (
             sa.select(queries.c.query_id)
             .where(queries.c.app == app, queries.c.name == name)

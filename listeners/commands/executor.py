@@ -13,9 +13,9 @@ from typing import Any, Callable, Optional
 from listeners.protocol.errors import CommandError
 from listeners.protocol.wire import Command, CommandResult
 from listeners.queries import overrides, restarting, stopping
-from listeners.queries.registry import Entry, Registry, Start
+from listeners.queries.registry import Entry, Registry
 from listeners.spark import causes
-from listeners.spark.engine import Run
+from listeners.spark.engine import Run, Start
 
 Redact = Callable[[str], str]
 #: Told of a start that raised: (entry, method, exception).

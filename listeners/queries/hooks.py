@@ -7,14 +7,14 @@ that a mistake of ours is never the user's. Undone by `listeners.spark.patching`
 from __future__ import annotations
 
 import logging
-import time
 import weakref
 from collections.abc import Mapping
 from typing import Any, Callable, Protocol
 
 from listeners.queries import awaiting
-from listeners.queries.registry import Registry, Start
-from listeners.spark.engine import Engine
+from listeners.queries.registry import Registry
+from listeners.spark.engine import Engine, Start
+from listeners.spark.guard import guarded
 from listeners.spark.patching import Patches
 
 log = logging.getLogger("controlplane.agent")
@@ -40,7 +40,7 @@ class Hearer(Protocol):
     def add_session(self, session: Any) -> None: ...
 
     def before_start(self, start: Start, name: str | None) -> None:
-        """On the user's thread, before Spark is asked. What this raises as `Refused` the user sees."""
+        """On the user's thread, before Spark is asked. What this raises as `StartRefused` the user sees."""
 
     def after_start(self, start: Start, query: Any) -> None: ...
 
@@ -49,10 +49,6 @@ class Hearer(Protocol):
     def session_stopping(self, session: Any) -> None: ...
 
     def context_stopping(self) -> None: ...
-
-
-class Refused(Exception):
-    """A start that the agent was asked to prevent; raised into the user's program on purpose."""
 
 
 class Hooks:
@@ -122,15 +118,15 @@ class Hooks:
     def _on_start(self, engine: Engine, original: Any, writer: Any, args: Any, kwargs: Any) -> Any:
         start = Start(original.__name__, original, writer, args, kwargs, engine.session_of(writer), 0, engine)
         name = kwargs.get("queryName") or self._names.get(writer)
-        quietly(lambda: self._hearer.add_session(start.session))
-        quietly(lambda: self._hearer.before_start(start, name))
+        guarded(lambda: self._hearer.add_session(start.session))
+        guarded(lambda: self._hearer.before_start(start, name))
         try:
             query = original(writer, *args, **kwargs)
         except Exception as error:
             failure = error
-            quietly(lambda: self._hearer.start_failed(name, start.method, failure))
+            guarded(lambda: self._hearer.start_failed(name, start.method, failure))
             raise
-        quietly(lambda: self._began(start, query))
+        guarded(lambda: self._began(start, query))
         return query
 
     def _began(self, start: Start, query: Any) -> None:
@@ -139,31 +135,10 @@ class Hooks:
         self._hearer.after_start(start, query)
 
     def _on_session_stop(self, original: Callable[..., Any], session: Any) -> Any:
-        quietly(lambda: self._hearer.session_stopping(session))
+        guarded(lambda: self._hearer.session_stopping(session))
         return original(session)
 
     def _on_context_stop(self, original: Callable[..., Any], context: Any) -> Any:
         if getattr(context, "_jsc", None) is not None:  # else it was stopped before: nothing ends now
-            quietly(self._hearer.context_stopping)
+            guarded(self._hearer.context_stopping)
         return original(context)
-
-
-_last_told: dict[type, float] = {}
-
-
-def quietly(act: Callable[[], Any]) -> None:
-    """Do it; an error of ours is told and goes no further."""
-    try:
-        act()
-    except Refused:
-        raise
-    except Exception as error:
-        tell(error)
-
-
-def tell(error: Exception) -> None:
-    """An error of ours is one line in the log, at most once a minute for each kind."""
-    now = time.monotonic()
-    if now - _last_told.get(type(error), now - 60.0) >= 60.0:
-        _last_told[type(error)] = now
-        log.warning("the control plane's agent met %r and goes on", error)

@@ -79,11 +79,6 @@ def _parsed(text: str) -> float | None:
     return None if unit is None else float(found.group(1)) * unit
 
 
-def spark_interval(seconds: float) -> str:
-    """As Spark reads it."""
-    return f"{round(seconds * 1000)} milliseconds"
-
-
 def check_parameters(factory: Callable[..., Any], name: str, overrides: Mapping[str, Any]) -> None:
     """CommandError where this factory cannot be called with exactly these, naming what it takes."""
     try:

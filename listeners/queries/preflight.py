@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from listeners.protocol.errors import AgentError
-from listeners.queries.hooks import Refused
-from listeners.queries.registry import Start
+from listeners.spark.engine import Start
+from listeners.spark.guard import StartRefused
 from listeners.spark.planned import Planned, planned_shape
 
 log = logging.getLogger("controlplane.agent")
@@ -28,7 +28,7 @@ MOST_CHARS = 600
 Ask = Callable[[Mapping[str, Any], float], Any]
 
 
-class QueryNotStarted(Refused, AgentError):
+class QueryNotStarted(StartRefused, AgentError):
     """The start was prevented: its checkpoint does not allow the change. The message says what and how to go on."""
 
 

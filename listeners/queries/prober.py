@@ -14,7 +14,8 @@ from typing import Any, Callable
 
 from listeners.queries import restarting
 from listeners.queries.registry import Entry, Registry
-from listeners.spark.engine import Engine, Run, engine_of
+from listeners.spark.engine import Engine, Run
+from listeners.spark.sessions import engine_of
 
 
 @dataclass

@@ -11,12 +11,10 @@ from __future__ import annotations
 import collections
 import threading
 import weakref
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Callable, NamedTuple
 
-from listeners.queries.overrides import spark_interval
-from listeners.spark.engine import Engine, Run
+from listeners.spark.engine import Engine, Run, Start
 
 #: Past so many queries the ones that ended longest ago are forgotten, their writers with them.
 MAX_REMEMBERED = 64
@@ -24,47 +22,6 @@ MAX_REMEMBERED = 64
 MAX_RUNS = 50
 #: Of a session so many runs are remembered that ended and that the program followed by others.
 MAX_REPLACED = 8
-
-
-@dataclass(eq=False)
-class Start:
-    """One recorded call that started a query. `repeat` makes the same call on the unwrapped method."""
-
-    method: str
-    original: Callable[..., Any]
-    writer: Any
-    args: tuple[Any, ...]
-    kwargs: Mapping[str, Any]
-    session: Any
-    generation: int
-    engine: Engine
-    pool: str | None = None  # the scheduler pool of the thread that called
-    #: The writer's own trigger interval in seconds, where a command ever asked for another.
-    own_interval: float | None = None
-    #: What a command gave the newest run instead.
-    interval: float | None = None
-
-    def repeat(self, interval: float | None = None, own: float | None = None) -> Any:
-        """Start again; returns PySpark's StreamingQuery.
-
-        `interval` in seconds replaces the trigger's for this start, and then the writer is the program's own
-        again; `own` is the interval of the present run.
-        """
-        self.engine.enter(self.session, self.pool)
-        self.interval = interval
-        if interval is None:
-            return self.original(self.writer, *self.args, **self.kwargs)
-        if self.own_interval is None:  # else the present run may be one with another interval
-            self.own_interval = own
-        try:
-            self._set_interval(interval)
-            return self.original(self.writer, *self.args, **self.kwargs)
-        finally:
-            if self.own_interval is not None:
-                self._set_interval(self.own_interval)
-
-    def _set_interval(self, seconds: float) -> None:
-        self.writer.trigger(processingTime=spark_interval(seconds))
 
 
 class Awaited(NamedTuple):

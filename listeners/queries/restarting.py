@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from listeners.queries.registry import Entry, Registry, Start
+from listeners.queries.registry import Entry, Registry
 from listeners.spark import classic  # only what it knows of paths
+from listeners.spark.engine import Start
 
 
 class Way(NamedTuple):

@@ -14,15 +14,11 @@ import re
 import weakref
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
-from listeners.spark.engine import Run, Status
+from listeners.spark import plans
+from listeners.spark.engine import Run, Start, Status
 
-if TYPE_CHECKING:
-    from listeners.queries.registry import Start
-
-#: Leaves of a plan that cannot change between two starts: data inside the plan itself.
-FIXED_LEAVES = ("LocalRelation", "OneRowRelation", "Range")
 POOL = "spark.scheduler.pool"
 #: Of a thread's stack so many frames are told, without those of the machinery.
 MOST_FRAMES = 12
@@ -260,7 +256,7 @@ def checkpoint(jsq: Any) -> str | None:
 def facts(jsq: Any) -> dict[str, Any]:
     """Trigger, checkpoint, output mode, sink and watermark of a running query, as far as this Spark tells."""
     execution = _try(lambda: jsq.streamingQuery()) or jsq
-    trigger, interval = parse_trigger(_try(lambda: execution.trigger().toString()))
+    trigger, interval = plans.parse_trigger(_try(lambda: execution.trigger().toString()))
     root = checkpoint(jsq)
     return {
         "trigger": trigger,
@@ -269,7 +265,7 @@ def facts(jsq: Any) -> dict[str, Any]:
         "checkpointIsTemporary": None if root is None else is_temporary(root),
         "outputMode": _try(lambda: execution.outputMode().toString().lower()),
         "sink": _try(lambda: str(execution.sink().toString())[:200]),
-        "watermarkDelay": parse_delay(str(_try(lambda: execution.analyzedPlan().toString()))),
+        "watermarkDelay": plans.parse_delay(str(_try(lambda: execution.analyzedPlan().toString()))),
     }
 
 
@@ -278,50 +274,6 @@ def _try(ask: Any) -> Any:
         return ask()
     except Exception:
         return None
-
-
-def parse_trigger(text: str | None) -> tuple[str | None, float | None]:
-    """`ProcessingTimeTrigger(2000)` → ("processing_time", 2.0 seconds)."""
-    kinds = {
-        "ProcessingTime": "processing_time",
-        "AvailableNow": "available_now",
-        "OneTime": "once",
-        "Continuous": "continuous",
-        "RealTime": "real_time",
-    }
-    for word, kind in kinds.items():
-        if text and text.startswith(word):
-            interval = re.search(r"\((\d+)", text)
-            return kind, int(interval.group(1)) / 1000.0 if interval else None
-    return None, None
-
-
-_WATERMARK = re.compile(r"EventTimeWatermark .*, ((?:-?[\d.]+ [a-z]+ ?)+)$", re.MULTILINE)
-#: As Spark reckons the delay of a watermark: a month has 31 days.
-_UNITS = {
-    "years": 12 * 31 * 86400.0,
-    "months": 31 * 86400.0,
-    "days": 86400.0,
-    "hours": 3600.0,
-    "minutes": 60.0,
-    "seconds": 1.0,
-}
-
-
-def parse_delay(plan: str) -> float | None:
-    """The longest delay of a plan's watermarks in seconds; None without one.
-
-    `EventTimeWatermark 41fd…, ts#0: timestamp, 1 minutes 30 seconds` → 90.0; Spark 3 names no node id.
-    """
-    try:
-        return max((_seconds(delay) for delay in _WATERMARK.findall(plan)), default=None)
-    except (KeyError, ValueError):  # a later Spark writes it another way
-        return None
-
-
-def _seconds(interval: str) -> float:
-    words = interval.split()
-    return sum(float(number) * _UNITS[unit] for number, unit in zip(words[::2], words[1::2]))
 
 
 def is_temporary(checkpoint: str) -> bool:
@@ -349,11 +301,11 @@ def _newest(execution: Any, log: str) -> int | None:
 def static_leaves(writer: Any) -> list[str]:
     """Class names of the non-streaming inputs of a writer's plan that may change between two starts."""
     plan = writer._df._jdf.queryExecution().analyzed()
-    plans = [plan, *_items(plan.subqueriesAll())]
+    trees = [plan, *_items(plan.subqueriesAll())]
     names = []
-    for leaf in [leaf for each in plans for leaf in _items(each.collectLeaves())]:
+    for leaf in [leaf for each in trees for leaf in _items(each.collectLeaves())]:
         name = leaf.getClass().getSimpleName()
-        if not leaf.isStreaming() and name not in FIXED_LEAVES:
+        if not leaf.isStreaming() and name not in plans.FIXED_LEAVES:
             names.append(name)
     return names
 

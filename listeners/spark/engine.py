@@ -6,13 +6,9 @@ while the user's own handle may come to stand for a later run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-from listeners.protocol.errors import AgentError
-
-if TYPE_CHECKING:  # registry knows engines
-    from listeners.queries.registry import Start
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable, NamedTuple, Protocol
 
 
 class Status(NamedTuple):
@@ -132,16 +128,47 @@ class Engine(Protocol):
         """Names of the non-streaming inputs of a writer's plan that may change between two starts."""
 
 
-def engine_of(session: Any) -> Engine:
-    """The engine for a session; AgentError where it is none."""
-    if getattr(session, "_jsparkSession", None) is not None:
-        from listeners.spark import classic
+@dataclass(eq=False)
+class Start:
+    """One recorded call that started a query. `repeat` makes the same call on the unwrapped method."""
 
-        return classic.ENGINE
-    if type(session).__module__.startswith("pyspark.sql.connect"):
-        from listeners.spark.connect import session as connect  # type: ignore[attr-defined,unused-ignore]
+    method: str
+    original: Callable[..., Any]
+    writer: Any
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    session: Any
+    generation: int
+    engine: Engine
+    pool: str | None = None  # the scheduler pool of the thread that called
+    #: The writer's own trigger interval in seconds, where a command ever asked for another.
+    own_interval: float | None = None
+    #: What a command gave the newest run instead.
+    interval: float | None = None
 
-        return connect.ENGINE  # type: ignore[no-any-return,unused-ignore]
-    raise AgentError(
-        f"{type(session).__name__} is not a SparkSession; call attach(spark) after getOrCreate()"
-    )
+    def repeat(self, interval: float | None = None, own: float | None = None) -> Any:
+        """Start again; returns PySpark's StreamingQuery.
+
+        `interval` in seconds replaces the trigger's for this start, and then the writer is the program's own
+        again; `own` is the interval of the present run.
+        """
+        self.engine.enter(self.session, self.pool)
+        self.interval = interval
+        if interval is None:
+            return self.original(self.writer, *self.args, **self.kwargs)
+        if self.own_interval is None:  # else the present run may be one with another interval
+            self.own_interval = own
+        try:
+            self._set_interval(interval)
+            return self.original(self.writer, *self.args, **self.kwargs)
+        finally:
+            if self.own_interval is not None:
+                self._set_interval(self.own_interval)
+
+    def _set_interval(self, seconds: float) -> None:
+        self.writer.trigger(processingTime=spark_interval(seconds))
+
+
+def spark_interval(seconds: float) -> str:
+    """As Spark reads it."""
+    return f"{round(seconds * 1000)} milliseconds"

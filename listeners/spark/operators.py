@@ -10,7 +10,7 @@ import json
 from functools import partial
 from typing import Any, Callable
 
-from listeners.spark import classic, plans
+from listeners.spark import plans
 
 #: Unit separator: in no expression, option or setting.
 SEPARATOR = "\x1f"
@@ -182,7 +182,7 @@ def _optimised(execution: Any, analysed: Any) -> Any:
     if last is not None:
         return last
     static = [leaf for leaf in items(analysed.collectLeaves()) if not leaf.isStreaming()]
-    if any(leaf.getClass().getSimpleName() not in classic.FIXED_LEAVES for leaf in static):
+    if any(leaf.getClass().getSimpleName() not in plans.FIXED_LEAVES for leaf in static):
         return None
     return execution.sparkSessionForStream().sessionState().optimizer().execute(analysed)
 

@@ -15,6 +15,9 @@ MAX_CHARS = 300
 #: A column may be made of others; past so many steps, or so much text, the name will do.
 MAX_DEPTH = 8
 
+#: Leaves of a plan that cannot change between two starts: data inside the plan itself.
+FIXED_LEAVES = ("LocalRelation", "OneRowRelation", "Range")
+
 _NODE = re.compile(r"^(?P<lead>(?:[: ]  )*(?:[:+]- )?)(?P<state>[~!']*)(?P<name>[A-Z]\w*)(?P<rest>.*)$")
 _ID = re.compile(r"#(\d+)L?(?:-T\d+ms)?")
 _ALIAS = re.compile(r"^(?P<is>.*) AS (?P<name>.*)#(?P<id>\d+)L?(?:-T\d+ms)?$", re.DOTALL)
@@ -161,3 +164,47 @@ def type_name(found: Any) -> str:
     if kind == "map":
         return "map<%s,%s>" % (type_name(found.get("keyType")), type_name(found.get("valueType")))
     return str(found.get("sqlType") or found.get("class") or kind)
+
+
+def parse_trigger(text: str | None) -> tuple[str | None, float | None]:
+    """`ProcessingTimeTrigger(2000)` → ("processing_time", 2.0 seconds)."""
+    kinds = {
+        "ProcessingTime": "processing_time",
+        "AvailableNow": "available_now",
+        "OneTime": "once",
+        "Continuous": "continuous",
+        "RealTime": "real_time",
+    }
+    for word, kind in kinds.items():
+        if text and text.startswith(word):
+            interval = re.search(r"\((\d+)", text)
+            return kind, int(interval.group(1)) / 1000.0 if interval else None
+    return None, None
+
+
+_WATERMARK = re.compile(r"EventTimeWatermark .*, ((?:-?[\d.]+ [a-z]+ ?)+)$", re.MULTILINE)
+#: As Spark reckons the delay of a watermark: a month has 31 days.
+_UNITS = {
+    "years": 12 * 31 * 86400.0,
+    "months": 31 * 86400.0,
+    "days": 86400.0,
+    "hours": 3600.0,
+    "minutes": 60.0,
+    "seconds": 1.0,
+}
+
+
+def parse_delay(plan: str) -> float | None:
+    """The longest delay of a plan's watermarks in seconds; None without one.
+
+    `EventTimeWatermark 41fd…, ts#0: timestamp, 1 minutes 30 seconds` → 90.0; Spark 3 names no node id.
+    """
+    try:
+        return max((_seconds(delay) for delay in _WATERMARK.findall(plan)), default=None)
+    except (KeyError, ValueError):  # a later Spark writes it another way
+        return None
+
+
+def _seconds(interval: str) -> float:
+    words = interval.split()
+    return sum(float(number) * _UNITS[unit] for number, unit in zip(words[::2], words[1::2]))

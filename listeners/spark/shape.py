@@ -12,7 +12,7 @@ import re
 from typing import Any, Callable
 
 from listeners.protocol import redaction
-from listeners.spark import classic, operators, plans
+from listeners.spark import operators, plans
 from listeners.spark.operators import attempt, columns_of, items, java_map, scala_map, tree_of
 
 VERSION = 1
@@ -76,7 +76,7 @@ def shaped(
     execution: Any, name: str | None, sink: Callable[[], dict[str, Any] | None], redact: Redact | None = None
 ) -> dict[str, Any]:
     """The shape of what answers as a StreamExecution does (`listeners.spark.planned` has one before the start)."""
-    kind, seconds = classic.parse_trigger(attempt(lambda: execution.trigger().toString()))
+    kind, seconds = plans.parse_trigger(attempt(lambda: execution.trigger().toString()))
     found = {
         "v": VERSION,
         "spark": attempt(lambda: str(execution.sparkSession().version())),

@@ -131,11 +131,11 @@ def test_runs_are_listed_newest_first_with_their_ends(house: House) -> None:
 def test_progress_is_read_by_time_and_thinned_evenly(house: House) -> None:
     driver = Driver()
     house.accept(*(driver.progress("q1", "r1", n) for n in range(100)))
-    found = house.read(queries.read_progress, "q1", BEGIN + 11, BEGIN + 20)
+    found = house.progress("q1", BEGIN + 11, BEGIN + 20)
     assert [sample.batch_id for sample in found] == list(range(10, 20))
-    thinned = house.read(queries.read_progress, "q1", 0.0, BEGIN + 1000, 10)
+    thinned = house.progress("q1", 0.0, BEGIN + 1000, 10)
     assert [sample.batch_id for sample in thinned] == list(range(9, 100, 10))
-    stepped = house.read(queries.read_progress, "q1", 0.0, BEGIN + 1000, 2000, 25.0)
+    stepped = house.progress("q1", 0.0, BEGIN + 1000, 2000, 25.0)
     assert len(stepped) in (4, 5) and stepped[-1].batch_id == 99
 
 
@@ -258,7 +258,7 @@ def test_what_is_too_old_goes_and_the_rest_stays(house: House) -> None:
     house.accept(*(driver.progress("q1", "r1", n, at=BEGIN + n * 3600) for n in range(48)))
     gone = retention.prune(house.writer, house.now, DAY, 10**10)
     assert gone.events == 24
-    left = house.read(queries.read_progress, "q1", 0.0, house.now)
+    left = house.progress("q1", 0.0, house.now)
     assert [sample.batch_id for sample in left] == list(range(24, 48))
     assert house.read(queries.list_runs, "q1")[0].batches == 48  # what the run did is still known
 
@@ -269,7 +269,7 @@ def test_what_was_deleted_does_not_come_back_when_it_is_sent_again(house: House)
     house.accept(*lines)
     retention.prune(house.writer, BEGIN + 2 * DAY, DAY, 10**10)
     assert house.accept(*lines).duplicates == 10
-    assert house.read(queries.read_progress, "q1", 0.0, BEGIN + DAY) == []
+    assert house.progress("q1", 0.0, BEGIN + DAY) == []
 
 
 def test_too_much_goes_oldest_first(house: House) -> None:
@@ -279,7 +279,7 @@ def test_too_much_goes_oldest_first(house: House) -> None:
     gone = retention.prune(house.writer, BEGIN, 10 * DAY, limit)
     assert gone.events > 1000
     assert retention.used(house.engine) <= limit
-    left = house.read(queries.read_progress, "q1", 0.0, BEGIN + DAY, 10_000)
+    left = house.progress("q1", 0.0, BEGIN + DAY, 10_000)
     assert [sample.batch_id for sample in left] == list(range(gone.events, 3000))
 
 

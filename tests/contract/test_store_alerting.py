@@ -15,7 +15,7 @@ from alerts.matching.labels import Matcher
 from alerts.notify.reasons import Told
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState, Transition
-from controlplane.alerting.views import Note, NoteOutcome
+from controlplane.records import Note, NoteOutcome
 from controlplane.store import alerting
 from controlplane.store.alerting import Change, StoredAlert
 from tests.stores import House

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from controlplane.errors import BodyTooLarge
-from controlplane.metrics.baselines import SHAPE, Baseline
 from controlplane.store import baselines as rows
+from controlplane.store.baselines import StoredBaseline
 from tests.stores import House
 
 
-def some(*ids: str, value: float = 1.0) -> list[Baseline]:
-    return [Baseline(one, "shop", f"query {one}", 5.0, np.full(SHAPE, value, np.float32)) for one in ids]
+def some(*ids: str, value: float = 1.0) -> list[StoredBaseline]:
+    return [StoredBaseline(one, "shop", f"query {one}", 5.0, np.full(6, value, np.float32)) for one in ids]
 
 
 def known(house: House) -> dict[str, float]:
-    return {one.query_id: float(one.values[0, 0, 0]) for one in house.read(rows.current)}
+    return {one.query_id: float(one.values[0]) for one in house.read(rows.current)}
 
 
 def test_a_set_is_seen_when_its_last_chunk_came(house: House) -> None:

@@ -17,7 +17,7 @@ from controlplane.lake.verification import verify
 from controlplane.pipeline.offload import record_export
 from controlplane.pipeline.offload.event_export import read_only
 from controlplane.settings import Settings
-from controlplane.store import offload_marks, queries, retention
+from controlplane.store import offload_marks, retention
 from controlplane.store.tables import alerts, events
 from tests.drivers import BEGIN, Driver
 from tests.stores import House
@@ -58,7 +58,7 @@ def test_what_leaves_the_store_is_in_the_lake_as_it_was(house: House, tmp_path: 
     driver = tell(house, 40)
     house.accept(driver.line("heartbeat", {}, at=BEGIN + 1))
     house.accept(driver.terminated("q", "r", exception="boom", at=BEGIN + 500))
-    before = house.read(queries.read_progress, "q", BEGIN - 1, BEGIN + 1000)
+    before = house.progress("q", BEGIN - 1, BEGIN + 1000)
     commit = moved_to(house, tmp_path / "lake", BEGIN + 1000)
     assert offload_commits.account_of(commit) == offload_commits.Account(
         42, 42, 0, 0, numbers=sum(range(1, 42)) + 43
@@ -69,7 +69,7 @@ def test_what_leaves_the_store_is_in_the_lake_as_it_was(house: House, tmp_path: 
     lake = Lake.open(str(tmp_path / "lake"))
     assert verify(lake, commit, lake.manifest()) == commit.rows == 40 * 3 + 2
     assert forget(house, BEGIN + 1000, commit.facts["until"]) == 42 + 1
-    assert house.read(queries.read_progress, "q", BEGIN - 1, BEGIN + 1000) == []
+    assert house.progress("q", BEGIN - 1, BEGIN + 1000) == []
     assert Archive(str(tmp_path / "lake")).reports("q", BEGIN - 1, BEGIN + 1000) == before
 
 

@@ -16,7 +16,8 @@ import pytest
 import sqlalchemy as sa
 
 from controlplane.errors import StoreUnavailable
-from controlplane.store import disk_reserve, queries, retention
+from controlplane.runtime import disk_reserve
+from controlplane.store import retention
 from controlplane.store.engine import default_url
 from controlplane.store.tables import events
 from tests.drivers import BEGIN, Driver
@@ -195,7 +196,7 @@ def test_on_a_full_disk_reads_and_deletions_go_on_and_nothing_acknowledged_is_lo
         acknowledged = send_until_refused(house, driver)
 
         assert set(range(1, acknowledged + 1)) <= set(stored(house))
-        assert len(house.read(queries.read_progress, "q", 0.0, 1e12, 100)) == 100
+        assert len(house.progress("q", 0.0, 1e12, 100)) == 100
 
         gone = retention.prune(house.writer, BEGIN, 1e9, retention.used(house.engine) // 2)
         assert gone.events > 0

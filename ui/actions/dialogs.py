@@ -13,7 +13,6 @@ from typing import Any
 import streamlit as st
 
 from ui.actions import checkpoint_confirmation, following
-from ui.alerting import firing_alerts
 from ui.checkpoints import choices as checkpoint_choices
 from ui.kit import choices, data, series_queries, widgets
 from ui.kit.client import ClientError, Refused
@@ -134,7 +133,7 @@ def _moment(query: Json) -> choices.Moment:
     """What the server says beside the query itself; what it does not say is not known."""
     query_id = str(query.get("query_id"))
     found = data.instant(series_queries.newest("batch_age_seconds", query)).body
-    firing = firing_alerts.of_query(data.alerts().body, query_id)
+    firing = choices.firing_alerts_of(data.alerts().body, query_id)
     names = dict.fromkeys(one_line(alert.get("name") or "") for alert in firing)
     return choices.Moment(tuple(names), series_queries.only(found))
 

@@ -9,9 +9,9 @@ import time
 
 import streamlit as st
 
+from ui.actions import progress
 from ui.kit import data, statuses, units
 from ui.kit.frames import Json
-from ui.query import panels
 
 EVERY = 1.0  # seconds
 KEEP = 600.0  # seconds that an outcome stays on the page
@@ -29,7 +29,7 @@ def others(query: Json) -> None:
     """An action under way that somebody else asked for."""
     action = query.get("action")
     if action and action.get("id") != followed(str(query.get("query_id"))):
-        panels.action_progress(action, time.time())
+        progress.action_progress(action, time.time())
 
 
 def watch(query_id: str) -> None:
@@ -48,7 +48,7 @@ def _progress(query_id: str, action_id: str, final: bool) -> None:
     if (units.since(action.get("finished_at"), now) or 0.0) > KEEP:
         st.session_state["followed"].pop(query_id, None)
         return
-    panels.action_progress(action, now)
+    progress.action_progress(action, now)
     if not final and not statuses.is_open(action["state"]):
         st.session_state["seen_final"] = action_id
         data.forget()

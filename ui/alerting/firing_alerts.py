@@ -17,12 +17,6 @@ SHOWN = 6
 LONGEST = 240  # characters of a summary
 
 
-def of_query(answer: Json | None, query_id: str) -> list[Json]:
-    """Those of `/api/v1/alerts` that fire and name this query, in the server's order: worst first."""
-    alerts = (answer or {}).get("alerts") or []
-    return [each for each in alerts if each.get("state") == "firing" and each.get("query_id") == query_id]
-
-
 def draw(alerts: Sequence[Json], now: float) -> None:
     """One line an alert; nothing where there is none."""
     if not alerts:

@@ -78,7 +78,7 @@ def live(identity: str, slots: Slots, drawn: dict[str, str | None], role: str | 
     with slots.tiles:
         widgets.banner(reading)
         with st.container():
-            firing_alerts.draw(firing_alerts.of_query(data.alerts().body, identity), now)
+            firing_alerts.draw(choices.firing_alerts_of(data.alerts().body, identity), now)
             following.others(query)
             panels.superseded(query)
             panels.failure(query.get("failure"))

@@ -163,3 +163,9 @@ def _started_by(query: Json) -> str:
         "factory": "the factory that the program registered",
     }.get(str(restart.get("how")), "the driver decides whether it can")
     return f"{how} ({restart['reason']})" if restart.get("reason") else how
+
+
+def firing_alerts_of(answer: Json | None, query_id: str) -> list[Json]:
+    """Those of `/api/v1/alerts` that fire and name this query, in the server's order: worst first."""
+    alerts = (answer or {}).get("alerts") or []
+    return [each for each in alerts if each.get("state") == "firing" and each.get("query_id") == query_id]

@@ -14,7 +14,7 @@ from controlplane.api import intake
 from controlplane.api.deps import EventsBody, PlaneDep
 from controlplane.app import Plane
 from controlplane.errors import BadRequest, NotFound
-from controlplane.metrics.baselines import Baseline, as_json, parsed
+from controlplane.metrics.baselines import Baseline, as_json, from_stored, parsed, to_stored
 from controlplane.store import baselines as rows
 from controlplane.store.tables import storable
 from listeners.protocol import wire
@@ -43,7 +43,8 @@ def put_baselines(plane: PlaneDep, body: Annotated[EventsBody, Depends(_body)]) 
         raise BadRequest(f"the body: {error}", code="bad_json") from None
     name, chunk, chunks, found = _parsed(document)
     complete = plane.writer.write(
-        lambda conn: rows.put(conn, name, chunk, chunks, found), lambda done: _taken(plane, done)
+        lambda conn: rows.put(conn, name, chunk, chunks, map(to_stored, found)),
+        lambda done: _taken(plane, done),
     )
     return {"set": name, "chunk": chunk, "chunks": chunks, "complete": complete, "queries": len(found)}
 
@@ -51,7 +52,7 @@ def put_baselines(plane: PlaneDep, body: Annotated[EventsBody, Depends(_body)]) 
 def _taken(plane: Plane, complete: bool) -> None:
     if complete:
         with plane.reading() as conn:
-            plane.baselines.replace(rows.current(conn))
+            plane.baselines.replace(map(from_stored, rows.current(conn)))
 
 
 def _parsed(document: Any) -> tuple[str, int, int, list[Baseline]]:

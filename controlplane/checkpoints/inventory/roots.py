@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-LOCAL = ("", "file")
+from controlplane.locations import LOCAL_SCHEMES, split_location
 
 
 def refusal(url: str, roots: Iterable[str]) -> str | None:
@@ -36,35 +36,22 @@ def refused_by_name(url: str, roots: Iterable[str]) -> str | None:
 
 
 def _outside(url: str) -> str:
-    scheme, _, _ = _parts(url)
-    place = "local path" if scheme in LOCAL else f"place in {scheme}://"
+    scheme, _, _ = split_location(url)
+    place = "local path" if scheme in LOCAL_SCHEMES else f"place in {scheme}://"
     return f"its {place} is not below one of the server's checkpoint roots"
 
 
 def _may_hold(root: str, url: str) -> bool:
-    scheme, host, path = _parts(url)
-    if scheme in LOCAL and _parts(root)[0] in LOCAL:
+    scheme, host, path = split_location(url)
+    if scheme in LOCAL_SCHEMES and split_location(root)[0] in LOCAL_SCHEMES:
         return os.path.isabs(path) and not host
     return _below(url, root)
 
 
-def _parts(url: str) -> tuple[str, str, str]:
-    """Scheme, host or bucket, and path; a local path has neither scheme nor host."""
-    if "://" not in url and not url.startswith("file:"):
-        return "", "", url
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return "?", "", url
-    if parts.query or parts.fragment:
-        return "?", "", url
-    return parts.scheme.lower(), parts.netloc, parts.path
-
-
 def _below(url: str, root: str) -> bool:
-    scheme, host, path = _parts(url)
-    own_scheme, own_host, own_path = _parts(root)
-    if scheme in LOCAL and own_scheme in LOCAL and not host and not own_host:
+    scheme, host, path = split_location(url)
+    own_scheme, own_host, own_path = split_location(root)
+    if scheme in LOCAL_SCHEMES and own_scheme in LOCAL_SCHEMES and not host and not own_host:
         return os.path.isabs(path) and _inside(os.path.realpath(path), os.path.realpath(own_path))
     return (scheme, host) == (own_scheme, own_host) and _inside(path, own_path)
 
@@ -77,13 +64,5 @@ def _inside(path: str, root: str) -> bool:
 
 def resolved(url: str) -> str:
     """A local path without links, which asks the file system; another URL as it is."""
-    scheme, _, path = _parts(url)
-    return os.path.realpath(path) if scheme in LOCAL else url
-
-
-def is_root(text: str) -> bool:
-    """Whether this can be a root: an absolute path, or a URL with a host or bucket."""
-    scheme, host, path = _parts(text)
-    if scheme in LOCAL:
-        return os.path.isabs(path) and not host
-    return scheme != "?" and bool(host) and "://" in text
+    scheme, _, path = split_location(url)
+    return os.path.realpath(path) if scheme in LOCAL_SCHEMES else url

@@ -14,6 +14,7 @@ from typing import Protocol
 from sqlalchemy.engine import Connection
 
 from alerts.promql.errors import TooCostly
+from controlplane.events import progress
 from controlplane.events.window import Window
 from controlplane.health.failures import explain
 from controlplane.metrics.samples import COUNTERS, OF_LIFE, Totals
@@ -234,7 +235,7 @@ class Reader:
             return known
         until = min(begin, self._last)
         since = min(self._start, begin)
-        older = stored.reports(self._connection, key, since, until, before, self._every)
+        older = progress.samples(stored.reports(self._connection, key, since, until, before, self._every))
         if lacks is not None:
             older = _merged(self._before_all(view.query_id, lacks, before), older)
         return older if until < begin else _merged(older, known)
@@ -271,7 +272,10 @@ class Reader:
             times += set(gone.times(query_id, self._start, lacks or 0.0)) - set(times) if gone else set()
         failed: list[tuple[float, str | None]] = []
         if self._names & _BY_RUN:
-            failed = stored.failed_starts(self._connection, key, self._start)
+            failed = [
+                (at, progress.text(exception))
+                for at, exception in stored.failed_starts(self._connection, key, self._start)
+            ]
             failed += (
                 set(gone.failed_starts(query_id, self._start, lacks or 0.0)) - set(failed) if gone else set()
             )

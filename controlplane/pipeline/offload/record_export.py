@@ -19,11 +19,11 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from alerts.state import AlertState
-from controlplane.alerting.views import NoteOutcome
 from controlplane.history.offload_commits import JOB
 from controlplane.lake.lake import Lake
 from controlplane.lake.schema import TABLES, arrow
 from controlplane.model import ActionState
+from controlplane.records import NoteOutcome
 from controlplane.store.tables import actions, alerts, notifications
 
 Row = dict[str, Any]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Optional, Protocol
 
-from listeners.queries.hooks import quietly
+from listeners.spark.guard import guarded
 from listeners.spark.patching import Patches
 
 Heard = Callable[[str, str], None]
@@ -103,11 +103,11 @@ def share(patches: Patches, host_of: HostOf) -> None:
         if host is None:
             return original(bus, listener)
         if not bus._listener_bus:
-            quietly(lambda: host.give_way(session))
+            guarded(lambda: host.give_way(session))
         try:
             return original(bus, listener)
         finally:
-            quietly(lambda: _settle(host, session))
+            guarded(lambda: _settle(host, session))
 
     def remove(original: Callable[..., Any], bus: Any, listener: Any) -> Any:
         session = bus._sqm._session
@@ -115,11 +115,11 @@ def share(patches: Patches, host_of: HostOf) -> None:
         if host is None:
             return original(bus, listener)
         if sum(1 for each in bus._listener_bus if not isinstance(each, Guest)) <= 1:
-            quietly(lambda: host.leave(session))  # so that PySpark sees its last listener go
+            guarded(lambda: host.leave(session))  # so that PySpark sees its last listener go
         try:
             return original(bus, listener)
         finally:
-            quietly(lambda: _settle(host, session))
+            guarded(lambda: _settle(host, session))
 
     patches.wrap(StreamingQueryListenerBus, "append", append)
     patches.wrap(StreamingQueryListenerBus, "remove", remove)

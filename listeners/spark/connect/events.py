@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from listeners.protocol.errors import ConnectError, RunUnknown, SessionGone
-from listeners.queries import hooks
+from listeners.spark import guard
 from listeners.spark.connect import calls
 from listeners.spark.connect.bus import Guest
 from listeners.spark.connect.event_dedup import Event, Ledger, Told, report_of
@@ -190,7 +190,7 @@ class Hearing:
             except ConnectError as error:
                 pause = self._away(error)
             except Exception as error:
-                hooks.tell(error)
+                guard.log_error(error)
                 pause = CALM_SECONDS
             del session
 

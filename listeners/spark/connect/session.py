@@ -10,18 +10,15 @@ import os
 import threading
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from listeners.protocol.errors import AgentError, ConnectError, RunUnknown, SessionGone
 from listeners.spark.connect import bus, calls
 from listeners.spark.connect import plan as connect_plan
 from listeners.spark.connect.event_dedup import report_of
 from listeners.spark.connect.events import Hearing
-from listeners.spark.engine import Run, Status
+from listeners.spark.engine import Run, Start, Status
 from listeners.spark.patching import Patches
-
-if TYPE_CHECKING:
-    from listeners.queries.registry import Start
 
 LOCATION = "spark.sql.streaming.checkpointLocation"
 #: A query without a checkpoint of its own gets one whose name begins so; the rest is the server's secret.

@@ -19,8 +19,8 @@ from alerts.promql.series import Series, SeriesSource
 from alerts.rules import loader
 from alerts.rules.model import RuleGroup
 from controlplane.alerting.rulebook import Rulebook
-from controlplane.alerting.views import Note
 from controlplane.errors import StoreUnavailable
+from controlplane.records import Note
 from controlplane.store.alerting import Change
 
 NOW = 1_800_000_000.0

@@ -17,7 +17,7 @@ from alerts.silences import Silence
 from alerts.state import Alert
 from controlplane.alerting.notifier import Name, Notifier
 from controlplane.alerting.silence_state import Mutes
-from controlplane.alerting.views import Note, NoteOutcome
+from controlplane.records import Note, NoteOutcome
 from tests.acceptance.live import eventually
 from tests.unit.alerts.examples import alert, resolved
 from tests.unit.controlplane.alerting.parts import (

@@ -14,10 +14,11 @@ from alerts.rules.model import Rule, RuleGroup, RuleKind
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState
 from alerts.yaml.tree import Mistake
-from controlplane.alerting.views import AlertView, GroupView, Note, NoteOutcome, RuleView
+from controlplane.alerting.views import AlertView, GroupView, RuleView
 from controlplane.api import alerting
 from controlplane.api.alerting_bodies import SilenceRequest
 from controlplane.errors import BadRequest
+from controlplane.records import Note, NoteOutcome
 from tests.unit.alerts.examples import alert, resolved
 
 NOW = 1_795_152_000.0

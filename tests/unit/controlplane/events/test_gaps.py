@@ -1,13 +1,17 @@
 """Gaps: what was never reported is found, whatever comes late closes it, repeats are none."""
 
+from dataclasses import asdict
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.events import gaps
-from controlplane.events.gaps import GRACE_SECONDS, Gap, Reported
+from controlplane.events.gaps import GRACE_SECONDS
+from controlplane.records import NOTHING, Gap, Reported
+from controlplane.store import rows
 
 
-def told(*batches, known=gaps.NOTHING, run_id="r", now=0.0):
+def told(*batches, known=NOTHING, run_id="r", now=0.0):
     for batch in batches:
         known = gaps.report(known, run_id, batch, now)
     return known
@@ -59,7 +63,7 @@ def test_many_gaps_are_bounded_and_the_newest_stay():
 
 
 def test_gaps_that_are_pushed_out_before_the_grace_count_all_the_same():
-    known, counted = gaps.NOTHING, 0
+    known, counted = NOTHING, 0
     for second in range(0, 600, 2):  # every second report is lost
         known, more = gaps.overdue(told(second, known=known, now=second), second, "processing_time")
         counted += more
@@ -77,8 +81,8 @@ def test_a_gap_that_counts_already_makes_room_for_one_that_does_not():
 
 def test_what_is_stored_comes_back():
     known = told(*range(1, 201, 2))
-    assert known.forgotten and gaps.read(gaps.document(known)) == known
-    assert gaps.read(None) == gaps.NOTHING
+    assert known.forgotten and rows.reported_batches(asdict(known)) == known
+    assert rows.reported_batches(None) == NOTHING
 
 
 @given(st.permutations(range(1, 12)), st.integers(0, 11))

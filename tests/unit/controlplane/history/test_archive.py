@@ -9,7 +9,6 @@ import pytest
 
 from controlplane.history.archive import Archive
 from controlplane.metrics.series.replay import Replay
-from controlplane.store import queries
 from tests.drivers import BEGIN, Driver, real_reports
 from tests.stores import House, sqlite_house
 from tests.unit.controlplane.history.lakes import forget, moved_to
@@ -47,7 +46,7 @@ def test_a_report_comes_back_as_it_went_in(house: House, tmp_path: Path) -> None
             if name not in ("id", "runId", "name", "batchId", "timestamp")
         }
         house.accept(driver.progress("q", "r", number, at=BEGIN + number + 0.125, **more))
-    before = house.read(queries.read_progress, "q", BEGIN, BEGIN + 100)
+    before = house.progress("q", BEGIN, BEGIN + 100)
     moved_to(house, tmp_path / "lake", BEGIN + 500)
     assert Archive(str(tmp_path / "lake")).reports("q", BEGIN, BEGIN + 100) == before
     assert len(before) == len(kinds) > 5

@@ -9,7 +9,8 @@ from listeners.checkpoints.collection import MOST_BYTES, shortened
 from listeners.checkpoints.inventories import Inventories, checked_mode
 from listeners.checkpoints.inventory_reader import Bounds
 from listeners.protocol.wire import Command
-from listeners.queries.registry import Registry, Start
+from listeners.queries.registry import Registry
+from listeners.spark.engine import Start
 from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session, Writer
 from tests.unit.listeners.local_files import LocalFiles, write_checkpoint
 

@@ -4,7 +4,8 @@ import pytest
 
 from listeners.commands.executor import Executor
 from listeners.protocol.wire import Command
-from listeners.queries.registry import Registry, Start
+from listeners.queries.registry import Registry
+from listeners.spark.engine import Start
 from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session, Writer
 
 

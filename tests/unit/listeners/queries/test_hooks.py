@@ -2,38 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from types import SimpleNamespace
-
-import pytest
 
 from listeners.queries import hooks
 from listeners.queries.registry import Registry
-
-
-@pytest.fixture(autouse=True)
-def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hooks, "_last_told", {})
-
-
-def fail(error: Exception) -> None:
-    raise error
-
-
-def test_an_error_of_ours_is_one_line_however_often_it_comes(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        for number in range(50):
-            hooks.quietly(lambda number=number: fail(ValueError(number)))
-        hooks.quietly(lambda: fail(KeyError("other")))
-    assert [record.getMessage() for record in caplog.records] == [
-        "the control plane's agent met ValueError(0) and goes on",
-        "the control plane's agent met KeyError('other') and goes on",
-    ]
-
-
-def test_what_was_asked_to_be_prevented_reaches_the_user() -> None:
-    with pytest.raises(hooks.Refused):
-        hooks.quietly(lambda: fail(hooks.Refused("blocked")))
 
 
 class Context:

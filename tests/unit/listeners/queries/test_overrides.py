@@ -5,7 +5,8 @@ import functools
 import pytest
 
 from listeners.protocol.errors import CommandError
-from listeners.queries.overrides import check_parameters, interval_of, seconds_of, spark_interval
+from listeners.queries.overrides import check_parameters, interval_of, seconds_of
+from listeners.spark.engine import spark_interval
 
 
 @pytest.mark.parametrize(

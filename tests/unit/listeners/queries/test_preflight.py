@@ -7,8 +7,8 @@ import pytest
 
 from listeners.protocol.errors import AgentError, TransportError
 from listeners.queries import preflight
-from listeners.queries.hooks import Refused
 from listeners.queries.preflight import Preflight, QueryNotStarted, checked_mode, prevented
+from listeners.spark.guard import StartRefused
 
 REFUSAL = {
     "verdict": "not_allowed",
@@ -54,7 +54,7 @@ def test_a_start_that_is_not_allowed_is_refused_with_findings_and_the_way_round(
         "  Put the sources back.\n"
         "To start it all the same, set CONTROLPLANE_PREFLIGHT=report."
     )
-    assert isinstance(refused.value, Refused) and isinstance(refused.value, AgentError)
+    assert isinstance(refused.value, StartRefused) and isinstance(refused.value, AgentError)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from listeners.queries.prober import Prober
-from listeners.queries.registry import Registry, Start
-from listeners.spark.engine import Status
+from listeners.queries.registry import Registry
+from listeners.spark.engine import Start, Status
 from tests.unit.listeners.fake_spark import ENGINE, FakeEngine, JavaQuery, Query, Session, Writer
 
 

@@ -1,6 +1,7 @@
 """The registry: runs follow each other, writers have generations, ends have causes."""
 
-from listeners.queries.registry import MAX_REMEMBERED, Registry, Start
+from listeners.queries.registry import MAX_REMEMBERED, Registry
+from listeners.spark.engine import Start
 from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session, Writer
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from listeners.spark.classic import ENGINE, parse_delay
+from listeners.spark.classic import ENGINE
+from listeners.spark.plans import parse_delay
 
 RELATION = "+- ~StreamingRelationV2 x, rate, y, [], [timestamp#0, value#1L], name=<Unassigned>"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.checkpoints.inventory.roots import is_root, refusal, refused_by_name, resolved
+from controlplane.checkpoints.inventory.roots import refusal, refused_by_name, resolved
 
 BUCKET = ("s3a://lake/checkpoints", "hdfs://nn:8020/ck")
 
@@ -87,11 +87,3 @@ def test_no_text_at_all_leads_out(text: str) -> None:
     why = refusal(f"/nowhere/lake/{text}", ("/nowhere/lake",))
     assert why is None or isinstance(why, str)
     assert refusal(text, ("/nowhere/lake",)) is not None or text.startswith(("/nowhere/lake/", "file:"))
-
-
-@pytest.mark.parametrize(
-    ("text", "good"),
-    [("/lake", True), ("s3a://b", True), ("lake", False), ("file:lake", False), ("s3:", False)],
-)
-def test_a_root_is_absolute(text: str, good: bool) -> None:
-    assert is_root(text) is good

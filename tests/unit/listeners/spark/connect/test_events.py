@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from listeners.queries import hooks
+from listeners.spark import guard
 from listeners.spark.connect import events
 from listeners.spark.connect.session import ConnectEngine
 from tests.unit.listeners.fake_connect import FakeConnect
@@ -82,7 +82,7 @@ def test_an_error_that_comes_back_each_round_is_one_line(quick, monkeypatch, cap
     class Session:
         pass
 
-    monkeypatch.setattr(hooks, "_last_told", {})
+    monkeypatch.setattr(guard, "_last_warning", {})
     session, rounds, enough = Session(), [], threading.Event()
     made = events.Hearing(session, None)
 

@@ -1,0 +1,29 @@
+"""Locations of checkpoints as users name them: a local path, or a URL of a file system that fsspec knows. Pure."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import urlsplit
+
+LOCAL_SCHEMES = ("", "file")
+
+
+def split_location(url: str) -> tuple[str, str, str]:
+    """(scheme, host or bucket, path); a local path has neither scheme nor host, an unreadable URL the scheme `?`."""
+    if "://" not in url and not url.startswith("file:"):
+        return "", "", url
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "?", "", url
+    if parts.query or parts.fragment:
+        return "?", "", url
+    return parts.scheme.lower(), parts.netloc, parts.path
+
+
+def is_root(text: str) -> bool:
+    """Whether this can be a checkpoint root: an absolute path, or a URL with a host or bucket."""
+    scheme, host, path = split_location(text)
+    if scheme in LOCAL_SCHEMES:
+        return os.path.isabs(path) and not host
+    return scheme != "?" and bool(host) and "://" in text
