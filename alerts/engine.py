@@ -22,7 +22,7 @@ from alerts.promql.evaluator import LOOKBACK
 from alerts.promql.evaluator import evaluate as evaluate_promql
 from alerts.promql.series import METRIC_NAME, Sample, Scalar, Series, SeriesSource, Vector
 from alerts.rules.model import Rule, RuleGroup, RuleKind
-from alerts.state import Alert, Alerts, AlertState, Surroundings, Transition
+from alerts.state import Alert, Alerts, AlertState, TemplateContext, Transition
 
 Evaluate = Callable[[Any, SeriesSource, float, float], Any]
 #: Alerts of the rules of a group, in their order.
@@ -72,7 +72,7 @@ def evaluate_group(
     source: SeriesSource,
     states: States,
     now: float,
-    around: Surroundings | None = None,
+    around: TemplateContext | None = None,
     lookback: float = LOOKBACK,
     evaluate: Evaluate = evaluate_promql,
     clock: Callable[[], float] = time.perf_counter,
@@ -83,9 +83,9 @@ def evaluate_group(
     the series ended, gives little more than one step. One rule that fails does not stop those after it.
     `states` shorter than the rules: the rest begin anew.
     """
-    base = around or Surroundings()
+    base = around or TemplateContext()
     seen = _Overlay(source)
-    surroundings = Surroundings(base.external_labels, base.external_url, group.labels)
+    surroundings = TemplateContext(base.external_labels, base.external_url, group.labels)
     began = clock()
     results = []
     for number, rule in enumerate(group.rules):
@@ -107,7 +107,7 @@ def _evaluated(
     before: Alerts,
     group: RuleGroup,
     now: float,
-    around: Surroundings,
+    around: TemplateContext,
     answer: Callable[[], Sequence[Sample]],
 ) -> RuleResult:
     try:

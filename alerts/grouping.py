@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from alerts.routing import Route, Timing, routes_of
+from alerts.routing import AlertRoute, Timing, routes_of
 from alerts.state import Alert, AlertState
 
 FIRST_RETRY = 5.0
@@ -68,7 +68,7 @@ def next_due_at(groups: Groups) -> float | None:
     return min((group.due_at() for group in groups.values()), default=None)
 
 
-def sorted_in(groups: Groups, alerts: Iterable[Alert], root: Route) -> dict[tuple[str, str], Group]:
+def sorted_in(groups: Groups, alerts: Iterable[Alert], root: AlertRoute) -> dict[tuple[str, str], Group]:
     """The groups with these alerts put in, by the tree of routes. Pending alerts are left out.
 
     A resolved alert joins only a group that knows it: nobody was told that it fired.
@@ -82,7 +82,7 @@ def sorted_in(groups: Groups, alerts: Iterable[Alert], root: Route) -> dict[tupl
     return {**groups, **{name: group for name, (group, _) in changed.items()}}
 
 
-def _put(changed: _Changed, groups: Groups, route: Route, alert: Alert) -> None:
+def _put(changed: _Changed, groups: Groups, route: AlertRoute, alert: Alert) -> None:
     labels = route.group_labels(alert.labels)
     name, fingerprint = (group_key(route, labels), route.receiver), alert.fingerprint
     group = changed[name][0] if name in changed else groups.get(name)
@@ -99,7 +99,7 @@ def _put(changed: _Changed, groups: Groups, route: Route, alert: Alert) -> None:
     changed[name][1][fingerprint] = alert
 
 
-def group_key(route: Route, labels: Mapping[str, str]) -> str:
+def group_key(route: AlertRoute, labels: Mapping[str, str]) -> str:
     """Alertmanager's group key; the same after a restart."""
     inside = ", ".join(f'{name}="{_escaped(value)}"' for name, value in sorted(labels.items()))
     return f"{route.key}:{{{inside}}}"

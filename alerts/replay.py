@@ -25,7 +25,7 @@ from alerts.promql.evaluator import LOOKBACK, evaluate, evaluate_range
 from alerts.promql.series import METRIC_NAME, STALE, Sample, Series, SeriesSource, Vector
 from alerts.promql.syntax.nodes import Anchor, Node, Selector, Subquery, children, selectors
 from alerts.rules.model import RuleGroup, RuleKind
-from alerts.state import Alerts, AlertState, Surroundings, Transition
+from alerts.state import Alerts, AlertState, TemplateContext, Transition
 
 #: Of one rule; a longer time is played with a coarser step.
 MOST_EVALUATIONS = 20_000
@@ -79,7 +79,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class Replay:
+class RuleReplay:
     """What came of it. `until`: how far it went, less than asked for where `more` said so.
 
     `evaluations` are of rules. `left_out`: episodes beyond MOST_EPISODES.
@@ -99,12 +99,12 @@ def replay(
     start: float,
     end: float,
     step: float,
-    around: Surroundings | None = None,
+    around: TemplateContext | None = None,
     lookback: float = LOOKBACK,
     more: Callable[[], bool] = lambda: True,
     narrow_by: Collection[str] = (),
     chunk: int = CHUNK,
-) -> Replay:
+) -> RuleReplay:
     """Plays groups from `start` to `end` (Unix seconds). `step`: the interval of groups that name none.
 
     `narrow_by`: labels by which the source can narrow what it makes (see `alerts.prefetched`). `chunk`: slots
@@ -178,7 +178,7 @@ def _is_anchored(node: Node) -> bool:
 class _Player:
     """One group as it is played: its states, and the answers known ahead."""
 
-    def __init__(self, group: RuleGroup, pace: Pace, around: Surroundings | None, lookback: float):
+    def __init__(self, group: RuleGroup, pace: Pace, around: TemplateContext | None, lookback: float):
         self._group, self._pace, self._around, self._lookback = group, pace, around, lookback
         self._states: tuple[Alerts, ...] = ()
         self._known: dict[int, dict[int, list[Sample]]] = {}
@@ -336,7 +336,7 @@ class _Told:
             replace(known, count=known.count + 1) if known else Problem(rule, words, at)
         )
 
-    def replay(self, paces: Sequence[Pace], until: float) -> Replay:
+    def replay(self, paces: Sequence[Pace], until: float) -> RuleReplay:
         episodes = tuple(sorted(self._episodes, key=lambda one: (one.fired_at, one.name)))
         problems = tuple(self._problems.values())
-        return Replay(episodes, problems, tuple(paces), self.evaluations, until, self.left_out)
+        return RuleReplay(episodes, problems, tuple(paces), self.evaluations, until, self.left_out)

@@ -26,7 +26,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Route:
+class AlertRoute:
     """One route with everything it inherits filled in. `group_by` None: every alert is a group of its own.
 
     `key` is what Alertmanager calls it: `{}/{team="data"}`.
@@ -38,7 +38,7 @@ class Route:
     group_by: tuple[str, ...] | None = ()
     timing: Timing = Timing()
     proceeds: bool = False
-    routes: tuple[Route, ...] = ()
+    routes: tuple[AlertRoute, ...] = ()
 
     def group_labels(self, labels: Labels) -> dict[str, str]:
         """The labels that name the group of an alert; those it lacks are left out."""
@@ -47,12 +47,12 @@ class Route:
         return {name: labels[name] for name in self.group_by if name in labels}
 
 
-def routes_of(root: Route, labels: Labels) -> tuple[Route, ...]:
+def routes_of(root: AlertRoute, labels: Labels) -> tuple[AlertRoute, ...]:
     """The routes an alert takes, in the tree's order; the root takes what no other does."""
     return tuple(_taken(root, labels))
 
 
-def _taken(route: Route, labels: Labels) -> Iterator[Route]:
+def _taken(route: AlertRoute, labels: Labels) -> Iterator[AlertRoute]:
     if not matches(route.matchers, labels):
         return
     any_child = False
@@ -66,7 +66,7 @@ def _taken(route: Route, labels: Labels) -> Iterator[Route]:
         yield route
 
 
-def walk(root: Route) -> Iterator[Route]:
+def walk(root: AlertRoute) -> Iterator[AlertRoute]:
     """Every route of the tree, a parent before its children."""
     yield root
     for child in root.routes:

@@ -78,7 +78,7 @@ class LabelledValue(Protocol):
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class TemplateContext:
     """What templates may name besides the alert: labels and address of this server; labels of the group."""
 
     external_labels: Labels = field(default_factory=dict)
@@ -94,14 +94,14 @@ def step(
     vector: Iterable[LabelledValue],
     rule: Rule,
     now: float,
-    around: Surroundings | None = None,
+    around: TemplateContext | None = None,
 ) -> tuple[dict[str, Alert], tuple[Transition, ...]]:
     """The alerts of a rule after its expression answered `vector` at `now`, by fingerprint, and what changed.
 
     NaN is no answer. DuplicateAlertError where two elements get the same labels: then nothing may be
     sent, and the states stay as they were.
     """
-    told = _told(vector, rule, now, around or Surroundings())
+    told = _told(vector, rule, now, around or TemplateContext())
     after: dict[str, Alert] = {}
     transitions: list[Transition] = []
     for key in {**active, **told}:
@@ -114,7 +114,9 @@ def step(
     return after, tuple(transitions)
 
 
-def _told(vector: Iterable[LabelledValue], rule: Rule, now: float, around: Surroundings) -> dict[str, Alert]:
+def _told(
+    vector: Iterable[LabelledValue], rule: Rule, now: float, around: TemplateContext
+) -> dict[str, Alert]:
     """A pending alert for each element of the answer, by fingerprint."""
     told: dict[str, Alert] = {}
     for sample in vector:
@@ -129,7 +131,7 @@ def _told(vector: Iterable[LabelledValue], rule: Rule, now: float, around: Surro
     return told
 
 
-def _new(sample: LabelledValue, rule: Rule, now: float, around: Surroundings) -> Alert:
+def _new(sample: LabelledValue, rule: Rule, now: float, around: TemplateContext) -> Alert:
     def filled(text: str) -> str:
         return expand(text, sample.labels, sample.value, now, around.external_labels, around.external_url)
 

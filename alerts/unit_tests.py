@@ -22,10 +22,10 @@ from alerts.promql.evaluator import evaluate
 from alerts.promql.series import METRIC_NAME, STALE, Scalar, Series, SeriesInMemory, Vector
 from alerts.promql.syntax.parser import parse as parse_promql
 from alerts.rules.model import RuleGroup
-from alerts.state import Alerts, AlertState, Surroundings
+from alerts.state import Alerts, AlertState, TemplateContext
 from alerts.yaml.fields import FieldReader, Fields
 from alerts.yaml.parser import parse as parse_yaml
-from alerts.yaml.tree import Mistake, Node, Text
+from alerts.yaml.tree import DocumentError, Node, YamlScalar
 
 MOST_SAMPLES = 100_000
 MOST_EVALUATIONS = 100_000
@@ -82,7 +82,7 @@ class UnitTest:
     series: tuple[Series, ...]
     alerts: tuple[AlertCheck, ...]
     values: tuple[ValueCheck, ...]
-    around: Surroundings
+    around: TemplateContext
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class UnitTestFile:
     tests: tuple[UnitTest, ...]
 
 
-def load(text: str) -> tuple[UnitTestFile, tuple[Mistake, ...]]:
+def load(text: str) -> tuple[UnitTestFile, tuple[DocumentError, ...]]:
     """A test file and all its mistakes, in the order of their lines."""
     tree, mistakes = parse_yaml(text)
     loader = _Loader()
@@ -103,9 +103,9 @@ def load(text: str) -> tuple[UnitTestFile, tuple[Mistake, ...]]:
     return file, tuple(sorted((*mistakes, *loader.mistakes)))
 
 
-def run(test: UnitTest, groups: Sequence[RuleGroup], file: UnitTestFile) -> tuple[Mistake, ...]:
+def run(test: UnitTest, groups: Sequence[RuleGroup], file: UnitTestFile) -> tuple[DocumentError, ...]:
     """Plays one test; each difference from what was expected is a mistake at the line of its check."""
-    found: list[Mistake] = []
+    found: list[DocumentError] = []
     fired = _played(test, _ordered(groups, file.group_order), file.interval)
     for check in test.alerts:
         found += _compared(check, fired[_moment(check.at, file.interval)])
@@ -181,17 +181,19 @@ def _recorded(played: Mapping[int, _Moment]) -> list[Series]:
     return series
 
 
-def _compared(check: AlertCheck, moment: _Moment) -> Iterator[Mistake]:
+def _compared(check: AlertCheck, moment: _Moment) -> Iterator[DocumentError]:
     wanted = [_sorted(alert) for alert in check.expected]
     given = [_sorted(alert) for alert in moment.firing.get(check.alert, [])]
     for error in moment.errors:
-        yield Mistake(check.line, 1, f"at {check.at:g} s a rule failed: {error}")
+        yield DocumentError(check.line, 1, f"at {check.at:g} s a rule failed: {error}")
     for alert in wanted:
         if alert not in given:
-            yield Mistake(check.line, 1, f"at {check.at:g} s {check.alert} did not fire as {_words(alert)}")
+            yield DocumentError(
+                check.line, 1, f"at {check.at:g} s {check.alert} did not fire as {_words(alert)}"
+            )
     for alert in given:
         if alert not in wanted:
-            yield Mistake(check.line, 1, f"at {check.at:g} s {check.alert} fired as {_words(alert)}")
+            yield DocumentError(check.line, 1, f"at {check.at:g} s {check.alert} fired as {_words(alert)}")
 
 
 Sorted = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
@@ -206,11 +208,11 @@ def _words(alert: Sorted) -> str:
     return f"{{{labels}}} with {{{annotations}}}"
 
 
-def _answered(check: ValueCheck, source: SeriesInMemory) -> Iterator[Mistake]:
+def _answered(check: ValueCheck, source: SeriesInMemory) -> Iterator[DocumentError]:
     try:
         answer = evaluate(check.node, source, check.at)
     except AlertsError as error:
-        yield Mistake(check.line, 1, f"at {check.at:g} s {check.expr!r} failed: {error}")
+        yield DocumentError(check.line, 1, f"at {check.at:g} s {check.expr!r} failed: {error}")
         return
     given: dict[tuple[tuple[str, str], ...], float] = {}
     if isinstance(answer, Scalar):
@@ -221,7 +223,7 @@ def _answered(check: ValueCheck, source: SeriesInMemory) -> Iterator[Mistake]:
     for labels in sorted(wanted.keys() | given.keys()):
         if not _alike(wanted.get(labels), given.get(labels)):
             told = f"{dict(labels)} is {given.get(labels)}, not {wanted.get(labels)}"
-            yield Mistake(check.line, 1, f"at {check.at:g} s {check.expr!r}: {told}")
+            yield DocumentError(check.line, 1, f"at {check.at:g} s {check.expr!r}: {told}")
 
 
 def _alike(wanted: float | None, given: float | None) -> bool:
@@ -255,7 +257,7 @@ class _Loader(FieldReader):
             series=tuple(one for one in series if one),
             alerts=tuple(self._alert_check(one) for one in self.items(fields, "alert_rule_test")),
             values=tuple(check for check in checks if check),
-            around=Surroundings(external, url.value if url else ""),
+            around=TemplateContext(external, url.value if url else ""),
         )
 
     def _series(self, node: Node, step: float) -> Series | None:
@@ -291,7 +293,7 @@ class _Loader(FieldReader):
         at = self.seconds(fields, "eval_time") or 0.0
         return ValueCheck(at, expr.value, parsed, samples, node.mark.line)
 
-    def _expression(self, text: Text) -> Any:
+    def _expression(self, text: YamlScalar) -> Any:
         try:
             return parse_promql(text.value)
         except AlertsError as error:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from bench.serving import served  # noqa: E402
-from listeners.agent import Agent, Identity  # noqa: E402
+from listeners.agent import AgentThreads, Identity  # noqa: E402
 from listeners.delivery.inbox import Inbox  # noqa: E402
 from listeners.delivery.transport import HttpTransport  # noqa: E402
 from listeners.protocol import wire  # noqa: E402
@@ -84,7 +84,7 @@ def flood(inbox: Inbox, reports: Reports, seconds: float) -> tuple[int, float, f
 def drive(url: str, token: str, spool: Path, seconds: float) -> dict[str, Any]:
     """The figures of one driver, told by itself."""
     inbox, reports = Inbox(), Reports()
-    agent = Agent(
+    agent = AgentThreads(
         Identity(wire.App("flood"), {}),
         inbox,
         HttpTransport(url, token),
@@ -123,7 +123,7 @@ def drive(url: str, token: str, spool: Path, seconds: float) -> dict[str, Any]:
     return figures
 
 
-def name_threads(agent: Agent) -> None:
+def name_threads(agent: AgentThreads) -> None:
     """The kernel knows threads by names of their own, which Python gives only from 3.14."""
     import ctypes
 

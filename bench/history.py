@@ -39,7 +39,7 @@ import pyarrow.parquet as pq  # noqa: E402
 from controlplane.lake.lake import Lake  # noqa: E402
 from controlplane.lake.rows import RAW  # noqa: E402
 from controlplane.pipeline.compaction import tidy  # noqa: E402
-from controlplane.pipeline.eventlogs.import_job import Wish, import_logs  # noqa: E402
+from controlplane.pipeline.eventlogs.import_job import ImportRequest, import_logs  # noqa: E402
 from controlplane.pipeline.runtime.session import session  # noqa: E402
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -197,7 +197,7 @@ def imported(spark: Any, folder: Path, lake: Path, quarter: bool = False) -> Any
     """Into a lake of its own; all logs of the folder, or a quarter of them."""
     shutil.rmtree(lake, ignore_errors=True)
     logs = sorted(map(str, folder.iterdir()))
-    wish = Wish(tuple(logs[: len(logs) // 4])) if quarter else Wish((str(folder),))
+    wish = ImportRequest(tuple(logs[: len(logs) // 4])) if quarter else ImportRequest((str(folder),))
     account = import_logs(lambda: spark, Lake.open(str(lake), create=True), wish)
     if account.refused or account.damaged:
         raise SystemExit(f"not all was imported: {(account.refused + account.damaged)[0]}")

@@ -198,18 +198,18 @@ def cpu_seconds() -> float:
 
 
 def measured(folder: str, queries: int, cores: int) -> dict[str, Any]:
-    from controlplane.pipeline.rollup.rollup_job import Asked, roll
+    from controlplane.pipeline.rollup.rollup_job import RollupRequest, roll
     from controlplane.pipeline.runtime.session import session
 
     lake = a_day(folder, queries)
     began = time.perf_counter()
     spark = session("bench rollup", f"local[{cores}]")
     started = time.perf_counter() - began
-    done = roll(lake, lambda: spark, Asked(), lambda text: print(text, file=sys.stderr))
+    done = roll(lake, lambda: spark, RollupRequest(), lambda text: print(text, file=sys.stderr))
     ours, before = time.perf_counter() - began, files(lake)
     peak, cpu = peak_bytes(), cpu_seconds()
     began = time.perf_counter()
-    again = roll(lake, lambda: spark, Asked(), print)
+    again = roll(lake, lambda: spark, RollupRequest(), print)
     second = time.perf_counter() - began
     assert not again.days and files(lake) == before, "a second run changed something"
     checked(lake, queries)

@@ -17,23 +17,23 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from controlplane.actions.outbox import Outbox
-from controlplane.actions.service import ControlRoom
-from controlplane.alerting.alert_queries import Desk
+from controlplane.actions.service import ActionService
+from controlplane.alerting.alert_queries import AlertQueries
 from controlplane.alerting.evaluation import Reached, nothing
-from controlplane.alerting.service import AlertingRoom
-from controlplane.checkpoints.service import CheckpointRoom
+from controlplane.alerting.service import AlertingService
+from controlplane.checkpoints.service import CheckpointService
 from controlplane.errors import ControlPlaneError, NotFound
 from controlplane.events.window import Window
-from controlplane.health.verdicts import Change, VerdictLog
-from controlplane.history.service import HistoryRoom
-from controlplane.ingest.service import Ingest
-from controlplane.metrics.baselines import Book, from_stored
+from controlplane.health.verdicts import StatusChange, VerdictLog
+from controlplane.history.service import HistoryService
+from controlplane.ingest.service import IngestService
+from controlplane.metrics.baselines import BaselineStore, from_stored
 from controlplane.metrics.series.scrape import OwnFigures
-from controlplane.metrics.series.service import SeriesRoom
+from controlplane.metrics.series.service import SeriesService
 from controlplane.model import QueryStatus, QueryView, Role
 from controlplane.runtime import data_dir
 from controlplane.runtime.scheduler import Job, Scheduler
-from controlplane.runtime.tokens import Token, TokenBook, issue, read_secret, write_secret
+from controlplane.runtime.tokens import Token, TokenRegistry, issue, read_secret, write_secret
 from controlplane.settings import Settings
 from controlplane.store import actions as action_rows
 from controlplane.store import audit, dictionary, retention
@@ -70,21 +70,21 @@ class Plane:
     engine: Engine
     writer: Writer
     window: Window
-    ingest: Ingest
-    tokens: TokenBook
+    ingest: IngestService
+    tokens: TokenRegistry
     outbox: Outbox
-    room: ControlRoom
-    checkpoints: CheckpointRoom
+    room: ActionService
+    checkpoints: CheckpointService
     verdicts: VerdictLog
-    baselines: Book
-    series: SeriesRoom
-    alerting: AlertingRoom
-    history: HistoryRoom
+    baselines: BaselineStore
+    series: SeriesService
+    alerting: AlertingService
+    history: HistoryService
     scheduler: Scheduler
     closing: contextlib.ExitStack
 
     @property
-    def alerts(self) -> Desk:
+    def alerts(self) -> AlertQueries:
         """What is asked about alerts."""
         return self.alerting.desk
 
@@ -226,7 +226,7 @@ class Plane:
         if view is not None:
             self._note(self.verdicts.changes_of([view], self.clock()))
 
-    def _note(self, found: list[Change]) -> None:
+    def _note(self, found: list[StatusChange]) -> None:
         changes = self.verdicts.take(found)
         if changes:
             done = self.writer.submit(lambda conn: _record(conn, changes))
@@ -260,17 +260,17 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
         upgrade(engine)
         writer = Writer(engine)
         window = Window(length=settings.window_length)
-        ingest = Ingest(writer, window, clock)
+        ingest = IngestService(writer, window, clock)
         outbox = Outbox()
         reading = partial(_reading, engine)
-        checkpoints = CheckpointRoom(writer, window, outbox, reading, clock, settings.checkpoint_roots)
-        room = ControlRoom(writer, window, outbox, clock, checkpoints)
+        checkpoints = CheckpointService(writer, window, outbox, reading, clock, settings.checkpoint_roots)
+        room = ActionService(writer, window, outbox, clock, checkpoints)
         checkpoints.listeners.append(room.looked_at)
         ingest.listeners += [room.heard, checkpoints.heard]
         verdicts = VerdictLog(clock())
-        history = HistoryRoom(settings, writer, reading, clock)
-        baselines = Book()
-        series = SeriesRoom(
+        history = HistoryService(settings, writer, reading, clock)
+        baselines = BaselineStore()
+        series = SeriesService(
             window,
             verdicts,
             clock,
@@ -282,7 +282,7 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
             history.beyond(window),
             baselines,
         )
-        alerting = AlertingRoom(settings, series, writer, reading, clock, reached)
+        alerting = AlertingService(settings, series, writer, reading, clock, reached)
         jobs: list[Job] = []
         plane = Plane(
             settings=settings,
@@ -291,7 +291,7 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
             writer=writer,
             window=window,
             ingest=ingest,
-            tokens=TokenBook(clock),
+            tokens=TokenRegistry(clock),
             outbox=outbox,
             room=room,
             checkpoints=checkpoints,
@@ -327,12 +327,12 @@ def _reading(engine: Engine) -> Iterator[Connection]:
         raise unavailable(error) from error
 
 
-def _record(conn: Connection, changes: list[Change]) -> None:
+def _record(conn: Connection, changes: list[StatusChange]) -> None:
     for change in changes:
         query_rows.record_status(conn, change.query_id, change.at, change.status.value, change.reason)
 
 
-def _changes(latest: dict[str, dict[str, object]]) -> Iterator[Change]:
+def _changes(latest: dict[str, dict[str, object]]) -> Iterator[StatusChange]:
     for query_id, row in latest.items():
         at = float(str(row["at"]))
-        yield Change(query_id, at, QueryStatus(str(row["status"])), str(row["reason"]))
+        yield StatusChange(query_id, at, QueryStatus(str(row["status"])), str(row["reason"]))

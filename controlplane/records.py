@@ -33,7 +33,7 @@ class Gap:
 
 
 @dataclass(frozen=True)
-class Reported:
+class ReportedBatches:
     """Which batches of a query were reported: all from the first one heard of up to `high`, but the gaps.
 
     `forgotten`: batches of gaps that were given up before they counted; they count next.
@@ -44,7 +44,7 @@ class Reported:
     forgotten: int = 0
 
 
-NOTHING = Reported()
+NOTHING = ReportedBatches()
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class QueryRow:
     start_failure: str | None = None
     retired_at: float | None = None
     totals: Mapping[str, float] = field(default_factory=dict)
-    reported: Reported = NOTHING
+    reported: ReportedBatches = NOTHING
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class Changes:
 
 
 @dataclass
-class Ledger:
+class UnitOfWork:
     """The rows that a group of events may concern, and which of them changed."""
 
     agents: dict[str, AgentRow] = field(default_factory=dict)
@@ -170,7 +170,7 @@ class NoteOutcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Note:
+class NotificationLogEntry:
     """One line of the log of notifications. `words` say why it was sent, or why not."""
 
     at: float

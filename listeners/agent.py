@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
-from listeners.commands.command_poller import Execute, Orders
+from listeners.commands.command_poller import CommandPoller, Execute
 from listeners.delivery import orphans
 from listeners.delivery.backoff import Backoff
 from listeners.delivery.inbox import Inbox, Item
@@ -60,7 +60,7 @@ class Identity:
     actions: str = "all"
 
 
-class Agent:
+class AgentThreads:
     """Delivers what is in the inbox and obeys commands. `start()` once, `stop(timeout)` once.
 
     `execute(command) -> CommandResult` and `probe() -> status document` come from outside, so this
@@ -96,7 +96,9 @@ class Agent:
         self._spool = Spool(spool_root / identity.agent, owner, spool_bytes)
         self._seq = self._spool.high_seq
         self._delivery = Delivery(transport, self._spool, self._spool_lock, self._warn)
-        self._orders = Orders(transport, identity.agent, execute, self._stopping, self.nudge, self._warn)
+        self._orders = CommandPoller(
+            transport, identity.agent, execute, self._stopping, self.nudge, self._warn
+        )
         self._reported: dict[str, int] = {}
         self._noted: dict[str, int] = {}
         self._adopt_at, self._sweep_at, self._end_at = 0.0, 0.0, math.inf

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Callable
 
 from listeners import environment
-from listeners.agent import LINGER_SECONDS, Agent, Identity, spool_limit, spool_root
+from listeners.agent import LINGER_SECONDS, AgentThreads, Identity, spool_limit, spool_root
 from listeners.checkpoints import inventories
 from listeners.commands.executor import Executor
 from listeners.delivery.inbox import Inbox
@@ -26,8 +26,8 @@ from listeners.protocol import redaction, wire
 from listeners.queries import preflight
 from listeners.queries.hooks import Hooks
 from listeners.queries.prober import Prober
-from listeners.queries.registry import Entry, Registry
-from listeners.queries.termination_wait import Farewell, aside
+from listeners.queries.registry import RegisteredQuery, Registry
+from listeners.queries.termination_wait import TerminationWait, aside
 from listeners.spark import causes
 from listeners.spark.engine import Start
 from listeners.spark.guard import guarded
@@ -60,7 +60,7 @@ class Attachment:
         self.registry = Registry()
         self.inbox = Inbox()
         self.listener = RawListener(self.inbox, self._heard)
-        self._farewell = Farewell()
+        self._farewell = TerminationWait()
         self._sessions: dict[int, weakref.ReferenceType[Any]] = {}
         self._removals: dict[int, Callable[[], None]] = {}
         self._hooks = Hooks(self.registry, self)
@@ -97,7 +97,7 @@ class Attachment:
         )
         self._executor = Executor(self.registry, mode, self._redact, self._command_failed)
         prober = Prober(self.registry, self._live_sessions, redact=self._redact, shapes=asking != "off")
-        self.agent = Agent(
+        self.agent = AgentThreads(
             identity,
             self.inbox,
             transport,
@@ -253,7 +253,7 @@ class Attachment:
     def start_failed(self, name: str | None, method: str, error: BaseException) -> None:
         self._tell_failed(None, name, method, error)
 
-    def _command_failed(self, entry: Entry | None, method: str, error: BaseException) -> None:
+    def _command_failed(self, entry: RegisteredQuery | None, method: str, error: BaseException) -> None:
         query_id, name = (entry.query_id, entry.name) if entry is not None else (None, None)
         self._tell_failed(query_id, name, method, error)
         if entry is not None:

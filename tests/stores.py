@@ -20,7 +20,7 @@ from sqlalchemy.engine import Engine
 
 from controlplane.events import progress
 from controlplane.events.window import Window
-from controlplane.ingest.service import Answer, Ingest
+from controlplane.ingest.service import Answer, IngestService
 from controlplane.model import ProgressSample
 from controlplane.store import queries
 from controlplane.store.engine import default_url, open_engine, upgrade
@@ -38,7 +38,7 @@ class House:
     engine: Engine
     writer: Writer
     window: Window
-    ingest: Ingest
+    ingest: IngestService
     now: float = BEGIN + 1000.0
 
     def accept(self, *lines: bytes, sent_at: float | None = None) -> Answer:
@@ -71,7 +71,7 @@ def house_at(url: str) -> Iterator[House]:
         writer, window = Writer(engine), Window()
         writer.start()
         house = House(url, engine, writer, window, ingest=None)  # type: ignore[arg-type]
-        house.ingest = Ingest(writer, window, clock=lambda: house.now)
+        house.ingest = IngestService(writer, window, clock=lambda: house.now)
         yield house
         writer.stop()
     finally:

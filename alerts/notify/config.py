@@ -14,10 +14,10 @@ from alerts.errors import MatcherError
 from alerts.inhibition import InhibitRule
 from alerts.matching.labels import Matcher, parse_matchers
 from alerts.notify.receivers.webhook import address_problem
-from alerts.routing import Route, Timing, matchers_text, walk
+from alerts.routing import AlertRoute, Timing, matchers_text, walk
 from alerts.yaml.fields import FieldReader, Fields
 from alerts.yaml.parser import parse as parse_yaml
-from alerts.yaml.tree import Items, Mistake, Node, Table, Text
+from alerts.yaml.tree import DocumentError, Items, Node, YamlMapping, YamlScalar
 
 _TOP = ("global", "route", "receivers", "inhibit_rules")
 _ROUTE = (
@@ -80,19 +80,19 @@ class ReceiverConfig:
 class Config:
     """A whole configuration. `original` is the text, for Alertmanager's status call."""
 
-    route: Route
+    route: AlertRoute
     receivers: Mapping[str, ReceiverConfig]
     inhibit_rules: tuple[InhibitRule, ...] = ()
     original: str = ""
 
 
-def load(text: str) -> tuple[Config | None, tuple[Mistake, ...]]:
+def load(text: str) -> tuple[Config | None, tuple[DocumentError, ...]]:
     """The configuration, None where there is any mistake; and all mistakes in the order of their lines."""
     tree, mistakes = parse_yaml(text)
     loader = _Loader()
     config = loader.config(tree, text) if tree is not None else None
     if tree is None and not mistakes:
-        mistakes = (Mistake(1, 1, "the configuration is empty; it needs a route and receivers"),)
+        mistakes = (DocumentError(1, 1, "the configuration is empty; it needs a route and receivers"),)
     found = tuple(sorted({*mistakes, *loader.mistakes}))
     return (None if found else config), found
 
@@ -126,7 +126,7 @@ class _Loader(FieldReader):
     def _receivers(self, fields: Fields) -> dict[str, ReceiverConfig]:
         found: dict[str, ReceiverConfig] = {}
         for node in self.items(fields, "receivers"):
-            if isinstance(node, Table):
+            if isinstance(node, YamlMapping):
                 self._name_other_kinds(node)
             known = ("name", "webhook_configs", *self._other_kinds(node))
             one = self.table(node, "a receiver", known)
@@ -141,10 +141,10 @@ class _Loader(FieldReader):
         return found
 
     def _other_kinds(self, node: Node) -> tuple[str, ...]:
-        keys = [key.value for key, _ in node.entries] if isinstance(node, Table) else []
+        keys = [key.value for key, _ in node.entries] if isinstance(node, YamlMapping) else []
         return tuple(key for key in keys if _OTHER_KIND.fullmatch(key) and key != "webhook_configs")
 
-    def _name_other_kinds(self, node: Table) -> None:
+    def _name_other_kinds(self, node: YamlMapping) -> None:
         for key, _ in node.entries:
             if key.value in self._other_kinds(node):
                 self.note(key.mark, f"{key.value}: this version tells by webhook_configs only")
@@ -189,17 +189,17 @@ class _Loader(FieldReader):
 
     # Routes.
 
-    def _root(self, node: Node, receivers: Mapping[str, ReceiverConfig]) -> Route:
+    def _root(self, node: Node, receivers: Mapping[str, ReceiverConfig]) -> AlertRoute:
         fields = self._fields(node, "a route", _ROUTE)
         for name in ("matchers", "match", "match_re", "continue"):
             if name in fields:
                 self.note(fields[name].mark, f"{name}: the first route takes every alert")
-        if isinstance(node, Table) and self.text(fields, "receiver") is None:
+        if isinstance(node, YamlMapping) and self.text(fields, "receiver") is None:
             self.note(node.mark, "the first route must have a receiver")
-        base = Route("{}", "", group_by=(), timing=Timing())
+        base = AlertRoute("{}", "", group_by=(), timing=Timing())
         return self._filled(fields, base, (), "{}", receivers)
 
-    def _route(self, node: Node, parent: Route, receivers: Mapping[str, ReceiverConfig]) -> Route:
+    def _route(self, node: Node, parent: AlertRoute, receivers: Mapping[str, ReceiverConfig]) -> AlertRoute:
         fields = self._fields(node, "a route", _ROUTE)
         matchers = self._matchers(fields, "matchers", "match", "match_re")
         key = f"{parent.key}/{matchers_text(matchers)}"
@@ -208,17 +208,17 @@ class _Loader(FieldReader):
     def _filled(
         self,
         fields: Fields,
-        parent: Route,
+        parent: AlertRoute,
         matchers: tuple[Matcher, ...],
         key: str,
         receivers: Mapping[str, ReceiverConfig],
-    ) -> Route:
+    ) -> AlertRoute:
         """A route with what it does not say taken from its parent."""
         receiver = self.text(fields, "receiver")
         if receiver is not None and receiver.value not in receivers:
             self.note(receiver.mark, f"there is no receiver called {receiver.value!r}")
         times = parent.timing
-        route = Route(
+        route = AlertRoute(
             key=key,
             receiver=receiver.value if receiver else parent.receiver,
             matchers=matchers,
@@ -265,18 +265,18 @@ class _Loader(FieldReader):
                 found.extend(self._pair(key, operator, value))
         return tuple(found)
 
-    def _matcher_texts(self, fields: Fields, name: str) -> Sequence[Text]:
+    def _matcher_texts(self, fields: Fields, name: str) -> Sequence[YamlScalar]:
         node = fields.get(name)
-        if isinstance(node, Text) and not node.is_null:
+        if isinstance(node, YamlScalar) and not node.is_null:
             return [node]
         return list(self.texts(fields, name)) if isinstance(node, Items) else self._no_list(node, name)
 
-    def _no_list(self, node: Node | None, name: str) -> Sequence[Text]:
-        if isinstance(node, Table):
+    def _no_list(self, node: Node | None, name: str) -> Sequence[YamlScalar]:
+        if isinstance(node, YamlMapping):
             self.note(node.mark, f'{name}: write a list of texts, such as [team="data"]')
         return []
 
-    def _pair(self, key: Text, operator: str, value: Text) -> list[Matcher]:
+    def _pair(self, key: YamlScalar, operator: str, value: YamlScalar) -> list[Matcher]:
         if not _LABEL_NAME.fullmatch(key.value):
             self.note(key.mark, f"{key.value!r} is no name for a label")
             return []
@@ -297,8 +297,8 @@ class _Loader(FieldReader):
         return InhibitRule(sources, targets, equal, name.value if name else "")
 
 
-def _with_children(route: Route, children: tuple[Route, ...]) -> Route:
-    return Route(
+def _with_children(route: AlertRoute, children: tuple[AlertRoute, ...]) -> AlertRoute:
+    return AlertRoute(
         route.key,
         route.receiver,
         route.matchers,

@@ -11,22 +11,22 @@ from collections.abc import Callable, Mapping
 
 from alerts import grouping
 from alerts.grouping import Group
-from alerts.notify.reasons import Decision, Reason, Told
+from alerts.notify.reasons import Decision, NotificationState, Reason
 from alerts.notify.receivers.base import Receiver
-from alerts.notify.stages import Outcome, Surroundings, flush
+from alerts.notify.stages import NotificationContext, NotificationOutcome, flush
 
 #: What was told last: by the key of a group and the name of a receiver.
-Log = Mapping[tuple[str, str], Told]
+Log = Mapping[tuple[str, str], NotificationState]
 
 
 def look_at(
     group: Group,
     log: Log,
     receivers: Mapping[str, tuple[Receiver, ...]],
-    around: Surroundings,
+    around: NotificationContext,
     now: float,
-    keep: Callable[[Outcome], None],
-) -> tuple[Outcome, ...]:
+    keep: Callable[[NotificationOutcome], None],
+) -> tuple[NotificationOutcome, ...]:
     """One group told to every receiver of its name; `keep` has each outcome before the next is made."""
     looks = []
     for receiver in receivers.get(group.receiver, ()):
@@ -39,12 +39,12 @@ def look_at(
     return tuple(looks)
 
 
-def _nobody(group: Group, now: float) -> Outcome:
+def _nobody(group: Group, now: float) -> NotificationOutcome:
     words = f"the receiver {group.receiver!r} tells nobody"
-    return Outcome(group, group.receiver, now, Decision(Reason.NONE, words))
+    return NotificationOutcome(group, group.receiver, now, Decision(Reason.NONE, words))
 
 
-def after_look(group: Group, seen: Group, looks: tuple[Outcome, ...], now: float) -> Group | None:
+def after_look(group: Group, seen: Group, looks: tuple[NotificationOutcome, ...], now: float) -> Group | None:
     """The group after it was looked at as `seen`; it may have changed since. None: nothing is left in it."""
     if any(outcome.retries for outcome in looks):
         return grouping.failed(group, now)

@@ -1,6 +1,6 @@
 """Should a group be told now, and why; one place for all reasons, for log, API and page.
 
-What was told last is kept by the server as a `Told` for each group and receiver. The words of `Reason`
+What was told last is kept by the server as a `NotificationState` for each group and receiver. The words of `Reason`
 are those of Alertmanager's webhook (since its 0.32).
 """
 
@@ -23,7 +23,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True)
-class Told:
+class NotificationState:
     """What a receiver was last told of a group: fingerprints, and when (Unix seconds)."""
 
     firing: frozenset[str]
@@ -44,7 +44,7 @@ class Decision:
 
 
 def decide(
-    last: Told | None,
+    last: NotificationState | None,
     firing: Iterable[str],
     resolved: Iterable[str],
     repeat_interval: float,
@@ -71,14 +71,18 @@ def decide(
     return _repeated(last, fires, repeat_interval, now, frozenset(acknowledged))
 
 
-def _all_over(last: Told) -> Decision:
+def _all_over(last: NotificationState) -> Decision:
     if last.firing:
         return Decision(Reason.ALL_RESOLVED, "nothing fires any more")
     return Decision(Reason.NONE, "nothing fires, and that was told")
 
 
 def _repeated(
-    last: Told, fires: frozenset[str], repeat_interval: float, now: float, acknowledged: frozenset[str]
+    last: NotificationState,
+    fires: frozenset[str],
+    repeat_interval: float,
+    now: float,
+    acknowledged: frozenset[str],
 ) -> Decision:
     age = now - last.at
     if age <= repeat_interval:

@@ -16,7 +16,7 @@ from alerts.errors import ReceiverError
 from alerts.grouping import Group
 from alerts.inhibition import Inhibitor
 from alerts.notify.message import Message, in_order
-from alerts.notify.reasons import Decision, Reason, Told, decide
+from alerts.notify.reasons import Decision, NotificationState, Reason, decide
 from alerts.notify.receivers.base import Receiver
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState
@@ -31,7 +31,7 @@ class Muted:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class NotificationOutcome:
     """What became of a look at a group for one receiver, by its name.
 
     `told`: to be kept for the next look; None: as before.
@@ -47,7 +47,7 @@ class Outcome:
     message: Message | None = None
     sent: bool = False
     error: ReceiverError | None = None
-    told: Told | None = None
+    told: NotificationState | None = None
 
     @property
     def words(self) -> str:
@@ -63,7 +63,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class NotificationContext:
     """What the steps ask besides the group. `generator_url`: where an alert can be looked at."""
 
     inhibitor: Inhibitor
@@ -73,21 +73,21 @@ class Surroundings:
     generator_url: Callable[[Alert], str] = lambda alert: ""
 
 
-Step = Callable[[Outcome], Outcome]
+Step = Callable[[NotificationOutcome], NotificationOutcome]
 
 
 def flush(
     group: Group,
     receiver: Receiver,
-    last: Told | None,
-    around: Surroundings,
+    last: NotificationState | None,
+    around: NotificationContext,
     now: float,
-) -> Outcome:
+) -> NotificationOutcome:
     """Looks at one group at `now` and tells its receiver if there is something to tell.
 
     `last`: what this receiver was last told of it. Blocks while the receiver does.
     """
-    outcome = Outcome(group, receiver.name, now, Decision(Reason.NONE, "not looked at"))
+    outcome = NotificationOutcome(group, receiver.name, now, Decision(Reason.NONE, "not looked at"))
     for step in (
         lambda o: inhibit(o, around.inhibitor),
         lambda o: silence(o, around.silences),
@@ -100,35 +100,38 @@ def flush(
     return outcome
 
 
-def inhibit(outcome: Outcome, inhibitor: Inhibitor) -> Outcome:
+def inhibit(outcome: NotificationOutcome, inhibitor: Inhibitor) -> NotificationOutcome:
     """Leaves out what follows from another alert that fires."""
     found = {key: inhibitor.inhibiting(alert.labels) for key, alert in _heard(outcome)}
     return _mute(outcome, "inhibition", found)
 
 
-def silence(outcome: Outcome, all_of_them: Sequence[Silence]) -> Outcome:
+def silence(outcome: NotificationOutcome, all_of_them: Sequence[Silence]) -> NotificationOutcome:
     """Leaves out what somebody silenced."""
     found = {key: silences.silencing(all_of_them, alert.labels, outcome.at) for key, alert in _heard(outcome)}
     return _mute(outcome, "silence", found)
 
 
-def _mute(outcome: Outcome, by: str, found: Mapping[str, tuple[str, ...]]) -> Outcome:
+def _mute(outcome: NotificationOutcome, by: str, found: Mapping[str, tuple[str, ...]]) -> NotificationOutcome:
     muted = {key: Muted(by, ids) for key, ids in found.items() if ids}
     return replace(outcome, muted={**outcome.muted, **muted})
 
 
-def _heard(outcome: Outcome) -> list[tuple[str, Alert]]:
+def _heard(outcome: NotificationOutcome) -> list[tuple[str, Alert]]:
     """The alerts of the group that are not muted, by fingerprint."""
     return [(key, alert) for key, alert in outcome.group.alerts.items() if key not in outcome.muted]
 
 
-def _of(outcome: Outcome, state: AlertState) -> frozenset[str]:
+def _of(outcome: NotificationOutcome, state: AlertState) -> frozenset[str]:
     return frozenset(key for key, alert in _heard(outcome) if alert.state is state)
 
 
 def judge(
-    outcome: Outcome, last: Told | None, sends_resolved: bool, acks: Sequence[Acknowledgement]
-) -> Outcome:
+    outcome: NotificationOutcome,
+    last: NotificationState | None,
+    sends_resolved: bool,
+    acks: Sequence[Acknowledgement],
+) -> NotificationOutcome:
     """Decides whether to tell."""
     heard = _heard(outcome)
     if not heard:
@@ -146,7 +149,9 @@ def judge(
     return replace(outcome, decision=decision)
 
 
-def write(outcome: Outcome, sends_resolved: bool, around: Surroundings) -> Outcome:
+def write(
+    outcome: NotificationOutcome, sends_resolved: bool, around: NotificationContext
+) -> NotificationOutcome:
     """Puts the message together, where one is to be sent."""
     if not outcome.decision.tells:
         return outcome
@@ -166,7 +171,7 @@ def write(outcome: Outcome, sends_resolved: bool, around: Surroundings) -> Outco
     return replace(outcome, message=message)
 
 
-def send(outcome: Outcome, receiver: Receiver) -> Outcome:
+def send(outcome: NotificationOutcome, receiver: Receiver) -> NotificationOutcome:
     """Hands the message over. What goes wrong is kept, not raised."""
     if outcome.message is None:
         return outcome
@@ -180,7 +185,7 @@ def send(outcome: Outcome, receiver: Receiver) -> Outcome:
     return replace(outcome, sent=True)
 
 
-def note(outcome: Outcome) -> Outcome:
+def note(outcome: NotificationOutcome) -> NotificationOutcome:
     """Says what is to be kept as told: nothing where nothing was to be told, or it was not taken.
 
     What a receiver refused is tried again with the group's next look: whoever corrects its address or its
@@ -188,5 +193,5 @@ def note(outcome: Outcome) -> Outcome:
     """
     if not outcome.decision.tells or outcome.error is not None:
         return outcome
-    told = Told(_of(outcome, AlertState.FIRING), _of(outcome, AlertState.RESOLVED), outcome.at)
+    told = NotificationState(_of(outcome, AlertState.FIRING), _of(outcome, AlertState.RESOLVED), outcome.at)
     return replace(outcome, told=told)

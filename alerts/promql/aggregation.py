@@ -11,9 +11,9 @@ from alerts.matching.labels import Labels
 from alerts.promql import sums
 from alerts.promql.errors import Unanswerable
 from alerts.promql.functions.relabeling import valid_name
-from alerts.promql.limits import Account
+from alerts.promql.limits import EvaluationBudget
 from alerts.promql.quantiles import quantiles
-from alerts.promql.rows import Flags, Groups, Integers, Rows, by, none, without
+from alerts.promql.rows import Flags, Groups, Integers, SampleRows, by, none, without
 from alerts.promql.series import Floats
 from alerts.promql.syntax.nodes import Aggregation
 
@@ -23,7 +23,7 @@ class Stack:
     """Rows sorted so that every group lies together; `starts` are the groups' first rows."""
 
     labels: Sequence[Labels]
-    rows: Rows
+    rows: SampleRows
     group: Integers
     starts: Integers
 
@@ -48,7 +48,9 @@ class Stack:
         return np.lexsort((*keys, ~self.present, group), axis=0)
 
 
-def aggregate(node: Aggregation, rows: Rows, parameter: Floats | str | None, account: Account) -> Rows:
+def aggregate(
+    node: Aggregation, rows: SampleRows, parameter: Floats | str | None, account: EvaluationBudget
+) -> SampleRows:
     """`parameter`: of `topk`, `bottomk` and `quantile` a number a step, of `count_values` a label's name."""
     names, grouping = node.labels, without if node.without else by
     if isinstance(parameter, str):
@@ -63,10 +65,10 @@ def aggregate(node: Aggregation, rows: Rows, parameter: Floats | str | None, acc
             values = _quantile(stack, parameter)
         case _:
             values = _SIMPLE[node.operator](stack)
-    return Rows(stack.labels, values, stack.counts() > 0)
+    return SampleRows(stack.labels, values, stack.counts() > 0)
 
 
-def _stacked(rows: Rows, grouping: Callable[[Labels], Labels]) -> Stack:
+def _stacked(rows: SampleRows, grouping: Callable[[Labels], Labels]) -> Stack:
     labels = [grouping(one) for one in rows.labels]
     groups = Groups(frozenset(one.items()) for one in labels)
     order = np.argsort(groups.of, kind="stable")
@@ -134,7 +136,7 @@ _SIMPLE: dict[str, Callable[[Stack], Floats]] = {
 # -- a choice of rows, rows by value -----------------------------------------------------------------
 
 
-def _chosen(stack: Stack, most: Floats, largest: bool) -> Rows:
+def _chosen(stack: Stack, most: Floats, largest: bool) -> SampleRows:
     """The `most` largest (smallest) of each group, labels as they were; NaN comes last."""
     if np.isnan(most).any() or (np.abs(most) >= 2**63).any():
         raise Unanswerable(f"the parameter of topk and bottomk cannot be {most[~(np.abs(most) < 2**63)][0]}")
@@ -149,7 +151,7 @@ def _chosen(stack: Stack, most: Floats, largest: bool) -> Rows:
     return stack.rows.where(chosen)
 
 
-def _valued(rows: Rows, name: str, account: Account) -> Rows:
+def _valued(rows: SampleRows, name: str, account: EvaluationBudget) -> SampleRows:
     """A row for each value that a row ever has, with the value as the label `name`."""
     if not valid_name(name):
         raise Unanswerable(f"invalid label name {name!r} in count_values()")
@@ -164,7 +166,7 @@ def _valued(rows: Rows, name: str, account: Account) -> Rows:
         account.hold(len(lines), rows.steps)
         account.tick()
     present = np.array(lines, bool).reshape(len(lines), rows.steps)
-    return Rows(labels, np.zeros(present.shape), present)
+    return SampleRows(labels, np.zeros(present.shape), present)
 
 
 def _written(value: float) -> str:

@@ -18,8 +18,8 @@ from alerts.promql.aggregation import aggregate
 from alerts.promql.errors import EvaluationError, LimitError, TooCostly, Unanswerable
 from alerts.promql.functions import dispatch
 from alerts.promql.functions.dispatch import Inner
-from alerts.promql.limits import DEFAULT_LIMITS, Account, Limits
-from alerts.promql.rows import Integers, Rows, constant, none
+from alerts.promql.limits import DEFAULT_LIMITS, EvaluationBudget, Limits
+from alerts.promql.rows import Integers, SampleRows, constant, none
 from alerts.promql.series import (
     Floats,
     Matrix,
@@ -43,8 +43,8 @@ from alerts.promql.syntax.nodes import (
     Number,
     Selector,
     Shift,
+    StringLiteral,
     Subquery,
-    Text,
 )
 from alerts.promql.syntax.signatures import SETS
 from alerts.promql.windows import Samples, Windows
@@ -64,10 +64,12 @@ def evaluate(
 ) -> Value:
     """The value of an expression at a moment. Times in seconds; EvaluationError or LimitError."""
     steps = np.array([_moment(node, at)], np.int64)
-    evaluation = _Evaluation(source, Account(limits), _Clock(steps[0], steps[0], lookback, default_step))
+    evaluation = _Evaluation(
+        source, EvaluationBudget(limits), _Clock(steps[0], steps[0], lookback, default_step)
+    )
     found = evaluation.value(node, steps)
     match found:
-        case Rows():
+        case SampleRows():
             return _vector(found)
         case Windows():
             return _matrix_of_windows(found)
@@ -88,13 +90,15 @@ def evaluate_range(
 ) -> Matrix:
     """The value at start, start + step … up to and with end; a scalar comes as one series without labels."""
     steps = _steps(node, _moment(node, start), _moment(node, end), _moment(node, step), limits.points)
-    evaluation = _Evaluation(source, Account(limits), _Clock(steps[0], steps[-1], lookback, default_step))
+    evaluation = _Evaluation(
+        source, EvaluationBudget(limits), _Clock(steps[0], steps[-1], lookback, default_step)
+    )
     found = evaluation.value(node, steps)
     if isinstance(found, Windows | str):
         what = "range vector" if isinstance(found, Windows) else "string"
         message = f"invalid expression type {what} for range query, must be scalar or instant vector"
         raise EvaluationError(message, node.place.line, node.place.column)
-    return _matrix(found if isinstance(found, Rows) else constant({}, found), steps)
+    return _matrix(found if isinstance(found, SampleRows) else constant({}, found), steps)
 
 
 def _milliseconds(seconds: float) -> int:
@@ -120,12 +124,12 @@ def _steps(node: Node, start: int, end: int, step: int, points: int) -> Integers
 # -- results ---------------------------------------------------------------------------------------
 
 
-def _vector(rows: Rows) -> Vector:
+def _vector(rows: SampleRows) -> Vector:
     cells = zip(rows.labels, rows.values[:, 0].tolist(), rows.present[:, 0].tolist(), strict=True)
     return Vector(Sample(labels, value) for labels, value, there in cells if there)
 
 
-def _matrix(rows: Rows, steps: Integers) -> Matrix:
+def _matrix(rows: SampleRows, steps: Integers) -> Matrix:
     times = steps / 1000
     lines = zip(rows.labels, rows.values, rows.present, strict=True)
     return Matrix(Series(labels, times[there], line[there]) for labels, line, there in lines if there.any())
@@ -157,7 +161,7 @@ class _Clock:
 class _Evaluation:
     """One walk over a tree. `steps` (milliseconds) differ between a query and the insides of a subquery."""
 
-    def __init__(self, source: SeriesSource, account: Account, clock: _Clock):
+    def __init__(self, source: SeriesSource, account: EvaluationBudget, clock: _Clock):
         self._source, self._account, self._clock = source, account, clock
 
     def value(self, node: Node, steps: Integers) -> Inner:
@@ -174,7 +178,7 @@ class _Evaluation:
         match node:
             case Number():
                 return np.full(len(steps), node.value)
-            case Text():
+            case StringLiteral():
                 return node.value
             case Selector():
                 windows = self._selected(node, steps)
@@ -186,16 +190,16 @@ class _Evaluation:
                 return _negated(inner)
             case Aggregation():
                 parameter = None if node.parameter is None else self.value(node.parameter, steps)
-                assert not isinstance(parameter, Rows | Windows)
+                assert not isinstance(parameter, SampleRows | Windows)
                 return aggregate(node, self._rows(node.inner, steps), parameter, self._account)
             case Binary():
                 return self._binary(node, steps)
             case Call():
                 return self._call(node, steps)
 
-    def _rows(self, node: Node, steps: Integers) -> Rows:
+    def _rows(self, node: Node, steps: Integers) -> SampleRows:
         found = self.value(node, steps)
-        assert isinstance(found, Rows)
+        assert isinstance(found, SampleRows)
         return found
 
     # -- selectors -------------------------------------------------------------------------------
@@ -236,15 +240,15 @@ class _Evaluation:
 
     # -- operators -------------------------------------------------------------------------------
 
-    def _binary(self, node: Binary, steps: Integers) -> Rows | Floats:
+    def _binary(self, node: Binary, steps: Integers) -> SampleRows | Floats:
         match self.value(node.left, steps), self.value(node.right, steps):
-            case Rows() as left, Rows() as right:
+            case SampleRows() as left, SampleRows() as right:
                 if node.operator in SETS:
                     return operators.sets(node, left, right)
                 return operators.matched(node, left, right, self._account)
-            case Rows() as left, np.ndarray() as right:
+            case SampleRows() as left, np.ndarray() as right:
                 return operators.with_scalar(node, left, right, swapped=False)
-            case np.ndarray() as left, Rows() as right:
+            case np.ndarray() as left, SampleRows() as right:
                 return operators.with_scalar(node, right, left, swapped=True)
             case np.ndarray() as left, np.ndarray() as right:
                 return operators.scalars(node, left, right)
@@ -260,15 +264,15 @@ class _Evaluation:
         return dispatch.call(node, values, steps, self._account)
 
 
-def _newest(windows: Windows) -> Rows:
+def _newest(windows: Windows) -> SampleRows:
     """What an instant selector sees: the last sample within the look-back."""
     values = windows.value(windows.end - 1)
-    rows = Rows(windows.samples.labels, values, windows.having(1))
+    rows = SampleRows(windows.samples.labels, values, windows.having(1))
     return rows.where(rows.present & ~is_stale(values))
 
 
-def _negated(inner: Inner) -> Rows | Floats:
-    if isinstance(inner, Rows):
+def _negated(inner: Inner) -> SampleRows | Floats:
+    if isinstance(inner, SampleRows):
         return replace(inner, values=-inner.values).without_name()
     assert isinstance(inner, np.ndarray)
     return -inner

@@ -24,7 +24,7 @@ class Limits:
 DEFAULT_LIMITS = Limits()
 
 
-class Account:
+class EvaluationBudget:
     """Adds up the cost of one evaluation; TooCostly as soon as a limit is passed."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float] = time.monotonic):

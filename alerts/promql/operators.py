@@ -8,8 +8,8 @@ import numpy as np
 
 from alerts.matching.labels import Labels
 from alerts.promql.errors import Unanswerable
-from alerts.promql.limits import Account
-from alerts.promql.rows import Flags, Groups, Integers, Rows, by, nameless, none, without
+from alerts.promql.limits import EvaluationBudget
+from alerts.promql.rows import Flags, Groups, Integers, SampleRows, by, nameless, none, without
 from alerts.promql.series import Floats
 from alerts.promql.syntax.nodes import Binary, Matching
 
@@ -41,21 +41,21 @@ def scalars(node: Binary, left: Floats, right: Floats) -> Floats:
     return COMPARISON[node.operator](left, right).astype(float)
 
 
-def with_scalar(node: Binary, rows: Rows, scalar: Floats, swapped: bool) -> Rows:
+def with_scalar(node: Binary, rows: SampleRows, scalar: Floats, swapped: bool) -> SampleRows:
     """A vector and a number; `swapped`: the number stands on the left. A comparison keeps the vector's values."""
     sides = (scalar, rows.values) if swapped else (rows.values, scalar)
     if node.operator in ARITHMETIC:
-        return Rows(rows.labels, ARITHMETIC[node.operator](*sides), rows.present).without_name()
+        return SampleRows(rows.labels, ARITHMETIC[node.operator](*sides), rows.present).without_name()
     holds = COMPARISON[node.operator](*sides)
     if node.as_bool:
-        return Rows(rows.labels, holds.astype(float), rows.present).without_name()
+        return SampleRows(rows.labels, holds.astype(float), rows.present).without_name()
     return rows.where(rows.present & holds)
 
 
 # -- sets --------------------------------------------------------------------------------------------
 
 
-def sets(node: Binary, left: Rows, right: Rows) -> Rows:
+def sets(node: Binary, left: SampleRows, right: SampleRows) -> SampleRows:
     """`and`, `unless`, `or`: by which label sets are there, at each step."""
     key = _key(node.matching or Matching())
     if node.operator == "or":
@@ -65,7 +65,7 @@ def sets(node: Binary, left: Rows, right: Rows) -> Rows:
     return left.where(left.present & (covered if node.operator == "and" else ~covered))
 
 
-def _covered(rows: Rows, others: Rows, key: Key) -> Flags:
+def _covered(rows: SampleRows, others: SampleRows, key: Key) -> Flags:
     """Where a row's key is among those of the other side."""
     groups = Groups(key(labels) for labels in others.labels)
     there = np.zeros((len(groups) + 1, rows.steps), bool)  # the last line: a key that nobody has
@@ -73,8 +73,8 @@ def _covered(rows: Rows, others: Rows, key: Key) -> Flags:
     return there[[groups.number.get(key(labels), -1) for labels in rows.labels]]
 
 
-def _stacked(parts: Sequence[Rows]) -> Rows:
-    return Rows(
+def _stacked(parts: Sequence[SampleRows]) -> SampleRows:
+    return SampleRows(
         [labels for part in parts for labels in part.labels],
         np.concatenate([part.values for part in parts]),
         np.concatenate([part.present for part in parts]),
@@ -84,7 +84,7 @@ def _stacked(parts: Sequence[Rows]) -> Rows:
 # -- matching ----------------------------------------------------------------------------------------
 
 
-def matched(node: Binary, left: Rows, right: Rows, account: Account) -> Rows:
+def matched(node: Binary, left: SampleRows, right: SampleRows, account: EvaluationBudget) -> SampleRows:
     """Arithmetic and comparisons of two vectors, each sample with its partner of the same labels."""
     matching = node.matching or Matching()
     many, one = (right, left) if matching.group == "right" else (left, right)
@@ -100,7 +100,7 @@ def matched(node: Binary, left: Rows, right: Rows, account: Account) -> Rows:
         _refuse_twice(Groups(keys[i] for i in of_many), present)
     result_labels = _result_labels(node, matching)
     labels = [result_labels(many.labels[i], one.labels[j]) for i, j in zip(of_many, of_one, strict=True)]
-    result = Rows(labels, values, np.broadcast_to(present, values.shape)).where(present)
+    result = SampleRows(labels, values, np.broadcast_to(present, values.shape)).where(present)
     return _unambiguous(result, matching)
 
 
@@ -113,7 +113,7 @@ def _key(matching: Matching) -> Key:
     return lambda labels: frozenset(strip(labels).items())
 
 
-def _refuse_many(partners: Groups, one: Rows, many: Rows) -> None:
+def _refuse_many(partners: Groups, one: SampleRows, many: SampleRows) -> None:
     """The one side must be one wherever there is another side at all."""
     if len(partners) == len(one):
         return
@@ -133,7 +133,7 @@ def _refuse_twice(groups: Groups, present: Flags) -> None:
         )
 
 
-def _unambiguous(rows: Rows, matching: Matching) -> Rows:
+def _unambiguous(rows: SampleRows, matching: Matching) -> SampleRows:
     try:
         return rows.merged()
     except Unanswerable:
@@ -143,7 +143,7 @@ def _unambiguous(rows: Rows, matching: Matching) -> Rows:
         raise Unanswerable(message) from None
 
 
-def _pairs(keys: Sequence[Hashable], partners: Groups, account: Account, steps: int) -> Pairs:
+def _pairs(keys: Sequence[Hashable], partners: Groups, account: EvaluationBudget, steps: int) -> Pairs:
     """All pairs of rows that share a key, as indices of the many side and of the one side."""
     group = np.array([partners.number.get(key, -1) for key in keys], np.int64)
     sizes = np.append(np.bincount(partners.of, minlength=len(partners)), 0)  # the last: a key that nobody has
@@ -156,7 +156,9 @@ def _pairs(keys: Sequence[Hashable], partners: Groups, account: Account, steps: 
     return of_many, by_group[begin[group[of_many]] + within]
 
 
-def _combined(node: Binary, many: Rows, one: Rows, pairs: Pairs, swapped: bool) -> tuple[Floats, Flags]:
+def _combined(
+    node: Binary, many: SampleRows, one: SampleRows, pairs: Pairs, swapped: bool
+) -> tuple[Floats, Flags]:
     of_many, of_one = pairs
     sides = [many.values[of_many], one.values[of_one]]
     first, second = reversed(sides) if swapped else sides

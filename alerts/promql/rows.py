@@ -21,7 +21,7 @@ Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Rows:
+class SampleRows:
     """`values` and `present` have the shape (rows, steps); what stands in absent cells means nothing."""
 
     labels: Sequence[Labels]
@@ -35,25 +35,25 @@ class Rows:
     def steps(self) -> int:
         return self.values.shape[1]
 
-    def take(self, rows: Sequence[int] | Integers) -> Rows:
+    def take(self, rows: Sequence[int] | Integers) -> SampleRows:
         """Some rows, in this order."""
         index = np.asarray(rows, np.int64)
-        return Rows([self.labels[i] for i in index], self.values[index], self.present[index])
+        return SampleRows([self.labels[i] for i in index], self.values[index], self.present[index])
 
-    def where(self, present: Flags) -> Rows:
+    def where(self, present: Flags) -> SampleRows:
         """Only these cells, and only rows that still have one."""
         narrowed = replace(self, present=present)
         left = present.any(axis=1)
         return narrowed if left.all() else narrowed.take(np.flatnonzero(left))
 
-    def relabelled(self, change: Callable[[Labels], Labels]) -> Rows:
+    def relabelled(self, change: Callable[[Labels], Labels]) -> SampleRows:
         """With other labels. Rows that become one must not meet at any step."""
         return replace(self, labels=[change(labels) for labels in self.labels]).merged()
 
-    def without_name(self) -> Rows:
+    def without_name(self) -> SampleRows:
         return self.relabelled(nameless)
 
-    def merged(self) -> Rows:
+    def merged(self) -> SampleRows:
         """Every label set once: rows of the same labels are joined, unless they are there at one time."""
         keys = [frozenset(labels.items()) for labels in self.labels]
         if len(set(keys)) == len(keys):
@@ -87,14 +87,14 @@ class Groups:
         return total
 
 
-def none(steps: int) -> Rows:
-    return Rows([], np.zeros((0, steps)), np.zeros((0, steps), bool))
+def none(steps: int) -> SampleRows:
+    return SampleRows([], np.zeros((0, steps)), np.zeros((0, steps), bool))
 
 
-def constant(labels: Labels, values: Floats, present: Flags | None = None) -> Rows:
+def constant(labels: Labels, values: Floats, present: Flags | None = None) -> SampleRows:
     """One row."""
     everywhere = np.ones(values.shape, bool)
-    return Rows([labels], values[None, :], (everywhere if present is None else present)[None, :])
+    return SampleRows([labels], values[None, :], (everywhere if present is None else present)[None, :])
 
 
 def nameless(labels: Labels) -> Labels:

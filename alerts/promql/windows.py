@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alerts.matching.labels import Labels
-from alerts.promql.rows import Flags, Integers, Rows
+from alerts.promql.rows import Flags, Integers, SampleRows
 from alerts.promql.series import Floats, Series, is_stale
 
 #: Gathered at once; a few tens of megabytes.
@@ -46,7 +46,7 @@ class Samples:
         return cls([one.labels for one in series], times, np.append(values, 0.0), bounds)
 
     @classmethod
-    def of_rows(cls, rows: Rows, times: Integers) -> Samples:
+    def of_rows(cls, rows: SampleRows, times: Integers) -> Samples:
         """What a subquery gathered."""
         where = np.nonzero(rows.present)
         values = np.append(rows.values[where], 0.0)

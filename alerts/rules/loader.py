@@ -15,7 +15,7 @@ from alerts.rules.model import Rule, RuleGroup, RuleKind
 from alerts.templates import expansion
 from alerts.yaml.fields import FieldReader, Fields
 from alerts.yaml.parser import parse as parse_yaml
-from alerts.yaml.tree import Mistake, Node, Text
+from alerts.yaml.tree import DocumentError, Node, YamlScalar
 
 Parse = Callable[[str], Any]
 
@@ -28,7 +28,7 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 def load(
     text: str, source: str = "", parse: Parse | None = None
-) -> tuple[tuple[RuleGroup, ...], tuple[Mistake, ...]]:
+) -> tuple[tuple[RuleGroup, ...], tuple[DocumentError, ...]]:
     """The groups of a rule file, and its mistakes in the order of their lines.
 
     Groups hold only the rules that are right; a caller that means business refuses the file where
@@ -120,7 +120,7 @@ class _Loader(FieldReader):
                 self.note(fields[field].mark, f"a recording rule has no {field}")
         return RuleKind.RECORD, record.value
 
-    def _expression(self, text: Text) -> Any:
+    def _expression(self, text: YamlScalar) -> Any:
         try:
             return self._parse(text.value)
         except AlertsError as error:
@@ -147,6 +147,6 @@ class _Loader(FieldReader):
             annotations[key.value] = value.value
         return annotations
 
-    def _template(self, text: Text) -> None:
+    def _template(self, text: YamlScalar) -> None:
         for mistake in expansion.mistakes(text.value):
             self.note(text.place(mistake.line, mistake.column), f"template: {mistake.message}")

@@ -13,8 +13,8 @@ from typing import Any
 from alerts.errors import AlertsError, TemplateError
 from alerts.matching.labels import Labels
 from alerts.templates.functions import FUNCTIONS, UNSUPPORTED, go_text, truth
-from alerts.templates.syntax import Branch, Call, Literal, Operand, Path, Piece, Pipeline, parse
-from alerts.yaml.tree import Mistake
+from alerts.templates.syntax import Branch, Literal, Operand, Path, Piece, Pipeline, TemplateCall, parse
+from alerts.yaml.tree import DocumentError
 
 MAX_STEPS = 10_000
 MAX_OUTPUT = 65_536
@@ -23,12 +23,12 @@ _NAMES = frozenset(FUNCTIONS) | UNSUPPORTED
 _VARIABLES = ("labels", "value", "externalLabels", "externalURL")
 
 
-def mistakes(text: str) -> tuple[Mistake, ...]:
+def mistakes(text: str) -> tuple[DocumentError, ...]:
     """What is wrong with a template, by line and column; nothing if it can be used."""
     try:
         _parsed(text)
     except TemplateError as error:
-        return (Mistake(error.line, error.column, error.message),)
+        return (DocumentError(error.line, error.column, error.message),)
     return ()
 
 
@@ -144,7 +144,7 @@ class _Evaluation:
 
     def _command(self, command: tuple[Operand, ...], dot: Any, piped: tuple[Any, ...]) -> Any:
         first, *rest = command
-        if not isinstance(first, Call):
+        if not isinstance(first, TemplateCall):
             return self._operand(first, dot)
         if first.name in UNSUPPORTED:
             raise _Unsupported
@@ -158,7 +158,7 @@ class _Evaluation:
         match operand:
             case Literal(value):
                 return value
-            case Call():
+            case TemplateCall():
                 return self._command((operand,), dot, ())
             case Path(root, fields):
                 return self._path(root, fields, dot)

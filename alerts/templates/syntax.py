@@ -33,11 +33,11 @@ class Path:
 
 
 @dataclass(frozen=True)
-class Call:
+class TemplateCall:
     name: str
 
 
-Operand = Literal | Path | Call
+Operand = Literal | Path | TemplateCall
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ _OPEN = re.compile(r"\{\{(?:-(?=\s))?")
 _COMMENT = re.compile(r"\s*/\*.*?\*/\s*?(?:(?<=\s)-)?\}\}", re.DOTALL)
 
 
-class Token(NamedTuple):
+class TemplateToken(NamedTuple):
     kind: str
     text: str
     at: int
@@ -83,7 +83,7 @@ class Token(NamedTuple):
 
 @dataclass
 class _Action:
-    tokens: list[Token]
+    tokens: list[TemplateToken]
     at: int
 
 
@@ -119,7 +119,7 @@ class _Parser:
         """Reads tokens to the closing braces; where they end, and whether they trim what follows."""
         if comment := _COMMENT.match(self.text, at):
             return comment.end(), comment[0].endswith("-}}")
-        tokens: list[Token] = []
+        tokens: list[TemplateToken] = []
         while not (closing := re.compile(r"\s-\}\}|\}\}").match(self.text, at)):
             found = _TOKEN.match(self.text, at)
             if found is None:
@@ -127,7 +127,7 @@ class _Parser:
                 message = "'}}' is missing" if missing else f"{self.text[at]!r} may not stand here"
                 raise self.error(message, opened if missing else at)
             if found.lastgroup != "space" or not self.text.startswith("-}}", found.end()):
-                tokens.append(Token(found.lastgroup or "", found[0], at))
+                tokens.append(TemplateToken(found.lastgroup or "", found[0], at))
                 at = found.end()
             else:
                 at = found.end() - 1  # the last space belongs to the trim mark
@@ -156,7 +156,7 @@ class _Parser:
             raise self.error("'{{ end }}' is missing", len(self.text))
         return tuple(body), None
 
-    def _piece(self, keyword: str, action: _Action, words: Sequence[Token]) -> Piece:
+    def _piece(self, keyword: str, action: _Action, words: Sequence[TemplateToken]) -> Piece:
         if keyword in _REFUSED:
             raise self.error(f"{keyword!r} is not taken", action.at)
         if keyword in ("if", "with", "range"):
@@ -164,7 +164,7 @@ class _Parser:
             return self._branch(keyword, rest, action.at)
         return _PipelineParser(self, action.tokens, action.at).whole()
 
-    def _branch(self, keyword: str, tokens: list[Token], at: int) -> Branch:
+    def _branch(self, keyword: str, tokens: list[TemplateToken], at: int) -> Branch:
         self.deeper(at)
         known = len(self.variables)
         pipeline = _PipelineParser(self, tokens, at).whole(of_range=keyword == "range")
@@ -196,7 +196,7 @@ class _Parser:
 class _PipelineParser:
     """One pipeline; spaces separate operands, and a field that follows at once belongs to what is before."""
 
-    def __init__(self, parser: _Parser, tokens: list[Token], at: int):
+    def __init__(self, parser: _Parser, tokens: list[TemplateToken], at: int):
         self._parser, self._tokens, self._at, self._next = parser, tokens, at, 0
 
     def whole(self, of_range: bool = False) -> Pipeline:
@@ -212,10 +212,12 @@ class _PipelineParser:
             at = self._tokens[-1].at + len(self._tokens[-1].text) if self._tokens else self._at
         return self._parser.error(message, at)
 
-    def _peek(self) -> Token:
-        return self._tokens[self._next] if self._next < len(self._tokens) else Token("end", "", self._at)
+    def _peek(self) -> TemplateToken:
+        return (
+            self._tokens[self._next] if self._next < len(self._tokens) else TemplateToken("end", "", self._at)
+        )
 
-    def _take(self) -> Token:
+    def _take(self) -> TemplateToken:
         token = self._peek()
         self._next += 1
         return token
@@ -230,7 +232,7 @@ class _PipelineParser:
         while self._peek().text == "|" and self._peek().kind == "sign":
             self._take()
             commands.append(self._command())
-            if not isinstance(commands[-1][0], Call):
+            if not isinstance(commands[-1][0], TemplateCall):
                 raise self._error("after | a function must stand")
         self._parser.variables.extend(sets)
         return Pipeline(tuple(commands), sets)
@@ -267,7 +269,7 @@ class _PipelineParser:
             self._skip_spaces()
         if not operands:
             raise self._error("a value must stand here")
-        if len(operands) > 1 and not isinstance(operands[0], Call):
+        if len(operands) > 1 and not isinstance(operands[0], TemplateCall):
             raise self._error("only a function takes arguments")
         return tuple(operands)
 
@@ -303,11 +305,11 @@ class _PipelineParser:
         except (SyntaxError, ValueError):
             raise self._error("a text between quotes cannot be read") from None
 
-    def _call(self, name: str) -> Call:
+    def _call(self, name: str) -> TemplateCall:
         if name not in self._parser.functions:
             self._next -= 1
             raise self._error(f"there is no function {name!r}")
-        return Call(name)
+        return TemplateCall(name)
 
     def _variable(self, name: str) -> Path:
         if name and name not in self._parser.variables:

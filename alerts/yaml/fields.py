@@ -10,28 +10,28 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
 
 from alerts.durations import parse_duration
-from alerts.yaml.tree import Items, Mark, Mistake, Node, Table, Text
+from alerts.yaml.tree import DocumentError, Items, Mark, Node, YamlMapping, YamlScalar
 
 T = TypeVar("T")
 Fields = Mapping[str, Node]
 _TRUE = ("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON")
 _FALSE = ("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF")
-_SHAPES = {Text: "a text", Items: "a list", Table: "a table of keys and values"}
+_SHAPES = {YamlScalar: "a text", Items: "a list", YamlMapping: "a table of keys and values"}
 
 
 class FieldReader:
     """`mistakes` grows while fields are read."""
 
     def __init__(self) -> None:
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[DocumentError] = []
 
     def note(self, mark: Mark, message: str) -> None:
-        self.mistakes.append(Mistake(*mark, message))
+        self.mistakes.append(DocumentError(*mark, message))
 
     def table(self, node: Node, what: str, known: tuple[str, ...]) -> Fields:
         """The values of a table by their keys; those that `what` does not have are mistakes."""
-        if not isinstance(node, Table):
-            self._wrong_shape(node, what, Table)
+        if not isinstance(node, YamlMapping):
+            self._wrong_shape(node, what, YamlMapping)
             return {}
         for key, _ in node.entries:
             if key.value not in known:
@@ -48,22 +48,22 @@ class FieldReader:
             return ()
         return node.items
 
-    def text(self, fields: Fields, name: str) -> Text | None:
+    def text(self, fields: Fields, name: str) -> YamlScalar | None:
         node = fields.get(name)
         if node is None or _is_null(node):
             return None
-        if not isinstance(node, Text):
-            self._wrong_shape(node, name, Text)
+        if not isinstance(node, YamlScalar):
+            self._wrong_shape(node, name, YamlScalar)
             return None
         return node
 
-    def texts(self, fields: Fields, name: str) -> Iterator[Text]:
+    def texts(self, fields: Fields, name: str) -> Iterator[YamlScalar]:
         """The elements of a list of texts."""
         for node in self.items(fields, name):
-            if isinstance(node, Text):
+            if isinstance(node, YamlScalar):
                 yield node
             else:
-                self._wrong_shape(node, f"an element of {name}", Text)
+                self._wrong_shape(node, f"an element of {name}", YamlScalar)
 
     def converted(self, fields: Fields, name: str, convert: Callable[[str], T]) -> T | None:
         """The text of a field through `convert`, whose ValueError becomes a mistake."""
@@ -91,26 +91,26 @@ class FieldReader:
     def truth(self, fields: Fields, name: str) -> bool | None:
         return self.converted(fields, name, _truth)
 
-    def pairs(self, fields: Fields, name: str) -> Iterator[tuple[Text, Text]]:
+    def pairs(self, fields: Fields, name: str) -> Iterator[tuple[YamlScalar, YamlScalar]]:
         """The keys and values of a table of texts, such as labels. A value of null is the empty text."""
         node = fields.get(name)
         if node is None or _is_null(node):
             return
-        if not isinstance(node, Table):
-            self._wrong_shape(node, name, Table)
+        if not isinstance(node, YamlMapping):
+            self._wrong_shape(node, name, YamlMapping)
             return
         for key, value in node.entries:
-            if isinstance(value, Text):
-                yield key, Text("", value.mark) if value.is_null else value
+            if isinstance(value, YamlScalar):
+                yield key, YamlScalar("", value.mark) if value.is_null else value
             else:
-                self._wrong_shape(value, key.value, Text)
+                self._wrong_shape(value, key.value, YamlScalar)
 
     def _wrong_shape(self, node: Node, what: str, wanted: type[Node]) -> None:
         self.note(node.mark, f"{what}: {_SHAPES[wanted]} must stand here, not {_SHAPES[type(node)]}")
 
 
 def _is_null(node: Node) -> bool:
-    return isinstance(node, Text) and node.is_null
+    return isinstance(node, YamlScalar) and node.is_null
 
 
 def _unknown(key: str, what: str, known: tuple[str, ...]) -> str:

@@ -20,7 +20,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from alerts.yaml.tree import Items, Mark, Mistake, Node, Table, Text
+from alerts.yaml.tree import DocumentError, Items, Mark, Node, YamlMapping, YamlScalar
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 40
@@ -33,14 +33,14 @@ class _Refused(Exception):
 
     def __init__(self, mark: Mark, message: str):
         super().__init__(message)
-        self.mistake = Mistake(*mark, message)
+        self.mistake = DocumentError(*mark, message)
 
 
-def parse(text: str) -> tuple[Node | None, tuple[Mistake, ...]]:
+def parse(text: str) -> tuple[Node | None, tuple[DocumentError, ...]]:
     """The document as a tree (None: empty, or not readable), and every mistake that was met on the way."""
     size = len(text.encode("utf-8", "replace"))
     if size > MAX_BYTES:
-        return None, (Mistake(1, 1, f"a document may have {MAX_BYTES} bytes, not {size}"),)
+        return None, (DocumentError(1, 1, f"a document may have {MAX_BYTES} bytes, not {size}"),)
     reader = _Reader(text.removeprefix("\ufeff"))
     try:
         tree = reader.document()
@@ -51,14 +51,14 @@ def parse(text: str) -> tuple[Node | None, tuple[Mistake, ...]]:
     return tree, tuple(reader.mistakes)
 
 
-def _mistake(error: yaml.YAMLError) -> Mistake:
+def _mistake(error: yaml.YAMLError) -> DocumentError:
     """PyYAML's error with its place; of what is never closed, where it was opened."""
     context, problem = getattr(error, "context", None), getattr(error, "problem", None)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if "stream end" in str(problem) or "end of stream" in str(problem):
         mark = getattr(error, "context_mark", None) or mark
     message = ", ".join(word for word in (context, problem) if word) or str(error).replace("\n", " ")
-    return Mistake(mark.line + 1, mark.column + 1, message) if mark else Mistake(1, 1, message)
+    return DocumentError(mark.line + 1, mark.column + 1, message) if mark else DocumentError(1, 1, message)
 
 
 class _Reader:
@@ -67,7 +67,7 @@ class _Reader:
     def __init__(self, text: str):
         self._lines = _BREAK.split(text)
         self._events = yaml.parse(text, Loader=yaml.SafeLoader)
-        self.mistakes: list[Mistake] = []
+        self.mistakes: list[DocumentError] = []
 
     def document(self) -> Node | None:
         tree: Node | None = None
@@ -78,7 +78,7 @@ class _Reader:
                 if documents > 1:
                     raise _Refused(_place(event), "only one document may stand here")
                 tree = self._node(next(self._events), 1)
-        empty = isinstance(tree, Text) and tree.plain and not tree.value
+        empty = isinstance(tree, YamlScalar) and tree.plain and not tree.value
         return None if empty else tree
 
     def _node(self, event: Event, depth: int) -> Node:
@@ -86,12 +86,12 @@ class _Reader:
             raise _Refused(_place(event), f"nested deeper than {MAX_DEPTH}")
         self._refuse_references(event)
         if isinstance(event, MappingStartEvent):
-            return Table(tuple(self._entries(depth)), _place(event))
+            return YamlMapping(tuple(self._entries(depth)), _place(event))
         if isinstance(event, SequenceStartEvent):
             return Items(tuple(self._items(depth)), _place(event))
         if isinstance(event, ScalarEvent):
             return self._scalar(event)
-        return Text("", _place(event), plain=True)  # an alias, told as a mistake
+        return YamlScalar("", _place(event), plain=True)  # an alias, told as a mistake
 
     def _refuse_references(self, event: Event) -> None:
         if isinstance(event, AliasEvent):
@@ -107,25 +107,25 @@ class _Reader:
             items.append(self._node(event, depth + 1))
         return items
 
-    def _entries(self, depth: int) -> list[tuple[Text, Node]]:
-        entries: list[tuple[Text, Node]] = []
+    def _entries(self, depth: int) -> list[tuple[YamlScalar, Node]]:
+        entries: list[tuple[YamlScalar, Node]] = []
         seen: set[str] = set()
         while not isinstance(event := next(self._events), CollectionEndEvent):
             key, value = self._node(event, depth + 1), self._node(next(self._events), depth + 1)
-            if not isinstance(key, Text):
-                self.mistakes.append(Mistake(*key.mark, "a key must be a text"))
+            if not isinstance(key, YamlScalar):
+                self.mistakes.append(DocumentError(*key.mark, "a key must be a text"))
             elif key.plain and key.value == "<<":
-                self.mistakes.append(Mistake(*key.mark, "a merge is not taken: write the fields out"))
+                self.mistakes.append(DocumentError(*key.mark, "a merge is not taken: write the fields out"))
             elif key.value in seen:
-                self.mistakes.append(Mistake(*key.mark, f"{key.value[:60]!r} is given twice"))
+                self.mistakes.append(DocumentError(*key.mark, f"{key.value[:60]!r} is given twice"))
             else:
                 seen.add(key.value)
                 entries.append((key, value))
         return entries
 
-    def _scalar(self, event: ScalarEvent) -> Text:
+    def _scalar(self, event: ScalarEvent) -> YamlScalar:
         plain = event.style is None
-        return Text(event.value, _place(event), plain, self._body(event))
+        return YamlScalar(event.value, _place(event), plain, self._body(event))
 
     def _body(self, event: ScalarEvent) -> Mark | None:
         """Where the value begins, if its lines are lines of the document."""
@@ -146,7 +146,7 @@ class _Reader:
         return None
 
     def _note(self, event: Event, message: str) -> None:
-        self.mistakes.append(Mistake(*_place(event), message))
+        self.mistakes.append(DocumentError(*_place(event), message))
 
 
 def _place(event: Event) -> Mark:

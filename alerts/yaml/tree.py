@@ -16,7 +16,7 @@ class Mark(NamedTuple):
     column: int
 
 
-class Mistake(NamedTuple):
+class DocumentError(NamedTuple):
     """One thing wrong with a document, in words for the person who wrote it."""
 
     line: int
@@ -28,7 +28,7 @@ class Mistake(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Text:
+class YamlScalar:
     """A scalar. `plain`: written without quotes and not as a block, so that it may mean null or a number.
 
     `body` is the place of its first character where the lines of `value` are lines of the document.
@@ -57,9 +57,9 @@ class Items:
 
 
 @dataclass(frozen=True)
-class Table:
-    entries: tuple[tuple[Text, Node], ...]
+class YamlMapping:
+    entries: tuple[tuple[YamlScalar, Node], ...]
     mark: Mark
 
 
-Node = Text | Items | Table
+Node = YamlScalar | Items | YamlMapping

@@ -16,7 +16,7 @@ ALLOWED = {"none": (), "stop": ("stop",), "all": ("stop", "start", "restart")}
 
 
 @dataclass(frozen=True)
-class Refusal:
+class ActionRefusal:
     """Why not: `code` for programs, `reason` a sentence for people."""
 
     code: str
@@ -29,7 +29,7 @@ def check(
     under_way: Action | None,
     others: Sequence[Agent] = (),
     vanished: bool = False,
-) -> Refusal | None:
+) -> ActionRefusal | None:
     """The first reason against it, or None. `others`: living agents besides its own that run this query.
 
     `vanished`: its driver lives and no longer lists it, so it does not run, though nobody told of its end.
@@ -44,38 +44,40 @@ def check(
     )
 
 
-def _retired(view: QueryView) -> Refusal | None:
+def _retired(view: QueryView) -> ActionRefusal | None:
     if view.retired_at is None:
         return None
-    return Refusal("retired", f"the query was retired at {rfc3339(view.retired_at)}")
+    return ActionRefusal("retired", f"the query was retired at {rfc3339(view.retired_at)}")
 
 
-def _under_way(action: Action | None) -> Refusal | None:
+def _under_way(action: Action | None) -> ActionRefusal | None:
     if action is None:
         return None
     reason = (
         f"{action.actor}'s {action.action} of {rfc3339(action.requested_at)} is still {action.state.value}"
     )
-    return Refusal("action_in_progress", reason)
+    return ActionRefusal("action_in_progress", reason)
 
 
-def _no_driver(view: QueryView) -> Refusal | None:
+def _no_driver(view: QueryView) -> ActionRefusal | None:
     agent = view.agent
     if agent is None and view.start_failed_at is not None:
-        return Refusal(
+        return ActionRefusal(
             "no_driver", "it has never run, so only its program can start it: start the application"
         )
     if agent is None:
-        return Refusal("no_driver", "no agent has reported this query, so there is nobody to carry it out")
+        return ActionRefusal(
+            "no_driver", "no agent has reported this query, so there is nobody to carry it out"
+        )
     if agent.ended_at is None:
         return None
     how = agent.end_reason or "exit"
-    return Refusal(
+    return ActionRefusal(
         "no_driver", f"its driver ended ({how}) at {rfc3339(agent.ended_at)}: start the application"
     )
 
 
-def _two_drivers(view: QueryView, others: Sequence[Agent]) -> Refusal | None:
+def _two_drivers(view: QueryView, others: Sequence[Agent]) -> ActionRefusal | None:
     """A checkpoint that was copied keeps its query's id: then the id alone does not say whom to ask."""
     agent = view.agent
     other = next(iter(others), None)
@@ -87,24 +89,24 @@ def _two_drivers(view: QueryView, others: Sequence[Agent]) -> Refusal | None:
         f"{f' ({other.agent[:8]})' if other is not None else ''}; was the checkpoint copied? "
         "Stop one of them, or give it a checkpoint of its own"
     )
-    return Refusal("two_drivers", reason)
+    return ActionRefusal("two_drivers", reason)
 
 
-def _forbidden(agent: Agent | None, action: str) -> Refusal | None:
+def _forbidden(agent: Agent | None, action: str) -> ActionRefusal | None:
     mode = agent.actions if agent else "all"
     if action in ALLOWED.get(mode, ()):
         return None
-    return Refusal("forbidden_by_driver", f"its driver forbids {action} (CONTROLPLANE_ACTIONS={mode})")
+    return ActionRefusal("forbidden_by_driver", f"its driver forbids {action} (CONTROLPLANE_ACTIONS={mode})")
 
 
-def _wrong_state(view: QueryView, action: str, vanished: bool) -> Refusal | None:
+def _wrong_state(view: QueryView, action: str, vanished: bool) -> ActionRefusal | None:
     run = view.run
     runs = run is not None and run.ended_at is None and not vanished
     if action == "stop" and not runs:
         when = f" since {rfc3339(run.ended_at)}" if run and run.ended_at is not None else ""
-        return Refusal("not_running", f"the query is not running{when}")
+        return ActionRefusal("not_running", f"the query is not running{when}")
     if action == "start" and run is not None and runs:
-        return Refusal("already_running", f"the query is running (run {run.run_id})")
+        return ActionRefusal("already_running", f"the query is running (run {run.run_id})")
     return None
 
 
@@ -143,9 +145,9 @@ def _is_of_the_end(seen: CheckpointSeen, run: Run | None) -> bool:
     return seen.taken_at >= run.ended_at or (seen.run_id == run.run_id and seen.why in ("failed", "stopped"))
 
 
-def foretold(seen: CheckpointSeen | None) -> Refusal | None:
+def foretold(seen: CheckpointSeen | None) -> ActionRefusal | None:
     """Why a start will fail, as the doctor sees it; None where it sees nothing that it will fail by."""
     if seen is None or seen.verdict != "broken":
         return None
     what = seen.foretold or seen.summary
-    return Refusal(BROKEN, f"its checkpoint is broken, a start will fail: {what}")
+    return ActionRefusal(BROKEN, f"its checkpoint is broken, a start will fail: {what}")

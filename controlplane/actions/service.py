@@ -19,7 +19,7 @@ from sqlalchemy.engine import Connection
 from controlplane.actions import checkpoint_gate, guards
 from controlplane.actions import transitions as steps
 from controlplane.actions.outbox import Outbox
-from controlplane.actions.transitions import Ask, Outcome
+from controlplane.actions.transitions import ActionOutcome, Ask
 from controlplane.actions.verification import verify
 from controlplane.errors import Conflict, Forbidden, NotFound, StoreUnavailable
 from controlplane.health import terminal_status
@@ -63,7 +63,7 @@ class Commits(Protocol):
     ) -> Future[Action]: ...
 
 
-class ControlRoom:
+class ActionService:
     """All actions under way, by id. Thread-safe; decisions are in the pure modules beside it."""
 
     def __init__(
@@ -182,7 +182,7 @@ class ControlRoom:
 
     def _verified(self, action: Action, now: float, due: bool = False) -> Action:
         view = self._window.view(action.query_id)
-        outcome: Outcome | None = verify(action, view, now) if view else None
+        outcome: ActionOutcome | None = verify(action, view, now) if view else None
         outcome = outcome or (steps.overdue(action, now) if due else None)
         return steps.settle(action, outcome, now) if outcome else action
 

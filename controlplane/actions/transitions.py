@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from controlplane.actions.guards import Refusal
+from controlplane.actions.guards import ActionRefusal
 from controlplane.health import failures
 from controlplane.health.context import usual_batch
 from controlplane.health.thresholds import DEFAULTS
@@ -46,7 +46,7 @@ class Ask:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ActionOutcome:
     """How an action ended, in a sentence and in figures."""
 
     state: ActionState
@@ -96,11 +96,11 @@ def _silence(view: QueryView, now: float) -> str:
 
 
 def refuse(
-    action: Action, refusal: Refusal, now: float, evidence: Mapping[str, Any] = MappingProxyType({})
+    action: Action, refusal: ActionRefusal, now: float, evidence: Mapping[str, Any] = MappingProxyType({})
 ) -> Action:
     held = {name: value for name, value in action.evidence.items() if name != LOOKING_UNTIL}
     told = {**held, **evidence, "code": refusal.code}
-    return _end(action, Outcome(ActionState.REFUSED, refusal.reason, told), now)
+    return _end(action, ActionOutcome(ActionState.REFUSED, refusal.reason, told), now)
 
 
 def hold(action: Action, now: float) -> Action:
@@ -140,13 +140,13 @@ def answer(action: Action, result: CommandResult, view: QueryView | None, now: f
             action, state=ActionState.RUNNING, reason=result.reason, evidence=evidence, deadline_at=deadline
         )
     if result.state == "refused":
-        return _end(action, Outcome(ActionState.REFUSED, _said(result, "refused"), evidence), now)
+        return _end(action, ActionOutcome(ActionState.REFUSED, _said(result, "refused"), evidence), now)
     if result.state == "failed":
         return _end(action, failed_in_driver(result, evidence), now)
     if action.action in START_ACTIONS:
         return _started(action, result, evidence, now + allowance(view))
     reason = result.reason or "the query is no longer active"
-    return _end(action, Outcome(ActionState.SUCCEEDED, reason, evidence), now)
+    return _end(action, ActionOutcome(ActionState.SUCCEEDED, reason, evidence), now)
 
 
 def _started(action: Action, result: CommandResult, evidence: dict[str, Any], deadline: float) -> Action:
@@ -170,14 +170,14 @@ def _said(result: CommandResult, word: str) -> str:
     return result.reason or f"the driver {word} it ({result.code or 'no reason given'})"
 
 
-def failed_in_driver(result: CommandResult, evidence: Mapping[str, Any]) -> Outcome:
+def failed_in_driver(result: CommandResult, evidence: Mapping[str, Any]) -> ActionOutcome:
     """The agent's failure, with Spark's exception explained where it sent one."""
     text = evidence.get("exception")
     if not isinstance(text, str) or not text:
-        return Outcome(ActionState.FAILED, _said(result, "could not do"), evidence)
+        return ActionOutcome(ActionState.FAILED, _said(result, "could not do"), evidence)
     error_class = evidence.get("errorClass")
     failure = failures.explain(text, error_class if isinstance(error_class, str) else None)
-    return Outcome(
+    return ActionOutcome(
         ActionState.FAILED,
         f"{_said(result, 'could not do')}: {sentence_of(failure)}",
         {**evidence, "failure": asdict(failure)},
@@ -193,29 +193,31 @@ def sentence_of(failure: Failure) -> str:
     return f"{': '.join(part for part in said if part).rstrip('.')}. {failure.advice}".strip()
 
 
-def settle(action: Action, outcome: Outcome, now: float) -> Action:
+def settle(action: Action, outcome: ActionOutcome, now: float) -> Action:
     """End the action as its verification says."""
     if action.state.final:
         return action
     return _end(action, replace(outcome, evidence={**action.evidence, **outcome.evidence}), now)
 
 
-def overdue(action: Action, now: float) -> Outcome | None:
+def overdue(action: Action, now: float) -> ActionOutcome | None:
     """What a deadline that has passed makes of this action; None while there is time."""
     if action.state.final or now < action.deadline_at:
         return None
     if action.state == ActionState.REQUESTED:
         waited = action.deadline_at - action.requested_at
-        return Outcome(
+        return ActionOutcome(
             ActionState.EXPIRED, f"its agent did not fetch it within {waited:.0f} s; nothing was done"
         )
     if is_started(action):
         reason = "the new run started, but by the deadline it had neither committed a batch nor found no data"
-        return Outcome(ActionState.UNVERIFIED, reason)
-    return Outcome(ActionState.UNVERIFIED, "the agent took the command and did not say what became of it")
+        return ActionOutcome(ActionState.UNVERIFIED, reason)
+    return ActionOutcome(
+        ActionState.UNVERIFIED, "the agent took the command and did not say what became of it"
+    )
 
 
-def _end(action: Action, outcome: Outcome, now: float) -> Action:
+def _end(action: Action, outcome: ActionOutcome, now: float) -> Action:
     return replace(
         action,
         state=outcome.state,

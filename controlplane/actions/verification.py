@@ -11,18 +11,18 @@ import itertools
 from collections.abc import Callable
 from dataclasses import asdict
 
-from controlplane.actions.transitions import Outcome, is_started, sentence_of
+from controlplane.actions.transitions import ActionOutcome, is_started, sentence_of
 from controlplane.health import failures
 from controlplane.model import Action, ActionState, ProgressSample, QueryView, Run, RunEnd
 from listeners.protocol.wire import rfc3339
 
 WAITING_FOR_DATA = "Waiting for data to arrive"
-Check = Callable[[Action, QueryView, float], Outcome | None]
+Check = Callable[[Action, QueryView, float], ActionOutcome | None]
 FACTS_LAG = 20.0  # seconds after which the agent's next round has told what a run was
 ANSWER_LAG = 10.0  # seconds that the agent's own, richer answer may come after the run's end
 
 
-def verify(action: Action, view: QueryView, now: float) -> Outcome | None:
+def verify(action: Action, view: QueryView, now: float) -> ActionOutcome | None:
     """The outcome, as soon as the events show it; None while they do not."""
     if action.state.final:
         return None
@@ -47,27 +47,27 @@ def last_earlier_batch(action: Action, view: QueryView) -> int | None:
     return max(earlier[-1], action.previous_batch_id if action.previous_batch_id is not None else -1)
 
 
-def _by_batch(action: Action, view: QueryView, now: float) -> Outcome | None:
+def _by_batch(action: Action, view: QueryView, now: float) -> ActionOutcome | None:
     samples = [s for s in view.progress if s.run_id == action.evidence.get("run_id") and _committed(s)]
     if not samples:
         return None
     first, before = samples[0].batch_id, last_earlier_batch(action, view)
     if before is None or first > before:
         evidence = {"verified_by": "batch", "batch_id": first, "previous_batch_id": before}
-        return Outcome(ActionState.SUCCEEDED, f"resumed at batch {first}", evidence)
+        return ActionOutcome(ActionState.SUCCEEDED, f"resumed at batch {first}", evidence)
     if first == before:
         # A stop between commit and report, and asynchronous progress tracking, run the last batch again.
         evidence = {"verified_by": "batch", "batch_id": first, "previous_batch_id": before}
-        return Outcome(ActionState.SUCCEEDED, f"resumed (replayed batch {first})", evidence)
+        return ActionOutcome(ActionState.SUCCEEDED, f"resumed (replayed batch {first})", evidence)
     reason = (
         f"rewound: the new run began at batch {first}, but batch {before} was committed before; "
         "its checkpoint was replaced or cut back"
     )
     evidence = {"code": "rewound", "batch_id": first, "previous_batch_id": before}
-    return Outcome(ActionState.FAILED, reason, evidence)
+    return ActionOutcome(ActionState.FAILED, reason, evidence)
 
 
-def _by_epoch(action: Action, view: QueryView, now: float) -> Outcome | None:
+def _by_epoch(action: Action, view: QueryView, now: float) -> ActionOutcome | None:
     """A continuous query, of which Spark reports no batches."""
     status, before = view.status, action.evidence.get("committed_batch")
     if status is None or status.epoch is None or status.run_id != action.evidence.get("run_id"):
@@ -75,7 +75,7 @@ def _by_epoch(action: Action, view: QueryView, now: float) -> Outcome | None:
     if isinstance(before, int) and status.epoch <= before:
         return None
     evidence = {"verified_by": "epoch", "epoch": status.epoch}
-    return Outcome(ActionState.SUCCEEDED, f"resumed; epoch {status.epoch} is committed", evidence)
+    return ActionOutcome(ActionState.SUCCEEDED, f"resumed; epoch {status.epoch} is committed", evidence)
 
 
 def _committed(sample: ProgressSample) -> bool:
@@ -83,13 +83,15 @@ def _committed(sample: ProgressSample) -> bool:
     return "addBatch" in sample.phases_ms or sample.input_rows > 0
 
 
-def _by_idle(action: Action, view: QueryView, now: float) -> Outcome | None:
+def _by_idle(action: Action, view: QueryView, now: float) -> ActionOutcome | None:
     if _new_run(action, view) is None or not _found_no_data(action, view):
         return None
     before = last_earlier_batch(action, view)
     where = f" after batch {before}" if before is not None else ""
     evidence = {"verified_by": "resumed_idle", "batch_id": before, "previous_batch_id": before}
-    return Outcome(ActionState.SUCCEEDED, f"resumed{where}; its first trigger found no new data", evidence)
+    return ActionOutcome(
+        ActionState.SUCCEEDED, f"resumed{where}; its first trigger found no new data", evidence
+    )
 
 
 def _found_no_data(action: Action, view: QueryView) -> bool:
@@ -105,7 +107,7 @@ def _found_no_data(action: Action, view: QueryView) -> bool:
     )
 
 
-def _by_end(action: Action, view: QueryView, now: float) -> Outcome | None:
+def _by_end(action: Action, view: QueryView, now: float) -> ActionOutcome | None:
     run = _new_run(action, view)
     if run is None or run.end is None:
         return None
@@ -113,12 +115,14 @@ def _by_end(action: Action, view: QueryView, now: float) -> Outcome | None:
         failure = failures.explain(run.failure_text or "", run.error_class)
         evidence = {"failure": asdict(failure)}
         reason = f"the new run failed: {sentence_of(failure)}{_had_foretold(action)}"
-        return Outcome(ActionState.FAILED, reason, evidence)
+        return ActionOutcome(ActionState.FAILED, reason, evidence)
     if run.end == RunEnd.FINISHED:
         reason = "the new run processed what there was and finished"
-        return Outcome(ActionState.SUCCEEDED, reason, {"verified_by": "finished"})
+        return ActionOutcome(ActionState.SUCCEEDED, reason, {"verified_by": "finished"})
     if run.end == RunEnd.STOPPED and _is_told(view, run, now):
-        return Outcome(ActionState.UNVERIFIED, "the new run was stopped before it had committed a batch")
+        return ActionOutcome(
+            ActionState.UNVERIFIED, "the new run was stopped before it had committed a batch"
+        )
     return None
 
 
@@ -139,21 +143,21 @@ def _new_run(action: Action, view: QueryView) -> Run | None:
     return run if run is not None and run.run_id == action.evidence.get("run_id") else None
 
 
-def _stopped(action: Action, view: QueryView, now: float) -> Outcome | None:
+def _stopped(action: Action, view: QueryView, now: float) -> ActionOutcome | None:
     run = view.run
     if run is None or run.run_id != action.previous_run_id or run.ended_at is None:
         return None
     if now - run.ended_at < ANSWER_LAG:
         return None
     reason = f"the run ended at {rfc3339(run.ended_at)}; the agent sent no answer of its own"
-    return Outcome(ActionState.SUCCEEDED, reason, {"verified_by": "terminated"})
+    return ActionOutcome(ActionState.SUCCEEDED, reason, {"verified_by": "terminated"})
 
 
-def _driver_gone(action: Action, view: QueryView, now: float) -> Outcome | None:
+def _driver_gone(action: Action, view: QueryView, now: float) -> ActionOutcome | None:
     agent = view.agent
     if agent is None or agent.agent != action.agent or agent.ended_at is None:
         return None
     if agent.ended_at < action.requested_at:
         return None
     reason = f"its driver ended ({agent.end_reason or 'exit'}) before this was done"
-    return Outcome(ActionState.FAILED, reason, {"code": "driver_gone"})
+    return ActionOutcome(ActionState.FAILED, reason, {"code": "driver_gone"})

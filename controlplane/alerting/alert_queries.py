@@ -22,10 +22,10 @@ from alerts.state import Alert, AlertState
 from controlplane.alerting.evaluation import Evaluation
 from controlplane.alerting.notifier import Notifier
 from controlplane.alerting.rulebook import Rulebook
-from controlplane.alerting.silence_state import Mutes
+from controlplane.alerting.silence_state import SilenceStates
 from controlplane.alerting.views import AlertView, GroupView
 from controlplane.errors import BadRequest, Conflict, NotFound
-from controlplane.records import Note
+from controlplane.records import NotificationLogEntry
 from controlplane.store import alerting as rows
 from controlplane.store import audit
 from controlplane.store.alerting import StoredAlert
@@ -38,7 +38,7 @@ SEVERITIES = ("critical", "warning", "info")
 Reading = Callable[[], AbstractContextManager[Connection]]
 
 
-class Desk:
+class AlertQueries:
     """Alerts, silences, rules and notes. Any thread may ask; times are Unix seconds."""
 
     def __init__(
@@ -46,7 +46,7 @@ class Desk:
         book: Rulebook,
         evaluation: Evaluation,
         notifier: Notifier,
-        mutes: Mutes,
+        mutes: SilenceStates,
         writer: Writer,
         reading: Reading,
         clock: Callable[[], float],
@@ -215,7 +215,7 @@ class Desk:
         """Groups of alerts as they are told together."""
         return self._notifier.groups()
 
-    def notes(self, limit: int, fingerprint: str | None = None) -> list[Note]:
+    def notes(self, limit: int, fingerprint: str | None = None) -> list[NotificationLogEntry]:
         """The log of notifications, newest first."""
         with self._reading() as conn:
             return rows.notes(conn, limit, fingerprint)

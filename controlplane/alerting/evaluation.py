@@ -17,12 +17,12 @@ from alerts import engine, state
 from alerts.engine import GroupResult, RuleResult
 from alerts.promql.series import Series, SeriesSource
 from alerts.rules.model import RuleGroup, RuleKind
-from alerts.state import Alert, Alerts, AlertState, Surroundings, Transition
+from alerts.state import Alert, Alerts, AlertState, TemplateContext, Transition
 from controlplane.alerting import immediate_rules
 from controlplane.alerting.rulebook import Rulebook, rule_keys
 from controlplane.alerting.views import GroupView, RuleView
 from controlplane.errors import StoreUnavailable
-from controlplane.store.alerting import Change, StoredAlert
+from controlplane.store.alerting import AlertChange, StoredAlert
 
 log = logging.getLogger(__name__)
 #: Waiting is not worth a line in the log; firing and its end are.
@@ -40,7 +40,7 @@ class Sources(Protocol):
     def forget(self, group_key: str) -> None: ...
 
 
-Save = Callable[[Sequence[Change], Mapping[str, float]], None]
+Save = Callable[[Sequence[AlertChange], Mapping[str, float]], None]
 Reached = Callable[[str], None]
 Key = tuple[str, str, str]
 
@@ -70,13 +70,13 @@ class Evaluation:
     ):
         """`save` stores transitions and times of evaluation, or raises StoreUnavailable."""
         self._book, self._sources, self._save = book, sources, save
-        self._around = Surroundings(external_url=page_url)
+        self._around = TemplateContext(external_url=page_url)
         self._reached = reached
         self._running = threading.Lock()
         self._groups = {group.key: _GroupState(group) for group in book.groups}
         self._ended: tuple[StoredAlert, ...] = ()  # resolved with their rule
         self._reasons: dict[Key, str] = {}
-        self._unsaved: list[Change] = []
+        self._unsaved: list[AlertChange] = []
         #: Totals since the start of this process.
         self.evaluations = self.failures = 0
 
@@ -90,7 +90,7 @@ class Evaluation:
                 state_ = self._groups.setdefault(one.group, _GroupState(RuleGroup(one.group, ())))
                 known = dict(state_.alerts.get(one.rule, {}))
                 state_.alerts[one.rule] = {**known, one.alert.fingerprint: one.alert}
-            shifted: list[Change] = []
+            shifted: list[AlertChange] = []
             for key, state_ in self._groups.items():
                 state_.evaluated_at = evaluated_at.get(key)
                 before = {rule: dict(alerts) for rule, alerts in state_.alerts.items()}
@@ -106,7 +106,7 @@ class Evaluation:
 
     def _adopt(self, book: Rulebook, now: float) -> None:
         wanted = {group.key: group for group in book.groups}
-        changes: list[Change] = []
+        changes: list[AlertChange] = []
         for key, state_ in list(self._groups.items()):
             keys = _alerting(wanted[key]) if key in wanted else set()
             for rule in state_.alerts.keys() - keys:
@@ -121,13 +121,13 @@ class Evaluation:
         self._book = book
         self._store(changes, {})
 
-    def _clear(self, group: str, rule: str, alerts: Alerts, now: float) -> list[Change]:
+    def _clear(self, group: str, rule: str, alerts: Alerts, now: float) -> list[AlertChange]:
         after, transitions = state.clear(alerts, now, "its rule is gone from the files")
         ended = [
             StoredAlert(group, rule, alert, "its rule is gone from the files") for alert in after.values()
         ]
         self._ended = (*self._ended, *ended)
-        return [Change(group, rule, transition) for transition in transitions]
+        return [AlertChange(group, rule, transition) for transition in transitions]
 
     # -- evaluating ------------------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class Evaluation:
         one.results, one.evaluated_at, one.seconds = result.rules, result.at, result.seconds
         self._sources.record(one.group.key, result.recorded)
 
-    def _store(self, changes: Sequence[Change], evaluated: Mapping[str, float]) -> None:
+    def _store(self, changes: Sequence[AlertChange], evaluated: Mapping[str, float]) -> None:
         for change in changes:
             alert, transition = change.transition.alert, change.transition
             key = change.group, change.rule, alert.fingerprint
@@ -246,20 +246,22 @@ def _resume(one: _GroupState, now: float) -> None:
 
 def _shifted(
     group: str, before: Mapping[str, Alerts], after: Mapping[str, Alerts], now: float
-) -> list[Change]:
+) -> list[AlertChange]:
     """Pending alerts that wait longer, since nobody looked for a while."""
     return [
-        Change(group, rule, Transition(alert, alert.state, alert.state, now, "the server was away meanwhile"))
+        AlertChange(
+            group, rule, Transition(alert, alert.state, alert.state, now, "the server was away meanwhile")
+        )
         for rule, alerts in after.items()
         for key, alert in alerts.items()
         if alert.state is AlertState.PENDING and alert.active_at != before[rule][key].active_at
     ]
 
 
-def _changes(result: GroupResult) -> list[Change]:
+def _changes(result: GroupResult) -> list[AlertChange]:
     keys = rule_keys(result.group)
     return [
-        Change(result.group.key, key, transition)
+        AlertChange(result.group.key, key, transition)
         for key, rule in zip(keys, result.rules, strict=True)
         for transition in rule.transitions
     ]
@@ -292,7 +294,7 @@ def _living(alerts: Alerts) -> tuple[Alert, ...]:
     return tuple(alert for alert in alerts.values() if alert.state is not AlertState.RESOLVED)
 
 
-def _say(changes: Sequence[Change]) -> None:
+def _say(changes: Sequence[AlertChange]) -> None:
     """A line for each in the log; where a whole fleet fails, the first of them."""
     loud = [change for change in changes if change.transition.after in LOUD]
     for change in loud[:MOST_LINES]:
@@ -301,7 +303,7 @@ def _say(changes: Sequence[Change]) -> None:
         log.info("… and %d more alerts changed", len(loud) - MOST_LINES)
 
 
-def _words(change: Change) -> str:
+def _words(change: AlertChange) -> str:
     transition = change.transition
     labels = {k: v for k, v in transition.alert.labels.items() if k != state.ALERT_NAME}
     named = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))[:300]

@@ -19,14 +19,14 @@ from alerts import grouping
 from alerts.grouping import Group
 from alerts.inhibition import Inhibitor
 from alerts.notify.dispatch import after_look, look_at
-from alerts.notify.reasons import Told
-from alerts.notify.stages import Outcome, Surroundings
+from alerts.notify.reasons import NotificationState
+from alerts.notify.stages import NotificationContext, NotificationOutcome
 from alerts.state import Alert, AlertState
 from controlplane.alerting.evaluation import Reached, nothing
 from controlplane.alerting.rulebook import Rulebook
-from controlplane.alerting.silence_state import Mutes
+from controlplane.alerting.silence_state import SilenceStates
 from controlplane.errors import StoreUnavailable
-from controlplane.records import Note, NoteOutcome
+from controlplane.records import NoteOutcome, NotificationLogEntry
 
 log = logging.getLogger(__name__)
 #: The longest the watching thread sleeps, so that a clock that was set does not matter.
@@ -34,7 +34,7 @@ NAP_SECONDS = 5.0
 #: Newest messages that are remembered by alert, for the page.
 REMEMBERED = 5_000
 Name = tuple[str, str]
-Keep = Callable[[Note, Told | None], None]
+Keep = Callable[[NotificationLogEntry, NotificationState | None], None]
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -44,7 +44,7 @@ class Notifier:
     def __init__(
         self,
         book: Rulebook,
-        mutes: Mutes,
+        mutes: SilenceStates,
         keep: Keep,
         page_url: str,
         clock: Callable[[], float] = time.time,
@@ -56,20 +56,25 @@ class Notifier:
         self._lock = threading.Lock()
         self._wake, self._stopping = threading.Event(), threading.Event()
         self._groups: dict[Name, Group] = {}
-        self._told: dict[Name, Told] = {}
+        self._told: dict[Name, NotificationState] = {}
         self._alerts: tuple[Alert, ...] = ()
         self._inhibitor = Inhibitor((), ())
         self._busy: set[str] = set()
-        self._unsaved: deque[tuple[Note, Told | None]] = deque(maxlen=REMEMBERED)
+        self._unsaved: deque[tuple[NotificationLogEntry, NotificationState | None]] = deque(maxlen=REMEMBERED)
         self._saving, self._away = threading.Lock(), False
         self._lanes: set[threading.Thread] = set()
         self._said: dict[Name, str] = {}
-        self._newest: OrderedDict[str, Note] = OrderedDict()
+        self._newest: OrderedDict[str, NotificationLogEntry] = OrderedDict()
         self._thread: threading.Thread | None = None
         #: Totals since the start of this process.
         self.sent = self.failed = 0
 
-    def load(self, alerts: Iterable[Alert], told: Mapping[Name, Told], notes: Iterable[Note]) -> None:
+    def load(
+        self,
+        alerts: Iterable[Alert],
+        told: Mapping[Name, NotificationState],
+        notes: Iterable[NotificationLogEntry],
+    ) -> None:
         """Take up what was told before this start. `notes`: newest first."""
         with self._lock:
             self._told, self._alerts = dict(told), _in_order(alerts)
@@ -204,8 +209,8 @@ class Notifier:
             for outcome in looks:
                 self._said.pop((seen.key, outcome.receiver), None)
 
-    def _around(self) -> Surroundings:
-        return Surroundings(
+    def _around(self) -> NotificationContext:
+        return NotificationContext(
             inhibitor=self._inhibitor,
             silences=self._mutes.active(self._clock()),
             acknowledgements=self._mutes.acknowledgements,
@@ -215,7 +220,7 @@ class Notifier:
 
     # -- what was told ---------------------------------------------------------------------------------
 
-    def _note(self, outcome: Outcome) -> None:
+    def _note(self, outcome: NotificationOutcome) -> None:
         """Remember and store what became of a look."""
         note = note_of(outcome)
         if note.outcome is NoteOutcome.SENT:
@@ -234,32 +239,32 @@ class Notifier:
             self._save()
         self._reached("message noted")
 
-    def _now_told(self, outcome: Outcome) -> Told | None:
+    def _now_told(self, outcome: NotificationOutcome) -> NotificationState | None:
         """What the receiver knows now: nothing where all is over, even if that was muted, so that it hears the next."""
         name = outcome.group.key, outcome.receiver
         over = all(alert.state is AlertState.RESOLVED for alert in outcome.group.alerts.values())
         if outcome.told is None and over and not outcome.retries and name in self._told:
-            return Told(frozenset(), frozenset(), outcome.at)
+            return NotificationState(frozenset(), frozenset(), outcome.at)
         return outcome.told
 
-    def _is_news(self, note: Note) -> bool:
+    def _is_news(self, note: NotificationLogEntry) -> bool:
         """Whether it says more than another number: a group is looked at every few minutes."""
         name = note.group_key, note.receiver
         said = f"{note.outcome} {_DIGITS.sub('#', note.words)}"
         known, self._said[name] = self._said.get(name), said
         return known != said or note.outcome is NoteOutcome.SENT
 
-    def _count(self, note: Note) -> None:
+    def _count(self, note: NotificationLogEntry) -> None:
         self.sent += note.outcome is NoteOutcome.SENT
         self.failed += note.outcome is NoteOutcome.FAILED
 
-    def _know(self, name: Name, told: Told | None) -> None:
+    def _know(self, name: Name, told: NotificationState | None) -> None:
         if told is not None and told.firing:
             self._told[name] = told
         elif told is not None:
             self._told.pop(name, None)
 
-    def _remember(self, note: Note) -> None:
+    def _remember(self, note: NotificationLogEntry) -> None:
         for fingerprint in note.fingerprints if note.outcome is NoteOutcome.SENT else ():
             self._newest[fingerprint] = note
             self._newest.move_to_end(fingerprint)
@@ -306,7 +311,7 @@ class Notifier:
         """Of the alerts that were taken last. To make one takes as long as to ask it of them all."""
         return self._inhibitor
 
-    def notified(self, fingerprint: str) -> Note | None:
+    def notified(self, fingerprint: str) -> NotificationLogEntry | None:
         """The newest message that told of an alert."""
         return self._newest.get(fingerprint)
 
@@ -321,7 +326,7 @@ def alert_url(page_url: str, alert: Alert) -> str:
     return f"{page_url}/alerts?alert={alert.fingerprint}" if page_url else ""
 
 
-def note_of(outcome: Outcome) -> Note:
+def note_of(outcome: NotificationOutcome) -> NotificationLogEntry:
     """An outcome as a line of the log."""
     told = outcome.message.alerts if outcome.message else tuple(outcome.group.alerts.values())
     became = NoteOutcome.NOT_SENT
@@ -330,9 +335,11 @@ def note_of(outcome: Outcome) -> Note:
     elif outcome.error is not None:
         became = NoteOutcome.FAILED
     fingerprints = tuple(alert.fingerprint for alert in told)
-    return Note(outcome.at, outcome.receiver, outcome.group.key, became, outcome.words, fingerprints)
+    return NotificationLogEntry(
+        outcome.at, outcome.receiver, outcome.group.key, became, outcome.words, fingerprints
+    )
 
 
-def _words(note: Note) -> str:
+def _words(note: NotificationLogEntry) -> str:
     told = {NoteOutcome.SENT: "told", NoteOutcome.FAILED: "could not tell"}.get(note.outcome, "did not tell")
     return f"{told} {note.receiver} of {len(note.fingerprints)} alerts ({note.group_key[:200]}): {note.words}"

@@ -18,7 +18,7 @@ TOGETHER_SECONDS = 0.2
 PATIENCE = 6  # slots that may fail before we say so
 
 
-class Beat:
+class RuleScheduler:
     """`first()`, then `tick(at)` at each multiple of `step` (Unix seconds), `at_once(now)` soon after `hurry`."""
 
     def __init__(

@@ -15,7 +15,7 @@ from alerts.notify import config as routing
 from alerts.notify.receivers.base import Receiver
 from alerts.rules import loader, pack
 from alerts.rules.model import Rule, RuleGroup
-from alerts.yaml.tree import Mistake
+from alerts.yaml.tree import DocumentError
 from controlplane.errors import SettingsError
 from controlplane.settings import Settings
 
@@ -96,7 +96,7 @@ def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or "it is no UTF-8 text"
 
 
-def in_words(name: str, mistakes: Iterable[Mistake]) -> list[str]:
+def in_words(name: str, mistakes: Iterable[DocumentError]) -> list[str]:
     return [f"{name}:{m.line}:{m.column}: {m.message}" for m in mistakes]
 
 

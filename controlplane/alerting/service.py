@@ -16,21 +16,21 @@ from sqlalchemy.engine import Connection
 from alerts import state
 from alerts.acknowledgements import Acknowledgement
 from alerts.notify.config import Config
-from alerts.notify.reasons import Told
+from alerts.notify.reasons import NotificationState
 from alerts.rules.model import RuleGroup
 from alerts.silences import Silence
 from controlplane.alerting import immediate_rules, rulebook
-from controlplane.alerting.alert_queries import Desk, Reading
+from controlplane.alerting.alert_queries import AlertQueries, Reading
 from controlplane.alerting.evaluation import Evaluation, Reached, Sources, nothing
 from controlplane.alerting.notifier import REMEMBERED, Notifier
-from controlplane.alerting.rule_scheduler import Beat
-from controlplane.alerting.silence_state import Mutes
+from controlplane.alerting.rule_scheduler import RuleScheduler
+from controlplane.alerting.silence_state import SilenceStates
 from controlplane.errors import SettingsError
 from controlplane.model import QueryStatus
-from controlplane.records import Note
+from controlplane.records import NotificationLogEntry
 from controlplane.settings import Settings
 from controlplane.store import alerting as rows
-from controlplane.store.alerting import Change
+from controlplane.store.alerting import AlertChange
 from controlplane.store.writer import Writer
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 STORE_SECONDS = 5.0
 
 
-class Series(Sources, Protocol):
+class SeriesProvider(Sources, Protocol):
     """What the room asks of the series: see `controlplane.metrics.series.service`."""
 
     step: float
@@ -49,13 +49,13 @@ class Series(Sources, Protocol):
     def fill(self) -> None: ...
 
 
-class AlertingRoom:
+class AlertingService:
     """`load` and `start` before use, `stop` after. `desk` is what the API asks."""
 
     def __init__(
         self,
         settings: Settings,
-        series: Series,
+        series: SeriesProvider,
         writer: Writer,
         reading: Reading,
         clock: Callable[[], float],
@@ -71,11 +71,11 @@ class AlertingRoom:
         self._files = _stamps(settings, book.config)
         self._refused: tuple[object, ...] | None = None
         url = settings.page_url
-        self.mutes = Mutes()
+        self.mutes = SilenceStates()
         self.evaluation = Evaluation(book, series, self._save, url, reached)
         self.notifier = Notifier(book, self.mutes, self._keep, url, clock, reached)
-        self.desk = Desk(book, self.evaluation, self.notifier, self.mutes, writer, reading, clock)
-        self.beat = Beat(series.step, self.tick, self.at_once, clock, series.load)
+        self.desk = AlertQueries(book, self.evaluation, self.notifier, self.mutes, writer, reading, clock)
+        self.beat = RuleScheduler(series.step, self.tick, self.at_once, clock, series.load)
         self._asked: frozenset[QueryStatus | None] = immediate_rules.asked(book.groups)
         series.keep_for(book.groups)
 
@@ -125,10 +125,10 @@ class AlertingRoom:
 
     # -- the store -------------------------------------------------------------------------------------
 
-    def _save(self, changes: Sequence[Change], evaluated: Mapping[str, float]) -> None:
+    def _save(self, changes: Sequence[AlertChange], evaluated: Mapping[str, float]) -> None:
         self._writer.write(lambda conn: rows.record(conn, changes, evaluated), timeout=STORE_SECONDS)
 
-    def _keep(self, note: Note, told: Told | None) -> None:
+    def _keep(self, note: NotificationLogEntry, told: NotificationState | None) -> None:
         self._writer.write(lambda conn: rows.note(conn, note, told), timeout=STORE_SECONDS)
 
     def prune(self, cutoff: float) -> None:

@@ -12,7 +12,7 @@ from alerts.acknowledgements import Acknowledgement
 from alerts.silences import Silence, SilenceState
 
 
-class Mutes:
+class SilenceStates:
     """What people said about alerts."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from alerts.acknowledgements import Acknowledgement
 from alerts.rules.model import Rule, RuleGroup
 from alerts.state import Alert
-from controlplane.records import Note
+from controlplane.records import NotificationLogEntry
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class AlertView:
     inhibited_by: tuple[Alert, ...] = ()
     acknowledgement: Acknowledgement | None = None
     receivers: tuple[str, ...] = ()
-    notified: Note | None = None
+    notified: NotificationLogEntry | None = None
 
     @property
     def muted(self) -> bool:

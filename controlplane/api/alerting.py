@@ -11,12 +11,12 @@ from typing import Any
 from alerts.acknowledgements import Acknowledgement
 from alerts.errors import AlertsError
 from alerts.matching.labels import Matcher, matches, parse_matchers
-from alerts.replay import Episode, Pace, Replay
+from alerts.replay import Episode, Pace, RuleReplay
 from alerts.routing import matchers_text
 from alerts.rules.model import RuleGroup
 from alerts.silences import Silence, SilenceState
 from alerts.state import Alert, AlertState
-from alerts.yaml.tree import Mistake
+from alerts.yaml.tree import DocumentError
 from controlplane.alerting.views import AlertView, GroupView, RuleView
 from controlplane.api.alerting_bodies import (
     AcknowledgedBody,
@@ -37,7 +37,7 @@ from controlplane.api.alerting_bodies import (
 )
 from controlplane.api.render import finite, stamp
 from controlplane.errors import BadRequest
-from controlplane.records import Note
+from controlplane.records import NotificationLogEntry
 from listeners.protocol.errors import WireError
 from listeners.protocol.wire import rfc3339, seconds_of
 
@@ -87,7 +87,7 @@ def _acknowledged(one: Acknowledgement | None) -> AcknowledgedBody | None:
     return AcknowledgedBody(by=one.by, at=rfc3339(one.at), comment=one.comment) if one else None
 
 
-def _notified(note: Note | None) -> NotifiedBody | None:
+def _notified(note: NotificationLogEntry | None) -> NotifiedBody | None:
     return NotifiedBody(at=rfc3339(note.at), receiver=note.receiver, words=note.words) if note else None
 
 
@@ -129,7 +129,7 @@ def is_about(alert: Alert, query_id: str, app: str | None) -> bool:
     return named == query_id if named else app is not None and alert.labels.get("app") == app
 
 
-def note_body(note: Note) -> NoteBody:
+def note_body(note: NotificationLogEntry) -> NoteBody:
     return NoteBody(
         at=rfc3339(note.at),
         receiver=note.receiver,
@@ -256,7 +256,7 @@ def _health(view: RuleView) -> str:
     return "unknown" if view.evaluated_at is None else "ok"
 
 
-def rules_or_mistakes(groups: Sequence[RuleGroup], mistakes: Sequence[Mistake]) -> Sequence[RuleGroup]:
+def rules_or_mistakes(groups: Sequence[RuleGroup], mistakes: Sequence[DocumentError]) -> Sequence[RuleGroup]:
     """The groups of a text that has no mistake; else BadRequest with all of them."""
     if not mistakes:
         return groups
@@ -268,7 +268,7 @@ def rules_or_mistakes(groups: Sequence[RuleGroup], mistakes: Sequence[Mistake]) 
 # -- replay ----------------------------------------------------------------------------------------
 
 
-def replay_body(found: Replay, start: float, end: float) -> ReplayBody:
+def replay_body(found: RuleReplay, start: float, end: float) -> ReplayBody:
     return ReplayBody(
         episodes=[_episode(one) for one in found.episodes],
         evaluations=found.evaluations,
@@ -293,7 +293,7 @@ def _episode(one: Episode) -> EpisodeBody:
     )
 
 
-def _notes(found: Replay, end: float) -> list[str]:
+def _notes(found: RuleReplay, end: float) -> list[str]:
     told = [_coarser(pace) for pace in found.paces if pace.is_coarser]
     if found.until < end:
         told.append(f"the time was up at {rfc3339(found.until)}; choose a shorter stretch")

@@ -21,7 +21,7 @@ from alerts.inhibition import InhibitRule
 from alerts.matching.labels import Matcher, matches
 from alerts.matching.regex import compile_pattern
 from alerts.notify.config import Config, ReceiverConfig, WebhookConfig
-from alerts.routing import Route
+from alerts.routing import AlertRoute
 from alerts.silences import Silence, SilenceState
 from alerts.state import AlertState, ends_at
 from controlplane.alerting.views import AlertView
@@ -229,7 +229,7 @@ def written(config: Config) -> str:
     return text
 
 
-def _route(route: Route) -> Json:
+def _route(route: AlertRoute) -> Json:
     document: Json = {"receiver": route.receiver}
     if route.matchers:
         document["matchers"] = _texts(route.matchers)

@@ -24,9 +24,9 @@ from starlette.responses import JSONResponse, Response
 
 from controlplane.api.access import Newcomers, authorize
 from controlplane.api.bodies import ErrorBody
-from controlplane.api.fleet_cache import Rows
-from controlplane.api.intake import Budget
-from controlplane.api.limiter import Seats
+from controlplane.api.fleet_cache import FleetCache
+from controlplane.api.intake import BodyBudget
+from controlplane.api.limiter import EvaluationLimiter
 from controlplane.api.readiness import Readiness
 from controlplane.api.routes import (
     actions,
@@ -87,12 +87,12 @@ def create_app(plane: Plane) -> FastAPI:
     )
     app.state.plane = plane
     app.state.newcomers = Newcomers(plane)
-    app.state.rows = Rows(plane)
+    app.state.rows = FleetCache(plane)
     app.state.readiness = Readiness(plane.troubles)
-    app.state.budget = Budget(plane.settings.bodies_bytes)
+    app.state.budget = BodyBudget(plane.settings.bodies_bytes)
     app.state.replaying = threading.Lock()
     app.state.began_at = plane.clock()
-    app.state.seats = Seats(prometheus.EVALUATIONS, prometheus.PATIENCE)
+    app.state.seats = EvaluationLimiter(prometheus.EVALUATIONS, prometheus.PATIENCE)
     for router in ROUTERS:
         app.include_router(router)
     return app

@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
 from controlplane.api import intake
-from controlplane.api.fleet_cache import Rows
+from controlplane.api.fleet_cache import FleetCache
 from controlplane.app import Plane
 from controlplane.errors import BadRequest
 from controlplane.runtime.tokens import Token
@@ -37,13 +37,13 @@ async def _caller(request: Request) -> Token:
     return token
 
 
-async def _rows(request: Request) -> Rows:
-    rows: Rows = request.app.state.rows
+async def _rows(request: Request) -> FleetCache:
+    rows: FleetCache = request.app.state.rows
     return rows
 
 
 PlaneDep = Annotated[Plane, Depends(_plane)]
-RowsDep = Annotated[Rows, Depends(_rows)]
+RowsDep = Annotated[FleetCache, Depends(_rows)]
 CallerDep = Annotated[Token, Depends(_caller)]
 
 
@@ -65,7 +65,7 @@ ActionIdDep = Annotated[str, Depends(_action_id)]
 
 
 @dataclass(frozen=True)
-class EventsBody:
+class EventLines:
     """A batch of events as it came; `claim` is its share of the memory for bodies."""
 
     raw: bytes
@@ -73,13 +73,13 @@ class EventsBody:
     claim: intake.Claim
 
 
-async def _events_body(request: Request, plane: PlaneDep) -> AsyncIterator[EventsBody]:
+async def _events_body(request: Request, plane: PlaneDep) -> AsyncIterator[EventLines]:
     with intake.Claim(request.app.state.budget) as claim:
         raw = await intake.read_body(request, plane.settings.body_bytes, claim)
-        yield EventsBody(raw, request.headers.get("content-encoding", ""), claim)
+        yield EventLines(raw, request.headers.get("content-encoding", ""), claim)
 
 
-EventsBodyDep = Annotated[EventsBody, Depends(_events_body)]
+EventsBodyDep = Annotated[EventLines, Depends(_events_body)]
 
 
 async def _sent_at(x_sent_at: Annotated[str | None, Header()] = None) -> float | None:

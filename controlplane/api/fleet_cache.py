@@ -13,19 +13,19 @@ from controlplane.alerting.alert_queries import worse
 from controlplane.api.bodies import QueryBody
 from controlplane.api.render import query_body
 from controlplane.app import Plane
-from controlplane.health.verdicts import Judged
+from controlplane.health.verdicts import QueryVerdict
 from controlplane.model import QueryView
 
 #: For so long the alerts of the fleet are not looked at again.
 FRESH_SECONDS = 1.0
 
 
-class Rows:
+class FleetCache:
     """Rendered rows; each lives as long as the judgement it shows."""
 
     def __init__(self, plane: Plane):
         self._plane = plane
-        self._kept: WeakKeyDictionary[Judged, QueryBody] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[QueryVerdict, QueryBody] = WeakKeyDictionary()
         self._firing: tuple[float, Mapping[str, tuple[int, str]]] = (0.0, {})
 
     def row(self, view: QueryView, now: float) -> QueryBody:
@@ -48,7 +48,7 @@ class Rows:
             self._firing = now, firing
         return firing
 
-    def _render(self, judged: Judged) -> QueryBody:
+    def _render(self, judged: QueryVerdict) -> QueryBody:
         view, at = judged.view, judged.at
         since = self._plane.verdicts.since(view.query_id, judged.verdict.status, at)
         starts = self._plane.starts_of(view.query_id)

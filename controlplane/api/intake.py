@@ -23,7 +23,7 @@ PIECE = 64 * 1024
 STEP = 1024 * 1024
 
 
-class Budget:
+class BodyBudget:
     """Bytes that bodies may hold together."""
 
     def __init__(self, limit: int):
@@ -47,7 +47,7 @@ class Budget:
 class Claim:
     """What one request holds of the budget; given back at the end of the `with`."""
 
-    def __init__(self, budget: Budget):
+    def __init__(self, budget: BodyBudget):
         self._budget = budget
         self._held = 0
 

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 
-class NoSeat(Exception):
+class LimiterTimeout(Exception):
     """All were taken for too long."""
 
 
-class Seats:
+class EvaluationLimiter:
     """`count` seats; who gets none within `patience` seconds is turned away with NoSeat."""
 
     def __init__(self, count: int, patience: float):
@@ -27,7 +27,7 @@ class Seats:
             async with asyncio.timeout(self._patience):
                 await self._seats.acquire()
         except TimeoutError:
-            raise NoSeat from None
+            raise LimiterTimeout from None
         try:
             yield
         finally:

@@ -18,7 +18,7 @@ from alerts.matching.labels import Matcher
 from alerts.promql.errors import ParseError
 from alerts.promql.syntax.checks import check
 from alerts.promql.syntax.literals import FARTHEST
-from alerts.promql.syntax.nodes import Node, Selector, Shift, Type
+from alerts.promql.syntax.nodes import Node, Selector, Shift, ValueType
 from alerts.promql.syntax.parser import parse
 from alerts.rules.model import RuleKind
 from controlplane.api.prometheus import PrometheusError, RulesWanted, bad_parameter
@@ -153,13 +153,13 @@ def unreadable(error: ParseError) -> PrometheusError:
 def require_range_query(node: Node) -> None:
     """Only what has one value a series at each step can be asked over time."""
     kind = check(node)
-    if kind not in (Type.SCALAR, Type.VECTOR):
+    if kind not in (ValueType.SCALAR, ValueType.VECTOR):
         words = f'invalid expression type "{kind.value}" for range query, must be Scalar or instant Vector'
         raise bad_parameter("query", words)
 
 
 @dataclass(frozen=True)
-class Stretch:
+class QueryRange:
     """The times of a range query, in seconds."""
 
     start: float
@@ -167,9 +167,9 @@ class Stretch:
     step: float
 
 
-def stretch(form: Form) -> Stretch:
+def stretch(form: Form) -> QueryRange:
     """`start`, `end` and `step`; at most 11 000 points a series."""
-    found = Stretch(form.moment("start"), form.moment("end"), form.duration("step"))
+    found = QueryRange(form.moment("start"), form.moment("end"), form.duration("step"))
     if found.end < found.start:
         raise bad_parameter("end", "end timestamp must not be before start time")
     if not found.step >= 0.001:  # nor NaN; times count in milliseconds

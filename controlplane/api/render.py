@@ -32,8 +32,8 @@ from controlplane.events.progress import items, number, whole
 from controlplane.health import failures, lag, terminal_status
 from controlplane.health.context import open_case
 from controlplane.health.thresholds import DEFAULTS
-from controlplane.history.model import Happened, PastRun, Point
-from controlplane.history.service import Status
+from controlplane.history.model import PastRun, Point, TimelineResult
+from controlplane.history.service import HistoryStatus
 from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
 from controlplane.records import Gap
 from listeners.protocol.wire import rfc3339
@@ -267,7 +267,7 @@ def _point(point: Point) -> ProgressBody:
     )
 
 
-def happened_body(told: Happened) -> HappenedBody:
+def happened_body(told: TimelineResult) -> HappenedBody:
     """What the lake tells of a query's past."""
     return HappenedBody(
         runs=[_past_run(run) for run in told.runs],
@@ -305,7 +305,7 @@ def _past_run(run: PastRun) -> PastRunBody:
     )
 
 
-def history_body(status: Status) -> HistoryBody:
+def history_body(status: HistoryStatus) -> HistoryBody:
     """Where moving to the lake stands."""
     told = asdict(status)
     times = ("moved_at", "verified_at", "next_at")

@@ -8,19 +8,19 @@ from controlplane.checkpoints.checks import history as memory
 from controlplane.checkpoints.checks import logs, replays, settings, sink, sources, state, state_identity
 from controlplane.checkpoints.findings import (
     START,
-    Effect,
+    CheckpointReport,
     Finding,
+    ReportStatus,
+    RestartEffect,
     Severity,
-    Status,
-    Verdict,
     status_of,
     worst_first,
 )
 from controlplane.checkpoints.inventory.model import Inventory
-from controlplane.checkpoints.reading.checkpoint import History, Question, writer_version
+from controlplane.checkpoints.reading.checkpoint import CheckpointView, KnownHistory, writer_version
 from controlplane.checkpoints.reading.versions import LATEST, SparkVersion
 
-Check = Callable[[Question], Iterator[Finding]]
+Check = Callable[[CheckpointView], Iterator[Finding]]
 
 #: Every check, in the order in which Spark would come upon them.
 CHECKS: tuple[Check, ...] = (
@@ -73,10 +73,10 @@ def judge(
     inventory: Inventory,
     target: SparkVersion | None = None,
     *,
-    history: History | None = None,
+    history: KnownHistory | None = None,
     output: Inventory | None = None,
     inputs: Iterable[Inventory] = (),
-) -> Verdict:
+) -> CheckpointReport:
     """What a restart from this checkpoint will do. Never raises over what the files hold.
 
     target: the Spark that will start; None: the one that wrote the checkpoint, else the newest known.
@@ -84,12 +84,12 @@ def judge(
     """
     writer = writer_version(inventory)
     chosen = target or writer or LATEST
-    question = Question(inventory, chosen, history or History(), output, tuple(inputs))
+    question = CheckpointView(inventory, chosen, history or KnownHistory(), output, tuple(inputs))
     unreadable = _unreadable(inventory)
     findings = (*unreadable, *sink.ahead(question)) if unreadable else tuple(_found(question))
-    return Verdict(
+    return CheckpointReport(
         checkpoint=inventory.root,
-        verdict=Status.UNREADABLE if unreadable else status_of(findings),
+        verdict=ReportStatus.UNREADABLE if unreadable else status_of(findings),
         query_id=logs.query_id(question),
         spark_version=None if writer is None else inventory.spark_version or f"{writer.major}.{writer.minor}",
         target_spark=str(chosen),
@@ -100,7 +100,7 @@ def judge(
     )
 
 
-def _found(question: Question) -> Iterator[Finding]:
+def _found(question: CheckpointView) -> Iterator[Finding]:
     for check in CHECKS:
         yield from check(question)
     yield from _incomplete(question.inventory)
@@ -125,7 +125,7 @@ def _unreadable(inventory: Inventory) -> tuple[Finding, ...]:
 
 def _stop(check: str, message: str) -> Finding:
     remedy = ("look at the path: it must be the folder given as checkpointLocation",)
-    return Finding(check, Severity.ERROR, Effect.NONE, message, {}, START, "", remedy)
+    return Finding(check, Severity.ERROR, RestartEffect.NONE, message, {}, START, "", remedy)
 
 
 def _incomplete(inventory: Inventory) -> Iterator[Finding]:
@@ -133,9 +133,13 @@ def _incomplete(inventory: Inventory) -> Iterator[Finding]:
     if inventory.errors:
         message = f"{len(inventory.errors)} parts could not be read, first: {inventory.errors[0]}"
         evidence = {"errors": list(inventory.errors[:10])}
-        yield Finding("ckpt.unreadable-part", Severity.WARNING, Effect.LATER, message, evidence)
+        yield Finding("ckpt.unreadable-part", Severity.WARNING, RestartEffect.LATER, message, evidence)
     if not inventory.complete:
         message = "there are more files than are listed; nothing is called missing"
         yield Finding(
-            "ckpt.listing-cut", Severity.WARNING, Effect.LATER, message, {"listed": len(inventory.entries)}
+            "ckpt.listing-cut",
+            Severity.WARNING,
+            RestartEffect.LATER,
+            message,
+            {"listed": len(inventory.entries)},
         )

@@ -21,7 +21,7 @@ class _Waiting:
     weight: int
 
 
-class Lane:
+class CoalescingQueue:
     """`start` before use, `stop` after: then nothing more is taken, and what waits is dropped."""
 
     def __init__(self, name: str, most: int, heaviest: int):

@@ -17,7 +17,7 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-class Effect(StrEnum):
+class RestartEffect(StrEnum):
     """What a restart does to the user."""
 
     FAILS = "fails"
@@ -26,7 +26,7 @@ class Effect(StrEnum):
     NONE = "none"
 
 
-class Status(StrEnum):
+class ReportStatus(StrEnum):
     OK = "ok"
     RISKY = "risky"
     BROKEN = "broken"
@@ -39,7 +39,7 @@ class Finding:
 
     check: str
     severity: Severity
-    effect: Effect
+    effect: RestartEffect
     message: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
     when: str = ""
@@ -51,11 +51,11 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckpointReport:
     """The judgement of one checkpoint for one version of Spark; findings worst first."""
 
     checkpoint: str
-    verdict: Status
+    verdict: ReportStatus
     query_id: str | None
     spark_version: str | None
     target_spark: str
@@ -86,12 +86,16 @@ def fails(
     **evidence: Any,
 ) -> Finding:
     """A restart will fail."""
-    return Finding(check, Severity.ERROR, Effect.FAILS, message, evidence, when, condition, tuple(remedy))
+    return Finding(
+        check, Severity.ERROR, RestartEffect.FAILS, message, evidence, when, condition, tuple(remedy)
+    )
 
 
 def harms(check: str, message: str, *, remedy: Iterable[str] = (), **evidence: Any) -> Finding:
     """A restart will run, and lose, repeat or change results without a word."""
-    return Finding(check, Severity.WARNING, Effect.DATA, message, evidence, SILENTLY, "", tuple(remedy))
+    return Finding(
+        check, Severity.WARNING, RestartEffect.DATA, message, evidence, SILENTLY, "", tuple(remedy)
+    )
 
 
 def later(
@@ -104,24 +108,26 @@ def later(
     **evidence: Any,
 ) -> Finding:
     """A restart will run; something else fails afterwards."""
-    return Finding(check, Severity.WARNING, Effect.LATER, message, evidence, when, condition, tuple(remedy))
+    return Finding(
+        check, Severity.WARNING, RestartEffect.LATER, message, evidence, when, condition, tuple(remedy)
+    )
 
 
 def notes(check: str, message: str, *, remedy: Iterable[str] = (), **evidence: Any) -> Finding:
     """Worth knowing; nothing to do before a restart."""
-    return Finding(check, Severity.INFO, Effect.NONE, message, evidence, "", "", tuple(remedy))
+    return Finding(check, Severity.INFO, RestartEffect.NONE, message, evidence, "", "", tuple(remedy))
 
 
 def counted(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
-def status_of(findings: Iterable[Finding]) -> Status:
+def status_of(findings: Iterable[Finding]) -> ReportStatus:
     worst = {(finding.severity, finding.effect) for finding in findings}
-    if (Severity.ERROR, Effect.FAILS) in worst:
-        return Status.BROKEN
+    if (Severity.ERROR, RestartEffect.FAILS) in worst:
+        return ReportStatus.BROKEN
     risky = any(severity is not Severity.INFO for severity, _ in worst)
-    return Status.RISKY if risky else Status.OK
+    return ReportStatus.RISKY if risky else ReportStatus.OK
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:

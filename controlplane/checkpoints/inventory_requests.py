@@ -18,7 +18,7 @@ MOST_KNOWN = 2_000
 
 
 @dataclass(frozen=True)
-class Look:
+class InventoryRequest:
     """An inventory that was asked for; `by` is `agent` or `server`."""
 
     id: str
@@ -32,18 +32,18 @@ class Look:
         return now - self.asked_at > LOOK_SECONDS
 
 
-class Looks:
+class InventoryRequests:
     """At most one look a query. Thread-safe. `ended` is told each look that ends, outside the lock."""
 
-    def __init__(self, ended: Callable[[Look], None]):
+    def __init__(self, ended: Callable[[InventoryRequest], None]):
         self._ended = ended
         self._lock = threading.Lock()
-        self._open: dict[str, Look] = {}
-        self._known: OrderedDict[str, Look] = OrderedDict()
+        self._open: dict[str, InventoryRequest] = {}
+        self._known: OrderedDict[str, InventoryRequest] = OrderedDict()
         self._troubles: dict[str, str] = {}
         self._mute: set[str] = set()
 
-    def begin(self, look: Look) -> Look:
+    def begin(self, look: InventoryRequest) -> InventoryRequest:
         """Note a look; the one that is under way for its query, where there is one."""
         with self._lock:
             begun = self._open.setdefault(look.query_id, look)
@@ -52,11 +52,11 @@ class Looks:
                 self._known.popitem(last=False)
             return begun
 
-    def of(self, query_id: str) -> Look | None:
+    def of(self, query_id: str) -> InventoryRequest | None:
         with self._lock:
             return self._open.get(query_id)
 
-    def by_id(self, id: str) -> Look | None:
+    def by_id(self, id: str) -> InventoryRequest | None:
         """A look, under way or lately ended: its result may come after its inventory."""
         with self._lock:
             return self._known.get(id)

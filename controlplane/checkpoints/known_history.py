@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy.engine import Connection
 
-from controlplane.checkpoints.reading.checkpoint import History, Reported
+from controlplane.checkpoints.reading.checkpoint import KnownHistory, ReportedBatch
 from controlplane.events import progress
 from controlplane.store import checkpoints as rows
 from controlplane.store import shapes as shape_rows
@@ -25,7 +25,7 @@ ASYNCHRONOUS = "asyncprogresstrackingenabled"
 
 def recall(
     connection: Connection, query_id: str, run_id: str | None, checkpoint: str, taken_at: float
-) -> History:
+) -> KnownHistory:
     """What is known of the query that used this checkpoint, up to the time of its inventory (our clock)."""
     told = rows.reports_before(connection, query_id, taken_at, REPORTS)
     former = rows.former_query(connection, checkpoint, query_id) if _continues(told) else None
@@ -46,9 +46,9 @@ def history(
     checkpoint: str | None,
     shape: Mapping[str, Any] | None,
     run_id: str | None,
-) -> History:
+) -> KnownHistory:
     """`told`: (time, progress report as Spark wrote it), oldest first; `shape`: the newest stored row of one."""
-    reports: dict[int, Reported] = {}
+    reports: dict[int, ReportedBatch] = {}
     stateful: bool | None = None
     for at, report in told:
         batch = progress.whole(report.get("batchId"))
@@ -58,7 +58,7 @@ def history(
         # A batch that is reported again was gone back to: what came after it is undone.
         reports = {number: known for number, known in reports.items() if number < batch}
         reports[batch] = _reported(at, report)
-    return History(
+    return KnownHistory(
         query_id=query_id,
         stateful=stateful,
         location=checkpoint,
@@ -68,10 +68,10 @@ def history(
     )
 
 
-def _reported(at: float, report: Mapping[str, Any]) -> Reported:
+def _reported(at: float, report: Mapping[str, Any]) -> ReportedBatch:
     ends = tuple(source.get("endOffset") for source in progress.items(report.get("sources")))
     watermark = progress.moment(progress.mapping(report.get("eventTime")).get("watermark"))
-    return Reported(at, ends, None if watermark is None else round(watermark * 1000))
+    return ReportedBatch(at, ends, None if watermark is None else round(watermark * 1000))
 
 
 def _asynchronous(shape: Mapping[str, Any] | None) -> bool:

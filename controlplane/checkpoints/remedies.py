@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import shlex
 
-from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.checkpoint import CheckpointView
 
 
-def repair(q: Question, *options: str) -> str:
+def repair(q: CheckpointView, *options: str) -> str:
     return _command("repair", q, *options)
 
 
-def rewind(q: Question, batch: int | None = None) -> str:
+def rewind(q: CheckpointView, batch: int | None = None) -> str:
     """To one batch, or, without one, the question how far back is possible. With the file sink's output, if given."""
     return _command("rewind", q, *(["--list"] if batch is None else ["--resume-at", str(batch)]))
 
 
-def _command(name: str, q: Question, *options: str) -> str:
+def _command(name: str, q: CheckpointView, *options: str) -> str:
     output = (
         ["--output", q.output.root] if q.output is not None and q.sink and q.sink.newest is not None else []
     )

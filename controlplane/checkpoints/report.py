@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from controlplane.checkpoints.analyzer import judge
-from controlplane.checkpoints.findings import Effect, Severity, Status, Verdict
+from controlplane.checkpoints.findings import CheckpointReport, ReportStatus, RestartEffect, Severity
 from controlplane.checkpoints.inventory.model import Inventory
-from controlplane.checkpoints.reading.checkpoint import History, Question
+from controlplane.checkpoints.reading.checkpoint import CheckpointView, KnownHistory
 from controlplane.checkpoints.reading.versions import LATEST, SparkVersion, parse_version
 from controlplane.checkpoints.survey import Survey
 from controlplane.model import CheckpointSeen
@@ -22,13 +22,13 @@ MOST_FINDINGS = 200
 MOST_SENTENCE = 600
 
 
-def judged(survey: Survey, target: SparkVersion | None, history: History | None) -> dict[str, Any]:
+def judged(survey: Survey, target: SparkVersion | None, history: KnownHistory | None) -> dict[str, Any]:
     """The verdict as the doctor's JSON, with `summary`, `stores`, `bytes`, `files` and `committed_at` besides."""
     verdict = judge(survey.checkpoint, target, history=history, output=survey.output, inputs=survey.inputs)
     return {**shortened(verdict), "summary": summary(verdict), **figures(survey.checkpoint, verdict)}
 
 
-def shortened(verdict: Verdict) -> dict[str, Any]:
+def shortened(verdict: CheckpointReport) -> dict[str, Any]:
     document = verdict.as_json()
     return {**document, "findings": document["findings"][:MOST_FINDINGS]}
 
@@ -37,7 +37,7 @@ def not_judged(trouble: str, checkpoint: str) -> dict[str, Any]:
     """The document of an inventory that cannot be read."""
     return {
         "checkpoint": checkpoint,
-        "verdict": Status.UNREADABLE.value,
+        "verdict": ReportStatus.UNREADABLE.value,
         "summary": f"the inventory cannot be judged: {trouble}"[:MOST_SENTENCE],
         "findings": [],
         "stores": [],
@@ -45,19 +45,19 @@ def not_judged(trouble: str, checkpoint: str) -> dict[str, Any]:
     }
 
 
-def summary(verdict: Verdict) -> str:
+def summary(verdict: CheckpointReport) -> str:
     """One sentence: what a restart will do."""
     worst = verdict.findings[0].message if verdict.findings else ""
     words = {
-        Status.OK: f"it will resume at batch {verdict.next_batch}",
-        Status.RISKY: f"it will resume at batch {verdict.next_batch}, but {worst}",
-        Status.BROKEN: f"a restart will fail: {worst}",
-        Status.UNREADABLE: worst,
+        ReportStatus.OK: f"it will resume at batch {verdict.next_batch}",
+        ReportStatus.RISKY: f"it will resume at batch {verdict.next_batch}, but {worst}",
+        ReportStatus.BROKEN: f"a restart will fail: {worst}",
+        ReportStatus.UNREADABLE: worst,
     }
     return words[verdict.verdict][:MOST_SENTENCE]
 
 
-def figures(inventory: Inventory, verdict: Verdict) -> dict[str, Any]:
+def figures(inventory: Inventory, verdict: CheckpointReport) -> dict[str, Any]:
     files = [entry.size for entry in inventory.entries.values() if not entry.folder]
     newest = inventory.entries.get(f"commits/{verdict.last_committed_batch}")
     return {
@@ -69,9 +69,9 @@ def figures(inventory: Inventory, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def stores(inventory: Inventory, verdict: Verdict) -> Iterator[dict[str, Any]]:
+def stores(inventory: Inventory, verdict: CheckpointReport) -> Iterator[dict[str, Any]]:
     """Each state store: its newest version and snapshot, the version that the next batch loads, files and bytes."""
-    question = Question(inventory, _target(verdict))
+    question = CheckpointView(inventory, _target(verdict))
     wanted = question.first_executed or None
     sizes = _sizes(inventory)
     for operator in question.operators:
@@ -89,7 +89,7 @@ def stores(inventory: Inventory, verdict: Verdict) -> Iterator[dict[str, Any]]:
             }
 
 
-def _target(verdict: Verdict) -> SparkVersion:
+def _target(verdict: CheckpointReport) -> SparkVersion:
     try:
         return parse_version(verdict.target_spark)
     except ValueError:
@@ -142,6 +142,6 @@ _TOLD = (
 
 def _foretold(findings: list[dict[str, Any]]) -> str | None:
     """The first of the findings that a restart will fail by, in a sentence."""
-    grave = (f for f in findings if (f["severity"], f["effect"]) == (Severity.ERROR, Effect.FAILS))
+    grave = (f for f in findings if (f["severity"], f["effect"]) == (Severity.ERROR, RestartEffect.FAILS))
     first = next(grave, None)
     return f"{first['message']} ({first['check']})" if first else None

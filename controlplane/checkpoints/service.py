@@ -27,11 +27,11 @@ from controlplane.checkpoints.arrivals import (
     survey_of,
     without_rows,
 )
-from controlplane.checkpoints.coalescing_queue import Lane
+from controlplane.checkpoints.coalescing_queue import CoalescingQueue
 from controlplane.checkpoints.inventory import roots
 from controlplane.checkpoints.inventory.collector import CannotOpen, collect
 from controlplane.checkpoints.inventory.model import Inventory, NotAnInventory, to_json
-from controlplane.checkpoints.inventory_requests import LOOK_SECONDS, Look, Looks
+from controlplane.checkpoints.inventory_requests import LOOK_SECONDS, InventoryRequest, InventoryRequests
 from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
 from controlplane.checkpoints.report import judged, not_judged, seen_of
 from controlplane.errors import Conflict, Forbidden, NotFound
@@ -55,7 +55,7 @@ INVENTORY = "inventory"
 Reading = Callable[[], AbstractContextManager[Connection]]
 
 
-class CheckpointRoom:
+class CheckpointService:
     """`start` before use, `stop` after. `listeners` are told the id of a query that was looked at, or could not be."""
 
     def __init__(
@@ -69,10 +69,10 @@ class CheckpointRoom:
     ):
         self._writer, self._window, self._outbox = writer, window, outbox
         self._reading, self._clock, self._allowed = reading, clock, allowed
-        self._judging = Lane("checkpoint-judge", MOST_WAITING, HEAVIEST)
-        self._shaping = Lane("shape-judge", MOST_SHAPES, HEAVIEST)
-        self._collecting = Lane("checkpoint-collector", MOST_COLLECTIONS, HEAVIEST)
-        self._looks = Looks(self._look_ended)
+        self._judging = CoalescingQueue("checkpoint-judge", MOST_WAITING, HEAVIEST)
+        self._shaping = CoalescingQueue("shape-judge", MOST_SHAPES, HEAVIEST)
+        self._collecting = CoalescingQueue("checkpoint-collector", MOST_COLLECTIONS, HEAVIEST)
+        self._looks = InventoryRequests(self._look_ended)
         self.listeners: list[Callable[[str], None]] = []
         #: Seconds that the last inventory took to judge; None before the first.
         self.judge_seconds: float | None = None
@@ -200,7 +200,7 @@ class CheckpointRoom:
 
     # -- asking for an inventory ---------------------------------------------------------------------
 
-    def looking(self, query_id: str) -> Look | None:
+    def looking(self, query_id: str) -> InventoryRequest | None:
         """The inventory that was asked for and has not come."""
         return self._looks.of(query_id)
 
@@ -228,7 +228,7 @@ class CheckpointRoom:
             and agent.ended_at is None
             and now - agent.last_seen_at <= DEFAULTS.unheard_seconds
         ):
-            look = Look(str(uuid.uuid4()), view.query_id, "agent", now, agent.agent, agent.app)
+            look = InventoryRequest(str(uuid.uuid4()), view.query_id, "agent", now, agent.agent, agent.app)
             if self._looks.begin(look) is look:
                 self._outbox.put(_command(look, ActionState.REQUESTED))
             return "agent"
@@ -242,7 +242,7 @@ class CheckpointRoom:
         why_not = roots.refused_by_name(path, self._allowed)
         if why_not is not None:
             raise Conflict(f"{gone}, and {why_not}", code="cannot_look")
-        look = self._looks.begin(Look(str(uuid.uuid4()), view.query_id, "server", now))
+        look = self._looks.begin(InventoryRequest(str(uuid.uuid4()), view.query_id, "server", now))
         if not self._collecting.put(view.query_id, partial(self._collected, view, path, now)):
             self._looks.failed(view.query_id, "this server has too many checkpoints to look at")
             raise Conflict("this server has too many checkpoints to look at; ask again later", code="busy")
@@ -289,7 +289,7 @@ class CheckpointRoom:
         self._outbox.put(command)
         return command
 
-    def _look_ended(self, look: Look) -> None:
+    def _look_ended(self, look: InventoryRequest) -> None:
         if look.agent is not None:
             self._outbox.put(_command(look, ActionState.EXPIRED))
         for listener in self.listeners:
@@ -300,7 +300,7 @@ class CheckpointRoom:
         self._looks.tick(self._clock())
 
 
-def _command(look: Look, state: ActionState) -> Action:
+def _command(look: InventoryRequest, state: ActionState) -> Action:
     """A look as the outbox carries it; it is not on record, since it changes nothing."""
     return Action(
         id=look.id,

@@ -17,8 +17,8 @@ import click
 
 from controlplane.cli.fleet import find_query
 from controlplane.cli.options import client_options, json_option, settings_of
-from controlplane.console.client import Client, mistake_of, open_client
-from controlplane.console.errors import CallFailed, Refused, Unreachable
+from controlplane.console.client import ApiClient, mistake_of, open_client
+from controlplane.console.errors import CallFailed, RequestRefused, Unreachable
 from controlplane.console.tables import plain, query_name
 
 POLL_SECONDS = 0.4
@@ -119,7 +119,7 @@ def retire(query: str, reason: str, as_json: bool, **where: Any) -> None:
     click.echo(json.dumps(answer, indent=2) if as_json else f"{query_name(answer)} is retired")
 
 
-def request(client: Client, query_id: str, ask: dict[str, Any]) -> dict[str, Any]:
+def request(client: ApiClient, query_id: str, ask: dict[str, Any]) -> dict[str, Any]:
     """Ask once: the key makes the second try, after a lost answer, the same action."""
     path, key = f"/api/v1/queries/{query_id}/actions", str(uuid.uuid4())
     document = {**ask, "actor": person()}
@@ -130,7 +130,7 @@ def request(client: Client, query_id: str, ask: dict[str, Any]) -> dict[str, Any
         except Unreachable as error:
             if last:
                 raise mistake_of(error, client) from None
-        except Refused as error:
+        except RequestRefused as error:
             if isinstance(error.detail.get("action"), dict):
                 return dict(error.detail["action"])
             raise mistake_of(error, client) from None
@@ -146,7 +146,7 @@ def person() -> str | None:
 
 
 def follow(
-    client: Client, action: dict[str, Any], wait: float | None, sleep: Sleep = time.sleep
+    client: ApiClient, action: dict[str, Any], wait: float | None, sleep: Sleep = time.sleep
 ) -> dict[str, Any]:
     """Read the action until it has ended or `wait` seconds are over; each change goes to standard error."""
     until = None if wait is None else time.monotonic() + wait
@@ -161,14 +161,14 @@ def follow(
         action = _again(client, action)
 
 
-def _again(client: Client, action: dict[str, Any]) -> dict[str, Any]:
+def _again(client: ApiClient, action: dict[str, Any]) -> dict[str, Any]:
     """The action as it is now; as it was, when the server does not answer just now."""
     try:
         found: dict[str, Any] = client.get(f"/api/v1/actions/{action['id']}")["action"]
         return found
     except Unreachable:
         return action
-    except Refused as error:
+    except RequestRefused as error:
         if error.status >= 500:
             return action
         raise mistake_of(error, client) from None

@@ -11,8 +11,8 @@ import click
 from controlplane.cli.actions import person
 from controlplane.cli.fleet import ask, find_query
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.console.client import Client, mistake_of, open_client
-from controlplane.console.errors import CallFailed, Mistake
+from controlplane.console.client import ApiClient, mistake_of, open_client
+from controlplane.console.errors import CallFailed, UsageProblem
 from controlplane.console.tables import age, plain, shortened, table
 
 HEAD = ("STATE", "SEVERITY", "ALERT", "ABOUT", "FINGERPRINT", "SINCE", "NOTE", "SUMMARY")
@@ -107,7 +107,7 @@ def ack(fingerprint: str, comment: str, as_json: bool, **where: Any) -> None:
     click.echo(json.dumps(answer, indent=2) if as_json else shown)
 
 
-def acknowledge(client: Client, fingerprint: str, comment: str) -> Any:
+def acknowledge(client: ApiClient, fingerprint: str, comment: str) -> Any:
     try:
         document = {"comment": comment, "actor": person()}
         return client.post(f"/api/v1/alerts/{fingerprint}/acknowledge", document)
@@ -123,6 +123,6 @@ def _one_of(firing: list[dict[str, Any]], text: str) -> dict[str, Any]:
     if len(meant) == 1:
         return meant[0]
     if not meant:
-        raise Mistake(f"no alert fires that is {plain(text)}; controlplane alerts lists them")
+        raise UsageProblem(f"no alert fires that is {plain(text)}; controlplane alerts lists them")
     named = " or ".join(f"{alert['fingerprint']} ({plain(about_of(alert))})" for alert in meant[:10])
-    raise Mistake(f"{plain(text)} may be {named}; say the fingerprint")
+    raise UsageProblem(f"{plain(text)} may be {named}; say the fingerprint")

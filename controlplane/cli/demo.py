@@ -12,7 +12,7 @@ import click
 
 from controlplane.cli.options import data_dir_option, port_option, settings_of, ui_port_option
 from controlplane.console import tables
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 from controlplane.demo import scenarios
 from controlplane.settings import Settings
 
@@ -52,7 +52,7 @@ def demo(
 def _chosen(only: tuple[str, ...], more: tuple[str, ...]) -> tuple[scenarios.Trouble, ...]:
     """`--only a b`, `--only a --only b` and `--only a,b` mean the same."""
     if more and not only:
-        raise Mistake(f"unexpected argument {more[0]!r}; troubles are chosen with --only")
+        raise UsageProblem(f"unexpected argument {more[0]!r}; troubles are chosen with --only")
     return scenarios.chosen(name for part in (*only, *more) for name in part.split(",") if name)
 
 

@@ -13,7 +13,7 @@ import click
 
 from controlplane.cli.options import client_options, json_option, settings_of
 from controlplane.cli.resolve import resolve
-from controlplane.console.client import Client, mistake_of, open_client
+from controlplane.console.client import ApiClient, mistake_of, open_client
 from controlplane.console.errors import CallFailed
 from controlplane.console.tables import age, figure, query_name, read_rate, shortened, table
 
@@ -72,7 +72,7 @@ def _ledger_row(a: dict[str, Any], now: float) -> tuple[object, ...]:
     return a["id"], a["state"], a["action"], query_name(a), a["actor"], when, why, outcome
 
 
-def ask(client: Client, path: str, **parameters: Any) -> Any:
+def ask(client: ApiClient, path: str, **parameters: Any) -> Any:
     """GET; what goes wrong ends the command with one line."""
     try:
         return client.get(path, **parameters)
@@ -80,6 +80,6 @@ def ask(client: Client, path: str, **parameters: Any) -> Any:
         raise mistake_of(error, client) from None
 
 
-def find_query(client: Client, text: str) -> str:
+def find_query(client: ApiClient, text: str) -> str:
     """The id of the query a person means."""
     return resolve(text, ask(client, "/api/v1/queries")["queries"])

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 from controlplane.console.tables import plain, query_name
 
 LEAST_PREFIX = 4
@@ -32,8 +32,8 @@ def resolve(text: str, queries: Sequence[Query]) -> str:
         if len(found) == 1:
             return str(found[0]["query_id"])
         if found:
-            raise Mistake(f"{plain(text)} may be {_candidates(found)}; say app/name or the id")
-    raise Mistake(f"there is no query {plain(text)}; controlplane queries lists them")
+            raise UsageProblem(f"{plain(text)} may be {_candidates(found)}; say app/name or the id")
+    raise UsageProblem(f"there is no query {plain(text)}; controlplane queries lists them")
 
 
 def _whole_id(text: str) -> str | None:

@@ -24,10 +24,10 @@ from alerts.replay import ALERT_SERIES
 from alerts.rules import loader, pack
 from alerts.rules.model import RuleGroup, RuleKind
 from alerts.unit_tests import UnitTestFile
-from alerts.yaml.tree import Mistake as FileMistake
+from alerts.yaml.tree import DocumentError as FileMistake
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.console.client import TIMEOUT, Client, mistake_of, token_of
-from controlplane.console.errors import CallFailed, Mistake
+from controlplane.console.client import TIMEOUT, ApiClient, mistake_of, token_of
+from controlplane.console.errors import CallFailed, UsageProblem
 from controlplane.console.tables import plain
 from listeners.protocol import catalogue
 
@@ -68,7 +68,7 @@ def read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Mistake(
+        raise UsageProblem(
             f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is no UTF-8 text'}"
         ) from None
 
@@ -161,7 +161,7 @@ def replay_rules(file: Path, since: float, until: float, as_json: bool, **where:
     if mistakes:
         refuse(in_words(file, mistakes))
     settings = settings_of(**where)
-    client = Client(settings.server_url, token_of(settings), REPLAY_SECONDS)
+    client = ApiClient(settings.server_url, token_of(settings), REPLAY_SECONDS)
     now = time.time()
     asked = {"rules": text, "start": now - since, "end": now - until}
     try:

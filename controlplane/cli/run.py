@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from controlplane.cli.options import data_dir_option, server_option
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 from controlplane.runtime.java import java_environment
 from controlplane.settings import Settings, load
 
@@ -38,7 +38,7 @@ def run(
 ) -> None:
     """Run a PySpark program, or `-m MODULE`, with the agent attached; exit code and output are the program's own."""
     if program not in ("-m", "-c") and not Path(program).exists():
-        raise Mistake(f"there is no program {program}")
+        raise UsageProblem(f"there is no program {program}")
     zone = landing_zone(url, os.environ)
     others = {name: value for name, value in os.environ.items() if zone is None or name != "CONTROLPLANE_URL"}
     settings = load(others, {"url": None if zone else url, "data_dir": data_dir})
@@ -66,7 +66,7 @@ def agent_environment(
     """What the agent reads; what is not given here stays as the environment has it."""
     wrong = [label for label in labels if not label.partition("=")[0] or "=" not in label or "," in label]
     if wrong:
-        raise Mistake(f"--label must be NAME=VALUE without a comma, not {wrong[0]!r}")
+        raise UsageProblem(f"--label must be NAME=VALUE without a comma, not {wrong[0]!r}")
     added = {
         "CONTROLPLANE_URL": settings.server_url,
         "CONTROLPLANE_APP": app,

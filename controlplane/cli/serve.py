@@ -30,7 +30,7 @@ from controlplane.cli.options import (
     settings_of,
     ui_port_option,
 )
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 from controlplane.runtime.child_processes import ends_with_us
 from controlplane.settings import Settings, reachable
 
@@ -176,4 +176,4 @@ def _launch() -> ModuleType:
     try:
         return importlib.import_module("ui.launch")
     except ModuleNotFoundError as error:
-        raise Mistake(f"the page needs {error.name}: pip install 'spark-controlplane[server]'") from None
+        raise UsageProblem(f"the page needs {error.name}: pip install 'spark-controlplane[server]'") from None

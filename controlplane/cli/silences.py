@@ -14,8 +14,8 @@ import click
 from controlplane.cli.actions import person
 from controlplane.cli.fleet import ask
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.console.client import Client, mistake_of, open_client
-from controlplane.console.errors import CallFailed, Mistake
+from controlplane.console.client import ApiClient, mistake_of, open_client
+from controlplane.console.errors import CallFailed, UsageProblem
 from controlplane.console.tables import plain, shortened, table
 
 HEAD = ("ID", "STATE", "ENDS", "BY", "ALERTS", "MATCHERS", "COMMENT")
@@ -48,7 +48,7 @@ def add(
     A first word without an operator is the name of an alert.
     """
     if (duration is None) == (until is None):
-        raise Mistake("say how long: either --for 2h or --until 2026-11-20T18:00:00Z")
+        raise UsageProblem("say how long: either --for 2h or --until 2026-11-20T18:00:00Z")
     client = open_client(settings_of(**where))
     asked = {
         "matchers": [named(matchers[0]), *matchers[1:]],
@@ -71,7 +71,7 @@ def _made(made: dict[str, Any]) -> str:
     return f"{made['id']}  {plain(made['text'])} until {made['ends_at']}; covers {covers} now"
 
 
-def _call(client: Client, call: Callable[[], Any]) -> Any:
+def _call(client: ApiClient, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except CallFailed as error:
@@ -112,7 +112,7 @@ def expire(ids: tuple[str, ...], **where: Any) -> None:
 def _one_of(known: list[str], text: str) -> str:
     meant = [id for id in known if text and id.startswith(text.lower())]
     if len(meant) != 1:
-        raise Mistake(
+        raise UsageProblem(
             f"{len(meant) or 'no'} silences begin with {plain(text)!r}; controlplane silence list shows them"
         )
     return meant[0]

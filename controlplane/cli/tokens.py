@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
 from controlplane.cli.options import data_dir_option, database_option, json_option, settings_of
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 from controlplane.console.tables import age, table
 from controlplane.model import Role
 from controlplane.runtime.tokens import issue
@@ -49,7 +49,7 @@ def create(
 ) -> None:
     """Make a token. The secret is shown once, and only here."""
     if app is not None and role != Role.AGENT.value:
-        raise Mistake("--app binds tokens of the role agent only")
+        raise UsageProblem("--app binds tokens of the role agent only")
     now = time.time()
     expires_at = now + expires_days * DAY if expires_days else None
     secret, made = issue(name or role, Role(role), now, app, expires_at)
@@ -105,7 +105,7 @@ def revoke(which: str, **where: Any) -> None:
         found = _one_of(rows.all(conn), which)
         now, token_id = time.time(), str(found["id"])
         if not rows.revoke(conn, token_id, now):
-            raise Mistake(f"the token {found['name']} was revoked before")
+            raise UsageProblem(f"the token {found['name']} was revoked before")
         audit.record(conn, now, US, US, "token.revoke", token_id, {"name": found["name"]})
     click.echo(f"the token {found['name']} is revoked")
 
@@ -114,7 +114,7 @@ def _one_of(found: Sequence[Mapping[str, Any]], which: str) -> Mapping[str, Any]
     meant = [row for row in found if which and str(row["id"]).startswith(which)]
     if len(meant) != 1:
         count = len(meant) or "no"
-        raise Mistake(f"{count} tokens begin with {which!r}; controlplane token list shows them")
+        raise UsageProblem(f"{count} tokens begin with {which!r}; controlplane token list shows them")
     return meant[0]
 
 
@@ -124,7 +124,7 @@ def _writing(settings: Settings, create: bool = False) -> Iterator[Connection]:
     engine = open_engine(settings.database_url or default_url(settings.data_dir))
     file = sqlite_file(engine)
     if file is not None and not file.exists() and not create:
-        raise Mistake(f"there is no store at {file}; name it with --data-dir or --database-url")
+        raise UsageProblem(f"there is no store at {file}; name it with --data-dir or --database-url")
     try:
         upgrade(engine)
         with engine.connect().execution_options(writes=True) as connection, connection.begin():

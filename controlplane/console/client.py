@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from controlplane.console.errors import CallFailed, Mistake, Refused, ServerFailed, Unreachable
+from controlplane.console.errors import CallFailed, RequestRefused, ServerFailed, Unreachable, UsageProblem
 from controlplane.settings import Settings
 
 TIMEOUT = 20.0
@@ -26,7 +26,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 MAX_ANSWER = 64 * 1024 * 1024
 
 
-class Client:
+class ApiClient:
     """One server. Each call is one request of at most `timeout` seconds; CallFailed where it fails."""
 
     def __init__(self, url: str, token: str | None, timeout: float = TIMEOUT):
@@ -74,16 +74,16 @@ def _json(body: bytes) -> Any:
     return json.loads(body) if body else None
 
 
-def _refusal(error: urllib.error.HTTPError) -> Refused:
+def _refusal(error: urllib.error.HTTPError) -> RequestRefused:
     try:
         document = _json(error.read(MAX_ANSWER))["error"]
     except (ValueError, KeyError, TypeError, OSError):
         document = {}
-    return Refused(error.code, document if isinstance(document, dict) else {})
+    return RequestRefused(error.code, document if isinstance(document, dict) else {})
 
 
-def open_client(settings: Settings) -> Client:
-    return Client(settings.server_url, token_of(settings))
+def open_client(settings: Settings) -> ApiClient:
+    return ApiClient(settings.server_url, token_of(settings))
 
 
 def token_of(settings: Settings) -> str | None:
@@ -99,15 +99,17 @@ def _read(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8").strip() or None
     except (OSError, UnicodeDecodeError) as error:
-        raise Mistake(f"the token file {path} cannot be read: {getattr(error, 'strerror', error)}") from None
+        raise UsageProblem(
+            f"the token file {path} cannot be read: {getattr(error, 'strerror', error)}"
+        ) from None
 
 
-def mistake_of(error: CallFailed, client: Client) -> click.ClickException:
+def mistake_of(error: CallFailed, client: ApiClient) -> click.ClickException:
     """What the user can do about a failed call."""
     if isinstance(error, Unreachable):
-        return Mistake(f"no server answers at {client.url} ({error}); start one with: controlplane up")
-    assert isinstance(error, Refused)
+        return UsageProblem(f"no server answers at {client.url} ({error}); start one with: controlplane up")
+    assert isinstance(error, RequestRefused)
     if error.status == 401:
         hint = "set CONTROLPLANE_TOKEN or CONTROLPLANE_TOKEN_FILE, or --data-dir where admin.token is"
-        return Mistake(f"{error}; {hint}")
-    return ServerFailed(str(error)) if error.status >= 500 else Mistake(str(error))
+        return UsageProblem(f"{error}; {hint}")
+    return ServerFailed(str(error)) if error.status >= 500 else UsageProblem(str(error))

@@ -19,17 +19,17 @@ from typing import Any
 import click
 
 
-class Mistake(click.ClickException):
+class UsageProblem(click.ClickException):
     """Something the user can put right; one line, exit 2."""
 
     exit_code = 2
 
 
-class UnknownTrouble(Mistake):
+class UnknownTrouble(UsageProblem):
     """A name that no trouble has; the message lists those there are."""
 
 
-class FolderInUse(Mistake):
+class FolderInUse(UsageProblem):
     """The folder is not ours to wipe, or another demonstration works in it."""
 
 
@@ -45,7 +45,7 @@ class CallFailed(Exception):
     """One call of the server failed."""
 
 
-class Refused(CallFailed):
+class RequestRefused(CallFailed):
     """The server said no. `document` is its `error` object."""
 
     def __init__(self, status: int, document: Mapping[str, Any]):

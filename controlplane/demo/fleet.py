@@ -10,8 +10,8 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from controlplane.console.client import Client
-from controlplane.console.errors import CallFailed, DemoFailed, Mistake
+from controlplane.console.client import ApiClient
+from controlplane.console.errors import CallFailed, DemoFailed, UsageProblem
 from controlplane.demo import data_dir, launch, processes
 from controlplane.demo.interrupts import Interrupts
 from controlplane.demo.launch import HOST, Options
@@ -58,12 +58,12 @@ def check(options: Options) -> dict[str, str]:
     """The environment that Java needs; Mistake where a port is taken or there is no Java."""
     for name, port in (("--port", options.port), ("--ui-port", options.ui_port)):
         if not port_is_free(port):
-            raise Mistake(f"port {port} is in use; stop what listens there or give another {name}")
+            raise UsageProblem(f"port {port} is in use; stop what listens there or give another {name}")
     if options.port == options.ui_port:
-        raise Mistake("--port and --ui-port must differ")
+        raise UsageProblem("--port and --ui-port must differ")
     java = java_environment()
     if java is None:
-        raise Mistake("Spark needs Java 17 or newer and there is none; `make -B setup` fetches one")
+        raise UsageProblem("Spark needs Java 17 or newer and there is none; `make -B setup` fetches one")
     return java
 
 
@@ -93,7 +93,7 @@ def await_server(options: Options, server: processes.Child, interrupts: Interrup
 
 def is_ready(url: str) -> bool:
     try:
-        Client(url, None, timeout=2.0).get("/readyz")
+        ApiClient(url, None, timeout=2.0).get("/readyz")
     except CallFailed:
         return False
     return True
@@ -101,7 +101,7 @@ def is_ready(url: str) -> bool:
 
 def put_old_away(options: Options) -> None:
     """Retire what an earlier demonstration left in the store: it would page as failed or lost beside the new."""
-    client = Client(options.url, options.admin_token.read_text(encoding="utf-8").strip())
+    client = ApiClient(options.url, options.admin_token.read_text(encoding="utf-8").strip())
     ours = {trouble.app for trouble in TROUBLES}
     for query in fleet_of(client).get("queries", []):
         if query["app"] in ours and query["status"] != QueryStatus.RETIRED:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from controlplane.console.client import Client
+from controlplane.console.client import ApiClient
 from controlplane.console.errors import CallFailed
 from controlplane.demo import report
 from controlplane.demo.interrupts import Interrupts
@@ -82,7 +82,7 @@ def watch(
 ) -> int:
     """Start the drivers in turn, then watch until time is up or somebody stops us (0), or a part dies (1)."""
     token = options.admin_token.read_text(encoding="utf-8").strip()
-    client, view = Client(options.url, token, timeout=5.0), Watch(options, say, time.time())
+    client, view = ApiClient(options.url, token, timeout=5.0), Watch(options, say, time.time())
     turns, began = Turns(drivers(options.troubles)), time.monotonic()
     end = began + options.minutes * 60 if options.minutes is not None else float("inf")
     answer: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def watch(
     return 0
 
 
-def fleet_of(client: Client) -> dict[str, Any]:
+def fleet_of(client: ApiClient) -> dict[str, Any]:
     """The answer of `GET /api/v1/queries`; empty when there is none this time."""
     try:
         return client.get("/api/v1/queries") or {}

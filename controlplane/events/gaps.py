@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from controlplane.records import Gap, Reported
+from controlplane.records import Gap, ReportedBatches
 
 #: Beyond this a query's oldest gaps are forgotten: first those that count already, then the others count at once.
 MOST_GAPS = 50
@@ -19,7 +19,7 @@ GRACE_SECONDS = 120.0
 CONTINUOUS = "continuous"
 
 
-def report(known: Reported, run_id: str, batch_id: int, now: float) -> Reported:
+def report(known: ReportedBatches, run_id: str, batch_id: int, now: float) -> ReportedBatches:
     """What is known after a report of this batch."""
     high = known.high
     if high is None:
@@ -32,7 +32,7 @@ def report(known: Reported, run_id: str, batch_id: int, now: float) -> Reported:
     return known
 
 
-def _bounded(known: Reported) -> Reported:
+def _bounded(known: ReportedBatches) -> ReportedBatches:
     excess = len(known.gaps) - MOST_GAPS
     if excess <= 0:
         return known
@@ -53,7 +53,7 @@ def _without(gaps: tuple[Gap, ...], batch_id: int) -> Iterator[Gap]:
             yield replace(gap, first=batch_id + 1)
 
 
-def overdue(known: Reported, now: float, trigger: str | None) -> tuple[Reported, int]:
+def overdue(known: ReportedBatches, now: float, trigger: str | None) -> tuple[ReportedBatches, int]:
     """Gaps that have stood for the grace become counted; how many batches that adds. Never taken back.
 
     `trigger`: that of the newest run, as its facts tell it; in continuous mode there are no gaps.

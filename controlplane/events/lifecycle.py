@@ -18,10 +18,10 @@ from types import MappingProxyType
 from typing import Any
 
 from controlplane.events import gaps, progress
-from controlplane.events.parsing import Told, name_in
+from controlplane.events.parsing import ParsedEvent, name_in
 from controlplane.events.run_resolution import count_failure, named, settle
 from controlplane.model import Agent, ProgressSample, Run, RunFacts
-from controlplane.records import AgentRow, Ledger, Naming, QueryRow, RunRow
+from controlplane.records import AgentRow, Naming, QueryRow, RunRow, UnitOfWork
 from listeners.protocol import wire
 from listeners.protocol.catalogue import distinct
 
@@ -31,7 +31,7 @@ MAX_REASONS = 30
 _UNSTARTED = uuid.UUID("6f2f5a0c-5c0f-5b0e-9c57-0d9b3f6a2b11")
 
 
-def fold(ledger: Ledger, told: Iterable[Told], now: float) -> None:
+def fold(ledger: UnitOfWork, told: Iterable[ParsedEvent], now: float) -> None:
     """Apply events to the rows of the ledger, then settle what follows from all of them together.
 
     `hear` comes first: it makes the rows of the agents.
@@ -52,7 +52,7 @@ def fold(ledger: Ledger, told: Iterable[Told], now: float) -> None:
         settle(ledger, query_id, rows_of.get(query_id, []), now)
 
 
-def _report(ledger: Ledger, told: Told, now: float) -> None:
+def _report(ledger: UnitOfWork, told: ParsedEvent, now: float) -> None:
     if told.batch is not None and told.query_id is not None:
         query = ledger.queries[told.query_id]
         reported = gaps.report(query.reported, told.batch.run_id, told.batch.batch_id, now)
@@ -60,7 +60,7 @@ def _report(ledger: Ledger, told: Told, now: float) -> None:
 
 
 def hear(
-    ledger: Ledger,
+    ledger: UnitOfWork,
     events: Iterable[wire.Event],
     clock_offsets: Mapping[str, float],
     beats: Mapping[str, float] = MappingProxyType({}),
@@ -81,7 +81,7 @@ def hear(
             ledger.put_agent(replace(row, agent=replace(row.agent, clock_offset=offset)))
 
 
-def _hear_agent(ledger: Ledger, name: str, said: list[wire.Event], beat_at: float) -> None:
+def _hear_agent(ledger: UnitOfWork, name: str, said: list[wire.Event], beat_at: float) -> None:
     newest = max(said, key=lambda event: event.at)
     row = ledger.agents.get(name)
     if row is None:
@@ -106,7 +106,7 @@ def _hear_agent(ledger: Ledger, name: str, said: list[wire.Event], beat_at: floa
     ledger.put_agent(replace(row, agent=agent, told_at=max(row.told_at, newest.at)))
 
 
-def _on_progress(ledger: Ledger, told: Told) -> None:
+def _on_progress(ledger: UnitOfWork, told: ParsedEvent) -> None:
     query = _query(ledger, told.event, told.query_id, name_in(told.event.data))
     batch = told.batch
     row = _on_run(ledger, told, query, batch_id=batch.batch_id if batch else None, idle=batch is None)
@@ -115,17 +115,17 @@ def _on_progress(ledger: Ledger, told: Told) -> None:
         _count(ledger, query.query_id, batch)
 
 
-def _on_started(ledger: Ledger, told: Told) -> None:
+def _on_started(ledger: UnitOfWork, told: ParsedEvent) -> None:
     query = _query(ledger, told.event, told.query_id, name_in(told.event.data))
     _name(ledger, _on_run(ledger, told, query), told.event, name_in(told.event.data))
     _revive_agent(ledger, told)
 
 
-def _on_idle(ledger: Ledger, told: Told) -> None:
+def _on_idle(ledger: UnitOfWork, told: ParsedEvent) -> None:
     _on_run(ledger, told, _query(ledger, told.event, told.query_id), idle=True)
 
 
-def _on_terminated(ledger: Ledger, told: Told) -> None:
+def _on_terminated(ledger: UnitOfWork, told: ParsedEvent) -> None:
     query = _query(ledger, told.event, told.query_id)
     row = _on_run(ledger, told, query, alive=False)
     if row.ended_by == "terminated" and row.run.ended_at is not None and told.event.at >= row.run.ended_at:
@@ -140,7 +140,7 @@ def _on_terminated(ledger: Ledger, told: Told) -> None:
     ledger.put_run(replace(row, run=run, ended_by="terminated"))
 
 
-def _on_start_failed(ledger: Ledger, told: Told) -> None:
+def _on_start_failed(ledger: UnitOfWork, told: ParsedEvent) -> None:
     event, name = told.event, name_in(told.event.data)
     query_id = meant(ledger, told)
     if query_id is None:
@@ -158,14 +158,14 @@ def _on_start_failed(ledger: Ledger, told: Told) -> None:
         ledger.put_query(query)
 
 
-def meant(ledger: Ledger, told: Told) -> str | None:
+def meant(ledger: UnitOfWork, told: ParsedEvent) -> str | None:
     """The query an event is about; a start that failed may tell its name alone."""
     if told.query_id is not None or told.event.type != "start_failed" or told.raw:
         return told.query_id
     return _known_by_name(ledger, told.event.app.name, name_in(told.event.data))
 
 
-def _known_by_name(ledger: Ledger, app: str, name: str | None) -> str | None:
+def _known_by_name(ledger: UnitOfWork, app: str, name: str | None) -> str | None:
     """The query that people mean by this name; one that never started gets an id made from the name."""
     if name is None:
         return None
@@ -179,7 +179,7 @@ def unstarted_id(app: str, name: str) -> str:
     return str(uuid.uuid5(_UNSTARTED, f"{app}\0{name}"))
 
 
-def _on_status(ledger: Ledger, told: Told) -> None:
+def _on_status(ledger: UnitOfWork, told: ParsedEvent) -> None:
     event = told.event
     for entry in told.entries:
         query = _query(ledger, event, entry.query_id, entry.name)
@@ -193,7 +193,7 @@ def _on_status(ledger: Ledger, told: Told) -> None:
         ledger.put_agent(replace(agent, polled_at=_later(agent.polled_at, event.at)))
 
 
-def _on_told_itself(ledger: Ledger, told: Told) -> None:
+def _on_told_itself(ledger: UnitOfWork, told: ParsedEvent) -> None:
     """app_started and heartbeat: what the agent says of itself."""
     event = told.event
     row = ledger.agents[event.agent]
@@ -221,7 +221,7 @@ def _dropped(known: Mapping[str, int], data: Mapping[str, Any]) -> Mapping[str, 
     return {reason: max(known.get(reason, 0), told.get(reason, 0)) for reason in reasons}
 
 
-def _on_app_ended(ledger: Ledger, told: Told) -> None:
+def _on_app_ended(ledger: UnitOfWork, told: ParsedEvent) -> None:
     event = told.event
     row = ledger.agents[event.agent]
     if row.agent.ended_at is None or event.at >= row.agent.ended_at:
@@ -232,7 +232,7 @@ def _on_app_ended(ledger: Ledger, told: Told) -> None:
     ledger.ended_agents.add(event.agent)
 
 
-HANDLERS: dict[str, Callable[[Ledger, Told], None]] = {
+HANDLERS: dict[str, Callable[[UnitOfWork, ParsedEvent], None]] = {
     "app_started": _on_told_itself,
     "started": _on_started,
     "start_failed": _on_start_failed,
@@ -245,7 +245,7 @@ HANDLERS: dict[str, Callable[[Ledger, Told], None]] = {
 }
 
 
-def _query(ledger: Ledger, event: wire.Event, query_id: str | None, name: str | None = None) -> QueryRow:
+def _query(ledger: UnitOfWork, event: wire.Event, query_id: str | None, name: str | None = None) -> QueryRow:
     """The query's row, made when it is new. What people call it is the word of its newest run: `_name`."""
     assert query_id is not None
     row = ledger.queries.get(query_id)
@@ -260,7 +260,7 @@ def _naming(event: wire.Event, name: str | None) -> Naming:
     return Naming(event.at, event.agent, event.app.name, name, dict(event.labels))
 
 
-def _name(ledger: Ledger, row: RunRow, event: wire.Event, name: str | None) -> None:
+def _name(ledger: UnitOfWork, row: RunRow, event: wire.Event, name: str | None) -> None:
     """Keep the run, with what its own agent calls the query: of one checkpoint another app may have a copy."""
     known = row.naming
     own = event.agent == row.run.agent
@@ -270,8 +270,8 @@ def _name(ledger: Ledger, row: RunRow, event: wire.Event, name: str | None) -> N
 
 
 def _on_run(
-    ledger: Ledger,
-    told: Told,
+    ledger: UnitOfWork,
+    told: ParsedEvent,
     query: QueryRow,
     batch_id: int | None = None,
     idle: bool = False,
@@ -302,7 +302,7 @@ def _on_run(
     return row
 
 
-def _new_run(ledger: Ledger, told: Told, query: QueryRow) -> RunRow:
+def _new_run(ledger: UnitOfWork, told: ParsedEvent, query: QueryRow) -> RunRow:
     assert told.run_id is not None
     ledger.count(query.query_id, "starts")
     run = Run(0, told.run_id, query.query_id, told.event.agent, started_at=told.event.at)
@@ -317,7 +317,7 @@ def _batch_range(run: Run, batch_id: int | None) -> dict[str, Any]:
     return {"first_batch_id": first, "last_batch_id": last, "batches": run.batches + 1}
 
 
-def _revive_agent(ledger: Ledger, told: Told) -> None:
+def _revive_agent(ledger: UnitOfWork, told: ParsedEvent) -> None:
     """A driver that starts something after its session ended lives on."""
     row = ledger.agents[told.event.agent]
     if row.agent.ended_at is not None and told.event.at > row.agent.ended_at:
@@ -336,7 +336,7 @@ def _joined(known: RunFacts, told: RunFacts) -> RunFacts:
     return replace(known, **values) if values else known
 
 
-def _count(ledger: Ledger, query_id: str, batch: ProgressSample) -> None:
+def _count(ledger: UnitOfWork, query_id: str, batch: ProgressSample) -> None:
     """Totals of a query: plain names, and `name|label` for each source and operator."""
     ledger.counts.setdefault(query_id, Counter()).update(counted(batch))
 

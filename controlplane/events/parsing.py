@@ -15,7 +15,7 @@ from listeners.protocol import wire
 
 
 @dataclass(frozen=True)
-class Entry:
+class StatusEntry:
     """One query in a status event. Not `active`: it had ended when it was asked, only its facts count."""
 
     query_id: str
@@ -26,14 +26,14 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Told:
+class ParsedEvent:
     """An event, read: which query and run it concerns, and what Spark reported."""
 
     event: wire.Event
     query_id: str | None = None
     run_id: str | None = None
     sample: ProgressSample | None = None
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[StatusEntry, ...] = ()
     #: Kept as it came and not understood: an error of ours met it, and the event must not be lost with it.
     raw: bool = False
 
@@ -43,27 +43,27 @@ class Told:
         return None if self.sample is None or progress.is_idle(self.sample) else self.sample
 
 
-def read(event: wire.Event) -> Told:
+def read(event: wire.Event) -> ParsedEvent:
     """What an event is about; ValueError says what is wrong with its data."""
     data = event.data
     match event.type:
         case "progress":
             query_id, run_id = progress.identity(data, "id"), progress.identity(data, "runId")
-            return Told(event, query_id, run_id, sample=progress.sample(data, event.at))
+            return ParsedEvent(event, query_id, run_id, sample=progress.sample(data, event.at))
         case "started" | "idle" | "terminated":
-            return Told(event, progress.identity(data, "id"), progress.identity(data, "runId"))
+            return ParsedEvent(event, progress.identity(data, "id"), progress.identity(data, "runId"))
         case "inventory":
             if not isinstance(data.get("inventory"), dict):
                 raise ValueError("data.inventory must be a JSON object")
-            return Told(event, progress.identity(data, "id"), progress.text(data.get("runId"), 64))
+            return ParsedEvent(event, progress.identity(data, "id"), progress.text(data.get("runId"), 64))
         case "start_failed":
-            return Told(event, progress.text(data.get("id"), 64))
+            return ParsedEvent(event, progress.text(data.get("id"), 64))
         case "status":
-            return Told(
+            return ParsedEvent(
                 event, entries=tuple(_entry(item, event.at) for item in progress.items(data.get("queries")))
             )
         case _:
-            return Told(event, progress.text(data.get("id"), 64), progress.text(data.get("runId"), 64))
+            return ParsedEvent(event, progress.text(data.get("id"), 64), progress.text(data.get("runId"), 64))
 
 
 def concerned(event: wire.Event) -> Iterator[str]:
@@ -72,8 +72,8 @@ def concerned(event: wire.Event) -> Iterator[str]:
         yield from (one for one in (said.get("id"), said.get("runId")) if isinstance(one, str))
 
 
-def _entry(data: Mapping[str, Any], at: float) -> Entry:
-    return Entry(
+def _entry(data: Mapping[str, Any], at: float) -> StatusEntry:
+    return StatusEntry(
         progress.identity(data, "id"),
         name_in(data),
         progress.status(data, at),

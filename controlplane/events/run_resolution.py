@@ -13,7 +13,7 @@ from controlplane.events import gaps
 from controlplane.health.failures import explain
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import ENDING_TRIGGERS, Run, RunEnd
-from controlplane.records import Ledger, Naming, QueryRow, RunRow
+from controlplane.records import Naming, QueryRow, RunRow, UnitOfWork
 
 #: Labels come from outside: a query keeps no more counters than this.
 MAX_TOTALS = 300
@@ -21,7 +21,7 @@ MAX_TOTALS = 300
 INFERRED = ("superseded", "lost")
 
 
-def settle(ledger: Ledger, query_id: str, rows: list[RunRow], now: float) -> None:
+def settle(ledger: UnitOfWork, query_id: str, rows: list[RunRow], now: float) -> None:
     """Which run is the newest, and which older ones are over although nobody said so."""
     newest = max((row.run for row in rows), key=lambda run: (run.started_at, run.run_id), default=None)
     for row in rows:
@@ -57,7 +57,7 @@ def _added(totals: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, 
     return added
 
 
-def _ended_by(ledger: Ledger, row: RunRow, newest: Run | None, now: float) -> str | None:
+def _ended_by(ledger: UnitOfWork, row: RunRow, newest: Run | None, now: float) -> str | None:
     """The strongest reason to call a run over; None while it may live."""
     if row.ended_by == "terminated":
         return row.ended_by
@@ -73,7 +73,7 @@ def _ended_by(ledger: Ledger, row: RunRow, newest: Run | None, now: float) -> st
     return "lost" if now - agent.last_seen_at > DEFAULTS.unheard_seconds else None
 
 
-def _put_end(ledger: Ledger, row: RunRow, ended_by: str | None) -> None:
+def _put_end(ledger: UnitOfWork, row: RunRow, ended_by: str | None) -> None:
     run, agent = row.run, ledger.agents[row.run.agent]
     if ended_by == "app_ended":
         if agent.agent.ended_at is None:
@@ -107,6 +107,8 @@ def failure_kind(row: RunRow) -> str | None:
     return "lost" if row.ended_by == "lost" else None
 
 
-def count_failure(ledger: Ledger, query_id: str, text: str | None, error_class: str | None = None) -> None:
+def count_failure(
+    ledger: UnitOfWork, query_id: str, text: str | None, error_class: str | None = None
+) -> None:
     """One failure more, by its kind as it is first known. Never taken back: a counter does not fall."""
     ledger.count(query_id, f"failures|{explain(text or '', error_class).kind}")

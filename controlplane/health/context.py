@@ -18,7 +18,7 @@ from controlplane.model import ENDING_TRIGGERS, ProgressSample, QueryView, Run, 
 
 
 @dataclass(frozen=True)
-class Case:
+class QueryContext:
     """A view at a moment. `batches` are the newest run's, oldest first.
 
     `listening_since`: when this server began to listen; silence before that says nothing of an agent.
@@ -145,12 +145,12 @@ class Case:
         return f"{span(self.now - at)} ago"
 
 
-def open_case(view: QueryView, now: float, limits: Thresholds, listening_since: float = 0.0) -> Case:
+def open_case(view: QueryView, now: float, limits: Thresholds, listening_since: float = 0.0) -> QueryContext:
     """The case of a view at `now`, Unix seconds."""
     run_id = view.run.run_id if view.run else None
     own = [s for s in view.progress if run_id is None or s.run_id == run_id]
     interval = _known(view.facts.trigger_interval)
-    return Case(view, now, limits, own, interval, listening_since)
+    return QueryContext(view, now, limits, own, interval, listening_since)
 
 
 def usual_batch(view: QueryView) -> float:

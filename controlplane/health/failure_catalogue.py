@@ -14,7 +14,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Rule:
+class FailureRule:
     """What to do about one kind of failure. `retry`: `now`, `once`, `never`; the rest is told in the file."""
 
     names: tuple[str, ...]
@@ -24,14 +24,14 @@ class Rule:
     wrapper: bool = False
 
 
-UNKNOWN = Rule(
+UNKNOWN = FailureRule(
     (),
     "once",
     "Read the root cause; start it again once, and if it fails the same way correct the cause first.",
 )
 
 
-def rule_of(condition: str) -> Rule | None:
+def rule_of(condition: str) -> FailureRule | None:
     """The rule of a condition: its own, its parent's, or its family's; None where it is not classified."""
     parent = condition.partition(".")[0]
     family = next((f"{prefix}*" for prefix in _FAMILIES if parent.startswith(prefix)), "")
@@ -43,10 +43,10 @@ def kind_of_messages(messages: Iterable[str]) -> str | None:
     return next((name for message in messages for text, name in _PATTERNS if text.search(message)), None)
 
 
-def _rule(entry: dict[str, Any]) -> Rule:
+def _rule(entry: dict[str, Any]) -> FailureRule:
     wrapper = entry.get("wrapper", False)
     names = tuple(entry["names"].split())
-    return Rule(names, entry["retry"], entry["advice"], entry.get("vague", False) or wrapper, wrapper)
+    return FailureRule(names, entry["retry"], entry["advice"], entry.get("vague", False) or wrapper, wrapper)
 
 
 _FILE = tomllib.loads(files("controlplane").joinpath("failures.toml").read_text("utf-8"))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from controlplane.health.failure_catalogue import UNKNOWN, Rule, kind_of_messages, rule_of
+from controlplane.health.failure_catalogue import UNKNOWN, FailureRule, kind_of_messages, rule_of
 from controlplane.model import Failure
 
 #: Of a longer text the two ends are read: the outermost message and the innermost cause.
@@ -91,7 +91,7 @@ def _is_wrapper(condition: str) -> bool:
     return rule is not None and rule.wrapper
 
 
-def _rule(conditions: list[str], said: str | None) -> Rule:
+def _rule(conditions: list[str], said: str | None) -> FailureRule:
     """What the innermost telling condition says; else what the messages say; else a vague condition."""
     known = [rule for name in conditions if (rule := rule_of(name)) is not None]
     telling = next((rule for rule in known if not rule.vague), None)

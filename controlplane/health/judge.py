@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controlplane.health import lag, terminal_status
-from controlplane.health.context import Case, open_case
+from controlplane.health.context import QueryContext, open_case
 from controlplane.health.formatting import rows, span
 from controlplane.health.thresholds import DEFAULTS, Thresholds
 from controlplane.model import QueryStatus, QueryView, Verdict
@@ -27,7 +27,7 @@ def judge(
     return next(verdict for step in STEPS if (verdict := step(case)) is not None)
 
 
-def _idle(case: Case) -> Verdict | None:
+def _idle(case: QueryContext) -> Verdict | None:
     rested_at, status = case.rested_at, case.polled
     if rested_at is None:
         return None
@@ -37,13 +37,13 @@ def _idle(case: Case) -> Verdict | None:
     return Verdict(QueryStatus.IDLE, f"no new data for {span(case.now - _last_data_at(case))}")
 
 
-def _last_data_at(case: Case) -> float:
+def _last_data_at(case: QueryContext) -> float:
     """When rows were last read; before the first the run's start."""
     read = (s.at for s in reversed(case.view.progress) if s.input_rows > 0)
     return next(read, case.run.started_at if case.run else case.view.first_seen_at)
 
 
-def _continuous(case: Case) -> Verdict | None:
+def _continuous(case: QueryContext) -> Verdict | None:
     """Spark reports no progress of continuous processing."""
     epoch = case.polled.epoch if case.polled else None
     if case.view.facts.trigger != "continuous" or epoch is None:
@@ -51,18 +51,18 @@ def _continuous(case: Case) -> Verdict | None:
     return Verdict(QueryStatus.RUNNING, f"epoch {epoch} is committed; Spark gives no figures of such a query")
 
 
-def _starting(case: Case) -> Verdict | None:
+def _starting(case: QueryContext) -> Verdict | None:
     if case.last is not None or case.rested_at is not None or case.age > case.long_after:
         return None
     return _no_batch_yet(case)
 
 
-def _no_batch_yet(case: Case) -> Verdict:
+def _no_batch_yet(case: QueryContext) -> Verdict:
     stage = f" ({case.view.status.message})" if case.view.status and case.view.status.message else ""
     return Verdict(QueryStatus.STARTING, f"started {span(case.age)} ago, no batch yet{stage}")
 
 
-def _hung(case: Case) -> Verdict | None:
+def _hung(case: QueryContext) -> Verdict | None:
     quiet = case.tasks_quiet
     if quiet is None or not case.in_batch or case.age <= case.hung_after:
         return None
@@ -71,29 +71,29 @@ def _hung(case: Case) -> Verdict | None:
     return Verdict(QueryStatus.STUCK, f"{_batch_words(case)} and no task finished for {span(quiet)}")
 
 
-def _batch_words(case: Case) -> str:
+def _batch_words(case: QueryContext) -> str:
     batch = f"the batch after {case.last.batch_id}" if case.last else "its first batch"
     usual = f" (usual {span(case.usual)})" if case.usual else ""
     return f"{batch} runs for {span(case.age)}{usual}"
 
 
-def _stalled(case: Case) -> Verdict | None:
-    trail = _worst(case, lag.Trend.STALLED)
+def _stalled(case: QueryContext) -> Verdict | None:
+    trail = _worst(case, lag.LagTrend.STALLED)
     if trail is None:
         return None
     read = f"{len(trail.lags)} batches read nothing of {_where(trail)}"
     return Verdict(QueryStatus.STUCK, f"{read} while {rows(trail.lags[-1])} wait{_behind_words(case)}")
 
 
-def _growing(case: Case) -> Verdict | None:
-    trail = None if case.ends_by_itself else _worst(case, lag.Trend.GROWING)
+def _growing(case: QueryContext) -> Verdict | None:
+    trail = None if case.ends_by_itself else _worst(case, lag.LagTrend.GROWING)
     if trail is None:
         return None
     path = f"from {rows(trail.lags[0])} to {rows(trail.lags[-1])} in {span(trail.seconds)}"
     return Verdict(QueryStatus.LAGGING, f"the lag of {_where(trail)} never fell, {path}{_behind_words(case)}")
 
 
-def _worst(case: Case, trend: lag.Trend) -> lag.Trail | None:
+def _worst(case: QueryContext, trend: lag.LagTrend) -> lag.Trail | None:
     """Of the sources and partitions with this trend, the one whose lag grew most."""
     found = (trail for trail in case.trails if lag.trend(trail, case.limits) is trend)
     return max(found, key=lambda trail: trail.grown, default=None)
@@ -104,11 +104,11 @@ def _where(trail: lag.Trail) -> str:
     return source if trail.part is None else f"{trail.part} of {source}"
 
 
-def _behind_words(case: Case) -> str:
+def _behind_words(case: QueryContext) -> str:
     return f", {span(case.behind)} behind" if case.behind else ""
 
 
-def _behind(case: Case) -> Verdict | None:
+def _behind(case: QueryContext) -> Verdict | None:
     behind = case.behind
     if behind is None or behind <= case.behind_after or case.ends_by_itself:
         return None
@@ -117,18 +117,18 @@ def _behind(case: Case) -> Verdict | None:
     return Verdict(QueryStatus.LAGGING, f"{span(behind)} behind, {_waiting_words(case)}; {pace}")
 
 
-def _waiting_words(case: Case) -> str:
+def _waiting_words(case: QueryContext) -> str:
     waiting = case.view.progress[-1].lag_rows if case.view.progress else None
     return "lag in rows unknown" if waiting is None else f"{rows(waiting)} wait"
 
 
-def _busy(case: Case) -> Verdict | None:
+def _busy(case: QueryContext) -> Verdict | None:
     if not case.in_batch or case.age <= case.long_after:
         return None
     return Verdict(QueryStatus.BUSY, f"{_batch_words(case)}; {_task_words(case)}")
 
 
-def _task_words(case: Case) -> str:
+def _task_words(case: QueryContext) -> str:
     quiet, status = case.tasks_quiet, case.polled
     if quiet is None or status is None:
         return "nothing is known of its tasks"
@@ -138,7 +138,7 @@ def _task_words(case: Case) -> str:
     return f"the last task finished {span(quiet)} ago{done}"
 
 
-def _outdated(case: Case) -> Verdict | None:
+def _outdated(case: QueryContext) -> Verdict | None:
     """Where a source tells no lag, rows that come during a batch show only in the next one."""
     delay = _delay(case)
     if delay <= case.behind_after or case.ends_by_itself:
@@ -148,7 +148,7 @@ def _outdated(case: Case) -> Verdict | None:
     )
 
 
-def _delay(case: Case) -> float:
+def _delay(case: QueryContext) -> float:
     """The longest that a row waits from its arrival to the end of its batch; 0.0 where heads tell of lag."""
     if case.last is None or case.last.lag_rows:
         return 0.0
@@ -156,7 +156,7 @@ def _delay(case: Case) -> float:
     return max(since, sum(sample.duration for sample in case.batches[-2:]))
 
 
-def _running(case: Case) -> Verdict:
+def _running(case: QueryContext) -> Verdict:
     if case.last is None:
         return _no_batch_yet(case)
     return Verdict(
@@ -164,7 +164,7 @@ def _running(case: Case) -> Verdict:
     )
 
 
-def _pace(case: Case) -> str:
+def _pace(case: QueryContext) -> str:
     waiting = case.last.lag_rows if case.last else None
     if waiting is None:
         return "lag unknown, no source of it tells its head"
@@ -179,7 +179,7 @@ def _pace(case: Case) -> str:
     )
 
 
-STEPS: tuple[Callable[[Case], Verdict | None], ...] = (
+STEPS: tuple[Callable[[QueryContext], Verdict | None], ...] = (
     terminal_status.retired,
     terminal_status.restarting,
     terminal_status.start_failed,

@@ -20,7 +20,7 @@ from controlplane.model import ProgressSample, QueryView, SourceSample
 Point = tuple[float, float]  # (when, head offset)
 
 
-class Trend(StrEnum):
+class LagTrend(StrEnum):
     """What the last samples of one partition, or of one whole source, say."""
 
     FINE = "fine"
@@ -185,16 +185,16 @@ def _covers(offsets: Mapping[str, float] | None, parts: Iterable[str]) -> bool:
     return all(_finite(offsets, part) for part in parts)
 
 
-def trend(trail: Trail, limits: Thresholds) -> Trend:
+def trend(trail: Trail, limits: Thresholds) -> LagTrend:
     """Burrow's rules 3 to 5, and one of ours: steady growth from nothing by more than the allowed lag."""
     steps = [after - before for before, after in pairwise(trail.lags)]
     always_behind = min(trail.lags) > trail.allowed
     if always_behind and len(set(trail.ends)) == 1:
-        return Trend.STALLED
+        return LagTrend.STALLED
     if min(steps) < 0:
-        return Trend.FINE
+        return LagTrend.FINE
     rising = sum(step > 0 for step in steps) >= limits.rising_share * len(steps)
-    return Trend.GROWING if always_behind or (rising and trail.grown > trail.allowed) else Trend.FINE
+    return LagTrend.GROWING if always_behind or (rising and trail.grown > trail.allowed) else LagTrend.FINE
 
 
 def lag_points(samples: Iterable[ProgressSample], index: int | None = None) -> list[Point]:

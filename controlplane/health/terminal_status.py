@@ -5,7 +5,7 @@ Each step answers a verdict or None: not mine. `controlplane.health.judge` asks 
 
 from __future__ import annotations
 
-from controlplane.health.context import Case
+from controlplane.health.context import QueryContext
 from controlplane.health.failures import explain, headline
 from controlplane.health.formatting import clock, span
 from controlplane.model import ENDING_TRIGGERS, Failure, QueryStatus, Run, RunEnd, Verdict
@@ -18,7 +18,7 @@ _ENDS = {
 }
 
 
-def retired(case: Case) -> Verdict | None:
+def retired(case: QueryContext) -> Verdict | None:
     """Put away by somebody, and not started since."""
     at = case.view.retired_at
     if at is None or (case.run is not None and case.run.started_at > at):
@@ -26,7 +26,7 @@ def retired(case: Case) -> Verdict | None:
     return Verdict(QueryStatus.RETIRED, f"somebody put it away at {clock(at, case.now)}")
 
 
-def restarting(case: Case) -> Verdict | None:
+def restarting(case: QueryContext) -> Verdict | None:
     """Its run has ended and a start or restart of it is under way."""
     action = case.view.action
     if case.active or action is None or action.state.final or action.action not in ("start", "restart"):
@@ -35,7 +35,7 @@ def restarting(case: Case) -> Verdict | None:
     return Verdict(QueryStatus.RESTARTING, f"{asked}; the action is {action.state}")
 
 
-def start_failed(case: Case) -> Verdict | None:
+def start_failed(case: QueryContext) -> Verdict | None:
     """The last thing that happened to it is a start that failed."""
     at = _start_failed_at(case)
     if at is None:
@@ -44,19 +44,19 @@ def start_failed(case: Case) -> Verdict | None:
     return Verdict(QueryStatus.FAILED, told + _doctor_note(case))
 
 
-def failure(case: Case) -> Failure:
+def failure(case: QueryContext) -> Failure:
     """What a query in the status *failed* failed of: its last start, where that came last, else its run."""
     if case.run is None or _start_failed_at(case) is not None:
         return explain(case.view.start_failure or "")
     return explain(case.run.failure_text or "", case.run.error_class)
 
 
-def _start_failed_at(case: Case) -> float | None:
+def _start_failed_at(case: QueryContext) -> float | None:
     at = case.view.start_failed_at
     return None if at is None or case.active or at < _ended_at(case) else at
 
 
-def _ended_at(case: Case) -> float:
+def _ended_at(case: QueryContext) -> float:
     """When the newest run ended, by itself or with its driver; 0.0 where there is no run."""
     run, agent = case.run, case.view.agent
     if run is None:
@@ -64,7 +64,7 @@ def _ended_at(case: Case) -> float:
     return run.ended_at or (agent.ended_at if agent and agent.ended_at else run.started_at)
 
 
-def ended(case: Case) -> Verdict | None:
+def ended(case: QueryContext) -> Verdict | None:
     """Its run has ended, or its driver has around it. Silence afterwards is told but changes nothing."""
     if case.run is None or case.active:
         return None
@@ -75,7 +75,7 @@ def ended(case: Case) -> Verdict | None:
     return Verdict(status, told + _silence_note(case))
 
 
-def _end(run: Run, case: Case) -> RunEnd:
+def _end(run: Run, case: QueryContext) -> RunEnd:
     agent = case.view.agent
     if run.end is not None:
         return run.end
@@ -93,7 +93,7 @@ def _cause(text: str | None, error_class: str | None = None) -> str:
     return f"{headline(told)}; {told.advice.partition('. ')[0].rstrip('.')}"
 
 
-def _doctor_note(case: Case) -> str:
+def _doctor_note(case: QueryContext) -> str:
     """What the doctor found broken in its checkpoint, as of this run or later."""
     seen, run = case.view.checkpoint, case.run
     if seen is None or not seen.foretold or (run is not None and seen.taken_at < run.started_at):
@@ -105,11 +105,11 @@ def _after_batch(run: Run) -> str:
     return "" if run.last_batch_id is None else f" after batch {run.last_batch_id}"
 
 
-def _silence_note(case: Case) -> str:
+def _silence_note(case: QueryContext) -> str:
     return f"; its agent is silent for {span(case.now - case.last_word_at)}" if case.silent else ""
 
 
-def silent(case: Case) -> Verdict | None:
+def silent(case: QueryContext) -> Verdict | None:
     """It should run, but its driver says nothing."""
     if not case.silent:
         return None
@@ -117,12 +117,12 @@ def silent(case: Case) -> Verdict | None:
     return Verdict(QueryStatus.LOST, f"nothing was heard from its agent for {quiet}; it beats every 10 s")
 
 
-def never_ran(case: Case) -> Verdict | None:
+def never_ran(case: QueryContext) -> Verdict | None:
     """Known by name only."""
     return None if case.run else Verdict(QueryStatus.STARTING, "no run of it has been seen yet")
 
 
-def vanished(case: Case) -> Verdict | None:
+def vanished(case: QueryContext) -> Verdict | None:
     """Its driver lives and lists its queries, and this one is no longer among them."""
     polled_at, status = case.view.polled_at, case.view.status
     seen = max(case.heard_at, status.at if status else 0.0)

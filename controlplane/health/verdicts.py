@@ -19,7 +19,7 @@ FRESH = 4.0  # seconds; less than a tick, so that each tick looks again at every
 
 
 @dataclass(frozen=True)
-class Change:
+class StatusChange:
     """A query took this status at `at`. `before`: the one on record until then, if there is one."""
 
     query_id: str
@@ -30,7 +30,7 @@ class Change:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class QueryVerdict:
     """A verdict with the view and the moment it was made from; each is itself, so it can be a key."""
 
     view: QueryView
@@ -49,31 +49,31 @@ class VerdictLog:
         self._listening_since = listening_since
         self._lock = threading.Lock()
         self._standing: dict[str, tuple[QueryStatus, float]] = {}
-        self._judged: dict[str, Judged] = {}
+        self._judged: dict[str, QueryVerdict] = {}
 
-    def load(self, changes: Iterable[Change]) -> None:
+    def load(self, changes: Iterable[StatusChange]) -> None:
         """The last change of each query, from the store."""
         with self._lock:
             self._standing.update((c.query_id, (c.status, c.at)) for c in changes)
 
-    def take(self, changes: Iterable[Change]) -> list[Change]:
+    def take(self, changes: Iterable[StatusChange]) -> list[StatusChange]:
         """Those that nobody took yet, to be written down; `give_back` where that fails."""
         with self._lock:
             taken = [c for c in changes if self._standing.get(c.query_id, (None, 0.0))[0] != c.status]
             self._standing.update((c.query_id, (c.status, c.at)) for c in taken)
             return taken
 
-    def give_back(self, changes: Iterable[Change]) -> None:
+    def give_back(self, changes: Iterable[StatusChange]) -> None:
         """They are not on record: the next look finds them again."""
         with self._lock:
             for change in changes:
                 if self._standing.get(change.query_id) == (change.status, change.at):
                     del self._standing[change.query_id]
 
-    def judged(self, view: QueryView, now: float) -> Judged:
+    def judged(self, view: QueryView, now: float) -> QueryVerdict:
         known = self._judged.get(view.query_id)
         if known is None or not known.holds(view, now):
-            known = Judged(view, now, judge.judge(view, now, listening_since=self._listening_since))
+            known = QueryVerdict(view, now, judge.judge(view, now, listening_since=self._listening_since))
             self._judged[view.query_id] = known
         return known
 
@@ -86,24 +86,24 @@ class VerdictLog:
         known = self._standing.get(query_id)
         return known[1] if known and known[0] == status else now
 
-    def changes(self, views: Iterable[QueryView], now: float) -> list[Change]:
+    def changes(self, views: Iterable[QueryView], now: float) -> list[StatusChange]:
         """What differs from the record. `views` are all there are: others are forgotten."""
         views = list(views)
         for gone in self._judged.keys() - {view.query_id for view in views}:
             self._judged.pop(gone, None)
         return self.changes_of(views, now)
 
-    def changes_of(self, views: Iterable[QueryView], now: float) -> list[Change]:
+    def changes_of(self, views: Iterable[QueryView], now: float) -> list[StatusChange]:
         """The same for some of the queries, as soon as something happened to them."""
         return [change for view in views if (change := self._change(view, now)) is not None]
 
-    def _change(self, view: QueryView, now: float) -> Change | None:
+    def _change(self, view: QueryView, now: float) -> StatusChange | None:
         verdict = self.judged(view, now).verdict
         standing, since = self._standing.get(view.query_id, (None, 0.0))
         if standing == verdict.status:
             return None
         began = max(since, _began(view, verdict, now))
-        return Change(view.query_id, began, verdict.status, verdict.reason, before=standing)
+        return StatusChange(view.query_id, began, verdict.status, verdict.reason, before=standing)
 
 
 def _began(view: QueryView, verdict: Verdict, now: float) -> float:

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from controlplane.history import report_rows as reports
-from controlplane.history.lake_cache import Shelf, Where
-from controlplane.lake.manifest import Manifest
+from controlplane.history.lake_cache import LakeCache, Where
+from controlplane.lake.manifest import LakeManifest
 from controlplane.model import ProgressSample
 
 #: So many days are looked through for the last reports before a stretch.
@@ -28,9 +28,11 @@ QUESTION_SECONDS = 20.0
 class Archive:
     """The lake at `url`, or what `shelf` has of it. `monotonic`: seconds. Once for each question: `within`."""
 
-    def __init__(self, url: str, monotonic: Callable[[], float] = time.monotonic, shelf: Shelf | None = None):
+    def __init__(
+        self, url: str, monotonic: Callable[[], float] = time.monotonic, shelf: LakeCache | None = None
+    ):
         self._monotonic = monotonic
-        self._shelf = shelf or Shelf(url, monotonic)
+        self._shelf = shelf or LakeCache(url, monotonic)
         self._until: float | None = None
 
     def within(self, seconds: float = QUESTION_SECONDS) -> Archive:
@@ -45,7 +47,7 @@ class Archive:
 
     # -- what there is ---------------------------------------------------------------------------
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> LakeManifest:
         """What the lake holds. LakeError where there is none, or it cannot be read."""
         return self._shelf.manifest(self._seconds)
 

@@ -29,7 +29,7 @@ from controlplane.history.lake_cache import Where
 from controlplane.history.lake_series import FIGURES, WIDTHS, Spans
 from controlplane.metrics.samples import OF_LIFE, query_labels
 from controlplane.metrics.series.blocks import series_of_rows
-from controlplane.metrics.series.replay import Replay, may_match, replayable
+from controlplane.metrics.series.replay import SeriesReplay, may_match, replayable
 from controlplane.metrics.series.sources import exact_name, joined
 from controlplane.model import QueryView
 from controlplane.store import offload_marks
@@ -50,8 +50,8 @@ ROLL_UP = "run `controlplane history rollup`, or ask for fewer queries or a shor
 class Parts:
     """What a long source is made of. `exact` and `coarse`: over store and lake, on the grid and on one of COARSE."""
 
-    exact: Replay
-    coarse: Replay
+    exact: SeriesReplay
+    coarse: SeriesReplay
     archive: Archive
     window: Window
     reading: Callable[[], AbstractContextManager[Connection]]
@@ -59,7 +59,7 @@ class Parts:
 
 
 @dataclass
-class Long:
+class FederatedSeries:
     """A SeriesSource for one question at `now`. `notes` gathers what has to be said of the answer."""
 
     parts: Parts
@@ -123,7 +123,7 @@ class Long:
         end: float,
         views: Mapping[str, QueryView],
         seams: Mapping[str, float],
-        replay: Replay,
+        replay: SeriesReplay,
     ) -> list[Series]:
         """The lake's series of each query up to its seam, and from there on the store's."""
         step = replay.step

@@ -18,9 +18,9 @@ from pyarrow import fs as filesystems
 
 from alerts.promql.errors import TooCostly
 from controlplane.errors import LakeError
-from controlplane.history.timeout_pool import Patience, said
+from controlplane.history.timeout_pool import TimeoutPool, said
 from controlplane.lake.lake import HEAD, Lake
-from controlplane.lake.manifest import Manifest
+from controlplane.lake.manifest import LakeManifest
 from controlplane.lake.schema import arrow
 
 MANIFEST_SECONDS = 5.0
@@ -46,7 +46,7 @@ class Where:
         return Where(self.expression & expression, key)
 
 
-class Shelf:
+class LakeCache:
     """The lake at `url`, which may appear, vanish and come back. `monotonic`: seconds, for the manifest's age.
 
     `seconds` of its methods: how long the caller can wait; LakeError after it.
@@ -55,14 +55,14 @@ class Shelf:
     def __init__(self, url: str, monotonic: Callable[[], float] = time.monotonic):
         self.url = url
         self._monotonic = monotonic
-        self._patience = Patience(url, monotonic)
+        self._patience = TimeoutPool(url, monotonic)
         self._lock, self._looking = threading.Lock(), threading.Lock()
         self._lake: Lake | None = None
-        self._manifest: tuple[float, Manifest] | None = None
+        self._manifest: tuple[float, LakeManifest] | None = None
         self._known: OrderedDict[tuple[object, ...], pa.Table] = OrderedDict()
         self._bytes = 0
 
-    def manifest(self, seconds: float) -> Manifest:
+    def manifest(self, seconds: float) -> LakeManifest:
         """What the lake holds. LakeError where there is none, or it cannot be read."""
         fresh = self._fresh()
         if fresh is not None:
@@ -74,12 +74,12 @@ class Shelf:
         except FileNotFoundError as error:
             raise LakeError(f"the lake at {self.url} cannot be read: {said(error)} is missing") from None
 
-    def _fresh(self) -> Manifest | None:
+    def _fresh(self) -> LakeManifest | None:
         with self._lock:
             held = self._manifest
         return held[1] if held and self._monotonic() - held[0] <= MANIFEST_SECONDS else None
 
-    def _look(self) -> Manifest:
+    def _look(self) -> LakeManifest:
         with self._looking:
             fresh = self._fresh()  # somebody else's look, while this one waited
             if fresh is None:

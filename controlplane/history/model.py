@@ -33,7 +33,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Told:
+class ProgressSeries:
     """What is known of a stretch, oldest first. `resolution`: of its coarsest part, seconds; None: reports all."""
 
     points: Sequence[Point | ProgressSample]
@@ -42,7 +42,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProgressRequest:
     """start <= t <= end; with `step` the last of each so many seconds; at most `limit` points."""
 
     query_id: str
@@ -70,7 +70,7 @@ class PastRun:
 
 
 @dataclass(frozen=True)
-class Happened:
+class TimelineResult:
     """What happened to a query, oldest first. Alerts and actions are rows of the lake, times in Unix seconds."""
 
     runs: Sequence[PastRun] = ()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from controlplane.lake.manifest import Commit, Manifest
+from controlplane.lake.manifest import Commit, LakeManifest
 from controlplane.store.offload_marks import Tally
 
 JOB = "move"
@@ -19,7 +19,7 @@ ONE_AN_EVENT = ("progress", "lifecycle")
 
 
 @dataclass(frozen=True)
-class Stretch:
+class EventRange:
     """Events with after < id <= until of the store."""
 
     store: str
@@ -33,7 +33,7 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Account:
+class OffloadCounts:
     """What became of the events of a stretch.
 
     `events`: of the types that the lake keeps; `taken`: became rows; `malformed`: could not; `known`: of those taken,
@@ -46,8 +46,8 @@ class Account:
     known: int = 0
     numbers: int = 0
 
-    def __add__(self, other: Account) -> Account:
-        return Account(
+    def __add__(self, other: OffloadCounts) -> OffloadCounts:
+        return OffloadCounts(
             self.events + other.events,
             self.taken + other.taken,
             self.malformed + other.malformed,
@@ -56,22 +56,22 @@ class Account:
         )
 
 
-def facts(stretch: Stretch, account: Account) -> dict[str, Any]:
+def facts(stretch: EventRange, account: OffloadCounts) -> dict[str, Any]:
     """What a commit keeps of its making."""
     return {**asdict(stretch), **asdict(account)}
 
 
-def stretch_of(commit: Commit) -> Stretch | None:
+def stretch_of(commit: Commit) -> EventRange | None:
     """The stretch of a commit of this job; None for its commits of other things."""
     told = commit.facts
     if not isinstance(told.get("after"), int) or not isinstance(told.get("until"), int):
         return None
-    return Stretch(str(told.get("store")), told["after"], told["until"])
+    return EventRange(str(told.get("store")), told["after"], told["until"])
 
 
-def account_of(commit: Commit) -> Account:
-    numbers = {name: commit.facts.get(name) for name in Account.__dataclass_fields__}
-    return Account(**{name: value for name, value in numbers.items() if isinstance(value, int)})
+def account_of(commit: Commit) -> OffloadCounts:
+    numbers = {name: commit.facts.get(name) for name in OffloadCounts.__dataclass_fields__}
+    return OffloadCounts(**{name: value for name, value in numbers.items() if isinstance(value, int)})
 
 
 def complaint(commit: Commit, held: int) -> str | None:
@@ -98,9 +98,9 @@ def of_others(commit: Commit, held: Tally, lost: bool) -> bool:
     return held.events > account.events or not lost
 
 
-def onwards(manifest: Manifest, store: str, mark: int) -> Iterator[tuple[Stretch, Commit]]:
+def onwards(manifest: LakeManifest, store: str, mark: int) -> Iterator[tuple[EventRange, Commit]]:
     """The commits that go on from `mark`, in their order, up to the first hole; of two the one that reaches further."""
-    found: dict[int, tuple[Stretch, Commit]] = {}
+    found: dict[int, tuple[EventRange, Commit]] = {}
     for commit in manifest.of_job(JOB).values():
         stretch = stretch_of(commit)
         if stretch is None or stretch.store != store or stretch.until <= stretch.after:

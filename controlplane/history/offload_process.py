@@ -61,7 +61,7 @@ class Ended:
     error: str | None = None
 
 
-class Mover:
+class OffloadProcess:
     """Starts the job and looks after it; from any thread."""
 
     def __init__(self, log: Path):

@@ -20,7 +20,7 @@ from controlplane.events import progress
 from controlplane.history.archive import Archive, between, of
 from controlplane.history.federated_series import chosen
 from controlplane.history.lake_series import WIDTHS
-from controlplane.history.model import Asked, Point, Told
+from controlplane.history.model import Point, ProgressRequest, ProgressSeries
 from controlplane.history.report_rows import rows_of, seconds
 from controlplane.model import ProgressSample
 from controlplane.store import offload_marks
@@ -70,7 +70,9 @@ class _Ref:
     point: Point | None = field(default=None, compare=False)
 
 
-def read(reading: Callable[[], AbstractContextManager[Connection]], archive: Archive, asked: Asked) -> Told:
+def read(
+    reading: Callable[[], AbstractContextManager[Connection]], archive: Archive, asked: ProgressRequest
+) -> ProgressSeries:
     """From store and lake. LakeError where the lake cannot be read, TooCostly where it is too much."""
     with reading() as connection:
         since = offload_marks.complete_since(connection, asked.query_id)
@@ -87,11 +89,11 @@ def read(reading: Callable[[], AbstractContextManager[Connection]], archive: Arc
     kept = query_rows.thin(_stepped(sorted(refs, key=lambda ref: ref.at), asked.step), asked.limit)
     told = _materialised(reading, archive, asked.query_id, kept, index)
     resolution = max((point.resolution for point in points if point.resolution), default=None)
-    return Told(told, resolution, _notes(points, rolled))
+    return ProgressSeries(told, resolution, _notes(points, rolled))
 
 
 def _from_lake(
-    archive: Archive, asked: Asked, horizon: float
+    archive: Archive, asked: ProgressRequest, horizon: float
 ) -> tuple[pa.Table | None, list[Point], set[date]]:
     """The index of reports that are told whole, points of the others, and the days that rollups tell."""
     start, end = asked.start - 1e-6, horizon

@@ -21,11 +21,11 @@ from controlplane.errors import BadRequest, LakeError, StoreUnavailable
 from controlplane.events import progress
 from controlplane.events.window import Window
 from controlplane.history import offload_commits, offload_process
-from controlplane.history.model import Asked, Happened, Told
-from controlplane.history.offload_commits import Stretch
-from controlplane.history.offload_process import LOG, Mover
+from controlplane.history.model import ProgressRequest, ProgressSeries, TimelineResult
+from controlplane.history.offload_commits import EventRange
+from controlplane.history.offload_process import LOG, OffloadProcess
 from controlplane.lake.manifest import Commit
-from controlplane.metrics.series.replay import Replay
+from controlplane.metrics.series.replay import SeriesReplay
 from controlplane.settings import Settings
 from controlplane.store import offload_marks
 from controlplane.store import queries as query_rows
@@ -45,7 +45,7 @@ OPEN_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Status:
+class HistoryStatus:
     """Where moving stands. `mark`: events up to this id are in the lake; times are Unix seconds.
 
     `rows`: rows of the commits verified since the server started; `lost`: events that the store's byte limit
@@ -64,7 +64,7 @@ class Status:
     error: str | None = None
 
 
-class HistoryRoom:
+class HistoryService:
     """What the plane holds. Without a lake it does nothing. `lacking`: why this machine cannot run the job."""
 
     def __init__(
@@ -77,8 +77,8 @@ class HistoryRoom:
     ):
         self._settings, self._writer, self._reading, self._clock = settings, writer, reading, clock
         self._lacking = lacking
-        self._mover = Mover(settings.data_dir / LOG)
-        self._status = Status(settings.lake, settings.days_in_store if settings.lake else None)
+        self._mover = OffloadProcess(settings.data_dir / LOG)
+        self._status = HistoryStatus(settings.lake, settings.days_in_store if settings.lake else None)
         self._errors: dict[str, str | None] = {}
         self._verifying: threading.Thread | None = None
         self._looked = float("-inf")
@@ -95,19 +95,19 @@ class HistoryRoom:
         self._put(mark=mark or 0, lost=offload_marks.value(connection, offload_marks.LOST) or 0)
         if self._settings.lake is None or mark is not None:
             return
-        from controlplane.history.timeout_pool import Patience
+        from controlplane.history.timeout_pool import TimeoutPool
         from controlplane.lake.lake import Lake
 
         lake = self._settings.lake
         try:  # a lake that hangs must not keep the server from its work
-            Patience(lake).call(lambda: Lake.open(lake, create=True), OPEN_SECONDS)
+            TimeoutPool(lake).call(lambda: Lake.open(lake, create=True), OPEN_SECONDS)
         except (LakeError, OSError) as error:
             self._fails("lake", f"the lake cannot be used: {error}")
 
     def stop(self) -> None:
         self._mover.stop()
 
-    def status(self) -> Status:
+    def status(self) -> HistoryStatus:
         return replace(self._status, moving=self._mover.runs)
 
     def lost(self, events: int) -> None:
@@ -132,23 +132,23 @@ class HistoryRoom:
 
         return Archive(self._settings.lake)
 
-    def beyond(self, window: Window) -> Callable[[Replay, float, list[str]], SeriesSource] | None:
+    def beyond(self, window: Window) -> Callable[[SeriesReplay, float, list[str]], SeriesSource] | None:
         """For `controlplane.metrics.series.service`: series of what the store has forgotten, too. None without a lake."""
         archive = self.archive
         if archive is None:
             return None
-        from controlplane.history.federated_series import COARSE, Long, Parts
+        from controlplane.history.federated_series import COARSE, FederatedSeries, Parts
 
-        def source(replay: Replay, now: float, notes: list[str]) -> SeriesSource:
+        def source(replay: SeriesReplay, now: float, notes: list[str]) -> SeriesSource:
             kept = self._settings.retention_days * DAY
             once = archive.within()
             exact = replay.over(once)
             coarse = replay.over(once, COARSE)
-            return Long(Parts(exact, coarse, once, window, self._reading, kept), now, notes)
+            return FederatedSeries(Parts(exact, coarse, once, window, self._reading, kept), now, notes)
 
         return source
 
-    def progress(self, asked: Asked) -> Told:
+    def progress(self, asked: ProgressRequest) -> ProgressSeries:
         """A query's reports over any time; with a lake that cannot be read, the store's, and a note.
 
         BadRequest where it is too much.
@@ -164,21 +164,21 @@ class HistoryRoom:
                 return self._stored(asked, (f"times before the store's are not told: {error}",))
         return self._stored(asked)
 
-    def happened(self, query_id: str, start: float, end: float) -> Happened:
+    def happened(self, query_id: str, start: float, end: float) -> TimelineResult:
         """A query's runs, alerts and actions as the lake tells them; nothing without one, a note of what it cannot."""
         if self.archive is None:
-            return Happened()
+            return TimelineResult()
         from controlplane.history import timeline as happened
 
         try:
             return happened.read(self.archive.within(), query_id, start, end)
         except LakeError as error:
-            return Happened(notes=(f"what happened before the store's times is not told: {error}",))
+            return TimelineResult(notes=(f"what happened before the store's times is not told: {error}",))
 
-    def _stored(self, asked: Asked, notes: tuple[str, ...] = ()) -> Told:
+    def _stored(self, asked: ProgressRequest, notes: tuple[str, ...] = ()) -> ProgressSeries:
         with self._reading() as connection:
             where = asked.query_id, asked.start, asked.end, asked.limit, asked.step
-            return Told(progress.samples(query_rows.read_progress(connection, *where)), None, notes)
+            return ProgressSeries(progress.samples(query_rows.read_progress(connection, *where)), None, notes)
 
     # -- the periodic work -----------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class HistoryRoom:
             self._fails("lake", None)
         return mark
 
-    def _set_back(self, stretch: Stretch, commit: Commit) -> bool:
+    def _set_back(self, stretch: EventRange, commit: Commit) -> bool:
         """Whether what the lake has under our name is not what the store has; it then goes on under another."""
         with self._reading() as connection:
             held = offload_marks.tally(connection, stretch.after, stretch.until)
@@ -279,7 +279,7 @@ class HistoryRoom:
             log.warning("the store was set back (restored from a backup?): its events move to the lake anew")
         return found
 
-    def _compare(self, stretch: Stretch, commit: Commit) -> None:
+    def _compare(self, stretch: EventRange, commit: Commit) -> None:
         """LakeError where what the job counted is not what the store has."""
         with self._reading() as connection:
             held = offload_marks.count(connection, stretch.after, stretch.until)
@@ -287,7 +287,7 @@ class HistoryRoom:
         if complaint is not None:
             raise LakeError(f"{commit.job}/{commit.batch} is not whole: {complaint}")
 
-    def _raise(self, stretch: Stretch, rows: int) -> int:
+    def _raise(self, stretch: EventRange, rows: int) -> int:
         def work(connection: Connection) -> None:
             offload_marks.raise_to(connection, offload_marks.SAFE, stretch.until)
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from alerts.promql.errors import TooCostly
 from controlplane.errors import LakeError
 from controlplane.history.archive import Archive, between, of
-from controlplane.history.model import Happened, PastRun
+from controlplane.history.model import PastRun, TimelineResult
 from controlplane.history.report_rows import rows_of, seconds
 from controlplane.model import RunEnd
 
@@ -46,7 +46,7 @@ _OF_RUNS = pc.field("event").isin(["started", "terminated", "idle"])
 Row = dict[str, Any]
 
 
-def read(archive: Archive, query_id: str, start: float, end: float) -> Happened:
+def read(archive: Archive, query_id: str, start: float, end: float) -> TimelineResult:
     """What of it lies between two moments. What cannot be read or is too much is a note; LakeError without a lake."""
     archive.manifest()
     notes: list[str] = []
@@ -64,7 +64,7 @@ def read(archive: Archive, query_id: str, start: float, end: float) -> Happened:
     runs = told("runs", lambda: _Runs(archive, query_id, start, end).read())
     alerts = told("alerts", lambda: _alerts(archive, query_id, start, end))
     actions = told("actions", lambda: _actions(archive, query_id, start, end))
-    return Happened(runs, alerts, actions, notes)
+    return TimelineResult(runs, alerts, actions, notes)
 
 
 # -- runs ------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ AT_ONCE = 8
 SILENT_SECONDS = 15.0
 
 
-class Patience:
+class TimeoutPool:
     """With the lake at `url`. `monotonic`: seconds. From any thread."""
 
     def __init__(self, url: str, monotonic: Callable[[], float] = time.monotonic):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Connection
 
 from controlplane.events import lifecycle
-from controlplane.events.parsing import Told, name_in
-from controlplane.records import Changes, Ledger, References
+from controlplane.events.parsing import ParsedEvent, name_in
+from controlplane.records import Changes, References, UnitOfWork
 from controlplane.store import events, unit_of_work
 
 
@@ -25,7 +25,7 @@ class Prepared:
     """
 
     line: int
-    told: Told
+    told: ParsedEvent
     clock_offset: float | None
     dictionary: int
     blob: bytes
@@ -33,14 +33,14 @@ class Prepared:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StoredChunk:
     """What was new, and what it changed."""
 
     fresh: list[Prepared]
     changes: Changes
 
 
-def store(connection: Connection, prepared: Sequence[Prepared], now: float) -> Outcome:
+def store(connection: Connection, prepared: Sequence[Prepared], now: float) -> StoredChunk:
     """Store what is new of a chunk, in the writer's transaction."""
     book = unit_of_work.load(connection, references([one.told for one in prepared]))
     unheard = _unheard(connection, book, prepared)
@@ -49,10 +49,10 @@ def store(connection: Connection, prepared: Sequence[Prepared], now: float) -> O
     lifecycle.fold(book, [one.told for one in fresh], now)
     unit_of_work.save(connection, book)
     _append(connection, book, fresh)
-    return Outcome(fresh, _changes(book, fresh))
+    return StoredChunk(fresh, _changes(book, fresh))
 
 
-def references(told: Sequence[Told]) -> References:
+def references(told: Sequence[ParsedEvent]) -> References:
     """Agents, queries and runs that these events name."""
     entries = [entry for one in told for entry in one.entries]
     failed = (one.event for one in told if one.event.type == "start_failed" and one.query_id is None)
@@ -67,7 +67,7 @@ def references(told: Sequence[Told]) -> References:
     )
 
 
-def _unheard(connection: Connection, book: Ledger, prepared: Sequence[Prepared]) -> list[Prepared]:
+def _unheard(connection: Connection, book: UnitOfWork, prepared: Sequence[Prepared]) -> list[Prepared]:
     """What was not stored before, by agent and sequence number."""
     doubtful: dict[str, list[int]] = {}
     for one in prepared:
@@ -89,7 +89,7 @@ def _unheard(connection: Connection, book: Ledger, prepared: Sequence[Prepared])
     return unheard
 
 
-def _unreported(connection: Connection, book: Ledger, prepared: Sequence[Prepared]) -> list[Prepared]:
+def _unreported(connection: Connection, book: UnitOfWork, prepared: Sequence[Prepared]) -> list[Prepared]:
     """Without the batches that somebody else has told of: two agents may hear the same report."""
     seen = _known_batches(connection, book, prepared)
     fresh = []
@@ -105,7 +105,7 @@ def _unreported(connection: Connection, book: Ledger, prepared: Sequence[Prepare
 
 
 def _known_batches(
-    connection: Connection, book: Ledger, prepared: Sequence[Prepared]
+    connection: Connection, book: UnitOfWork, prepared: Sequence[Prepared]
 ) -> set[tuple[str, int, float]]:
     names: dict[int, str] = {}
     batch_ids = set()
@@ -132,7 +132,7 @@ def _beats(prepared: Sequence[Prepared]) -> Mapping[str, float]:
     return beats
 
 
-def _append(connection: Connection, book: Ledger, fresh: Sequence[Prepared]) -> None:
+def _append(connection: Connection, book: UnitOfWork, fresh: Sequence[Prepared]) -> None:
     if not fresh:
         return
     first_id = events.reserve_ids(connection, len(fresh))
@@ -160,7 +160,7 @@ def _append(connection: Connection, book: Ledger, fresh: Sequence[Prepared]) -> 
     events.append_batches(connection, batch_rows)
 
 
-def _changes(book: Ledger, fresh: Sequence[Prepared]) -> Changes:
+def _changes(book: UnitOfWork, fresh: Sequence[Prepared]) -> Changes:
     return Changes(
         agents=[row for name, row in book.agents.items() if name in book.changed],
         queries=[row for name, row in book.queries.items() if name in book.changed],

@@ -21,10 +21,10 @@ from sqlalchemy.exc import DBAPIError
 from controlplane.checkpoints.arrivals import slim
 from controlplane.errors import Forbidden, StoreUnavailable
 from controlplane.events.clocks import Clock, Clocks, corrected
-from controlplane.events.parsing import Told, read
+from controlplane.events.parsing import ParsedEvent, read
 from controlplane.events.window import Window
 from controlplane.ingest.deduplication import Prepared
-from controlplane.ingest.write_batcher import Pile, Share, settled
+from controlplane.ingest.write_batcher import Share, WriteBatcher, settled
 from controlplane.store import blobs
 from controlplane.store.engine import unavailable
 from controlplane.store.tables import storable
@@ -63,12 +63,12 @@ class Answer:
     rejected: list[dict[str, Any]] = field(default_factory=list)
 
 
-class Ingest:
+class IngestService:
     """`accept` may be called from any thread. Every listener gets the new events after they are stored."""
 
     def __init__(self, writer: Writer, window: Window, clock: Callable[[], float] = time.time):
         self._writer = writer
-        self._pile = Pile(writer, window.apply)
+        self._pile = WriteBatcher(writer, window.apply)
         self._clock = clock
         self._clocks = Clocks()
         self._lock = threading.Lock()
@@ -166,7 +166,7 @@ def _settle(attempts: Iterable[Attempt], shares: list[Share]) -> list[tuple[Prep
 
 
 def _as_it_came(one: Prepared) -> Prepared:
-    return replace(one, told=Told(one.told.event, raw=True))
+    return replace(one, told=ParsedEvent(one.told.event, raw=True))
 
 
 def _chunks(prepared: Iterator[Prepared]) -> Iterator[list[Prepared]]:

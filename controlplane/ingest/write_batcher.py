@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Connection
 
 from controlplane.errors import StoreUnavailable
-from controlplane.ingest.deduplication import Outcome, Prepared, store
+from controlplane.ingest.deduplication import Prepared, StoredChunk, store
 from controlplane.records import Changes
 from controlplane.store.writer import WRITE_TIMEOUT, Writer
 
@@ -37,7 +37,7 @@ class _Parcel:
     future: Future[Share]
 
 
-class Pile:
+class WriteBatcher:
     """`follow` gets the changes of each commit, in order, in the writer's thread."""
 
     def __init__(self, writer: Writer, follow: Callable[[Changes], None]):
@@ -65,12 +65,12 @@ class Pile:
     def _submit(self, take: Callable[[], list[_Parcel]]) -> None:
         taken: list[_Parcel] = []
 
-        def work(connection: Connection) -> Outcome:
+        def work(connection: Connection) -> StoredChunk:
             taken.extend(take())
             together = [one for parcel in taken for one in parcel.chunk]
             return store(connection, together, max(parcel.now for parcel in taken))
 
-        def deliver(future: Future[Outcome]) -> None:
+        def deliver(future: Future[StoredChunk]) -> None:
             error = future.exception()
             if error is None:
                 _deliver(taken, future.result())
@@ -92,7 +92,7 @@ class Pile:
         return taken
 
 
-def _deliver(parcels: Sequence[_Parcel], outcome: Outcome) -> None:
+def _deliver(parcels: Sequence[_Parcel], outcome: StoredChunk) -> None:
     new = {id(one) for one in outcome.fresh}
     for parcel in parcels:
         fresh = [one for one in parcel.chunk if id(one) in new]

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from controlplane.lake.schema import ARROW, TABLES, Type, arrow
+from controlplane.lake.schema import ARROW, TABLES, ColumnType, arrow
 
 #: Of one column of text.
 MOST_BYTES = 2**31 - 1
@@ -56,14 +56,18 @@ def merged(tables: Sequence[pa.Table], column: str) -> pa.Table:
     )
 
 
-def column_of(kind: Type, column: Sequence[Any]) -> pa.Array:
+def column_of(kind: ColumnType, column: Sequence[Any]) -> pa.Array:
     """The values of one column, at least one; times as microseconds or as datetimes with their zone."""
     type, first = ARROW[kind], column[0]
-    if first is column[-1] and (first is None or kind is Type.TEXT) and column.count(first) == len(column):
+    if (
+        first is column[-1]
+        and (first is None or kind is ColumnType.TEXT)
+        and column.count(first) == len(column)
+    ):
         return pa.nulls(len(column), type) if first is None else pa.repeat(_strings([first])[0], len(column))
-    if kind in (Type.WHOLES, Type.TEXTS):
+    if kind in (ColumnType.WHOLES, ColumnType.TEXTS):
         return _map(kind, column)
-    return _strings(column) if kind is Type.TEXT else pa.array(column, type)
+    return _strings(column) if kind is ColumnType.TEXT else pa.array(column, type)
 
 
 def _strings(column: Sequence[str | None]) -> pa.Array:
@@ -87,20 +91,22 @@ class _Layouts(dict[tuple[str, ...], tuple[bytes, bytes]]):
         return made
 
 
-def map_of(kind: Type, keys: Sequence[tuple[str, ...] | None], values: Iterable[Any]) -> pa.MapArray:
+def map_of(kind: ColumnType, keys: Sequence[tuple[str, ...] | None], values: Iterable[Any]) -> pa.MapArray:
     """The column of maps with these keys each, None where there is no map; `values` of all, one after the other."""
     layouts = _Layouts()
     met = [layouts[one or ()] for one in keys]
     lengths = np.frombuffer(b"".join([length for _, length in met]), np.intc)
     size, texts = len(lengths), b"".join([text for text, _ in met])
     names = pa.StringArray.from_buffers(size, pa.py_buffer(_ends(lengths)), pa.py_buffer(texts))
-    items = _strings(list(values)) if kind is Type.TEXTS else pa.array(np.fromiter(values, np.int64, size))
+    items = (
+        _strings(list(values)) if kind is ColumnType.TEXTS else pa.array(np.fromiter(values, np.int64, size))
+    )
     ends = _ends(np.fromiter((len(one) if one else 0 for one in keys), np.int32, len(keys)))
     absent = np.fromiter((one is None for one in (*keys, ())), np.bool_, len(ends))
     return pa.MapArray.from_arrays(pa.array(ends, mask=absent), names, items)
 
 
-def _map(kind: Type, column: Sequence[Mapping[str, Any] | None]) -> pa.MapArray:
+def _map(kind: ColumnType, column: Sequence[Mapping[str, Any] | None]) -> pa.MapArray:
     keys = [None if one is None else tuple(one) for one in column]
     return map_of(kind, keys, chain.from_iterable(one.values() for one in column if one is not None))
 

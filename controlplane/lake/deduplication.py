@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 
 from controlplane.errors import LakeError
 from controlplane.lake.lake import READ_PAUSE_SECONDS, READ_TRIES, Lake
-from controlplane.lake.manifest import Commit, Manifest, Part
+from controlplane.lake.manifest import Commit, LakeManifest, Part
 from controlplane.lake.schema import LIFECYCLE, PROGRESS, SOURCES, STATE_OPERATORS, TABLES
 from controlplane.lake.staging import Staging
 
@@ -38,7 +38,7 @@ class Overtaken(LakeError):
 
 
 def new_only(
-    lake: Lake, tables: dict[str, pa.Table], but: tuple[str, str], manifest: Manifest | None = None
+    lake: Lake, tables: dict[str, pa.Table], but: tuple[str, str], manifest: LakeManifest | None = None
 ) -> tuple[dict[str, pa.Table], int]:
     """The rows that no other commit than `but` (job, batch) holds, and how many rows of progress were left out.
 
@@ -59,13 +59,13 @@ def new_only(
 
 
 def still_new(
-    lake: Lake, staging: Staging, parts: Iterable[Part], asked: Manifest
-) -> Callable[[Manifest], None]:
+    lake: Lake, staging: Staging, parts: Iterable[Part], asked: LakeManifest
+) -> Callable[[LakeManifest], None]:
     """For `Lake.commit`: raises Overtaken where the lake got any of these rows after `asked` was read."""
     told = [part for part in parts if part.table in (PROGRESS.name, LIFECYCLE.name)]
 
-    def check(held: Manifest) -> None:
-        news = Manifest({key: one for key, one in held.commits.items() if _is_new(one, asked)})
+    def check(held: LakeManifest) -> None:
+        news = LakeManifest({key: one for key, one in held.commits.items() if _is_new(one, asked)})
         if not news.commits.keys() - {(staging.job, staging.batch)}:
             return
         for part in told:
@@ -84,13 +84,13 @@ def still_new(
     return check
 
 
-def _is_new(commit: Commit, asked: Manifest) -> bool:
+def _is_new(commit: Commit, asked: LakeManifest) -> bool:
     before = asked.commits.get(commit.key)
     return before is None or before.at != commit.at
 
 
 def _new_only(
-    lake: Lake, tables: dict[str, pa.Table], but: tuple[str, str], manifest: Manifest
+    lake: Lake, tables: dict[str, pa.Table], but: tuple[str, str], manifest: LakeManifest
 ) -> tuple[dict[str, pa.Table], int]:
     kept, left_out = dict(tables), 0
     for name, rows in tables.items():
@@ -109,7 +109,7 @@ def _new_only(
 
 
 def _held(
-    lake: Lake, manifest: Manifest, name: str, rows: pa.Table, but: tuple[str, str], key: tuple[str, ...]
+    lake: Lake, manifest: LakeManifest, name: str, rows: pa.Table, but: tuple[str, str], key: tuple[str, ...]
 ) -> pa.Table:
     """The keys that the lake holds of these runs, on these days."""
     parts = list(_parts(manifest, name, rows[TABLES[name].dated_by], but, name == LIFECYCLE.name))
@@ -126,7 +126,7 @@ def _held(
 
 
 def _parts(
-    manifest: Manifest, name: str, moments: pa.ChunkedArray, but: tuple[str, str], beside: bool
+    manifest: LakeManifest, name: str, moments: pa.ChunkedArray, but: tuple[str, str], beside: bool
 ) -> Iterator[str]:
     days = set(_days(moments))
     if beside:

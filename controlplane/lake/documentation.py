@@ -5,7 +5,7 @@ python -m controlplane.lake.documentation > docs/lake.md
 
 from __future__ import annotations
 
-from controlplane.lake.schema import TABLES, VERSION, Table
+from controlplane.lake.schema import TABLES, VERSION, LakeTable
 
 HEAD = f"""# The tables of the lake
 
@@ -25,7 +25,7 @@ def page() -> str:
     return "\n".join([HEAD, *(_section(table) for table in TABLES.values())])
 
 
-def _section(table: Table) -> str:
+def _section(table: LakeTable) -> str:
     rows = [f"| `{column.name}` | {column.type.value} | {_cell(column.means)} |" for column in table.columns]
     return "\n".join(
         [

@@ -9,7 +9,7 @@ import hashlib
 from typing import Any
 
 from controlplane.events.progress import moment, text, whole
-from controlplane.lake.rows import Rows, Who
+from controlplane.lake.rows import LakeRows, Who
 from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 
@@ -51,7 +51,7 @@ def key_of(event: wire.Event) -> bytes:
     return hashlib.blake2b(repr(told).encode("utf-8", "replace"), digest_size=16).digest()
 
 
-def add(rows: Rows, event: wire.Event) -> bool:
+def add(rows: LakeRows, event: wire.Event) -> bool:
     """Take an event into the rows. False where it is of a kind that the lake does not keep.
 
     ValueError says in one sentence what is wrong with its data; nothing is kept of it then.

@@ -43,13 +43,13 @@ def _in_our_words(method: Callable[P, T]) -> Callable[P, T]:
             raise
         except Exception as error:
             lines = str(error).strip().splitlines() or [""]
-            where = args[0].root if isinstance(args[0], Folder) else "the lake"
+            where = args[0].root if isinstance(args[0], LakeFolder) else "the lake"
             raise LakeError(f"{where} cannot be used: {type(error).__name__}: {lines[0][:300]}") from error
 
     return told
 
 
-class Folder:
+class LakeFolder:
     """A folder of the lake, with paths below it by `/`. Can be sent to executors."""
 
     def __init__(self, url: str):

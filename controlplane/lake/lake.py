@@ -20,8 +20,8 @@ import pyarrow.dataset as ds
 
 from controlplane.errors import LakeError
 from controlplane.lake import manifest as m
-from controlplane.lake.folders import Folder
-from controlplane.lake.manifest import Commit, Manifest, Part
+from controlplane.lake.folders import LakeFolder
+from controlplane.lake.manifest import Commit, LakeManifest, Part
 from controlplane.lake.schema import FORMAT, TABLES, VERSION, arrow
 from controlplane.lake.staging import Staging
 
@@ -45,7 +45,7 @@ FORGOTTEN_SECONDS = 24 * 3600.0
 class Lake:
     """Opened by `Lake.open`; one job writes to it by `stage` and `commit`, any number of jobs at once."""
 
-    def __init__(self, folder: Folder):
+    def __init__(self, folder: LakeFolder):
         self.folder = folder
         self._known: dict[str, tuple[Stamp, Commit]] = {}
         self._folded: tuple[Stamp, dict[Key, Commit]] | None = None
@@ -53,7 +53,7 @@ class Lake:
     @staticmethod
     def open(url: str, create: bool = False) -> Lake:
         """LakeError where there is none (unless it is to be created), or one that is newer than we are."""
-        folder = Folder(url)
+        folder = LakeFolder(url)
         lake = Lake(folder)
         try:
             if not folder.exists(HEAD):
@@ -77,7 +77,7 @@ class Lake:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> LakeManifest:
         """What the lake holds now. Commits that were read before and did not change are not read again."""
         while True:
             found = self.folder.below(COMMITS)
@@ -88,7 +88,7 @@ class Lake:
             except FileNotFoundError:  # folded meanwhile: the base has it now
                 continue
             self._known = {path: self._known[path] for path in found if path in self._known}
-            return Manifest(commits | {one.key: one for one in loose})
+            return LakeManifest(commits | {one.key: one for one in loose})
 
     def _base(self, stamp: Stamp | None) -> Mapping[Key, Commit]:
         """The folded commits."""
@@ -189,8 +189,8 @@ class Lake:
         parts: Iterable[Part],
         facts: Mapping[str, Any] | None = None,
         replaces: Iterable[str] = (),
-        seen: Manifest | None = None,
-        check: Callable[[Manifest], None] | None = None,
+        seen: LakeManifest | None = None,
+        check: Callable[[LakeManifest], None] | None = None,
     ) -> Commit:
         """Put staged parts into the lake, instead of what the same batch of the same job put there before.
 
@@ -205,7 +205,7 @@ class Lake:
         with self._alone():
             self._finish(path)
             known = bool(asked.replaces) or check is not None or self._may_hold(*asked.key)
-            held = self.manifest() if known else Manifest({})
+            held = self.manifest() if known else LakeManifest({})
             try:
                 if check is not None:
                     check(held)

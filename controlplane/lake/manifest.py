@@ -56,7 +56,7 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class LakeManifest:
     """All commits, by job and batch."""
 
     commits: Mapping[tuple[str, str], Commit]
@@ -109,7 +109,7 @@ class Manifest:
 
 
 def succeeding(
-    held: Manifest, asked: Commit, stood: tuple[float, frozenset[str]] | None, seen: Manifest
+    held: LakeManifest, asked: Commit, stood: tuple[float, frozenset[str]] | None, seen: LakeManifest
 ) -> tuple[Commit, list[str]]:
     """The commit that is to be, over what the lake holds now, and the paths that go with it.
 
@@ -133,12 +133,12 @@ def succeeding(
     return commit, sorted(replaced | (own[1] if own else frozenset()) - kept)
 
 
-def _owner(manifest: Manifest, path: str) -> tuple[tuple[str, str], float] | None:
+def _owner(manifest: LakeManifest, path: str) -> tuple[tuple[str, str], float] | None:
     found = manifest.standing.get(path)
     return (found[1].key, found[1].at) if found else None
 
 
-def _below(held: Manifest, key: tuple[str, str], replaced: set[str]) -> list[Commit]:
+def _below(held: LakeManifest, key: tuple[str, str], replaced: set[str]) -> list[Commit]:
     """The commits that a new one comes after: its former self, whoever replaced files of that, owners of its files."""
     before = held.commits.get(key)
     owners = [held.standing[path][1] for path in replaced if path in held.standing]
@@ -212,7 +212,7 @@ def trimmed(
     """The chosen commits in fewer words: files that stand no more are left out, and that they were replaced where
     no commit names them any more; of `dropped` those with nothing left to tell are left out altogether.
     """
-    standing = Manifest(commits).standing
+    standing = LakeManifest(commits).standing
     slim = {
         key: replace(
             commits[key],

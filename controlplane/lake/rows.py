@@ -62,7 +62,7 @@ class Who:
     origin: str
 
 
-class Rows:
+class LakeRows:
     """Gathers rows; `take` gives them as tables by the lake's schema and begins anew."""
 
     def __init__(self) -> None:

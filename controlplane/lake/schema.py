@@ -16,7 +16,7 @@ import pyarrow as pa
 FORMAT, VERSION = "spark-controlplane-lake", 1
 
 
-class Type(StrEnum):
+class ColumnType(StrEnum):
     """Each with the name that Spark's DDL has for it."""
 
     TEXT = "string"
@@ -29,15 +29,15 @@ class Type(StrEnum):
     TEXTS = "map<string,string>"
 
 
-ARROW: dict[Type, pa.DataType] = {
-    Type.TEXT: pa.string(),
-    Type.WHOLE: pa.int64(),
-    Type.SMALL: pa.int32(),
-    Type.NUMBER: pa.float64(),
-    Type.FLAG: pa.bool_(),
-    Type.TIME: pa.timestamp("us", tz="UTC"),
-    Type.WHOLES: pa.map_(pa.string(), pa.int64()),
-    Type.TEXTS: pa.map_(pa.string(), pa.string()),
+ARROW: dict[ColumnType, pa.DataType] = {
+    ColumnType.TEXT: pa.string(),
+    ColumnType.WHOLE: pa.int64(),
+    ColumnType.SMALL: pa.int32(),
+    ColumnType.NUMBER: pa.float64(),
+    ColumnType.FLAG: pa.bool_(),
+    ColumnType.TIME: pa.timestamp("us", tz="UTC"),
+    ColumnType.WHOLES: pa.map_(pa.string(), pa.int64()),
+    ColumnType.TEXTS: pa.map_(pa.string(), pa.string()),
 }
 
 
@@ -46,12 +46,12 @@ class Column:
     """`means` is one line for people, with the unit."""
 
     name: str
-    type: Type
+    type: ColumnType
     means: str
 
 
 @dataclass(frozen=True)
-class Table:
+class LakeTable:
     """`dated_by`: the column whose UTC day is the partition. `order`: how rows are sorted in a file."""
 
     name: str
@@ -67,11 +67,11 @@ class Table:
         return tuple(column.name for column in self.columns)
 
 
-def _columns(*rows: tuple[str, Type, str]) -> tuple[Column, ...]:
+def _columns(*rows: tuple[str, ColumnType, str]) -> tuple[Column, ...]:
     return tuple(Column(*row) for row in rows)
 
 
-T = Type
+T = ColumnType
 _WHOSE = _columns(
     ("app", T.TEXT, "application, as the agent was told or as Spark's `spark.app.name` says"),
     ("query_id", T.TEXT, "Spark's id of the query: it belongs to the checkpoint"),
@@ -87,7 +87,7 @@ _EXTRA = _columns(
 _ORIGIN = _columns(("origin", T.TEXT, "`agent`, or `log` for what was imported from an event log"))
 _REPORT_ORDER = ("query_id", "trigger_at", "batch_id")
 
-PROGRESS = Table(
+PROGRESS = LakeTable(
     "progress",
     "one row a progress report",
     _WHOSE
@@ -128,7 +128,7 @@ PROGRESS = Table(
     key=("run_id", "batch_id", "trigger_at"),
 )
 
-SOURCES = Table(
+SOURCES = LakeTable(
     "sources",
     "one row a source of a progress report",
     _WHOSE
@@ -154,7 +154,7 @@ SOURCES = Table(
     key=("run_id", "batch_id", "trigger_at", "source"),
 )
 
-STATE_OPERATORS = Table(
+STATE_OPERATORS = LakeTable(
     "state_operators",
     "one row a stateful operator of a progress report",
     _WHOSE
@@ -181,7 +181,7 @@ STATE_OPERATORS = Table(
     key=("run_id", "batch_id", "trigger_at", "operator"),
 )
 
-LIFECYCLE = Table(
+LIFECYCLE = LakeTable(
     "lifecycle",
     "one row an event in the life of a query or of an application",
     _WHOSE
@@ -206,7 +206,7 @@ LIFECYCLE = Table(
     key=("app", "run_id", "event", "reported_at", "agent", "seq"),
 )
 
-ALERTS = Table(
+ALERTS = LakeTable(
     "alerts",
     "one row an episode of an alert, from its first firing to its end",
     _columns(
@@ -232,7 +232,7 @@ ALERTS = Table(
     key=("store", "key"),
 )
 
-ACTIONS = Table(
+ACTIONS = LakeTable(
     "actions",
     "one row an action: stop, start or restart",
     _columns(
@@ -316,7 +316,7 @@ _BUCKET = _columns(
 )
 _WIDTHS = {"rollup_1m": "a minute", "rollup_1h": "an hour", "rollup_1d": "a day (UTC)"}
 ROLLUPS = {
-    name: Table(
+    name: LakeTable(
         name,
         f"one row a query and {width}",
         _BUCKET,
@@ -327,7 +327,7 @@ ROLLUPS = {
     for name, width in _WIDTHS.items()
 }
 
-BASELINES = Table(
+BASELINES = LakeTable(
     "baselines",
     "what is usual: one row a query, figure, hour of the week and quantile",
     _columns(
@@ -347,7 +347,7 @@ BASELINES = Table(
     key=("query_id", "metric", "hour_of_week", "quantile", "made_at"),
 )
 
-TABLES: dict[str, Table] = {
+TABLES: dict[str, LakeTable] = {
     table.name: table
     for table in (
         PROGRESS,

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from controlplane.errors import LakeError
-from controlplane.lake.folders import Folder
+from controlplane.lake.folders import LakeFolder
 from controlplane.lake.manifest import Part, name_of
-from controlplane.lake.schema import TABLES, Type, arrow
+from controlplane.lake.schema import TABLES, ColumnType, arrow
 
 ROW_GROUP = 128 * 1024
 
@@ -29,7 +29,7 @@ ROW_GROUP = 128 * 1024
 class Staging:
     """Where the parts of one commit are written before it; can be sent to executors."""
 
-    folder: Folder
+    folder: LakeFolder
     job: str
     batch: str
     path: str
@@ -108,11 +108,19 @@ def _encoding(table: str) -> dict[str, Any]:
     rows are looked for by: of a small file they would be the larger part.
     """
     spec = TABLES[table]
-    maps = {column.name: column.type for column in spec.columns if column.type in (Type.WHOLES, Type.TEXTS)}
-    texts = [column.name for column in spec.columns if column.type is Type.TEXT]
+    maps = {
+        column.name: column.type
+        for column in spec.columns
+        if column.type in (ColumnType.WHOLES, ColumnType.TEXTS)
+    }
+    texts = [column.name for column in spec.columns if column.type is ColumnType.TEXT]
     texts += [f"{name}.key_value.key" for name in maps]
-    texts += [f"{name}.key_value.value" for name, kind in maps.items() if kind is Type.TEXTS]
-    steps = {column.name for column in spec.columns if column.type in (Type.WHOLE, Type.SMALL, Type.TIME)}
+    texts += [f"{name}.key_value.value" for name, kind in maps.items() if kind is ColumnType.TEXTS]
+    steps = {
+        column.name
+        for column in spec.columns
+        if column.type in (ColumnType.WHOLE, ColumnType.SMALL, ColumnType.TIME)
+    }
     return {
         "use_dictionary": texts,
         "column_encoding": dict.fromkeys(steps, "DELTA_BINARY_PACKED"),

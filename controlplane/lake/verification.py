@@ -8,12 +8,12 @@ from __future__ import annotations
 import pyarrow.parquet as pq
 
 from controlplane.errors import LakeError
-from controlplane.lake.folders import Folder
+from controlplane.lake.folders import LakeFolder
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Commit, Manifest, Part
+from controlplane.lake.manifest import Commit, LakeManifest, Part
 
 
-def verify(lake: Lake, commit: Commit, manifest: Manifest) -> int:
+def verify(lake: Lake, commit: Commit, manifest: LakeManifest) -> int:
     """Read every file that holds the rows of this commit; how many rows. LakeError names the first that is damaged.
 
     Where another commit took the place of some of its files (small files made one), that commit's are read.
@@ -28,7 +28,7 @@ def verify(lake: Lake, commit: Commit, manifest: Manifest) -> int:
     return commit.rows
 
 
-def _heirs(manifest: Manifest, path: str, standing: set[str]) -> list[Part]:
+def _heirs(manifest: LakeManifest, path: str, standing: set[str]) -> list[Part]:
     """The files that took a file's place, as they stand now."""
     table, day = path.split("/")[:2]
     heirs = [commit for commit in manifest.commits.values() if path in commit.replaces]
@@ -43,7 +43,7 @@ def _heirs(manifest: Manifest, path: str, standing: set[str]) -> list[Part]:
     return found
 
 
-def check(folder: Folder, part: Part) -> None:
+def check(folder: LakeFolder, part: Part) -> None:
     """Read one file to its end, a group of rows at a time. LakeError where it is not what the commit says."""
     try:
         with folder.fs.open(folder.at(part.path), "rb") as file:

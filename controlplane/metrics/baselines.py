@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controlplane.errors import BadRequest
-from controlplane.metrics.samples import Reading, Wanted, query_labels
+from controlplane.metrics.samples import MetricSample, Wanted, query_labels
 from controlplane.model import QueryView
 from controlplane.store.baselines import StoredBaseline
 from listeners.protocol.catalogue import BASELINE, BASELINE_PREFIX, Metric
@@ -70,7 +70,7 @@ def to_stored(baseline: Baseline) -> StoredBaseline:
     return StoredBaseline(baseline.query_id, baseline.app, baseline.query, baseline.made_at, values)
 
 
-class Book:
+class BaselineStore:
     """The current set; replaced as a whole. May be read on any thread."""
 
     def __init__(self) -> None:
@@ -98,7 +98,9 @@ class Book:
         with self._lock:
             return self._by_id.get(query_id)
 
-    def readings(self, views: Iterable[QueryView], now: float, wanted: Wanted = None) -> Iterator[Reading]:
+    def readings(
+        self, views: Iterable[QueryView], now: float, wanted: Wanted = None
+    ) -> Iterator[MetricSample]:
         """What is usual in the hour of `now`, of all that were not put away."""
         if wanted is not None and not wanted & NAMES:
             return
@@ -112,10 +114,10 @@ class Book:
                         yield from _quantiles(metric, labels, baseline.values[place, hour])
 
 
-def _quantiles(metric: Metric, labels: Mapping[str, str], values: Values) -> Iterator[Reading]:
+def _quantiles(metric: Metric, labels: Mapping[str, str], values: Values) -> Iterator[MetricSample]:
     for quantile, value in zip(QUANTILES, values.tolist(), strict=True):
         if math.isfinite(value):
-            yield Reading(metric, {**labels, "quantile": quantile}, value)
+            yield MetricSample(metric, {**labels, "quantile": quantile}, value)
 
 
 # -- from and to JSON ----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, choose_encode
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from controlplane.metrics.samples import Reading, Totals
+from controlplane.metrics.samples import MetricSample, Totals
 from controlplane.metrics.series.scrape import OwnFigures, readings
 from controlplane.model import Agent, QueryView, Verdict
 from listeners.protocol.catalogue import Metric
@@ -32,7 +32,7 @@ def render(
     totals_of: Callable[[str], Totals] = _nothing,
     agents: Iterable[Agent] = (),
     heartbeat_of: Callable[[str], Mapping[str, Any]] = _nothing,
-    more: Iterable[Reading] = (),
+    more: Iterable[MetricSample] = (),
 ) -> tuple[bytes, str]:
     """The exposition and its content type; OpenMetrics when `accept` (the request's header) asks for it.
 
@@ -55,7 +55,7 @@ def _encoder(accept: str | None) -> tuple[Callable[[Collector], bytes], str]:
 class _Families(Collector):
     """Readings grouped by metric, as the client library wants them."""
 
-    def __init__(self, readings: Iterable[Reading]):
+    def __init__(self, readings: Iterable[MetricSample]):
         self._families: dict[str, Family] = {}
         for reading in readings:
             name = reading.metric.name

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, TypeGuard
 
 from controlplane.health import lag
-from controlplane.health.context import Case, open_case
+from controlplane.health.context import QueryContext, open_case
 from controlplane.health.terminal_status import failure
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import (
@@ -47,7 +47,7 @@ Wanted = frozenset[str] | None
 
 
 @dataclass(frozen=True)
-class Reading:
+class MetricSample:
     """One value of one metric."""
 
     metric: Metric
@@ -57,13 +57,13 @@ class Reading:
 
 def query_readings(
     view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted: Wanted = None
-) -> Iterator[Reading]:
+) -> Iterator[MetricSample]:
     """All that is known of one query. `totals`: its counters, named as `Window.totals` does."""
     labels = query_labels(view)
     for name, own, value in _facts(view, verdict, now, totals, wanted):
         metric = BY_NAME[PREFIX + name] if isinstance(name, str) else name
         if (wanted is None or metric.name in wanted) and _is_finite(value):
-            yield Reading(metric, {**labels, **own}, value)
+            yield MetricSample(metric, {**labels, **own}, value)
 
 
 def _is_finite(value: float | None) -> TypeGuard[float]:
@@ -122,7 +122,7 @@ def _info(view: QueryView, run_id: str) -> dict[str, str]:
     return {name: value for name, value in told.items() if value}
 
 
-def _failure(case: Case) -> dict[str, str]:
+def _failure(case: QueryContext) -> dict[str, str]:
     told = failure(case)
     return {"error_class": told.kind, "retry": told.retry}
 
@@ -180,7 +180,7 @@ def _checkpoint(view: QueryView) -> Iterator[Fact]:
     yield "checkpoint_last_commit_timestamp_seconds", NONE, seen.committed_at
 
 
-def _running_batch(case: Case) -> Iterator[Fact]:
+def _running_batch(case: QueryContext) -> Iterator[Fact]:
     status = case.view.status
     if status is not None:
         yield "batch_age_seconds", NONE, case.age if case.polled and case.polled.trigger_active else 0.0
@@ -189,7 +189,7 @@ def _running_batch(case: Case) -> Iterator[Fact]:
     yield "watermark_delay_seconds", NONE, case.view.facts.watermark_delay
 
 
-def _last_batch(case: Case, last: ProgressSample) -> Iterator[Fact]:
+def _last_batch(case: QueryContext, last: ProgressSample) -> Iterator[Fact]:
     yield "batch_id", NONE, last.batch_id
     yield "batch_duration_seconds", NONE, last.duration
     yield from (("batch_phase_seconds", {"phase": name}, ms / 1000) for name, ms in last.phases_ms.items())
@@ -210,7 +210,7 @@ def _utilization(samples: Sequence[ProgressSample]) -> float | None:
 
 
 #: Figures of a source, by its place in the query.
-_SOURCE: Mapping[str, Callable[[Case, SourceSample, int], float | None]] = {
+_SOURCE: Mapping[str, Callable[[QueryContext, SourceSample, int], float | None]] = {
     "source_lag_rows": lambda case, source, index: source.lag_rows,
     "source_lag_seconds": lambda case, source, index: lag.source_lag_seconds(case.view, index, case.now),
     "source_max_partition_lag_rows": lambda case, source, index: max(
@@ -223,7 +223,7 @@ _SOURCE: Mapping[str, Callable[[Case, SourceSample, int], float | None]] = {
 }
 
 
-def _sources(case: Case, last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
+def _sources(case: QueryContext, last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
     told = [figure for figure in _SOURCE.items() if wanted is None or PREFIX + figure[0] in wanted]
     names = distinct(source.name for source in last.sources)
     for index, (name, source) in enumerate(zip(names, last.sources, strict=True)):
@@ -277,7 +277,7 @@ def _custom(operator: OperatorSample, own: Mapping[str, str]) -> Iterator[Fact]:
 
 def agent_readings(
     agents: Iterable[Agent], heartbeat_of: Callable[[str], Mapping[str, Any]]
-) -> Iterator[Reading]:
+) -> Iterator[MetricSample]:
     """Of every agent that has not ended. `heartbeat_of`: the data of an agent's last heartbeat, by its id."""
     for agent in agents:
         if agent.ended_at is not None:
@@ -285,7 +285,7 @@ def agent_readings(
         labels = {**_users(agent.labels), "app": agent.app, "agent": agent.agent}
         for name, own, value in _agent_facts(agent, heartbeat_of(agent.agent)):
             if _is_finite(value):
-                yield Reading(BY_NAME[PREFIX + name], {**labels, **own}, value)
+                yield MetricSample(BY_NAME[PREFIX + name], {**labels, **own}, value)
 
 
 def _agent_facts(

@@ -24,7 +24,7 @@ import pyarrow.dataset as ds
 
 from controlplane.errors import LakeError
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Manifest, Part
+from controlplane.lake.manifest import LakeManifest, Part
 from controlplane.lake.schema import LIFECYCLE, PROGRESS, SOURCES, STATE_OPERATORS, TABLES, arrow
 from controlplane.lake.staging import Staging
 
@@ -90,7 +90,7 @@ class Tidied:
 # -- what to do ------------------------------------------------------------------------------------
 
 
-def heaps(manifest: Manifest, before: date, many: int = MANY_FILES, big: int = BIG_BYTES) -> list[Heap]:
+def heaps(manifest: LakeManifest, before: date, many: int = MANY_FILES, big: int = BIG_BYTES) -> list[Heap]:
     """The files worth merging of days before a day, the largest heaps first.
 
     Logs that are still written to are left alone: they are imported again, and replace their files by name.
@@ -113,13 +113,13 @@ def heaps(manifest: Manifest, before: date, many: int = MANY_FILES, big: int = B
     return sorted(made, key=lambda heap: (-heap.bytes, heap.table, heap.day))
 
 
-def batch_of(heap: Heap, manifest: Manifest) -> str:
+def batch_of(heap: Heap, manifest: LakeManifest) -> str:
     """The name of the commit that merges a heap: of just these files as they are now."""
     known = [f"{part.path} {manifest.standing[part.path][1].at}" for part in heap.parts]
     return f"{heap.table}-{heap.day}-{hashlib.sha256(chr(10).join(known).encode()).hexdigest()[:12]}"
 
 
-def foldable(manifest: Manifest) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+def foldable(manifest: LakeManifest) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
     """Commits that may lie in one file, and those of them that may be forgotten once they have no file.
 
     What jobs want to know again is kept: the fingerprints of imported logs, the newest batch of each ingest.
@@ -283,7 +283,7 @@ def tidy(
 
 def _merge_all(
     lake: Lake,
-    manifest: Manifest,
+    manifest: LakeManifest,
     found: list[Heap],
     spark: Callable[[], SparkSession],
     tell: Callable[[int, int], None],
@@ -302,7 +302,7 @@ def _merge_all(
     return account_of(done)
 
 
-def _commit(lake: Lake, manifest: Manifest, staging: Staging, heap: Heap, merged: Merged) -> Merged:
+def _commit(lake: Lake, manifest: LakeManifest, staging: Staging, heap: Heap, merged: Merged) -> Merged:
     if merged.problem:
         lake.folder.remove(staging.path)
         return merged

@@ -73,7 +73,7 @@ def visible_part(secret: str) -> str:
     return secret[: secret.index("_", 3) + 7]
 
 
-class TokenBook:
+class TokenRegistry:
     """All tokens, by digest. `find` takes no lock and does no I/O: `replace` swaps the whole mapping."""
 
     def __init__(self, clock: Callable[[], float]):

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from controlplane.shapes import conditions, inputs, outputs, state
-from controlplane.shapes.findings import Finding, sorted_by_weight
+from controlplane.shapes.findings import ShapeFinding, sorted_by_weight
 from controlplane.shapes.model import Shape
 
-Check = Callable[[Shape, Shape], Iterator[Finding]]
+Check = Callable[[Shape, Shape], Iterator[ShapeFinding]]
 
 CHECKS: tuple[Check, ...] = (
     inputs.compare_sources,
@@ -30,7 +30,7 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def compare(old: Shape, new: Shape) -> list[Finding]:
+def compare(old: Shape, new: Shape) -> list[ShapeFinding]:
     """Every change between the run that wrote a checkpoint and the one that is to go on from it, worst first.
 
     No finding: nothing that a shape tells has changed. What a shape cannot tell (code of user functions,

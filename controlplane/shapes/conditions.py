@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controlplane.shapes.findings import (
-    Effect,
-    Finding,
-    When,
-    allowed,
-    fatal,
-    with_consequences,
-)
+from controlplane.shapes.findings import ChangeEffect, ShapeFinding, When, allowed, fatal, with_consequences
 from controlplane.shapes.model import Shape
 
 STREAMING = "spark.sql.streaming."
@@ -42,7 +35,7 @@ FORMATS = {
 }
 
 
-def compare_watermarks(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_watermarks(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     """Delays may change; a watermark that goes leaves state that nothing removes."""
     before, after = old.watermarks, new.watermarks
     if before is None or after is None or before == after:
@@ -51,7 +44,7 @@ def compare_watermarks(old: Shape, new: Shape) -> Iterator[Finding]:
     if len(after) < len(before) and new.operators:
         yield with_consequences(
             "watermark",
-            Effect.HARMS,
+            ChangeEffect.HARMS,
             change,
             "It runs where the output mode allows it; state is no longer removed, and grows.",
             "Keep a watermark, or bound the state in another way.",
@@ -66,7 +59,7 @@ def _words(shape: Shape) -> str:
     return ", ".join(f"{each.column} − {each.delay}" for each in shape.watermarks or ()) or "none"
 
 
-def compare_settings(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_settings(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     """What is pinned is not used from the new program; that is harmless, and rarely what was meant."""
     for name, words in PINNED.items():
         was, now = old.in_force(name), new.setting(name)
@@ -81,33 +74,33 @@ def compare_settings(old: Shape, new: Shape) -> Iterator[Finding]:
     if new.setting(SCHEMA_CHECK) == "false":
         yield with_consequences(
             "settings.stateSchemaCheck",
-            Effect.UNKNOWN,
+            ChangeEffect.UNKNOWN,
             "the check of the state's schema is switched off",
             "Spark no longer notices a change of keys or aggregates.",
             "Switch it on again, except for the one start that needs it.",
         )
 
 
-def _pinned(name: str, words: str, was: str, now: str, stateful: bool) -> Finding:
+def _pinned(name: str, words: str, was: str, now: str, stateful: bool) -> ShapeFinding:
     change = f"{words} was {_short(was)} and is {_short(now)}"
     rule = f"settings.{name.rpartition('.')[2] if name != PARTITIONS else 'shufflePartitions'}"
     spark = f"It runs with {_short(was)}: the checkpoint pins it, and the program's value is not used."
     if not stateful:
-        return allowed(rule, change, spark, Effect.IGNORED)
+        return allowed(rule, change, spark, ChangeEffect.IGNORED)
     remedy = "Start on a new checkpoint if the new value is needed."
     if name == PARTITIONS:
         remedy = (
             "Start on a new checkpoint if the new number is needed; state in RocksDB can be repartitioned "
             "offline since Spark 4.2."
         )
-    return with_consequences(rule, Effect.IGNORED, change, spark, remedy)
+    return with_consequences(rule, ChangeEffect.IGNORED, change, spark, remedy)
 
 
 def _short(value: str) -> str:
     return value.rpartition(".")[2]
 
 
-def _evolution(old: Shape, new: Shape) -> Iterator[Finding]:
+def _evolution(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     was, now = old.in_force(EVOLUTION) == "true", new.setting(EVOLUTION) == "true"
     if now and not was:
         yield fatal(
@@ -130,7 +123,7 @@ def _evolution(old: Shape, new: Shape) -> Iterator[Finding]:
 # -- trigger, asynchronous progress, version -------------------------------------------------------
 
 
-def compare_trigger(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_trigger(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     was, now = old.trigger, new.trigger
     if was is None or now is None or was == now:
         return
@@ -140,7 +133,7 @@ def compare_trigger(old: Shape, new: Shape) -> Iterator[Finding]:
     elif now == "real_time":
         yield with_consequences(
             "trigger",
-            Effect.UNKNOWN,
+            ChangeEffect.UNKNOWN,
             change,
             "Real-time mode takes some sources, sinks and operators only, and update mode; it says at start which.",
             "Try it on a copy of the checkpoint.",
@@ -151,7 +144,7 @@ def compare_trigger(old: Shape, new: Shape) -> Iterator[Finding]:
         yield allowed("trigger", change, "Checkpoints do not depend on the trigger.")
 
 
-def _continuous(change: str, new: Shape) -> Iterator[Finding]:
+def _continuous(change: str, new: Shape) -> Iterator[ShapeFinding]:
     if new.operators or any(each.type == "FileStreamSource" for each in new.sources or ()):
         yield fatal(
             "trigger",
@@ -163,14 +156,14 @@ def _continuous(change: str, new: Shape) -> Iterator[Finding]:
         return
     yield with_consequences(
         "trigger",
-        Effect.RUNS,
+        ChangeEffect.RUNS,
         change,
         "It runs, at least once instead of exactly once, without retries of tasks.",
         "Give it a core per partition of the source.",
     )
 
 
-def compare_progress_tracking(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_progress_tracking(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     """Asynchronous tracking leaves gaps in the logs, which only asynchronous tracking bears."""
     before, after = (shape.sink.options if shape.sink else {} for shape in (old, new))
     was, now = before.get(ASYNC) == "true", after.get(ASYNC) == "true"
@@ -188,14 +181,14 @@ def compare_progress_tracking(old: Shape, new: Shape) -> Iterator[Finding]:
     elif now and not was:
         yield with_consequences(
             "progressTracking",
-            Effect.RUNS,
+            ChangeEffect.RUNS,
             "asynchronous progress tracking is switched on",
             "It runs, at least once instead of exactly once; a stateful query is refused.",
             "Keep it for stateless queries that write to Kafka.",
         )
 
 
-def compare_versions(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_versions(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     was, now = old.spark, new.spark
     if was is None or now is None or was == now:
         return
@@ -218,7 +211,7 @@ def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(str(part) for part in version)
 
 
-def _older(change: str, old: Shape) -> Finding:
+def _older(change: str, old: Shape) -> ShapeFinding:
     newer = [name for name, first in FORMATS.items() if (old.in_force(name) or first) != first]
     if newer:
         return fatal(
@@ -230,20 +223,20 @@ def _older(change: str, old: Shape) -> Finding:
         )
     return with_consequences(
         "spark",
-        Effect.UNKNOWN,
+        ChangeEffect.UNKNOWN,
         change,
         "It runs as long as nothing newer is in the logs or the state.",
         "Run the doctor on the checkpoint for that version of Spark first.",
     )
 
 
-def compare_names(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_names(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     if old.name != new.name:
         change = f"the name was {old.name or 'none'} and is {new.name or 'none'}"
         yield allowed("name", change, "A checkpoint does not know its query's name.")
 
 
-def compare_what_is_told(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_what_is_told(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     """What one of the shapes leaves out cannot be judged: said, not passed over."""
     for words, before, after in (
         ("sources", old.sources, new.sources),
@@ -253,7 +246,7 @@ def compare_what_is_told(old: Shape, new: Shape) -> Iterator[Finding]:
         if before is None or after is None:
             yield with_consequences(
                 "unknown",
-                Effect.UNKNOWN,
+                ChangeEffect.UNKNOWN,
                 f"{'the old' if before is None else 'the new'} shape does not tell its {words}",
                 "Changes of them cannot be judged.",
                 "Take a shape of a run that has finished a batch.",

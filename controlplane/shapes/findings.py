@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Verdict(StrEnum):
+class ShapeReport(StrEnum):
     """May this change be made on the checkpoint? In the order of how bad it is."""
 
     ALLOWED = "allowed"
@@ -18,7 +18,7 @@ class Verdict(StrEnum):
     NOT_ALLOWED = "not_allowed"
 
 
-class Effect(StrEnum):
+class ChangeEffect(StrEnum):
     """What Spark does with it."""
 
     #: It runs, and nothing that was written or remembered suffers.
@@ -42,12 +42,12 @@ class When(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class ShapeFinding:
     """One change. `condition` is Spark's error condition where it fails with one; None on Spark 3 as a rule."""
 
     rule: str
-    verdict: Verdict
-    effect: Effect
+    verdict: ShapeReport
+    effect: ChangeEffect
     change: str
     spark: str
     remedy: str = ""
@@ -55,36 +55,46 @@ class Finding:
     when: When = When.NEVER
 
 
-def verdict_of(findings: Sequence[Finding]) -> Verdict:
+def verdict_of(findings: Sequence[ShapeFinding]) -> ShapeReport:
     """The worst of all; no finding is allowed."""
-    order = list(Verdict)
-    return max((finding.verdict for finding in findings), key=order.index, default=Verdict.ALLOWED)
+    order = list(ShapeReport)
+    return max((finding.verdict for finding in findings), key=order.index, default=ShapeReport.ALLOWED)
 
 
-def effect_of(findings: Sequence[Finding]) -> Effect:
+def effect_of(findings: Sequence[ShapeFinding]) -> ChangeEffect:
     """What a restart comes to when all changes are made at once: the worst effect."""
-    order = [Effect.RUNS, Effect.IGNORED, Effect.UNKNOWN, Effect.HARMS, Effect.FAILS]
-    return max((finding.effect for finding in findings), key=order.index, default=Effect.RUNS)
+    order = [
+        ChangeEffect.RUNS,
+        ChangeEffect.IGNORED,
+        ChangeEffect.UNKNOWN,
+        ChangeEffect.HARMS,
+        ChangeEffect.FAILS,
+    ]
+    return max((finding.effect for finding in findings), key=order.index, default=ChangeEffect.RUNS)
 
 
-def sorted_by_weight(findings: Sequence[Finding]) -> list[Finding]:
+def sorted_by_weight(findings: Sequence[ShapeFinding]) -> list[ShapeFinding]:
     """The worst first."""
-    order = list(Verdict)
+    order = list(ShapeReport)
     return sorted(findings, key=lambda finding: -order.index(finding.verdict))
 
 
-def allowed(rule: str, change: str, spark: str, effect: Effect = Effect.RUNS) -> Finding:
-    return Finding(rule, Verdict.ALLOWED, effect, change, spark)
+def allowed(rule: str, change: str, spark: str, effect: ChangeEffect = ChangeEffect.RUNS) -> ShapeFinding:
+    return ShapeFinding(rule, ShapeReport.ALLOWED, effect, change, spark)
 
 
-def with_consequences(rule: str, effect: Effect, change: str, spark: str, remedy: str = "") -> Finding:
-    when = When.LATER if effect in (Effect.HARMS, Effect.UNKNOWN) else When.NEVER
-    return Finding(rule, Verdict.CONSEQUENCES, effect, change, spark, remedy, None, when)
+def with_consequences(
+    rule: str, effect: ChangeEffect, change: str, spark: str, remedy: str = ""
+) -> ShapeFinding:
+    when = When.LATER if effect in (ChangeEffect.HARMS, ChangeEffect.UNKNOWN) else When.NEVER
+    return ShapeFinding(rule, ShapeReport.CONSEQUENCES, effect, change, spark, remedy, None, when)
 
 
-def harmful(rule: str, change: str, spark: str, remedy: str) -> Finding:
+def harmful(rule: str, change: str, spark: str, remedy: str) -> ShapeFinding:
     """Not allowed, although Spark does not object."""
-    return Finding(rule, Verdict.NOT_ALLOWED, Effect.HARMS, change, spark, remedy, None, When.LATER)
+    return ShapeFinding(
+        rule, ShapeReport.NOT_ALLOWED, ChangeEffect.HARMS, change, spark, remedy, None, When.LATER
+    )
 
 
 def fatal(
@@ -94,6 +104,8 @@ def fatal(
     remedy: str,
     condition: str | None = None,
     when: When = When.FIRST_BATCH,
-) -> Finding:
+) -> ShapeFinding:
     """Not allowed, and Spark refuses."""
-    return Finding(rule, Verdict.NOT_ALLOWED, Effect.FAILS, change, spark, remedy, condition, when)
+    return ShapeFinding(
+        rule, ShapeReport.NOT_ALLOWED, ChangeEffect.FAILS, change, spark, remedy, condition, when
+    )

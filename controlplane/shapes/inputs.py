@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from controlplane.shapes.findings import Effect, Finding, allowed, fatal, harmful, with_consequences
+from controlplane.shapes.findings import (
+    ChangeEffect,
+    ShapeFinding,
+    allowed,
+    fatal,
+    harmful,
+    with_consequences,
+)
 from controlplane.shapes.model import Endpoint, Shape, place_of
 
 OFFSET_LOG = "spark.sql.streaming.offsetLog.formatVersion"
@@ -25,7 +32,7 @@ FILES = "FileStreamSource"
 PUT_BACK = "Put the sources back as they were, or start on a new checkpoint."
 
 
-def compare_sources(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_sources(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     """All findings on the sources; nothing where a shape does not tell them (`comparison` says so)."""
     if old.sources is None or new.sources is None:
         return
@@ -50,7 +57,7 @@ def _is_named(old: Shape, new: Shape) -> bool:
     )
 
 
-def _number(old: Shape, before: int, after: int) -> Finding:
+def _number(old: Shape, before: int, after: int) -> ShapeFinding:
     change = f"{before} source{'s' * (before != 1)} became {after}"
     if old.in_force(OFFSET_LOG) == "2":
         lost = "a source that went is silently not read; one that came is read from its start"
@@ -64,7 +71,7 @@ def _is_reordered(old: tuple[Endpoint, ...], new: tuple[Endpoint, ...]) -> bool:
     return before != after and sorted(before) == sorted(after)
 
 
-def _order(sources: tuple[Endpoint, ...]) -> Finding:
+def _order(sources: tuple[Endpoint, ...]) -> ShapeFinding:
     change, remedy = "the same sources stand in another order", "Put the sources back in their old order."
     if all(each.type in (FILES, None) for each in sources):
         return fatal(
@@ -83,7 +90,7 @@ def _order(sources: tuple[Endpoint, ...]) -> Finding:
     )
 
 
-def _one(place: int, before: Endpoint, after: Endpoint) -> Iterator[Finding]:
+def _one(place: int, before: Endpoint, after: Endpoint) -> Iterator[ShapeFinding]:
     at = f"source {place}"
     if _differ(before.type, after.type):
         yield fatal(
@@ -96,7 +103,7 @@ def _one(place: int, before: Endpoint, after: Endpoint) -> Iterator[Finding]:
     if _differ(before.format, after.format):
         yield with_consequences(
             "sources.type",
-            Effect.HARMS,
+            ChangeEffect.HARMS,
             f"{at} was read as {before.format} and is read as {after.format}",
             "It runs: files that are not done yet are read in the new format, and what is not of it becomes null.",
             "Let the old query finish the old files first.",
@@ -110,13 +117,15 @@ def _differ(before: str | None, after: str | None) -> bool:
     return before is not None and after is not None and before != after
 
 
-def _option(at: str, name: str, before: Endpoint, after: Endpoint) -> Iterator[Finding]:
+def _option(at: str, name: str, before: Endpoint, after: Endpoint) -> Iterator[ShapeFinding]:
     was, now = before.options.get(name), after.options.get(name)
     change = f"{at}: {name} was {was or 'not set'} and is {now or 'not set'}"
     if name in PACE:
         yield allowed("sources.pace", change, "The next batch goes by the new value.")
     elif name in BEGINNING:
-        yield allowed("sources.beginning", change, "The checkpoint says where to go on.", Effect.IGNORED)
+        yield allowed(
+            "sources.beginning", change, "The checkpoint says where to go on.", ChangeEffect.IGNORED
+        )
     elif name == "path":
         yield _path(change)
     elif name == "subscribe":
@@ -124,7 +133,7 @@ def _option(at: str, name: str, before: Endpoint, after: Endpoint) -> Iterator[F
     elif name in PLACE:
         yield with_consequences(
             "sources.input",
-            Effect.UNKNOWN,
+            ChangeEffect.UNKNOWN,
             change,
             "What is not in the checkpoint's offsets is read from its earliest; what went counts as lost data.",
             "Use a new checkpoint where other data is read.",
@@ -132,18 +141,18 @@ def _option(at: str, name: str, before: Endpoint, after: Endpoint) -> Iterator[F
     elif name == "kafka.bootstrap.servers":
         yield with_consequences(
             "sources.input",
-            Effect.UNKNOWN,
+            ChangeEffect.UNKNOWN,
             change,
             "Another name of the same cluster does no harm; in another cluster the offsets mean other records.",
             "Use a new checkpoint for another cluster.",
         )
     else:
         yield with_consequences(
-            "sources.option", Effect.RUNS, change, "The next batch goes by the new value.", ""
+            "sources.option", ChangeEffect.RUNS, change, "The next batch goes by the new value.", ""
         )
 
 
-def _path(change: str) -> Finding:
+def _path(change: str) -> ShapeFinding:
     return fatal(
         "sources.input",
         change,
@@ -157,11 +166,11 @@ def _words(text: str | None) -> set[str]:
     return {word.strip() for word in (text or "").split(",") if word.strip()}
 
 
-def _topics(change: str, before: set[str], after: set[str]) -> Finding:
+def _topics(change: str, before: set[str], after: set[str]) -> ShapeFinding:
     if before <= after:
         return with_consequences(
             "sources.input",
-            Effect.RUNS,
+            ChangeEffect.RUNS,
             change,
             "New topics are read from their earliest offset.",
             "Expect their whole backlog in the first batches, or set a rate limit.",
@@ -176,7 +185,7 @@ def _topics(change: str, before: set[str], after: set[str]) -> Finding:
     )
 
 
-def _by_name(old: tuple[Endpoint, ...], new: tuple[Endpoint, ...]) -> Iterator[Finding]:
+def _by_name(old: tuple[Endpoint, ...], new: tuple[Endpoint, ...]) -> Iterator[ShapeFinding]:
     before, after = {each.name: each for each in old}, {each.name: each for each in new}
     for name in sorted(str(name) for name in before.keys() - after.keys()):
         yield harmful(
@@ -187,12 +196,15 @@ def _by_name(old: tuple[Endpoint, ...], new: tuple[Endpoint, ...]) -> Iterator[F
         )
     for name in sorted(str(name) for name in after.keys() - before.keys()):
         yield with_consequences(
-            "sources.name", Effect.RUNS, f"there is a new source named {name}", "It is read from its start."
+            "sources.name",
+            ChangeEffect.RUNS,
+            f"there is a new source named {name}",
+            "It is read from its start.",
         )
     for name in sorted(str(name) for name in before.keys() & after.keys()):
         for finding in _one(0, before[name], after[name]):
             yield _renamed(finding, name)
 
 
-def _renamed(finding: Finding, name: str) -> Finding:
+def _renamed(finding: ShapeFinding, name: str) -> ShapeFinding:
     return replace(finding, change=finding.change.replace("source 0", f"source {name}", 1))

@@ -31,7 +31,7 @@ class Key:
 
 
 @dataclass(frozen=True)
-class Operator:
+class ShapeOperator:
     """A stateful operator. `values`: (expression, type) that an aggregation gives; `state`: what its rows hold.
 
     `state` is (expression, type) pairs for an aggregation, two tuples of types for a join, types else.
@@ -82,7 +82,7 @@ class Shape:
     output_mode: str | None = None
     output_schema: tuple[tuple[str, str], ...] | None = None
     trigger: str | None = None
-    operators: tuple[Operator, ...] | None = None
+    operators: tuple[ShapeOperator, ...] | None = None
     watermarks: tuple[Watermark, ...] | None = None
     filters: tuple[str, ...] | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -128,9 +128,9 @@ def _version(text: str | None) -> tuple[int, ...] | None:
     return tuple(int(part or 0) for part in found.groups()) if found else None
 
 
-def _operator(value: Any, place: str) -> Operator:
+def _operator(value: Any, place: str) -> ShapeOperator:
     told = _object(value, place)
-    return Operator(
+    return ShapeOperator(
         kind=_known_text(told.get("kind"), f"{place}.kind"),
         keys=_tuple(told.get("keys"), f"{place}.keys", _key),
         right_keys=_tuple(told.get("rightKeys"), f"{place}.rightKeys", _key) or (),

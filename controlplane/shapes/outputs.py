@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controlplane.shapes.findings import (
-    Effect,
-    Finding,
+    ChangeEffect,
+    ShapeFinding,
     When,
     allowed,
     fatal,
@@ -23,7 +23,7 @@ AGGREGATES = ("aggregate", "session_aggregate")
 WITHOUT_MODE = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
 
 
-def compare_sink(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_sink(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     """Kind of sink, then its parameters."""
     before, after = old.sink, new.sink
     if before is None or after is None:
@@ -36,7 +36,7 @@ def compare_sink(old: Shape, new: Shape) -> Iterator[Finding]:
         yield from _parameters(before, after)
 
 
-def _kind(before: Endpoint, after: Endpoint) -> Finding:
+def _kind(before: Endpoint, after: Endpoint) -> ShapeFinding:
     change = f"the sink was {before.type} and is {after.type}"
     if after.type == FILES:
         return harmful(
@@ -49,15 +49,17 @@ def _kind(before: Endpoint, after: Endpoint) -> Finding:
     if before.type == FILES and after.type in USER_CODE:
         return with_consequences(
             "sink.type",
-            Effect.RUNS,
+            ChangeEffect.RUNS,
             change,
             "It runs; the new sink sees only new data, and a batch under way may come twice.",
             "Let the function know a batch by its id.",
         )
-    return with_consequences("sink.type", Effect.RUNS, change, "It runs; the new sink sees only new data.")
+    return with_consequences(
+        "sink.type", ChangeEffect.RUNS, change, "It runs; the new sink sees only new data."
+    )
 
 
-def _files(before: Endpoint, after: Endpoint) -> Iterator[Finding]:
+def _files(before: Endpoint, after: Endpoint) -> Iterator[ShapeFinding]:
     if place_of(before) != place_of(after):
         yield harmful(
             "sink.path",
@@ -69,7 +71,7 @@ def _files(before: Endpoint, after: Endpoint) -> Iterator[Finding]:
     if before.format and after.format and before.format != after.format:
         yield with_consequences(
             "sink.format",
-            Effect.HARMS,
+            ChangeEffect.HARMS,
             f"the output was {before.format} and is {after.format}",
             "It runs, and leaves files of two formats in one directory, which no reader reads as one.",
             "Write the new format to a new path from a new checkpoint.",
@@ -77,20 +79,20 @@ def _files(before: Endpoint, after: Endpoint) -> Iterator[Finding]:
     if before.options.get("partitionby") != after.options.get("partitionby"):
         yield with_consequences(
             "sink.partitions",
-            Effect.HARMS,
+            ChangeEffect.HARMS,
             "the output is partitioned by other columns",
             "It runs, and leaves two layouts in one directory.",
             "Write the new layout to a new path from a new checkpoint.",
         )
 
 
-def _parameters(before: Endpoint, after: Endpoint) -> Iterator[Finding]:
+def _parameters(before: Endpoint, after: Endpoint) -> Iterator[ShapeFinding]:
     for name in ("topic", "path"):
         was, now = before.options.get(name), after.options.get(name)
         if was != now:
             yield with_consequences(
                 "sink.parameters",
-                Effect.RUNS,
+                ChangeEffect.RUNS,
                 f"the sink's {name} was {was or 'not set'} and is {now or 'not set'}",
                 "It runs; the new place sees only new data.",
             )
@@ -99,7 +101,7 @@ def _parameters(before: Endpoint, after: Endpoint) -> Iterator[Finding]:
 # -- what goes into it -----------------------------------------------------------------------------
 
 
-def compare_output_mode(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_output_mode(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     """Modes that Spark refuses for this query, then changes between modes that it takes."""
     refused = _refused(new)
     if refused is not None:
@@ -108,7 +110,7 @@ def compare_output_mode(old: Shape, new: Shape) -> Iterator[Finding]:
         stateful = bool(new.operators)
         yield with_consequences(
             "outputMode",
-            Effect.RUNS,
+            ChangeEffect.RUNS,
             f"the output mode was {old.output_mode} and is {new.output_mode}",
             "It runs on the same state; the sink gets other rows per batch than before: "
             + (
@@ -118,7 +120,7 @@ def compare_output_mode(old: Shape, new: Shape) -> Iterator[Finding]:
         )
 
 
-def _refused(new: Shape) -> Finding | None:
+def _refused(new: Shape) -> ShapeFinding | None:
     aggregates = any(each.kind in AGGREGATES for each in new.operators or ())
     change = f"the output mode is {new.output_mode}"
     if new.output_mode == "append" and aggregates and new.watermarks == ():
@@ -151,7 +153,7 @@ def _refused(new: Shape) -> Finding | None:
     return None
 
 
-def compare_projection(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_projection(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     """Columns that come out; what of them the state holds is the operators' matter."""
     before, after = old.output_schema, new.output_schema
     if before is None or after is None or before == after:
@@ -163,7 +165,7 @@ def compare_projection(old: Shape, new: Shape) -> Iterator[Finding]:
     elif kind == FILES:
         yield with_consequences(
             "projection",
-            Effect.HARMS if _retyped(before, after) else Effect.RUNS,
+            ChangeEffect.HARMS if _retyped(before, after) else ChangeEffect.RUNS,
             change,
             "It runs, and leaves files of two schemas in one directory.",
             "Make sure that the readers merge schemas, or write to a new path from a new checkpoint.",
@@ -171,7 +173,7 @@ def compare_projection(old: Shape, new: Shape) -> Iterator[Finding]:
     else:
         yield with_consequences(
             "projection",
-            Effect.UNKNOWN,
+            ChangeEffect.UNKNOWN,
             change,
             "It runs if the sink takes the new columns.",
             "Try it against a copy of the sink.",
@@ -188,7 +190,7 @@ def _retyped(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], 
     return any(types.get(name, type) != type for name, type in after)
 
 
-def compare_filters(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_filters(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     if old.filters is not None and new.filters is not None and old.filters != new.filters:
         yield allowed(
             "filters",

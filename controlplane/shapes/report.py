@@ -6,11 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from controlplane.shapes.comparison import compare
-from controlplane.shapes.findings import Finding, Verdict, effect_of, verdict_of
+from controlplane.shapes.findings import ShapeFinding, ShapeReport, effect_of, verdict_of
 from controlplane.shapes.model import ShapeError, shape_from
 
 UNKNOWN = "unknown"
-_SEVERITIES = {Verdict.NOT_ALLOWED: "error", Verdict.CONSEQUENCES: "warning", Verdict.ALLOWED: "info"}
+_SEVERITIES = {
+    ShapeReport.NOT_ALLOWED: "error",
+    ShapeReport.CONSEQUENCES: "warning",
+    ShapeReport.ALLOWED: "info",
+}
 
 
 def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,7 +30,7 @@ def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _document(finding: Finding) -> dict[str, Any]:
+def _document(finding: ShapeFinding) -> dict[str, Any]:
     return {
         "check": f"shape.{finding.rule}",
         "severity": _SEVERITIES[finding.verdict],

@@ -9,8 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controlplane.shapes.buffers import buffers
-from controlplane.shapes.findings import Effect, Finding, allowed, fatal, harmful, with_consequences
-from controlplane.shapes.model import Key, Operator, Shape
+from controlplane.shapes.findings import (
+    ChangeEffect,
+    ShapeFinding,
+    allowed,
+    fatal,
+    harmful,
+    with_consequences,
+)
+from controlplane.shapes.model import Key, Shape, ShapeOperator
 
 NOT_THE_OPERATOR = "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
 NO_STATE = "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
@@ -22,7 +29,7 @@ WINDOWS = ("window", "session_window")
 JOIN_STATE = "Both sides of a join remember rows by its keys"
 
 
-def compare_operators(old: Shape, new: Shape) -> Iterator[Finding]:
+def compare_operators(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     """First whether the operators are the same ones, in the order in which Spark numbers them; then each."""
     if old.operators is None or new.operators is None:
         return
@@ -34,7 +41,7 @@ def compare_operators(old: Shape, new: Shape) -> Iterator[Finding]:
         yield from _one(number, was, now, old, new)
 
 
-def _other_operators(before: list[str], after: list[str], new: Shape) -> Finding:
+def _other_operators(before: list[str], after: list[str], new: Shape) -> ShapeFinding:
     change = f"the stateful operators were {_kinds(before)} and are {_kinds(after)}"
     rule = "operators"
     if not before:
@@ -78,7 +85,9 @@ def _is_lenient(old: Shape, new: Shape) -> bool:
     return all(shape.spark is None or shape.spark >= (4, 3) for shape in (old, new))
 
 
-def _one(number: int, was: Operator, now: Operator, old: Shape, new: Shape) -> Iterator[Finding]:
+def _one(
+    number: int, was: ShapeOperator, now: ShapeOperator, old: Shape, new: Shape
+) -> Iterator[ShapeFinding]:
     check = {"join": _join, "aggregate": _aggregate, "session_aggregate": _aggregate}.get(was.kind, _grouped)
     rule = RULES.get(was.kind, "state")
     at = f"{was.kind} (operator {number})"
@@ -97,11 +106,11 @@ RULES = {
 }
 
 
-def _without_check(new: Shape, finding: Finding) -> bool:
+def _without_check(new: Shape, finding: ShapeFinding) -> bool:
     return new.setting(SCHEMA_CHECK) == "false" and finding.condition in (KEYS_DIFFER, VALUES_DIFFER)
 
 
-def _unchecked(finding: Finding) -> Finding:
+def _unchecked(finding: ShapeFinding) -> ShapeFinding:
     return harmful(
         finding.rule,
         finding.change,
@@ -116,7 +125,7 @@ def _unchecked(finding: Finding) -> Finding:
 
 def _keys(
     rule: str, at: str, was: tuple[Key, ...] | None, now: tuple[Key, ...] | None, new: Shape
-) -> Iterator[Finding]:
+) -> Iterator[ShapeFinding]:
     """Number and types are compared by Spark; what a key is made of by nobody but us."""
     if was is None or now is None:
         return
@@ -144,11 +153,11 @@ def _retyped(before: Key, after: Key) -> bool:
     return before.type is not None and after.type is not None and before.type != after.type
 
 
-def _remade(rule: str, at: str, before: Key, after: Key) -> Finding:
+def _remade(rule: str, at: str, before: Key, after: Key) -> ShapeFinding:
     if before.name == after.name and before.name in WINDOWS:
         return with_consequences(
             f"{rule}.window",
-            Effect.HARMS,
+            ChangeEffect.HARMS,
             f"{at}: the {before.name} is made in another way",
             "It runs: windows of both kinds stand side by side until the watermark has passed the old ones.",
             "Expect odd results for that long, or start on a new checkpoint.",
@@ -168,7 +177,9 @@ def _cut(text: str) -> str:
 # -- aggregations ----------------------------------------------------------------------------------
 
 
-def _aggregate(rule: str, at: str, was: Operator, now: Operator, old: Shape, new: Shape) -> Iterator[Finding]:
+def _aggregate(
+    rule: str, at: str, was: ShapeOperator, now: ShapeOperator, old: Shape, new: Shape
+) -> Iterator[ShapeFinding]:
     yield from _keys(rule, at, was.keys, now.keys, new)
     told = was.state is not None and now.state is not None
     before, after = (was.state or (), now.state or ()) if told else (was.values, now.values)
@@ -197,7 +208,7 @@ def _values(
     now: tuple[tuple[str, str], ...],
     old: Shape,
     new: Shape,
-) -> Finding:
+) -> ShapeFinding:
     before, after = buffers(was), buffers(now)
     if before is not None and after is not None and _fits(before, after, _is_lenient(old, new)):
         spark = (
@@ -215,12 +226,14 @@ def _fits(before: tuple[tuple[str, bool], ...], after: tuple[tuple[str, bool], .
 # -- joins -----------------------------------------------------------------------------------------
 
 
-def _join(rule: str, at: str, was: Operator, now: Operator, old: Shape, new: Shape) -> Iterator[Finding]:
+def _join(
+    rule: str, at: str, was: ShapeOperator, now: ShapeOperator, old: Shape, new: Shape
+) -> Iterator[ShapeFinding]:
     keys = list(_keys(rule, at, was.keys, now.keys, new)) + list(
         _keys(rule, f"{at}, right side", was.right_keys, now.right_keys, new)
     )
     yield from (_strict(each, old, new) for each in keys)
-    if any(each.effect is Effect.FAILS for each in keys):
+    if any(each.effect is ChangeEffect.FAILS for each in keys):
         return
     if was.state is not None and now.state is not None and was.state != now.state:
         change = f"{at}: the sides' rows were {_sides(was)} and are {_sides(now)}"
@@ -233,18 +246,18 @@ def _join(rule: str, at: str, was: Operator, now: Operator, old: Shape, new: Sha
     elif was.condition != now.condition and not keys:
         yield with_consequences(
             f"{rule}.condition",
-            Effect.UNKNOWN,
+            ChangeEffect.UNKNOWN,
             f"{at}: the condition was {_cut(was.condition or 'none')} and is {_cut(now.condition or 'none')}",
             "It runs: rows that wait in the state are joined by the new condition, and are dropped by its time bounds.",
             "Start on a new checkpoint where results must be of one kind.",
         )
 
 
-def _sides(join: Operator) -> str:
+def _sides(join: ShapeOperator) -> str:
     return " and ".join(f"({', '.join(side)})" for side in join.state or ())
 
 
-def _type(rule: str, at: str, was: Operator, now: Operator) -> Finding:
+def _type(rule: str, at: str, was: ShapeOperator, now: ShapeOperator) -> ShapeFinding:
     return harmful(
         f"{rule}.type",
         f"{at}: it was {was.join_type} and is {now.join_type}",
@@ -254,9 +267,9 @@ def _type(rule: str, at: str, was: Operator, now: Operator) -> Finding:
     )
 
 
-def _strict(finding: Finding, old: Shape, new: Shape) -> Finding:
+def _strict(finding: ShapeFinding, old: Shape, new: Shape) -> ShapeFinding:
     """Before 4.3 which columns may be null is compared too, and these changes move that."""
-    if finding.effect is not Effect.HARMS or _is_lenient(old, new):
+    if finding.effect is not ChangeEffect.HARMS or _is_lenient(old, new):
         return finding
     spark = "Which columns may be null differs from what the state says, and that is compared."
     return fatal(finding.rule, finding.change, spark, finding.remedy, _since_4(new, VALUES_DIFFER))
@@ -265,7 +278,9 @@ def _strict(finding: Finding, old: Shape, new: Shape) -> Finding:
 # -- deduplication, arbitrary state, limits --------------------------------------------------------
 
 
-def _grouped(rule: str, at: str, was: Operator, now: Operator, old: Shape, new: Shape) -> Iterator[Finding]:
+def _grouped(
+    rule: str, at: str, was: ShapeOperator, now: ShapeOperator, old: Shape, new: Shape
+) -> Iterator[ShapeFinding]:
     yield from _keys(rule, at, was.keys, now.keys, new)
     if was.state is not None and now.state is not None and was.state != now.state:
         change = f"{at}: the state was {_cut(str(was.state[0]))} and is {_cut(str(now.state[0]))}"
@@ -283,7 +298,7 @@ def _grouped(rule: str, at: str, was: Operator, now: Operator, old: Shape, new: 
             yield fatal(rule, change, spark, NEW_CHECKPOINT, "STATE_STORE_INVALID_CONFIG_AFTER_RESTART")
 
 
-def _timeout(rule: str, at: str, was: Operator, now: Operator, new: Shape) -> Finding:
+def _timeout(rule: str, at: str, was: ShapeOperator, now: ShapeOperator, new: Shape) -> ShapeFinding:
     change = f"{at}: the timeout was {was.timeout} and is {now.timeout}"
     if "NoTimeout" in (was.timeout, now.timeout):
         spark = "With a timeout each group's state has one more column."

@@ -18,10 +18,10 @@ from sqlalchemy.engine import Connection, RowMapping
 
 from alerts.acknowledgements import Acknowledgement
 from alerts.matching.labels import Matcher
-from alerts.notify.reasons import Told
+from alerts.notify.reasons import NotificationState
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState, Transition
-from controlplane.records import Note, NoteOutcome
+from controlplane.records import NoteOutcome, NotificationLogEntry
 from controlplane.store.tables import acknowledgements, alerts, notifications, rule_groups, silences, told
 
 RESOLVED = AlertState.RESOLVED.value
@@ -45,7 +45,7 @@ class StoredAlert:
 
 
 @dataclass(frozen=True)
-class Change:
+class AlertChange:
     """A transition of an alert of a rule."""
 
     group: str
@@ -56,7 +56,7 @@ class Change:
 # -- alerts ----------------------------------------------------------------------------------------
 
 
-def record(connection: Connection, changes: Iterable[Change], evaluated: Mapping[str, float]) -> None:
+def record(connection: Connection, changes: Iterable[AlertChange], evaluated: Mapping[str, float]) -> None:
     """Store transitions, and when groups were evaluated (`evaluated`: by key, Unix seconds).
 
     The same again changes nothing: a store that did not answer in time may have taken it.
@@ -70,9 +70,9 @@ def record(connection: Connection, changes: Iterable[Change], evaluated: Mapping
             connection.execute(sa.insert(rule_groups).values(group=group, evaluated_at=at))
 
 
-def _waves(changes: Iterable[Change]) -> list[list[Change]]:
+def _waves(changes: Iterable[AlertChange]) -> list[list[AlertChange]]:
     """The changes in lists in which each alert comes once; those of one alert in their order."""
-    waves: list[list[Change]] = []
+    waves: list[list[AlertChange]] = []
     seen: Counter[_Identity] = Counter()
     for change in changes:
         number = seen[_identity(change)]
@@ -89,11 +89,11 @@ def _parts(items: Iterable[_Item]) -> Iterator[list[_Item]]:
         yield part
 
 
-def _identity(change: Change) -> _Identity:
+def _identity(change: AlertChange) -> _Identity:
     return change.group, change.rule, change.transition.alert.fingerprint
 
 
-def _record(connection: Connection, changes: Sequence[Change]) -> None:
+def _record(connection: Connection, changes: Sequence[AlertChange]) -> None:
     """Each alert at most once: then a thousand of them take a few statements."""
     known, new, other, gone = _known(connection, changes), [], [], []
     for change in changes:
@@ -116,7 +116,7 @@ def _record(connection: Connection, changes: Sequence[Change]) -> None:
         connection.execute(sa.delete(alerts).where(alerts.c.key.in_(gone)))
 
 
-def _known(connection: Connection, changes: Sequence[Change]) -> dict[_Identity, list[Any]]:
+def _known(connection: Connection, changes: Sequence[AlertChange]) -> dict[_Identity, list[Any]]:
     """Of the alerts that change: what is not over, and the episodes that may be the same."""
     told = [change.transition.alert for change in changes]
     query = sa.select(
@@ -210,15 +210,17 @@ def _stored(row: RowMapping) -> StoredAlert:
 # -- what was told ---------------------------------------------------------------------------------
 
 
-def all_told(connection: Connection) -> dict[tuple[str, str], Told]:
+def all_told(connection: Connection) -> dict[tuple[str, str], NotificationState]:
     """What was told last, by group key and receiver."""
     return {
-        (row.group_key, row.receiver): Told(frozenset(row.firing), frozenset(row.resolved), row.at)
+        (row.group_key, row.receiver): NotificationState(
+            frozenset(row.firing), frozenset(row.resolved), row.at
+        )
         for row in connection.execute(sa.select(told))
     }
 
 
-def note(connection: Connection, line: Note, now_told: Told | None) -> None:
+def note(connection: Connection, line: NotificationLogEntry, now_told: NotificationState | None) -> None:
     """A line of the log and, where something was told, what the receiver now knows. The same again changes nothing."""
     values = {
         "at": line.at,
@@ -246,7 +248,9 @@ def _digest(group_key: str, receiver: str) -> str:
     return hashlib.sha256(f"{receiver}\0{group_key}".encode(errors="replace")).hexdigest()
 
 
-def notes(connection: Connection, limit: int = 100, fingerprint: str | None = None) -> list[Note]:
+def notes(
+    connection: Connection, limit: int = 100, fingerprint: str | None = None
+) -> list[NotificationLogEntry]:
     """The log, newest first; of one alert or of all."""
     query = sa.select(notifications).order_by(notifications.c.key.desc()).limit(limit)
     if fingerprint is not None:
@@ -254,7 +258,7 @@ def notes(connection: Connection, limit: int = 100, fingerprint: str | None = No
             sa.type_coerce(notifications.c.fingerprints, sa.Text).contains(fingerprint, autoescape=True)
         )
     return [
-        Note(
+        NotificationLogEntry(
             row.at,
             row.receiver,
             row.group_key,

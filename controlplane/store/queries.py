@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from controlplane.model import Agent, Run
-from controlplane.records import AgentRow, QueryRow, Reported, RunRow
+from controlplane.records import AgentRow, QueryRow, ReportedBatches, RunRow
 from controlplane.store.blobs import Unpacker
 from controlplane.store.rows import (
     agent_row,
@@ -57,7 +57,7 @@ def list_runs(connection: Connection, query_id: str, limit: int = 20) -> list[Ru
     return [run_of(row) for row in connection.execute(query).mappings()]
 
 
-def reported(connection: Connection, query_id: str) -> Reported:
+def reported(connection: Connection, query_id: str) -> ReportedBatches:
     """Which of a query's batches were reported."""
     query = sa.select(queries.c.reported).where(queries.c.query_id == query_id)
     return reported_batches(connection.execute(query).scalar())

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import RowMapping
 
 from controlplane.model import Agent, Run, RunEnd, RunFacts, StatusSample
-from controlplane.records import NOTHING, AgentRow, Gap, Naming, QueryRow, Reported, RunRow
+from controlplane.records import NOTHING, AgentRow, Gap, Naming, QueryRow, ReportedBatches, RunRow
 from controlplane.store.tables import agents, queries, runs
 
 #: An agent's labels have no column: they are kept with what it says of itself.
@@ -54,12 +54,12 @@ def query_row(row: RowMapping) -> QueryRow:
     return QueryRow(**values | {"reported": reported_batches(row["reported"])})
 
 
-def reported_batches(stored: Mapping[str, Any] | None) -> Reported:
+def reported_batches(stored: Mapping[str, Any] | None) -> ReportedBatches:
     """The column `reported`; `NOTHING` where nothing was stored."""
     if not stored:
         return NOTHING
     gaps = tuple(Gap(**gap) for gap in stored["gaps"])
-    return Reported(stored["high"], gaps, stored.get("forgotten", 0))
+    return ReportedBatches(stored["high"], gaps, stored.get("forgotten", 0))
 
 
 def run_row(row: RowMapping) -> RunRow:

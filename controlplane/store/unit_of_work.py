@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from controlplane.records import Ledger, References
+from controlplane.records import References, UnitOfWork
 from controlplane.store.rows import (
     agent_row,
     agent_values,
@@ -42,9 +42,9 @@ _UPDATES = {
 }
 
 
-def load(connection: Connection, references: References) -> Ledger:
+def load(connection: Connection, references: References) -> UnitOfWork:
     """Agents, queries and runs that these events name, with the open runs beside them."""
-    ledger = Ledger()
+    ledger = UnitOfWork()
     query_ids = references.query_ids | set(_newest_called(connection, references.names))
     _load_runs(connection, ledger, query_ids, references.run_ids, references.ending_agents)
     query_ids.update(row.run.query_id for row in ledger.runs.values())
@@ -74,7 +74,7 @@ def _newest_called(connection: Connection, names: Iterable[tuple[str, str | None
 
 
 def _load_runs(
-    connection: Connection, ledger: Ledger, query_ids: set[str], run_ids: set[str], ending: set[str]
+    connection: Connection, ledger: UnitOfWork, query_ids: set[str], run_ids: set[str], ending: set[str]
 ) -> None:
     """The runs named, and of their queries the newest and the open ones; of ending agents the open ones."""
     wanted = ((_NAMED_RUNS, run_ids), (_OPEN_RUNS, query_ids), (_OPEN_RUNS_OF_AGENTS, ending))
@@ -83,14 +83,14 @@ def _load_runs(
             ledger.runs[row["run_id"]] = run_row(row)
 
 
-def save(connection: Connection, ledger: Ledger) -> None:
+def save(connection: Connection, ledger: UnitOfWork) -> None:
     """Write the changed rows; new ones get their keys, in the ledger too."""
     _save_agents(connection, ledger)
     _save_queries(connection, ledger)
     _save_runs(connection, ledger)
 
 
-def _save_agents(connection: Connection, ledger: Ledger) -> None:
+def _save_agents(connection: Connection, ledger: UnitOfWork) -> None:
     changed = [row for name, row in ledger.agents.items() if name in ledger.changed]
     for row in changed:
         if row.agent.key == 0:
@@ -99,7 +99,7 @@ def _save_agents(connection: Connection, ledger: Ledger) -> None:
     _update(connection, agents, [agent_values(row) for row in changed if row.agent.key])
 
 
-def _save_queries(connection: Connection, ledger: Ledger) -> None:
+def _save_queries(connection: Connection, ledger: UnitOfWork) -> None:
     changed = [row for name, row in ledger.queries.items() if name in ledger.changed]
     for row in changed:
         if row.key == 0:
@@ -107,7 +107,7 @@ def _save_queries(connection: Connection, ledger: Ledger) -> None:
     _update(connection, queries, [query_values(row) for row in changed if row.key])
 
 
-def _save_runs(connection: Connection, ledger: Ledger) -> None:
+def _save_runs(connection: Connection, ledger: UnitOfWork) -> None:
     old: list[dict[str, Any]] = []
     for name, row in list(ledger.runs.items()):
         if name not in ledger.changed:

@@ -9,16 +9,16 @@ import time
 from typing import Any, Callable
 
 from listeners.checkpoints.hadoop import Files
-from listeners.checkpoints.inventory_policy import Budget
-from listeners.checkpoints.inventory_reader import Bounds, Inventory, collect, output_of
+from listeners.checkpoints.inventory_policy import InventoryBudget
+from listeners.checkpoints.inventory_reader import Bounds, DriverInventory, collect, output_of
 from listeners.protocol import wire
 from listeners.protocol.errors import CommandError
-from listeners.queries.registry import Entry
+from listeners.queries.registry import RegisteredQuery
 from listeners.spark import classic
 
 #: The server takes lines of 4 MiB.
 MOST_BYTES = 3_900_000
-OUTPUT_BOUNDS = Bounds(entries=2000, names=300_000, contents=Budget(files=200, bytes=256 << 10))
+OUTPUT_BOUNDS = Bounds(entries=2000, names=300_000, contents=InventoryBudget(files=200, bytes=256 << 10))
 
 
 class Collecting:
@@ -26,7 +26,7 @@ class Collecting:
 
     def __init__(
         self,
-        entry: Entry,
+        entry: RegisteredQuery,
         bounds: Bounds,
         open_files: Callable[[Any, str], Files],
         clock: Callable[[], float],
@@ -35,8 +35,8 @@ class Collecting:
         self._entry, self._bounds, self._open, self._clock = entry, bounds, open_files, clock
         self._rows = rows
         self._deadline = clock() + bounds.seconds
-        self.checkpoint: Inventory | None = None
-        self.output: Inventory | None = None
+        self.checkpoint: DriverInventory | None = None
+        self.output: DriverInventory | None = None
         self.error: Exception | None = None
         self.spark_version: str | None = None
 
@@ -61,11 +61,11 @@ class Collecting:
         self.checkpoint, self.output = self._inventory(place, self._bounds), sink
         collect(self.checkpoint, sink, self._rows)
 
-    def _inventory(self, place: str, bounds: Bounds) -> Inventory:
-        return Inventory(self._open(self._entry.session, place), bounds, self._deadline, self._clock)
+    def _inventory(self, place: str, bounds: Bounds) -> DriverInventory:
+        return DriverInventory(self._open(self._entry.session, place), bounds, self._deadline, self._clock)
 
 
-def event_of(entry: Entry, run_id: str, why: str, seconds: float, found: Collecting) -> str:
+def event_of(entry: RegisteredQuery, run_id: str, why: str, seconds: float, found: Collecting) -> str:
     """The event's data as JSON text, short enough for a line."""
     assert found.checkpoint is not None
     now = time.time()

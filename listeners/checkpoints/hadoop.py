@@ -45,7 +45,7 @@ class Files(Protocol):
     def read(self, path: str) -> bytes: ...
 
 
-class Hadoop:
+class HadoopFileSystem:
     """One place, `file:/a`, `s3a://bucket/a` or relative; `root` is its full name."""
 
     def __init__(self, session: Any, place: str):

@@ -15,12 +15,12 @@ import time
 from typing import Any, Callable
 
 from listeners.checkpoints.collection import Collecting, event_of, refusal
-from listeners.checkpoints.hadoop import Files, Hadoop
+from listeners.checkpoints.hadoop import Files, HadoopFileSystem
 from listeners.checkpoints.inventory_reader import Bounds
 from listeners.checkpoints.timetable import Due, Timetable
 from listeners.protocol import wire
 from listeners.protocol.errors import AgentError, CommandError
-from listeners.queries.registry import Entry, Registry
+from listeners.queries.registry import RegisteredQuery, Registry
 
 log = logging.getLogger("controlplane.agent")
 
@@ -47,7 +47,7 @@ class Inventories:
         put: Callable[[str, str], None],
         mode: str = "full",
         bounds: Bounds = BOUNDS,
-        open_files: Callable[[Any, str], Files] = Hadoop,
+        open_files: Callable[[Any, str], Files] = HadoopFileSystem,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._registry, self._put, self._mode, self._bounds = registry, put, mode, bounds
@@ -65,12 +65,12 @@ class Inventories:
 
     # -- what happens: takes note, asks nobody ---------------------------------------------------
 
-    def started(self, entry: Entry) -> None:
+    def started(self, entry: RegisteredQuery) -> None:
         """A run of this query has begun."""
         self._note(lambda plan, now: plan.started(entry.query_id, entry.run_id, now))
         self._catch_up(entry.query_id, entry.run_id)
 
-    def start_failed(self, entry: Entry) -> None:
+    def start_failed(self, entry: RegisteredQuery) -> None:
         """Spark refused to start a query that it ran before: of that no event tells."""
         self._note(lambda plan, now: plan.ended(entry.query_id, entry.run_id, True, now))
 
@@ -176,7 +176,9 @@ class Inventories:
 
     # -- taking one ------------------------------------------------------------------------------
 
-    def _take(self, entry: Entry, run_id: str, why: str, patience: float, until: float) -> dict[str, Any]:
+    def _take(
+        self, entry: RegisteredQuery, run_id: str, why: str, patience: float, until: float
+    ) -> dict[str, Any]:
         """Collect and put out; raises CommandError where it cannot be, AgentError where it failed.
 
         `patience`: seconds to wait for an inventory under way; `until`: by the clock, when it must be out.
@@ -192,7 +194,7 @@ class Inventories:
         finally:
             self._one.release()
 
-    def _taken(self, entry: Entry, run_id: str, why: str, left: float) -> dict[str, Any]:
+    def _taken(self, entry: RegisteredQuery, run_id: str, why: str, left: float) -> dict[str, Any]:
         began = self._clock()
         bounds = self._bounds._replace(seconds=min(self._bounds.seconds, left * COLLECTING))
         patience = min(bounds.seconds + 1.0, left)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 
-class Budget(NamedTuple):
+class InventoryBudget(NamedTuple):
     """Files, bytes in all, bytes of one file, of a source's compaction, of an SST."""
 
     files: int = 500
@@ -30,7 +30,7 @@ _STATE_FILE = re.compile(r"(\d{1,18})(?:_[0-9a-zA-Z-]+)?\.(delta|snapshot|zip|ch
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
-def chosen(sizes: Mapping[str, int], budget: Budget) -> list[str]:
+def chosen(sizes: Mapping[str, int], budget: InventoryBudget) -> list[str]:
     """Paths to read, weightiest first. `sizes`: bytes of every file by its path."""
     picked: dict[str, None] = {}
     spent = 0
@@ -45,7 +45,7 @@ def chosen(sizes: Mapping[str, int], budget: Budget) -> list[str]:
     return list(picked)
 
 
-def _wanted(sizes: Mapping[str, int], budget: Budget) -> Iterator[tuple[str, int]]:
+def _wanted(sizes: Mapping[str, int], budget: InventoryBudget) -> Iterator[tuple[str, int]]:
     """Path and the most bytes it may have."""
     folders = _by_folder(sizes)
     yield from ((path, budget.each) for path in ("metadata", ".metadata.crc"))

@@ -13,7 +13,7 @@ from typing import Any, Callable, NamedTuple
 
 from listeners.checkpoints import inventory_policy
 from listeners.checkpoints.hadoop import Files, Listed
-from listeners.checkpoints.inventory_policy import Budget
+from listeners.checkpoints.inventory_policy import InventoryBudget
 from listeners.protocol.errors import FilesError
 
 #: As `controlplane.checkpoints.inventory.model` has it.
@@ -33,10 +33,10 @@ class Bounds(NamedTuple):
     seconds: float = 10.0
     entries: int = 20_000
     names: int = 2_000_000
-    contents: Budget = Budget()
+    contents: InventoryBudget = InventoryBudget()
 
 
-class Entry(NamedTuple):
+class InventoryFile(NamedTuple):
     """Bytes of a file (0 of a folder) and seconds since 1970."""
 
     size: int
@@ -44,14 +44,14 @@ class Entry(NamedTuple):
     folder: bool = False
 
 
-class Inventory:
+class DriverInventory:
     """What has been seen of one place so far; filled by one thread, told at any time by another."""
 
     def __init__(self, files: Files, bounds: Bounds, deadline: float, clock: Callable[[], float]):
         """`deadline` by `clock`, in seconds."""
         self.files, self.bounds = files, bounds
         self._deadline, self._clock = deadline, clock
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, InventoryFile] = {}
         self.contents: dict[str, bytes] = {}
         self.errors: list[str] = []
         self.exists = True
@@ -103,7 +103,9 @@ class Inventory:
                 self.count, self.bytes = self.count + 1, self.bytes + each.size
             if each.name not in spared:
                 path = _join(folder, each.name)
-                self.entries[path] = Entry(0 if each.folder else each.size, each.modified, each.folder)
+                self.entries[path] = InventoryFile(
+                    0 if each.folder else each.size, each.modified, each.folder
+                )
                 self._names += len(path.encode("utf-8", "replace")) + 40
         if self._over() and not self._thrifty:
             self._thrifty = True
@@ -178,7 +180,7 @@ class Inventory:
 
     # -- what is in it ---------------------------------------------------------------------------
 
-    def read(self, budget: Budget, rows: bool = True) -> None:
+    def read(self, budget: InventoryBudget, rows: bool = True) -> None:
         """The contents of the files that a judge reads, weightiest first. `rows`: those too that hold state."""
         sizes = {
             path: entry.size
@@ -250,7 +252,7 @@ def scheme(root: str) -> str:
 # -- a checkpoint and its output -------------------------------------------------------------------
 
 
-def collect(checkpoint: Inventory, output: Inventory | None = None, rows: bool = True) -> None:
+def collect(checkpoint: DriverInventory, output: DriverInventory | None = None, rows: bool = True) -> None:
     """Fill both. While the query runs all logs are listed as of one batch; of the output the sink's log only.
 
     An output may hold millions of files, more than a driver has memory for; so it is never `complete`.
@@ -269,7 +271,7 @@ def collect(checkpoint: Inventory, output: Inventory | None = None, rows: bool =
         output.done = True
 
 
-def _list_top(checkpoint: Inventory, sink: Inventory | None) -> list[str]:
+def _list_top(checkpoint: DriverInventory, sink: DriverInventory | None) -> list[str]:
     """What lies at the top, and the logs; the folders at the top."""
     folders = checkpoint.list_folder("")
     for _ in range(MOST_TRIES):
@@ -279,7 +281,7 @@ def _list_top(checkpoint: Inventory, sink: Inventory | None) -> list[str]:
     return folders
 
 
-def _list_logs(checkpoint: Inventory, sink: Inventory | None) -> None:
+def _list_logs(checkpoint: DriverInventory, sink: DriverInventory | None) -> None:
     """Each before what is written before it, so that none is ahead of what it follows."""
     checkpoint.relist("commits")
     if sink is not None:

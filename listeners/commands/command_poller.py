@@ -35,7 +35,7 @@ def is_fresh(asked_at: float, now: float) -> bool:
     return now - asked_at <= LONGEST_POLL_SECONDS
 
 
-class Orders:
+class CommandPoller:
     """Polls until `stopping` is set. `after` is called when a command has been carried out."""
 
     def __init__(

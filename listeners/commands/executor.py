@@ -13,13 +13,13 @@ from typing import Any, Callable, Optional
 from listeners.protocol.errors import CommandError
 from listeners.protocol.wire import Command, CommandResult
 from listeners.queries import overrides, restarting, stopping
-from listeners.queries.registry import Entry, Registry
+from listeners.queries.registry import RegisteredQuery, Registry
 from listeners.spark import causes
-from listeners.spark.engine import Run, Start
+from listeners.spark.engine import SparkRun, Start
 
 Redact = Callable[[str], str]
 #: Told of a start that raised: (entry, method, exception).
-StartFailed = Callable[[Optional[Entry], str, BaseException], None]
+StartFailed = Callable[[Optional[RegisteredQuery], str, BaseException], None]
 
 
 class Executor:
@@ -72,7 +72,7 @@ class Executor:
 
     # -- the three actions -----------------------------------------------------------------------
 
-    def _do_stop(self, entry: Entry, command: Command) -> CommandResult:
+    def _do_stop(self, entry: RegisteredQuery, command: Command) -> CommandResult:
         if command.overrides:
             raise overrides.refusal("a stop takes no overrides; give them to the start or restart")
         if not entry.is_active():
@@ -82,13 +82,13 @@ class Executor:
         evidence = stopping.evidence_of(entry.run_id, stopped)
         return CommandResult("succeeded", stopping.sentence_of(stopped), "stopped", evidence)
 
-    def _do_start(self, entry: Entry, command: Command) -> CommandResult:
+    def _do_start(self, entry: RegisteredQuery, command: Command) -> CommandResult:
         if entry.is_active():
             raise _refusal("already_running", "the query runs already", run_id=entry.run_id)
         begin = self._way_to_start(entry, command)
         return self._begin(entry, begin, _told(command))
 
-    def _do_restart(self, entry: Entry, command: Command) -> CommandResult:
+    def _do_restart(self, entry: RegisteredQuery, command: Command) -> CommandResult:
         begin = self._way_to_start(entry, command)  # refuse before anything is stopped
         if not entry.is_active():
             return self._begin(entry, begin, _told(command))
@@ -98,7 +98,7 @@ class Executor:
 
     # -- starting --------------------------------------------------------------------------------
 
-    def _check_ended(self, entry: Entry) -> None:
+    def _check_ended(self, entry: RegisteredQuery) -> None:
         if not entry.is_active() and not entry.run.is_over():
             raise _refusal(
                 "still_stopping",
@@ -106,7 +106,7 @@ class Executor:
                 thread=entry.run.thread(),
             )
 
-    def _way_to_start(self, entry: Entry, command: Command) -> Callable[[], Any]:
+    def _way_to_start(self, entry: RegisteredQuery, command: Command) -> Callable[[], Any]:
         self._check_ended(entry)
         facts = entry.run.facts()
         found = restarting.way(self._registry, entry, entry.name, facts)
@@ -121,7 +121,7 @@ class Executor:
         return lambda: start.repeat(interval, facts.get("triggerInterval"))
 
     def _by_factory(
-        self, entry: Entry, factory: Callable[..., Any], values: dict[str, Any]
+        self, entry: RegisteredQuery, factory: Callable[..., Any], values: dict[str, Any]
     ) -> Callable[[], Any]:
         overrides.check_parameters(factory, entry.name or "", values)
 
@@ -139,7 +139,7 @@ class Executor:
         return build
 
     def _begin(
-        self, entry: Entry, begin: Callable[[], Any], evidence: dict[str, Any], before: str = ""
+        self, entry: RegisteredQuery, begin: Callable[[], Any], evidence: dict[str, Any], before: str = ""
     ) -> CommandResult:
         start, previous = entry.start, entry.run_id
         neighbours = {other.query_id for other in self._registry.entries()}
@@ -171,7 +171,9 @@ class Executor:
         evidence = dict(evidence, previous_run_id=previous, run_id=run_id, query_id=query_id)
         return CommandResult("succeeded", f"{before}run {run_id[:8]} has begun", "started", evidence)
 
-    def _start_error(self, entry: Entry, error: Exception, evidence: dict[str, Any]) -> CommandError:
+    def _start_error(
+        self, entry: RegisteredQuery, error: Exception, evidence: dict[str, Any]
+    ) -> CommandError:
         self._start_failed(entry, entry.start.method if entry.start else "factory", error)
         detail = {
             "exception": self._redact(causes.text_of(error)),
@@ -181,7 +183,7 @@ class Executor:
             "start_failed", "Spark refused to start the query", evidence=dict(evidence, **detail)
         )
 
-    def _wrong_query(self, run: Run, known: bool, evidence: dict[str, Any]) -> CommandError:
+    def _wrong_query(self, run: SparkRun, known: bool, evidence: dict[str, Any]) -> CommandError:
         """Only a factory can give it. What it made is stopped; a neighbour that it started runs on."""
         what = "a neighbour, which runs on"
         if not known:
@@ -203,7 +205,7 @@ class Executor:
             start.generation = self._registry.generation(start.writer)
 
 
-_ACTIONS: dict[str, Callable[[Executor, Entry, Command], CommandResult]] = {
+_ACTIONS: dict[str, Callable[[Executor, RegisteredQuery, Command], CommandResult]] = {
     "stop": Executor._do_stop,
     "start": Executor._do_start,
     "restart": Executor._do_restart,

@@ -15,7 +15,7 @@ import urllib.parse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from listeners.delivery.transport import Acknowledgement
+from listeners.delivery.transport import ServerAcknowledgement
 from listeners.protocol import wire
 from listeners.protocol.errors import TransportError
 
@@ -41,7 +41,7 @@ class LandingTransport:
     def __init__(self, url: str):
         self._folder = _folder_of(url)
 
-    def send(self, lines: Sequence[bytes], timeout: float = 10.0) -> Acknowledgement:
+    def send(self, lines: Sequence[bytes], timeout: float = 10.0) -> ServerAcknowledgement:
         """Write a batch (one event a line, of one agent, in order); TransportError while the disk does not take it.
 
         `timeout` cannot be kept: a file system that hangs, hangs the thread that delivers, and nothing else.
@@ -52,7 +52,7 @@ class LandingTransport:
             self._write(f"{agent}-{first:012d}-{last:012d}.ndjson.gz", f".{agent}.part", lines)
         except OSError as error:
             raise TransportError(f"{self._folder} does not take a file of events: {error}") from None
-        return Acknowledgement(last, 0)
+        return ServerAcknowledgement(last, 0)
 
     def _write(self, name: str, passing_name: str, lines: Sequence[bytes]) -> None:
         passing = os.path.join(self._folder, passing_name)

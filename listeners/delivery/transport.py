@@ -25,7 +25,7 @@ MAX_ANSWER_BYTES = 1024 * 1024
 MAX_COMMANDS = 100
 
 
-class Acknowledgement(NamedTuple):
+class ServerAcknowledgement(NamedTuple):
     """All events up to `seq` are stored, were stored before, or will never be taken (`rejected`, and `why`).
 
     `lines`: which of those sent were not taken, counted from 1, each with its reason.
@@ -40,7 +40,7 @@ class Acknowledgement(NamedTuple):
 class Transport(Protocol):
     """What the agent asks of the way to the server. All calls raise TransportError only."""
 
-    def send(self, lines: Sequence[bytes], timeout: float) -> Acknowledgement: ...
+    def send(self, lines: Sequence[bytes], timeout: float) -> ServerAcknowledgement: ...
 
     def poll(self, agent: str, wait: float) -> list[wire.Command]: ...
 
@@ -81,7 +81,7 @@ class HttpTransport:
             handlers.append(_Https(_trusting(ca_file)))
         self._opener = urllib.request.build_opener(*handlers)
 
-    def send(self, lines: Sequence[bytes], timeout: float = 10.0) -> Acknowledgement:
+    def send(self, lines: Sequence[bytes], timeout: float = 10.0) -> ServerAcknowledgement:
         """POST a batch (one event a line); returns after the server has committed it."""
         body = _packed(lines)
         headers = {
@@ -94,9 +94,9 @@ class HttpTransport:
             raise TransportError("the server's answer to events has no whole number `acknowledged`")
         rejected = answer.get("rejected")
         if not isinstance(rejected, list) or not rejected:
-            return Acknowledgement(answer["acknowledged"], 0)
+            return ServerAcknowledgement(answer["acknowledged"], 0)
         told = [_rejection(one) for one in rejected]
-        return Acknowledgement(answer["acknowledged"], len(rejected), told[0][1], told)
+        return ServerAcknowledgement(answer["acknowledged"], len(rejected), told[0][1], told)
 
     def poll(self, agent: str, wait: float) -> list[wire.Command]:
         """Wait up to `wait` seconds for commands; malformed ones are passed over."""

@@ -12,8 +12,8 @@ import time
 from typing import Any, Callable
 
 from listeners.protocol.errors import AgentError
-from listeners.queries.registry import Entry, Registry
-from listeners.spark.engine import Engine, Run
+from listeners.queries.registry import RegisteredQuery, Registry
+from listeners.spark.engine import Engine, SparkRun
 
 #: Before a wait is repeated where Spark did not answer.
 UNREACHED_SECONDS = 1.0
@@ -49,7 +49,12 @@ def _outcome(original: Callable[..., Any], waited_on: Any) -> Exception | None:
 
 
 def follows(
-    registry: Registry, engine: Engine, entry: Entry, query: Any, run_id: str, failure: Exception | None
+    registry: Registry,
+    engine: Engine,
+    entry: RegisteredQuery,
+    query: Any,
+    run_id: str,
+    failure: Exception | None,
 ) -> bool:
     """After the end of a run: block while the query is held; True when a newer run is to be awaited.
 
@@ -68,11 +73,11 @@ def follows(
             _let_go(registry, entry, run_id, gone)
 
 
-def _is_held(registry: Registry, entry: Entry, run_id: str) -> bool:
+def _is_held(registry: Registry, entry: RegisteredQuery, run_id: str) -> bool:
     return entry.held and entry.run_id == run_id and not registry.closed
 
 
-def _let_go(registry: Registry, entry: Entry, run_id: str, gone: Exception) -> None:
+def _let_go(registry: Registry, entry: RegisteredQuery, run_id: str, gone: Exception) -> None:
     with registry.changed:
         if not _is_held(registry, entry, run_id):
             return
@@ -117,7 +122,7 @@ def await_any(
         return _pass_on(ended, failure)
 
 
-def _pass_on(ended: list[Run], failure: Exception | None) -> None:
+def _pass_on(ended: list[SparkRun], failure: Exception | None) -> None:
     """As Spark does: the failure of what ended is raised; of several, one."""
     if ended:
         failure = next((found for run in ended if (found := _failure_of(run))), None)
@@ -125,7 +130,7 @@ def _pass_on(ended: list[Run], failure: Exception | None) -> None:
         raise failure
 
 
-def _failure_of(run: Run) -> Exception | None:
+def _failure_of(run: SparkRun) -> Exception | None:
     """None also where Spark remembers that run no more."""
     try:
         return run.failure()
@@ -144,7 +149,7 @@ def _hold_failed_starts(registry: Registry, key: int) -> None:
             registry.ended_on_probation(entry.run_id)
 
 
-def _ended_alone(registry: Registry, key: int) -> list[Run]:
+def _ended_alone(registry: Registry, key: int) -> list[SparkRun]:
     """Runs of a session that ended, although no command ended them and nobody asked to forget it.
 
     Also those that the program has followed by newer ones: Spark tells of them until it is reset.
@@ -154,7 +159,7 @@ def _ended_alone(registry: Registry, key: int) -> list[Run]:
     return ended + registry.replaced(key)
 
 
-def _runs(run: Run) -> bool:
+def _runs(run: SparkRun) -> bool:
     """Where Spark cannot be asked, nothing is known to have ended: PySpark's own wait will tell."""
     try:
         return run.is_active()
@@ -169,7 +174,7 @@ def _reset(engine: Engine, manager: Any) -> None:
         time.sleep(UNREACHED_SECONDS)
 
 
-def _strangers(registry: Registry, engine: Engine, manager: Any) -> list[Run]:
+def _strangers(registry: Registry, engine: Engine, manager: Any) -> list[SparkRun]:
     """Active queries whose start we did not see (started before the agent came)."""
     try:
         active = engine.active_of(manager)
@@ -178,7 +183,7 @@ def _strangers(registry: Registry, engine: Engine, manager: Any) -> list[Run]:
     return [run for run in active if registry.entry_of_run(run.run_id) is None]
 
 
-def _ended(strangers: list[Run]) -> bool:
+def _ended(strangers: list[SparkRun]) -> bool:
     return any(not _runs(run) for run in strangers)
 
 

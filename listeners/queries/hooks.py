@@ -34,7 +34,7 @@ BUILDERS = [
 ]
 
 
-class Hearer(Protocol):
+class StartObserver(Protocol):
     """Who is told."""
 
     def add_session(self, session: Any) -> None: ...
@@ -54,7 +54,7 @@ class Hearer(Protocol):
 class Hooks:
     """The wrapped classes; each engine's are wrapped once."""
 
-    def __init__(self, registry: Registry, hearer: Hearer):
+    def __init__(self, registry: Registry, hearer: StartObserver):
         self._registry, self._hearer = registry, hearer
         self._patches = Patches()
         self._wrapped: set[type] = set()

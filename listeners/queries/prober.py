@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from listeners.queries import restarting
-from listeners.queries.registry import Entry, Registry
-from listeners.spark.engine import Engine, Run
+from listeners.queries.registry import RegisteredQuery, Registry
+from listeners.spark.engine import Engine, SparkRun
 from listeners.spark.sessions import engine_of
 
 
@@ -79,12 +79,12 @@ class Prober:
         except Exception:
             return {}
 
-    def _ended_untold(self, alive: set[str]) -> list[Entry]:
+    def _ended_untold(self, alive: set[str]) -> list[RegisteredQuery]:
         """Runs that ended before any round saw them: what they were can still be told."""
         entries = [entry for entry in self._registry.entries() if entry.run_id not in alive]
         return [e for e in entries if (e.told is None or e.told[0] != e.run_id) and not e.is_active()]
 
-    def _of_ended(self, entry: Entry) -> dict[str, Any]:
+    def _of_ended(self, entry: RegisteredQuery) -> dict[str, Any]:
         told, entry.told = entry.told, self._depends(entry, entry.name, entry.run_id)
         return {
             "id": entry.query_id,
@@ -94,7 +94,7 @@ class Prober:
             "facts": self._facts(entry, entry.name, entry.run, told),
         }
 
-    def _describe(self, engine: Engine, session: Any, run: Run) -> dict[str, Any]:
+    def _describe(self, engine: Engine, session: Any, run: SparkRun) -> dict[str, Any]:
         seen, status = self._seen.setdefault(run.run_id, _Seen()), run.status()
         document: dict[str, Any] = {
             "id": run.query_id,
@@ -110,7 +110,7 @@ class Prober:
             document.update(self._facts_if_new(run, seen))
         return document
 
-    def _tasks(self, engine: Engine, session: Any, run: Run, seen: _Seen) -> dict[str, Any]:
+    def _tasks(self, engine: Engine, session: Any, run: SparkRun, seen: _Seen) -> dict[str, Any]:
         figures = engine.tasks(session, run.run_id) if seen.trigger_rounds >= 2 else None
         if figures is None:
             seen.tasks_completed = None
@@ -121,7 +121,7 @@ class Prober:
         seen.tasks_completed = completed
         return {"tasksActive": running, "tasksCompleted": completed, "lastTaskAt": seen.last_task_at}
 
-    def _facts_if_new(self, run: Run, seen: _Seen) -> dict[str, Any]:
+    def _facts_if_new(self, run: SparkRun, seen: _Seen) -> dict[str, Any]:
         entry = self._registry.entry(run.query_id)
         keeper = entry if entry is not None else seen
         depends = self._depends(entry, run.name, run.run_id)
@@ -130,18 +130,18 @@ class Prober:
         told, keeper.told = keeper.told, depends
         return {"facts": self._facts(entry, run.name, self._best(entry, run), told)}
 
-    def _depends(self, entry: Entry | None, name: str | None, run_id: str) -> tuple[Any, ...]:
+    def _depends(self, entry: RegisteredQuery | None, name: str | None, run_id: str) -> tuple[Any, ...]:
         """The facts change only with these; they are told again when one does."""
         writer = entry.start.writer if entry is not None and entry.start is not None else None
         generation = self._registry.generation(writer) if writer is not None else 0
         return run_id, self._registry.factory(name) is not None, generation
 
-    def _best(self, entry: Entry | None, run: Run) -> Run:
+    def _best(self, entry: RegisteredQuery | None, run: SparkRun) -> SparkRun:
         """The registry's own, which knows how it was started."""
         return entry.run if entry is not None and entry.run_id == run.run_id else run
 
     def _facts(
-        self, entry: Entry | None, name: str | None, run: Run, told: tuple[Any, ...] | None
+        self, entry: RegisteredQuery | None, name: str | None, run: SparkRun, told: tuple[Any, ...] | None
     ) -> dict[str, Any]:
         """`shape` only with a run's first facts: it is of the start, and the largest of them."""
         facts = run.facts()

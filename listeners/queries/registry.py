@@ -1,6 +1,6 @@
 """How each query was started, so that it can be started again; and who waits for it.
 
-An `Entry` is one query of this driver (one query id). A `Start` is the recorded call of
+An `RegisteredQuery` is one query of this driver (one query id). A `Start` is the recorded call of
 `DataStreamWriter.start` or `toTable`. Calling it again resumes from the same checkpoint, but only
 while the writer is as it was then: a writer is mutable and may have been configured further or have
 started another query since, so every such call counts up its generation.
@@ -14,7 +14,7 @@ import weakref
 from dataclasses import dataclass, field
 from typing import Any, Callable, NamedTuple
 
-from listeners.spark.engine import Engine, Run, Start
+from listeners.spark.engine import Engine, SparkRun, Start
 
 #: Past so many queries the ones that ended longest ago are forgotten, their writers with them.
 MAX_REMEMBERED = 64
@@ -32,13 +32,13 @@ class Awaited(NamedTuple):
 
 
 @dataclass(eq=False)
-class Entry:
+class RegisteredQuery:
     """One query of this driver and what commands and the program have done to it."""
 
     query_id: str
     run_id: str
     name: str | None
-    run: Run
+    run: SparkRun
     session: Any
     session_key: int
     engine: Engine
@@ -75,11 +75,11 @@ class Registry:
     """All queries of this driver that we have seen start. Thread-safe."""
 
     def __init__(self) -> None:
-        self._entries: collections.OrderedDict[str, Entry] = collections.OrderedDict()
+        self._entries: collections.OrderedDict[str, RegisteredQuery] = collections.OrderedDict()
         self._by_run: dict[str, str] = {}
         self._generations: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._factories: dict[str, Callable[..., Any]] = {}
-        self._replaced: dict[int, collections.deque[Run]] = {}
+        self._replaced: dict[int, collections.deque[SparkRun]] = {}
         self.changed = threading.Condition(threading.RLock())
         self.closed = False
 
@@ -107,13 +107,13 @@ class Registry:
 
     # -- queries ---------------------------------------------------------------------------------
 
-    def started(self, query: Any, start: Start | None, session: Any, engine: Engine) -> Entry:
+    def started(self, query: Any, start: Start | None, session: Any, engine: Engine) -> RegisteredQuery:
         """A start returned `query`: a new entry, or the next run of a known one."""
         run, key = engine.run(query, start), engine.key(session)
         with self.changed:
             entry = self._entries.pop(run.query_id, None)
             if entry is None:
-                entry = Entry(run.query_id, "", run.name, run, session, key, engine)
+                entry = RegisteredQuery(run.query_id, "", run.name, run, session, key, engine)
             self._entries[run.query_id] = entry
             if run.run_id != entry.run_id:
                 self._keep_own_end(entry)
@@ -123,19 +123,19 @@ class Registry:
             entry.handles.add(query)
         return entry
 
-    def _keep_own_end(self, entry: Entry) -> None:
+    def _keep_own_end(self, entry: RegisteredQuery) -> None:
         """Its run has ended, for another begins; if no command did that, `awaitAnyTermination` is to tell it."""
         by_command = entry.held or (entry.run_id and entry.probation == entry.run_id)
         if entry.run_id and not by_command and not entry.forgotten:
             runs = self._replaced.setdefault(entry.session_key, collections.deque(maxlen=MAX_REPLACED))
             runs.append(entry.run)
 
-    def replaced(self, session_key: int) -> list[Run]:
+    def replaced(self, session_key: int) -> list[SparkRun]:
         """Runs of a session that ended by no command, before newer ones began; since the last reset."""
         with self.changed:
             return list(self._replaced.get(session_key, ()))
 
-    def _next_run(self, entry: Entry, run: Run) -> None:
+    def _next_run(self, entry: RegisteredQuery, run: SparkRun) -> None:
         by_command = entry.held or entry.starting
         entry.run, entry.run_id, entry.held, entry.forgotten = run, run.run_id, False, False
         entry.probation = run.run_id if entry.starting else None
@@ -168,20 +168,20 @@ class Registry:
             if entry is not None:
                 self._drop(entry)
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: RegisteredQuery) -> None:
         self._entries.pop(entry.query_id, None)
         for run_id in entry.runs:
             self._by_run.pop(run_id, None)
 
-    def entry(self, query_id: str) -> Entry | None:
+    def entry(self, query_id: str) -> RegisteredQuery | None:
         with self.changed:
             return self._entries.get(query_id)
 
-    def entry_of_run(self, run_id: str) -> Entry | None:
+    def entry_of_run(self, run_id: str) -> RegisteredQuery | None:
         with self.changed:
             return self._entries.get(self._by_run.get(run_id, ""))
 
-    def entry_of(self, query: Any, run_id: str) -> Entry | None:
+    def entry_of(self, query: Any, run_id: str) -> RegisteredQuery | None:
         """The entry whose present run (`run_id`) a user's handle stands for; from now on the handle follows it."""
         with self.changed:
             entry = self.entry_of_run(run_id)
@@ -190,19 +190,19 @@ class Registry:
             entry.handles.add(query)
             return entry
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[RegisteredQuery]:
         with self.changed:
             return list(self._entries.values())
 
     # -- ends ------------------------------------------------------------------------------------
 
-    def hold(self, entry: Entry) -> None:
+    def hold(self, entry: RegisteredQuery) -> None:
         """A command is about to end this query's run: whoever waits for it goes on waiting."""
         with self.changed:
             entry.held = True
             entry.commanded = True
 
-    def release(self, entry: Entry) -> None:
+    def release(self, entry: RegisteredQuery) -> None:
         """Not held any more: waiters see what Spark would have told them."""
         with self.changed:
             entry.held = False
@@ -220,13 +220,13 @@ class Registry:
             if awaited and batch_id is not None and (awaited.after is None or batch_id > awaited.after):
                 awaited.committed.set()
 
-    def await_batch(self, entry: Entry, after: int | None) -> threading.Event:
+    def await_batch(self, entry: RegisteredQuery, after: int | None) -> threading.Event:
         """Set as soon as the run tells of a batch newer than `after`."""
         with self.changed:
             entry.awaited = Awaited(after, threading.Event())
             return entry.awaited.committed
 
-    def await_no_batch(self, entry: Entry) -> None:
+    def await_no_batch(self, entry: RegisteredQuery) -> None:
         entry.awaited = None
 
     def ended_on_probation(self, run_id: str) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from listeners.queries.registry import Entry, Registry
+from listeners.queries.registry import RegisteredQuery, Registry
 from listeners.spark import classic  # only what it knows of paths
 from listeners.spark.engine import Start
 
 
-class Way(NamedTuple):
+class RestartMethod(NamedTuple):
     """`how`: `reuse`, `factory` or `needs_factory`; `code`: the word of a refusal, empty where there is none."""
 
     how: str
@@ -21,35 +21,38 @@ class Way(NamedTuple):
     reason: str
 
 
-REUSE = Way("reuse", "", "its recorded start can be repeated")
-FACTORY = Way("factory", "", "a factory is registered for it")
-UNSEEN = Way(
+REUSE = RestartMethod("reuse", "", "its recorded start can be repeated")
+FACTORY = RestartMethod("factory", "", "a factory is registered for it")
+UNSEEN = RestartMethod(
     "needs_factory", "needs_factory", "its start was not seen by the agent; register a factory for it"
 )
-CHANGED = Way(
+CHANGED = RestartMethod(
     "needs_factory",
     "needs_factory",
     "its writer has been configured or started again since; register a factory for it",
 )
-TEMPORARY = Way(
+TEMPORARY = RestartMethod(
     "needs_factory",
     "temporary_checkpoint",
     "it has no checkpointLocation, so a restart would begin from scratch; set one in its program",
 )
 #: Source: Spark's ResolveWriteToStream. A sink in memory may begin again only where it holds the whole result.
-FORGETFUL = Way(
+FORGETFUL = RestartMethod(
     "needs_factory",
     "cannot_resume",
     "Spark resumes a memory sink from its checkpoint only in complete mode; write to another sink",
 )
-UNKNOWN = Way(
+UNKNOWN = RestartMethod(
     "needs_factory", "needs_factory", "Spark does not tell its checkpoint; register a factory for it"
 )
 
 
 def way(
-    registry: Registry, entry: Entry | None, name: str | None, facts: Mapping[str, Any] | None = None
-) -> Way:
+    registry: Registry,
+    entry: RegisteredQuery | None,
+    name: str | None,
+    facts: Mapping[str, Any] | None = None,
+) -> RestartMethod:
     """How the query called `name` may be started again: reuse only where it provably resumes that query.
 
     `facts` are its run's, where they are at hand.
@@ -77,7 +80,7 @@ def _is_forgetful(facts: Mapping[str, Any]) -> bool:
     return facts.get("sink") in ("MemorySink", "memory") and facts.get("outputMode") != "complete"
 
 
-def _static(start: Start) -> Way:
+def _static(start: Start) -> RestartMethod:
     static = sorted(set(start.engine.static_leaves(start.writer)))
     if not static:
         return REUSE
@@ -85,4 +88,4 @@ def _static(start: Start) -> Way:
         f"it joins or unites static data ({', '.join(static)}) that its writer would keep as it was at the "
         "first start; register a factory that rebuilds the query"
     )
-    return Way("needs_factory", "needs_factory", reason)
+    return RestartMethod("needs_factory", "needs_factory", reason)

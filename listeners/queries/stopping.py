@@ -12,8 +12,8 @@ import time
 from typing import Any, NamedTuple
 
 from listeners.protocol.errors import AgentError, CommandError
-from listeners.queries.registry import Entry, Registry
-from listeners.spark.engine import Run
+from listeners.queries.registry import RegisteredQuery, Registry
+from listeners.spark.engine import SparkRun
 
 #: How often a drain looks whether the query stands between two batches.
 POLL_SECONDS = 0.02
@@ -24,7 +24,7 @@ LEAST_STOP_SECONDS = 1.0
 GAP, COMMIT, DEADLINE, EPOCHS = "gap", "commit", "deadline", "epochs"
 
 
-class Stopped(NamedTuple):
+class StopResult(NamedTuple):
     """What a stop left. `moment`: `gap`, `commit`, `deadline` or `epochs` for a drain, else None.
 
     `planned`, `committed`: the newest batches on record, None where unknown or none yet.
@@ -44,7 +44,7 @@ class Stopped(NamedTuple):
         return self.planned if self.committed is None or self.planned > self.committed else None
 
 
-def end(registry: Registry, entry: Entry, drain: bool, timeout: float) -> Stopped:
+def end(registry: Registry, entry: RegisteredQuery, drain: bool, timeout: float) -> StopResult:
     """Stop the query's run and hold its waiters; CommandError `stop_timed_out` if it does not end in time.
 
     Refused with `not_running` where it ended by itself while we waited: that end is the program's to see.
@@ -70,10 +70,10 @@ def end(registry: Registry, entry: Entry, drain: bool, timeout: float) -> Stoppe
             evidence={"previous_run_id": entry.run_id, "thread": run.thread()},
         )
     seconds = time.monotonic() - began
-    return Stopped(moment, seconds, *run.batches_on_record(), continuous)
+    return StopResult(moment, seconds, *run.batches_on_record(), continuous)
 
 
-def _stopped(run: Run, seconds: float) -> bool:
+def _stopped(run: SparkRun, seconds: float) -> bool:
     """Stop an active run; whether it ended in time. Raises where no stop has begun, as far as Spark tells."""
     if not run.is_active():
         raise CommandError("not_running", "the query ended by itself before it was stopped", refused=True)
@@ -89,7 +89,7 @@ def _stopped(run: Run, seconds: float) -> bool:
     raise failure
 
 
-def _drain(registry: Registry, entry: Entry, deadline: float) -> str:
+def _drain(registry: Registry, entry: RegisteredQuery, deadline: float) -> str:
     """Wait for a good moment to stop, at most until `deadline` (monotonic); which one it was."""
     run = entry.run
     commit = registry.await_batch(entry, after=run.batches_on_record()[1])
@@ -104,7 +104,7 @@ def _drain(registry: Registry, entry: Entry, deadline: float) -> str:
         registry.await_no_batch(entry)
 
 
-def _stop_within(run: Run, seconds: float) -> BaseException | None:
+def _stop_within(run: SparkRun, seconds: float) -> BaseException | None:
     """`stop()` on a thread of its own: it may block for ever (SPARK-30143). Returns what it raised."""
     raised: list[BaseException] = []
 
@@ -120,12 +120,12 @@ def _stop_within(run: Run, seconds: float) -> BaseException | None:
     return raised[0] if raised else None
 
 
-def stop_aside(run: Run, seconds: float = 30.0) -> None:
+def stop_aside(run: SparkRun, seconds: float = 30.0) -> None:
     """Stop what should not run, without waiting for ever."""
     _stop_within(run, seconds)
 
 
-def evidence_of(entry_run_id: str, stopped: Stopped) -> dict[str, Any]:
+def evidence_of(entry_run_id: str, stopped: StopResult) -> dict[str, Any]:
     """The stop in figures, for the result of a command."""
     found: dict[str, Any] = {
         "previous_run_id": entry_run_id,
@@ -140,14 +140,14 @@ def evidence_of(entry_run_id: str, stopped: Stopped) -> dict[str, Any]:
     return found
 
 
-def _is_drained(stopped: Stopped) -> bool | None:
+def _is_drained(stopped: StopResult) -> bool | None:
     """Whether no batch was cut; None where nobody can know (Connect does not show the logs)."""
     if stopped.moment == COMMIT and stopped.planned is None:
         return None
     return stopped.moment in (GAP, COMMIT) and stopped.cut is None
 
 
-def sentence_of(stopped: Stopped) -> str:
+def sentence_of(stopped: StopResult) -> str:
     """What became of the last batch, for people."""
     if stopped.continuous:
         return _of_epochs(stopped)
@@ -177,7 +177,7 @@ _CUTS = {
 }
 
 
-def _of_epochs(stopped: Stopped) -> str:
+def _of_epochs(stopped: StopResult) -> str:
     last = "before its first epoch ended" if stopped.committed is None else f"after epoch {stopped.committed}"
     drained = " (continuous processing cannot be drained)" if stopped.moment == EPOCHS else ""
     return f"stopped {last}{drained}; rows written since then will be written again"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Callable
 
-from listeners.spark.engine import Run
+from listeners.spark.engine import SparkRun
 
 #: Seconds; what is later than this is not told.
 PATIENCE = 0.5
@@ -29,7 +29,7 @@ def aside(act: Callable[[], None], seconds: float) -> bool:
     return not thread.is_alive()
 
 
-class Farewell:
+class TerminationWait:
     """The ends that were heard, of the newest runs."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Farewell:
                 del self._ended[next(iter(self._ended))]
             self._changed.notify_all()
 
-    def wait(self, runs: Iterable[Run], seconds: float = PATIENCE) -> bool:
+    def wait(self, runs: Iterable[SparkRun], seconds: float = PATIENCE) -> bool:
         """Until the end of each run that is over was heard; False if that took too long.
 
         Whether a run is over is asked aside: a server of Connect may not answer for long.
@@ -60,13 +60,13 @@ class Farewell:
             told = self._changed.wait_for(lambda: all(run_id in self._ended for run_id in over), left)
         return told and answered
 
-    def _ask(self, runs: Iterable[Run], over: list[str]) -> None:
+    def _ask(self, runs: Iterable[SparkRun], over: list[str]) -> None:
         for run in runs:
             if run.run_id not in self._ended and _is_over(run):
                 over.append(run.run_id)
 
 
-def _is_over(run: Run) -> bool:
+def _is_over(run: SparkRun) -> bool:
     try:
         return not run.is_active()
     except Exception:  # its Spark is gone: nobody will tell

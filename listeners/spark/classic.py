@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Callable
 
 from listeners.spark import plans
-from listeners.spark.engine import Run, Start, Status
+from listeners.spark.engine import SparkRun, SparkStatus, Start
 
 POOL = "spark.scheduler.pool"
 #: Of a thread's stack so many frames are told, without those of the machinery.
@@ -41,9 +41,9 @@ class ClassicRun:
             return False
         return not _try(lambda: self.jsq.streamingQuery().queryExecutionThread().isAlive())
 
-    def status(self) -> Status:
+    def status(self) -> SparkStatus:
         found = json.loads(self.jsq.status().json())
-        return Status(
+        return SparkStatus(
             str(found.get("message", "")),
             bool(found.get("isDataAvailable")),
             bool(found.get("isTriggerActive")),
@@ -157,7 +157,7 @@ class ClassicEngine:
     def is_outage(self, failure: Exception) -> bool:
         return False  # the driver is this process
 
-    def gone(self, run: Run) -> Exception | None:
+    def gone(self, run: SparkRun) -> Exception | None:
         """An error of Java's is an answer. A broken connection is tried twice: py4j then makes another."""
         return _unreachable(run) and _unreachable(run)
 
@@ -190,7 +190,7 @@ def _take_off(session: weakref.ReferenceType[Any], wrapped: Any) -> None:
         alive.streams._jsqm.removeListener(wrapped)
 
 
-def _unreachable(run: Run) -> Exception | None:
+def _unreachable(run: SparkRun) -> Exception | None:
     from py4j.protocol import Py4JError, Py4JJavaError
 
     try:

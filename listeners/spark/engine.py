@@ -1,6 +1,6 @@
 """What the agent asks of Spark; its two forms are `listeners.spark.classic` (py4j) and `listeners.spark.connect.session` (gRPC).
 
-An `Engine` knows one kind of session. A `Run` is one run of one query: a value that stays what it is,
+An `Engine` knows one kind of session. A `SparkRun` is one run of one query: a value that stays what it is,
 while the user's own handle may come to stand for a later run.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, NamedTuple, Protocol
 
 
-class Status(NamedTuple):
+class SparkStatus(NamedTuple):
     """`query.status` as Spark tells it."""
 
     message: str
@@ -19,7 +19,7 @@ class Status(NamedTuple):
     trigger_active: bool
 
 
-class Run(Protocol):
+class SparkRun(Protocol):
     """One run of a query. Each call asks Spark: not for a callback of Spark's own threads."""
 
     @property
@@ -37,7 +37,7 @@ class Run(Protocol):
     def is_over(self) -> bool:
         """Whether the run has really ended, its last batch included."""
 
-    def status(self) -> Status: ...
+    def status(self) -> SparkStatus: ...
 
     def stop(self) -> None:
         """May block for ever (SPARK-30143), and cuts the running batch."""
@@ -90,25 +90,25 @@ class Engine(Protocol):
     def listen(self, session: Any, listener: Any) -> Callable[[], None]:
         """Have the session's events go to a `listeners.spark.listener.RawListener`; the answer takes it off again."""
 
-    def run(self, query: Any, start: Start | None = None) -> Run:
+    def run(self, query: Any, start: Start | None = None) -> SparkRun:
         """The run that a handle stands for now. `start`: how it was started, where that was seen."""
 
     def run_id(self, query: Any) -> str:
         """Cheap: for the user's own thread."""
 
-    def point(self, query: Any, run: Run) -> None:
+    def point(self, query: Any, run: SparkRun) -> None:
         """From now on the user's handle stands for this run."""
 
-    def active(self, session: Any) -> Sequence[Run]: ...
+    def active(self, session: Any) -> Sequence[SparkRun]: ...
 
-    def active_of(self, manager: Any) -> Sequence[Run]: ...
+    def active_of(self, manager: Any) -> Sequence[SparkRun]: ...
 
     def reset_terminated(self, manager: Any) -> None: ...
 
     def is_outage(self, failure: Exception) -> bool:
         """Whether a wait raised this because Spark could not be asked, and not because a query failed."""
 
-    def gone(self, run: Run) -> Exception | None:
+    def gone(self, run: SparkRun) -> Exception | None:
         """What Spark answers where it will never run this query again: it is over, or forgot it. Else None,
         also where it only does not answer now."""
 

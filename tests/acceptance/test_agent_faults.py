@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from listeners import agent as agents
-from listeners.agent import Agent, Identity
+from listeners.agent import AgentThreads, Identity
 from listeners.delivery.inbox import Inbox
 from listeners.delivery.transport import HttpTransport
 from listeners.protocol import wire
@@ -43,7 +43,7 @@ class Driver:
     def __init__(self, url: str, root: Path, clock: Callable[[], float] = time.time, **options: Any):
         self.inbox = Inbox(clock=clock)
         self.obeyed: list[str] = []
-        self.agent = Agent(
+        self.agent = AgentThreads(
             Identity(wire.App("orders"), {}),
             self.inbox,
             HttpTransport(url, "t"),

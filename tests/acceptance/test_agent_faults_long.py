@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from listeners.agent import Agent, Identity
+from listeners.agent import AgentThreads, Identity
 from listeners.delivery.inbox import Inbox
 from listeners.delivery.transport import HttpTransport
 from listeners.protocol import wire
@@ -99,8 +99,8 @@ def server(tmp_path: Path) -> Iterator[KillableServer]:
 
 
 @pytest.fixture
-def agent(server: KillableServer, tmp_path: Path) -> Iterator[Agent]:
-    made = Agent(
+def agent(server: KillableServer, tmp_path: Path) -> Iterator[AgentThreads]:
+    made = AgentThreads(
         Identity(wire.App("orders"), {}),
         Inbox(),
         HttpTransport(server.url, server.token),
@@ -116,7 +116,7 @@ def agent(server: KillableServer, tmp_path: Path) -> Iterator[Agent]:
 class Load:
     """Batches of many queries, as fast as Spark would tell them."""
 
-    def __init__(self, agent: Agent):
+    def __init__(self, agent: AgentThreads):
         self.agent, self.batch = agent, 0
         self.names = [(str(uuid.uuid4()), str(uuid.uuid4())) for _ in range(QUERIES)]
 
@@ -132,7 +132,7 @@ class Load:
 
 @pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.soak)])
 def test_a_server_that_is_killed_again_and_again_under_load_has_every_event_once(
-    server: KillableServer, agent: Agent, kills: int
+    server: KillableServer, agent: AgentThreads, kills: int
 ) -> None:
     load, chance = Load(agent), random.Random(1)
     for _ in range(kills):
@@ -153,7 +153,7 @@ def test_a_server_that_is_killed_again_and_again_under_load_has_every_event_once
 
 
 @pytest.mark.soak
-def test_five_minutes_without_a_server_cost_nothing(server: KillableServer, agent: Agent) -> None:
+def test_five_minutes_without_a_server_cost_nothing(server: KillableServer, agent: AgentThreads) -> None:
     load = Load(agent)
     load.tell_for(2.0)
     server.kill()

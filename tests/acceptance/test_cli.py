@@ -226,12 +226,12 @@ def test_a_label_must_be_a_pair(cli: Cli, tmp_path: Path) -> None:
 
 def test_actions_of_a_server_that_goes_away_are_waited_for() -> None:
     from controlplane.cli.actions import follow
-    from controlplane.console.client import Client
+    from controlplane.console.client import ApiClient
     from controlplane.console.errors import Unreachable
 
     answers: list[Any] = [Unreachable("gone"), {"state": "succeeded", "reason": "resumed at batch 3"}]
 
-    class Away(Client):
+    class Away(ApiClient):
         def get(self, path: str, **parameters: Any) -> Any:
             answer = answers.pop(0)
             if isinstance(answer, Exception):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.checkpoints.analyzer import judge
-from controlplane.checkpoints.findings import Effect, Severity, Verdict
+from controlplane.checkpoints.findings import CheckpointReport, RestartEffect, Severity
 from controlplane.checkpoints.survey import survey
 from tests.checkpoint_cases import Case, cases, unpack
 
@@ -35,28 +35,28 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def verdicts(unpacked: Path) -> dict[str, tuple[Case, Verdict]]:
+def verdicts(unpacked: Path) -> dict[str, tuple[Case, CheckpointReport]]:
     return {case.name: (case, verdict_of(case)) for case in cases(unpacked)}
 
 
-def verdict_of(case: Case) -> Verdict:
+def verdict_of(case: Case) -> CheckpointReport:
     now = 1_795_160_000.0
     relocations = case.relocations
     held = survey(case.checkpoint, now, output=case.output, inputs=case.inputs, relocations=relocations)
     return judge(held.checkpoint, case.target, output=held.output, inputs=held.inputs)
 
 
-def share(verdicts: dict[str, tuple[Case, Verdict]], wanted: str, said: set[str]) -> float:
+def share(verdicts: dict[str, tuple[Case, CheckpointReport]], wanted: str, said: set[str]) -> float:
     held = [verdict.verdict for case, verdict in verdicts.values() if case.wanted == wanted]
     assert held
     return sum(verdict in said for verdict in held) / len(held)
 
 
-def test_the_cases_are_all_there(verdicts: dict[str, tuple[Case, Verdict]]) -> None:
+def test_the_cases_are_all_there(verdicts: dict[str, tuple[Case, CheckpointReport]]) -> None:
     assert Counter(case.wanted for case, _ in verdicts.values()) == {"broken": 105, "ok": 59, "risky": 18}
 
 
-def test_what_fails_is_called_broken(verdicts: dict[str, tuple[Case, Verdict]]) -> None:
+def test_what_fails_is_called_broken(verdicts: dict[str, tuple[Case, CheckpointReport]]) -> None:
     assert share(verdicts, "broken", {"broken"}) >= 0.97
     called_ok = {
         name for name, (case, v) in verdicts.items() if case.wanted == "broken" and v.verdict == "ok"
@@ -64,17 +64,21 @@ def test_what_fails_is_called_broken(verdicts: dict[str, tuple[Case, Verdict]]) 
     assert called_ok == set()
 
 
-def test_what_only_times_tell_is_told_with_its_reason(verdicts: dict[str, tuple[Case, Verdict]]) -> None:
+def test_what_only_times_tell_is_told_with_its_reason(
+    verdicts: dict[str, tuple[Case, CheckpointReport]],
+) -> None:
     for name in FROM_TIMES_ALONE:
         (finding,) = [f for f in verdicts[name][1].findings if f.severity is Severity.ERROR]
         assert finding.check == "state.dir-missing" and finding.evidence["likely"] is True
 
 
-def test_what_runs_and_harms_is_called_risky(verdicts: dict[str, tuple[Case, Verdict]]) -> None:
+def test_what_runs_and_harms_is_called_risky(verdicts: dict[str, tuple[Case, CheckpointReport]]) -> None:
     assert share(verdicts, "risky", {"risky"}) >= 0.9
 
 
-def test_what_is_fine_is_seldom_called_anything_else(verdicts: dict[str, tuple[Case, Verdict]]) -> None:
+def test_what_is_fine_is_seldom_called_anything_else(
+    verdicts: dict[str, tuple[Case, CheckpointReport]],
+) -> None:
     assert share(verdicts, "ok", {"risky", "broken"}) <= 0.03
     for name, (case, verdict) in verdicts.items():
         if case.wanted == "ok" and name not in GONE:
@@ -83,12 +87,12 @@ def test_what_is_fine_is_seldom_called_anything_else(verdicts: dict[str, tuple[C
 
 
 def test_the_condition_that_spark_raised_is_among_those_foretold(
-    verdicts: dict[str, tuple[Case, Verdict]],
+    verdicts: dict[str, tuple[Case, CheckpointReport]],
 ) -> None:
     wrong = {}
     for name, (case, verdict) in verdicts.items():
         raised = case.told["restart_outcome"]["error_condition"] or ""
-        foretold = {f.condition for f in verdict.findings if f.effect is Effect.FAILS and f.condition}
+        foretold = {f.condition for f in verdict.findings if f.effect is RestartEffect.FAILS and f.condition}
         if raised.isupper() and raised != "STREAM_FAILED" and raised not in foretold:
             wrong[name] = (raised, foretold)
     assert wrong == {}

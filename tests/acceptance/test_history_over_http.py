@@ -207,9 +207,9 @@ def test_a_query_that_only_the_lake_knows_is_told_by_its_id(past: Past) -> None:
 
 
 def put_into_the_lake(folder: Path, query: SimulatedQuery, at: float) -> None:
-    from controlplane.lake.rows import Rows, Who
+    from controlplane.lake.rows import LakeRows, Who
 
-    lake, rows, agent = Lake.open(str(folder), create=True), Rows(), SimulatedAgent("http://nowhere", "t")
+    lake, rows, agent = Lake.open(str(folder), create=True), LakeRows(), SimulatedAgent("http://nowhere", "t")
     for number in range(10):
         _, data = agent.progress(query, timestamp=stamp(at + number * EVERY - 0.5))
         rows.progress(Who("logs", "3.5.0", "log"), data, at + number * EVERY)

@@ -94,10 +94,10 @@ def test_liveness_and_readiness_need_no_token(method: str, path: str, anonymous:
 def test_a_route_that_nobody_entered_in_the_table_is_closed_to_everybody() -> None:
     from controlplane.api.access import authorize
     from controlplane.errors import Forbidden
-    from controlplane.runtime.tokens import TokenBook
+    from controlplane.runtime.tokens import TokenRegistry
 
     secret, token = issue("admin", Role.ADMIN, 0.0)
-    book = TokenBook(lambda: 1.0)
+    book = TokenRegistry(lambda: 1.0)
     book.replace([token])
     request = _request("/forgotten", secret, book)
     with pytest.raises(Forbidden):

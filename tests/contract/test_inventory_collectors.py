@@ -20,16 +20,16 @@ from controlplane.checkpoints.analyzer import judge
 from controlplane.checkpoints.findings import Finding
 from controlplane.checkpoints.inventory import selection as of_server
 from controlplane.checkpoints.inventory.collector import collect as collect_by_fsspec
-from controlplane.checkpoints.inventory.model import Entry, Inventory, from_json, to_json
+from controlplane.checkpoints.inventory.model import FileEntry, Inventory, from_json, to_json
 from listeners.checkpoints import inventory_policy, inventory_reader
-from listeners.checkpoints.hadoop import Hadoop
+from listeners.checkpoints.hadoop import HadoopFileSystem
 
 STORE = "spark.sql.streaming.stateStore."
 ROCKSDB = {
     f"{STORE}providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     f"{STORE}rocksdb.changelogCheckpointing.enabled": "true",
 }
-SERVER_BUDGET = inventory_policy.Budget(
+SERVER_BUDGET = inventory_policy.InventoryBudget(
     of_server.MOST_FILES,
     of_server.MOST_BYTES,
     of_server.MOST_EACH,
@@ -62,13 +62,13 @@ paths = st.one_of(
 
 @given(st.dictionaries(paths, st.integers(0, 2000), max_size=120))
 def test_both_choose_the_same_files_where_all_fit(sizes: dict[str, int]) -> None:
-    entries = {path: Entry(size) for path, size in sizes.items()}
+    entries = {path: FileEntry(size) for path, size in sizes.items()}
     assert inventory_policy.chosen(sizes, SERVER_BUDGET) == of_server.chosen(entries)
 
 
 def by_driver(spark: Any, place: str) -> Inventory:
-    found = inventory_reader.Inventory(
-        Hadoop(spark, place), inventory_reader.Bounds(), time.monotonic() + 60.0, time.monotonic
+    found = inventory_reader.DriverInventory(
+        HadoopFileSystem(spark, place), inventory_reader.Bounds(), time.monotonic() + 60.0, time.monotonic
     )
     inventory_reader.collect(found)
     return from_json(json.loads(json.dumps(found.document(1.0, None))))

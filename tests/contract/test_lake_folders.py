@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.errors import LakeError
-from controlplane.lake.folders import Folder
+from controlplane.lake.folders import LakeFolder
 from controlplane.lake.lake import Lake
 from tests.unit.controlplane.lake.lakes import by_manifest, day, put, reports
 
@@ -20,13 +20,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "memory":
         home = f"memory://lake-{uuid.uuid4().hex}"
         yield home
-        Folder(home).remove("")
+        LakeFolder(home).remove("")
         return
     yield str(tmp_path / "lake") if request.param == "path" else f"file://{tmp_path}/lake"
 
 
 def test_what_is_written_is_read_and_listed_by_its_path_in_the_folder(url: str) -> None:
-    folder = Folder(url)
+    folder = LakeFolder(url)
     folder.write("a/b.json", b"{}")
     folder.write_json("a/c/d.json", {"x": 1})
     assert folder.read("a/b.json") == b"{}" and folder.read_json("a/c/d.json") == {"x": 1}
@@ -37,7 +37,7 @@ def test_what_is_written_is_read_and_listed_by_its_path_in_the_folder(url: str) 
 
 
 def test_a_file_moves_over_another_one(url: str) -> None:
-    folder = Folder(url)
+    folder = LakeFolder(url)
     folder.write("a", b"old")
     folder.write("b/c", b"new")
     folder.move({"b/c": "a"})
@@ -47,7 +47,7 @@ def test_a_file_moves_over_another_one(url: str) -> None:
 
 
 def test_what_is_gone_can_be_removed_again(url: str) -> None:
-    folder = Folder(url)
+    folder = LakeFolder(url)
     folder.write("a/b", b"x")
     folder.remove("a")
     folder.remove("a")
@@ -55,13 +55,13 @@ def test_what_is_gone_can_be_removed_again(url: str) -> None:
 
 
 def test_a_folder_survives_the_way_to_an_executor(url: str) -> None:
-    folder = Folder(url)
+    folder = LakeFolder(url)
     folder.write("a", b"x")
     assert pickle.loads(pickle.dumps(folder)).read("a") == b"x"
 
 
 def test_a_missing_file_is_missing_and_a_damaged_one_is_named(url: str) -> None:
-    folder = Folder(url)
+    folder = LakeFolder(url)
     with pytest.raises(FileNotFoundError):
         folder.read_json("nothing.json")
     folder.write("bad.json", b"{")

@@ -12,12 +12,12 @@ import pytest
 
 from alerts.acknowledgements import Acknowledgement
 from alerts.matching.labels import Matcher
-from alerts.notify.reasons import Told
+from alerts.notify.reasons import NotificationState
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState, Transition
-from controlplane.records import Note, NoteOutcome
+from controlplane.records import NoteOutcome, NotificationLogEntry
 from controlplane.store import alerting
-from controlplane.store.alerting import Change, StoredAlert
+from controlplane.store.alerting import AlertChange, StoredAlert
 from tests.stores import House
 
 GROUP = "file.yaml;life"
@@ -41,12 +41,12 @@ def alert(state: AlertState = AlertState.FIRING, at: float = 1000.0, **labels: s
     return Alert("Lag", named, {"summary": "it lags"}, 1.5, state, at, fired, over)
 
 
-def change(one: Alert, reason: str = "because", rule: str = "Lag", gone: bool = False) -> Change:
+def change(one: Alert, reason: str = "because", rule: str = "Lag", gone: bool = False) -> AlertChange:
     after = None if gone else one.state
-    return Change(GROUP, rule, Transition(one, None, after, one.active_at, reason))
+    return AlertChange(GROUP, rule, Transition(one, None, after, one.active_at, reason))
 
 
-def record(house: House, *changes: Change, evaluated: dict[str, float] | None = None) -> None:
+def record(house: House, *changes: AlertChange, evaluated: dict[str, float] | None = None) -> None:
     house.write(alerting.record, changes, evaluated or {})
 
 
@@ -139,8 +139,8 @@ def test_odd_words_come_back_as_they_were(house: House, words: str) -> None:
     record(house, change(one, reason=words))
     assert current(house) == [StoredAlert(GROUP, "Lag", one, words)]
     assert history(house, 0.0, 1e10, words) == [one]
-    kept = Note(5.0, words, words, NoteOutcome.SENT, words, (one.fingerprint,))
-    told = Told(frozenset([one.fingerprint]), frozenset(), 5.0)
+    kept = NotificationLogEntry(5.0, words, words, NoteOutcome.SENT, words, (one.fingerprint,))
+    told = NotificationState(frozenset([one.fingerprint]), frozenset(), 5.0)
     house.write(alerting.note, kept, told)
     assert house.read(alerting.notes) == [kept]
     assert house.read(alerting.all_told) == {(words, words): told}
@@ -155,7 +155,7 @@ def test_what_no_database_can_hold_becomes_a_sign_for_it(house: House, words: st
     one = Alert("Lag", named, {"summary": words}, 1.0, AlertState.PENDING, 1.0)
     house.write(alerting.put_acknowledgement, Acknowledgement("f", 1.0, words, 2.0, words))
     assert house.read(alerting.all_acknowledgements)[0].comment == "a\ufffdb"
-    house.write(alerting.note, Note(1.0, words, words, NoteOutcome.FAILED, words), None)
+    house.write(alerting.note, NotificationLogEntry(1.0, words, words, NoteOutcome.FAILED, words), None)
     assert house.read(alerting.notes)[0].words == "a\ufffdb"
     if words != UNSTORABLE["half"]:  # such a label has no fingerprint
         record(house, change(one, reason=words))
@@ -171,27 +171,29 @@ def test_an_annotation_of_a_megabyte_is_kept(house: House) -> None:
 # -- what was told ---------------------------------------------------------------------------------
 
 
-def told_of(*fingerprints: str, at: float = 5.0) -> Told:
-    return Told(frozenset(fingerprints), frozenset(), at)
+def told_of(*fingerprints: str, at: float = 5.0) -> NotificationState:
+    return NotificationState(frozenset(fingerprints), frozenset(), at)
 
 
-def line(key: str = "{}:{}", receiver: str = "team/webhook[0]", at: float = 5.0, *named: str) -> Note:
-    return Note(at, receiver, key, NoteOutcome.SENT, "1 alert fires", named)
+def line(
+    key: str = "{}:{}", receiver: str = "team/webhook[0]", at: float = 5.0, *named: str
+) -> NotificationLogEntry:
+    return NotificationLogEntry(at, receiver, key, NoteOutcome.SENT, "1 alert fires", named)
 
 
 def test_the_newest_that_was_told_is_kept_by_group_and_receiver(house: House) -> None:
     house.write(alerting.note, line(), told_of("a"))
     house.write(alerting.note, line(receiver="other"), told_of("a"))
-    house.write(alerting.note, line(at=6.0), Told(frozenset("b"), frozenset("a"), 6.0))
+    house.write(alerting.note, line(at=6.0), NotificationState(frozenset("b"), frozenset("a"), 6.0))
     assert house.read(alerting.all_told) == {
-        ("{}:{}", "team/webhook[0]"): Told(frozenset("b"), frozenset("a"), 6.0),
+        ("{}:{}", "team/webhook[0]"): NotificationState(frozenset("b"), frozenset("a"), 6.0),
         ("{}:{}", "other"): told_of("a"),
     }
 
 
 def test_a_receiver_that_knows_that_all_is_over_is_as_one_that_was_never_told(house: House) -> None:
     house.write(alerting.note, line(), told_of("a"))
-    house.write(alerting.note, line(at=6.0), Told(frozenset(), frozenset("a"), 6.0))
+    house.write(alerting.note, line(at=6.0), NotificationState(frozenset(), frozenset("a"), 6.0))
     assert house.read(alerting.all_told) == {}
     assert len(house.read(alerting.notes)) == 2
 

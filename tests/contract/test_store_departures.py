@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from controlplane.history import offload_commits
 from controlplane.history.archive import Archive
-from controlplane.history.service import HistoryRoom
+from controlplane.history.service import HistoryService
 from controlplane.lake.lake import Lake
 from controlplane.lake.verification import verify
 from controlplane.pipeline.offload import record_export
@@ -60,7 +60,7 @@ def test_what_leaves_the_store_is_in_the_lake_as_it_was(house: House, tmp_path: 
     house.accept(driver.terminated("q", "r", exception="boom", at=BEGIN + 500))
     before = house.progress("q", BEGIN - 1, BEGIN + 1000)
     commit = moved_to(house, tmp_path / "lake", BEGIN + 1000)
-    assert offload_commits.account_of(commit) == offload_commits.Account(
+    assert offload_commits.account_of(commit) == offload_commits.OffloadCounts(
         42, 42, 0, 0, numbers=sum(range(1, 42)) + 43
     )
     assert (
@@ -145,7 +145,7 @@ def test_what_is_over_is_written_once_a_day_and_again_only_when_it_changed(
 def test_a_store_that_was_set_back_moves_its_events_anew(house: House, tmp_path: Path) -> None:
     """As after a restored backup: the ids that were moved belong to other events now."""
     settings = replace(Settings(data_dir=tmp_path), lake=str(tmp_path / "lake"))
-    room = HistoryRoom(settings, house.writer, house.engine.connect, lambda: house.now)
+    room = HistoryService(settings, house.writer, house.engine.connect, lambda: house.now)
     tell(house, 20)
     moved_to(house, tmp_path / "lake", house.now)
     house.write(lambda connection: connection.execute(sa.delete(events).where(events.c.id > 5)))

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from controlplane.checkpoints.analyzer import judge
-from controlplane.checkpoints.findings import Effect, Status, Verdict
-from controlplane.checkpoints.reading.checkpoint import History
+from controlplane.checkpoints.findings import CheckpointReport, ReportStatus, RestartEffect
+from controlplane.checkpoints.reading.checkpoint import KnownHistory
 from controlplane.checkpoints.reading.versions import parse_version
 from controlplane.checkpoints.survey import survey
 from tests.spark import goldens
@@ -202,13 +202,13 @@ class Lab:
         held = Ran(None, {**self._before[golden.name], **ran.batches})
         return held.last if golden.mode == "complete" else held.rows
 
-    def foretold(self, golden: Golden, place: Path) -> Verdict:
+    def foretold(self, golden: Golden, place: Path) -> CheckpointReport:
         output = str(place / "out") if golden.sink == "files" else None
         inputs = [str(self.directory / "in" / name) for name in ("a", "b")]
         moved = [(str(self.directory / golden.name), str(place))]
         held = survey(str(place / "checkpoint"), time.time(), output=output, inputs=inputs, relocations=moved)
         version = parse_version(self.inputs.spark.version)
-        history = History(stateful=golden not in (PLAIN, FILES))  # as a server knows from the reports
+        history = KnownHistory(stateful=golden not in (PLAIN, FILES))  # as a server knows from the reports
         return judge(held.checkpoint, version, history=history, output=held.output, inputs=held.inputs)
 
 
@@ -225,17 +225,17 @@ def test_what_the_doctor_foretells_is_what_spark_does(lab: Lab, breakage: Breaka
     said = [f"{finding.check}: {finding.message}" for finding in verdict.findings]
     whole = lab.whole(breakage.golden)
     ran = lab.restart(breakage.golden, place)
-    if verdict.verdict is Status.BROKEN:
+    if verdict.verdict is ReportStatus.BROKEN:
         assert ran.error is not None, said
         _named(verdict, ran.error)
         return
     assert ran.error is None, (said, ran.error[-1500:])
     same = lab.outcome(breakage.golden, place, ran) == whole
-    assert same or verdict.verdict is Status.RISKY, said
+    assert same or verdict.verdict is ReportStatus.RISKY, said
 
 
-def _named(verdict: Verdict, error: str) -> None:
+def _named(verdict: CheckpointReport, error: str) -> None:
     """Where the doctor names Spark's condition, one of those named is in what Spark raised."""
-    named = {finding.condition for finding in verdict.findings if finding.effect is Effect.FAILS}
+    named = {finding.condition for finding in verdict.findings if finding.effect is RestartEffect.FAILS}
     named.discard("")
     assert not named or any(condition.split(".")[0] in error for condition in named), (named, error[-1500:])

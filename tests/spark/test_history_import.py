@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from controlplane.lake.lake import Lake
-from controlplane.lake.rows import Rows, Who
+from controlplane.lake.rows import LakeRows, Who
 from controlplane.pipeline.eventlogs import import_job
-from controlplane.pipeline.eventlogs.import_job import NothingThere, Wish, import_logs
+from controlplane.pipeline.eventlogs.import_job import ImportRequest, NothingThere, import_logs
 from controlplane.pipeline.eventlogs.import_summary import as_json, in_words
 from tests import eventlogs
 from tests.paths import ROOT
@@ -39,7 +39,7 @@ class World:
         return path
 
     def go(self, *paths: str, **wish: Any) -> dict[str, Any]:
-        asked = Wish(paths or (str(self.logs),), **wish)
+        asked = ImportRequest(paths or (str(self.logs),), **wish)
         account = import_logs(lambda: self.spark, self.lake, asked)
         assert all(in_words(account))
         return as_json(account)
@@ -404,7 +404,7 @@ def test_a_log_of_real_queries_gives_what_a_listener_beside_it_heard(
 
 
 def as_rows(report: dict[str, Any]) -> list[dict[str, Any]]:
-    rows = Rows()
+    rows = LakeRows()
     rows.progress(Who("event-log", "4.3.0", "log"), report)
     found: list[dict[str, Any]] = rows.take()["progress"].to_pylist()
     return found

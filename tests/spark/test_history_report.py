@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from controlplane.cli.history.report import report
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 from tests.spark.grown_lake import HOSTILE, grow
 
 pytestmark = pytest.mark.spark
@@ -72,4 +72,4 @@ def test_a_time_without_data_is_an_empty_report(spark: Any, lake: str) -> None:
 )
 def test_mistakes_are_one_clear_line(lake: str, arguments: list[str], message: str) -> None:
     done = run("--lake", lake, *arguments)
-    assert isinstance(done.exception, Mistake) and message in done.exception.message
+    assert isinstance(done.exception, UsageProblem) and message in done.exception.message

@@ -19,7 +19,7 @@ from controlplane.lake.schema import arrow
 from controlplane.pipeline.rollup.baseline_job import Learned, learn
 from controlplane.pipeline.rollup.buckets import WIDTHS
 from controlplane.pipeline.rollup.publishing import baselines
-from controlplane.pipeline.rollup.rollup_job import Asked, Done, roll
+from controlplane.pipeline.rollup.rollup_job import Done, RollupRequest, roll
 from controlplane.pipeline.rollup.rollups import Raw, rolled
 from controlplane.pipeline.runtime import tables
 from tests.spark import peer_rollups as peer
@@ -71,7 +71,7 @@ def refuse() -> Any:
 
 
 def rolls(lake: Lake, spark: Any, **asked: Any) -> Done:
-    return roll(lake, lambda: spark, Asked(**asked), lambda _: None)
+    return roll(lake, lambda: spark, RollupRequest(**asked), lambda _: None)
 
 
 def test_a_lake_is_rolled_up_once_and_again_only_where_it_changed(
@@ -82,7 +82,7 @@ def test_a_lake_is_rolled_up_once_and_again_only_where_it_changed(
     assert done.days == (FIRST, FIRST + ONE_DAY) and min(done.rows.values()) > 0
 
     before = files(root)
-    assert roll(lake, refuse, Asked(), lambda _: None) == Done((), 2, dict.fromkeys(WIDTHS, 0))
+    assert roll(lake, refuse, RollupRequest(), lambda _: None) == Done((), 2, dict.fromkeys(WIDTHS, 0))
     assert files(root) == before
 
     put(lake, "third-day", of_days(data, FIRST + 2 * ONE_DAY, FIRST + 2 * ONE_DAY))
@@ -182,7 +182,7 @@ def test_a_query_that_was_down_all_day_was_down_on_a_day_without_rows(spark: Any
     found = {row["bucket_at"].day: row for row in lake.read("rollup_1d").to_pylist() if row["query"] == "n"}
     # The days beside it have their signs of life too far apart: see the column.
     assert found[2]["downtime_seconds"] == 86400
-    assert roll(lake, refuse, Asked(since=date(2026, 5, 1)), lambda _: None).days == ()
+    assert roll(lake, refuse, RollupRequest(since=date(2026, 5, 1)), lambda _: None).days == ()
 
 
 MISTAKES = {

@@ -57,9 +57,9 @@ def take(own: Any, zone: Zone, tmp_path: Path) -> Take:
     ) -> ingest_job.Sum:
         lake = Lake.open(str(tmp_path / "lake"), create=True)
         said: list[str] = []
-        batches = ingest_job.Batches(lake, DAY, forwarder, said.append)
+        batches = ingest_job.MicroBatches(lake, DAY, forwarder, said.append)
         source = Source(str(zone.folder), **more)
-        plan = ingest_job.Plan(source, str(tmp_path / checkpoint), DAY, None)
+        plan = ingest_job.IngestPlan(source, str(tmp_path / checkpoint), DAY, None)
         take.said = said  # type: ignore[attr-defined]
         return ingest_job.run(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.02))
 
@@ -142,8 +142,10 @@ def test_two_at_once_on_one_landing_zone_take_each_event_once(spark: Any, zone: 
 
     def go(number: int) -> None:
         said: list[str] = []
-        batches = ingest_job.Batches(Lake.open(str(tmp_path / "lake")), DAY, None, said.append)
-        plan = ingest_job.Plan(Source(str(zone.folder), max_files=4), str(tmp_path / f"c{number}"), DAY, None)
+        batches = ingest_job.MicroBatches(Lake.open(str(tmp_path / "lake")), DAY, None, said.append)
+        plan = ingest_job.IngestPlan(
+            Source(str(zone.folder), max_files=4), str(tmp_path / f"c{number}"), DAY, None
+        )
         own = ingest_job.prepared(spark)
         for _ in range(10):  # as a timetable would
             try:
@@ -234,8 +236,8 @@ def test_a_stop_amid_a_batch_is_a_stop_and_no_failure(
 
     zone.drop(2)
     stopping, jobs = threading.Event(), own.sparkContext.statusTracker().getActiveJobsIds
-    batches = ingest_job.Batches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, print)
-    plan = ingest_job.Plan(Source(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
+    batches = ingest_job.MicroBatches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, print)
+    plan = ingest_job.IngestPlan(Source(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
     with monkeypatch.context() as patched:
         patched.setattr(ingest_job.shares, "writer", held)
         patched.setattr(ingest_job, "DRAIN_SECONDS", 0.0)
@@ -256,8 +258,8 @@ def test_a_stop_amid_a_batch_is_a_stop_and_no_failure(
 @pytest.mark.long
 def test_a_stream_that_ends_unasked_is_started_again(own: Any, zone: Zone, tmp_path: Path) -> None:
     stopping, said = threading.Event(), list[str]()
-    batches = ingest_job.Batches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, said.append)
-    plan = ingest_job.Plan(Source(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
+    batches = ingest_job.MicroBatches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, said.append)
+    plan = ingest_job.IngestPlan(Source(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
     often = Backoff(0.01, 0.02)
     running = threading.Thread(target=ingest_job.run, args=(own, plan, batches, stopping, said.append, often))
     running.start()
@@ -276,7 +278,7 @@ def test_a_stream_that_ends_unasked_is_started_again(own: Any, zone: Zone, tmp_p
 def test_kafka_without_its_connector_says_what_to_add(own: Any, tmp_path: Path) -> None:
     source = Source("", "kafka", {"kafka.bootstrap.servers": "localhost:9", "subscribe": "events"})
     lake = Lake.open(str(tmp_path / "lake"), create=True)
-    batches = ingest_job.Batches(lake, DAY, None, print)
-    plan = ingest_job.Plan(source, str(tmp_path / "c"), DAY, None)
+    batches = ingest_job.MicroBatches(lake, DAY, None, print)
+    plan = ingest_job.IngestPlan(source, str(tmp_path / "c"), DAY, None)
     with pytest.raises(BadRequest, match=r"spark-sql-kafka-0-10_2\.13:"):
         ingest_job.run(own, plan, batches, threading.Event(), print)

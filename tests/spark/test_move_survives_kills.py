@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.history.service import HistoryRoom
+from controlplane.history.service import HistoryService
 from controlplane.lake.lake import Lake
 from controlplane.settings import Settings
 from controlplane.store import offload_marks, retention
@@ -63,7 +63,7 @@ def test_nothing_is_lost_and_nothing_is_twice_wherever_the_job_is_killed(tmp_pat
     lake, driver, told = tmp_path / "lake", Driver(), 0
     with sqlite_house(tmp_path) as house:
         settings = replace(Settings(data_dir=tmp_path), lake=str(lake))
-        room = HistoryRoom(settings, house.writer, house.engine.connect, lambda: house.now)
+        room = HistoryService(settings, house.writer, house.engine.connect, lambda: house.now)
         house.accept(driver.started("q", "r", at=BEGIN))
         house.write(offload_marks.store_id)
         for kill in (*KILLS, NEVER):

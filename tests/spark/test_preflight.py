@@ -13,7 +13,7 @@ import pytest
 
 from controlplane.health.failures import explain
 from controlplane.shapes.comparison import compare
-from controlplane.shapes.findings import Effect, Verdict, When, effect_of, verdict_of
+from controlplane.shapes.findings import ChangeEffect, ShapeReport, When, effect_of, verdict_of
 from controlplane.shapes.model import Shape, shape_from
 from listeners.spark import causes
 from listeners.spark.shape import shape_of
@@ -172,13 +172,13 @@ class Change:
 
     old: Query
     new: Query
-    verdict: Verdict
-    effect: Effect
+    verdict: ShapeReport
+    effect: ChangeEffect
     condition: str | None = None
     results: str | None = None
 
 
-OK, CARE, NO = Verdict.ALLOWED, Verdict.CONSEQUENCES, Verdict.NOT_ALLOWED
+OK, CARE, NO = ShapeReport.ALLOWED, ShapeReport.CONSEQUENCES, ShapeReport.NOT_ALLOWED
 #: Enough to see that predictions hold; the others are left to the long tests.
 OFTEN = {
     "nothing",
@@ -189,39 +189,43 @@ OFTEN = {
     "shuffle partitions",
 }
 CHANGES = {
-    "nothing": Change(COUNT, COUNT, OK, Effect.RUNS, results="same"),
-    "source added": Change(PLAIN, UNION, NO, Effect.FAILS),
-    "source removed": Change(UNION, Query(plain), NO, Effect.FAILS),
+    "nothing": Change(COUNT, COUNT, OK, ChangeEffect.RUNS, results="same"),
+    "source added": Change(PLAIN, UNION, NO, ChangeEffect.FAILS),
+    "source removed": Change(UNION, Query(plain), NO, ChangeEffect.FAILS),
     "sources swapped": Change(
         UNION,
         Query(lambda b: b.read("b").union(b.read())),
         NO,
-        Effect.FAILS,
+        ChangeEffect.FAILS,
     ),
-    "another input directory": Change(PLAIN, Query(lambda b: b.read("c")), NO, Effect.FAILS),
-    "rate limit": Change(PLAIN, Query(lambda b: b.read(maxFilesPerTrigger="1")), OK, Effect.RUNS),
+    "another input directory": Change(PLAIN, Query(lambda b: b.read("c")), NO, ChangeEffect.FAILS),
+    "rate limit": Change(PLAIN, Query(lambda b: b.read(maxFilesPerTrigger="1")), OK, ChangeEffect.RUNS),
     "grouping key added": Change(
         COUNT,
         Query(lambda b: counted(b, keys=("k", "v % 2 as odd")), "complete"),
         NO,
-        Effect.FAILS,
+        ChangeEffect.FAILS,
         KEYS_DIFFER,
     ),
     "type of the grouping key": Change(
-        COUNT, Query(lambda b: counted(b, keys=("v % 3 as k",)), "complete"), NO, Effect.FAILS, KEYS_DIFFER
+        COUNT,
+        Query(lambda b: counted(b, keys=("v % 3 as k",)), "complete"),
+        NO,
+        ChangeEffect.FAILS,
+        KEYS_DIFFER,
     ),
     "grouping key renamed": Change(
         COUNT,
         Query(lambda b: counted(b, keys=("k as name",)), "complete"),
         CARE,
-        Effect.UNKNOWN,
+        ChangeEffect.UNKNOWN,
         results="same",
     ),
     "grouping key made in another way": Change(
         COUNT,
         Query(lambda b: counted(b, keys=("upper(k) as k",)), "complete"),
         NO,
-        Effect.HARMS,
+        ChangeEffect.HARMS,
         results="other",
     ),
     "aggregate added": Change(
@@ -231,93 +235,103 @@ CHANGES = {
             "complete",
         ),
         NO,
-        Effect.FAILS,
+        ChangeEffect.FAILS,
         VALUES_DIFFER,
     ),
     "aggregate of another type": Change(
         COUNT,
         Query(lambda b: counted(b, aggregates=("count(1) as n", "max(k) as total")), "complete"),
         NO,
-        Effect.FAILS,
+        ChangeEffect.FAILS,
         VALUES_DIFFER,
     ),
     "aggregates in another order": Change(
         COUNT,
         Query(lambda b: counted(b, aggregates=("sum(v) as total", "count(1) as n")), "complete"),
         NO,
-        Effect.HARMS,
+        ChangeEffect.HARMS,
         results="other",
     ),
     "sum became max": Change(
         COUNT,
         Query(lambda b: counted(b, aggregates=("count(1) as n", "max(v) as total")), "complete"),
         NO,
-        Effect.HARMS,
+        ChangeEffect.HARMS,
         results="other",
     ),
-    "output mode": Change(COUNT, Query(counted, "update"), CARE, Effect.RUNS),
-    "filter added": Change(PLAIN, Query(lambda b: b.read().where("v > 1000")), OK, Effect.RUNS),
+    "output mode": Change(COUNT, Query(counted, "update"), CARE, ChangeEffect.RUNS),
+    "filter added": Change(PLAIN, Query(lambda b: b.read().where("v > 1000")), OK, ChangeEffect.RUNS),
     "projection": Change(
         FILES,
         Query(lambda b: b.read().select("k", "v"), sink="files"),
         CARE,
-        Effect.RUNS,
+        ChangeEffect.RUNS,
     ),
     "shuffle partitions": Change(
-        COUNT, Query(counted, "complete", conf={PARTITIONS: "4"}), CARE, Effect.IGNORED, results="same"
+        COUNT, Query(counted, "complete", conf={PARTITIONS: "4"}), CARE, ChangeEffect.IGNORED, results="same"
     ),
     "provider HDFS to RocksDB": Change(
-        COUNT, Query(counted, "complete", conf={PROVIDER: ROCKSDB}), CARE, Effect.IGNORED, results="same"
+        COUNT,
+        Query(counted, "complete", conf={PROVIDER: ROCKSDB}),
+        CARE,
+        ChangeEffect.IGNORED,
+        results="same",
     ),
-    "watermark delay": Change(WINDOWED, Query(lambda b: windowed(b, "1 minute")), OK, Effect.RUNS),
-    "window length": Change(WINDOWED, Query(lambda b: windowed(b, length="2 minutes")), CARE, Effect.HARMS),
+    "watermark delay": Change(WINDOWED, Query(lambda b: windowed(b, "1 minute")), OK, ChangeEffect.RUNS),
+    "window length": Change(
+        WINDOWED, Query(lambda b: windowed(b, length="2 minutes")), CARE, ChangeEffect.HARMS
+    ),
     "deduplication by more columns": Change(
         DISTINCT,
         Query(lambda b: b.late().dropDuplicates(["k", "v"])),
         NO,
-        Effect.FAILS,
+        ChangeEffect.FAILS,
         KEYS_DIFFER,
     ),
     "another kind of deduplication": Change(
         DISTINCT,
         Query(lambda b: b.late().dropDuplicatesWithinWatermark(["k"])),
         NO,
-        Effect.FAILS,
+        ChangeEffect.FAILS,
         "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
     ),
-    "join inner to left outer": Change(JOIN, Query(lambda b: joined(b, "leftouter")), NO, Effect.HARMS),
+    "join inner to left outer": Change(JOIN, Query(lambda b: joined(b, "leftouter")), NO, ChangeEffect.HARMS),
     "join inner to semi": Change(
-        JOIN, Query(lambda b: joined(b, "leftsemi")), NO, Effect.FAILS, VALUES_DIFFER
+        JOIN, Query(lambda b: joined(b, "leftsemi")), NO, ChangeEffect.FAILS, VALUES_DIFFER
     ),
     "column used after a join": Change(
-        JOIN, Query(lambda b: joined(b, columns=("a.k", "b.v", "a.v"))), NO, Effect.FAILS, VALUES_DIFFER
+        JOIN, Query(lambda b: joined(b, columns=("a.k", "b.v", "a.v"))), NO, ChangeEffect.FAILS, VALUES_DIFFER
     ),
     "state of a function": Change(
-        Query(grouped), Query(lambda b: grouped(b, "n bigint, m string")), NO, Effect.FAILS, VALUES_DIFFER
+        Query(grouped),
+        Query(lambda b: grouped(b, "n bigint, m string")),
+        NO,
+        ChangeEffect.FAILS,
+        VALUES_DIFFER,
     ),
     "stateful operator added": Change(
         Query(plain, "update"),
         Query(counted, "update"),
         NO,
-        Effect.FAILS,
+        ChangeEffect.FAILS,
         "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY",
     ),
     "stateful operator removed": Change(
         Query(counted, "update"),
         Query(plain, "update"),
         NO,
-        Effect.FAILS,
+        ChangeEffect.FAILS,
         "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
     ),
-    "files to foreachBatch": Change(FILES, Query(plain), CARE, Effect.RUNS),
+    "files to foreachBatch": Change(FILES, Query(plain), CARE, ChangeEffect.RUNS),
     "trigger": Change(
         COUNT,
         Query(counted, "complete", trigger={"processingTime": "0 seconds"}),
         OK,
-        Effect.RUNS,
+        ChangeEffect.RUNS,
         results="same",
     ),
-    "name": Change(COUNT, Query(counted, "complete", name="another"), OK, Effect.RUNS, results="same"),
+    "name": Change(COUNT, Query(counted, "complete", name="another"), OK, ChangeEffect.RUNS, results="same"),
 }
 
 
@@ -351,9 +365,9 @@ def test_what_is_predicted_of_a_change_is_what_spark_does(bench: Bench, name: st
     assert (verdict_of(findings), effect_of(findings)) == (change.verdict, change.effect), findings
     bench.feed()
     after = run(bench, change.new, place)
-    assert (after.error is not None) == (change.effect is Effect.FAILS), after.error
+    assert (after.error is not None) == (change.effect is ChangeEffect.FAILS), after.error
     if change.condition is not None:
-        predicted = {finding.condition for finding in findings if finding.effect is Effect.FAILS}
+        predicted = {finding.condition for finding in findings if finding.effect is ChangeEffect.FAILS}
         assert {explain(after.error).condition} == {change.condition} == predicted
     if change.results is not None:
         whole = run(bench, change.new, f"{place}-whole").batches[-1]
@@ -376,7 +390,7 @@ def test_files_in_another_directory_are_predicted_to_be_unreadable(bench: Bench)
     old = shape(checkpoint_of(bench, FILES, "moved"))
     new = shape(run(bench, Query(plain, sink="other"), "moved-elsewhere"))
     (finding,) = compare(old, new)
-    assert (finding.rule, finding.effect) == ("sink.path", Effect.HARMS)
+    assert (finding.rule, finding.effect) == ("sink.path", ChangeEffect.HARMS)
     shutil.rmtree(bench.directory / "other-output")
     bench.feed()
     assert run(bench, Query(plain, sink="other"), "moved").error is None

@@ -15,13 +15,13 @@ from tests.ui.browser import Screen
 from tests.ui.fake_alerting import AlertingAnswers
 from tests.ui.fake_server import FakeServer, World
 from ui.kit import data
-from ui.kit.client import ClientError, NotFound
+from ui.kit.client import ClientError, ServerNotFound
 
 ENTRY = str(ROOT / "ui/app.py")
 
 
 class FakeClient(AlertingAnswers):
-    """`ui.kit.client.Client` without HTTP: answers from a `World`, or raises `error` when it is set."""
+    """`ui.kit.client.ServerClient` without HTTP: answers from a `World`, or raises `error` when it is set."""
 
     server = "http://127.0.0.1:8420"
 
@@ -36,7 +36,7 @@ class FakeClient(AlertingAnswers):
     def query(self, query_id: str) -> dict[str, Any]:
         found = self._or_error(self.world.detail(query_id, self.now))
         if found is None:
-            raise NotFound("no such query")
+            raise ServerNotFound("no such query")
         return found
 
     def progress(self, query_id: str, start: float, end: float, step: float) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.ui.alerting_factories import Json, alert, note, shipped_groups, silence, troubled_alerts
 from tests.ui.factories import NOW, rfc3339
-from ui.kit.client import NotFound, Refused
+from ui.kit.client import ServerNotFound, ServerRefused
 
 OPERATOR = re.compile(r"""^\s*([A-Za-z_]\w*)\s*(=~|!~|!=|=)\s*(".*"|[^"]*)\s*$""", re.DOTALL)
 
@@ -65,7 +65,7 @@ class FakeAlerting:
         for one in (*self.alerts, *self.past):
             if one["fingerprint"] == wanted:
                 return one
-        raise NotFound(f"no alert {wanted}")
+        raise ServerNotFound(f"no alert {wanted}")
 
     def history(self) -> Json:
         fired = [one for one in self.alerts if one["fired_at"]]
@@ -75,7 +75,7 @@ class FakeAlerting:
     def acknowledge(self, wanted: str, body: Mapping[str, Any], now: float) -> Json:
         found = self._find(wanted)
         if found["state"] != "firing":
-            raise Refused(
+            raise ServerRefused(
                 f"the alert is {found['state']}; only one that fires can be acknowledged", "conflict"
             )
         self.asked.append(dict(body))
@@ -106,7 +106,7 @@ class FakeAlerting:
     def expire(self, wanted: str, now: float) -> Json:
         found = next((one for one in self.silences if one["id"] == wanted), None)
         if found is None:
-            raise NotFound(f"no silence {wanted}")
+            raise ServerNotFound(f"no silence {wanted}")
         self.asked.append({"expire": wanted})
         found |= {"state": "expired", "ends_at": rfc3339(now)}
         for one in self.alerts:
@@ -125,7 +125,7 @@ class FakeAlerting:
 def _matcher(text: str) -> Json:
     found = OPERATOR.match(text)
     if not found:
-        raise Refused(f"bad matcher format: {text}", "bad_request")
+        raise ServerRefused(f"bad matcher format: {text}", "bad_request")
     name, operator, value = found.groups()
     return {
         "name": name,
@@ -157,9 +157,9 @@ def answer(
     """Status and JSON of a request that is about alerting; None of any other."""
     try:
         return _route(desk, method, path.strip("/").split("/"), params, body, now)
-    except NotFound as error:
+    except ServerNotFound as error:
         return 404, {"error": {"code": "not_found", "message": str(error), "detail": {}}}
-    except Refused as error:
+    except ServerRefused as error:
         if path.startswith("/alertmanager"):
             return 400, str(error)
         status = 409 if error.code == "conflict" else 400
@@ -210,7 +210,7 @@ def _selected(listed: Json, params: Mapping[str, list[str]]) -> Json:
 
 
 class AlertingAnswers:
-    """The alerting methods of `ui.kit.client.Client`, answered without HTTP. Its owner has `world` and `now`."""
+    """The alerting methods of `ui.kit.client.ServerClient`, answered without HTTP. Its owner has `world` and `now`."""
 
     world: Any
     now: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.ui import checkpoint_factories, factories
-from ui.kit.client import NotFound, Refused
+from ui.kit.client import ServerNotFound, ServerRefused
 
 Json = dict[str, Any]
 
@@ -30,14 +30,14 @@ class FakeCheckpoints:
     def one(self, query_id: str, now: float) -> Json:
         self._not_old()
         if query_id not in self.known:
-            raise NotFound("no such query")
+            raise ServerNotFound("no such query")
         self._take(query_id, now)
         return self.known[query_id]
 
     def look(self, query_id: str, now: float) -> Json:
         self._not_old()
         if self.nobody:
-            raise Refused(self.nobody, "no_collector")
+            raise ServerRefused(self.nobody, "no_collector")
         self.looks.append((query_id, now))
         return {"requested": True, "by": "agent"}
 
@@ -57,7 +57,7 @@ class FakeCheckpoints:
 
     def _not_old(self) -> None:
         if self.old:
-            raise NotFound("no such path")
+            raise ServerNotFound("no such path")
 
 
 def answer(desk: FakeCheckpoints, method: str, path: list[str], now: float) -> tuple[int, Json] | None:
@@ -70,9 +70,9 @@ def answer(desk: FakeCheckpoints, method: str, path: list[str], now: float) -> t
                 return 200, desk.one(query_id, now)
             case "POST", ["checkpoints", query_id, "inventory"]:
                 return 202, desk.look(query_id, now)
-    except NotFound as error:
+    except ServerNotFound as error:
         return 404, _error("not_found", str(error))
-    except Refused as error:
+    except ServerRefused as error:
         return 409, _error(error.code, str(error))
     return None
 

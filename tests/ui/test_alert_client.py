@@ -8,15 +8,15 @@ from typing import Any
 import httpx
 import pytest
 
-from ui.kit.client import Client, Refused, ServerAway
+from ui.kit.client import ServerClient, ServerRefused, ServerUnreachable
 
 
-def client(status: int, body: Any, asked: list[httpx.Request]) -> Client:
+def client(status: int, body: Any, asked: list[httpx.Request]) -> ServerClient:
     def answer(request: httpx.Request) -> httpx.Response:
         asked.append(request)
         return httpx.Response(status, json=body)
 
-    return Client("http://plane", read_token=lambda: "t", transport=httpx.MockTransport(answer))
+    return ServerClient("http://plane", read_token=lambda: "t", transport=httpx.MockTransport(answer))
 
 
 def test_what_a_silence_would_cover_is_asked_with_each_matcher_as_it_was_typed() -> None:
@@ -28,12 +28,12 @@ def test_what_a_silence_would_cover_is_asked_with_each_matcher_as_it_was_typed()
 
 
 def test_a_bad_matcher_is_refused_in_the_servers_own_words() -> None:
-    with pytest.raises(Refused, match="bad matcher format"):
+    with pytest.raises(ServerRefused, match="bad matcher format"):
         client(400, "bad matcher format: x", []).covered(["x"])
 
 
 def test_an_answer_that_is_no_list_of_alerts_is_no_answer() -> None:
-    with pytest.raises(ServerAway):
+    with pytest.raises(ServerUnreachable):
         client(200, "surprise", []).covered(['a="b"'])
 
 

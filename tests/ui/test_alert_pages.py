@@ -9,7 +9,7 @@ from tests.ui.conftest import FakeClient
 from tests.ui.factories import rfc3339
 from tests.ui.fake_server import World
 from ui.kit import data
-from ui.kit.client import ServerAway
+from ui.kit.client import ServerUnreachable
 
 
 def on_alerts(app: AppTest, **params: str) -> AppTest:
@@ -220,7 +220,7 @@ def test_the_last_alerts_stay_under_a_banner_while_the_server_is_away(
     app: AppTest, client: FakeClient
 ) -> None:
     on_alerts(app)
-    client.error = ServerAway("No connection to the server.")
+    client.error = ServerUnreachable("No connection to the server.")
     data.forget()
     app.run()
     assert not app.exception
@@ -229,7 +229,7 @@ def test_the_last_alerts_stay_under_a_banner_while_the_server_is_away(
 
 
 def test_a_server_that_was_never_there_is_an_error_and_no_traceback(app: AppTest, client: FakeClient) -> None:
-    client.error = ServerAway("No connection to the server.")
+    client.error = ServerUnreachable("No connection to the server.")
     on_alerts(app)
     assert "No connection" in app.error[0].value
 

@@ -14,7 +14,7 @@ from tests.ui.fake_server import World
 from tests.ui.test_pages import on_query
 from tests.ui.test_pages import texts as as_markdown
 from ui.kit import data
-from ui.kit.client import Refused, ServerAway
+from ui.kit.client import ServerRefused, ServerUnreachable
 from ui.kit.markup import WORD_JOINER
 
 BROKEN, UNKNOWN, RISKY, FINE = (factories.query_id(number) for number in (1, 2, 3, 10))
@@ -74,7 +74,7 @@ def test_the_last_table_stays_under_a_banner_while_the_server_is_away(
     app: AppTest, client: FakeClient
 ) -> None:
     on_checkpoints(app)
-    client.error = ServerAway("No connection to the server.")
+    client.error = ServerUnreachable("No connection to the server.")
     later(app, client, 5)
     assert len(app.dataframe[0].value) > 20
     assert "What you see was true at" in app.warning[0].value
@@ -193,7 +193,7 @@ def test_a_server_that_refuses_for_the_checkpoint_can_be_asked_again_with_the_ti
 
     def refuse(query_id: str, body: object, key: str) -> None:
         keys.append(key)
-        raise Refused("state/0/1/4411.delta is not there", "checkpoint_broken")
+        raise ServerRefused("state/0/1/4411.delta is not there", "checkpoint_broken")
 
     on_query(app, FINE)
     app.button(key="ask_restart").click().run()

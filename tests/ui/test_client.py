@@ -7,14 +7,22 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ui.kit.client import Client, NotFound, Refused, ServerAway, TokenRefused, server_url, token
+from ui.kit.client import (
+    ServerClient,
+    ServerNotFound,
+    ServerRefused,
+    ServerUnreachable,
+    TokenRefused,
+    server_url,
+    token,
+)
 
 
-def _client(answer: Callable[[httpx.Request], httpx.Response]) -> Client:
-    return Client("http://server:8420", lambda: "secret", httpx.MockTransport(answer))
+def _client(answer: Callable[[httpx.Request], httpx.Response]) -> ServerClient:
+    return ServerClient("http://server:8420", lambda: "secret", httpx.MockTransport(answer))
 
 
-def _says(status: int, body: object) -> Client:
+def _says(status: int, body: object) -> ServerClient:
     return _client(lambda request: httpx.Response(status, json=body))
 
 
@@ -53,12 +61,12 @@ def _error(code: str, message: str, **detail: object) -> dict[str, object]:
     [
         (401, _error("unauthorized", "no such token"), TokenRefused, "401.*no such token"),
         (403, _error("forbidden", "role viewer"), TokenRefused, "403.*role viewer"),
-        (404, _error("not_found", "no such query"), NotFound, "no such query"),
-        (409, _error("needs_factory", "writer reused"), Refused, "writer reused"),
-        (503, _error("store_unavailable", "disk full"), ServerAway, "503.*disk full"),
-        (502, "<html>", ServerAway, "502"),
-        (200, ["not", "an", "object"], ServerAway, "200"),
-        (500, {"error": "odd"}, ServerAway, "500"),
+        (404, _error("not_found", "no such query"), ServerNotFound, "no such query"),
+        (409, _error("needs_factory", "writer reused"), ServerRefused, "writer reused"),
+        (503, _error("store_unavailable", "disk full"), ServerUnreachable, "503.*disk full"),
+        (502, "<html>", ServerUnreachable, "502"),
+        (200, ["not", "an", "object"], ServerUnreachable, "200"),
+        (500, {"error": "odd"}, ServerUnreachable, "500"),
     ],
 )
 def test_bad_answers_become_the_error_that_fits(
@@ -69,7 +77,7 @@ def test_bad_answers_become_the_error_that_fits(
 
 
 def test_a_refusal_brings_its_code_and_the_action_on_record() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(ServerRefused) as caught:
         _says(409, _error("action_in_progress", "one at a time", action={"id": "a"})).act("q", {}, "k")
     assert caught.value.code == "action_in_progress"
     assert caught.value.action == {"id": "a"}
@@ -88,7 +96,7 @@ def test_a_broken_line_is_a_server_that_is_away(error: httpx.HTTPError, words: s
     def answer(request: httpx.Request) -> httpx.Response:
         raise error
 
-    with pytest.raises(ServerAway, match=words):
+    with pytest.raises(ServerUnreachable, match=words):
         _client(answer).fleet()
 
 

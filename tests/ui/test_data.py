@@ -5,8 +5,8 @@ import pytest
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
 from ui.kit import data
-from ui.kit.client import ServerAway, TokenRefused
-from ui.kit.data import LastGood, Reading
+from ui.kit.client import ServerUnreachable, TokenRefused
+from ui.kit.data import CachedRead, LastGood
 
 
 def test_many_readers_cost_one_query(client: FakeClient, world: World) -> None:
@@ -16,7 +16,7 @@ def test_many_readers_cost_one_query(client: FakeClient, world: World) -> None:
 
 
 def test_an_error_is_cached_too(client: FakeClient) -> None:
-    client.error = ServerAway("no connection")
+    client.error = ServerUnreachable("no connection")
     assert data.fleet().kind == "away"
     client.error = None
     assert data.fleet().kind == "away"
@@ -24,7 +24,7 @@ def test_an_error_is_cached_too(client: FakeClient) -> None:
 
 def test_the_last_good_answer_stays_while_the_server_is_away(client: FakeClient) -> None:
     good = data.fleet()
-    client.error = ServerAway("no connection")
+    client.error = ServerUnreachable("no connection")
     data.forget()
     stale = data.fleet()
     assert stale.body == good.body
@@ -49,8 +49,8 @@ def test_a_query_that_is_gone_is_missing(client: FakeClient) -> None:
 def test_the_memory_of_good_answers_is_bounded() -> None:
     memory = LastGood(size=2)
     for number in range(3):
-        memory.remember((number,), Reading({"n": number}, 1.0))
-    away = Reading(None, 2.0, "away", "away")
+        memory.remember((number,), CachedRead({"n": number}, 1.0))
+    away = CachedRead(None, 2.0, "away", "away")
     assert memory.remember((0,), away).body is None
     assert memory.remember((2,), away).body == {"n": 2}
 
@@ -65,7 +65,7 @@ def test_the_fleets_table_is_made_once_for_all_viewers(client: FakeClient) -> No
     assert table.num_rows == len((reading.body or {})["queries"])
     assert data.fleet_table(data.fleet()) is table
     data.forget()
-    assert data.fleet_table(Reading(reading.body, reading.at + 1)) is not table
+    assert data.fleet_table(CachedRead(reading.body, reading.at + 1)) is not table
 
 
 def test_viewers_share_one_answer_and_not_copies_of_it(client: FakeClient) -> None:

@@ -10,7 +10,7 @@ from tests.ui.alerting_factories import alert
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
 from ui.kit import time_range
-from ui.kit.client import NotFound, Refused, ServerAway, TokenRefused
+from ui.kit.client import ServerNotFound, ServerRefused, ServerUnreachable, TokenRefused
 from ui.kit.widgets import chosen_id
 
 RUNNING = factories.query_id(4)
@@ -86,7 +86,7 @@ def test_the_last_data_stays_under_a_banner_while_the_server_is_away(
     from ui.kit import data
 
     app.run()
-    client.error = ServerAway("No connection to the server.")
+    client.error = ServerUnreachable("No connection to the server.")
     data.forget()
     app.run()
     assert not app.exception
@@ -95,7 +95,7 @@ def test_the_last_data_stays_under_a_banner_while_the_server_is_away(
 
 
 def test_a_server_that_was_never_there_is_an_error_and_no_traceback(app: AppTest, client: FakeClient) -> None:
-    client.error = ServerAway("No connection to the server.")
+    client.error = ServerUnreachable("No connection to the server.")
     app.run()
     assert not app.exception
     assert "No connection" in app.error[0].value
@@ -140,7 +140,7 @@ def test_a_server_that_holds_no_series_makes_calm_captions(
     app: AppTest, client: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object) -> None:
-        raise NotFound("no such path")
+        raise ServerNotFound("no such path")
 
     monkeypatch.setattr(client, "series", unknown)
     monkeypatch.setattr(client, "query_alerts", unknown)
@@ -225,7 +225,7 @@ def test_a_query_page_that_opened_while_the_server_was_away_fills_when_it_is_bac
 ) -> None:
     from ui.kit import data
 
-    client.error = ServerAway("No connection to the server.")
+    client.error = ServerUnreachable("No connection to the server.")
     on_query(app)
     assert "No connection" in app.error[0].value
     client.error = None
@@ -315,7 +315,7 @@ def test_a_refusal_is_shown_where_it_was_asked(
     app: AppTest, client: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
-        raise Refused("Another action is under way.", "action_in_progress")
+        raise ServerRefused("Another action is under way.", "action_in_progress")
 
     monkeypatch.setattr(client, "act", refuse)
     on_query(app)

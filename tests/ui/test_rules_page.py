@@ -10,7 +10,7 @@ from tests.ui.fake_server import World
 from tests.ui.test_alert_pages import check_markdown, texts
 from ui.alerting import rule_panels
 from ui.kit import data
-from ui.kit.client import ServerAway
+from ui.kit.client import ServerUnreachable
 
 
 def on_rules(app: AppTest, **params: str) -> AppTest:
@@ -83,7 +83,7 @@ def test_the_last_rules_stay_under_a_banner_while_the_server_is_away(
     app: AppTest, client: FakeClient
 ) -> None:
     on_rules(app)
-    client.error = ServerAway("No connection to the server.")
+    client.error = ServerUnreachable("No connection to the server.")
     data.forget()
     app.run()
     assert len(expressions(app)) == 6

@@ -14,7 +14,7 @@ WINDOW = (NOW - 900, NOW)
 
 def shown(alerts: list[dict[str, Any]] | None = None, **overrides: Any) -> dict[str, Any]:
     query = factories.detail(**overrides)
-    return timeline.option(timeline.Told(query, alerts or [], WINDOW, NOW, UTC))
+    return timeline.option(timeline.TimelineData(query, alerts or [], WINDOW, NOW, UTC))
 
 
 def bars(option: dict[str, Any], lane: str) -> list[dict[str, Any]]:
@@ -104,9 +104,9 @@ def test_an_action_refused_for_its_checkpoint_says_so_when_hovered() -> None:
 
 def with_past(
     past: dict[str, Any] | None, alerts: list[dict[str, Any]] | None = None, **known: Any
-) -> timeline.Told:
+) -> timeline.TimelineData:
     query = factories.detail(**known)
-    return timeline.with_past(timeline.Told(query, alerts or [], WINDOW, NOW, UTC), past)
+    return timeline.with_past(timeline.TimelineData(query, alerts or [], WINDOW, NOW, UTC), past)
 
 
 def past_run(number: int, **overrides: Any) -> dict[str, Any]:
@@ -155,5 +155,5 @@ def test_of_a_past_run_is_shown_what_is_known_and_said_what_is_not() -> None:
 
 
 def test_no_lake_leaves_the_timeline_as_it_is() -> None:
-    bare = timeline.Told(factories.detail(), [], WINDOW, NOW, UTC)
+    bare = timeline.TimelineData(factories.detail(), [], WINDOW, NOW, UTC)
     assert timeline.option(with_past(None)) == timeline.option(bare)

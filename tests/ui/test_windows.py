@@ -6,16 +6,16 @@ import pytest
 
 from tests.ui.factories import NOW
 from ui.kit import time_range
-from ui.kit.time_range import Window
+from ui.kit.time_range import TimeRange
 
 
 def test_a_window_that_follows_the_clock_ends_now() -> None:
-    assert Window(900.0).bounds(NOW) == (NOW - 900, NOW)
-    assert not Window(900.0).is_past(NOW)
+    assert TimeRange(900.0).bounds(NOW) == (NOW - 900, NOW)
+    assert not TimeRange(900.0).is_past(NOW)
 
 
 def test_a_held_window_stays_and_is_past_once_it_has_ended() -> None:
-    held = Window(60.0, NOW)
+    held = TimeRange(60.0, NOW)
     assert held.bounds(NOW + 5000) == (NOW - 60, NOW)
     assert held.is_past(NOW)
     assert not held.is_past(NOW - 1)
@@ -38,12 +38,12 @@ def test_an_address_without_a_possible_stretch_names_none(params: dict[str, str]
 
 @pytest.mark.parametrize("end", ["2026-11-18T11:06:40Z", "1795000000", "2026-11-18T12:06:40+01:00"])
 def test_a_moment_is_rfc_3339_or_unix_seconds(end: str) -> None:
-    assert time_range.asked({"from": "1794999100", "to": end}) == Window(900.0, NOW)
+    assert time_range.asked({"from": "1794999100", "to": end}) == TimeRange(900.0, NOW)
 
 
 def test_what_hold_writes_is_read_back() -> None:
     params = {"from": time_range.rfc3339(NOW - 60), "to": time_range.rfc3339(NOW)}
-    assert time_range.asked(params) == Window(60.0, NOW)
+    assert time_range.asked(params) == TimeRange(60.0, NOW)
 
 
 def test_the_inputs_show_the_viewers_clock() -> None:

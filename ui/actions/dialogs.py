@@ -15,7 +15,7 @@ import streamlit as st
 from ui.actions import checkpoint_confirmation, following
 from ui.checkpoints import choices as checkpoint_choices
 from ui.kit import choices, data, series_queries, widgets
-from ui.kit.client import ClientError, Refused
+from ui.kit.client import ClientError, ServerRefused
 from ui.kit.markup import one_line, plain
 
 Json = Mapping[str, Any]
@@ -143,7 +143,7 @@ def _send(question: dict[str, str], body: dict[str, Any]) -> None:
         body["actor"] = who
     try:
         action = data.act(question["query_id"], body, question["key"])
-    except Refused as error:
+    except ServerRefused as error:
         # The refusal is on record under the old key: asked anew, it is another.
         question.update(key=uuid.uuid4().hex, refused=error.code, error=plain(error))
         return

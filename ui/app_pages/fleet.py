@@ -35,7 +35,7 @@ def filters(queries: Sequence[Json]) -> list[int]:
     return frames.places(queries, words, chosen_labels, app=chosen_apps, status=chosen)
 
 
-def table(reading: data.Reading, queries: Sequence[Json], shown: Sequence[int]) -> None:
+def table(reading: data.CachedRead, queries: Sequence[Json], shown: Sequence[int]) -> None:
     names = [(frames.label(queries[place]), queries[place]["query_id"]) for place in shown]
     st.dataframe(
         fleet_table.rows(data.fleet_table(reading), shown),

@@ -13,7 +13,7 @@ from ui.actions import dialogs, following
 from ui.alerting import firing_alerts
 from ui.kit import choices, data, frames, time_range, widgets
 from ui.kit.frames import Json
-from ui.kit.time_range import Window
+from ui.kit.time_range import TimeRange
 from ui.query import chart_panels, checkpoint_panel, panels
 
 
@@ -49,7 +49,7 @@ def pick() -> None:
         st.rerun()
 
 
-def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tuple[Slots, Window]:
+def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tuple[Slots, TimeRange]:
     with st.container(horizontal=True, vertical_alignment="top"):
         head = st.container(width="stretch")
         with st.container(horizontal=True, width="content", wrap=False, gap="xsmall"):
@@ -67,7 +67,9 @@ def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tup
     return Slots(head, tiles, stamp), window
 
 
-def live(identity: str, slots: Slots, drawn: dict[str, str | None], role: str | None, window: Window) -> None:
+def live(
+    identity: str, slots: Slots, drawn: dict[str, str | None], role: str | None, window: TimeRange
+) -> None:
     """Everything that changes by itself; when that concerns the buttons, the whole page is drawn again."""
     reading, now = data.query(identity), time.time()
     query = reading.body or {}

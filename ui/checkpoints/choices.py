@@ -173,7 +173,7 @@ class Foretold:
     """What a start from this checkpoint would come to. `blocks`: only in spite of it; `waiting`: a fresh look is
     under way; `known`: there is a verdict."""
 
-    look: statuses.Look
+    look: statuses.BadgeStyle
     sentence: str
     findings: tuple[Json, ...] = ()
     blocks: bool = False

@@ -22,7 +22,7 @@ LOOKS = "looks"
 
 
 @dataclass(frozen=True)
-class Look:
+class InventoryRequestState:
     """`asked_at`: Unix seconds; `before`: when the look known then was taken; `refused`: why nobody looks; `came`:
     it has been seen to come."""
 
@@ -37,13 +37,13 @@ def ask(query_id: str, before: object) -> None:
     """Ask for a look (a button's callback). `before`: `collected_at` of what is known."""
     asked_at, known = time.time(), units.moment(before)
     try:
-        look = Look(asked_at, known, by=data.look(query_id))
+        look = InventoryRequestState(asked_at, known, by=data.look(query_id))
     except ClientError as error:
-        look = Look(asked_at, known, refused=str(error))
+        look = InventoryRequestState(asked_at, known, refused=str(error))
     st.session_state.setdefault(LOOKS, {})[query_id] = look
 
 
-def asked(query_id: str) -> Look | None:
+def asked(query_id: str) -> InventoryRequestState | None:
     return st.session_state.get(LOOKS, {}).get(query_id)
 
 
@@ -53,7 +53,7 @@ def awaited(query_id: str, now: float, patience: float = PATIENCE) -> bool:
     return look is not None and not look.came and not look.refused and now - look.asked_at < patience
 
 
-def noted(query_id: str, checkpoint: Json) -> Look | None:
+def noted(query_id: str, checkpoint: Json) -> InventoryRequestState | None:
     """The look that was asked for, once and for all come when it has: an older cached answer cannot undo that."""
     look = asked(query_id)
     if look and not look.came and arrived(look, checkpoint):
@@ -62,19 +62,23 @@ def noted(query_id: str, checkpoint: Json) -> Look | None:
     return look
 
 
-def arrived(look: Look, checkpoint: Json) -> bool:
+def arrived(look: InventoryRequestState, checkpoint: Json) -> bool:
     """Is what is known now newer than what was known when the look was asked for?"""
     taken = units.moment(checkpoint.get("collected_at"))
     return look.came or (taken is not None and (look.before is None or taken > look.before))
 
 
-def waiting(look: Look | None, checkpoint: Json, now: float, patience: float = PATIENCE) -> bool:
+def waiting(
+    look: InventoryRequestState | None, checkpoint: Json, now: float, patience: float = PATIENCE
+) -> bool:
     if look is None or look.refused or arrived(look, checkpoint):
         return False
     return now - look.asked_at < patience
 
 
-def trouble(look: Look | None, checkpoint: Json, now: float, patience: float = PATIENCE) -> str:
+def trouble(
+    look: InventoryRequestState | None, checkpoint: Json, now: float, patience: float = PATIENCE
+) -> str:
     """Why there is no fresh look, in one sentence; empty while there may be one, and when there is."""
     if look is None or arrived(look, checkpoint) or now - look.asked_at > patience + KEEP:
         return ""
@@ -86,5 +90,5 @@ def trouble(look: Look | None, checkpoint: Json, now: float, patience: float = P
     return f"{who(look)} brought no newer look within {patience:.0f} s{why}"
 
 
-def who(look: Look) -> str:
+def who(look: InventoryRequestState) -> str:
     return {"agent": "The driver's agent", "server": "The server"}.get(look.by, "Nobody")

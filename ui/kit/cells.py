@@ -11,13 +11,13 @@ from typing import Any
 
 import streamlit as st
 
-from ui.kit.statuses import Look
+from ui.kit.statuses import BadgeStyle
 
 Columns = dict[str, Any]
 Opener = tuple[str, Callable[..., None], tuple[Any, ...]]  # the click's key, what to call, with what
 
 
-def badges(label: str, looks: Iterable[Look], width: int) -> Any:
+def badges(label: str, looks: Iterable[BadgeStyle], width: int) -> Any:
     return counted_badges(label, {look.word: look.hex for look in looks}, width)
 
 

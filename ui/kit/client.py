@@ -29,7 +29,7 @@ class ClientError(Exception):
     """Root of what can go wrong between a page and the server."""
 
 
-class ServerAway(ClientError):
+class ServerUnreachable(ClientError):
     """The server gave no usable answer."""
 
 
@@ -37,11 +37,11 @@ class TokenRefused(ClientError):
     """The server knows our token not, or does not let it do this."""
 
 
-class NotFound(ClientError):
+class ServerNotFound(ClientError):
     """The server does not know what was asked for."""
 
 
-class Refused(ClientError):
+class ServerRefused(ClientError):
     """The server understood and said no. `action` is the refused action on record, where there is one."""
 
     def __init__(self, message: str, code: str = "", action: Mapping[str, Any] | None = None):
@@ -65,7 +65,7 @@ def token(environ: Mapping[str, str] = os.environ) -> str | None:
         return None  # the server's 401 then says what is missing
 
 
-class Client:
+class ServerClient:
     """A connection to one server; safe to share between threads."""
 
     def __init__(
@@ -146,7 +146,7 @@ class Client:
     def covered(self, matchers: Sequence[str]) -> dict[str, Any]:
         """The firing alerts that pass all these matchers, muted ones too: `{"alerts": […]}`.
 
-        Asked of Alertmanager's API, so that the server alone judges matchers. `Refused` says what is wrong
+        Asked of Alertmanager's API, so that the server alone judges matchers. `ServerRefused` says what is wrong
         with one.
         """
         params: list[tuple[str, str | int | float | bool | None]] = [("filter", text) for text in matchers]
@@ -178,7 +178,7 @@ class Client:
         return self._get(_checkpoint_path(query_id))
 
     def look(self, query_id: str) -> dict[str, Any]:
-        """Ask for a fresh look at a checkpoint: `{"requested", "by"}`; `Refused` says why nobody can."""
+        """Ask for a fresh look at a checkpoint: `{"requested", "by"}`; `ServerRefused` says why nobody can."""
         return self._send("POST", _checkpoint_path(query_id) + "/inventory", json={})
 
     def _get(self, path: str, params: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class Client:
         try:
             return self._http.request(method, path, headers={**bearer, **(headers or {})}, **rest)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise ServerAway(_why_away(self.server, error)) from error
+            raise ServerUnreachable(_why_away(self.server, error)) from error
 
 
 def _query_path(query_id: str) -> str:
@@ -244,9 +244,11 @@ def _error(status: int, body: Any) -> ClientError:
     if status in (401, 403):
         return TokenRefused(f"The server refused the token ({status}): {message}")
     if status == 404:
-        return NotFound(message)
+        return ServerNotFound(message)
     if 400 <= status < 500:
         detail = error.get("detail")
         action = detail.get("action") if isinstance(detail, dict) else None
-        return Refused(message, str(error.get("code") or ""), action if isinstance(action, dict) else None)
-    return ServerAway(f"The server cannot answer now ({status}): {message}")
+        return ServerRefused(
+            message, str(error.get("code") or ""), action if isinstance(action, dict) else None
+        )
+    return ServerUnreachable(f"The server cannot answer now ({status}): {message}")

@@ -19,7 +19,7 @@ import streamlit as st
 
 from ui.kit import fleet_table as fleet_tables
 from ui.kit import series_queries
-from ui.kit.client import Client, ClientError, NotFound, TokenRefused, server_url
+from ui.kit.client import ClientError, ServerClient, ServerNotFound, TokenRefused, server_url
 
 TTL = 3.0  # seconds; below the refresh interval, so that every refresh of a lone viewer is fresh
 PATIENT_TTL = (
@@ -31,7 +31,7 @@ POINTS = 720  # per chart: about one for every second pixel
 
 
 @dataclass(frozen=True)
-class Reading:
+class CachedRead:
     """An answer and its age. `body` is None when there never was one; `error` says why it is not newer."""
 
     body: dict[str, Any] | None
@@ -49,10 +49,10 @@ class LastGood:
 
     def __init__(self, size: int = 256):
         self._size = size
-        self._answers: OrderedDict[tuple[Any, ...], Reading] = OrderedDict()
+        self._answers: OrderedDict[tuple[Any, ...], CachedRead] = OrderedDict()
         self._lock = threading.Lock()
 
-    def remember(self, question: tuple[Any, ...], reading: Reading) -> Reading:
+    def remember(self, question: tuple[Any, ...], reading: CachedRead) -> CachedRead:
         """A good reading, which is then kept; else the last good one with the new error."""
         with self._lock:
             if reading.error is None:
@@ -64,12 +64,12 @@ class LastGood:
             last = self._answers.get(question)
         if last is None or reading.kind != "away":  # what is gone or forbidden now must not be shown on
             return reading
-        return Reading(last.body, last.at, reading.error, reading.kind)
+        return CachedRead(last.body, last.at, reading.error, reading.kind)
 
 
 @st.cache_resource
-def connection() -> Client:
-    return Client(server_url())
+def connection() -> ServerClient:
+    return ServerClient(server_url())
 
 
 @st.cache_resource
@@ -77,11 +77,11 @@ def _last_good() -> LastGood:
     return LastGood()
 
 
-def fleet() -> Reading:
+def fleet() -> CachedRead:
     return _read("fleet")
 
 
-def fleet_table(reading: Reading) -> pa.Table:
+def fleet_table(reading: CachedRead) -> pa.Table:
     """The table of a fleet's reading, made once for all viewers."""
     return _fleet_table(reading.at, (reading.body or {}).get("queries", []))
 
@@ -91,85 +91,85 @@ def _fleet_table(at: float, _queries: Sequence[Mapping[str, Any]]) -> pa.Table:
     return fleet_tables.fleet(_queries, at)
 
 
-def query(query_id: str) -> Reading:
+def query(query_id: str) -> CachedRead:
     return _read("query", query_id)
 
 
-def actions() -> Reading:
+def actions() -> CachedRead:
     return _read("actions")
 
 
-def progress(query_id: str, seconds: float, until: float | None = None) -> Reading:
+def progress(query_id: str, seconds: float, until: float | None = None) -> CachedRead:
     """Reports of the last `seconds`, or of those before the moment `until`."""
     return _read_stretch("progress", seconds, query_id, seconds, until)
 
 
-def past(query_id: str, seconds: float, until: float | None = None) -> Reading:
+def past(query_id: str, seconds: float, until: float | None = None) -> CachedRead:
     """What the lake tells of that time: it hardly changes."""
     return _read_patiently("past", query_id, seconds, until)
 
 
-def series(expression: str, seconds: float, step: float, until: float | None = None) -> Reading:
+def series(expression: str, seconds: float, step: float, until: float | None = None) -> CachedRead:
     """A range query, on the grid of `step` seconds."""
     return _read_stretch("series", seconds, expression, seconds, step, until)
 
 
-def instant(expression: str) -> Reading:
+def instant(expression: str) -> CachedRead:
     return _read("instant", expression)
 
 
-def query_alerts(query_id: str, seconds: float, until: float | None = None) -> Reading:
+def query_alerts(query_id: str, seconds: float, until: float | None = None) -> CachedRead:
     """What fired for a query in that time."""
     return _read("query_alerts", query_id, seconds, until)
 
 
-def action(action_id: str) -> Reading:
+def action(action_id: str) -> CachedRead:
     """As fresh as it gets: somebody is waiting for this one."""
     return _last_good().remember(("action", action_id), _ask_quickly("action", action_id))
 
 
-def alerts() -> Reading:
+def alerts() -> CachedRead:
     return _read("alerts")
 
 
-def alert(fingerprint: str) -> Reading:
+def alert(fingerprint: str) -> CachedRead:
     return _read("alert", fingerprint)
 
 
-def alert_history(seconds: int, patient: bool = False) -> Reading:
+def alert_history(seconds: int, patient: bool = False) -> CachedRead:
     """The episodes of the last `seconds`; `patient` where only their number is shown."""
     return _read_patiently("alert_history", seconds) if patient else _read("alert_history", seconds)
 
 
-def silences() -> Reading:
+def silences() -> CachedRead:
     return _read("silences")
 
 
-def covered(matchers: tuple[str, ...]) -> Reading:
+def covered(matchers: tuple[str, ...]) -> CachedRead:
     """What fires now and passes these matchers; `error` says what is wrong with one."""
     return _read("covered", matchers)
 
 
-def checkpoints() -> Reading:
+def checkpoints() -> CachedRead:
     return _read("checkpoints")
 
 
-def checkpoint(query_id: str, quick: bool = False) -> Reading:
+def checkpoint(query_id: str, quick: bool = False) -> CachedRead:
     """One checkpoint; `quick` while somebody waits for a fresh look at it."""
     if quick:
         return _last_good().remember(("checkpoint", query_id), _ask_quickly("checkpoint", query_id))
     return _read("checkpoint", query_id)
 
 
-def rules() -> Reading:
+def rules() -> CachedRead:
     return _read("rules")
 
 
-def runbook(name: str) -> Reading:
+def runbook(name: str) -> CachedRead:
     return _read("runbook", name)
 
 
-def notifications(patient: bool = False) -> Reading:
+def notifications(patient: bool = False) -> CachedRead:
     """The newest notifications; `patient` where only their number is shown."""
     return _read_patiently("notifications") if patient else _read("notifications")
 
@@ -222,31 +222,31 @@ def forget() -> None:
     _ask_patiently.clear()
 
 
-def _read(question: str, *args: Any) -> Reading:
+def _read(question: str, *args: Any) -> CachedRead:
     return _last_good().remember((question, *args), _ask(question, *args))
 
 
 # As resources: all viewers read one answer, which nobody changes; as data each would be handed a copy.
 @st.cache_resource(ttl=TTL, max_entries=256, show_spinner=False)
-def _ask(question: str, *args: Any) -> Reading:
+def _ask(question: str, *args: Any) -> CachedRead:
     return _answer(question, args, time.time())
 
 
 @st.cache_resource(ttl=QUICK_TTL, max_entries=64, show_spinner=False)
-def _ask_quickly(question: str, *args: Any) -> Reading:
+def _ask_quickly(question: str, *args: Any) -> CachedRead:
     return _answer(question, args, time.time())
 
 
-def _read_stretch(question: str, stretch: float, *args: Any) -> Reading:
+def _read_stretch(question: str, stretch: float, *args: Any) -> CachedRead:
     return _read_patiently(question, *args) if stretch >= LONG else _read(question, *args)
 
 
-def _read_patiently(question: str, *args: Any) -> Reading:
+def _read_patiently(question: str, *args: Any) -> CachedRead:
     return _last_good().remember((question, *args), _ask_patiently(question, *args))
 
 
 @st.cache_resource(ttl=PATIENT_TTL, max_entries=64, show_spinner=False)
-def _ask_patiently(question: str, *args: Any) -> Reading:
+def _ask_patiently(question: str, *args: Any) -> CachedRead:
     return _answer(question, args, time.time())
 
 
@@ -279,15 +279,15 @@ PERIODS: dict[str, Callable[..., tuple[Any, ...]]] = {
 }
 
 
-def _answer(question: str, args: tuple[Any, ...], now: float) -> Reading:
+def _answer(question: str, args: tuple[Any, ...], now: float) -> CachedRead:
     """One question to the server; every failure becomes a Reading."""
     if question in PERIODS:
         args = PERIODS[question](*args, now)
     try:
-        return Reading(getattr(connection(), question)(*args), now)
+        return CachedRead(getattr(connection(), question)(*args), now)
     except TokenRefused as error:
-        return Reading(None, now, str(error), "token")
-    except NotFound as error:
-        return Reading(None, now, str(error), "missing")
+        return CachedRead(None, now, str(error), "token")
+    except ServerNotFound as error:
+        return CachedRead(None, now, str(error), "missing")
     except ClientError as error:
-        return Reading(None, now, str(error), "away")
+        return CachedRead(None, now, str(error), "away")

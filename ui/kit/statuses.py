@@ -25,7 +25,7 @@ HEX: dict[Colour, str] = {
 
 
 @dataclass(frozen=True)
-class Look:
+class BadgeStyle:
     """A word, a colour and a Material icon."""
 
     word: str
@@ -37,128 +37,128 @@ class Look:
         return HEX[self.colour]
 
 
-STATUSES: dict[str, Look] = {
-    "failed": Look("Failed", "red", ":material/error:"),
-    "lost": Look("Lost", "violet", ":material/link_off:"),
-    "stuck": Look("Stuck", "orange", ":material/hourglass_disabled:"),
-    "lagging": Look("Lagging", "yellow", ":material/trending_up:"),
-    "backing_off": Look("Backing off", "orange", ":material/update:"),
-    "restarting": Look("Restarting", "blue", ":material/restart_alt:"),
-    "busy": Look("Busy", "blue", ":material/hourglass_top:"),
-    "starting": Look("Starting", "blue", ":material/rocket_launch:"),
-    "stopped": Look("Stopped", "gray", ":material/stop_circle:"),
-    "running": Look("Running", "green", ":material/play_circle:"),
-    "idle": Look("Idle", "green", ":material/bedtime:"),
-    "finished": Look("Finished", "gray", ":material/check_circle:"),
-    "retired": Look("Retired", "gray", ":material/inventory_2:"),
+STATUSES: dict[str, BadgeStyle] = {
+    "failed": BadgeStyle("Failed", "red", ":material/error:"),
+    "lost": BadgeStyle("Lost", "violet", ":material/link_off:"),
+    "stuck": BadgeStyle("Stuck", "orange", ":material/hourglass_disabled:"),
+    "lagging": BadgeStyle("Lagging", "yellow", ":material/trending_up:"),
+    "backing_off": BadgeStyle("Backing off", "orange", ":material/update:"),
+    "restarting": BadgeStyle("Restarting", "blue", ":material/restart_alt:"),
+    "busy": BadgeStyle("Busy", "blue", ":material/hourglass_top:"),
+    "starting": BadgeStyle("Starting", "blue", ":material/rocket_launch:"),
+    "stopped": BadgeStyle("Stopped", "gray", ":material/stop_circle:"),
+    "running": BadgeStyle("Running", "green", ":material/play_circle:"),
+    "idle": BadgeStyle("Idle", "green", ":material/bedtime:"),
+    "finished": BadgeStyle("Finished", "gray", ":material/check_circle:"),
+    "retired": BadgeStyle("Retired", "gray", ":material/inventory_2:"),
 }
 
-ACTION_STATES: dict[str, Look] = {
-    "requested": Look("Requested", "blue", ":material/schedule_send:"),
-    "delivered": Look("Delivered", "blue", ":material/mark_email_read:"),
-    "running": Look("Running", "blue", ":material/pending:"),
-    "succeeded": Look("Succeeded", "green", ":material/check_circle:"),
-    "failed": Look("Failed", "red", ":material/error:"),
-    "unverified": Look("Unverified", "yellow", ":material/help:"),
-    "refused": Look("Refused", "orange", ":material/block:"),
-    "expired": Look("Expired", "violet", ":material/timer_off:"),
+ACTION_STATES: dict[str, BadgeStyle] = {
+    "requested": BadgeStyle("Requested", "blue", ":material/schedule_send:"),
+    "delivered": BadgeStyle("Delivered", "blue", ":material/mark_email_read:"),
+    "running": BadgeStyle("Running", "blue", ":material/pending:"),
+    "succeeded": BadgeStyle("Succeeded", "green", ":material/check_circle:"),
+    "failed": BadgeStyle("Failed", "red", ":material/error:"),
+    "unverified": BadgeStyle("Unverified", "yellow", ":material/help:"),
+    "refused": BadgeStyle("Refused", "orange", ":material/block:"),
+    "expired": BadgeStyle("Expired", "violet", ":material/timer_off:"),
 }
 
-SEVERITIES: dict[str, Look] = {
-    "critical": Look("Critical", "red", ":material/error:"),
-    "warning": Look("Warning", "orange", ":material/warning:"),
-    "info": Look("Info", "blue", ":material/info:"),
-    "": Look("None", "gray", ":material/label_off:"),
+SEVERITIES: dict[str, BadgeStyle] = {
+    "critical": BadgeStyle("Critical", "red", ":material/error:"),
+    "warning": BadgeStyle("Warning", "orange", ":material/warning:"),
+    "info": BadgeStyle("Info", "blue", ":material/info:"),
+    "": BadgeStyle("None", "gray", ":material/label_off:"),
 }
 
-ALERT_STATES: dict[str, Look] = {
-    "firing": Look("Firing", "red", ":material/notifications_active:"),
-    "pending": Look("Pending", "yellow", ":material/hourglass_top:"),
-    "resolved": Look("Resolved", "green", ":material/check_circle:"),
+ALERT_STATES: dict[str, BadgeStyle] = {
+    "firing": BadgeStyle("Firing", "red", ":material/notifications_active:"),
+    "pending": BadgeStyle("Pending", "yellow", ":material/hourglass_top:"),
+    "resolved": BadgeStyle("Resolved", "green", ":material/check_circle:"),
 }
 
-RULE_STATES: dict[str, Look] = {
-    "failing": Look("Failing", "violet", ":material/report:"),
-    "firing": Look("Firing", "red", ":material/notifications_active:"),
-    "pending": Look("Pending", "yellow", ":material/hourglass_top:"),
-    "inactive": Look("Inactive", "green", ":material/check_circle:"),
-    "record": Look("Record", "gray", ":material/save:"),
+RULE_STATES: dict[str, BadgeStyle] = {
+    "failing": BadgeStyle("Failing", "violet", ":material/report:"),
+    "firing": BadgeStyle("Firing", "red", ":material/notifications_active:"),
+    "pending": BadgeStyle("Pending", "yellow", ":material/hourglass_top:"),
+    "inactive": BadgeStyle("Inactive", "green", ":material/check_circle:"),
+    "record": BadgeStyle("Record", "gray", ":material/save:"),
 }
 
-SILENCE_STATES: dict[str, Look] = {
-    "active": Look("Active", "blue", ":material/notifications_off:"),
-    "pending": Look("Pending", "yellow", ":material/schedule:"),
-    "expired": Look("Expired", "gray", ":material/history:"),
+SILENCE_STATES: dict[str, BadgeStyle] = {
+    "active": BadgeStyle("Active", "blue", ":material/notifications_off:"),
+    "pending": BadgeStyle("Pending", "yellow", ":material/schedule:"),
+    "expired": BadgeStyle("Expired", "gray", ":material/history:"),
 }
 
-OUTCOMES: dict[str, Look] = {
-    "sent": Look("Told", "green", ":material/mark_email_read:"),
-    "failed": Look("Failed", "red", ":material/error:"),
-    "not_sent": Look("Not told", "gray", ":material/notifications_paused:"),
+OUTCOMES: dict[str, BadgeStyle] = {
+    "sent": BadgeStyle("Told", "green", ":material/mark_email_read:"),
+    "failed": BadgeStyle("Failed", "red", ":material/error:"),
+    "not_sent": BadgeStyle("Not told", "gray", ":material/notifications_paused:"),
 }
 
-VERDICTS: dict[str, Look] = {
-    "broken": Look("Broken", "red", ":material/heart_broken:"),
-    "unreadable": Look("Unreadable", "violet", ":material/visibility_off:"),
-    "risky": Look("Risky", "orange", ":material/warning:"),
-    "unknown": Look("Unknown", "gray", ":material/help:"),
-    "ok": Look("OK", "green", ":material/check_circle:"),
+VERDICTS: dict[str, BadgeStyle] = {
+    "broken": BadgeStyle("Broken", "red", ":material/heart_broken:"),
+    "unreadable": BadgeStyle("Unreadable", "violet", ":material/visibility_off:"),
+    "risky": BadgeStyle("Risky", "orange", ":material/warning:"),
+    "unknown": BadgeStyle("Unknown", "gray", ":material/help:"),
+    "ok": BadgeStyle("OK", "green", ":material/check_circle:"),
 }
 
-FINDINGS: dict[str, Look] = {
-    "error": Look("Error", "red", ":material/error:"),
-    "warning": Look("Warning", "orange", ":material/warning:"),
-    "info": Look("Note", "gray", ":material/info:"),
+FINDINGS: dict[str, BadgeStyle] = {
+    "error": BadgeStyle("Error", "red", ":material/error:"),
+    "warning": BadgeStyle("Warning", "orange", ":material/warning:"),
+    "info": BadgeStyle("Note", "gray", ":material/info:"),
 }
 
-CHANGES: dict[str, Look] = {
-    "not_allowed": Look("Not allowed", "red", ":material/block:"),
-    "consequences": Look("With consequences", "orange", ":material/warning:"),
-    "unknown": Look("Unknown", "gray", ":material/help:"),
-    "allowed": Look("Allowed", "green", ":material/check_circle:"),
+CHANGES: dict[str, BadgeStyle] = {
+    "not_allowed": BadgeStyle("Not allowed", "red", ":material/block:"),
+    "consequences": BadgeStyle("With consequences", "orange", ":material/warning:"),
+    "unknown": BadgeStyle("Unknown", "gray", ":material/help:"),
+    "allowed": BadgeStyle("Allowed", "green", ":material/check_circle:"),
 }
 
 OPEN_STATES = ("requested", "delivered", "running")
 
 
-def status(name: str | None) -> Look:
+def status(name: str | None) -> BadgeStyle:
     return STATUSES.get(name or "", _unknown(name))
 
 
-def action_state(name: str | None) -> Look:
+def action_state(name: str | None) -> BadgeStyle:
     return ACTION_STATES.get(name or "", _unknown(name))
 
 
-def severity(name: str | None) -> Look:
+def severity(name: str | None) -> BadgeStyle:
     return SEVERITIES.get(name or "", _unknown(name))
 
 
-def alert_state(name: str | None) -> Look:
+def alert_state(name: str | None) -> BadgeStyle:
     return ALERT_STATES.get(name or "", _unknown(name))
 
 
-def rule_state(name: str | None) -> Look:
+def rule_state(name: str | None) -> BadgeStyle:
     return RULE_STATES.get(name or "", _unknown(name))
 
 
-def silence_state(name: str | None) -> Look:
+def silence_state(name: str | None) -> BadgeStyle:
     return SILENCE_STATES.get(name or "", _unknown(name))
 
 
-def outcome(name: str | None) -> Look:
+def outcome(name: str | None) -> BadgeStyle:
     return OUTCOMES.get(name or "", _unknown(name))
 
 
-def verdict(name: str | None) -> Look:
+def verdict(name: str | None) -> BadgeStyle:
     """Of a checkpoint."""
     return VERDICTS.get(name or "", _unknown(name))
 
 
-def finding(severity_name: str | None) -> Look:
+def finding(severity_name: str | None) -> BadgeStyle:
     return FINDINGS.get(severity_name or "", _unknown(severity_name))
 
 
-def change(verdict_name: str | None) -> Look:
+def change(verdict_name: str | None) -> BadgeStyle:
     """Of the comparison of two runs' shapes."""
     return CHANGES.get(verdict_name or "", _unknown(verdict_name))
 
@@ -168,6 +168,6 @@ def is_open(action_state_name: str | None) -> bool:
     return action_state_name in OPEN_STATES
 
 
-def _unknown(name: str | None) -> Look:
+def _unknown(name: str | None) -> BadgeStyle:
     word = re.sub(r"[^a-z0-9 ]", "", (name or "unknown").replace("_", " ").lower())
-    return Look(word.capitalize() or "Unknown", "gray", ":material/help:")
+    return BadgeStyle(word.capitalize() or "Unknown", "gray", ":material/help:")

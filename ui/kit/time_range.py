@@ -18,7 +18,7 @@ LONGEST = 366 * 86_400.0  # seconds: what the server answers for at once
 
 
 @dataclass(frozen=True)
-class Window:
+class TimeRange:
     """`seconds` long, until the moment `until` (Unix seconds), or until now where that is None."""
 
     seconds: float
@@ -34,19 +34,19 @@ class Window:
         return self.until is not None and self.until <= now
 
 
-def asked(params: Mapping[str, str]) -> Window | None:
+def asked(params: Mapping[str, str]) -> TimeRange | None:
     """The fixed stretch that the address names; None where it names none, or not a possible one."""
     start, end = units.moment(params.get("from")), units.moment(params.get("to"))
     if start is None or end is None or not 1 <= end - start <= LONGEST:
         return None
-    return Window(end - start, end)
+    return TimeRange(end - start, end)
 
 
-def current() -> Window:
-    return asked(st.query_params) or Window(float(widgets.range_seconds()))
+def current() -> TimeRange:
+    return asked(st.query_params) or TimeRange(float(widgets.range_seconds()))
 
 
-def picker(now: float) -> Window:
+def picker(now: float) -> TimeRange:
     """Draws the choice and returns what is chosen."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
         fixed = asked(st.query_params)
@@ -55,7 +55,7 @@ def picker(now: float) -> Window:
         else:
             st.badge(_words(fixed, now), icon=":material/lock_clock:", color="blue")
             st.button("Back to now", key="range_now", icon=":material/update:", on_click=_follow_the_clock)
-        chosen = fixed or Window(float(widgets.range_seconds()))
+        chosen = fixed or TimeRange(float(widgets.range_seconds()))
         if fixed is None:
             st.button(
                 "Hold",
@@ -71,14 +71,14 @@ def picker(now: float) -> Window:
     return chosen
 
 
-def _words(window: Window, now: float) -> str:
+def _words(window: TimeRange, now: float) -> str:
     """The stretch as a constant text of digits, in the viewer's time zone."""
     start, end = window.bounds(now)
     zone = widgets.zone()
     return f"{units.clock(start, zone, now)} – {units.clock(end, zone, now)}"
 
 
-def _between(window: Window, now: float) -> None:
+def _between(window: TimeRange, now: float) -> None:
     zone = widgets.zone()
     start, end = (local(moment, zone) for moment in window.bounds(now))
     chosen_start = st.datetime_input("From", start, key="range_from", step=60)

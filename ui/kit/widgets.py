@@ -16,7 +16,7 @@ import streamlit as st
 
 from ui.kit import data, statuses, units
 from ui.kit.markup import plain, visible
-from ui.kit.statuses import Look
+from ui.kit.statuses import BadgeStyle
 
 DAY = 86_400  # seconds, as are the ranges
 RANGES = {
@@ -60,7 +60,7 @@ def zone() -> tzinfo:
         return UTC
 
 
-def badge(look: Look) -> None:
+def badge(look: BadgeStyle) -> None:
     st.badge(look.word, icon=look.icon, color=look.colour)
 
 
@@ -108,7 +108,7 @@ def header(title: str) -> Any:
     return slot
 
 
-def as_of(reading: data.Reading) -> None:
+def as_of(reading: data.CachedRead) -> None:
     """When the numbers on this page were true, and who told them."""
     if reading.body is None:
         return
@@ -116,7 +116,7 @@ def as_of(reading: data.Reading) -> None:
     st.caption(width="content", body=f":material/schedule: as of {units.clock(said, zone(), time.time())}")
 
 
-def banner(reading: data.Reading) -> None:
+def banner(reading: data.CachedRead) -> None:
     """A word on why the page is not up to date; nothing while it is.
 
     Its container is always there: what comes after keeps its place, else the table would be built anew.
@@ -220,7 +220,7 @@ def status_tiles(counts: Mapping[str, int], chosen: Sequence[str], toggle: Calla
 
 
 def look_tiles(
-    looks: Mapping[str, Look],
+    looks: Mapping[str, BadgeStyle],
     counts: Mapping[str, int],
     chosen: Sequence[str],
     toggle: Callable[[str], None],
@@ -238,7 +238,7 @@ def look_tiles(
             )
 
 
-def _number(count: int, look: Look, chosen: bool) -> str:
+def _number(count: int, look: BadgeStyle, chosen: bool) -> str:
     """In the status' colour; grey where there is none, plain on the filled button of a chosen tile."""
     return f"**{count:d}**" if chosen else f":{look.colour if count else 'gray'}[**{count:d}**]"
 

@@ -15,7 +15,7 @@ import streamlit as st
 from ui.kit import charts, data, frames, series_queries, units, widgets
 from ui.kit.markup import plain
 from ui.kit.series_queries import Panel
-from ui.kit.time_range import Window
+from ui.kit.time_range import TimeRange
 from ui.query import timeline
 
 Json = Mapping[str, Any]
@@ -25,7 +25,7 @@ CHART_HEIGHT = 230
 HOT = 86_400.0
 
 
-def draw(query: Json, window: Window, now: float) -> None:
+def draw(query: Json, window: TimeRange, now: float) -> None:
     """Reads what the charts show of this window, and draws them."""
     identity, seconds, until = str(query.get("query_id")), window.seconds, window.until
     reports = data.progress(identity, seconds, until).body
@@ -36,14 +36,14 @@ def draw(query: Json, window: Window, now: float) -> None:
         (panel, data.series(series_queries.expression(panel, query, every), seconds, every, until).body)
         for panel in series_queries.panels(query)
     ]
-    told = timeline.Told(query, fired, window.bounds(now), now, widgets.zone())
+    told = timeline.TimelineData(query, fired, window.bounds(now), now, widgets.zone())
     past = data.past(identity, seconds, until) if window.bounds(now)[0] < now - HOT else None
     history(timeline.with_past(told, past.body) if past else told)
     stands_for(reports, past)
     series(query, points, answers, window.bounds(now))
 
 
-def stands_for(reports: Json | None, past: data.Reading | None = None) -> None:
+def stands_for(reports: Json | None, past: data.CachedRead | None = None) -> None:
     """What has to be known to read the timeline and the charts of a long stretch."""
     with st.container(key="stands_for"):  # always there, so that what follows keeps its place
         if words := series_queries.told_by(reports):
@@ -58,7 +58,7 @@ def stands_for(reports: Json | None, past: data.Reading | None = None) -> None:
             )
 
 
-def history(told: timeline.Told) -> None:
+def history(told: timeline.TimelineData) -> None:
     """What happened, over the whole width."""
     option = timeline.option(told)
     with st.container(border=True, gap=None):

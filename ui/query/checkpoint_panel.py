@@ -33,7 +33,7 @@ def draw(query: Json, role: str | None) -> None:
         st.fragment(run_every=every)(_panel)(identity, role, awaited)
 
 
-def _read(identity: str) -> tuple[data.Reading, bool]:
+def _read(identity: str) -> tuple[data.CachedRead, bool]:
     """What is known, and whether a fresh look is awaited."""
     now = time.time()
     reading = data.checkpoint(identity, quick=inventory_request.awaited(identity, now))
@@ -63,7 +63,7 @@ def _panel(identity: str, role: str | None, drawn: bool) -> None:
                 _details(reading.body, now)
 
 
-def _nothing(reading: data.Reading) -> str:
+def _nothing(reading: data.CachedRead) -> str:
     if reading.kind == "missing":
         return f"nothing is known of it ({str(reading.error).rstrip('.')})."
     return str(reading.error)
@@ -100,7 +100,7 @@ def _seen(checkpoint: Json, identity: str, awaited: bool, now: float) -> str:
     return f":material/hourglass_top: being looked at … {seen}" if checkpoint.get("collecting") else seen
 
 
-def _trouble(checkpoint: Json, look: inventory_request.Look | None, now: float) -> None:
+def _trouble(checkpoint: Json, look: inventory_request.InventoryRequestState | None, now: float) -> None:
     """Why nobody looked, or why the last look brought nothing."""
     with st.container():
         why = inventory_request.trouble(look, checkpoint, now)

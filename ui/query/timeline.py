@@ -34,7 +34,7 @@ class Bar:
 
 
 @dataclass(frozen=True)
-class Told:
+class TimelineData:
     """Everything that is shown: the detail of the query, and the alerts that fired for it in this window."""
 
     query: Json
@@ -44,7 +44,7 @@ class Told:
     zone: tzinfo
 
 
-def with_past(told: Told, past: Json | None) -> Told:
+def with_past(told: TimelineData, past: Json | None) -> TimelineData:
     """The same, and what the lake tells besides: what both tell is the server's."""
     runs, actions = told.query.get("runs") or [], told.query.get("actions") or []
     past = past or {}
@@ -61,7 +61,7 @@ def with_past(told: Told, past: Json | None) -> Told:
     return replace(told, query=query, alerts=[*told.alerts, *alerts])
 
 
-def _past_run(run: Json, told: Told) -> Json:
+def _past_run(run: Json, told: TimelineData) -> Json:
     """As a run that the server knows: where its start or its end is not known, as far as it was heard of."""
     start = run.get("started_at") or run.get("heard_from") or told.window[0]
     ended = run.get("ended_at") or run.get("heard_at") or start
@@ -73,7 +73,7 @@ def _episode(alert: Json) -> tuple[object, int]:
     return alert.get("fingerprint"), round(units.moment(alert.get("fired_at")) or 0)
 
 
-def option(told: Told) -> dict[str, Any]:
+def option(told: TimelineData) -> dict[str, Any]:
     start, end = told.window
     bars = [bar for bar in _bars(told) if bar.end >= start and bar.start <= end]
     lanes = _lanes(bars)
@@ -124,7 +124,7 @@ def _bar_item(bar: Bar, window: tuple[float, float]) -> dict[str, Any]:
     }
 
 
-def _point_series(told: Told) -> dict[str, Any]:
+def _point_series(told: TimelineData) -> dict[str, Any]:
     start, end = told.window
     asked = [(units.moment(action.get("requested_at")), action) for action in told.query.get("actions") or []]
     return {
@@ -135,7 +135,7 @@ def _point_series(told: Told) -> dict[str, Any]:
     }
 
 
-def _point(at: float, action: Json, told: Told) -> dict[str, Any]:
+def _point(at: float, action: Json, told: TimelineData) -> dict[str, Any]:
     look = statuses.action_state(action.get("state"))
     why = action.get("request_reason")
     asked = f"{frames.asked(action).capitalize()}, asked by {action.get('actor') or 'somebody'}"
@@ -151,13 +151,13 @@ def _point(at: float, action: Json, told: Told) -> dict[str, Any]:
     }
 
 
-def _bars(told: Told) -> Iterable[Bar]:
+def _bars(told: TimelineData) -> Iterable[Bar]:
     yield from _runs(told)
     yield from _statuses(told)
     yield from _alerts(told)
 
 
-def _runs(told: Told) -> Iterable[Bar]:
+def _runs(told: TimelineData) -> Iterable[Bar]:
     for run in told.query.get("runs") or []:
         start = units.moment(run.get("started_at"))
         ended = units.moment(run.get("ended_at"))
@@ -173,7 +173,7 @@ def _runs(told: Told) -> Iterable[Bar]:
             yield Bar("Runs", start, end, look.hex, words)
 
 
-def _lasted(start: float, ended: float | None, unknown: Json, told: Told) -> str:
+def _lasted(start: float, ended: float | None, unknown: Json, told: TimelineData) -> str:
     if not any(unknown.values()):
         return _stretch(start, ended, told)
     begun = "began before" if unknown.get("started_at") else "began"
@@ -181,7 +181,7 @@ def _lasted(start: float, ended: float | None, unknown: Json, told: Told) -> str
     return f"{begun} {_clock(start, told)}, {over} {_clock(told.now if ended is None else ended, told)}"
 
 
-def _statuses(told: Told) -> Iterable[Bar]:
+def _statuses(told: TimelineData) -> Iterable[Bar]:
     seen = [(units.moment(change.get("at")), change) for change in told.query.get("changes") or []]
     changes = sorted(((at, change) for at, change in seen if at is not None), key=lambda pair: pair[0])
     for (start, change), (end, _) in pairwise([*changes, (told.now, {})]):
@@ -194,7 +194,7 @@ def _statuses(told: Told) -> Iterable[Bar]:
         yield Bar("Status", start, end, look.hex, words)
 
 
-def _alerts(told: Told) -> Iterable[Bar]:
+def _alerts(told: TimelineData) -> Iterable[Bar]:
     """Alerts that fire at the same time lie on lanes below each other."""
     free: list[float] = []
     fired = [(units.moment(alert.get("fired_at")), alert) for alert in told.alerts]
@@ -218,13 +218,13 @@ def lane_name(number: int) -> str:
     return "\u200b" * number or "Alerts"
 
 
-def _stretch(start: float, end: float | None, told: Told) -> str:
+def _stretch(start: float, end: float | None, told: TimelineData) -> str:
     lasted = units.span((told.now if end is None else end) - start)
     until = "now" if end is None else _clock(end, told)
     return f"{_clock(start, told)} – {until} ({lasted})"
 
 
-def _clock(at: float, told: Told) -> str:
+def _clock(at: float, told: TimelineData) -> str:
     return units.clock(at, told.zone, told.now)
 
 

@@ -15,17 +15,17 @@ from alerts.promql.functions import relabeling
 from alerts.promql.functions.elementwise import CALENDAR, ELEMENTWISE
 from alerts.promql.functions.histograms import histogram_quantile
 from alerts.promql.functions.over_time import OVER_TIME
-from alerts.promql.limits import Account
-from alerts.promql.rows import Flags, Integers, Rows, constant
+from alerts.promql.limits import EvaluationBudget
+from alerts.promql.rows import Flags, Integers, SampleRows, constant
 from alerts.promql.series import METRIC_NAME, Floats, is_stale
 from alerts.promql.syntax.nodes import Call, Node, Selector
 from alerts.promql.windows import Windows
 
 #: A vector, a range vector, a scalar (one value a step), a string.
-Inner = Rows | Windows | Floats | str
+Inner = SampleRows | Windows | Floats | str
 
 
-def call(node: Call, values: Sequence[Inner], steps: Integers, account: Account) -> Inner:
+def call(node: Call, values: Sequence[Inner], steps: Integers, account: EvaluationBudget) -> Inner:
     """The value of a call. `values`: of its arguments, whose number and types are checked already."""
     name = node.function
     if name in OVER_TIME:
@@ -39,47 +39,49 @@ def call(node: Call, values: Sequence[Inner], steps: Integers, account: Account)
             return constant({}, CALENDAR[name](steps / 1000))
         case "vector", [np.ndarray() as scalar]:
             return constant({}, scalar)
-        case "scalar", [Rows() as rows]:
+        case "scalar", [SampleRows() as rows]:
             return _scalar(rows)
-        case "timestamp", [Rows() as rows]:
+        case "timestamp", [SampleRows() as rows]:
             return replace(rows, values=np.broadcast_to(steps / 1000, rows.values.shape)).without_name()
-        case "sort" | "sort_desc", [Rows() as rows]:
+        case "sort" | "sort_desc", [SampleRows() as rows]:
             return _sorted(rows, descending=name == "sort_desc")
-        case "absent" | "absent_over_time", [(Rows() | Windows()) as found]:
+        case "absent" | "absent_over_time", [(SampleRows() | Windows()) as found]:
             return _absent(node.arguments[0], found)
-        case "histogram_quantile", [np.ndarray() as q, Rows() as rows]:
+        case "histogram_quantile", [np.ndarray() as q, SampleRows() as rows]:
             return histogram_quantile(q, rows)
-        case "label_join", [Rows() as rows, *texts]:
+        case "label_join", [SampleRows() as rows, *texts]:
             return _relabelled(rows, relabeling.join(*map(str, texts)), account)
-        case "label_replace", [Rows() as rows, *texts]:
+        case "label_replace", [SampleRows() as rows, *texts]:
             return _relabelled(rows, relabeling.replacement(*map(str, texts)), account)
-        case "clamp", [Rows() as rows, np.ndarray() as low, np.ndarray() as high]:
+        case "clamp", [SampleRows() as rows, np.ndarray() as low, np.ndarray() as high]:
             return _elementwise(name, rows.where(rows.present & ~(high < low)), [low, high])
-        case _, [Rows() as rows, *scalars]:
+        case _, [SampleRows() as rows, *scalars]:
             return _elementwise(name, rows, scalars)
     raise AssertionError(node)
 
 
-def timestamps(windows: Windows) -> Rows:
+def timestamps(windows: Windows) -> SampleRows:
     """`timestamp(selector)`: when the samples were taken, and not when they are looked at."""
     times = windows.time(windows.end - 1) / 1000
     present = windows.having(1) & ~is_stale(windows.value(windows.end - 1))
-    return Rows(windows.samples.labels, times, present).where(present).without_name()
+    return SampleRows(windows.samples.labels, times, present).where(present).without_name()
 
 
-def _over_time(name: str, values: Sequence[Inner]) -> Rows:
+def _over_time(name: str, values: Sequence[Inner]) -> SampleRows:
     windows = next(value for value in values if isinstance(value, Windows))
     found, present = OVER_TIME[name](*values)
-    rows = Rows(windows.samples.labels, found, present)
+    rows = SampleRows(windows.samples.labels, found, present)
     rows = rows.where(present)
     return rows if name == "last_over_time" else rows.without_name()
 
 
-def _elementwise(name: str, rows: Rows, scalars: Sequence[Inner]) -> Rows:
+def _elementwise(name: str, rows: SampleRows, scalars: Sequence[Inner]) -> SampleRows:
     return replace(rows, values=ELEMENTWISE[name](rows.values, *scalars)).without_name()
 
 
-def _relabelled(rows: Rows, change: Callable[[Labels], Labels], account: Account) -> Rows:
+def _relabelled(
+    rows: SampleRows, change: Callable[[Labels], Labels], account: EvaluationBudget
+) -> SampleRows:
     def timed(labels: Labels) -> Labels:
         account.tick()  # regular expressions take their time
         return change(labels)
@@ -87,13 +89,13 @@ def _relabelled(rows: Rows, change: Callable[[Labels], Labels], account: Account
     return rows.relabelled(timed)
 
 
-def _scalar(rows: Rows) -> Floats:
+def _scalar(rows: SampleRows) -> Floats:
     """The value where there is just one, else NaN."""
     alone = rows.present.sum(axis=0) == 1
     return np.where(alone, np.where(rows.present, rows.values, 0.0).sum(axis=0), np.nan)
 
 
-def _sorted(rows: Rows, descending: bool) -> Rows:
+def _sorted(rows: SampleRows, descending: bool) -> SampleRows:
     """NaN last. Steps of a range query have no order to give."""
     if rows.steps != 1:
         return rows
@@ -101,9 +103,9 @@ def _sorted(rows: Rows, descending: bool) -> Rows:
     return rows.take(np.argsort(values, kind="stable"))
 
 
-def _absent(argument: Node, found: Rows | Windows) -> Rows:
+def _absent(argument: Node, found: SampleRows | Windows) -> SampleRows:
     """1 where nothing is found, with the labels that the selector's equalities name once."""
-    present = found.present if isinstance(found, Rows) else found.having(1)
+    present = found.present if isinstance(found, SampleRows) else found.having(1)
     missing: Flags = ~np.any(present, axis=0)
     labels = _equalities(argument.matchers) if isinstance(argument, Selector) else {}
     rows = constant(labels, np.ones(len(missing)), missing)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from alerts.matching.labels import Labels
-from alerts.promql.rows import Groups, Rows
+from alerts.promql.rows import Groups, SampleRows
 from alerts.promql.series import Floats
 
 BOUND = "le"
@@ -15,7 +15,7 @@ BOUND = "le"
 _NOISE = 1e-12
 
 
-def histogram_quantile(q: Floats, rows: Rows) -> Rows:
+def histogram_quantile(q: Floats, rows: SampleRows) -> SampleRows:
     """`q`: one a step. Rows without a readable `le` are left out."""
     bounds = np.array([_bound(labels) for labels in rows.labels])
     rows, bounds = rows.take(np.flatnonzero(~np.isnan(bounds))), bounds[~np.isnan(bounds)]
@@ -31,7 +31,7 @@ def histogram_quantile(q: Floats, rows: Rows) -> Rows:
             if len(there):
                 counts = rows.values[np.ix_(there, columns)]
                 values[group, columns] = _quantile(q[columns], bounds[there], counts)
-    return Rows([labels[i] for i in groups.first], values, present).without_name()
+    return SampleRows([labels[i] for i in groups.first], values, present).without_name()
 
 
 def _bound(labels: Labels) -> float:

@@ -11,28 +11,28 @@ from alerts.promql.syntax.nodes import (
     Node,
     Number,
     Selector,
+    StringLiteral,
     Subquery,
-    Text,
-    Type,
+    ValueType,
 )
 from alerts.promql.syntax.signatures import COMPARISONS, FUNCTIONS, PARAMETERS, SETS, Signature
 from alerts.promql.syntax.tokens import error
 
-_ARITHMETIC_TYPES = (Type.SCALAR, Type.VECTOR)
+_ARITHMETIC_TYPES = (ValueType.SCALAR, ValueType.VECTOR)
 
 
-def check(node: Node) -> Type:
+def check(node: Node) -> ValueType:
     """The type of an expression; ParseError at the first part that does not fit."""
     match node:
         case Number():
-            return Type.SCALAR
-        case Text():
-            return Type.STRING
+            return ValueType.SCALAR
+        case StringLiteral():
+            return ValueType.STRING
         case Selector():
-            return Type.VECTOR if node.range is None else Type.MATRIX
+            return ValueType.VECTOR if node.range is None else ValueType.MATRIX
         case Subquery():
-            _require(Type.VECTOR, node.inner, "subquery")
-            return Type.MATRIX
+            _require(ValueType.VECTOR, node.inner, "subquery")
+            return ValueType.MATRIX
         case Negation():
             return _operand(node.inner, "unary expression")
         case Aggregation():
@@ -43,13 +43,13 @@ def check(node: Node) -> Type:
             return _binary(node)
 
 
-def _require(expected: Type, node: Node, where: str) -> None:
+def _require(expected: ValueType, node: Node, where: str) -> None:
     found = check(node)
     if found is not expected:
         raise error(f"expected type {expected.value} in {where}, got {found.value}", node.place)
 
 
-def _operand(node: Node, where: str) -> Type:
+def _operand(node: Node, where: str) -> ValueType:
     found = check(node)
     if found not in _ARITHMETIC_TYPES:
         message = f"{where} allows only scalars and instant vectors, got {found.value}"
@@ -57,14 +57,14 @@ def _operand(node: Node, where: str) -> Type:
     return found
 
 
-def _aggregation(node: Aggregation) -> Type:
-    _require(Type.VECTOR, node.inner, "aggregation expression")
+def _aggregation(node: Aggregation) -> ValueType:
+    _require(ValueType.VECTOR, node.inner, "aggregation expression")
     if node.parameter is not None:
         _require(PARAMETERS[node.operator], node.parameter, "aggregation parameter")
-    return Type.VECTOR
+    return ValueType.VECTOR
 
 
-def _call(node: Call) -> Type:
+def _call(node: Call) -> ValueType:
     signature = FUNCTIONS[node.function]
     if mistake := _miscounted(signature, len(node.arguments)):
         raise error(f'{mistake} in call to "{node.function}", got {len(node.arguments)}', node.place)
@@ -86,12 +86,12 @@ def _miscounted(signature: Signature, given: int) -> str:
     return ""
 
 
-def _binary(node: Binary) -> Type:
+def _binary(node: Binary) -> ValueType:
     types = [_operand(side, "binary expression") for side in (node.left, node.right)]
-    both_vectors = types == [Type.VECTOR, Type.VECTOR]
-    if mistake := _misapplied(node, both_vectors, types == [Type.SCALAR, Type.SCALAR]):
+    both_vectors = types == [ValueType.VECTOR, ValueType.VECTOR]
+    if mistake := _misapplied(node, both_vectors, types == [ValueType.SCALAR, ValueType.SCALAR]):
         raise mistake
-    return Type.SCALAR if Type.VECTOR not in types else Type.VECTOR
+    return ValueType.SCALAR if ValueType.VECTOR not in types else ValueType.VECTOR
 
 
 def _misapplied(node: Binary, both_vectors: bool, both_scalars: bool) -> ParseError | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from alerts.promql.errors import ParseError
-from alerts.promql.syntax.tokens import Kind, Token, error
+from alerts.promql.syntax.tokens import PromqlToken, TokenKind, error
 
 _UNITS = {"y": 365 * 86400.0, "w": 7 * 86400.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?")
@@ -21,9 +21,9 @@ _ESCAPE = re.compile(
 )
 
 
-def number(token: Token) -> float:
+def number(token: PromqlToken) -> float:
     """Decimal, hexadecimal, octal with a leading 0, `inf`, `nan`, or a duration as its seconds."""
-    if token.kind is Kind.DURATION:
+    if token.kind is TokenKind.DURATION:
         return duration(token)
     text = token.text.replace("_", "")
     if re.fullmatch(r"0[0-7]+", text):
@@ -33,9 +33,9 @@ def number(token: Token) -> float:
     return float(text)
 
 
-def duration(token: Token) -> float:
+def duration(token: PromqlToken) -> float:
     """`1h30m` (or a plain number of seconds) in seconds, to the millisecond."""
-    if token.kind is Kind.NUMBER:
+    if token.kind is TokenKind.NUMBER:
         return round(number(token), 3)
     found = _DURATION.fullmatch(token.text)
     if found is None:
@@ -47,7 +47,7 @@ def duration(token: Token) -> float:
     return seconds
 
 
-def string(token: Token) -> str:
+def string(token: PromqlToken) -> str:
     """The text between the quotes, escapes read; between backquotes as it stands."""
     quote, inside = token.text[0], token.text[1:-1]
     if quote == "`":
@@ -59,7 +59,7 @@ def string(token: Token) -> str:
         raise _bad(token, mistake) from None
 
 
-def _bad(token: Token, mistake: Exception) -> ParseError:
+def _bad(token: PromqlToken, mistake: Exception) -> ParseError:
     reason = "not UTF-8" if isinstance(mistake, UnicodeError) else str(mistake)
     return error(f"the string {token} cannot be read: {reason}", token.place)
 

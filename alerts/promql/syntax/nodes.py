@@ -12,7 +12,7 @@ from enum import Enum
 from alerts.matching.labels import Matcher
 
 
-class Type(Enum):
+class ValueType(Enum):
     """What an expression evaluates to; the values are Prometheus' words in messages."""
 
     SCALAR = "scalar"
@@ -51,7 +51,7 @@ class Number:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class StringLiteral:
     value: str
     place: Place
 
@@ -128,7 +128,7 @@ class Negation:
     place: Place
 
 
-Node = Number | Text | Selector | Subquery | Call | Aggregation | Binary | Negation
+Node = Number | StringLiteral | Selector | Subquery | Call | Aggregation | Binary | Negation
 
 
 def children(node: Node) -> Iterator[Node]:

@@ -29,8 +29,8 @@ from alerts.promql.syntax.nodes import (
     Place,
     Selector,
     Shift,
+    StringLiteral,
     Subquery,
-    Text,
     children,
 )
 from alerts.promql.syntax.signatures import (
@@ -41,7 +41,7 @@ from alerts.promql.syntax.signatures import (
     PARAMETERS,
     SETS,
 )
-from alerts.promql.syntax.tokens import Kind, Token, error, tokenize
+from alerts.promql.syntax.tokens import PromqlToken, TokenKind, error, tokenize
 
 MAX_DEPTH = 100
 _POWERS = (("or",), ("and", "unless"), tuple(COMPARISONS), ("+", "-"), ("*", "/", "%", "atan2"), ("^",))
@@ -79,18 +79,18 @@ def _too_deep(place: Place) -> ParseError:
 class _Parser:
     """`_at` is the next token; every method leaves it behind what it took."""
 
-    def __init__(self, tokens: list[Token]):
+    def __init__(self, tokens: list[PromqlToken]):
         self._tokens, self._at, self._depth = tokens, 0, 0
 
     # -- tokens ------------------------------------------------------------------------------------
 
     @property
-    def _next(self) -> Token:
+    def _next(self) -> PromqlToken:
         return self._tokens[self._at]
 
-    def _take(self) -> Token:
+    def _take(self) -> PromqlToken:
         token = self._next
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self._at += 1
         return token
 
@@ -103,7 +103,7 @@ class _Parser:
         self._at += found
         return found
 
-    def _expect(self, word: str, where: str) -> Token:
+    def _expect(self, word: str, where: str) -> PromqlToken:
         if not self._sees(word):
             raise self._unexpected(where, f'"{word}"')
         return self._take()
@@ -114,7 +114,7 @@ class _Parser:
     # -- expressions -------------------------------------------------------------------------------
 
     def whole(self) -> Node:
-        if self._next.kind is Kind.END:
+        if self._next.kind is TokenKind.END:
             raise error("no expression found in input", self._next.place)
         tree = self._expression(0)
         if self._at < len(self._tokens) - 1:
@@ -175,11 +175,11 @@ class _Parser:
             inner = self._expression(0)
             self._expect(")", "parentheses")
             return inner, True
-        if token.kind in (Kind.NUMBER, Kind.DURATION) or token.word in ("inf", "nan"):
+        if token.kind in (TokenKind.NUMBER, TokenKind.DURATION) or token.word in ("inf", "nan"):
             return Number(literals.number(self._take()), token.place), False
-        if token.kind is Kind.STRING:
-            return Text(literals.string(self._take()), token.place), False
-        if token.kind is Kind.NAME:
+        if token.kind is TokenKind.STRING:
+            return StringLiteral(literals.string(self._take()), token.place), False
+        if token.kind is TokenKind.NAME:
             return self._named(), False
         if token.text == "{":
             return self._selector(None), False
@@ -197,7 +197,7 @@ class _Parser:
 
     # -- calls and aggregations --------------------------------------------------------------------
 
-    def _call(self, token: Token) -> Node:
+    def _call(self, token: PromqlToken) -> Node:
         if token.text in OF_NATIVE_HISTOGRAMS:
             raise error(f"{token} needs native histograms, which are not supported", token.place)
         if token.text not in FUNCTIONS:
@@ -213,7 +213,7 @@ class _Parser:
             found.append(self._expression(0))
         return tuple(found)
 
-    def _aggregation(self, token: Token) -> Node:
+    def _aggregation(self, token: PromqlToken) -> Node:
         clause = self._grouping()
         arguments = self._arguments()
         if clause is None:
@@ -242,15 +242,15 @@ class _Parser:
 
     def _label_name(self, where: str) -> str:
         token = self._next
-        if token.kind is Kind.STRING and (name := literals.string(self._take())):
+        if token.kind is TokenKind.STRING and (name := literals.string(self._take())):
             return name
-        if token.kind is Kind.NAME and _LABEL.fullmatch(token.text):
+        if token.kind is TokenKind.NAME and _LABEL.fullmatch(token.text):
             return self._take().text
         raise error(f"unexpected {token} in {where}, expected a label name", token.place)
 
     # -- selectors and what may follow an operand --------------------------------------------------
 
-    def _selector(self, name: Token | None) -> Selector:
+    def _selector(self, name: PromqlToken | None) -> Selector:
         place = name.place if name else self._next.place
         matchers = [Matcher(METRIC_NAME, "=", name.text)] if name else []
         named = bool(name)
@@ -267,7 +267,7 @@ class _Parser:
 
     def _matcher(self, found: list[Matcher]) -> bool:
         """One more matcher; whether it is the metric's quoted name, standing alone."""
-        quoted = self._next.kind is Kind.STRING
+        quoted = self._next.kind is TokenKind.STRING
         name = self._label_name("label matching")
         if quoted and self._sees(",", "}"):
             found.append(Matcher(METRIC_NAME, "=", name))
@@ -275,7 +275,7 @@ class _Parser:
         if not self._sees("=", "!=", "=~", "!~"):
             raise self._unexpected("label matching", "one of = != =~ !~")
         operator = self._take().text
-        if self._next.kind is not Kind.STRING:
+        if self._next.kind is not TokenKind.STRING:
             raise self._unexpected("label matching", "a string")
         token = self._take()
         try:
@@ -318,7 +318,7 @@ class _Parser:
             raise error("no offset or @ modifiers allowed before range", place)
         return replace(node, range=length)
 
-    def _shift(self, shift: Shift, token: Token) -> Shift:
+    def _shift(self, shift: Shift, token: PromqlToken) -> Shift:
         if token.text == "@":
             if shift.at is not None:
                 raise error("@ <timestamp> may not be set multiple times", token.place)
@@ -335,7 +335,7 @@ class _Parser:
             self._expect(")", "@")
             return anchor
         sign, token = self._sign(), self._take()
-        if token.kind not in (Kind.NUMBER, Kind.DURATION) and token.word not in ("inf", "nan"):
+        if token.kind not in (TokenKind.NUMBER, TokenKind.DURATION) and token.word not in ("inf", "nan"):
             raise error(f"unexpected {token} in @, expected a timestamp", token.place)
         at = sign * literals.number(token)
         if math.isnan(at) or abs(at) > literals.FARTHEST:
@@ -349,7 +349,7 @@ class _Parser:
 
     def _duration(self, where: str, positive: bool = False) -> float:
         token = self._next
-        if token.kind not in (Kind.DURATION, Kind.NUMBER):
+        if token.kind not in (TokenKind.DURATION, TokenKind.NUMBER):
             raise self._unexpected(where, "a duration")
         seconds = literals.duration(self._take())
         if positive and seconds <= 0:

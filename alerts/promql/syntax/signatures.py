@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from alerts.promql.syntax.nodes import Type
+from alerts.promql.syntax.nodes import ValueType
 
-_SCALAR, _VECTOR, _MATRIX, _STRING = Type.SCALAR, Type.VECTOR, Type.MATRIX, Type.STRING
+_SCALAR, _VECTOR, _MATRIX, _STRING = ValueType.SCALAR, ValueType.VECTOR, ValueType.MATRIX, ValueType.STRING
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
     """`optional`: how many of the last arguments may be left out. `endless`: the last may be repeated."""
 
-    arguments: tuple[Type, ...]
-    returns: Type = _VECTOR
+    arguments: tuple[ValueType, ...]
+    returns: ValueType = _VECTOR
     optional: int = 0
     endless: bool = False
 

@@ -17,7 +17,7 @@ from alerts.promql.syntax.nodes import Place
 MAX_LENGTH = 64 * 1024
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     NUMBER = auto()
     DURATION = auto()
     STRING = auto()
@@ -27,22 +27,22 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class PromqlToken:
     """`text` as written, a string with its quotes."""
 
-    kind: Kind
+    kind: TokenKind
     text: str
     place: Place
 
     @property
     def word(self) -> str:
         """The text to compare with keywords, which may be written in any case, and with symbols."""
-        if self.kind is Kind.STRING:
+        if self.kind is TokenKind.STRING:
             return ""
-        return self.text.lower() if self.kind is Kind.NAME else self.text
+        return self.text.lower() if self.kind is TokenKind.NAME else self.text
 
     def __str__(self) -> str:
-        if self.kind in (Kind.END, Kind.STRING):
+        if self.kind in (TokenKind.END, TokenKind.STRING):
             return self.text or "the end"
         return f'"{self.text}"'
 
@@ -62,7 +62,7 @@ _TOKEN = re.compile(
 _COLON = re.compile(r"(?P<SYMBOL>:)")
 
 
-def tokenize(text: str) -> list[Token]:
+def tokenize(text: str) -> list[PromqlToken]:
     """All tokens, the last one END. ParseError where something cannot be one."""
     lines = _Lines(text)
     if len(text) > MAX_LENGTH:
@@ -73,13 +73,13 @@ def tokenize(text: str) -> list[Token]:
         found = (bracketed and _COLON.match(text, at)) or _TOKEN.match(text, at)
         if not found:
             raise _unreadable(text, at, lines.place(at))
-        token = Token(Kind[found.lastgroup or ""], found[0], lines.place(at))
-        if token.kind is Kind.NUMBER and (text[found.end() : found.end() + 1] or " ").isalnum():
+        token = PromqlToken(TokenKind[found.lastgroup or ""], found[0], lines.place(at))
+        if token.kind is TokenKind.NUMBER and (text[found.end() : found.end() + 1] or " ").isalnum():
             raise error(f"bad number or duration {text[at : found.end() + 1]!r}", token.place)
         bracketed = token.text == "[" or (bracketed and token.text != "]")
         tokens.append(token)
         at = _after_blank(text, found.end())
-    return [*tokens, Token(Kind.END, "", lines.place(len(text)))]
+    return [*tokens, PromqlToken(TokenKind.END, "", lines.place(len(text)))]
 
 
 def error(message: str, place: Place) -> ParseError:

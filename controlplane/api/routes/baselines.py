@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from controlplane.api import intake
-from controlplane.api.deps import EventsBody, PlaneDep
+from controlplane.api.deps import EventLines, PlaneDep
 from controlplane.app import Plane
 from controlplane.errors import BadRequest, NotFound
 from controlplane.metrics.baselines import Baseline, as_json, from_stored, parsed, to_stored
@@ -25,14 +25,14 @@ MOST_CHUNKS = 1_000
 LONGEST_NAME = 100
 
 
-async def _body(request: Request, plane: PlaneDep) -> AsyncIterator[EventsBody]:
+async def _body(request: Request, plane: PlaneDep) -> AsyncIterator[EventLines]:
     with intake.Claim(request.app.state.budget) as claim:
         raw = await intake.read_body(request, plane.settings.body_bytes, claim)
-        yield EventsBody(raw, request.headers.get("content-encoding", ""), claim)
+        yield EventLines(raw, request.headers.get("content-encoding", ""), claim)
 
 
 @router.put("/baselines", summary="One chunk of a new set of baselines")
-def put_baselines(plane: PlaneDep, body: Annotated[EventsBody, Depends(_body)]) -> dict[str, Any]:
+def put_baselines(plane: PlaneDep, body: Annotated[EventLines, Depends(_body)]) -> dict[str, Any]:
     """`{"set": NAME, "chunk": 0, "chunks": N, "baselines": [{"query_id", "app", "query", "made_at", "figures": {NAME:
     {"0.5": [168 values]}}}]}`, plain or gzip. Answers whether the set is complete, and so is what holds now.
     """

@@ -21,7 +21,7 @@ from alerts.promql.syntax.parser import parse
 from controlplane.api import intake, prometheus, prometheus_form, prometheus_series
 from controlplane.api.deps import PlaneDep
 from controlplane.api.error_formats import speaking
-from controlplane.api.limiter import NoSeat, Seats
+from controlplane.api.limiter import EvaluationLimiter, LimiterTimeout
 from controlplane.api.prometheus import PrometheusError
 from controlplane.api.prometheus_form import Form
 from controlplane.app import Plane
@@ -51,11 +51,11 @@ FormDep = Annotated[Form, Depends(_form)]
 
 async def _seat(request: Request, _: FormDep) -> AsyncIterator[None]:
     """A turn to compute; taken when the form is read, given back before the answer is sent."""
-    seats: Seats = request.app.state.seats
+    seats: EvaluationLimiter = request.app.state.seats
     try:
         async with seats.taken():
             yield
-    except NoSeat:
+    except LimiterTimeout:
         problem = f"query timed out in query queue: {EVALUATIONS} others are being computed; try again"
         raise PrometheusError("timeout", problem) from None
 

@@ -29,7 +29,7 @@ from controlplane.api.bodies import (
 from controlplane.api.deps import PlaneDep, QueryIdDep, RowsDep, stretch
 from controlplane.app import Plane
 from controlplane.errors import BadRequest, NotFound
-from controlplane.history.model import Asked
+from controlplane.history.model import ProgressRequest
 from controlplane.model import QueryStatus, QueryView
 from controlplane.store import actions as action_rows
 from controlplane.store import events as event_rows
@@ -135,7 +135,7 @@ def get_progress(
     the hour, or of all that lies within a `step` (`resolution`), and of a query that the server never saw, too.
     """
     since, until = stretch(start, end, plane.clock(), DEFAULT_RANGE)
-    told = plane.history.progress(Asked(query_id, since, until, MAX_POINTS, step))
+    told = plane.history.progress(ProgressRequest(query_id, since, until, MAX_POINTS, step))
     if not told.points:
         view_of(plane, query_id)
     points = render.progress_bodies(told.points)

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Path, Request
 
 from alerts.replay import replay
 from alerts.rules import loader, pack
-from alerts.state import Surroundings
+from alerts.state import TemplateContext
 from controlplane.api import alerting
 from controlplane.api.alerting_bodies import ReplayBody, ReplayRequest, RulesBody, RunbookBody
 from controlplane.api.deps import PlaneDep, body_of, body_schema
@@ -52,7 +52,7 @@ def post_replay(plane: PlaneDep, request: Request, body: ReplayRequestDep) -> Re
         raise Conflict("another replay runs; try again when it is done", code="busy")
     try:
         until = time.monotonic() + REPLAY_SECONDS
-        around = Surroundings(external_url=plane.settings.page_url)
+        around = TemplateContext(external_url=plane.settings.page_url)
         source = plane.series.source(plane.clock())
         found = replay(
             groups,

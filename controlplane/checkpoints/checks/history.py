@@ -11,7 +11,7 @@ from typing import Any
 
 from controlplane.checkpoints.checks.logs import BACKUP, sparse
 from controlplane.checkpoints.findings import Finding, harms, notes
-from controlplane.checkpoints.reading.checkpoint import Question, Reported
+from controlplane.checkpoints.reading.checkpoint import CheckpointView, ReportedBatch
 from controlplane.checkpoints.reading.logs import OffsetEntry, Torn
 
 #: Storage, driver and server tell the time apart by this much.
@@ -19,7 +19,7 @@ SLACK_SECONDS = 60.0
 MOST_REBUILT = 5
 
 
-def unknown(q: Question) -> Iterator[Finding]:
+def unknown(q: CheckpointView) -> Iterator[Finding]:
     """`memory.unknown`: what only the query's history could tell, told once."""
     if not q.history.empty or q.planned is None:
         return
@@ -35,7 +35,7 @@ def unknown(q: Question) -> Iterator[Finding]:
         yield notes("memory.unknown", message)
 
 
-def changed_ends(q: Question) -> Iterator[Finding]:
+def changed_ends(q: CheckpointView) -> Iterator[Finding]:
     """`log.offset-differs`: an entry that is not what its batch reported when it was committed."""
     for batch, told in sorted(q.history.reports.items(), reverse=True):
         entry = q.offset_entry(batch)
@@ -53,7 +53,7 @@ def changed_ends(q: Question) -> Iterator[Finding]:
         )
 
 
-def _same(entry: OffsetEntry, told: Reported) -> bool:
+def _same(entry: OffsetEntry, told: ReportedBatch) -> bool:
     """Version 2 of the log names its sources and has an order of its own."""
     written, ends = [_value(line) for line in entry.offsets.values()], list(told.ends)
     if entry.version >= 2:
@@ -65,7 +65,7 @@ def _sorting(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _is_of_its_commit(q: Question, batch: int, told: Reported) -> bool:
+def _is_of_its_commit(q: CheckpointView, batch: int, told: ReportedBatch) -> bool:
     """Whether the report is of the run that committed this batch: it came after that, and no later run did it again."""
     if batch not in q.commits.batches:
         return False
@@ -92,7 +92,7 @@ def _line(end: Any) -> str:
     return end if isinstance(end, str) else json.dumps(end, separators=(",", ":"))
 
 
-def rebuildable(q: Question) -> Iterator[Finding]:
+def rebuildable(q: CheckpointView) -> Iterator[Finding]:
     """`log.offset-rebuildable`: entries that are lost or torn, and that a report holds."""
     newest = max((b for b in (q.planned, q.committed) if b is not None), default=None)
     if newest is None or sparse(q) or not q.inventory.complete:
@@ -116,11 +116,11 @@ def rebuildable(q: Question) -> Iterator[Finding]:
         )
 
 
-def _rebuilt(told: Reported) -> dict[str, Any]:
+def _rebuilt(told: ReportedBatch) -> dict[str, Any]:
     return {"lines": [_line(end) for end in told.ends], "batchWatermarkMs": told.watermark_ms}
 
 
-def ahead(q: Question) -> Iterator[Finding]:
+def ahead(q: CheckpointView) -> Iterator[Finding]:
     """`log.commit-known`: where the commit log is ahead, whether those batches ran."""
     n, k = q.planned, q.committed
     if n is None or k is None or k <= n or not q.history.reports:
@@ -133,7 +133,7 @@ def ahead(q: Question) -> Iterator[Finding]:
     yield notes("log.commit-known", message, reported=ran[-MOST_REBUILT:])
 
 
-def behind(q: Question) -> Iterator[Finding]:
+def behind(q: CheckpointView) -> Iterator[Finding]:
     """`log.behind-history`: batches were reported that the log has forgotten, as after a rewind or an old backup."""
     n, newest = q.planned, max(q.history.reports.keys() - q.history.recent, default=None)
     if n is None or newest is None or newest <= n or q.history.asynchronous or sparse(q):
@@ -154,7 +154,7 @@ def behind(q: Question) -> Iterator[Finding]:
     )
 
 
-def watermark(q: Question) -> Iterator[Finding]:
+def watermark(q: CheckpointView) -> Iterator[Finding]:
     """`wm.regressed`: the log's watermark is behind one that a batch before it reported."""
     n = q.planned
     if n is None or q.last is None:
@@ -181,7 +181,7 @@ def watermark(q: Question) -> Iterator[Finding]:
     )
 
 
-def unlike(q: Question) -> Iterator[Finding]:
+def unlike(q: CheckpointView) -> Iterator[Finding]:
     """`run.not-allowed`: the newest run began although its change is not allowed on this checkpoint."""
     if q.history.unlike:
         first, *more = q.history.unlike

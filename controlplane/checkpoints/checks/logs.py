@@ -20,7 +20,7 @@ from controlplane.checkpoints.findings import (
     notes,
 )
 from controlplane.checkpoints.lock import locked_by
-from controlplane.checkpoints.reading.checkpoint import BatchLog, Question
+from controlplane.checkpoints.reading.checkpoint import BatchLog, CheckpointView
 from controlplane.checkpoints.reading.logs import OffsetEntry, Torn
 from controlplane.checkpoints.remedies import repair, rewind
 
@@ -32,7 +32,7 @@ CONTINUOUS = (
 BACKUP = "copy the checkpoint away before anything is changed"
 
 
-def query_id(q: Question) -> str | None:
+def query_id(q: CheckpointView) -> str | None:
     """The id in `metadata`, where it is one."""
     text = q.inventory.text("metadata")
     try:
@@ -42,7 +42,7 @@ def query_id(q: Question) -> str | None:
         return None
 
 
-def metadata(q: Question) -> Iterator[Finding]:
+def metadata(q: CheckpointView) -> Iterator[Finding]:
     """`meta.missing`, `meta.unreadable`, `meta.bad-id`, `meta.id-changed`, `ckpt.surgery-unfinished`."""
     if backup := locked_by(q.inventory):
         message = (
@@ -62,7 +62,7 @@ def metadata(q: Question) -> Iterator[Finding]:
         yield harms("meta.id-changed", message, found=found, known=q.history.query_id, remedy=(REWRITE_ID,))
 
 
-def _metadata_missing(q: Question) -> Iterator[Finding]:
+def _metadata_missing(q: CheckpointView) -> Iterator[Finding]:
     if (q.planned is None and q.committed is None) or not q.inventory.complete:
         return
     held: dict[str, Any] = {"last_planned_batch": q.planned, "last_committed_batch": q.committed}
@@ -87,7 +87,7 @@ def _metadata_missing(q: Question) -> Iterator[Finding]:
         )
 
 
-def _bad_metadata(q: Question) -> Finding:
+def _bad_metadata(q: CheckpointView) -> Finding:
     data = q.inventory.contents.get("metadata", b"")
     shown = data[:80].decode("utf-8", errors="replace")
     try:
@@ -104,11 +104,11 @@ def _bad_metadata(q: Question) -> Finding:
     return fails(check, message, when=START, remedy=remedy, content=shown, bytes=len(data))
 
 
-def _write_id(q: Question) -> str:
+def _write_id(q: CheckpointView) -> str:
     return repair(q, "--query-id", q.history.query_id or "ID")
 
 
-def entries(q: Question) -> Iterator[Finding]:
+def entries(q: CheckpointView) -> Iterator[Finding]:
     """`log.offset-unreadable`, `log.commit-unreadable`, `log.version-unsupported`: the entries Spark will read."""
     n = q.planned
     for batch in (n, n - 1) if n else (n,):
@@ -130,14 +130,14 @@ def _is_blank(entry: OffsetEntry | Torn | None) -> bool:
     return isinstance(entry, OffsetEntry) and entry.blank_metadata
 
 
-def _is_continuous(q: Question) -> bool:
+def _is_continuous(q: CheckpointView) -> bool:
     """Continuous processing leaves that line blank in every entry; damage does so in one."""
     earlier = [batch for batch in q.offsets.batches if q.planned is not None and batch < q.planned]
     return _is_blank(q.offset_entry(earlier[-1])) if earlier else True
 
 
 def _torn(
-    q: Question, folder: str, batch: int | None, torn: Torn, check: str, remedy: tuple[str, ...]
+    q: CheckpointView, folder: str, batch: int | None, torn: Torn, check: str, remedy: tuple[str, ...]
 ) -> Finding:
     path = f"{folder}/{batch}"
     if torn.version is not None:
@@ -155,7 +155,7 @@ def _torn(
     )
 
 
-def _offset_remedy(q: Question, batch: int | None) -> tuple[str, ...]:
+def _offset_remedy(q: CheckpointView, batch: int | None) -> tuple[str, ...]:
     if batch == q.planned and q.in_flight:
         return (
             f"make sure that the sink has not taken batch {batch}",
@@ -170,7 +170,7 @@ def _offset_remedy(q: Question, batch: int | None) -> tuple[str, ...]:
     )
 
 
-def _commit_remedy(q: Question) -> tuple[str, ...]:
+def _commit_remedy(q: CheckpointView) -> tuple[str, ...]:
     k = q.committed
     return (
         f"if its watermark can be told from disk: {repair(q)}",
@@ -179,7 +179,7 @@ def _commit_remedy(q: Question) -> tuple[str, ...]:
     )
 
 
-def order(q: Question) -> Iterator[Finding]:
+def order(q: CheckpointView) -> Iterator[Finding]:
     """How the newest entries of both logs stand to each other."""
     n, k = q.planned, q.committed
     if n is None:
@@ -204,7 +204,7 @@ def order(q: Question) -> Iterator[Finding]:
         yield from _commit_lag(q, n, k)
 
 
-def _no_offsets(q: Question) -> Iterator[Finding]:
+def _no_offsets(q: CheckpointView) -> Iterator[Finding]:
     k = q.committed
     if k is not None:
         yield fails(
@@ -241,7 +241,7 @@ def _no_offsets(q: Question) -> Iterator[Finding]:
         )
 
 
-def _commit_lag(q: Question, n: int, k: int | None) -> Iterator[Finding]:
+def _commit_lag(q: CheckpointView, n: int, k: int | None) -> Iterator[Finding]:
     first = q.offsets.batches[0]
     if n - first < 1 or sparse(q):
         return
@@ -250,12 +250,12 @@ def _commit_lag(q: Question, n: int, k: int | None) -> Iterator[Finding]:
     yield notes("log.commit-lag", message, newest_offsets=n, newest_commits=k)
 
 
-def sparse(q: Question) -> bool:
+def sparse(q: CheckpointView) -> bool:
     """Whether the offset log has holes by design: asynchronous progress tracking writes some batches only."""
     return q.offsets.gaps >= 2 and len(set(q.offsets.batches) & set(q.commits.batches)) >= 2
 
 
-def previous(q: Question) -> Iterator[Finding]:
+def previous(q: CheckpointView) -> Iterator[Finding]:
     """`log.offset-previous-missing` and older gaps."""
     n = q.planned
     if n is None or not q.inventory.complete:
@@ -270,7 +270,7 @@ def previous(q: Question) -> Iterator[Finding]:
         yield notes("log.offset-gap-old", message, gaps=[list(gap) for gap in gaps[:5]])
 
 
-def _previous_missing(q: Question, n: int) -> Finding:
+def _previous_missing(q: CheckpointView, n: int) -> Finding:
     around = [batch for batch in q.offsets.batches if batch >= n - 10]
     if sparse(q):
         message = (
@@ -295,7 +295,7 @@ def _previous_missing(q: Question, n: int) -> Finding:
     )
 
 
-def folders(q: Question) -> Iterator[Finding]:
+def folders(q: CheckpointView) -> Iterator[Finding]:
     """`log.dir-named-as-batch`: a folder stands where a batch will be written."""
     first = {"offsets": 0 if q.planned is None else q.planned + 1, "commits": q.next_batch}
     for log in (q.offsets, q.commits):
@@ -313,7 +313,7 @@ def _blocked(log: BatchLog, number: int, first: int, next_batch: int) -> Finding
     return later("log.dir-named-as-batch", message, when=f"in batch {number}", remedy=remedy, path=path)
 
 
-def leftovers(q: Question) -> Iterator[Finding]:
+def leftovers(q: CheckpointView) -> Iterator[Finding]:
     """`log.tmp-leftover`: temporary files of writes that never ended."""
     found = [path for path in q.inventory.entries if path.endswith(".tmp")]
     if found:
@@ -321,7 +321,7 @@ def leftovers(q: Question) -> Iterator[Finding]:
         yield notes("log.tmp-leftover", message, files=sorted(found)[:5])
 
 
-def side_files(q: Question) -> Iterator[Finding]:
+def side_files(q: CheckpointView) -> Iterator[Finding]:
     """`ckpt.crc-mismatch`: a file differs from what its hidden .crc sums; Spark does not look at that."""
     n = q.planned
     weighty = {f"offsets/{n}", f"offsets/{n - 1}"} if n is not None else set()
@@ -341,7 +341,7 @@ def side_files(q: Question) -> Iterator[Finding]:
             yield notes("ckpt.crc-mismatch", message, file=path, byte=at)
 
 
-def _log_entry(q: Question, path: str) -> object:
+def _log_entry(q: CheckpointView, path: str) -> object:
     folder, _, name = path.rpartition("/")
     if folder not in ("offsets", "commits") or not name.isdigit():
         return None

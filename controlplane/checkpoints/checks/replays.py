@@ -7,10 +7,10 @@ from typing import Any
 
 from controlplane.checkpoints.checks.logs import sparse
 from controlplane.checkpoints.findings import Finding, harms, notes
-from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.checkpoint import CheckpointView
 
 
-def in_flight(q: Question) -> Iterator[Finding]:
+def in_flight(q: CheckpointView) -> Iterator[Finding]:
     """`log.inflight`: batch N was planned and not committed, so it runs again."""
     n = q.planned
     if n is None or not q.in_flight or sparse(q):
@@ -38,7 +38,7 @@ def in_flight(q: Question) -> Iterator[Finding]:
         yield notes("log.inflight", message, remedy=remedy, **evidence)
 
 
-def finished(q: Question) -> bool:
+def finished(q: CheckpointView) -> bool:
     """Whether every store has the version that the batch in flight writes: its work was done."""
     stores = [store for operator in q.operators for store in operator.stores.values()]
     wanted = q.next_batch + 1

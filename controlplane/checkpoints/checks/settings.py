@@ -8,7 +8,7 @@ from typing import Any
 
 from controlplane.checkpoints.findings import FIRST_BATCH, Finding, fails, harms, later, notes
 from controlplane.checkpoints.reading import logs
-from controlplane.checkpoints.reading.checkpoint import Question, writer_version
+from controlplane.checkpoints.reading.checkpoint import CheckpointView, writer_version
 from controlplane.checkpoints.reading.state_loading import HDFS, ROCKSDB
 from controlplane.checkpoints.reading.versions import SparkVersion
 from controlplane.checkpoints.remedies import rewind
@@ -18,11 +18,11 @@ FUTURE_SECONDS = 86400.0
 SPARKS_OWN = "org.apache.spark."
 
 
-def restore(q: Question, key: str, value: str | None) -> tuple[str, ...]:
+def restore(q: CheckpointView, key: str, value: str | None) -> tuple[str, ...]:
     return ("copy the checkpoint away", f"set {key} in offsets/{q.planned} back to {value!r}")
 
 
-def changed(q: Question) -> dict[str, tuple[str | None, str | None]]:
+def changed(q: CheckpointView) -> dict[str, tuple[str | None, str | None]]:
     """Setting → its value in the last entry but one and in the last, of those that differ."""
     if q.last is None or q.previous is None:
         return {}
@@ -31,7 +31,7 @@ def changed(q: Question) -> dict[str, tuple[str | None, str | None]]:
     return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
-def pinned(q: Question) -> Iterator[Finding]:
+def pinned(q: CheckpointView) -> Iterator[Finding]:
     """`conf.pinned-conf-changed`: a setting that the state was written with is another one now."""
     kinds = _fatal(q)
     for key, (old, new) in sorted(changed(q).items()):
@@ -50,7 +50,7 @@ def pinned(q: Question) -> Iterator[Finding]:
             yield notes("conf.pinned-conf-changed", message, **evidence)
 
 
-def _fatal(q: Question) -> dict[str, tuple[str, str]]:
+def _fatal(q: CheckpointView) -> dict[str, tuple[str, str]]:
     """Settings whose change the state of this query does not survive → condition and reason."""
     if not q.stateful or q.next_batch == 0:
         return {}
@@ -74,7 +74,7 @@ def _fatal(q: Question) -> dict[str, tuple[str, str]]:
     return fatal
 
 
-def _deduplicates(q: Question) -> bool:
+def _deduplicates(q: CheckpointView) -> bool:
     """Whether the schemas tell that nothing here aggregates: deduplication keeps a dummy or an expiry."""
     fields = {
         field.name
@@ -85,7 +85,7 @@ def _deduplicates(q: Question) -> bool:
     return bool(fields) and fields <= {"__dummy__", "expiresAtMicros"}
 
 
-def missing(q: Question) -> Iterator[Finding]:
+def missing(q: CheckpointView) -> Iterator[Finding]:
     """`conf.missing`: the last entry pins nothing, so Spark assumes the oldest layouts."""
     if q.last is None or q.last.conf or q.last.blank_metadata or (q.previous and not q.previous.conf):
         return
@@ -99,7 +99,7 @@ def missing(q: Question) -> Iterator[Finding]:
         yield notes("conf.missing", message, remedy=remedy)
 
 
-def watermark_policy(q: Question) -> Iterator[Finding]:
+def watermark_policy(q: CheckpointView) -> Iterator[Finding]:
     """`conf.invalid-watermark-policy`."""
     value = q.last.conf.get(logs.WATERMARK_POLICY) if q.last else None
     if value is not None and value.lower() not in ("min", "max"):
@@ -109,7 +109,7 @@ def watermark_policy(q: Question) -> Iterator[Finding]:
         yield fails("conf.invalid-watermark-policy", message, condition=condition, remedy=remedy, value=value)
 
 
-def provider(q: Question) -> Iterator[Finding]:
+def provider(q: CheckpointView) -> Iterator[Finding]:
     """`conf.custom-provider`, `conf.tws-needs-rocksdb`."""
     value = q.last.conf.get(logs.PROVIDER) if q.last else None
     if value is None or not q.stateful:
@@ -139,7 +139,7 @@ def provider(q: Question) -> Iterator[Finding]:
         )
 
 
-def versions(q: Question) -> Iterator[Finding]:
+def versions(q: CheckpointView) -> Iterator[Finding]:
     """`run.version`: what the target cannot take over from the Spark that wrote this."""
     writer = writer_version(q.inventory)
     if not q.target.since(4, 0) and any(operator.is_transform for operator in q.operators):
@@ -149,7 +149,7 @@ def versions(q: Question) -> Iterator[Finding]:
         yield from _upgraded_join(q, writer)
 
 
-def _upgraded_join(q: Question, writer: SparkVersion) -> Iterator[Finding]:
+def _upgraded_join(q: CheckpointView, writer: SparkVersion) -> Iterator[Finding]:
     strict = sorted(
         {
             field.name
@@ -179,7 +179,7 @@ def _upgraded_join(q: Question, writer: SparkVersion) -> Iterator[Finding]:
         yield later("run.version", message, when=FIRST_BATCH, condition=condition, remedy=remedy, **evidence)
 
 
-def future_watermark(q: Question) -> Iterator[Finding]:
+def future_watermark(q: CheckpointView) -> Iterator[Finding]:
     """`wm.future`: the watermark is ahead of the clock and will drop all that comes."""
     told = [q.last_commit.watermark_ms if q.last_commit else 0, q.last.watermark_ms if q.last else 0]
     seconds = max(told) / 1000

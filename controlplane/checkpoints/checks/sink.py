@@ -8,7 +8,7 @@ from typing import Any
 
 from controlplane.checkpoints.findings import Finding, counted, harms, later, notes
 from controlplane.checkpoints.inventory.model import Inventory
-from controlplane.checkpoints.reading.checkpoint import SINK_LOG, Question
+from controlplane.checkpoints.reading.checkpoint import SINK_LOG, CheckpointView
 from controlplane.checkpoints.reading.file_logs import FileLog
 from controlplane.checkpoints.reading.input_files import InputFiles
 from controlplane.checkpoints.remedies import rewind
@@ -16,7 +16,7 @@ from controlplane.checkpoints.remedies import rewind
 READERS = "at once for readers of the output"
 
 
-def ahead(q: Question) -> Iterator[Finding]:
+def ahead(q: CheckpointView) -> Iterator[Finding]:
     """`sink.metadata-ahead`, `sink.metadata-without-checkpoint`: the sink skips every batch that it already has."""
     if q.sink is None or q.sink.newest is None:
         return
@@ -48,12 +48,12 @@ def ahead(q: Question) -> Iterator[Finding]:
     )
 
 
-def _cut(q: Question) -> str:
+def _cut(q: CheckpointView) -> str:
     """A rewind to the batch that is next anyway touches the sink's log alone."""
     return f"{rewind(q, q.next_batch)} --move-data"
 
 
-def same_batches_again(q: Question, skipped: int) -> bool:
+def same_batches_again(q: CheckpointView, skipped: int) -> bool:
     """Whether the input that waits is what the skipped batches held: so many files, each taken alone under a limit.
 
     The limit shows where a file was there before an earlier batch began, and that batch left it.
@@ -66,7 +66,7 @@ def same_batches_again(q: Question, skipped: int) -> bool:
     return counts == {1} and len(q.sources) == 1 and all(at < began for at in unread)
 
 
-def holes(q: Question) -> Iterator[Finding]:
+def holes(q: CheckpointView) -> Iterator[Finding]:
     """`sink.metadata-missing`, `-behind`, `-gap`, `-unreadable`: readers fail, and the query at its next compaction."""
     log, k = q.sink, q.committed
     if log is None or q.output is None or k is None or not q.output.complete:
@@ -117,7 +117,7 @@ def _unreadable(
     )
 
 
-def data_files(q: Question) -> Iterator[Finding]:
+def data_files(q: CheckpointView) -> Iterator[Finding]:
     """`sink.data-file-missing`: the log names a file that is gone."""
     if q.sink is None or q.output is None or not q.output.complete:
         return

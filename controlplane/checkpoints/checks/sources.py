@@ -19,7 +19,7 @@ from controlplane.checkpoints.findings import (
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.inventory.relocation import plain_path
 from controlplane.checkpoints.reading import logs
-from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.reading.file_logs import FileLog
 from controlplane.checkpoints.reading.input_files import InputFiles
 from controlplane.checkpoints.remedies import rewind
@@ -30,7 +30,7 @@ RESTORE_LINE = (
 )
 
 
-def lines(q: Question) -> Iterator[Finding]:
+def lines(q: CheckpointView) -> Iterator[Finding]:
     """`src.count-changed-in-log`, `src.missing-line-v2`, `src.no-line`: as many sources as in the batch before."""
     if q.last is None:
         return
@@ -46,13 +46,13 @@ def lines(q: Question) -> Iterator[Finding]:
         yield _count(q, len(now), len(before))
 
 
-def _count(q: Question, now: int, before: int) -> Finding:
+def _count(q: CheckpointView, now: int, before: int) -> Finding:
     message = f"offsets/{q.planned} names {now} sources" + (f", the batch before {before}" if before else "")
     remedy = ("copy the checkpoint away", "restore the entry; never edit its lines to fit another query")
     return fails("src.count-changed-in-log", message, now=now, before=before, remedy=remedy)
 
 
-def offsets(q: Question) -> Iterator[Finding]:
+def offsets(q: CheckpointView) -> Iterator[Finding]:
     """`src.offset-torn`, `src.offset-became-void`, `src.offset-regressed`, line by line."""
     if q.last is None:
         return
@@ -72,7 +72,7 @@ def offsets(q: Question) -> Iterator[Finding]:
             yield from _regressed(q, source, old, offset)
 
 
-def _regressed(q: Question, source: str, old: str, new: str) -> Iterator[Finding]:
+def _regressed(q: CheckpointView, source: str, old: str, new: str) -> Iterator[Finding]:
     was, now = logs.positions(old), logs.positions(new)
     lower = {path: [was[path], now[path]] for path in was.keys() & now.keys() if now[path] < was[path]}
     # Of other sources any figure may be a version or a time; those of Kafka are by topic and partition.
@@ -94,7 +94,7 @@ def _regressed(q: Question, source: str, old: str, new: str) -> Iterator[Finding
         )
 
 
-def file_logs(q: Question) -> Iterator[Finding]:
+def file_logs(q: CheckpointView) -> Iterator[Finding]:
     """`src.file-log-…`: the log of each file source against itself and against the offsets."""
     known = {name: logs.log_offset(offset) for name, offset in (q.last.offsets if q.last else {}).items()}
     for name, log in q.sources.items():
@@ -110,7 +110,7 @@ def file_logs(q: Question) -> Iterator[Finding]:
             yield _behind(q, name, None, wanted)
 
 
-def _behind(q: Question, source: str, newest: int | None, wanted: int) -> Finding:
+def _behind(q: CheckpointView, source: str, newest: int | None, wanted: int) -> Finding:
     held = "is gone" if newest is None else f"ends at {newest}"
     return fails(
         "src.file-log-behind-offset",
@@ -144,7 +144,7 @@ def _holes(log: FileLog) -> Iterator[Finding]:
         )
 
 
-def inputs(q: Question) -> Iterator[Finding]:
+def inputs(q: CheckpointView) -> Iterator[Finding]:
     """`src.inflight-input-missing`, `src.input-dir-missing`: what the batch in flight will read."""
     files = InputFiles(q)
     yield from map(_missing_folder, files.missing_folders())

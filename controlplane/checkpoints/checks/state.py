@@ -6,9 +6,16 @@ from collections.abc import Iterable, Iterator
 
 from controlplane.checkpoints.findings import FIRST_BATCH, Finding, counted, fails, harms, notes
 from controlplane.checkpoints.reading import logs
-from controlplane.checkpoints.reading.checkpoint import Question
-from controlplane.checkpoints.reading.state_loading import HDFS, ROCKSDB, Fault, Kind, Loading, damaged_blocks
-from controlplane.checkpoints.reading.state_tree import DEFAULT_STORE, Operator, StateFile, Store
+from controlplane.checkpoints.reading.checkpoint import CheckpointView
+from controlplane.checkpoints.reading.state_loading import (
+    HDFS,
+    ROCKSDB,
+    Fault,
+    Loading,
+    ProviderKind,
+    damaged_blocks,
+)
+from controlplane.checkpoints.reading.state_tree import DEFAULT_STORE, StateFile, StateOperator, Store
 from controlplane.checkpoints.remedies import repair, rewind
 
 MOST_NAMED = 10
@@ -18,7 +25,7 @@ LATE_SECONDS = 60.0
 OWN_ENTRIES = {"metadata", "offsets", "commits", "sources", "state", ".metadata.crc"}
 
 
-def present(q: Question) -> Iterator[Finding]:
+def present(q: CheckpointView) -> Iterator[Finding]:
     """`state.dir-missing`: a query with state, and no state."""
     if q.next_batch == 0 or q.stateful or not q.inventory.complete or q.planned is None:
         return
@@ -47,7 +54,7 @@ def present(q: Question) -> Iterator[Finding]:
         yield harms("state.dir-missing", message, watermark_ms=q.last.watermark_ms, remedy=remedy)
 
 
-def _changed_late(q: Question) -> float | None:
+def _changed_late(q: CheckpointView) -> float | None:
     """Seconds from the newest file to the last change of the root folder, where nothing seen explains that change."""
     inventory = q.inventory
     names, root = set(inventory.names("")), inventory.root_modified
@@ -63,7 +70,7 @@ def _changed_late(q: Question) -> float | None:
     return None if foreign or copied or root < newest + LATE_SECONDS else root - newest
 
 
-def partitions(q: Question) -> Iterator[Finding]:
+def partitions(q: CheckpointView) -> Iterator[Finding]:
     """`state.partition-missing`, `state.more-partitions-than-conf`, `state.partition-count-mismatch`."""
     wanted = q.last.partitions if q.last else None
     if wanted is None or q.next_batch == 0 or not q.inventory.complete:
@@ -93,13 +100,15 @@ def partitions(q: Question) -> Iterator[Finding]:
             yield notes("state.partition-count-mismatch", message, metadata=told, pinned=wanted)
 
 
-def _is_current(q: Question, operator: Operator, partition: int) -> bool:
+def _is_current(q: CheckpointView, operator: StateOperator, partition: int) -> bool:
     """Whether a partition was still written with the newest batches; a repartition leaves older ones behind."""
     stores = [store for (p, _), store in operator.stores.items() if p == partition]
     return any((store.newest or 0) >= q.next_batch for store in stores)
 
 
-def _lost_partitions(q: Question, operator: Operator, held: set[int], wanted: int) -> Iterator[Finding]:
+def _lost_partitions(
+    q: CheckpointView, operator: StateOperator, held: set[int], wanted: int
+) -> Iterator[Finding]:
     lost = [p for p in range(min(wanted, 1_000_000)) if p not in held]
     only_first = held == {0} and len(lost) == wanted - 1
     if not lost or (only_first and operator.keyless) or unfinished_repartition(q):
@@ -113,14 +122,14 @@ def _lost_partitions(q: Question, operator: Operator, held: set[int], wanted: in
     yield fails(
         "state.partition-missing",
         message,
-        condition=_condition(q, Kind.MISSING),
+        condition=_condition(q, ProviderKind.MISSING),
         partitions=lost[:MOST_NAMED],
         pinned=wanted,
         remedy=remedy,
     )
 
 
-def unfinished_repartition(q: Question) -> bool:
+def unfinished_repartition(q: CheckpointView) -> bool:
     """A planned batch with the offsets of the one before it and another number of partitions."""
     last, previous = q.last, q.previous
     if not q.in_flight or last is None or previous is None or last.partitions is None:
@@ -128,7 +137,7 @@ def unfinished_repartition(q: Question) -> bool:
     return last.offsets == previous.offsets and previous.partitions not in (None, last.partitions)
 
 
-def repartition(q: Question) -> Iterator[Finding]:
+def repartition(q: CheckpointView) -> Iterator[Finding]:
     """`state.repartition-unfinished`."""
     if not unfinished_repartition(q) or q.last is None or q.previous is None:
         return
@@ -146,16 +155,16 @@ def repartition(q: Question) -> Iterator[Finding]:
     )
 
 
-def stores(q: Question) -> Iterator[Finding]:
+def stores(q: CheckpointView) -> Iterator[Finding]:
     """`state.version-file-missing`, `-corrupt`, `state.checksum-failed`, `state.snapshot-corrupt`."""
     version, name = q.first_executed, _provider(q)
     if version == 0 or name is None:
         return
     loaded = [(store, _load(q, operator, store, version, name)) for operator, store in _needed(q)]
     faults = [fault for _, loading in loaded for fault in loading.faults]
-    for kind in Kind:
+    for kind in ProviderKind:
         chosen = [fault for fault in faults if fault.kind is kind]
-        if chosen and (kind is not Kind.MISSING or q.inventory.complete):
+        if chosen and (kind is not ProviderKind.MISSING or q.inventory.complete):
             yield _unloadable(q, kind, chosen, version)
     passed = [fault for _, loading in loaded for fault in loading.passed]
     if passed:
@@ -172,7 +181,7 @@ def stores(q: Question) -> Iterator[Finding]:
         )
 
 
-def _provider(q: Question) -> str | None:
+def _provider(q: CheckpointView) -> str | None:
     """The store that the log pins; without a pin the one whose files are there. None for a foreign one."""
     pinned = q.last.conf.get(logs.PROVIDER) if q.last else None
     if pinned is not None:
@@ -182,11 +191,11 @@ def _provider(q: Question) -> str | None:
     return ROCKSDB if kinds & {"zip", "changelog"} else HDFS
 
 
-def _all(operators: Iterable[Operator]) -> Iterator[tuple[Operator, Store]]:
+def _all(operators: Iterable[StateOperator]) -> Iterator[tuple[StateOperator, Store]]:
     return ((operator, store) for operator in operators for store in operator.stores.values())
 
 
-def _needed(q: Question) -> Iterator[tuple[Operator, Store]]:
+def _needed(q: CheckpointView) -> Iterator[tuple[StateOperator, Store]]:
     """Every store of every partition that the next batch opens; wholly lost partitions are told elsewhere."""
     wanted = q.last.partitions if q.last else None
     for operator in q.operators:
@@ -199,12 +208,12 @@ def _needed(q: Question) -> Iterator[tuple[Operator, Store]]:
                 yield operator, operator.stores.get((partition, name), empty)
 
 
-def _folder(operator: Operator, partition: int, name: str) -> str:
+def _folder(operator: StateOperator, partition: int, name: str) -> str:
     at = f"{operator.folder}/{partition}"
     return at if name == DEFAULT_STORE else f"{at}/{name}"
 
 
-def _load(q: Question, operator: Operator, store: Store, version: int, name: str) -> Loading:
+def _load(q: CheckpointView, operator: StateOperator, store: Store, version: int, name: str) -> Loading:
     if not any(file.id for file in store.files):
         return q.loader.load(store, version, name)
     commit = q.last_commit
@@ -219,12 +228,12 @@ def _load(q: Question, operator: Operator, store: Store, version: int, name: str
     return q.loader.load_by_id(store, version, chosen)
 
 
-def _condition(q: Question, kind: Kind) -> str:
+def _condition(q: CheckpointView, kind: ProviderKind) -> str:
     if not q.target.since(4, 0):
         return ""
-    if kind is Kind.CHECKSUM:
+    if kind is ProviderKind.CHECKSUM:
         return "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED"
-    if kind is Kind.CORRUPT:
+    if kind is ProviderKind.CORRUPT:
         return "CANNOT_LOAD_STATE_STORE.UNCATEGORIZED"
     missing = (
         "CANNOT_READ_DELTA_FILE_NOT_EXISTS" if _provider(q) == HDFS else "CANNOT_READ_STREAMING_STATE_FILE"
@@ -233,13 +242,13 @@ def _condition(q: Question, kind: Kind) -> str:
 
 
 _CHECKS = {
-    Kind.MISSING: ("state.version-file-missing", "missing"),
-    Kind.CORRUPT: ("state.version-file-corrupt", "damaged"),
-    Kind.CHECKSUM: ("state.checksum-failed", "not matching the checksum beside it"),
+    ProviderKind.MISSING: ("state.version-file-missing", "missing"),
+    ProviderKind.CORRUPT: ("state.version-file-corrupt", "damaged"),
+    ProviderKind.CHECKSUM: ("state.checksum-failed", "not matching the checksum beside it"),
 }
 
 
-def _unloadable(q: Question, kind: Kind, faults: list[Fault], version: int) -> Finding:
+def _unloadable(q: CheckpointView, kind: ProviderKind, faults: list[Fault], version: int) -> Finding:
     check, words = _CHECKS[kind]
     named = [str(fault) for fault in faults[:MOST_NAMED]]
     message = (
@@ -250,7 +259,7 @@ def _unloadable(q: Question, kind: Kind, faults: list[Fault], version: int) -> F
         f"or, if only the newest version is lost, run the last batch again: {repair(q, '--confirm', 'R-STATE-1')}",
         f"or go back to a version that every store can load: {rewind(q)}",
     ]
-    if kind is Kind.CHECKSUM:
+    if kind is ProviderKind.CHECKSUM:
         remedy.insert(
             1, "if the data file is proved good, move its .crc file away: without one Spark does not check"
         )
@@ -265,7 +274,7 @@ def _unloadable(q: Question, kind: Kind, faults: list[Fault], version: int) -> F
     )
 
 
-def _when(q: Question) -> str:
+def _when(q: CheckpointView) -> str:
     if q.first_executed == q.next_batch:
         return FIRST_BATCH
     return (
@@ -273,7 +282,7 @@ def _when(q: Question) -> str:
     )
 
 
-def ids(q: Question) -> Iterator[Finding]:
+def ids(q: CheckpointView) -> Iterator[Finding]:
     """`state.v2-ids-missing`, `state.v2-commit-lag`: format version 2 finds state by the ids in the commit log."""
     version = q.next_batch
     with_ids = [operator for operator, store in _all(q.operators) if any(file.id for file in store.files)]
@@ -282,7 +291,10 @@ def ids(q: Question) -> Iterator[Finding]:
     if q.committed is None or q.committed != version - 1:
         message = f"the ids of state version {version} are in commits/{version - 1}, the newest commit is {q.committed}"
         yield fails(
-            "state.v2-commit-lag", message, condition=_condition(q, Kind.MISSING), remedy=_rebuild(version)
+            "state.v2-commit-lag",
+            message,
+            condition=_condition(q, ProviderKind.MISSING),
+            remedy=_rebuild(version),
         )
     elif q.last_commit is not None:
         told = q.last_commit.ids
@@ -306,7 +318,7 @@ def _rebuild(version: int) -> tuple[str, ...]:
     )
 
 
-def blocks(q: Question) -> Iterator[Finding]:
+def blocks(q: CheckpointView) -> Iterator[Finding]:
     """`state.sst-block-corrupt`: RocksDB notices such a block when it first reads it, often at the commit."""
     version = q.first_executed
     if version == 0 or _provider(q) != ROCKSDB:
@@ -324,7 +336,7 @@ def blocks(q: Question) -> Iterator[Finding]:
         yield fails("state.sst-block-corrupt", message, condition=condition, files=named, remedy=remedy)
 
 
-def abandoned(q: Question) -> Iterator[Finding]:
+def abandoned(q: CheckpointView) -> Iterator[Finding]:
     """`state.snapshot-ahead`: snapshots that batches yet to come would have written: of a line that was cut by hand.
 
     Change files are written over; a snapshot is not, and is loaded under the changes of the new line.
@@ -350,7 +362,7 @@ def _snapshots(store: Store) -> Iterator[StateFile]:
     return (f for f in store.of("snapshot", *(["zip"] if logged else [])) if not f.id)
 
 
-def uneven(q: Question) -> Iterator[Finding]:
+def uneven(q: CheckpointView) -> Iterator[Finding]:
     """`state.uneven-versions`: partitions ended at different versions; worth knowing where they load none the less."""
     for operator in q.operators:
         newest = {

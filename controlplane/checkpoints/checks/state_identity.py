@@ -7,11 +7,11 @@ from posixpath import basename
 
 from controlplane.checkpoints.findings import Finding, fails, harms, notes
 from controlplane.checkpoints.inventory.relocation import below, plain_path
-from controlplane.checkpoints.reading.checkpoint import Question
-from controlplane.checkpoints.reading.state_tree import CHANGES, Operator, Store
+from controlplane.checkpoints.reading.checkpoint import CheckpointView
+from controlplane.checkpoints.reading.state_tree import CHANGES, StateOperator, Store
 
 
-def operator_metadata(q: Question) -> Iterator[Finding]:
+def operator_metadata(q: CheckpointView) -> Iterator[Finding]:
     """`state.operator-metadata-unreadable`, `-missing`: transformWithState needs it, others write it anew."""
     if q.next_batch == 0:
         return
@@ -40,7 +40,7 @@ def operator_metadata(q: Question) -> Iterator[Finding]:
 SIGNATURES = {"__dummy__": "dedupe", "expiresAtMicros": "dedupeWithinWatermark"}
 
 
-def operator_names(q: Question) -> Iterator[Finding]:
+def operator_names(q: CheckpointView) -> Iterator[Finding]:
     """`state.operator-name-changed`: the metadata names another operator than the one that wrote the state."""
     if q.next_batch == 0 or not q.target.compares_operators:
         return
@@ -58,7 +58,7 @@ def operator_names(q: Question) -> Iterator[Finding]:
             yield fails("state.operator-name-changed", message, condition=condition, told=told, remedy=remedy)
 
 
-def _writer(operator: Operator) -> str | None:
+def _writer(operator: StateOperator) -> str | None:
     """The operator that the stores and schemas betray; None where it may be several."""
     if any(name.startswith(("left-", "right-")) for name in operator.store_names):
         return "symmetricHashJoin"
@@ -66,16 +66,16 @@ def _writer(operator: Operator) -> str | None:
     return SIGNATURES.get(next(iter(names))) if len(names) == 1 else None
 
 
-def _looks_transformed(q: Question, operator: Operator) -> bool:
+def _looks_transformed(q: CheckpointView, operator: StateOperator) -> bool:
     """Only transformWithState keeps its schemas in `_stateSchema`."""
     return q.inventory.is_folder(f"{operator.folder}/_stateSchema")
 
 
-def _others_have_it(q: Question) -> bool:
+def _others_have_it(q: CheckpointView) -> bool:
     return any(operator.metadata is not None for operator in q.operators)
 
 
-def schemas(q: Question) -> Iterator[Finding]:
+def schemas(q: CheckpointView) -> Iterator[Finding]:
     """`state.schema-unreadable`."""
     for operator in q.operators if q.next_batch else ():
         for path, schema in operator.schemas.items():
@@ -85,14 +85,14 @@ def schemas(q: Question) -> Iterator[Finding]:
                 yield fails("state.schema-unreadable", message, file=path, remedy=remedy)
 
 
-def schema_paths(q: Question) -> Iterator[Finding]:
+def schema_paths(q: CheckpointView) -> Iterator[Finding]:
     """`state.schema-path-dangling`: transformWithState finds its schemas by absolute paths."""
     for operator in q.operators if q.next_batch else ():
         for path in operator.metadata.schema_paths if operator.metadata else ():
             yield from _judged_path(q, operator, path)
 
 
-def _judged_path(q: Question, operator: Operator, path: str) -> Iterator[Finding]:
+def _judged_path(q: CheckpointView, operator: StateOperator, path: str) -> Iterator[Finding]:
     place = q.at_home(path)
     inside = below(place, q.inventory.root)
     here = f"{operator.folder}/_stateSchema/{basename(place.rpartition('/')[0])}/{basename(place)}"
@@ -104,7 +104,7 @@ def _judged_path(q: Question, operator: Operator, path: str) -> Iterator[Finding
         yield _moved(q, path)
 
 
-def _moved(q: Question, path: str) -> Finding:
+def _moved(q: CheckpointView, path: str) -> Finding:
     """The schema is here, but its path leads elsewhere: a copy, or a move that the start will not survive."""
     message = f"the state's schema is named by its absolute path {path}. For a copy to look at that is fine; "
     message += "but if the checkpoint was moved here to run, the start fails"
@@ -114,7 +114,7 @@ def _moved(q: Question, path: str) -> Finding:
     return notes("state.schema-path-dangling", message, path=path, remedy=remedy)
 
 
-def clones(q: Question) -> Iterator[Finding]:
+def clones(q: CheckpointView) -> Iterator[Finding]:
     """`state.partition-cloned`: keys are dealt out by hash, so two partitions never hold the same rows."""
     for operator in q.operators:
         pairs = sorted(set(_alike(q, operator)))
@@ -126,7 +126,7 @@ def clones(q: Question) -> Iterator[Finding]:
             yield harms("state.partition-cloned", message, partitions=named, pairs=len(pairs), remedy=remedy)
 
 
-def _alike(q: Question, operator: Operator) -> Iterator[tuple[int, int]]:
+def _alike(q: CheckpointView, operator: StateOperator) -> Iterator[tuple[int, int]]:
     seen: dict[object, int] = {}
     for store in operator.stores.values():
         for mark in _marks(q, store):
@@ -135,7 +135,7 @@ def _alike(q: Question, operator: Operator) -> Iterator[tuple[int, int]]:
                 yield min(other, store.partition), max(other, store.partition)
 
 
-def _marks(q: Question, store: Store) -> Iterator[object]:
+def _marks(q: CheckpointView, store: Store) -> Iterator[object]:
     """What only one partition can have: names of SSTs, and changes with records in them."""
     for name in q.inventory.names(f"{store.folder}/SSTs"):
         if name.endswith(".sst"):

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from controlplane.checkpoints.inventory import selection
-from controlplane.checkpoints.inventory.model import Entry, Inventory
+from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 
 #: More are not listed; the inventory then says that it is not complete.
 MOST_ENTRIES = 200_000
@@ -155,7 +155,7 @@ class _Listing:
         self.links = links
         self.until = until
         self.root = root.rstrip("/")
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, FileEntry] = {}
         self.errors: list[str] = []
         self.cut = False
 
@@ -178,9 +178,9 @@ class _Listing:
             return
         kind = _kind(info)
         if kind == "directory":
-            self.entries[path] = Entry(0, _time(info), folder=True)
+            self.entries[path] = FileEntry(0, _time(info), folder=True)
         elif kind == "file":
-            self.entries[path] = Entry(int(info.get("size") or 0), _time(info))
+            self.entries[path] = FileEntry(int(info.get("size") or 0), _time(info))
 
     def _found(self) -> Iterator[dict[str, Any]]:
         try:

@@ -24,7 +24,7 @@ class NotAnInventory(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FileEntry:
     """A file or folder: bytes, and seconds since 1970 where the file system tells."""
 
     size: int = 0
@@ -42,7 +42,7 @@ class Inventory:
     """
 
     root: str
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, FileEntry]
     contents: Mapping[str, bytes] = field(default_factory=dict)
     collected_at: float = 0.0
     collector: str = ""
@@ -128,8 +128,8 @@ def from_json(document: Any) -> Inventory:
 
 
 def _built(document: dict[str, Any]) -> Inventory:
-    entries = {str(path): Entry(_bytes(size), _seconds(at)) for path, size, at in document["files"]}
-    entries |= {str(path): Entry(0, _seconds(at), folder=True) for path, at in document["folders"]}
+    entries = {str(path): FileEntry(_bytes(size), _seconds(at)) for path, size, at in document["files"]}
+    entries |= {str(path): FileEntry(0, _seconds(at), folder=True) for path, at in document["folders"]}
     contents = document["contents"].items()
     return Inventory(
         root=str(document["root"]),

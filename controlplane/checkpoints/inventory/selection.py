@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
-from controlplane.checkpoints.inventory.model import Entry
+from controlplane.checkpoints.inventory.model import FileEntry
 
 #: Of one inventory: files, bytes in all, bytes of one file.
 MOST_FILES = 4000
@@ -21,7 +21,7 @@ NEWEST_CHANGES = 60
 _STATE_FILE = re.compile(r"(\d{1,18})(?:_[0-9a-zA-Z-]+)?\.(delta|snapshot|zip|changelog)(\.crc)?")
 
 
-def chosen(entries: Mapping[str, Entry]) -> list[str]:
+def chosen(entries: Mapping[str, FileEntry]) -> list[str]:
     """Paths to read, within the budget."""
     picked: dict[str, None] = {}
     spent = 0
@@ -36,7 +36,7 @@ def chosen(entries: Mapping[str, Entry]) -> list[str]:
     return list(picked)
 
 
-def _wanted(entries: Mapping[str, Entry]) -> Iterator[tuple[str, int]]:
+def _wanted(entries: Mapping[str, FileEntry]) -> Iterator[tuple[str, int]]:
     """Path and the most bytes it may have, weightiest first."""
     folders = _by_folder(entries)
     yield from ((path, MOST_EACH) for path in ("metadata", ".metadata.crc"))
@@ -51,7 +51,7 @@ def _wanted(entries: Mapping[str, Entry]) -> Iterator[tuple[str, int]]:
     yield from _of_state(entries, folders)
 
 
-def _by_folder(entries: Mapping[str, Entry]) -> dict[str, list[str]]:
+def _by_folder(entries: Mapping[str, FileEntry]) -> dict[str, list[str]]:
     folders: dict[str, list[str]] = {}
     for path, entry in entries.items():
         if not entry.folder:
@@ -86,7 +86,9 @@ def _of_file_log(folder: str, names: Iterable[str]) -> Iterator[str]:
             return
 
 
-def _of_state(entries: Mapping[str, Entry], folders: Mapping[str, list[str]]) -> Iterator[tuple[str, int]]:
+def _of_state(
+    entries: Mapping[str, FileEntry], folders: Mapping[str, list[str]]
+) -> Iterator[tuple[str, int]]:
     """The newest files of every store before the older ones of any."""
     ranked: list[tuple[int, str]] = []
     for folder, names in folders.items():

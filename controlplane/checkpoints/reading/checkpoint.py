@@ -16,15 +16,15 @@ from controlplane.checkpoints.inventory.relocation import relocated
 from controlplane.checkpoints.reading import file_logs, logs, state_tree
 from controlplane.checkpoints.reading.file_logs import FileLog
 from controlplane.checkpoints.reading.logs import CommitEntry, OffsetEntry, Torn
-from controlplane.checkpoints.reading.state_loading import Loader
-from controlplane.checkpoints.reading.state_tree import Operator
+from controlplane.checkpoints.reading.state_loading import StateLoader
+from controlplane.checkpoints.reading.state_tree import StateOperator
 from controlplane.checkpoints.reading.versions import LATEST, SparkVersion, parse_version, writer_of
 
 SINK_LOG = "_spark_metadata"
 
 
 @dataclass(frozen=True)
-class Reported:
+class ReportedBatch:
     """What the progress report of a batch said: the end offset of each source in order, as JSON values.
 
     `at`: when it was heard, seconds since 1970.
@@ -36,7 +36,7 @@ class Reported:
 
 
 @dataclass(frozen=True)
-class History:
+class KnownHistory:
     """What somebody remembers of the query, and no file tells. None: not known.
 
     `reports`: the batches that were reported and not undone since, by number; `recent` are those of them that came
@@ -48,7 +48,7 @@ class History:
     stateful: bool | None = None
     location: str | None = None
     asynchronous: bool = False
-    reports: Mapping[int, Reported] = field(default_factory=dict)
+    reports: Mapping[int, ReportedBatch] = field(default_factory=dict)
     recent: frozenset[int] = frozenset()
     unlike: tuple[str, ...] = ()
 
@@ -86,12 +86,12 @@ def batch_log(inventory: Inventory, folder: str) -> BatchLog:
 
 
 @dataclass(frozen=True)
-class Question:
+class CheckpointView:
     """All that a check may look at."""
 
     inventory: Inventory
     target: SparkVersion
-    history: History = field(default_factory=History)
+    history: KnownHistory = field(default_factory=KnownHistory)
     output: Inventory | None = None
     inputs: tuple[Inventory, ...] = ()
 
@@ -157,7 +157,7 @@ class Question:
         return entry if isinstance(entry, CommitEntry) else None
 
     @cached_property
-    def operators(self) -> tuple[Operator, ...]:
+    def operators(self) -> tuple[StateOperator, ...]:
         return state_tree.operators(self.inventory)
 
     @property
@@ -171,8 +171,10 @@ class Question:
         return bool(self.operators)
 
     @cached_property
-    def loader(self) -> Loader:
-        return Loader(self.inventory, self.target, (self.last and self.last.setting(logs.CODEC)) or "lz4")
+    def loader(self) -> StateLoader:
+        return StateLoader(
+            self.inventory, self.target, (self.last and self.last.setting(logs.CODEC)) or "lz4"
+        )
 
     @cached_property
     def sources(self) -> Mapping[str, FileLog]:

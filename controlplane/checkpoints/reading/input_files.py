@@ -14,7 +14,7 @@ from typing import Any
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.inventory.relocation import below, plain_path
 from controlplane.checkpoints.reading import logs
-from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.reading.file_logs import FileLog
 
 
@@ -22,7 +22,7 @@ from controlplane.checkpoints.reading.file_logs import FileLog
 class InputFiles:
     """Files by their absolute path after relocation."""
 
-    question: Question
+    question: CheckpointView
 
     def missing_folders(self) -> list[Inventory]:
         """Input folders that were looked for and are not there, of those the logs name."""

@@ -25,7 +25,7 @@ HDFS = "HDFSBackedStateStoreProvider"
 ROCKSDB = "RocksDBStateStoreProvider"
 
 
-class Kind(StrEnum):
+class ProviderKind(StrEnum):
     MISSING = "missing"
     CORRUPT = "corrupt"
     CHECKSUM = "checksum"
@@ -36,7 +36,7 @@ class Fault:
     """What is wrong with one file of a store."""
 
     path: str
-    kind: Kind
+    kind: ProviderKind
     reason: str
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Loading:
 
 
 @dataclass
-class Loader:
+class StateLoader:
     """Loads stores of one checkpoint on paper; remembers what it read."""
 
     inventory: Inventory
@@ -94,7 +94,9 @@ class Loader:
         for number in range(version, base, -1):
             file = changes.get(number)
             if file is None:
-                found.append(Fault(f"{store.folder}/{number}.{kind}", Kind.MISSING, "it is not there"))
+                found.append(
+                    Fault(f"{store.folder}/{number}.{kind}", ProviderKind.MISSING, "it is not there")
+                )
             elif (fault := self.fault_of_change(file)) is not None:
                 found.append(fault)
             if len(found) == 3:
@@ -110,7 +112,9 @@ class Loader:
         while at > 0:
             key = lineage.get(at)
             if key is None:
-                fault = Fault(f"{store.folder}/{at}_….changelog", Kind.MISSING, "no lineage leads to it")
+                fault = Fault(
+                    f"{store.folder}/{at}_….changelog", ProviderKind.MISSING, "no lineage leads to it"
+                )
                 return Loading((*passed, fault))
             snapshot = files.get((at, key, "zip"))
             if snapshot is not None:
@@ -121,7 +125,7 @@ class Loader:
                 if not self.target.repairs_snapshots:
                     return Loading(tuple(passed))
             change = files.get((at, key, "changelog"))
-            missing = Fault(f"{store.folder}/{at}_{key}.changelog", Kind.MISSING, "it is not there")
+            missing = Fault(f"{store.folder}/{at}_{key}.changelog", ProviderKind.MISSING, "it is not there")
             wrong = missing if change is None else self.fault_of_change(change)
             if wrong is not None or change is None:
                 return Loading((*passed, wrong or missing))
@@ -168,10 +172,10 @@ class Loader:
             path = f"{store.folder}/{folder}/{name}"
             if not self.inventory.is_file(path):
                 if self.inventory.complete:
-                    yield Fault(path, Kind.MISSING, f"{file.path} needs it and it is not there")
+                    yield Fault(path, ProviderKind.MISSING, f"{file.path} needs it and it is not there")
             elif self.inventory.size(path) != size:
                 reason = f"it has {self.inventory.size(path)} bytes, {file.path} says {size}"
-                yield Fault(path, Kind.CORRUPT, reason)
+                yield Fault(path, ProviderKind.CORRUPT, reason)
 
     def _once(self, path: str, read: Callable[[str, bytes], None]) -> Fault | None:
         if path not in self._known:
@@ -187,7 +191,7 @@ class Loader:
         try:
             read(path, data or b"")
         except Corrupt as error:
-            return Fault(path, Kind.CORRUPT, str(error))
+            return Fault(path, ProviderKind.CORRUPT, str(error))
         return None
 
     def _checksum_fault(self, path: str) -> Fault | None:
@@ -201,15 +205,15 @@ class Loader:
         try:
             said = checksums.spark_checksum(sums or b"")
         except Corrupt as error:
-            return Fault(beside, Kind.CHECKSUM, str(error))
+            return Fault(beside, ProviderKind.CHECKSUM, str(error))
         if said.size != self.inventory.size(path):
             return Fault(
                 path,
-                Kind.CHECKSUM,
+                ProviderKind.CHECKSUM,
                 f"it has {self.inventory.size(path)} bytes, its checksum file says {said.size}",
             )
         if data is not None and said.algorithm == "CRC32C" and checksums.crc32c(data) != said.value:
-            return Fault(path, Kind.CHECKSUM, "its bytes do not match its checksum file")
+            return Fault(path, ProviderKind.CHECKSUM, "its bytes do not match its checksum file")
         return None
 
 
@@ -231,4 +235,4 @@ def damaged_blocks(inventory: Inventory, store: Store, version: int) -> Iterator
         path = f"{store.folder}/SSTs/{name}"
         content = inventory.contents.get(path)
         if content and len(content) == inventory.size(path) and (reason := sst.fault(content)):
-            yield Fault(path, Kind.CORRUPT, reason)
+            yield Fault(path, ProviderKind.CORRUPT, reason)

@@ -60,7 +60,7 @@ class Metadata:
 
 
 @dataclass(frozen=True)
-class Operator:
+class StateOperator:
     """One stateful operator."""
 
     number: int
@@ -100,7 +100,7 @@ class Operator:
         return all(schema.keyless for schema in read) if read else None
 
 
-def operators(inventory: Inventory) -> tuple[Operator, ...]:
+def operators(inventory: Inventory) -> tuple[StateOperator, ...]:
     numbers = sorted(int(name) for name in inventory.names("state") if _is_number(name))
     return tuple(_operator(inventory, number) for number in numbers)
 
@@ -109,7 +109,7 @@ def _is_number(name: str) -> bool:
     return name.isascii() and name.isdigit() and len(name) < 10
 
 
-def _operator(inventory: Inventory, number: int) -> Operator:
+def _operator(inventory: Inventory, number: int) -> StateOperator:
     folder = f"state/{number}"
     stores: dict[tuple[int, str], Store] = {}
     for name in filter(_is_number, inventory.names(folder)):
@@ -117,7 +117,9 @@ def _operator(inventory: Inventory, number: int) -> Operator:
         if inventory.is_folder(at):
             for store in _stores(inventory, number, int(name), at):
                 stores[store.partition, store.name] = store
-    return Operator(number, folder, stores, _metadata(inventory, folder), dict(_schemas(inventory, folder)))
+    return StateOperator(
+        number, folder, stores, _metadata(inventory, folder), dict(_schemas(inventory, folder))
+    )
 
 
 def _stores(inventory: Inventory, operator: int, partition: int, at: str) -> Iterator[Store]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from controlplane.checkpoints.reading.versions import parse_version
 from controlplane.checkpoints.repair.errors import NotABackup
-from controlplane.checkpoints.repair.folders import Access, Digest, Folder
+from controlplane.checkpoints.repair.folders import Access, CheckpointFolder, Digest
 
 MANIFEST = "manifest.json"
 FORMAT = "spark-checkpoint-backup"
@@ -48,7 +48,7 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class Judged:
+class RecordedVerdict:
     """How the outcome is judged: so is that of the undo. `target`: the Spark that will start, as text."""
 
     inputs: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class BackupManifest:
     """What a backup is of. `made_at`: seconds since 1970. `places`: place → path or URL."""
 
     kind: str
@@ -67,7 +67,7 @@ class Manifest:
     places: Mapping[str, str]
     files: tuple[Touched, ...]
     watched: tuple[Watched, ...]
-    judged: Judged = field(default_factory=Judged)
+    judged: RecordedVerdict = field(default_factory=RecordedVerdict)
 
     def of(self, place: str, path: str) -> Touched | None:
         return self._by_path.get((place, path))
@@ -80,14 +80,14 @@ class Manifest:
         return {"format": FORMAT, "version": 1, **asdict(self)}
 
 
-def from_json(document: Any) -> Manifest:
+def from_json(document: Any) -> BackupManifest:
     """NotABackup where the document is none, or one of a newer version."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise NotABackup(f'its manifest is none of ours (no "format": "{FORMAT}")')
     if document.get("version") != 1:
         raise NotABackup(f"its manifest has version {document.get('version')}, this program reads 1")
     try:
-        return Manifest(
+        return BackupManifest(
             kind=str(document["kind"]),
             title=str(document["title"]),
             made_at=float(document["made_at"]),
@@ -117,9 +117,9 @@ def _access(held: Any) -> Access | None:
     return None if held is None else Access(int(held["mode"]) & 0o777, int(held["uid"]), int(held["gid"]))
 
 
-def _judged(held: dict[str, Any]) -> Judged:
+def _judged(held: dict[str, Any]) -> RecordedVerdict:
     target = held["target"]
-    return Judged(
+    return RecordedVerdict(
         tuple(map(str, held["inputs"])),
         tuple((str(source), str(to)) for source, to in held["relocations"]),
         None if target is None else str(parse_version(str(target))),
@@ -147,7 +147,7 @@ def _digest(held: Any) -> Digest | None:
     return None if held is None else Digest(str(held["sha256"]), int(held["size"]))
 
 
-def opened_backup(folder: Folder) -> Manifest:
+def opened_backup(folder: CheckpointFolder) -> BackupManifest:
     """The manifest of a backup. NotABackup where there is none."""
     try:
         data = folder.read(MANIFEST)
@@ -165,5 +165,5 @@ def opened_backup(folder: Folder) -> Manifest:
         raise NotABackup(f"{folder}: its {MANIFEST} is no JSON document") from None
 
 
-def written(folder: Folder, manifest: Manifest) -> None:
+def written(folder: CheckpointFolder, manifest: BackupManifest) -> None:
     folder.write(MANIFEST, json.dumps(manifest.as_json(), indent=1).encode())

@@ -14,19 +14,19 @@ from __future__ import annotations
 import shlex
 
 
-class SurgeryError(Exception):
+class RepairError(Exception):
     """Root of the errors of surgery."""
 
 
-class Impossible(SurgeryError):
+class Impossible(RepairError):
     """This cannot work; the message says what is lacking."""
 
 
-class InUse(SurgeryError):
+class InUse(RepairError):
     """Somebody writes to this checkpoint, or is about to."""
 
 
-class Unfinished(SurgeryError):
+class Unfinished(RepairError):
     """An earlier surgery stopped in the middle; `backup` is where its backup is."""
 
     def __init__(self, backup: str):
@@ -36,15 +36,15 @@ class Unfinished(SurgeryError):
         self.backup = backup
 
 
-class NotABackup(SurgeryError):
+class NotABackup(RepairError):
     """The folder holds no backup, or one that cannot be read."""
 
 
-class Moved(SurgeryError):
+class CheckpointMoved(RepairError):
     """Files are not as the surgery left them; the message names them."""
 
 
-class Stopped(SurgeryError):
+class RepairStopped(RepairError):
     """It failed after the first change."""
 
     def __init__(self, why: str, backup: str):

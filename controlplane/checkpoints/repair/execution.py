@@ -10,22 +10,34 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from controlplane.checkpoints.lock import LOCK, METADATA
-from controlplane.checkpoints.repair.backup import DONE, SAVED, Judged, Manifest, Touched, Watched, written
-from controlplane.checkpoints.repair.errors import Impossible, InUse, Moved, Stopped
-from controlplane.checkpoints.repair.folders import Folder, digest_of
-from controlplane.checkpoints.repair.steps import CHECKPOINT, Plan, Prune, Step, Write
+from controlplane.checkpoints.repair.backup import (
+    DONE,
+    SAVED,
+    BackupManifest,
+    RecordedVerdict,
+    Touched,
+    Watched,
+    written,
+)
+from controlplane.checkpoints.repair.errors import CheckpointMoved, Impossible, InUse, RepairStopped
+from controlplane.checkpoints.repair.folders import CheckpointFolder, digest_of
+from controlplane.checkpoints.repair.steps import CHECKPOINT, Prune, RepairPlan, Step, Write
 
-Folders = Mapping[str, Folder]
+Folders = Mapping[str, CheckpointFolder]
 
 
 def perform(
-    plan: Plan, folders: Folders, backup: Folder, now: float, judged: Judged | None = None
-) -> Manifest:
+    plan: RepairPlan,
+    folders: Folders,
+    backup: CheckpointFolder,
+    now: float,
+    judged: RecordedVerdict | None = None,
+) -> BackupManifest:
     """Do it. InUse, Impossible, OSError: nothing was changed. Stopped: it was begun, and `undo` heals it.
 
     judged: how the outcome is judged, noted for the undo.
     """
-    manifest = _saved(plan, folders, backup, now, judged or Judged())
+    manifest = _saved(plan, folders, backup, now, judged or RecordedVerdict())
     root = folders[CHECKPOINT].modified("")
     lock(folders[CHECKPOINT], backup)
     try:
@@ -40,7 +52,7 @@ def perform(
     return manifest
 
 
-def lock(checkpoint: Folder, backup: Folder) -> None:
+def lock(checkpoint: CheckpointFolder, backup: CheckpointFolder) -> None:
     """Mark the checkpoint. Stopped where the mark is there in spite of an error, or may be; else the error as it is."""
     try:
         checkpoint.write(METADATA, f"{LOCK}{backup}".encode())
@@ -50,24 +62,26 @@ def lock(checkpoint: Folder, backup: Folder) -> None:
         raise
 
 
-def _may_be_locked(checkpoint: Folder) -> bool:
+def _may_be_locked(checkpoint: CheckpointFolder) -> bool:
     try:
         return (checkpoint.read(METADATA) or b"").startswith(LOCK.encode())
     except OSError:
         return True
 
 
-def stopped(error: BaseException, backup: Folder) -> Stopped:
+def stopped(error: BaseException, backup: CheckpointFolder) -> RepairStopped:
     """What ended the act, in words, with the way back."""
     said = (
         getattr(error, "strerror", None)
         or str(error)
         or ("interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__)
     )
-    return Stopped(str(said), str(backup))
+    return RepairStopped(str(said), str(backup))
 
 
-def _saved(plan: Plan, folders: Folders, backup: Folder, now: float, judged: Judged) -> Manifest:
+def _saved(
+    plan: RepairPlan, folders: Folders, backup: CheckpointFolder, now: float, judged: RecordedVerdict
+) -> BackupManifest:
     """Copy what will be touched, and write down what it is. InUse where a file changed under our hands."""
     _apart(folders, backup)
     files = [_touched(folders, place, path, content) for place, path, content in _targets(plan.steps)]
@@ -75,7 +89,7 @@ def _saved(plan: Plan, folders: Folders, backup: Folder, now: float, judged: Jud
         if file.before is not None:
             _copied(folders[file.place], backup, file)
     backup.sync()
-    manifest = Manifest(
+    manifest = BackupManifest(
         kind=plan.kind,
         title=plan.title,
         made_at=now,
@@ -108,13 +122,13 @@ def _touched(folders: Folders, place: str, path: str, content: bytes | None) -> 
     return Touched(place, path, before, after, folder.modified(path), folder.access(path))
 
 
-def _copied(source: Folder, backup: Folder, file: Touched) -> None:
+def _copied(source: CheckpointFolder, backup: CheckpointFolder, file: Touched) -> None:
     copied = backup.copy_from(source, file.path, file.saved, file.modified, access=file.access, durable=False)
     if copied != file.before or backup.digest(file.saved) != copied:
         raise InUse(f"{file.path} changed while it was copied into the backup; nothing was changed")
 
 
-def _apart(folders: Folders, backup: Folder) -> None:
+def _apart(folders: Folders, backup: CheckpointFolder) -> None:
     for folder in folders.values():
         if f"{backup}/".startswith(f"{folder}/"):
             raise Impossible(f"the backup {backup} would lie inside {folder}; give --backup-dir elsewhere")
@@ -131,7 +145,7 @@ def _folders_of(files: Sequence[Touched], folders: Folders) -> Iterable[Watched]
         yield Watched(place, folder, tuple(folders[place].names(folder)), ())
 
 
-def _watch(manifest: Manifest, folders: Folders) -> tuple[Watched, ...]:
+def _watch(manifest: BackupManifest, folders: Folders) -> tuple[Watched, ...]:
     """The same, with the names there are now; new folders have new files only, and these are among those touched."""
     tree = folders[CHECKPOINT].tree()
 
@@ -143,7 +157,7 @@ def _watch(manifest: Manifest, folders: Folders) -> tuple[Watched, ...]:
     return tuple(replace(watched, after=tuple(now(watched))) for watched in manifest.watched)
 
 
-def _do(step: Step, folder: Folder, manifest: Manifest) -> None:
+def _do(step: Step, folder: CheckpointFolder, manifest: BackupManifest) -> None:
     """One step, if the file is still what the backup holds. `metadata` is the lock and comes last."""
     if isinstance(step, Prune):
         folder.remove_empty(step.path)
@@ -153,14 +167,16 @@ def _do(step: Step, folder: Folder, manifest: Manifest) -> None:
         return
     now = folder.digest(step.path)
     if now != file.before:
-        raise Moved(f"{step.path} changed under our hands: somebody writes to this checkpoint")
+        raise CheckpointMoved(f"{step.path} changed under our hands: somebody writes to this checkpoint")
     if isinstance(step, Write):
         folder.write(step.path, step.content)
     elif now is not None:
         folder.remove(step.path)
 
 
-def _unlock(manifest: Manifest, folder: Folder, steps: Sequence[Step], backup: Folder) -> None:
+def _unlock(
+    manifest: BackupManifest, folder: CheckpointFolder, steps: Sequence[Step], backup: CheckpointFolder
+) -> None:
     """The id comes back, or the one that the plan writes."""
     file = manifest.of(CHECKPOINT, METADATA)
     new = next(

@@ -41,7 +41,7 @@ def digest_of(content: bytes) -> Digest:
     return Digest(hashlib.sha256(content).hexdigest(), len(content))
 
 
-class Folder:
+class CheckpointFolder:
     """One folder by path or URL; paths below it are relative. Raises OSError, as its backend does."""
 
     def __init__(self, url: str):
@@ -101,7 +101,7 @@ class Folder:
 
     def copy_from(
         self,
-        other: Folder,
+        other: CheckpointFolder,
         source: str,
         path: str,
         modified: float | None = None,

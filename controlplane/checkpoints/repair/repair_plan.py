@@ -11,14 +11,22 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.checkpoints.findings import Effect, Finding, Severity, Verdict, counted
-from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.findings import CheckpointReport, Finding, RestartEffect, Severity, counted
+from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.reading.logs import OffsetEntry
 from controlplane.checkpoints.reading.state_tree import StateFile, Store
 from controlplane.checkpoints.reading.versions import SparkVersion
 from controlplane.checkpoints.repair import rewind_plan, truncation
 from controlplane.checkpoints.repair.errors import Impossible
-from controlplane.checkpoints.repair.steps import CHECKPOINT, Plan, Step, after, merged, removals, writing
+from controlplane.checkpoints.repair.steps import (
+    CHECKPOINT,
+    RepairPlan,
+    Step,
+    after,
+    merged,
+    removals,
+    writing,
+)
 from controlplane.checkpoints.repair.truncation import Cut
 from controlplane.checkpoints.survey import Survey
 
@@ -54,16 +62,16 @@ class Offer:
 
 
 @dataclass(frozen=True)
-class Case:
+class RepairContext:
     """What a repair decides on."""
 
     held: Survey
     target: SparkVersion
-    verdict: Verdict
+    verdict: CheckpointReport
     query_id: str | None = None
 
     @property
-    def question(self) -> Question:
+    def question(self) -> CheckpointView:
         return rewind_plan.question(self.held, self.target)
 
     def found(self, *checks: str) -> list[Finding]:
@@ -72,10 +80,10 @@ class Case:
         return [f for f in found if f.severity is not Severity.INFO or f.check == "meta.missing"]
 
 
-Repair = Callable[[Case], Iterator[Offer]]
+Repair = Callable[[RepairContext], Iterator[Offer]]
 
 
-def lost_id(case: Case) -> Iterator[Offer]:
+def lost_id(case: RepairContext) -> Iterator[Offer]:
     """R-META-1: the id in `metadata` is gone; it is known from history."""
     checks = tuple(f.check for f in case.found("meta.missing", "meta.unreadable", "meta.bad-id"))
     if not checks:
@@ -91,7 +99,7 @@ def lost_id(case: Case) -> Iterator[Offer]:
     yield Offer("R-META-1", title, checks, tuple(steps), told)
 
 
-def lost_plan(case: Case) -> Iterator[Offer]:
+def lost_plan(case: RepairContext) -> Iterator[Offer]:
     """R-OFF-1: the newest entry of the offset log was never committed and stands in the way."""
     q = case.question
     found = [f for f in case.found(*_PLANS) if _of_newest(f, q)]
@@ -111,7 +119,7 @@ def lost_plan(case: Case) -> Iterator[Offer]:
     yield Offer("R-OFF-1", title, checks, steps, tuple(_replan_words(q, n)), asks=q.output is None)
 
 
-def _replan_words(q: Question, n: int) -> Iterator[str]:
+def _replan_words(q: CheckpointView, n: int) -> Iterator[str]:
     yield (
         f"batch {n} may hold more input than before: a sink that took a part of it and knows batches by their "
         "number gets other rows under the same number"
@@ -123,7 +131,7 @@ def _replan_words(q: Question, n: int) -> Iterator[str]:
         )
 
 
-def _unplanned(q: Question, n: int) -> Iterator[Step]:
+def _unplanned(q: CheckpointView, n: int) -> Iterator[Step]:
     """Batch n as if nobody had begun it: the state that it wrote, a snapshot above all, must not be met later."""
     before = q.offset_entry(n - 1) if n else None
     last = before if isinstance(before, OffsetEntry) else None
@@ -140,13 +148,13 @@ _PLANS = (
 )
 
 
-def _of_newest(finding: Finding, q: Question) -> bool:
+def _of_newest(finding: Finding, q: CheckpointView) -> bool:
     """Whether the finding is about the newest entry: of a lost one before it, a stray newest is the cause."""
     file = finding.evidence.get("file")
     return file is None or file == f"offsets/{q.planned}"
 
 
-def lost_snapshot(case: Case) -> Iterator[Offer]:
+def lost_snapshot(case: RepairContext) -> Iterator[Offer]:
     """R-STATE-2: a snapshot is damaged, and the change files make up for it; before 4.1 Spark does not see that."""
     found = case.found(*STATE_LOST, "state.sst-block-corrupt")
     q = case.question
@@ -165,11 +173,11 @@ def lost_snapshot(case: Case) -> Iterator[Offer]:
     )
 
 
-def _damaged(q: Question, store: Store, file: StateFile) -> bool:
+def _damaged(q: CheckpointView, store: Store, file: StateFile) -> bool:
     return q.loader.fault_of_snapshot(store, file) is not None
 
 
-def lost_state(case: Case) -> Iterator[Offer]:
+def lost_state(case: RepairContext) -> Iterator[Offer]:
     """R-STATE-1: the newest version of the state is lost; the last batch runs again and writes it."""
     q, k = case.question, case.question.committed
     found = case.found(*STATE_LOST)
@@ -190,7 +198,7 @@ def lost_state(case: Case) -> Iterator[Offer]:
     yield Offer("R-STATE-1", title, checks, steps, tuple(_replay_words(q, k)), asks=True)
 
 
-def _replay(case: Case, q: Question, k: int) -> Iterator[Step]:
+def _replay(case: RepairContext, q: CheckpointView, k: int) -> Iterator[Step]:
     entry = q.offset_entry(k)
     if not isinstance(entry, OffsetEntry):
         raise Impossible(f"offsets/{k}, which the batch would run with, cannot be read")
@@ -201,7 +209,7 @@ def _replay(case: Case, q: Question, k: int) -> Iterator[Step]:
     yield from truncation.steps(q, Cut(offsets=k + 1, commits=k, state=k, last=entry))
 
 
-def _replay_words(q: Question, k: int) -> Iterator[str]:
+def _replay_words(q: CheckpointView, k: int) -> Iterator[str]:
     lost = [batch for batch in q.offsets.batches if batch > k]
     yield f"batch {k} runs again with the same input" + (
         f", then what batch {lost[0]} had planned" if lost else ""
@@ -216,7 +224,7 @@ def _replay_words(q: Question, k: int) -> Iterator[str]:
     yield f"any other sink gets batch {k} again: foreachBatch under the same number, Kafka and foreach as new rows"
 
 
-def lost_schema(case: Case) -> Iterator[Offer]:
+def lost_schema(case: RepairContext) -> Iterator[Offer]:
     """R-STATE-3: a schema file of the state is damaged; Spark writes it anew, without comparing once."""
     found = case.found("state.schema-unreadable")
     paths = [str(f.evidence["file"]) for f in found if f.evidence.get("file")]
@@ -227,7 +235,7 @@ def lost_schema(case: Case) -> Iterator[Offer]:
         yield Offer("R-STATE-3", title, ("state.schema-unreadable",), steps, told, asks=True)
 
 
-def lost_commit(case: Case) -> Iterator[Offer]:
+def lost_commit(case: RepairContext) -> Iterator[Offer]:
     """R-COM-2: the newest commit is damaged; its watermark is in the batch after it, or there never was one."""
     q, k = case.question, case.question.committed
     found = case.found("log.commit-unreadable")
@@ -244,11 +252,11 @@ def lost_commit(case: Case) -> Iterator[Offer]:
     yield Offer("R-COM-2", title, ("log.commit-unreadable",), steps, (f"the watermark is {watermark} ms",))
 
 
-def _stores(q: Question) -> Iterator[Store]:
+def _stores(q: CheckpointView) -> Iterator[Store]:
     return (store for operator in q.operators for store in operator.stores.values())
 
 
-def _watermark(q: Question, k: int) -> int | None:
+def _watermark(q: CheckpointView, k: int) -> int | None:
     """The watermark after batch k: in the entry of batch k + 1; 0 where no batch had one and no state is kept."""
     following = q.offset_entry(k + 1)
     if isinstance(following, OffsetEntry):
@@ -272,12 +280,12 @@ class Diagnosis:
 
     chosen: tuple[Offer, ...]
     offers: tuple[Offer, ...]
-    plan: Plan | None
+    plan: RepairPlan | None
     left: tuple[Finding, ...]
     rewind_to: int | None = None
 
 
-def diagnose(case: Case, confirmed: Iterable[str] = ()) -> Diagnosis:
+def diagnose(case: RepairContext, confirmed: Iterable[str] = ()) -> Diagnosis:
     """Offers for what the doctor found; the plan has those that ask for nothing, and those confirmed."""
     agreed = set(confirmed)
     taken: list[Offer] = []
@@ -288,10 +296,10 @@ def diagnose(case: Case, confirmed: Iterable[str] = ()) -> Diagnosis:
             break
         taken.append(chosen)
         held = after(case.held, chosen.steps)
-        case = Case(held, case.target, rewind_plan.judged(held, case.target), case.query_id)
+        case = RepairContext(held, case.target, rewind_plan.judged(held, case.target), case.query_id)
     known = {check for offer in offers for check in offer.checks}
     left = tuple(f for f in case.verdict.findings if f.severity is not Severity.INFO and f.check not in known)
-    broken = any(f.effect is Effect.FAILS for f in case.verdict.findings)
+    broken = any(f.effect is RestartEffect.FAILS for f in case.verdict.findings)
     back = rewind_plan.newest_possible(case.held, case.target) if broken else None
     return Diagnosis(tuple(taken), tuple(offers), _plan(taken), left, back)
 
@@ -301,15 +309,15 @@ def _key(offer: Offer) -> tuple[str, str]:
     return offer.id, offer.title
 
 
-def _offers(case: Case) -> Iterator[Offer]:
+def _offers(case: RepairContext) -> Iterator[Offer]:
     for repair in REPAIRS:
         yield from repair(case)
 
 
-def _plan(taken: list[Offer]) -> Plan | None:
+def _plan(taken: list[Offer]) -> RepairPlan | None:
     if not taken:
         return None
-    return Plan(
+    return RepairPlan(
         "repair",
         "; ".join(f"{offer.id}: {offer.title}" for offer in taken),
         merged(step for offer in taken for step in offer.steps),
@@ -317,13 +325,13 @@ def _plan(taken: list[Offer]) -> Plan | None:
     )
 
 
-def _worse(case: Case, steps: Iterable[Step]) -> list[Finding]:
+def _worse(case: RepairContext, steps: Iterable[Step]) -> list[Finding]:
     """What would stop the start afterwards, and does not now."""
-    now = {f.check for f in case.verdict.findings if f.effect is Effect.FAILS}
+    now = {f.check for f in case.verdict.findings if f.effect is RestartEffect.FAILS}
     return [f for f in _stopping(case, steps) if f.check not in now]
 
 
-def _stopping(case: Case, steps: Iterable[Step]) -> list[Finding]:
+def _stopping(case: RepairContext, steps: Iterable[Step]) -> list[Finding]:
     held = after(case.held, steps)
     found = rewind_plan.judged(held, case.target).findings
-    return [f for f in found if f.severity is Severity.ERROR and f.effect is Effect.FAILS]
+    return [f for f in found if f.severity is Severity.ERROR and f.effect is RestartEffect.FAILS]

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from controlplane.checkpoints.analyzer import judge
 from controlplane.checkpoints.checks.logs import sparse
-from controlplane.checkpoints.findings import Effect, Finding, Severity, Verdict, counted
-from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.findings import CheckpointReport, Finding, RestartEffect, Severity, counted
+from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.reading.input_files import InputFiles
 from controlplane.checkpoints.reading.logs import OffsetEntry, Torn
 from controlplane.checkpoints.reading.versions import SparkVersion
 from controlplane.checkpoints.repair import sink_effects, truncation
 from controlplane.checkpoints.repair.errors import Impossible
-from controlplane.checkpoints.repair.steps import Plan, after, merged
+from controlplane.checkpoints.repair.steps import RepairPlan, after, merged
 from controlplane.checkpoints.repair.truncation import Cut
 from controlplane.checkpoints.survey import Survey
 
@@ -33,11 +33,11 @@ class Chance:
     reason: str | None = None
 
 
-def question(held: Survey, target: SparkVersion) -> Question:
-    return Question(held.checkpoint, target, output=held.output, inputs=held.inputs)
+def question(held: Survey, target: SparkVersion) -> CheckpointView:
+    return CheckpointView(held.checkpoint, target, output=held.output, inputs=held.inputs)
 
 
-def plan(held: Survey, resume_at: int, target: SparkVersion, *, data: bool = False) -> Plan:
+def plan(held: Survey, resume_at: int, target: SparkVersion, *, data: bool = False) -> RepairPlan:
     """What makes the query run `resume_at` next. Impossible where that cannot be; `objections` judges the outcome.
 
     data: take the data files of a file sink's batches away too, not only their entries in its log.
@@ -45,17 +45,17 @@ def plan(held: Survey, resume_at: int, target: SparkVersion, *, data: bool = Fal
     return _planned(question(held, target), resume_at, data)
 
 
-def _planned(q: Question, resume_at: int, data: bool) -> Plan:
+def _planned(q: CheckpointView, resume_at: int, data: bool) -> RepairPlan:
     found = list(truncation.steps(q, cut(q, resume_at)))
     if q.output is not None and q.sink is not None:
         found += truncation.cut_sink(q.output, q.sink, resume_at, data=data)
     if not found:
         raise Impossible(f"batch {resume_at} is what runs next already; there is nothing to do")
     title = f"batch {resume_at} runs next, instead of batch {q.next_batch}"
-    return Plan("rewind", title, merged(found), tuple(_consequences(q, resume_at, data)))
+    return RepairPlan("rewind", title, merged(found), tuple(_consequences(q, resume_at, data)))
 
 
-def cut(q: Question, resume_at: int) -> Cut:
+def cut(q: CheckpointView, resume_at: int) -> Cut:
     """Where a rewind cuts. Impossible, with the reason, where an entry that Spark will open is not there."""
     newest = q.next_batch
     if q.planned is None:
@@ -72,7 +72,7 @@ def cut(q: Question, resume_at: int) -> Cut:
     return Cut(resume_at, resume_at, resume_at, _entry(q, resume_at))
 
 
-def _entry(q: Question, resume_at: int) -> OffsetEntry:
+def _entry(q: CheckpointView, resume_at: int) -> OffsetEntry:
     last = resume_at - 1
     for batch in (last, last - 1)[:resume_at]:
         if batch not in q.offsets.batches:
@@ -86,13 +86,13 @@ def _entry(q: Question, resume_at: int) -> OffsetEntry:
     return entry
 
 
-def _lacking(q: Question, resume_at: int, batch: int) -> str:
+def _lacking(q: CheckpointView, resume_at: int, batch: int) -> str:
     oldest = q.offsets.batches[0]
     why = f"the log begins at {oldest}, older entries were purged" if batch < oldest else "it is missing"
     return f"offsets/{batch} is not there ({why}): Spark opens it to run batch {resume_at}"
 
 
-def objections(outcome: Verdict, now: Verdict) -> list[Finding]:
+def objections(outcome: CheckpointReport, now: CheckpointReport) -> list[Finding]:
     """Why Spark would fail on the outcome; what a rewind cannot mend is taken from the verdict of now."""
     found = [f for f in outcome.findings if _fails(f) and not f.evidence.get("likely")]
     kept = [f for f in now.findings if _fails(f) and f.check in LASTING and not _begins(f, outcome)]
@@ -103,16 +103,16 @@ def objections(outcome: Verdict, now: Verdict) -> list[Finding]:
 LASTING = ("meta.missing", "meta.unreadable", "meta.bad-id", "state.dir-missing")
 
 
-def _begins(finding: Finding, outcome: Verdict) -> bool:
+def _begins(finding: Finding, outcome: CheckpointReport) -> bool:
     """At batch 0 there need be no state."""
     return finding.check == "state.dir-missing" and outcome.next_batch == 0
 
 
 def _fails(finding: Finding) -> bool:
-    return finding.severity is Severity.ERROR and finding.effect is Effect.FAILS
+    return finding.severity is Severity.ERROR and finding.effect is RestartEffect.FAILS
 
 
-def judged(held: Survey, target: SparkVersion) -> Verdict:
+def judged(held: Survey, target: SparkVersion) -> CheckpointReport:
     return judge(held.checkpoint, target, output=held.output, inputs=held.inputs)
 
 
@@ -127,7 +127,7 @@ def chances(held: Survey, target: SparkVersion) -> Iterator[Chance]:
         yield Chance(batch, _reason(q, held, batch, now))
 
 
-def _reason(q: Question, held: Survey, batch: int, now: Verdict) -> str | None:
+def _reason(q: CheckpointView, held: Survey, batch: int, now: CheckpointReport) -> str | None:
     try:
         steps = _planned(q, batch, data=False).steps
     except Impossible as error:
@@ -141,7 +141,7 @@ def newest_possible(held: Survey, target: SparkVersion) -> int | None:
     return next((chance.batch for chance in chances(held, target) if chance.reason is None), None)
 
 
-def _consequences(q: Question, resume_at: int, data: bool) -> Iterator[str]:
+def _consequences(q: CheckpointView, resume_at: int, data: bool) -> Iterator[str]:
     again = [batch for batch in q.offsets.batches if batch >= resume_at]
     if again:
         yield (
@@ -156,7 +156,7 @@ def _named(batches: list[int]) -> str:
     return f"batch {batches[0]} is" if len(batches) == 1 else f"batches {batches[0]} to {batches[-1]} are"
 
 
-def _watermark(q: Question, resume_at: int) -> Iterator[str]:
+def _watermark(q: CheckpointView, resume_at: int) -> Iterator[str]:
     entry = q.commit_entry(resume_at - 1) if resume_at else None
     moved = q.last is not None and q.last.watermark_ms > 0
     if moved and not isinstance(entry, Torn):
@@ -164,7 +164,7 @@ def _watermark(q: Question, resume_at: int) -> Iterator[str]:
         yield f"the watermark goes back too, to {at}: rows that append mode has emitted since are emitted again"
 
 
-def _inputs(q: Question, resume_at: int) -> Iterator[str]:
+def _inputs(q: CheckpointView, resume_at: int) -> Iterator[str]:
     """Input that is to be read again and is not there: Spark passes over it silently."""
     files = InputFiles(q)
     gone = [path for path in _read_since(q, resume_at) if files.is_missing(path)]
@@ -177,7 +177,7 @@ def _inputs(q: Question, resume_at: int) -> Iterator[str]:
         yield "a source that is no folder of files (Kafka, a rate) must still hold what those batches read"
 
 
-def _read_since(q: Question, resume_at: int) -> Iterable[str]:
+def _read_since(q: CheckpointView, resume_at: int) -> Iterable[str]:
     entry = q.offset_entry(resume_at - 1) if resume_at else None
     last = entry if isinstance(entry, OffsetEntry) else None
     for name, log in q.sources.items():

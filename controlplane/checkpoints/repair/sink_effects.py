@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from controlplane.checkpoints.findings import counted
-from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.repair import truncation
 
 UNKNOWN_SINK = (
@@ -20,7 +20,7 @@ UNKNOWN_SINK = (
 )
 
 
-def consequences(q: Question, resume_at: int, *, data: bool) -> Iterator[str]:
+def consequences(q: CheckpointView, resume_at: int, *, data: bool) -> Iterator[str]:
     """Sentences for the plan: exact where the output was given, by kind where it was not."""
     if q.output is None:
         yield from UNKNOWN_SINK
@@ -32,7 +32,7 @@ def consequences(q: Question, resume_at: int, *, data: bool) -> Iterator[str]:
         yield from _file_sink(q, resume_at, data)
 
 
-def _file_sink(q: Question, resume_at: int, data: bool) -> Iterator[str]:
+def _file_sink(q: CheckpointView, resume_at: int, data: bool) -> Iterator[str]:
     assert q.output is not None and q.sink is not None
     newest, left = q.sink.newest, truncation.orphans(q.output, q.sink, resume_at)
     yield f"the file sink forgets batches {resume_at} to {newest}, then writes them: Spark's readers see each row once"

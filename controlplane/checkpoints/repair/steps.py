@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from controlplane.checkpoints.inventory.model import Entry, Inventory
+from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 from controlplane.checkpoints.survey import Survey
 
 CHECKPOINT, OUTPUT = "checkpoint", "output"
@@ -47,7 +47,7 @@ Step = Remove | Write | Prune
 
 
 @dataclass(frozen=True)
-class Plan:
+class RepairPlan:
     """What will be done and what comes of it. `kind`: rewind or repair; `title`: one sentence."""
 
     kind: str
@@ -109,7 +109,7 @@ def after(held: Survey, steps: Iterable[Step]) -> Survey:
 def _after(inventory: Inventory, steps: tuple[Step, ...], place: str) -> Inventory:
     gone = {step.path for step in steps if step.place == place}
     new = {step.path: step.content for step in steps if step.place == place and isinstance(step, Write)}
-    entries: Mapping[str, Entry] = {p: e for p, e in inventory.entries.items() if p not in gone}
+    entries: Mapping[str, FileEntry] = {p: e for p, e in inventory.entries.items() if p not in gone}
     contents = {p: data for p, data in inventory.contents.items() if p not in gone}
-    written = {path: Entry(len(data), inventory.collected_at) for path, data in new.items()}
+    written = {path: FileEntry(len(data), inventory.collected_at) for path, data in new.items()}
     return replace(inventory, entries={**entries, **written}, contents={**contents, **new})

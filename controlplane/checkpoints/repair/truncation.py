@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.reading import logs
-from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.reading.file_logs import COMPACT, FileLog
 from controlplane.checkpoints.reading.logs import OffsetEntry
 from controlplane.checkpoints.repair.errors import Impossible
@@ -31,7 +31,7 @@ class Cut:
     last: OffsetEntry | None
 
 
-def steps(q: Question, cut: Cut, *, sources: bool = True) -> Iterator[Step]:
+def steps(q: CheckpointView, cut: Cut, *, sources: bool = True) -> Iterator[Step]:
     """Everything beyond the cut, state first, the logs that point to it last. Impossible where a log cannot be cut.
 
     sources: whether the logs of file sources are cut too; what they are ahead goes into the next batch.
@@ -50,7 +50,7 @@ def kept(last: OffsetEntry | None, source: str) -> int:
     return -1 if offset is None else offset
 
 
-def _state(q: Question, newest: int) -> Iterator[Step]:
+def _state(q: CheckpointView, newest: int) -> Iterator[Step]:
     """State beyond a version: a snapshot of the abandoned line would be loaded under changes of the new one."""
     if newest == 0:
         yield from _all_state(q.inventory)

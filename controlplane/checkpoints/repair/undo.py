@@ -13,10 +13,10 @@ from enum import StrEnum
 from controlplane.checkpoints.findings import counted
 from controlplane.checkpoints.lock import LOCK, METADATA
 from controlplane.checkpoints.reading.checkpoint import SINK_LOG
-from controlplane.checkpoints.repair.backup import UNDONE, Manifest, Touched, written
-from controlplane.checkpoints.repair.errors import Impossible, InUse, Moved, NotABackup
+from controlplane.checkpoints.repair.backup import UNDONE, BackupManifest, Touched, written
+from controlplane.checkpoints.repair.errors import CheckpointMoved, Impossible, InUse, NotABackup
 from controlplane.checkpoints.repair.execution import Folders, lock, stopped
-from controlplane.checkpoints.repair.folders import Digest, Folder
+from controlplane.checkpoints.repair.folders import CheckpointFolder, Digest
 from controlplane.checkpoints.repair.steps import CHECKPOINT
 
 #: (place, folder) → the names of the files in it.
@@ -44,7 +44,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Way:
+class UndoPlan:
     """What undo will do: files that come back, files that go, and what speaks against it.
 
     `lost`: files of before that are neither there nor in the backup, so that what was cannot come back.
@@ -66,7 +66,7 @@ def stand(file: Touched, now: Digest | None) -> Stand:
     return Stand.AFTER if now == file.after else Stand.OTHER
 
 
-def look(manifest: Manifest, folders: Folders) -> Way:
+def look(manifest: BackupManifest, folders: Folders) -> UndoPlan:
     """Compare the checkpoint with the manifest."""
     restore: list[Touched] = []
     remove: list[tuple[str, str]] = []
@@ -84,10 +84,10 @@ def look(manifest: Manifest, folders: Folders) -> Way:
     names = _names_now(manifest, folders)
     strange = list(_strangers(manifest, names))
     moved += [Difference(place, path, "new") for place, path in strange]
-    return Way(tuple(restore), (*remove, *strange), tuple(moved), tuple(_lost(manifest, names)))
+    return UndoPlan(tuple(restore), (*remove, *strange), tuple(moved), tuple(_lost(manifest, names)))
 
 
-def _stand_now(file: Touched, folder: Folder) -> Stand:
+def _stand_now(file: Touched, folder: CheckpointFolder) -> Stand:
     how = stand(file, folder.digest(file.path))
     is_lock = (file.place, file.path) == (CHECKPOINT, METADATA)
     if how is Stand.OTHER and is_lock and (folder.read(METADATA) or b"").startswith(LOCK.encode()):
@@ -95,7 +95,7 @@ def _stand_now(file: Touched, folder: Folder) -> Stand:
     return how
 
 
-def _names_now(manifest: Manifest, folders: Folders) -> Names:
+def _names_now(manifest: BackupManifest, folders: Folders) -> Names:
     """The names there are now: everywhere in the checkpoint, in the output where it was touched."""
     names = {(CHECKPOINT, folder): held for folder, held in folders[CHECKPOINT].tree().items()}
     for watched in manifest.watched:
@@ -104,7 +104,7 @@ def _names_now(manifest: Manifest, folders: Folders) -> Names:
     return names
 
 
-def _strangers(manifest: Manifest, names: Names) -> Iterator[tuple[str, str]]:
+def _strangers(manifest: BackupManifest, names: Names) -> Iterator[tuple[str, str]]:
     """Files that were there neither before nor after."""
     touched = {(file.place, file.path) for file in manifest.files}
     known = {(w.place, w.folder): {*w.before, *w.after} for w in manifest.watched}
@@ -117,7 +117,7 @@ def _strangers(manifest: Manifest, names: Names) -> Iterator[tuple[str, str]]:
                 yield place, path
 
 
-def _lost(manifest: Manifest, names: Names) -> Iterator[str]:
+def _lost(manifest: BackupManifest, names: Names) -> Iterator[str]:
     """Files that Spark read before the surgery, that went since, and that no backup has.
 
     Data files of an output are not the undo's: they are lost with it and without it.
@@ -132,7 +132,14 @@ def _lost(manifest: Manifest, names: Names) -> Iterator[str]:
                 yield path
 
 
-def undo(manifest: Manifest, folders: Folders, backup: Folder, aside: Folder, *, force: bool = False) -> Way:
+def undo(
+    manifest: BackupManifest,
+    folders: Folders,
+    backup: CheckpointFolder,
+    aside: CheckpointFolder,
+    *,
+    force: bool = False,
+) -> UndoPlan:
     """Put everything back. Moved where files changed since, unless forced; those then go to `aside` first.
 
     Impossible: files of before are gone and not in the backup; nothing is done then, forced or not. InUse: somebody
@@ -143,7 +150,7 @@ def undo(manifest: Manifest, folders: Folders, backup: Folder, aside: Folder, *,
     if way.lost:
         raise Impossible(_lost_words(way, manifest))
     if way.moved and not force:
-        raise Moved(_words(way))
+        raise CheckpointMoved(_words(way))
     if way.nothing:
         return way
     _intact(way, manifest, backup)
@@ -169,7 +176,7 @@ def undo(manifest: Manifest, folders: Folders, backup: Folder, aside: Folder, *,
     return way
 
 
-def _words(way: Way) -> str:
+def _words(way: UndoPlan) -> str:
     shown = "; ".join(map(str, way.moved[:5]))
     more = f" and {len(way.moved) - 5} more" if len(way.moved) > 5 else ""
     return (
@@ -178,7 +185,7 @@ def _words(way: Way) -> str:
     )
 
 
-def _lost_words(way: Way, manifest: Manifest) -> str:
+def _lost_words(way: UndoPlan, manifest: BackupManifest) -> str:
     more = f" and {len(way.lost) - 1} more" if len(way.lost) > 1 else ""
     return (
         f"{way.lost[0]}{more} went since the surgery, not into the backup: Spark purges what it no longer needs, so "
@@ -187,14 +194,14 @@ def _lost_words(way: Way, manifest: Manifest) -> str:
     )
 
 
-def _intact(way: Way, manifest: Manifest, backup: Folder) -> None:
+def _intact(way: UndoPlan, manifest: BackupManifest, backup: CheckpointFolder) -> None:
     lock = manifest.of(CHECKPOINT, METADATA)
     for file in (*way.restore, *([lock] if lock and lock.before else [])):
         if backup.digest(file.saved) != file.before:
             raise NotABackup(f"{backup}: {file.saved} is not what was saved; nothing was changed")
 
 
-def _set_aside(way: Way, folders: Folders, aside: Folder) -> None:
+def _set_aside(way: UndoPlan, folders: Folders, aside: CheckpointFolder) -> None:
     """Keep what the undo would destroy: files that nobody else has."""
     for file in way.moved:
         source = folders[file.place]
@@ -206,7 +213,7 @@ def _set_aside(way: Way, folders: Folders, aside: Folder) -> None:
             raise InUse(f"{file.path} changed while it was set aside; nothing was changed")
 
 
-def _pruned(way: Way, manifest: Manifest, folders: Folders) -> None:
+def _pruned(way: UndoPlan, manifest: BackupManifest, folders: Folders) -> None:
     """Folders that the query made since, once they are empty: Spark wants none of state/ at batch 0."""
     before = {watched.folder for watched in manifest.watched if watched.place == CHECKPOINT}
     now = {path.rpartition("/")[0] for place, path in way.remove if place == CHECKPOINT}
@@ -216,7 +223,7 @@ def _pruned(way: Way, manifest: Manifest, folders: Folders) -> None:
             folders[CHECKPOINT].remove_empty(folder)
 
 
-def _unlock(manifest: Manifest, checkpoint: Folder, backup: Folder) -> None:
+def _unlock(manifest: BackupManifest, checkpoint: CheckpointFolder, backup: CheckpointFolder) -> None:
     file = manifest.of(CHECKPOINT, METADATA)
     if file is None or file.before is None:
         checkpoint.remove(METADATA)
@@ -224,7 +231,7 @@ def _unlock(manifest: Manifest, checkpoint: Folder, backup: Folder) -> None:
         checkpoint.copy_from(backup, file.saved, METADATA, file.modified, access=file.access)
 
 
-def summary(way: Way) -> str:
+def summary(way: UndoPlan) -> str:
     if way.nothing:
         return "nothing to do: every file is as it was before"
     return f"{counted(len(way.restore), 'file')} put back, {len(way.remove)} taken away"

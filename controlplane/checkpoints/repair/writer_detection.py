@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from controlplane.checkpoints.findings import counted
 from controlplane.checkpoints.inventory.model import Inventory
-from controlplane.checkpoints.reading.checkpoint import Question
+from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.reading.logs import OffsetEntry
 
 LEAST_PAUSE, MOST_PAUSE = 10.0, 60.0
@@ -17,7 +17,7 @@ FRESH_SECONDS = 60.0
 RUNNING = ("starting", "running", "idle", "busy", "lagging", "stuck", "restarting", "backing_off")
 
 
-def pause(q: Question) -> float:
+def pause(q: CheckpointView) -> float:
     """Seconds between two looks: twice the time between the last two batches, within bounds."""
     times = [
         entry.timestamp_ms / 1000

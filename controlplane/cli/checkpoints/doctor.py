@@ -16,15 +16,15 @@ from pathlib import Path
 import click
 
 from controlplane.checkpoints.analyzer import judge
-from controlplane.checkpoints.findings import Effect, Finding, Severity, Status, Verdict
+from controlplane.checkpoints.findings import CheckpointReport, Finding, ReportStatus, RestartEffect, Severity
 from controlplane.checkpoints.inventory.collector import CannotOpen
 from controlplane.checkpoints.inventory.model import Inventory, NotAnInventory
 from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
 from controlplane.checkpoints.survey import Survey, survey, survey_from_json, survey_to_json
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 from controlplane.console.tables import plain
 
-CODES = {Status.OK: 0, Status.RISKY: 1, Status.BROKEN: 2, Status.UNREADABLE: 3}
+CODES = {ReportStatus.OK: 0, ReportStatus.RISKY: 1, ReportStatus.BROKEN: 2, ReportStatus.UNREADABLE: 3}
 WIDTH = 100
 MOST_NOTES = 8
 Pairs = tuple[tuple[str, str], ...]
@@ -139,7 +139,7 @@ def _surveys(
             yield checkpoint, survey(checkpoint, now, output=output, inputs=inputs, relocations=relocations)
         except CannotOpen as error:
             if not str(error).startswith(f"{checkpoint}:"):
-                raise Mistake(str(error)) from None
+                raise UsageProblem(str(error)) from None
             yield (
                 checkpoint,
                 Survey(Inventory(checkpoint, {}, collected_at=now, errors=(_why(error, checkpoint),))),
@@ -156,30 +156,30 @@ def _saved(file: Path) -> Survey:
     try:
         return survey_from_json(json.loads(file.read_bytes()))
     except OSError as error:
-        raise Mistake(f"cannot read {file}: {error.strerror}") from None
+        raise UsageProblem(f"cannot read {file}: {error.strerror}") from None
     except NotAnInventory as error:
-        raise Mistake(f"{file}: {error}") from None
+        raise UsageProblem(f"{file}: {error}") from None
     except (ValueError, RecursionError):
-        raise Mistake(f"{file}: it is no JSON document") from None
+        raise UsageProblem(f"{file}: it is no JSON document") from None
 
 
 def _save(file: Path, held: Survey) -> None:
     try:
         file.write_text(json.dumps(survey_to_json(held)), encoding="utf-8")
     except OSError as error:
-        raise Mistake(f"cannot write {file}: {error.strerror}") from None
+        raise UsageProblem(f"cannot write {file}: {error.strerror}") from None
 
 
 MEANINGS = {
-    Status.OK: "a restart with Spark {spark} will run; nothing that speaks against it was found",
-    Status.RISKY: "a restart with Spark {spark} will run, but see below before you start it",
-    Status.BROKEN: "a restart with Spark {spark} will fail",
-    Status.UNREADABLE: "there is no checkpoint to judge here",
+    ReportStatus.OK: "a restart with Spark {spark} will run; nothing that speaks against it was found",
+    ReportStatus.RISKY: "a restart with Spark {spark} will run, but see below before you start it",
+    ReportStatus.BROKEN: "a restart with Spark {spark} will fail",
+    ReportStatus.UNREADABLE: "there is no checkpoint to judge here",
 }
 LABELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "note"}
 
 
-def in_words(verdict: Verdict) -> Iterator[str]:
+def in_words(verdict: CheckpointReport) -> Iterator[str]:
     """A verdict for people: what will happen, why, what to do; notes last and short."""
     yield f"{verdict.verdict.upper()}  {plain(verdict.checkpoint)}"
     yield f"  {MEANINGS[verdict.verdict].format(spark=verdict.target_spark)}"
@@ -195,7 +195,7 @@ def in_words(verdict: Verdict) -> Iterator[str]:
         yield from _notes(small)
 
 
-def _where(verdict: Verdict) -> str:
+def _where(verdict: CheckpointReport) -> str:
     known = [
         f"query {verdict.query_id}" if verdict.query_id else "query id unknown",
         f"written by Spark {verdict.spark_version}" if verdict.spark_version else "",
@@ -212,7 +212,7 @@ def _batch(number: int | None) -> str:
 def _finding(finding: Finding) -> Iterator[str]:
     yield f"  {LABELS[finding.severity]}  {finding.check}"
     yield from _wrapped(finding.message, "    ")
-    if finding.when and finding.effect is not Effect.NONE:
+    if finding.when and finding.effect is not RestartEffect.NONE:
         told = f": {finding.condition}" if finding.condition else ""
         yield from _wrapped(f"When Spark notices: {finding.when}{told}", "    ")
     for number, step in enumerate(finding.remedy, 1):

@@ -14,7 +14,7 @@ import click
 from controlplane.cli.fleet import ask, find_query
 from controlplane.cli.options import client_options, json_option, settings_of
 from controlplane.console.client import open_client
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 from controlplane.console.tables import UNKNOWN, age, figure, plain, query_name, shortened, table
 
 HEAD = ("VERDICT", "QUERY", "BATCH", "NEXT", "FILES", "BYTES", "SEEN", "SUMMARY")
@@ -86,5 +86,5 @@ def shape(query: str, run: str | None, **where: Any) -> None:
     client = open_client(settings_of(**where))
     answer = ask(client, f"/api/v1/queries/{find_query(client, query)}/shape", run=run)
     if not isinstance(answer.get("shape"), dict):
-        raise Mistake("the server sent no shape; is it of an older version?")
+        raise UsageProblem("the server sent no shape; is it of an older version?")
     click.echo(json.dumps(answer["shape"], indent=2))

@@ -7,10 +7,10 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from controlplane.checkpoints.findings import Status, counted
+from controlplane.checkpoints.findings import ReportStatus, counted
 from controlplane.checkpoints.repair.repair_plan import Diagnosis, Offer
 from controlplane.checkpoints.repair.rewind_plan import Chance
-from controlplane.checkpoints.repair.steps import OUTPUT, Plan, Prune, Remove, Step
+from controlplane.checkpoints.repair.steps import OUTPUT, Prune, Remove, RepairPlan, Step
 from controlplane.console.tables import plain
 
 WIDTH = 100
@@ -18,7 +18,7 @@ WIDTH = 100
 MOST_NAMED = 6
 
 
-def plan_in_words(plan: Plan) -> list[str]:
+def plan_in_words(plan: RepairPlan) -> list[str]:
     """What will be done, then what comes of it."""
     return [
         f"PLAN  {plain(plan.title)}",
@@ -52,7 +52,7 @@ def _group(step: Step) -> tuple[str, str, bool]:
 
 
 def diagnosis_in_words(
-    found: Diagnosis, verdict: Status, checkpoint: str, options: Sequence[str] = ()
+    found: Diagnosis, verdict: ReportStatus, checkpoint: str, options: Sequence[str] = ()
 ) -> list[str]:
     """Repairs that will be done, those that wait, and what is left to people. `options`: what a rewind needs too."""
     lines = [] if found.plan is None else plan_in_words(found.plan)

@@ -14,23 +14,23 @@ import click
 from controlplane.cli.options import json_option
 from controlplane.console.tables import plain
 from controlplane.shapes.comparison import compare
-from controlplane.shapes.findings import Effect, Finding, Verdict, effect_of, verdict_of
+from controlplane.shapes.findings import ChangeEffect, ShapeFinding, ShapeReport, effect_of, verdict_of
 from controlplane.shapes.model import Shape, ShapeError, shape_from
 
 #: 2 stays what it is in every command: a mistake in how it was called.
 UNREADABLE = 3
-EXIT_CODES = {Verdict.ALLOWED: 0, Verdict.CONSEQUENCES: 1, Verdict.NOT_ALLOWED: 4}
+EXIT_CODES = {ShapeReport.ALLOWED: 0, ShapeReport.CONSEQUENCES: 1, ShapeReport.NOT_ALLOWED: 4}
 WORDS = {
-    Verdict.ALLOWED: "allowed",
-    Verdict.CONSEQUENCES: "allowed with consequences",
-    Verdict.NOT_ALLOWED: "not allowed",
+    ShapeReport.ALLOWED: "allowed",
+    ShapeReport.CONSEQUENCES: "allowed with consequences",
+    ShapeReport.NOT_ALLOWED: "not allowed",
 }
 EFFECTS = {
-    Effect.RUNS: "runs",
-    Effect.IGNORED: "runs, with the old value",
-    Effect.HARMS: "runs, and does harm",
-    Effect.FAILS: "fails",
-    Effect.UNKNOWN: "depends",
+    ChangeEffect.RUNS: "runs",
+    ChangeEffect.IGNORED: "runs, with the old value",
+    ChangeEffect.HARMS: "runs, and does harm",
+    ChangeEffect.FAILS: "fails",
+    ChangeEffect.UNKNOWN: "depends",
 }
 
 
@@ -70,7 +70,7 @@ def read(file: Path) -> Shape:
         raise Unreadable(f"{file} holds no shape: it is not JSON") from None
 
 
-def document_of(findings: list[Finding]) -> dict[str, object]:
+def document_of(findings: list[ShapeFinding]) -> dict[str, object]:
     return {
         "verdict": verdict_of(findings),
         "effect": effect_of(findings),
@@ -78,7 +78,7 @@ def document_of(findings: list[Finding]) -> dict[str, object]:
     }
 
 
-def told(findings: list[Finding]) -> list[str]:
+def told(findings: list[ShapeFinding]) -> list[str]:
     """The verdict, then each finding: what changed, what Spark does, what to do."""
     count = f"{len(findings)} change{'s' * (len(findings) != 1)}" if findings else "nothing changed"
     lines = [f"{WORDS[verdict_of(findings)]}: {count}"]
@@ -90,7 +90,7 @@ def told(findings: list[Finding]) -> list[str]:
     return lines
 
 
-def _does(finding: Finding) -> str:
-    if finding.effect is not Effect.FAILS:
+def _does(finding: ShapeFinding) -> str:
+    if finding.effect is not ChangeEffect.FAILS:
         return EFFECTS[finding.effect]
     return f"fails {finding.when}{f' with {finding.condition}' if finding.condition else ''}"

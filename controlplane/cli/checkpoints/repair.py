@@ -18,22 +18,22 @@ from typing import Any, TypeVar
 import click
 
 from controlplane.checkpoints.analyzer import writer_version
-from controlplane.checkpoints.findings import Status, Verdict
+from controlplane.checkpoints.findings import CheckpointReport, ReportStatus
 from controlplane.checkpoints.inventory.collector import CannotOpen
 from controlplane.checkpoints.lock import locked_by
 from controlplane.checkpoints.reading.versions import LATEST, SparkVersion
 from controlplane.checkpoints.repair import execution, inspection, repair_plan, rewind_plan, writer_detection
-from controlplane.checkpoints.repair.backup import Judged
-from controlplane.checkpoints.repair.errors import Impossible, Stopped, SurgeryError, Unfinished
-from controlplane.checkpoints.repair.folders import Folder
+from controlplane.checkpoints.repair.backup import RecordedVerdict
+from controlplane.checkpoints.repair.errors import Impossible, RepairError, RepairStopped, Unfinished
+from controlplane.checkpoints.repair.folders import CheckpointFolder
 from controlplane.checkpoints.repair.inspection import Places
-from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Plan
+from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, RepairPlan
 from controlplane.checkpoints.survey import Survey
 from controlplane.cli.checkpoints import writer_check
 from controlplane.cli.checkpoints.doctor import Relocation, SparkVersionType, in_words
 from controlplane.cli.checkpoints.plan_text import chances_in_words, diagnosis_in_words, plan_in_words
 from controlplane.cli.options import client_options, json_option
-from controlplane.console.errors import Mistake, ServerFailed
+from controlplane.console.errors import ServerFailed, UsageProblem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -104,23 +104,23 @@ class Bench:
     def _id(self) -> str | None:
         return self.verdict.query_id or self.asked.get("query_id")
 
-    def operate(self, plan: Plan, report: dict[str, Any]) -> int:
+    def operate(self, plan: RepairPlan, report: dict[str, Any]) -> int:
         """Confirm, make sure that nobody writes, act, judge. The exit code."""
         writer_check.refuse_running(self.known, self.places.output)
         confirm(self.asked["yes"])
         if not self.asked["assume_stopped"]:
             self._look_twice()
         folders = folders_of(self.places)
-        backup = Folder(self.asked["backup_dir"] or default_backup(folders[CHECKPOINT]))
+        backup = CheckpointFolder(self.asked["backup_dir"] or default_backup(folders[CHECKPOINT]))
         execution.perform(plan, folders, backup, time.time(), self._judged())
         with done(f"it was done, the backup is {backup}"):
             writer_check.ask_for_a_look(self.known, self.asked["url"], self.asked["data_dir"])
             return self._conclude(str(backup), report)
 
-    def _judged(self) -> Judged:
+    def _judged(self) -> RecordedVerdict:
         target = self.asked["target"]
-        return Judged(
-            tuple(str(Folder(place)) for place in self.places.inputs),
+        return RecordedVerdict(
+            tuple(str(CheckpointFolder(place)) for place in self.places.inputs),
             self.places.relocations,
             None if target is None else str(target),
         )
@@ -218,7 +218,7 @@ def _repair(checkpoint: str, confirmed: tuple[str, ...], asked: dict[str, Any]) 
     _readable(bench)
     bench.refuse_without_output()
     query_id = asked["query_id"] or bench.known.query_id
-    case = repair_plan.Case(bench.held, bench.target, bench.verdict, query_id)
+    case = repair_plan.RepairContext(bench.held, bench.target, bench.verdict, query_id)
     found = repair_plan.diagnose(case, confirmed)
     report = {
         "repairs": [offer.as_json() for offer in found.chosen],
@@ -231,7 +231,7 @@ def _repair(checkpoint: str, confirmed: tuple[str, ...], asked: dict[str, Any]) 
     if found.plan is None:
         if asked["as_json"] and not asked["dry_run"]:
             click.echo(json.dumps(report, indent=2))
-        return 1 if bench.verdict.verdict == Status.BROKEN and not asked["dry_run"] else 0
+        return 1 if bench.verdict.verdict == ReportStatus.BROKEN and not asked["dry_run"] else 0
     return 0 if asked["dry_run"] else bench.operate(found.plan, report)
 
 
@@ -242,16 +242,16 @@ def look(places: Places) -> Survey:
     return inspection.look(places, time.time())
 
 
-def folders_of(places: Places) -> dict[str, Folder]:
-    folders = {CHECKPOINT: Folder(places.checkpoint)}
-    return folders if places.output is None else {**folders, OUTPUT: Folder(places.output)}
+def folders_of(places: Places) -> dict[str, CheckpointFolder]:
+    folders = {CHECKPOINT: CheckpointFolder(places.checkpoint)}
+    return folders if places.output is None else {**folders, OUTPUT: CheckpointFolder(places.output)}
 
 
-def code_of(verdict: Verdict) -> int:
-    return 1 if verdict.verdict in (Status.BROKEN, Status.UNREADABLE) else 0
+def code_of(verdict: CheckpointReport) -> int:
+    return 1 if verdict.verdict in (ReportStatus.BROKEN, ReportStatus.UNREADABLE) else 0
 
 
-def default_backup(checkpoint: Folder) -> str:
+def default_backup(checkpoint: CheckpointFolder) -> str:
     return f"{str(checkpoint).rstrip('/')}.backup-{stamp(time.time())}"
 
 
@@ -263,7 +263,7 @@ def _readable(bench: Bench) -> None:
     inventory = bench.held.checkpoint
     if backup := locked_by(inventory):
         raise Unfinished(backup)
-    if bench.verdict.verdict == Status.UNREADABLE:
+    if bench.verdict.verdict == ReportStatus.UNREADABLE:
         raise Impossible(f"{bench.places.checkpoint}: {bench.verdict.findings[0].message}")
     if not inventory.complete:
         raise Impossible("the checkpoint has more files than are listed; surgery needs to see them all")
@@ -295,9 +295,9 @@ def confirm(yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise Mistake("nothing was changed: this needs --yes where nobody can be asked (or --dry-run)")
+        raise UsageProblem("nothing was changed: this needs --yes where nobody can be asked (or --dry-run)")
     if not click.confirm("\nDo it?", err=True):
-        raise Mistake("nothing was changed")
+        raise UsageProblem("nothing was changed")
 
 
 def _same(asked: dict[str, Any]) -> list[str]:
@@ -329,12 +329,12 @@ def one_line(act: Callable[..., int]) -> Callable[..., int]:
             return act(*arguments)
         except BrokenPipeError:
             raise
-        except Stopped as error:
+        except RepairStopped as error:
             raise ServerFailed(str(error)) from None
-        except (SurgeryError, CannotOpen) as error:
-            raise Mistake(str(error)) from None
+        except (RepairError, CannotOpen) as error:
+            raise UsageProblem(str(error)) from None
         except OSError as error:
             where = f"{error.filename}: " if error.filename else ""
-            raise Mistake(f"{where}{error.strerror or error}; nothing was changed") from None
+            raise UsageProblem(f"{where}{error.strerror or error}; nothing was changed") from None
 
     return run

@@ -13,15 +13,15 @@ from pathlib import Path
 import click
 
 from controlplane.checkpoints.analyzer import writer_version
-from controlplane.checkpoints.findings import Verdict
+from controlplane.checkpoints.findings import CheckpointReport
 from controlplane.checkpoints.reading.versions import LATEST, parse_version
 from controlplane.checkpoints.repair import rewind_plan, writer_detection
 from controlplane.checkpoints.repair import undo as undoing
-from controlplane.checkpoints.repair.backup import Manifest, opened_backup
-from controlplane.checkpoints.repair.folders import Folder
+from controlplane.checkpoints.repair.backup import BackupManifest, opened_backup
+from controlplane.checkpoints.repair.folders import CheckpointFolder
 from controlplane.checkpoints.repair.inspection import Places
 from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT
-from controlplane.checkpoints.repair.undo import Way
+from controlplane.checkpoints.repair.undo import UndoPlan
 from controlplane.cli.checkpoints import writer_check
 from controlplane.cli.checkpoints.doctor import in_words
 from controlplane.cli.checkpoints.repair import code_of, done, look, one_line, stamp, stopped_option
@@ -61,21 +61,21 @@ def _undo(
     url: str | None,
     data_dir: Path | None,
 ) -> int:
-    place = Folder(backup)
+    place = CheckpointFolder(backup)
     manifest = opened_backup(place)
-    folders = {name: Folder(where) for name, where in manifest.places.items()}
+    folders = {name: CheckpointFolder(where) for name, where in manifest.places.items()}
     way = undoing.look(manifest, folders)
     if dry_run or way.nothing:
         return _undone(manifest, way, None, dry_run, as_json)
     told = _alone(manifest, assume_stopped, url, data_dir)
-    aside = Folder(f"{place}/set-aside-{stamp(time.time())}")
+    aside = CheckpointFolder(f"{place}/set-aside-{stamp(time.time())}")
     way = undoing.undo(manifest, folders, place, aside, force=force)
     with done(f"{manifest.places[CHECKPOINT]} was put back"):
         writer_check.ask_for_a_look(told, url, data_dir)
         return _undone(manifest, way, _outcome(manifest), dry_run, as_json)
 
 
-def _outcome(manifest: Manifest) -> Verdict:
+def _outcome(manifest: BackupManifest) -> CheckpointReport:
     """The verdict on what was put back, judged as the surgery was."""
     asked, checkpoint = manifest.judged, manifest.places[CHECKPOINT]
     held = look(Places(checkpoint, manifest.places.get(OUTPUT), asked.inputs, asked.relocations))
@@ -83,7 +83,9 @@ def _outcome(manifest: Manifest) -> Verdict:
     return replace(rewind_plan.judged(held, target), checkpoint=checkpoint)
 
 
-def _undone(manifest: Manifest, way: Way, verdict: Verdict | None, dry_run: bool, as_json: bool) -> int:
+def _undone(
+    manifest: BackupManifest, way: UndoPlan, verdict: CheckpointReport | None, dry_run: bool, as_json: bool
+) -> int:
     """Say what was put back and what became of it. The exit code."""
     checkpoint, said = manifest.places[CHECKPOINT], undoing.summary(way)
     if as_json:
@@ -106,7 +108,7 @@ def _undone(manifest: Manifest, way: Way, verdict: Verdict | None, dry_run: bool
 
 
 def _alone(
-    manifest: Manifest, assume_stopped: bool, url: str | None, data_dir: Path | None
+    manifest: BackupManifest, assume_stopped: bool, url: str | None, data_dir: Path | None
 ) -> writer_check.Known:
     """Nobody writes to the checkpoint that is to be put back. What the server knows of its query."""
     checkpoint = manifest.places[CHECKPOINT]

@@ -21,8 +21,8 @@ from controlplane.checkpoints.lock import METADATA
 from controlplane.checkpoints.repair import writer_detection
 from controlplane.checkpoints.repair.errors import InUse
 from controlplane.cli.options import settings_of
-from controlplane.console.client import Client, mistake_of, open_client
-from controlplane.console.errors import CallFailed, Refused
+from controlplane.console.client import ApiClient, mistake_of, open_client
+from controlplane.console.errors import CallFailed, RequestRefused
 from controlplane.console.tables import plain, query_name
 from controlplane.settings import Settings
 
@@ -123,13 +123,13 @@ def _named(settings: Settings, data_dir: Path | None) -> bool:
     return bool(settings.url) or data_dir is not None
 
 
-def _asked(client: Client, checkpoint: str, query_id: str | None) -> Known:
+def _asked(client: ApiClient, checkpoint: str, query_id: str | None) -> Known:
     found = query_id or _by_place(client, checkpoint)
     if found is None:
         return Known()
     try:
         query = client.get(f"/api/v1/queries/{found}")
-    except Refused as error:
+    except RequestRefused as error:
         if error.status == 404:
             return Known(query_id)
         raise
@@ -137,11 +137,11 @@ def _asked(client: Client, checkpoint: str, query_id: str | None) -> Known:
     return Known(str(query["query_id"]), str(query["status"]), query_name(query), query, place)
 
 
-def _by_place(client: Client, checkpoint: str) -> str | None:
+def _by_place(client: ApiClient, checkpoint: str) -> str | None:
     """The one query that the server knows at this place."""
     try:
         held = client.get("/api/v1/checkpoints")["checkpoints"]
-    except Refused as error:
+    except RequestRefused as error:
         if error.status == 404:
             return None
         raise

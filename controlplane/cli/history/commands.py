@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from controlplane.cli.loading import loaded
-from controlplane.console.errors import Mistake, ServerFailed
+from controlplane.console.errors import ServerFailed, UsageProblem
 from controlplane.errors import ControlPlaneError
 
 #: Command → module and name within.
@@ -46,7 +46,9 @@ def _missing(name: str, module: str) -> click.Command:
     """A command that cannot be loaded says so when it is called, and spoils no list of commands."""
 
     def say() -> None:
-        raise Mistake(f"history {name} needs {module}: pip install 'spark-controlplane[pipeline,server]'")
+        raise UsageProblem(
+            f"history {name} needs {module}: pip install 'spark-controlplane[pipeline,server]'"
+        )
 
     settings = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
     return click.Command(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from alerts.durations import parse_duration
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 
 if TYPE_CHECKING:
     from controlplane.pipeline.eventlogs.import_job import Progress
@@ -48,11 +48,11 @@ def import_logs(
     compressed, single or rolling, and still written to. What is no log, or damaged, is named and stops nothing.
     """
     if not lake_url:
-        raise Mistake("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
+        raise UsageProblem("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
     oldest = None if since is None else moment(since, time.time())
     from controlplane.lake.lake import Lake
     from controlplane.pipeline.eventlogs import import_summary as accounts
-    from controlplane.pipeline.eventlogs.import_job import NothingThere, Wish, import_logs, paths_of
+    from controlplane.pipeline.eventlogs.import_job import ImportRequest, NothingThere, import_logs, paths_of
     from controlplane.pipeline.runtime.session import close, session
 
     lake = Lake.open(lake_url, create=True)
@@ -61,11 +61,11 @@ def import_logs(
         account = import_logs(
             lambda: session("controlplane-history-import", master),
             lake,
-            Wish(paths_of(paths), oldest, force),
+            ImportRequest(paths_of(paths), oldest, force),
             shown,
         )
     except NothingThere as error:
-        raise Mistake(str(error)) from None
+        raise UsageProblem(str(error)) from None
     finally:
         shown.end()
         close()
@@ -84,7 +84,9 @@ def moment(text: str, now: float) -> float:
     try:
         return now - parse_duration(text)
     except ValueError:
-        raise Mistake(f"--since {text}: give a day such as 2026-01-31, or a duration such as 30d") from None
+        raise UsageProblem(
+            f"--since {text}: give a day such as 2026-01-31, or a duration such as 30d"
+        ) from None
 
 
 class Shown:

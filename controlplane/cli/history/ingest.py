@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from controlplane.cli.options import DURATION, json_option
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 
 
 @click.command()
@@ -59,11 +59,11 @@ def ingest(
     Drivers write there when their CONTROLPLANE_URL is file:///FOLDER. SIGTERM lets the batch under way end.
     """
     checked = _checked(landing, lake, checkpoint, server, dedup_window, source["form"], options)
-    from controlplane.pipeline.ingest.ingest_job import Plan
+    from controlplane.pipeline.ingest.ingest_job import IngestPlan
     from controlplane.pipeline.ingest.landing_zone import Source
     from controlplane.pipeline.ingest.launch import take_in
 
-    plan = Plan(
+    plan = IngestPlan(
         Source(landing or "", source["form"], checked, source["max_files"], source["clean"]),
         str(checkpoint),
         dedup_window,
@@ -93,20 +93,20 @@ def _checked(
 ) -> dict[str, str]:
     """The reader's options; Mistake where something is missing or does not fit."""
     if lake is None:
-        raise Mistake("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
+        raise UsageProblem("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
     if checkpoint is None:
-        raise Mistake("say where the stream keeps how far it came: --checkpoint FOLDER")
+        raise UsageProblem("say where the stream keeps how far it came: --checkpoint FOLDER")
     if (landing is None) != (form == "kafka"):
-        raise Mistake(
+        raise UsageProblem(
             "name the landing zone: a folder" if landing is None else "with --format kafka name no folder"
         )
     if landing is not None and "://" not in landing and not Path(landing).is_dir():
-        raise Mistake(f"there is no folder {landing}: create it first")
+        raise UsageProblem(f"there is no folder {landing}: create it first")
     if server is not None and urlsplit(server).scheme not in ("http", "https"):
-        raise Mistake(f"--server must be an http:// or https:// URL, not {server}")
+        raise UsageProblem(f"--server must be an http:// or https:// URL, not {server}")
     if window < 60:
-        raise Mistake("--dedup-window must be at least 1m")
+        raise UsageProblem("--dedup-window must be at least 1m")
     wrong = [option for option in options if not option.partition("=")[0] or "=" not in option]
     if wrong:
-        raise Mistake(f"--option must be NAME=VALUE, not {wrong[0]!r}")
+        raise UsageProblem(f"--option must be NAME=VALUE, not {wrong[0]!r}")
     return {name: value for name, _, value in (option.partition("=") for option in options)}

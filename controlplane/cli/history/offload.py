@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from controlplane.cli.options import DURATION, data_dir_option, database_option, json_option, settings_of
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 
@@ -49,13 +49,13 @@ def move(
     """
     settings = settings_of(lake=lake, **where)
     if settings.lake is None:
-        raise Mistake("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
+        raise UsageProblem("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
     from controlplane.store.engine import default_url, sqlite_path
 
     database = settings.database_url or default_url(settings.data_dir.absolute())
     file = sqlite_path(database)
     if file is not None and not file.exists():
-        raise Mistake(f"there is no store at {file}: give --data-dir or --database-url")
+        raise UsageProblem(f"there is no store at {file}: give --data-dir or --database-url")
     from controlplane.pipeline.offload.offload_job import Moving, move
     from controlplane.pipeline.runtime.session import close, in_words, session
 
@@ -86,4 +86,4 @@ def _moment(text: str) -> float:
     try:
         return wire.seconds_of(float(text) if text.replace(".", "", 1).isdigit() else text)
     except WireError as error:
-        raise Mistake(f"--before: {error}") from None
+        raise UsageProblem(f"--before: {error}") from None

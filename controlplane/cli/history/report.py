@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from controlplane.cli.history.import_logs import moment
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 
 SIZES = {
     "": 1,
@@ -66,20 +66,20 @@ def report(
 ) -> None:
     """Objectives kept and missed, the worst queries, trends and forecasts, restarts, noisy alerts, headroom."""
     if out is None and not as_json:
-        raise Mistake("say where the page goes: --out report.html; or --json")
+        raise UsageProblem("say where the page goes: --out report.html; or --json")
     if out is not None and not out.absolute().parent.is_dir():
-        raise Mistake(f"there is no folder {out.absolute().parent} for the page")
+        raise UsageProblem(f"there is no folder {out.absolute().parent} for the page")
     from controlplane.lake.lake import Lake
     from controlplane.pipeline.report.page import rendered
     from controlplane.pipeline.report.report_job import gathered
-    from controlplane.pipeline.report.report_stats import Wish
+    from controlplane.pipeline.report.report_stats import ReportRequest
     from controlplane.pipeline.runtime.session import in_words, session
 
     now = time.time()
     begin, end = _at(moment(since, now)), _at(now if until is None else moment(until, now))
     if begin >= end:
-        raise Mistake(f"--since {since} is not before --until {until or 'now'}")
-    wish = Wish(url, begin, end, queries, app, limit_state_rows, limit_state_bytes)
+        raise UsageProblem(f"--since {since} is not before --until {until or 'now'}")
+    wish = ReportRequest(url, begin, end, queries, app, limit_state_rows, limit_state_bytes)
     lake = Lake.open(url)
     spark = session("controlplane-history-report", master)
     with in_words("the lake cannot be read"):

@@ -15,15 +15,15 @@ import click
 
 from alerts.durations import format_duration, parse_duration
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.console.client import Client, mistake_of, open_client
-from controlplane.console.errors import CallFailed, Mistake, ServerFailed
+from controlplane.console.client import ApiClient, mistake_of, open_client
+from controlplane.console.errors import CallFailed, ServerFailed, UsageProblem
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from controlplane.lake.lake import Lake
     from controlplane.pipeline.rollup.baseline_job import Learned
-    from controlplane.pipeline.rollup.rollup_job import Asked, Done
+    from controlplane.pipeline.rollup.rollup_job import Done, RollupRequest
 
 DAY_HELP = "a day, as 2026-03-29 (UTC), or how long ago, as 30d"
 
@@ -65,16 +65,16 @@ def rollup(
     """
     settings = settings_of(lake=lake, **where)
     if settings.lake is None:
-        raise Mistake("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
+        raise UsageProblem("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
     if publish and no_baselines:
-        raise Mistake("--publish has nothing to send with --no-baselines: leave one of them out")
+        raise UsageProblem("--publish has nothing to send with --no-baselines: leave one of them out")
     from controlplane.lake.lake import Lake
-    from controlplane.pipeline.rollup.rollup_job import Asked
+    from controlplane.pipeline.rollup.rollup_job import RollupRequest
 
     now = time.time()
-    asked = Asked(_day("--since", since, now), _day("--until", until, now), objective, force)
+    asked = RollupRequest(_day("--since", since, now), _day("--until", until, now), objective, force)
     if asked.since and asked.until and asked.until < asked.since:
-        raise Mistake(f"--until {asked.until} is before --since {asked.since}")
+        raise UsageProblem(f"--until {asked.until} is before --since {asked.since}")
     held = Lake.open(settings.lake)
     done, learned = _work(held, asked, None if no_baselines else weeks, master, now)
     published = _publish(held, open_client(settings)) if publish else None
@@ -91,13 +91,13 @@ def _day(option: str, text: str | None, now: float) -> date | None:
     try:
         return (datetime.fromtimestamp(now, UTC) - timedelta(seconds=parse_duration(text))).date()
     except (ValueError, OverflowError):
-        raise Mistake(
+        raise UsageProblem(
             f"{option}: {text!r} is no day: write 2026-03-29 (UTC), or how long ago, as 30d"
         ) from None
 
 
 def _work(
-    lake: Lake, asked: Asked, weeks: int | None, master: str | None, now: float
+    lake: Lake, asked: RollupRequest, weeks: int | None, master: str | None, now: float
 ) -> tuple[Done, Learned | None]:
     """Rollups, then baselines of `weeks` weeks. Spark is started when the first of them has something to do."""
     from controlplane.pipeline.rollup.baseline_job import learn
@@ -126,7 +126,7 @@ def _saying() -> Callable[[str], None]:
     return lambda text: click.echo(f"{format_duration(round(time.monotonic() - began))}: {text}", err=True)
 
 
-def _publish(lake: Lake, client: Client) -> int:
+def _publish(lake: Lake, client: ApiClient) -> int:
     """Send the set that the lake holds; how many queries it is of."""
     from controlplane.pipeline.rollup.publishing import documents
 

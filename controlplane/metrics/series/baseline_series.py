@@ -14,7 +14,7 @@ import numpy as np
 from alerts.matching.labels import Matcher, matches
 from alerts.promql.errors import TooCostly
 from alerts.promql.series import METRIC_NAME, Floats, Series, SeriesSource
-from controlplane.metrics.baselines import NAMES, Book, hours_of_week
+from controlplane.metrics.baselines import NAMES, BaselineStore, hours_of_week
 from controlplane.metrics.samples import query_labels
 from controlplane.metrics.series.sources import exact_name
 from controlplane.model import QueryView
@@ -24,13 +24,13 @@ from listeners.protocol.catalogue import BY_NAME
 MOST = 5_000_000
 
 
-class Usual:
+class BaselineSeries:
     """A source that answers for baselines itself and asks `source` for everything else."""
 
     def __init__(
         self,
         source: SeriesSource,
-        book: Book,
+        book: BaselineStore,
         views: Callable[[], Iterable[QueryView]],
         step: float,
         now: float,

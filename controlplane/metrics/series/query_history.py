@@ -30,7 +30,7 @@ _ENDINGS = (
 
 
 @dataclass(frozen=True, eq=False)
-class History:
+class QueryHistory:
     """What is known of a query. `view`: it is now; all else in the order of time; `rests` by the key of the run.
 
     `length`: reports that a view holds at most.
@@ -136,14 +136,14 @@ def _run_at(row: RunRow, t: float) -> Run:
     return replace(row.run, ended_at=None, end=None, failure_text=None, error_class=None)
 
 
-def bearers(histories: Sequence[History], t: float) -> set[str]:
+def bearers(histories: Sequence[QueryHistory], t: float) -> set[str]:
     """Of queries of one name, those that went by it at `t`: the one born last, and what ran beside it."""
     known = [one for one in histories if one.at(t) is not None]
     newest = max(known, key=lambda one: (one.born(t), one.view.query_id), default=None)
     return {one.view.query_id for one in known if one is newest or _beside(one, newest, t)}
 
 
-def _beside(one: History, newest: History | None, t: float) -> bool:
+def _beside(one: QueryHistory, newest: QueryHistory | None, t: float) -> bool:
     """Whether one driver ran both at that time."""
     mine, other = one.run(t), newest.run(t) if newest else None
     if mine is None or other is None or mine.run.agent != other.run.agent:
@@ -163,7 +163,10 @@ class Addition:
 
 
 def additions(
-    history: History, after: float, batches_at: Iterable[float], failed_starts: Iterable[tuple[float, str]]
+    history: QueryHistory,
+    after: float,
+    batches_at: Iterable[float],
+    failed_starts: Iterable[tuple[float, str]],
 ) -> list[Addition]:
     """What was counted after `after`, oldest first.
 

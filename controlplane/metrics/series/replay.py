@@ -25,7 +25,7 @@ from controlplane.metrics.series.blocks import series_of_rows
 from controlplane.metrics.series.grid import Grid, Told
 from controlplane.metrics.series.query_history import CountedBack
 from controlplane.metrics.series.sources import exact_name
-from controlplane.metrics.series.stored_history import DEEP, NARROWER, Earlier, Past, Reader
+from controlplane.metrics.series.stored_history import DEEP, NARROWER, Earlier, HistoryReader, Past
 from controlplane.model import QueryView
 from listeners.protocol.catalogue import AGENT, BASELINE, PREFIX
 
@@ -49,7 +49,7 @@ AT_ONCE = 20
 BEFORE = 10
 
 
-class Replay:
+class SeriesReplay:
     """A SeriesSource over the store. `clock`: Unix seconds; `step`: of the grid.
 
     `earlier`: where reports are that the store has no more; `coarse`: with few reports a step, for long steps.
@@ -71,10 +71,10 @@ class Replay:
     def step(self) -> float:
         return self._step
 
-    def over(self, earlier: Earlier | None, coarse: float | None = None) -> Replay:
+    def over(self, earlier: Earlier | None, coarse: float | None = None) -> SeriesReplay:
         """The same over the store and what it has forgotten; `coarse`: on a grid of so many seconds."""
         step = coarse or self._step
-        return Replay(self._reading, self._window, self._clock, step, earlier, coarse is not None)
+        return SeriesReplay(self._reading, self._window, self._clock, step, earlier, coarse is not None)
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         """As the grid would have it. Unanswerable where no metric is named, TooCostly where it is too much."""
@@ -135,7 +135,7 @@ class Replay:
         most = MOST_REPORTS if most is None else most
         with self._reading() as connection:
             every = self._step if self._coarse else None
-            reader = Reader(connection, self._window, names, start, end, most, before, earlier, every)
+            reader = HistoryReader(connection, self._window, names, start, end, most, before, earlier, every)
             for past in reader.pasts(query_ids):
                 self._follow(tracks, past, names, slots)
         return tracks

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.metrics.samples import Reading, Totals, Wanted, agent_readings, query_readings
+from controlplane.metrics.samples import MetricSample, Totals, Wanted, agent_readings, query_readings
 from controlplane.model import Agent, QueryStatus, QueryView, Verdict
 from listeners.protocol.catalogue import BY_NAME, PREFIX
 
@@ -44,7 +44,7 @@ def readings(
     own: OwnFigures,
     now: float,
     wanted: Wanted = None,
-) -> Iterator[Reading]:
+) -> Iterator[MetricSample]:
     """All that is known at `now` (Unix seconds): of queries, of agents that have not ended, of ourselves.
 
     `totals_of`: a query's counters by its id (`Window.totals`); `heartbeat_of`: the data of an agent's last
@@ -60,7 +60,7 @@ def readings(
             yield reading
 
 
-def _own_readings(own: OwnFigures, statuses: Mapping[QueryStatus, int]) -> Iterator[Reading]:
+def _own_readings(own: OwnFigures, statuses: Mapping[QueryStatus, int]) -> Iterator[MetricSample]:
     figures = {
         "events_stored_total": own.events_stored,
         "events_duplicate_total": own.events_duplicate,
@@ -80,6 +80,6 @@ def _own_readings(own: OwnFigures, statuses: Mapping[QueryStatus, int]) -> Itera
     }
     for name, value in figures.items():
         if value is not None:
-            yield Reading(BY_NAME[f"controlplane_{name}"], {}, value)
+            yield MetricSample(BY_NAME[f"controlplane_{name}"], {}, value)
     for status in QueryStatus:
-        yield Reading(BY_NAME["controlplane_queries"], {"status": status.value}, statuses.get(status, 0))
+        yield MetricSample(BY_NAME["controlplane_queries"], {"status": status.value}, statuses.get(status, 0))

@@ -19,12 +19,12 @@ from alerts.promql.series import METRIC_NAME, Series, SeriesSource
 from alerts.rules.model import RuleGroup
 from controlplane.events.window import Window
 from controlplane.health.verdicts import VerdictLog
-from controlplane.metrics.baselines import Book
+from controlplane.metrics.baselines import BaselineStore
 from controlplane.metrics.samples import Wanted
 from controlplane.metrics.series import selection, snapshot
-from controlplane.metrics.series.baseline_series import Usual
+from controlplane.metrics.series.baseline_series import BaselineSeries
 from controlplane.metrics.series.grid import MOST_SERIES, STEP, Grid, Told
-from controlplane.metrics.series.replay import Replay
+from controlplane.metrics.series.replay import SeriesReplay
 from controlplane.metrics.series.scrape import OwnFigures, readings
 from controlplane.metrics.series.sources import Joined, Live
 
@@ -44,7 +44,7 @@ class Figures:
     seconds: float = 0.0
 
 
-class SeriesRoom:
+class SeriesService:
     """What the plane holds. Times are Unix seconds.
 
     `beyond`: makes of the replay, the time and a list for notes the source of what the store tells and what it has
@@ -61,16 +61,16 @@ class SeriesRoom:
         data_dir: Path,
         step: float = STEP,
         most_series: int = MOST_SERIES,
-        beyond: Callable[[Replay, float, list[str]], SeriesSource] | None = None,
-        baselines: Book | None = None,
+        beyond: Callable[[SeriesReplay, float, list[str]], SeriesSource] | None = None,
+        baselines: BaselineStore | None = None,
     ):
-        self._baselines = baselines or Book()
+        self._baselines = baselines or BaselineStore()
         self._beyond = beyond
         self._window, self._verdicts, self._clock = window, verdicts, clock
         self._own_figures, self._file = own_figures, data_dir / SNAPSHOT
         self.step = step
         self.grid = Grid({}, step, most_series)
-        self.replay = Replay(reading, window, clock, step)
+        self.replay = SeriesReplay(reading, window, clock, step)
         self._lock = threading.Lock()
         self._recorded: dict[str, tuple[Told, ...]] = {}
         self._seconds = 0.0
@@ -115,7 +115,7 @@ class SeriesRoom:
         """For the query API: any metric, at `now` and at any time before. `notes` takes what is to be said of it."""
         told: list[str] = [] if notes is None else notes
         before = self.replay if self._beyond is None else self._beyond(self.replay, now, told)
-        usual = Usual(before, self._baselines, self._window.fleet, self.step, now)
+        usual = BaselineSeries(before, self._baselines, self._window.fleet, self.step, now)
         past = Joined(self.grid, usual, now)
         return Live(past, now, lambda wanted: self._told(now, wanted))
 

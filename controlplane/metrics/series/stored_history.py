@@ -18,7 +18,7 @@ from controlplane.events import progress
 from controlplane.events.window import Window
 from controlplane.health.failures import explain
 from controlplane.metrics.samples import COUNTERS, OF_LIFE, Totals
-from controlplane.metrics.series.query_history import Addition, History, additions, bearers
+from controlplane.metrics.series.query_history import Addition, QueryHistory, additions, bearers
 from controlplane.model import ProgressSample, QueryStatus, QueryView
 from controlplane.records import RunRow
 from controlplane.store import history as stored
@@ -47,11 +47,11 @@ TELLING_SECONDS = 86400.0
 class Past:
     """A query's past, its counters now, and what was added to them since the beginning of the stretch."""
 
-    history: History
+    history: QueryHistory
     totals: Totals
     later: Sequence[Addition] = ()
     #: All that went by its name at some time; itself alone where there is no other.
-    namesakes: Sequence[History] = ()
+    namesakes: Sequence[QueryHistory] = ()
 
     def bears(self, t: float) -> bool:
         """Whether it went by its name at `t`, rather than a query that had taken its place."""
@@ -78,7 +78,7 @@ class Earlier(Protocol):
         """Time and text."""
 
 
-class Reader:
+class HistoryReader:
     """One question on one connection: the pasts of queries over start < t <= end, for the metrics `names`.
 
     `most`: reports of the stretch that may be read, TooCostly beyond; `before`: how many from before it, at most
@@ -208,7 +208,7 @@ class Reader:
         rests = self._rests(query_id, key, since, runs) if asked and self._deep else {}
         agents = {row.run.agent: self._window.agent(row.run.agent) for row in runs}
         known = {name: agent for name, agent in agents.items() if agent is not None}
-        history = History(view, runs, reports, rests, changes, self._window.length, known)
+        history = QueryHistory(view, runs, reports, rests, changes, self._window.length, known)
         if not asked:
             return Past(history, totals)
         return Past(history, totals, additions(history, self._start, *self._counted_apart(query_id, key)))

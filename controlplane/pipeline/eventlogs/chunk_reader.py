@@ -21,14 +21,14 @@ from controlplane.lake.deduplication import new_only
 from controlplane.lake.fields import duration_of, micros, wholes
 from controlplane.lake.fields import ended_at as ended_at_micros
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Manifest, Part
-from controlplane.lake.rows import RAW, REPORTED, Rows, Who
+from controlplane.lake.manifest import LakeManifest, Part
+from controlplane.lake.rows import RAW, REPORTED, LakeRows, Who
 from controlplane.lake.staging import Staging
 from controlplane.pipeline.eventlogs.codecs import CutOff, Damaged
 from controlplane.pipeline.eventlogs.columnar_decoder import Report, Reports, ended_at
-from controlplane.pipeline.eventlogs.decoding import Hadoop, chunks
+from controlplane.pipeline.eventlogs.decoding import HadoopShell, chunks
 from controlplane.pipeline.eventlogs.discovery import Log
-from controlplane.pipeline.eventlogs.records import Told, parsed, told
+from controlplane.pipeline.eventlogs.records import EventLogRecord, parsed, told
 from controlplane.pipeline.eventlogs.scanner import NEAR, Foreign, Head, Line, Walk, head, marked, near
 
 #: Rows, and bytes of their lines, that are gathered as Python values before they become Arrow columns.
@@ -48,7 +48,7 @@ class Piece:
     place: int = 0
     start: int = 0
     stop: int | None = None
-    hadoop: Hadoop | None = None
+    hadoop: HadoopShell | None = None
 
     @property
     def size(self) -> int:
@@ -60,7 +60,7 @@ class Piece:
 
 
 @dataclass
-class Outcome:
+class ChunkResult:
     """What became of a piece. `events`: how many of each kind; `known`: reports that the lake held already."""
 
     batch: str
@@ -79,13 +79,13 @@ class Outcome:
     lake_failed: str | None = None
 
 
-def read(piece: Piece, held: Manifest | None) -> Outcome:
+def read(piece: Piece, held: LakeManifest | None) -> ChunkResult:
     """Read a piece and stage its rows. `held`: what the lake holds, where it holds anything. Raises nothing."""
-    outcome = Outcome(piece.log.batch, piece.size)
+    outcome = ChunkResult(piece.log.batch, piece.size)
     collecting = gc.isenabled()
     gc.disable()  # millions of values and no cycles: the collector costs a sixth of the time and finds nothing
     try:
-        Reader(piece, held, outcome).read()
+        ChunkReader(piece, held, outcome).read()
     except Foreign as error:
         outcome.refused = str(error)
     except LakeError as error:
@@ -99,13 +99,13 @@ def read(piece: Piece, held: Manifest | None) -> Outcome:
     return outcome
 
 
-class Reader:
+class ChunkReader:
     """Reads one piece."""
 
-    def __init__(self, piece: Piece, held: Manifest | None, outcome: Outcome):
+    def __init__(self, piece: Piece, held: LakeManifest | None, outcome: ChunkResult):
         self.piece, self.held, self.outcome = piece, held, outcome
         self.file = piece.log.files[piece.place]
-        self.rows = Rows()
+        self.rows = LakeRows()
         self.reports: Reports  # made once it is known whose they are
         self.gathered: list[dict[str, pa.Table]] = []
         self.gathered_bytes = 0
@@ -182,7 +182,7 @@ class Reader:
         self.outcome.events["malformed"] += 1
         self.malformed[why.partition(":")[0][:120]] += 1
 
-    def _add(self, event: Told, line: Line, who: Who, told_head: Head) -> str:
+    def _add(self, event: EventLogRecord, line: Line, who: Who, told_head: Head) -> str:
         """The rows of one event; its kind."""
         if event.report is not None:
             return "progress" if self._report(event, who) else "idle"
@@ -207,7 +207,7 @@ class Reader:
         fresh = self.fresh.get(run_id)
         return self.last.get(run_id) if fresh is None else ended_at(fresh)
 
-    def _report(self, event: Told, who: Who) -> bool:
+    def _report(self, event: EventLogRecord, who: Who) -> bool:
         report = event.report or {}
         is_batch = self.rows.progress(who, report)
         began = micros(report.get("timestamp"))

@@ -22,7 +22,7 @@ from controlplane.events.progress import MAX_WHOLE
 from controlplane.lake import fields as f
 from controlplane.lake.arrays import column_of, table_of_columns
 from controlplane.lake.rows import REPORTED, Who
-from controlplane.lake.schema import PROGRESS, SOURCES, STATE_OPERATORS, Type, arrow
+from controlplane.lake.schema import PROGRESS, SOURCES, STATE_OPERATORS, ColumnType, arrow
 from controlplane.pipeline.eventlogs import metric_columns as metrics
 from controlplane.pipeline.eventlogs.metric_columns import Number, Numbers
 from controlplane.pipeline.eventlogs.records import plain
@@ -125,7 +125,7 @@ class Reports:
         self._who = who
         self._by_query: dict[str, list[Report]] = {}
         self._rows = 0
-        self._numbers = metrics.Reader()
+        self._numbers = metrics.MetricReader()
         #: `snapshotCustomMetricNames` of the operator before, and what of it goes to `extra`.
         self._names = b""
         self._extra: str | None = None
@@ -227,12 +227,12 @@ def _summed(sources: list[_Source]) -> tuple[int | None, float | None, float | N
 
 def _tables(reports: list[Report], who: Who) -> dict[str, pa.Table]:
     size = len(reports)
-    trigger_at = column_of(Type.TIME, [one.timestamp for one in reports])
+    trigger_at = column_of(ColumnType.TIME, [one.timestamp for one in reports])
     whose = [
-        column_of(Type.TEXT, [who.app] * size),
-        column_of(Type.TEXT, [one.id for one in reports]),
-        column_of(Type.TEXT, [one.runId for one in reports]),
-        column_of(Type.WHOLE, [one.batchId for one in reports]),
+        column_of(ColumnType.TEXT, [who.app] * size),
+        column_of(ColumnType.TEXT, [one.id for one in reports]),
+        column_of(ColumnType.TEXT, [one.runId for one in reports]),
+        column_of(ColumnType.WHOLE, [one.batchId for one in reports]),
         trigger_at,
     ]
     took = [_took(one) for one in reports]

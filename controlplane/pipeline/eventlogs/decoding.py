@@ -25,14 +25,14 @@ from controlplane.runtime.java import java_environment
 
 
 @dataclass(frozen=True)
-class Hadoop:
+class HadoopShell:
     """How Hadoop's shell is run: where Spark's jars are, and the session's settings of file systems."""
 
     home: str
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def chunks(file: File, codec: str, hadoop: Hadoop | None, start: int = 0) -> Iterator[bytes]:
+def chunks(file: File, codec: str, hadoop: HadoopShell | None, start: int = 0) -> Iterator[bytes]:
     """Decoded bytes from `start` on, which only files without a codec may have. OSError or codecs.Damaged.
 
     `hadoop`: where Hadoop is to read it.
@@ -44,7 +44,7 @@ def chunks(file: File, codec: str, hadoop: Hadoop | None, start: int = 0) -> Ite
 
 
 @contextlib.contextmanager
-def _opened(file: File, hadoop: Hadoop | None) -> Iterator[Any]:
+def _opened(file: File, hadoop: HadoopShell | None) -> Iterator[Any]:
     if hadoop is not None:
         with _shell(file.path, hadoop) as output:
             yield output
@@ -58,7 +58,7 @@ def _opened(file: File, hadoop: Hadoop | None) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _shell(path: str, hadoop: Hadoop) -> Iterator[Any]:
+def _shell(path: str, hadoop: HadoopShell) -> Iterator[Any]:
     jars = os.path.join(hadoop.home, "jars", "*")
     if not glob.glob(jars):
         raise OSError(f"Spark's jars are not at {jars}: SPARK_HOME on the executors must say where Spark is")

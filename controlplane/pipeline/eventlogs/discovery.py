@@ -73,7 +73,7 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RejectedLog:
     """A file or a log that is not taken, and why."""
 
     path: str
@@ -85,14 +85,14 @@ class Refused:
         return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in told)
 
 
-def logs_among(files: Iterable[File], named: Iterable[str] = ()) -> tuple[list[Log], list[Refused]]:
+def logs_among(files: Iterable[File], named: Iterable[str] = ()) -> tuple[list[Log], list[RejectedLog]]:
     """The logs that these files are, the largest first, and what is none of any.
 
     `named`: paths that a user gave one by one; they are taken for logs whatever they are called.
     """
     folders: dict[str, list[File]] = {}
     logs: list[Log] = []
-    refused: list[Refused] = []
+    refused: list[RejectedLog] = []
     asked = set(named)
     for file in sorted({one.path: one for one in files}.values(), key=lambda one: one.path):
         folder = posixpath.dirname(file.path)
@@ -111,14 +111,14 @@ def logs_among(files: Iterable[File], named: Iterable[str] = ()) -> tuple[list[L
     return _once(logs, refused)
 
 
-def _single(file: File, asked: bool) -> Log | Refused | None:
+def _single(file: File, asked: bool) -> Log | RejectedLog | None:
     if not asked and file.name.startswith((".", "_")):
         return None  # checksums and other marks of file systems
     match = _SINGLE.fullmatch(file.name)
     if match is None and not asked:
-        return Refused(file.path, "its name is none of an event log's")
+        return RejectedLog(file.path, "its name is none of an event log's")
     if not file.size:
-        return Refused(file.path, "it is empty")
+        return RejectedLog(file.path, "it is empty")
     if match is None:
         extension = file.name.rpartition(".")[2]
         codec = extension if extension in CODECS else ""
@@ -134,9 +134,9 @@ def _attempt(name: str) -> tuple[str, str | None]:
     return (match["id"], match["attempt"]) if match else (name, None)
 
 
-def _rolled(folder: str, members: Sequence[File]) -> tuple[Log | None, list[Refused]]:
+def _rolled(folder: str, members: Sequence[File]) -> tuple[Log | None, list[RejectedLog]]:
     numbered: list[tuple[int, bool, str, File]] = []
-    refused: list[Refused] = []
+    refused: list[RejectedLog] = []
     in_progress = False
     for file in members:
         match = _ROLLED.fullmatch(file.name)
@@ -145,10 +145,10 @@ def _rolled(folder: str, members: Sequence[File]) -> tuple[Log | None, list[Refu
         elif file.name.startswith(STATUS):
             in_progress = in_progress or file.name.endswith(".inprogress")
         elif not file.name.startswith((".", "_")):
-            refused.append(Refused(file.path, "its name is none of a rolling event log's"))
+            refused.append(RejectedLog(file.path, "its name is none of a rolling event log's"))
     chosen, notes = _standing(numbered)
     if not chosen:
-        return None, [*refused, Refused(folder, "it has no file of events")]
+        return None, [*refused, RejectedLog(folder, "it has no file of events")]
     app_id, attempt = _attempt(posixpath.basename(folder)[len(FOLDER) :])
     files, codecs = tuple(one[3] for one in chosen), tuple(one[2] for one in chosen)
     return Log(app_id, attempt, folder, files, codecs, in_progress, tuple(notes)), refused
@@ -170,11 +170,13 @@ def _standing(
     return [one for one in chosen if one[3].size], notes
 
 
-def _once(logs: Iterable[Log], refused: list[Refused]) -> tuple[list[Log], list[Refused]]:
+def _once(logs: Iterable[Log], refused: list[RejectedLog]) -> tuple[list[Log], list[RejectedLog]]:
     """Of logs of the same attempt at the same application the one that tells most."""
     taken: dict[str, Log] = {}
     for log in sorted(logs, key=lambda one: (-one.size, one.path)):
         known = taken.setdefault(log.batch, log)
         if known is not log:
-            refused.append(Refused(log.path, f"it is the same log as {known.path}, which is larger or equal"))
+            refused.append(
+                RejectedLog(log.path, f"it is the same log as {known.path}, which is larger or equal")
+            )
     return list(taken.values()), sorted(refused, key=lambda one: one.path)

@@ -21,12 +21,12 @@ from pyspark.sql import SparkSession
 from controlplane.errors import LakeError
 from controlplane.lake.deduplication import still_new
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Manifest, Part
+from controlplane.lake.manifest import LakeManifest, Part
 from controlplane.lake.rows import RAW
-from controlplane.pipeline.eventlogs.chunk_reader import Outcome, Piece, read
-from controlplane.pipeline.eventlogs.decoding import Hadoop, spark_home
-from controlplane.pipeline.eventlogs.discovery import Log, Refused, logs_among
-from controlplane.pipeline.eventlogs.import_summary import Account
+from controlplane.pipeline.eventlogs.chunk_reader import ChunkResult, Piece, read
+from controlplane.pipeline.eventlogs.decoding import HadoopShell, spark_home
+from controlplane.pipeline.eventlogs.discovery import Log, RejectedLog, logs_among
+from controlplane.pipeline.eventlogs.import_summary import ImportSummary
 from controlplane.pipeline.eventlogs.listing import by_fsspec, found, scheme_of
 from controlplane.pipeline.eventlogs.reconcile import Runs, kept
 from controlplane.pipeline.runtime.session import SparkFailed, first_line
@@ -63,7 +63,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ImportRequest:
     """What is asked of an import. `since`: Unix seconds, logs that nobody wrote to since then are left out."""
 
     paths: tuple[str, ...]
@@ -77,15 +77,15 @@ class _Open:
 
     log: Log
     pieces: list[Piece]
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[ChunkResult] = field(default_factory=list)
 
 
 Start = Callable[[], SparkSession]
 
 
 def import_logs(
-    start: Start, lake: Lake, wish: Wish, show: Callable[[Progress], None] = lambda _: None
-) -> Account:
+    start: Start, lake: Lake, wish: ImportRequest, show: Callable[[Progress], None] = lambda _: None
+) -> ImportSummary:
     """Bring the logs below `wish.paths` into the lake. NothingThere, LakeError, SparkFailed.
 
     `start` gives the session; it is asked for one only where there is something to do.
@@ -95,7 +95,7 @@ def import_logs(
     if not files:
         raise NothingThere("; ".join(map(str, gone)))
     logs, refused = logs_among(files, named)
-    account = Account(str(lake.folder), found=len(logs), refused=[*gone, *refused])
+    account = ImportSummary(str(lake.folder), found=len(logs), refused=[*gone, *refused])
     with _written(lake):
         lake.recover(JOB)
         touched, held = lake.touched(JOB), lake.manifest()
@@ -122,7 +122,7 @@ def _written(lake: Lake) -> Iterator[None]:
         raise LakeError(f"the lake at {lake.folder} cannot be written: {error}") from None
 
 
-def _is_wanted(log: Log, held: Manifest, wish: Wish, account: Account) -> bool:
+def _is_wanted(log: Log, held: LakeManifest, wish: ImportRequest, account: ImportSummary) -> bool:
     if wish.since is not None and log.modified < wish.since:
         account.too_old += 1
         return False
@@ -138,7 +138,7 @@ def _by_us(log: Log) -> bool:
     return scheme == "file" or by_fsspec(scheme)
 
 
-def _pieces(lake: Lake, log: Log, hadoop: Hadoop | None) -> list[Piece]:
+def _pieces(lake: Lake, log: Log, hadoop: HadoopShell | None) -> list[Piece]:
     staging = lake.stage(JOB, log.batch)
     made = []
     for place, file in enumerate(log.files):
@@ -151,7 +151,7 @@ def _pieces(lake: Lake, log: Log, hadoop: Hadoop | None) -> list[Piece]:
     return made
 
 
-def _hadoop(spark: SparkSession) -> Hadoop:
+def _hadoop(spark: SparkSession) -> HadoopShell:
     """Hadoop's settings as the session has them, for those of its shells that read on executors."""
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     settings = {
@@ -159,7 +159,7 @@ def _hadoop(spark: SparkSession) -> Hadoop:
         for prefix in ("fs.", "dfs.", "hadoop.", "ha.")
         for name, value in conf.getPropsWithPrefix(prefix).items()
     }
-    return Hadoop(spark_home(), settings)
+    return HadoopShell(spark_home(), settings)
 
 
 def bundles(pieces: Iterable[Piece], cores: int) -> list[list[Piece]]:
@@ -197,10 +197,10 @@ class _Run:
         self,
         spark: SparkSession,
         lake: Lake,
-        held: Manifest,
+        held: LakeManifest,
         touched: Mapping[str, Any],
         opened: dict[str, _Open],
-        account: Account,
+        account: ImportSummary,
         show: Callable[[Progress], None],
         began: float,
     ):
@@ -253,7 +253,7 @@ class _Run:
         except BaseException as error:  # told by the main thread
             self.error = error
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _settle(self, outcome: ChunkResult) -> None:
         if outcome.lake_failed:
             raise LakeError(outcome.lake_failed)
         self.bytes += outcome.size
@@ -269,7 +269,7 @@ class _Run:
         refused = next((outcome.refused for outcome in outcomes if outcome.refused), None)
         events: Counter[str] = sum((outcome.events for outcome in outcomes), Counter())
         if refused is not None:
-            account.refused.append(Refused(log.path, refused))
+            account.refused.append(RejectedLog(log.path, refused))
             self.lake.folder.remove(one.pieces[0].staging.path)
             return
         problems = [*log.notes, *(text for outcome in outcomes for text in outcome.problems)]
@@ -291,10 +291,10 @@ class _Run:
                 parts = self._put(one, [part for outcome in outcomes for part in outcome.parts], facts)
             except FileNotFoundError as error:
                 reason = f"another job merged files of it meanwhile, import it again: {error}"
-                account.refused.append(Refused(log.path, reason))
+                account.refused.append(RejectedLog(log.path, reason))
                 return
             except LakeError as error:  # what is staged stays: a commit that was begun is finished from it
-                account.refused.append(Refused(log.path, str(error)))
+                account.refused.append(RejectedLog(log.path, str(error)))
                 return
         account.read += 1
         account.in_progress += log.in_progress
@@ -304,7 +304,7 @@ class _Run:
         account.events += events
         for part in parts:
             account.rows[part.table] += part.rows
-        account.damaged += [Refused(log.path, problem) for problem in problems]
+        account.damaged += [RejectedLog(log.path, problem) for problem in problems]
 
     def _put(self, one: _Open, read: list[Part], facts: dict[str, Any]) -> list[Part]:
         """Commit what was read of a log. The parts of it that are in the lake for that; `facts` gain what was kept."""

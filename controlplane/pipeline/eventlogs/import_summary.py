@@ -6,14 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from controlplane.pipeline.eventlogs.discovery import Refused
+from controlplane.pipeline.eventlogs.discovery import RejectedLog
 
 #: So many paths are named for people; `--json` names all.
 MOST_NAMED = 50
 
 
 @dataclass
-class Account:
+class ImportSummary:
     """Counts of logs, events, rows and bytes. `refused`: what is not in the lake; `damaged`: what is there in part."""
 
     lake: str = ""
@@ -28,11 +28,11 @@ class Account:
     seconds: float = 0.0
     events: Counter[str] = field(default_factory=Counter)
     rows: Counter[str] = field(default_factory=Counter)
-    refused: list[Refused] = field(default_factory=list)
-    damaged: list[Refused] = field(default_factory=list)
+    refused: list[RejectedLog] = field(default_factory=list)
+    damaged: list[RejectedLog] = field(default_factory=list)
 
 
-def as_json(account: Account) -> dict[str, Any]:
+def as_json(account: ImportSummary) -> dict[str, Any]:
     return {
         "lake": account.lake,
         "logs": {
@@ -55,7 +55,7 @@ def as_json(account: Account) -> dict[str, Any]:
     }
 
 
-def in_words(account: Account) -> list[str]:
+def in_words(account: ImportSummary) -> list[str]:
     """The same as lines."""
     lines = [
         f"{account.lake}: {_counted(account.read, 'log')} read ({in_bytes(account.size)}) in "

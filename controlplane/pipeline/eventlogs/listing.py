@@ -16,7 +16,7 @@ import fsspec
 from pyspark.sql import SparkSession
 
 from controlplane.lake.folders import SCHEMES
-from controlplane.pipeline.eventlogs.discovery import File, Refused
+from controlplane.pipeline.eventlogs.discovery import File, RejectedLog
 from controlplane.pipeline.runtime.session import first_line
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
@@ -42,11 +42,11 @@ def by_fsspec(scheme: str) -> bool:
 
 def found(
     start: Callable[[], SparkSession], paths: Iterable[str]
-) -> tuple[list[File], list[str], list[Refused]]:
+) -> tuple[list[File], list[str], list[RejectedLog]]:
     """All files below the paths, those of them that were named one by one, and the paths that cannot be listed."""
     files: list[File] = []
     named: list[str] = []
-    refused: list[Refused] = []
+    refused: list[RejectedLog] = []
     for path in paths:
         scheme = scheme_of(path)
         try:
@@ -58,12 +58,12 @@ def found(
                 else _hadoop(start(), path)
             )
         except Exception as error:  # each file system has errors of its own
-            refused.append(Refused(path, f"it cannot be listed: {first_line(error)}"))
+            refused.append(RejectedLog(path, f"it cannot be listed: {first_line(error)}"))
             continue
         if not listed:
-            refused.append(Refused(path, "nothing is there"))
+            refused.append(RejectedLog(path, "nothing is there"))
         for file, asked in listed:
-            if isinstance(file, Refused):
+            if isinstance(file, RejectedLog):
                 refused.append(file)
                 continue
             files.append(file)
@@ -72,7 +72,7 @@ def found(
     return files, named, refused
 
 
-def _local(path: str) -> Iterator[tuple[File | Refused, bool]]:
+def _local(path: str) -> Iterator[tuple[File | RejectedLog, bool]]:
     bare = re.sub(r"^file:/+", "/", path)
     wild = bool(_WILD.search(bare)) and not os.path.exists(bare)
     for place in sorted(glob.glob(bare, recursive=True)) if wild else [bare]:
@@ -83,7 +83,7 @@ def _local(path: str) -> Iterator[tuple[File | Refused, bool]]:
             yield _stat(absolute), not wild
 
 
-def _below(folder: str) -> Iterator[File | Refused]:
+def _below(folder: str) -> Iterator[File | RejectedLog]:
     closed: list[OSError] = []
     walked = {
         os.path.realpath(folder)
@@ -95,7 +95,9 @@ def _below(folder: str) -> Iterator[File | Refused]:
             name for name in ordered if not name.startswith((".", "_")) and _is_new(here, name, walked)
         ]
         yield from (_stat(os.path.join(here, member)) for member in members)
-    yield from (Refused(str(error.filename), f"it cannot be listed: {error.strerror}") for error in closed)
+    yield from (
+        RejectedLog(str(error.filename), f"it cannot be listed: {error.strerror}") for error in closed
+    )
 
 
 def _is_new(here: str, name: str, walked: set[str]) -> bool:
@@ -106,11 +108,11 @@ def _is_new(here: str, name: str, walked: set[str]) -> bool:
     return len(walked) > before
 
 
-def _stat(path: str) -> File | Refused:
+def _stat(path: str) -> File | RejectedLog:
     try:
         known = os.stat(path)
     except OSError as error:  # a link to nowhere; gone meanwhile
-        return Refused(path, f"it cannot be read: {error.strerror}")
+        return RejectedLog(path, f"it cannot be read: {error.strerror}")
     return File(path, known.st_size, known.st_mtime)
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from controlplane.events.progress import MAX_WHOLE
 from controlplane.lake.arrays import map_of
-from controlplane.lake.schema import Type
+from controlplane.lake.schema import ColumnType
 
 Number = Annotated[int, msgspec.Meta(ge=-MAX_WHOLE, le=MAX_WHOLE)]
 #: Structures that are kept, and the operators whose last one is remembered. To make one costs as much as to read
@@ -47,7 +47,7 @@ class _Guess:
     misses: int = 0
 
 
-class Reader:
+class MetricReader:
     """Reads maps of numbers. What the maps of one source, an operator of a query, were like is tried first."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ def column_of(maps: Sequence[Numbers]) -> pa.MapArray:
     """The column of the lake that holds them."""
     names = [None if one is None else one.names if isinstance(one, Laid) else tuple(one) for one in maps]
     return map_of(
-        Type.WHOLES, names, chain.from_iterable(_numbers_of(one) for one in maps if one is not None)
+        ColumnType.WHOLES, names, chain.from_iterable(_numbers_of(one) for one in maps if one is not None)
     )
 
 

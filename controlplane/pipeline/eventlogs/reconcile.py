@@ -14,7 +14,7 @@ import pyarrow.dataset as ds
 
 from controlplane.lake.deduplication import LIFE_KEY, ONCE, REPORT_KEY, REPORT_TABLES, new_only
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Commit, Manifest, Part
+from controlplane.lake.manifest import Commit, LakeManifest, Part
 from controlplane.lake.schema import LIFECYCLE, PROGRESS, arrow
 from controlplane.lake.staging import Staging
 
@@ -22,7 +22,7 @@ from controlplane.lake.staging import Staging
 TELLING = (PROGRESS.name, LIFECYCLE.name)
 
 
-def kept(lake: Lake, staging: Staging, parts: Sequence[Part], held: Manifest) -> tuple[list[Part], int]:
+def kept(lake: Lake, staging: Staging, parts: Sequence[Part], held: LakeManifest) -> tuple[list[Part], int]:
     """Rows that the batch has in the lake and that `parts` do not tell, staged as parts of their own, and how many
     reports they are: of a rolling log old files go, logs are cut, and names of applications are given twice.
 
@@ -101,7 +101,7 @@ class Runs:
         for place, part in enumerate(parts):
             rows = _read(lake, [lake.folder.at(staging.path, part.path)], arrow(part.table))
             tables, left_out = new_only(
-                lake, {part.table: rows}, (staging.job, staging.batch), Manifest(others)
+                lake, {part.table: rows}, (staging.job, staging.batch), LakeManifest(others)
             )
             known += left_out
             found += staging.write(part.table, tables[part.table], f"once-{place}")

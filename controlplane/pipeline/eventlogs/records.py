@@ -32,7 +32,7 @@ _KNOWN = frozenset(
 )
 
 
-class Told(NamedTuple):
+class EventLogRecord(NamedTuple):
     """One event. `kind`: started, progress, idle or terminated; `report`: of progress only, the rest of the others.
 
     `at`: its time as the log has it (RFC 3339 text or Unix seconds); None where the log tells none.
@@ -49,7 +49,7 @@ class Told(NamedTuple):
     rest: Mapping[str, Any] | None = None
 
 
-def told(document: Any, app_id: str = "") -> Told | None:
+def told(document: Any, app_id: str = "") -> EventLogRecord | None:
     """The event of a line; None when it is another kind of event. ValueError in one sentence when it is malformed.
 
     `app_id`: Spark 2.0 numbers the queries of an application, and nothing else tells them apart.
@@ -69,13 +69,13 @@ def told(document: Any, app_id: str = "") -> Told | None:
         report = document.get("progress")
         if not isinstance(report, dict):
             raise ValueError("a progress event holds no progress")
-        return Told(
+        return EventLogRecord(
             kind, report.get("id"), report.get("runId"), _text(report.get("name")), report=_as_json(report)
         )
     query_id, run_id = _text(document.get("id")), _text(document.get("runId"))
     if query_id is None or run_id is None:
         raise ValueError(f"a {kind} event tells no id or runId")
-    return Told(
+    return EventLogRecord(
         kind,
         query_id,
         run_id,
@@ -143,7 +143,7 @@ _OLD_PHASES = {
 }
 
 
-def _old(kind: str, document: Json, status: Json, app_id: str) -> Told:
+def _old(kind: str, document: Json, status: Json, app_id: str) -> EventLogRecord:
     number = status.get("id")
     if isinstance(number, bool) or not isinstance(number, (int, str)):
         raise ValueError("an event of Spark 2.0 tells no id of its query")
@@ -153,13 +153,13 @@ def _old(kind: str, document: Json, status: Json, app_id: str) -> Told:
     at = _milliseconds(status.get("timestamp"))
     rest = {"status": status}
     if kind == "progress" and details.get("isDataPresentInTrigger") == "false":
-        return Told("idle", query_id, query_id, name, at, rest=rest)
+        return EventLogRecord("idle", query_id, query_id, name, at, rest=rest)
     if kind == "progress":
-        return Told(
+        return EventLogRecord(
             kind, query_id, query_id, name, at, report=_old_report(query_id, name, status, details, at)
         )
     text = _text(document.get("exception"))
-    return Told(kind, query_id, query_id, name, at, text, rest=rest)
+    return EventLogRecord(kind, query_id, query_id, name, at, text, rest=rest)
 
 
 def _old_report(query_id: str, name: str | None, status: Json, details: Json, at: float | None) -> Json:

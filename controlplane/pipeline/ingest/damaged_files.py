@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from controlplane.lake.folders import Folder
+from controlplane.lake.folders import LakeFolder
 from controlplane.pipeline.ingest import landing_zone, partitions
 
 WHY = "torn or gone: what could be read of it was taken in, the rest of it is lost"
@@ -43,7 +43,7 @@ def of_batch(spark: SparkSession, checkpoint: str, named: str) -> list[str]:
     return sorted(found)
 
 
-def keep(folder: Folder, paths: Sequence[str]) -> None:
+def keep(folder: LakeFolder, paths: Sequence[str]) -> None:
     """A line for each file beside the lines that are no events. The same files make the same name."""
     name = hashlib.sha256("\n".join(paths).encode("utf-8", "replace")).hexdigest()[:12]
     partitions.reject(folder, f"files-{name}", ({"origin": path, "error": WHY, "line": ""} for path in paths))

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import pyarrow as pa
 
 from controlplane.errors import ControlPlaneError
-from controlplane.lake.folders import Folder
+from controlplane.lake.folders import LakeFolder
 from listeners.delivery.backoff import Backoff
-from listeners.delivery.transport import Acknowledgement
+from listeners.delivery.transport import ServerAcknowledgement
 from listeners.protocol.errors import TooLarge, TransportError
 
 #: What one request holds at most.
@@ -29,7 +29,7 @@ OUTBOX_ROWS = 500
 OUTBOX = pa.schema([("agent", pa.string()), ("seq", pa.int64()), ("line", pa.binary())])
 
 
-class ServerAway(ControlPlaneError):
+class ServerUnavailable(ControlPlaneError):
     """The server took nothing for too long, or we were told to stop meanwhile: nothing is lost, try again later."""
 
     status, code = 503, "server_away"
@@ -38,7 +38,7 @@ class ServerAway(ControlPlaneError):
 class Sender(Protocol):
     """What is asked of the way to the server; `listeners.delivery.transport.HttpTransport` is it."""
 
-    def send(self, lines: Sequence[bytes], timeout: float) -> Acknowledgement: ...
+    def send(self, lines: Sequence[bytes], timeout: float) -> ServerAcknowledgement: ...
 
 
 class Waiting(NamedTuple):
@@ -49,7 +49,7 @@ class Waiting(NamedTuple):
     line: bytes
 
 
-class Refusal(NamedTuple):
+class RejectedBatch(NamedTuple):
     """A line that the server will never take, and why."""
 
     why: str
@@ -70,29 +70,30 @@ class Forwarder:
         self._sender, self._stopping, self._patience, self._clock = sender, stopping, patience, clock
         self._say = say
 
-    def forward(self, waiting: Iterable[Waiting]) -> list[Refusal]:
+    def forward(self, waiting: Iterable[Waiting]) -> list[RejectedBatch]:
         """Send all of it, in this order; what the server refused for good. ServerAway where it took nothing."""
-        refused: list[Refusal] = []
+        refused: list[RejectedBatch] = []
         for lines in _requests(waiting):
             refused += self._deliver(lines)
         return refused
 
-    def _deliver(self, lines: list[bytes]) -> list[Refusal]:
+    def _deliver(self, lines: list[bytes]) -> list[RejectedBatch]:
         try:
             answer = self._send(lines)
         except TooLarge as error:
             return self._halved(lines, error)
         return [
-            Refusal(why, lines[line - 1] if 0 < line <= len(lines) else b"") for line, why in answer.lines
+            RejectedBatch(why, lines[line - 1] if 0 < line <= len(lines) else b"")
+            for line, why in answer.lines
         ]
 
-    def _halved(self, lines: list[bytes], error: TooLarge) -> list[Refusal]:
+    def _halved(self, lines: list[bytes], error: TooLarge) -> list[RejectedBatch]:
         if len(lines) == 1:
-            return [Refusal(str(error), lines[0])]
+            return [RejectedBatch(str(error), lines[0])]
         middle = len(lines) // 2
         return self._deliver(lines[:middle]) + self._deliver(lines[middle:])
 
-    def _send(self, lines: list[bytes]) -> Acknowledgement:
+    def _send(self, lines: list[bytes]) -> ServerAcknowledgement:
         backoff, until, told = Backoff(), self._clock() + self._patience, False
         while True:
             try:
@@ -107,7 +108,7 @@ class Forwarder:
                     self._say(f"the server takes no events, tried for {self._patience:.0f} s: {error}")
                     told = True
                 if final or self._stopping.wait(wait):
-                    raise ServerAway(f"events cannot be forwarded: {error}") from None
+                    raise ServerUnavailable(f"events cannot be forwarded: {error}") from None
 
 
 def _requests(waiting: Iterable[Waiting]) -> Iterator[list[bytes]]:
@@ -126,7 +127,7 @@ def _requests(waiting: Iterable[Waiting]) -> Iterator[list[bytes]]:
 # -- outboxes: from the executors to the driver, by way of the lake's staging ------------------------
 
 
-def put(folder: Folder, path: str, waiting: list[Waiting]) -> None:
+def put(folder: LakeFolder, path: str, waiting: list[Waiting]) -> None:
     """Write an executor's share, sorted, so that the driver need not hold it as a whole."""
     waiting.sort(key=lambda one: one[:2])
     absolute = folder.at(path)
@@ -138,12 +139,12 @@ def put(folder: Folder, path: str, waiting: list[Waiting]) -> None:
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=OUTBOX))
 
 
-def taken(folder: Folder, paths: Sequence[str]) -> Iterator[Waiting]:
+def taken(folder: LakeFolder, paths: Sequence[str]) -> Iterator[Waiting]:
     """All shares as one, in order of agent and number."""
     return heapq.merge(*(_share(folder, path) for path in paths), key=lambda one: one[:2])
 
 
-def _share(folder: Folder, path: str) -> Iterator[Waiting]:
+def _share(folder: LakeFolder, path: str) -> Iterator[Waiting]:
     with folder.fs.open(folder.at(path), "rb") as file, pa.ipc.open_stream(file) as reader:
         for batch in reader:
             for agent, seq, line in zip(*(column.to_pylist() for column in batch.columns), strict=True):

@@ -25,12 +25,12 @@ from pyspark.sql import functions as F
 from controlplane.errors import ControlPlaneError, LakeError
 from controlplane.lake.deduplication import still_new
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Manifest
+from controlplane.lake.manifest import LakeManifest
 from controlplane.lake.staging import Staging
 from controlplane.pipeline.ingest import damaged_files, forwarding, landing_zone, partitions
 from controlplane.pipeline.ingest.forwarding import Forwarder
 from controlplane.pipeline.ingest.landing_zone import Source
-from controlplane.pipeline.ingest.partitions import Told, kept
+from controlplane.pipeline.ingest.partitions import PartitionResult, kept
 from controlplane.pipeline.runtime.session import first_line
 from listeners.delivery.backoff import Backoff
 
@@ -83,7 +83,7 @@ class IngestFailed(ControlPlaneError):
 
 
 @dataclass(frozen=True)
-class Plan:
+class IngestPlan:
     """What is asked of a stream. `every`: seconds between triggers; None: what is there, then end."""
 
     source: Source
@@ -114,7 +114,7 @@ def deduplicated(lines: DataFrame, window_seconds: float) -> DataFrame:
     )
 
 
-class Batches:
+class MicroBatches:
     """What is done with each batch; Spark calls it on a thread of its own. `trouble`: what it failed by last."""
 
     def __init__(self, lake: Lake, window_seconds: float, forwarder: Forwarder | None, say: Say):
@@ -154,14 +154,14 @@ class Batches:
             raise
         self._note(number, told, refused)
 
-    def _written(self, batch: DataFrame, staging: Staging, manifest: Manifest) -> Told:
+    def _written(self, batch: DataFrame, staging: Staging, manifest: LakeManifest) -> PartitionResult:
         write = partitions.writer(staging, manifest, self._forwarder is not None)
-        told = Told()
+        told = PartitionResult()
         for row in batch.mapInArrow(write, partitions.TOLD_DDL).collect():
-            told = told.plus(Told.of_json(row[0]))
+            told = told.plus(PartitionResult.of_json(row[0]))
         return told
 
-    def _forward(self, told: Told, name: str) -> int:
+    def _forward(self, told: PartitionResult, name: str) -> int:
         if self._forwarder is None:
             return 0
         refused = self._forwarder.forward(forwarding.taken(self._lake.folder, told.outboxes))
@@ -178,7 +178,7 @@ class Batches:
             self._say(f"{file} is {damaged_files.WHY}")
         damaged_files.keep(self._lake.folder, files)
 
-    def _note(self, number: int, told: Told, refused: int) -> None:
+    def _note(self, number: int, told: PartitionResult, refused: int) -> None:
         rows, done = sum(part.rows for part in told.parts), self.sum
         self.sum = Sum(
             done.batches + 1,
@@ -200,7 +200,7 @@ class Batches:
         self._say(f"batch {number}: {told.events} events, {rows} rows{''.join(more)}")
 
 
-def concerned(manifest: Manifest, stream: str, number: int, since: float) -> Manifest:
+def concerned(manifest: LakeManifest, stream: str, number: int, since: float) -> LakeManifest:
     """What of the lake has to be asked about doubles: not this stream's own batches that arrived after `since`.
 
     The stream's state knows these. Rewound where the lake has later batches of this stream.
@@ -217,7 +217,7 @@ def concerned(manifest: Manifest, stream: str, number: int, since: float) -> Man
         for key, commit in manifest.commits.items()
         if key not in own or float(commit.facts.get("arrived_at") or 0.0) < since
     }
-    return Manifest(kept)
+    return LakeManifest(kept)
 
 
 def _stream_of(session: SparkSession) -> str:
@@ -240,8 +240,8 @@ def prepared(session: SparkSession) -> SparkSession:
 
 def run(
     session: SparkSession,
-    plan: Plan,
-    batches: Batches,
+    plan: IngestPlan,
+    batches: MicroBatches,
     stopping: threading.Event,
     say: Say,
     backoff: Backoff | None = None,
@@ -291,8 +291,8 @@ class _Life:
 
     session: SparkSession
     stream: DataFrame
-    plan: Plan
-    batches: Batches
+    plan: IngestPlan
+    batches: MicroBatches
     stopping: threading.Event
     say: Say
 
@@ -335,7 +335,7 @@ def _over(session: SparkSession) -> bool:
     return bool(context._jsc.sc().isStopped())
 
 
-def _drain(query: Any, batches: Batches) -> None:
+def _drain(query: Any, batches: MicroBatches) -> None:
     """Let the batch that is under way end, then stop."""
     done, until = batches.sum.batches, time.monotonic() + DRAIN_SECONDS
     while query.isActive and query.status["isTriggerActive"] and batches.sum.batches == done:

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from controlplane.errors import BadRequest
 from controlplane.lake import events
-from controlplane.lake.folders import Folder
+from controlplane.lake.folders import LakeFolder
 from listeners.protocol.errors import WireError
 
 #: What a line becomes. `key`: the same for the same event; `error`: why it is none.
@@ -72,7 +72,7 @@ class Source:
 
 def lines_of(spark: SparkSession, source: Source) -> DataFrame:
     """A stream of lines: `value` (bytes), `origin` (file or offset). BadRequest where Spark cannot read it."""
-    if Folder(source.place).is_local:
+    if LakeFolder(source.place).is_local:
         # Looking at a batch's files once more is quicker here than a job of Spark's that does it.
         spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", MANY)
     reader = spark.readStream.format(source.form)

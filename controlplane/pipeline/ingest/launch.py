@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from controlplane.lake.lake import Lake
 from controlplane.pipeline.ingest import ingest_job
 from controlplane.pipeline.ingest.forwarding import Forwarder
-from controlplane.pipeline.ingest.ingest_job import IngestFailed, Plan, Say, Sum
+from controlplane.pipeline.ingest.ingest_job import IngestFailed, IngestPlan, Say, Sum
 from controlplane.pipeline.runtime.session import close, first_line, session
 from listeners import attach, environment
 from listeners.attach import NotAttached
@@ -28,14 +28,14 @@ APP = "controlplane"
 
 
 def take_in(
-    plan: Plan, lake: str, server: str | None, master: str | None, stopping: threading.Event, say: Say
+    plan: IngestPlan, lake: str, server: str | None, master: str | None, stopping: threading.Event, say: Say
 ) -> Sum:
     """Run the job until it ends or is told to stop. ControlPlaneError where it cannot run."""
     opened = Lake.open(lake, create=True)
     forwarder = Forwarder(_transport(server), stopping, say=say) if server is not None else None
     # Why a batch failed is told in a line; Spark would tell it by pages.
     spark = session(APP, master, {"spark.log.level": "FATAL"})
-    attachment, batches = None, ingest_job.Batches(opened, plan.window_seconds, forwarder, say)
+    attachment, batches = None, ingest_job.MicroBatches(opened, plan.window_seconds, forwarder, say)
     try:
         with _jvm_alive(stopping):
             own = ingest_job.prepared(spark)

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from controlplane.lake import events
 from controlplane.lake.deduplication import new_only
-from controlplane.lake.folders import Folder
+from controlplane.lake.folders import LakeFolder
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Manifest, Part
-from controlplane.lake.rows import Rows
+from controlplane.lake.manifest import LakeManifest, Part
+from controlplane.lake.rows import LakeRows
 from controlplane.lake.staging import Staging
 from controlplane.pipeline.ingest import forwarding
 from controlplane.pipeline.ingest.forwarding import Waiting
@@ -36,7 +36,7 @@ KEPT_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
-class Told:
+class PartitionResult:
     """What became of a share, or of all shares of a batch together. `arrived`: Unix seconds, the batch's own."""
 
     parts: tuple[Part, ...] = ()
@@ -47,8 +47,8 @@ class Told:
     known: int = 0
     arrived: float = 0.0
 
-    def plus(self, other: Told) -> Told:
-        return Told(
+    def plus(self, other: PartitionResult) -> PartitionResult:
+        return PartitionResult(
             self.parts + other.parts,
             self.outboxes + other.outboxes,
             self.events + other.events,
@@ -61,11 +61,11 @@ class Told:
         return json.dumps(asdict(self), default=str)
 
     @staticmethod
-    def of_json(text: str) -> Told:
+    def of_json(text: str) -> PartitionResult:
         told = json.loads(text)
         parts = [{**one, "date": datetime.fromisoformat(one["date"]).date()} for one in told.pop("parts")]
         outboxes = tuple(told.pop("outboxes"))
-        return Told(tuple(Part(**one) for one in parts), outboxes, **told)
+        return PartitionResult(tuple(Part(**one) for one in parts), outboxes, **told)
 
 
 @dataclass
@@ -73,13 +73,13 @@ class _Share:
     """A share being written."""
 
     staging: Staging
-    manifest: Manifest
+    manifest: LakeManifest
     part: str
     forward: bool
-    rows: Rows = field(default_factory=Rows)
+    rows: LakeRows = field(default_factory=LakeRows)
     waiting: list[Waiting] = field(default_factory=list)
     rejected: list[dict[str, Any]] = field(default_factory=list)
-    told: Told = field(default_factory=Told)
+    told: PartitionResult = field(default_factory=PartitionResult)
     waiting_bytes: int = 0
     rejected_bytes: int = 0
     rejections: int = 0
@@ -115,7 +115,7 @@ class _Share:
             Lake(staging.folder), self.rows.take(), (staging.job, staging.batch), self.manifest
         )
         parts = [one for name, rows in tables.items() for one in staging.write(name, rows, part)]
-        self.told = self.told.plus(Told(tuple(parts), known=known))
+        self.told = self.told.plus(PartitionResult(tuple(parts), known=known))
 
     def _send(self) -> None:
         """Lines to be forwarded to an outbox; each is in order, and so are all together once they are read."""
@@ -123,21 +123,21 @@ class _Share:
             return
         outbox = f"{self.staging.path}/outbox-{self.part}-{len(self.told.outboxes):04d}.arrow"
         forwarding.put(self.staging.folder, outbox, self.waiting)
-        self.told = self.told.plus(Told(outboxes=(outbox,)))
+        self.told = self.told.plus(PartitionResult(outboxes=(outbox,)))
         self.waiting, self.waiting_bytes = [], 0
 
     def _put_aside(self) -> None:
         if not self.rejected:
             return
         reject(self.staging.folder, self._aside(), self.rejected)
-        self.told = self.told.plus(Told(malformed=len(self.rejected)))
+        self.told = self.told.plus(PartitionResult(malformed=len(self.rejected)))
         self.rejected, self.rejected_bytes, self.rejections = [], 0, self.rejections + 1
 
     def _aside(self) -> str:
         more = f"-{self.rejections:04d}" if self.rejections else ""
         return f"{self.staging.job}-{self.staging.batch}-{self.part}{more}"
 
-    def close(self) -> Told:
+    def close(self) -> PartitionResult:
         self.flush()
         self._send()
         self._put_aside()
@@ -153,7 +153,7 @@ def kept(line: bytes) -> str:
     return line[:KEPT_BYTES].decode("utf-8", "replace")
 
 
-def reject(folder: Folder, name: str, lines: Iterable[Mapping[str, str]]) -> None:
+def reject(folder: LakeFolder, name: str, lines: Iterable[Mapping[str, str]]) -> None:
     """Put aside, by one file, what was not taken: `origin`, `error`, `line`. The same name replaces it."""
     text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lines)
     folder.write(f"{REJECTED}/{name}.ndjson", text.encode("utf-8", "replace"))
@@ -162,7 +162,7 @@ def reject(folder: Folder, name: str, lines: Iterable[Mapping[str, str]]) -> Non
 Write = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def writer(staging: Staging, manifest: Manifest, forward: bool) -> Write:
+def writer(staging: Staging, manifest: LakeManifest, forward: bool) -> Write:
     """What each executor does with its share: rows of `landing.PARSED` and `arrived` -> one line of TOLD."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -15,12 +15,12 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError
 
 from controlplane.errors import ControlPlaneError
-from controlplane.history.offload_commits import ONE_AN_EVENT, Account, Stretch
+from controlplane.history.offload_commits import ONE_AN_EVENT, EventRange, OffloadCounts
 from controlplane.lake import events
 from controlplane.lake.deduplication import new_only
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Part
-from controlplane.lake.rows import Rows
+from controlplane.lake.rows import LakeRows
 from controlplane.lake.staging import Staging
 from controlplane.store import offload_marks
 from controlplane.store.engine import open_engine, unavailable
@@ -36,7 +36,7 @@ class Task:
     """A stretch of a commit, small enough for one task. `database`: URL of the store; `lake`: of the lake."""
 
     number: int
-    stretch: Stretch
+    stretch: EventRange
     staging: Staging
     database: str
     lake: str
@@ -55,7 +55,7 @@ def read_only(database: str) -> Engine:
     return engine.execution_options(isolation_level="AUTOCOMMIT")
 
 
-def tried(task: Task) -> tuple[list[Part], Account] | str:
+def tried(task: Task) -> tuple[list[Part], OffloadCounts] | str:
     """`carry`, or in one line why it could not: thrown, Spark would wrap it in a hundred lines."""
     try:
         return carry(task)
@@ -65,12 +65,12 @@ def tried(task: Task) -> tuple[list[Part], Account] | str:
         return str(unavailable(error))
 
 
-def carry(task: Task) -> tuple[list[Part], Account]:
+def carry(task: Task) -> tuple[list[Part], OffloadCounts]:
     """Write the rows of one task; the parts, and what became of the events."""
     engine = read_only(task.database)
     lake = Lake.open(task.lake)
     parts: list[Part] = []
-    account, rows = Account(), Rows()
+    account, rows = OffloadCounts(), LakeRows()
     try:
         with engine.connect() as connection:
             for event in offload_marks.departing(connection, task.stretch.after, task.stretch.until):
@@ -83,19 +83,19 @@ def carry(task: Task) -> tuple[list[Part], Account]:
     return parts, account
 
 
-def _write(task: Task, lake: Lake, rows: Rows, parts: list[Part]) -> Account:
+def _write(task: Task, lake: Lake, rows: LakeRows, parts: list[Part]) -> OffloadCounts:
     """What the lake has not, in files numbered in the order of writing."""
     if not len(rows):
-        return Account()
+        return OffloadCounts()
     tables = rows.take()
     kept, _ = new_only(lake, tables, (task.staging.job, task.staging.batch))
     known = sum(tables[name].num_rows - kept[name].num_rows for name in ONE_AN_EVENT)
     for table, found in kept.items():
         parts += task.staging.write(table, found, f"{task.number:05d}-{len(parts):04d}")
-    return Account(known=known)
+    return OffloadCounts(known=known)
 
 
-def put(rows: Rows, event: Departing) -> Account:
+def put(rows: LakeRows, event: Departing) -> OffloadCounts:
     """One event as rows; one that cannot be read is counted and spoils no other."""
     app = wire.App(event.app, event.app_id, event.spark_version)
     told = wire.Event(event.agent, event.seq, event.at, app, event.type, event.data)
@@ -104,12 +104,12 @@ def put(rows: Rows, event: Departing) -> Account:
     except (ValueError, TypeError, OverflowError):
         taken = False
     numbers = offload_marks.number_of(event.seq)
-    return Account(events=1, taken=int(taken), malformed=int(not taken), numbers=numbers)
+    return OffloadCounts(events=1, taken=int(taken), malformed=int(not taken), numbers=numbers)
 
 
-def stretches(connection: Connection, whole: Stretch, size: int) -> Iterator[Stretch]:
+def stretches(connection: Connection, whole: EventRange, size: int) -> Iterator[EventRange]:
     """A stretch in pieces of about `size` events."""
     after = whole.after
     for until in offload_marks.cuts(connection, whole.after, whole.until, size):
-        yield Stretch(whole.store, after, until)
+        yield EventRange(whole.store, after, until)
         after = until

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from controlplane.errors import LakeError
 from controlplane.history import offload_commits
-from controlplane.history.offload_commits import JOB, Account, Stretch
+from controlplane.history.offload_commits import JOB, EventRange, OffloadCounts
 from controlplane.lake.deduplication import still_new
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Part
@@ -41,7 +41,7 @@ class Moving:
 
 
 @dataclass(frozen=True)
-class Moved:
+class OffloadSummary:
     """What a job did. `mended`: commits whose files were damaged, written again; `days`: of alerts and actions."""
 
     commits: int = 0
@@ -49,10 +49,10 @@ class Moved:
     rows: int = 0
     days: int = 0
     until: int = 0
-    account: Account = field(default_factory=Account)
+    account: OffloadCounts = field(default_factory=OffloadCounts)
 
 
-def move(spark: SparkSession, moving: Moving, say: Told) -> Moved:
+def move(spark: SparkSession, moving: Moving, say: Told) -> OffloadSummary:
     """Move what is old enough; `say` is told of each commit. LakeError and StoreUnavailable end it in between."""
     lake = Lake.open(moving.lake, create=True)
     try:
@@ -63,7 +63,7 @@ def move(spark: SparkSession, moving: Moving, say: Told) -> Moved:
         raise LakeError(f"the lake at {lake.folder} cannot be written: {error}") from None
 
 
-def _opened(spark: SparkSession, lake: Lake, moving: Moving, say: Told) -> Moved:
+def _opened(spark: SparkSession, lake: Lake, moving: Moving, say: Told) -> OffloadSummary:
     store = _store(moving.database)
     engine = read_only(moving.database)
     try:
@@ -93,21 +93,21 @@ def _store(database: str) -> str:
 
 def _move(
     spark: SparkSession, lake: Lake, moving: Moving, store: str, connection: Connection, say: Told
-) -> Moved:
+) -> OffloadSummary:
     mark = offload_marks.value(connection, offload_marks.SAFE) or 0
     name = offload_marks.moving_name(connection) or store
     damaged, mark = _standing(lake, name, mark)
     until = offload_marks.last_aged(connection, mark, moving.cutoff)
-    ahead = stretches(connection, Stretch(name, mark, until), COMMIT_EVENTS) if until > mark else iter(())
-    found = Moved(mended=len(damaged), until=until)
+    ahead = stretches(connection, EventRange(name, mark, until), COMMIT_EVENTS) if until > mark else iter(())
+    found = OffloadSummary(mended=len(damaged), until=until)
     for stretch in (*damaged, *ahead):
         found = _commit(spark, lake, moving, stretch, connection, found)
         say(f"moved events {stretch.after + 1} to {stretch.until} of at most {until}, {found.rows} rows")
     days = record_export.carry(connection, lake, store)
-    return Moved(found.commits, found.mended, found.rows, days, found.until, found.account)
+    return OffloadSummary(found.commits, found.mended, found.rows, days, found.until, found.account)
 
 
-def _standing(lake: Lake, store: str, mark: int) -> tuple[list[Stretch], int]:
+def _standing(lake: Lake, store: str, mark: int) -> tuple[list[EventRange], int]:
     """Commits since the mark that are damaged, and how far all of them reach."""
     manifest, damaged = lake.manifest(), []
     for stretch, commit in offload_commits.onwards(manifest, store, mark):
@@ -123,10 +123,10 @@ def _commit(
     spark: SparkSession,
     lake: Lake,
     moving: Moving,
-    stretch: Stretch,
+    stretch: EventRange,
     connection: Connection,
-    before: Moved,
-) -> Moved:
+    before: OffloadSummary,
+) -> OffloadSummary:
     staging, held = lake.stage(JOB, stretch.batch), lake.manifest()
     tasks = [
         Task(number, piece, staging, moving.database, str(lake.folder))
@@ -134,7 +134,7 @@ def _commit(
     ]
     results = spark.sparkContext.parallelize(tasks, len(tasks)).map(tried).collect() if tasks else []
     parts: list[Part] = []
-    account = Account()
+    account = OffloadCounts()
     for found in results:
         if isinstance(found, str):
             # Left behind, what was staged would take the room that is missing.
@@ -146,7 +146,7 @@ def _commit(
         account += counted
     check = still_new(lake, staging, parts, held)
     commit = lake.commit(staging, parts, offload_commits.facts(stretch, account), check=check)
-    return Moved(
+    return OffloadSummary(
         before.commits + 1,
         before.mended,
         before.rows + commit.rows,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from controlplane.lake.lake import Lake
 from controlplane.lake.schema import ddl
-from controlplane.pipeline.report.report_stats import Json, Tables, Wish, report
+from controlplane.pipeline.report.report_stats import Json, ReportRequest, Tables, report
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,7 +23,7 @@ DAY_COLUMNS = (
 ALERT_COLUMNS = "name severity query_id fingerprint fired_at resolved_at notified".split()
 
 
-def gathered(spark: SparkSession, lake: Lake, wish: Wish, made_at: datetime) -> Json:
+def gathered(spark: SparkSession, lake: Lake, wish: ReportRequest, made_at: datetime) -> Json:
     """The report on what the lake holds."""
     days = _chosen(_frame(spark, lake, "rollup_1d", wish), "bucket_at", wish).select(*DAY_COLUMNS)
     alerts = _chosen(_frame(spark, lake, "alerts", wish), "fired_at", wish).select(*ALERT_COLUMNS)
@@ -38,7 +38,7 @@ def gathered(spark: SparkSession, lake: Lake, wish: Wish, made_at: datetime) -> 
     return report(tables, wish, made_at)
 
 
-def _frame(spark: SparkSession, lake: Lake, table: str, wish: Wish) -> DataFrame:
+def _frame(spark: SparkSession, lake: Lake, table: str, wish: ReportRequest) -> DataFrame:
     """Rows of a table on the days of the report."""
     last = (wish.until - timedelta(microseconds=1)).date()
     paths = lake.paths(table, wish.since.date(), last)
@@ -47,7 +47,7 @@ def _frame(spark: SparkSession, lake: Lake, table: str, wish: Wish) -> DataFrame
     return spark.read.schema(ddl(table)).parquet(*paths)
 
 
-def _chosen(rows: DataFrame, at: str, wish: Wish, query: str = "query") -> DataFrame:
+def _chosen(rows: DataFrame, at: str, wish: ReportRequest, query: str = "query") -> DataFrame:
     from pyspark.sql import functions as f
 
     kept: Column = (f.col(at) >= f.lit(wish.since)) & (f.col(at) < f.lit(wish.until))
@@ -71,7 +71,7 @@ def _hours(rows: DataFrame) -> DataFrame:
     )
 
 
-def _runs(progress: DataFrame, lifecycle: DataFrame, wish: Wish) -> DataFrame:
+def _runs(progress: DataFrame, lifecycle: DataFrame, wish: ReportRequest) -> DataFrame:
     """A row a run: its first and last batch, the rows of the first, the seconds from start to first report."""
     from pyspark.sql import functions as f
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from controlplane.pipeline.report.trends import AHEAD_DAYS, Trend, reach, trend
+from controlplane.pipeline.report.trends import AHEAD_DAYS, DailyTrend, reach, trend
 
 Json = dict[str, Any]
 #: An episode that was over so soon told nobody anything.
@@ -50,7 +50,7 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ReportRequest:
     """What the report is about. Times are UTC; limits of the state of one query."""
 
     lake: str
@@ -62,7 +62,7 @@ class Wish:
     state_bytes: float | None = None
 
 
-def report(tables: Tables, wish: Wish, made_at: datetime) -> Json:
+def report(tables: Tables, wish: ReportRequest, made_at: datetime) -> Json:
     """The whole report; queries are sorted, the worst first."""
     tables = replace(tables, days=_named(tables.days), hours=_named(tables.hours), runs=_named(tables.runs))
     costs = restarts(tables.runs)
@@ -131,7 +131,7 @@ def _query(
     app: str,
     name: str,
     rows: pd.DataFrame,
-    wish: Wish,
+    wish: ReportRequest,
     costs: Mapping[tuple[str, str], Json],
     busy: Mapping[str, Any] | None,
 ) -> Json:
@@ -191,12 +191,12 @@ def _trend(at: pd.Series, values: pd.Series) -> Json | None:
     return None if found is None else _told(found)
 
 
-def _fit(at: pd.Series, values: pd.Series) -> Trend | None:
+def _fit(at: pd.Series, values: pd.Series) -> DailyTrend | None:
     days = at.to_numpy("datetime64[ns]").astype("int64") / 86_400e9
     return trend(days, values.to_numpy(np.float64, na_value=np.nan))
 
 
-def _told(found: Trend) -> Json:
+def _told(found: DailyTrend) -> Json:
     expected, low, high = found.ahead(AHEAD_DAYS)
     return {
         "direction": found.direction,

@@ -23,7 +23,7 @@ AHEAD_DAYS = 30.0
 
 
 @dataclass(frozen=True)
-class Trend:
+class DailyTrend:
     """Per day, in the unit of the figure. `level`: the fitted value at the last day; `low`, `high`: of the slope.
 
     `sure`: whether the wider interval leaves out 0.
@@ -61,7 +61,7 @@ class Reach:
     late: float | None
 
 
-def trend(days: Figures, values: Figures) -> Trend | None:
+def trend(days: Figures, values: Figures) -> DailyTrend | None:
     """The trend of values by day; days and values that are NaN are left out. None: too few days to tell."""
     known = np.isfinite(days) & np.isfinite(values)
     days, values = days[known], values[known]
@@ -74,7 +74,7 @@ def trend(days: Figures, values: Figures) -> Trend | None:
     low, high = _interval(slopes, len(days), NORMAL_95)
     lowest, highest = _interval(slopes, len(days), NORMAL_999)
     level = float(np.median(values - slope * (days - days.max())))
-    return Trend(slope, low, high, level, len(days), not lowest <= 0 <= highest)
+    return DailyTrend(slope, low, high, level, len(days), not lowest <= 0 <= highest)
 
 
 def _interval(slopes: Figures, days: int, deviations: float) -> tuple[float, float]:
@@ -84,7 +84,7 @@ def _interval(slopes: Figures, days: int, deviations: float) -> tuple[float, flo
     return float(slopes[low]), float(slopes[high])
 
 
-def reach(found: Trend | None, limit: float) -> Reach | None:
+def reach(found: DailyTrend | None, limit: float) -> Reach | None:
     """When a growing figure reaches a limit. None where it does not grow, or where nobody knows."""
     if found is None or found.direction != "up":
         return None

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Manifest, Part
+from controlplane.lake.manifest import LakeManifest, Part
 from controlplane.lake.schema import arrow
 from controlplane.lake.staging import Staging
 from controlplane.pipeline.rollup.baselines import WEEKS, learned
@@ -59,7 +59,7 @@ def learn(
         return Learned(lake.commit(staging, parts, facts).rows, True)
 
 
-def _facts(manifest: Manifest, end: date, weeks: int) -> dict[str, Any]:
+def _facts(manifest: LakeManifest, end: date, weeks: int) -> dict[str, Any]:
     """Of what baselines are made: days, and when each was rolled up."""
     first = end - timedelta(weeks=weeks)
     made = {
@@ -70,7 +70,7 @@ def _facts(manifest: Manifest, end: date, weeks: int) -> dict[str, Any]:
     return {"days": dict(sorted(made.items())), "weeks": weeks, "making": MAKING}
 
 
-def _files(manifest: Manifest, end: date, weeks: int) -> int:
+def _files(manifest: LakeManifest, end: date, weeks: int) -> int:
     """A file for each million of hours."""
     parts = manifest.parts(HOURS, end - timedelta(weeks=weeks), end - DAY)
     return 1 + sum(part.rows for part in parts) // 1_000_000

@@ -65,9 +65,9 @@ def columns(day: int, query_id: str, rows: pa.Table, objective: float) -> pa.Tab
     `day`: days since 1970; `objective`: seconds. Rows of days beside it tell what was up and what arrived before.
     """
     kinds = _whole(rows, "kind")
-    batches = Batches.of(rows.filter(kinds == REPORT), rows.filter(kinds == SOURCE), day * DAY)
+    batches = BatchColumns.of(rows.filter(kinds == REPORT), rows.filter(kinds == SOURCE), day * DAY)
     signs, events = rows.filter(kinds == SIGNS), rows.filter(kinds == EVENT)
-    life = Life.of(signs, events, day * DAY)
+    life = Lifetimes.of(signs, events, day * DAY)
     app, name = _called(pa.concat_tables([signs, events]), day)
     found = [_bucketed(batches, life, day * DAY, width, objective) for width in WIDTHS.values()]
     whole = {one: np.concatenate([part[one] for part in found]) for one in found[0]}
@@ -108,7 +108,7 @@ def _called(signs: pa.Table, day: int) -> tuple[str | None, str | None]:
 
 
 @dataclass(frozen=True)
-class Batches:
+class BatchColumns:
     """Batches of one day in the order of their triggers; a figure that is not known is NaN."""
 
     at: Wholes
@@ -120,7 +120,7 @@ class Batches:
         return {name: _ascending(self.figures[name]) for name in QUANTILES}
 
     @staticmethod
-    def of(reports: pa.Table, sources: pa.Table, start: int) -> Batches:
+    def of(reports: pa.Table, sources: pa.Table, start: int) -> BatchColumns:
         """Each report once, of `start` and later; reports and sources of before tell how fast rows arrived."""
         keys = np.array([_whole(reports, name) for name in ("at", "run", "batch_id")])
         tie = [_whole(reports, "source"), _number(reports, "input_rows"), _number(reports, "duration_ms")]
@@ -138,7 +138,7 @@ class Batches:
             "lag_seconds": lag,
             "watermark_lag_seconds": behind,
         }
-        return Batches(at, own | more)
+        return BatchColumns(at, own | more)
 
 
 _REPORTED = (
@@ -180,7 +180,7 @@ def _lag_seconds(keys: Wholes, lag_rows: Floats, sources: pa.Table) -> Floats:
 
 
 @dataclass(frozen=True)
-class Life:
+class Lifetimes:
     """When runs of the day began and failed, and when no run was up."""
 
     starts: Wholes
@@ -188,7 +188,7 @@ class Life:
     down: Sequence[intervals.Span]
 
     @staticmethod
-    def of(signs: pa.Table, events: pa.Table, start: int) -> Life:
+    def of(signs: pa.Table, events: pa.Table, start: int) -> Lifetimes:
         runs: dict[int, list[int]] = {}
         for run, at, until in _triples(signs, "run", "at", "until"):
             known = runs.setdefault(run, [at, until])
@@ -198,7 +198,7 @@ class Life:
         failed = [at for (run, at) in _failed(events, ended)]
         starts = [began.get(run, first) for run, (first, _) in runs.items()]
         spans = [_span(runs[run], began.get(run), ended.get(run)) for run in runs]
-        return Life(_of_day(starts, start), _of_day(failed, start), intervals.gaps(spans))
+        return Lifetimes(_of_day(starts, start), _of_day(failed, start), intervals.gaps(spans))
 
 
 def _of_day(times: Sequence[int], start: int) -> Wholes:
@@ -236,7 +236,7 @@ def _span(signs: Sequence[int], began: int | None, ended: int | None) -> interva
 
 @dataclass(frozen=True)
 class Buckets:
-    """Batches by bucket. `number`: bucket of each batch within the day; `ascending`: see `Batches`."""
+    """Batches by bucket. `number`: bucket of each batch within the day; `ascending`: see `BatchColumns`."""
 
     number: Wholes
     figures: Mapping[str, Floats]
@@ -302,7 +302,7 @@ class Buckets:
 
 
 def _bucketed(
-    batches: Batches, life: Life, start: int, width: int, objective: float
+    batches: BatchColumns, life: Lifetimes, start: int, width: int, objective: float
 ) -> dict[str, npt.NDArray[Any]]:
     """The figures of every bucket of a width in which something happened, by the column's name."""
     step = width * SECOND

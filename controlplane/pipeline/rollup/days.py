@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from controlplane.lake.manifest import Manifest
+from controlplane.lake.manifest import LakeManifest
 
 #: What rollups are made of.
 RAW = ("progress", "sources", "lifecycle")
@@ -41,7 +41,7 @@ class Days:
     held: Mapping[tuple[str, date], Held]
 
     @staticmethod
-    def of(manifest: Manifest) -> Days:
+    def of(manifest: LakeManifest) -> Days:
         held: dict[tuple[str, date], Held] = defaultdict(Held)
         for part, commit in manifest.standing.values():
             if part.table in RAW:
@@ -80,7 +80,7 @@ class Days:
         return self.held.get((table, day), Held())
 
 
-def is_stale(manifest: Manifest, jobs: Sequence[str], day: date, facts: Mapping[str, Any]) -> bool:
+def is_stale(manifest: LakeManifest, jobs: Sequence[str], day: date, facts: Mapping[str, Any]) -> bool:
     """Whether a rollup of a day is missing or was made of other rows than there are now."""
     commits = [manifest.of(job, day.isoformat()) for job in jobs]
     return any(commit is None or not _same(commit.facts, facts) for commit in commits)

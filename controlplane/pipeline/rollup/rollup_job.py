@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Commit, Manifest, Part
+from controlplane.lake.manifest import Commit, LakeManifest, Part
 from controlplane.lake.schema import arrow
 from controlplane.lake.staging import Staging
 from controlplane.pipeline.rollup.buckets import WIDTHS
@@ -32,7 +32,7 @@ Stagings = Mapping[tuple[str, date], Staging]
 
 
 @dataclass(frozen=True)
-class Asked:
+class RollupRequest:
     """Which days, at most, and how. `since`, `until`: UTC days, both included; `objective`: seconds."""
 
     since: date | None = None
@@ -50,7 +50,9 @@ class Done:
     rows: Mapping[str, int]
 
 
-def roll(lake: Lake, spark: Callable[[], SparkSession], asked: Asked, say: Callable[[str], None]) -> Done:
+def roll(
+    lake: Lake, spark: Callable[[], SparkSession], asked: RollupRequest, say: Callable[[str], None]
+) -> Done:
     """Bring the rollups up to date. Spark is asked for only where there is something to do."""
     with lake.folder.held("rollup"):
         for job in JOBS:
@@ -75,7 +77,12 @@ def roll(lake: Lake, spark: Callable[[], SparkSession], asked: Asked, say: Calla
 
 
 def _rolled_up(
-    lake: Lake, spark: SparkSession, manifest: Manifest, days: Days, portion: Sequence[date], objective: float
+    lake: Lake,
+    spark: SparkSession,
+    manifest: LakeManifest,
+    days: Days,
+    portion: Sequence[date],
+    objective: float,
 ) -> Iterator[Commit]:
     stagings = {(job, day): lake.stage(job, day.isoformat()) for day in portion for job in JOBS}
     raw = _raw(lake, spark, manifest, portion)
@@ -87,7 +94,7 @@ def _rolled_up(
         yield lake.commit(staging, parts[job, day], days.facts(day, objective))
 
 
-def _raw(lake: Lake, spark: SparkSession, manifest: Manifest, days: Sequence[date]) -> Raw:
+def _raw(lake: Lake, spark: SparkSession, manifest: LakeManifest, days: Sequence[date]) -> Raw:
     first, last = days[0] - DAY, days[-1] + DAY
     return Raw(*(tables.frame(lake, spark, manifest, table, first, last) for table in RAW))
 

@@ -16,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Manifest, Part, path_of
+from controlplane.lake.manifest import LakeManifest, Part, path_of
 from controlplane.lake.schema import ddl
 
 #: What a task does with its rows: writes them as parts, whose files have the name given.
@@ -26,7 +26,7 @@ Writes = Callable[[pa.Table, str], Iterable[Part]]
 def frame(
     lake: Lake,
     spark: SparkSession,
-    manifest: Manifest,
+    manifest: LakeManifest,
     table: str,
     first: date | None = None,
     last: date | None = None,

@@ -17,7 +17,7 @@ Heard = Callable[[str, str], None]
 
 
 class Host(Protocol):
-    """Who has the stream where the program does not; see `listeners.spark.connect.events.Hearing`."""
+    """Who has the stream where the program does not; see `listeners.spark.connect.events.EventStream`."""
 
     def give_way(self, session: Any) -> None: ...
 

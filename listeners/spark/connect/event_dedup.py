@@ -27,7 +27,7 @@ _NAME = re.compile(r'"name": ?("(?:[^"\\]|\\.)*"|null)')
 _BATCH = re.compile(r'"timestamp": ?"([^"]+)", ?"batchId": ?(-?\d+)')
 
 
-class Event(NamedTuple):
+class ConnectEvent(NamedTuple):
     """For the inbox: `data` is JSON text; `at` Unix seconds, None for now."""
 
     type: str
@@ -36,7 +36,7 @@ class Event(NamedTuple):
 
 
 @dataclass
-class Told:
+class EventDeduplicator:
     """What has been handed on of one run."""
 
     query_id: str
@@ -58,15 +58,15 @@ class Told:
         return True
 
 
-class Ledger:
+class SeenEvents:
     """Thread-safe. `admit` answers with the events to hand on for one that came: none, itself, or two."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._runs: collections.OrderedDict[str, Told] = collections.OrderedDict()
+        self._runs: collections.OrderedDict[str, EventDeduplicator] = collections.OrderedDict()
         self._lock = threading.Lock()
 
-    def admit(self, type: str, data: str, late: bool = False) -> list[Event]:
+    def admit(self, type: str, data: str, late: bool = False) -> list[ConnectEvent]:
         """`data` as Spark's stream or its memory has it. `late`: it is from memory, its time is the report's own."""
         if type == "progress" and data.startswith(_WRAPPED):
             data = data[len(_WRAPPED) : -1]
@@ -77,29 +77,29 @@ class Ledger:
             name = _name(data) if type in ("progress", "started") else None
             found = self._announced(ids.group(1), ids.group(2), name)
             if type == "started":  # PySpark's own, where the program has listeners: more exact than ours
-                return [Event(type, data)] if found else []
+                return [ConnectEvent(type, data)] if found else []
             told = self._runs[ids.group(2)]
             if not self._is_new(told, type, data):
                 return found
             at = when(data, self._clock()) if late else None
-            return [*found, Event(type, data, at)]
+            return [*found, ConnectEvent(type, data, at)]
 
-    def began(self, query_id: str, run_id: str, name: str | None) -> list[Event]:
+    def began(self, query_id: str, run_id: str, name: str | None) -> list[ConnectEvent]:
         """A run was seen: its start, unless that is known."""
         with self._lock:
             return self._announced(query_id, run_id, name)
 
-    def _announced(self, query_id: str, run_id: str, name: str | None) -> list[Event]:
+    def _announced(self, query_id: str, run_id: str, name: str | None) -> list[ConnectEvent]:
         if run_id in self._runs:
             return []
-        self._runs[run_id] = Told(query_id, run_id, name)
+        self._runs[run_id] = EventDeduplicator(query_id, run_id, name)
         ended = [each.run_id for each in self._runs.values() if each.ended]
         for old in ended[: max(0, len(ended) - MAX_ENDED)]:
             del self._runs[old]
         now = stamp(self._clock())
-        return [Event("started", _dump(id=query_id, runId=run_id, name=name, timestamp=now))]
+        return [ConnectEvent("started", _dump(id=query_id, runId=run_id, name=name, timestamp=now))]
 
-    def _is_new(self, told: Told, type: str, data: str) -> bool:
+    def _is_new(self, told: EventDeduplicator, type: str, data: str) -> bool:
         if type == "progress":
             return told.is_new(report_of(data))
         if type == "terminated":
@@ -107,12 +107,12 @@ class Ledger:
             return not was
         return True
 
-    def open(self) -> list[Told]:
+    def open(self) -> list[EventDeduplicator]:
         """Runs whose end has not been heard."""
         with self._lock:
             return [told for told in self._runs.values() if not told.ended]
 
-    def ended(self, run_id: str, exception: str | None, error_class: str | None) -> list[Event]:
+    def ended(self, run_id: str, exception: str | None, error_class: str | None) -> list[ConnectEvent]:
         """A run is over and no event said so: its end, unless that is known by now."""
         with self._lock:
             told = self._runs.get(run_id)
@@ -122,7 +122,7 @@ class Ledger:
             data = _dump(
                 id=told.query_id, runId=run_id, exception=exception, errorClassOnException=error_class
             )
-            return [Event("terminated", data)]
+            return [ConnectEvent("terminated", data)]
 
 
 def report_of(data: str) -> tuple[int, str]:

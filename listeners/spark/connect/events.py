@@ -20,7 +20,7 @@ from listeners.protocol.errors import ConnectError, RunUnknown, SessionGone
 from listeners.spark import guard
 from listeners.spark.connect import calls
 from listeners.spark.connect.bus import Guest
-from listeners.spark.connect.event_dedup import Event, Ledger, Told, report_of
+from listeners.spark.connect.event_dedup import ConnectEvent, EventDeduplicator, SeenEvents, report_of
 
 log = logging.getLogger("controlplane.agent")
 
@@ -36,12 +36,12 @@ LAST_LOOK_SECONDS, END_SECONDS = 0.7, 0.3
 TAKEN_SECONDS = 60.0
 
 
-class Hearing:
+class EventStream:
     """`begin()` once, `close()` once. `listener` is a `listeners.spark.listener.RawListener`."""
 
     def __init__(self, session: Any, listener: Any):
         self._session, self._listener = weakref.ref(session), listener
-        self._ledger = Ledger()
+        self._ledger = SeenEvents()
         self._guest = Guest(self._heard)
         self._wake, self._closed = threading.Event(), threading.Event()
         self._added, self._added_at = threading.Event(), 0.0
@@ -84,7 +84,7 @@ class Hearing:
     def _heard(self, type: str, data: str) -> None:
         self._hand_on(self._ledger.admit(type, data))
 
-    def _hand_on(self, events: Iterable[Event]) -> None:
+    def _hand_on(self, events: Iterable[ConnectEvent]) -> None:
         for event in events:
             self._listener.take(*event)
 
@@ -233,19 +233,19 @@ class Hearing:
             self._orphaned = True
             call.cancel()  # it should have brought that: opened again in the next round
 
-    def _catch_up(self, session: Any, told: Told) -> float:
+    def _catch_up(self, session: Any, told: EventDeduplicator) -> float:
         """Hand on what was not heard; the age in seconds of the oldest that our stream should have brought."""
         newest = self._remembered(session, told, last_progress=True)
         if not newest or report_of(newest[-1]) in told.reports:
             return 0.0
-        missed: list[Event] = []
+        missed: list[ConnectEvent] = []
         for report in self._remembered(session, told, recent_progress=True):
             missed += self._ledger.admit("progress", report, late=True)
         self._hand_on(missed)
         ages = [time.time() - each.at for each in missed if each.at is not None and each.at > self._added_at]
         return max(ages, default=0.0)
 
-    def _remembered(self, session: Any, told: Told, **asked: Any) -> list[str]:
+    def _remembered(self, session: Any, told: EventDeduplicator, **asked: Any) -> list[str]:
         """Progress as JSON, oldest first; empty where Spark knows the run no more."""
         try:
             answer = calls.query(session, told.query_id, told.run_id, **asked)
@@ -253,7 +253,7 @@ class Hearing:
             return []
         return list(answer.recent_progress.recent_progress_json)
 
-    def _end(self, session: Any, told: Told) -> None:
+    def _end(self, session: Any, told: EventDeduplicator) -> None:
         text, error_class = failure_of(session, told.query_id, told.run_id)
         self._hand_on(self._ledger.ended(told.run_id, text, error_class))
 

@@ -16,8 +16,8 @@ from listeners.protocol.errors import AgentError, ConnectError, RunUnknown, Sess
 from listeners.spark.connect import bus, calls
 from listeners.spark.connect import plan as connect_plan
 from listeners.spark.connect.event_dedup import report_of
-from listeners.spark.connect.events import Hearing
-from listeners.spark.engine import Run, Start, Status
+from listeners.spark.connect.events import EventStream
+from listeners.spark.engine import SparkRun, SparkStatus, Start
 from listeners.spark.patching import Patches
 
 LOCATION = "spark.sql.streaming.checkpointLocation"
@@ -52,9 +52,11 @@ class ConnectRun:
         except ConnectError as error:
             return not error.retryable or "STREAM_FAILED" in str(error)
 
-    def status(self) -> Status:
+    def status(self) -> SparkStatus:
         found = self._ask(status=True).status
-        return Status(str(found.status_message), bool(found.is_data_available), bool(found.is_trigger_active))
+        return SparkStatus(
+            str(found.status_message), bool(found.is_data_available), bool(found.is_trigger_active)
+        )
 
     def stop(self) -> None:
         self._ask(seconds=None, stop=True)
@@ -112,7 +114,7 @@ class ConnectEngine:
     ends_alone = True
 
     def __init__(self) -> None:
-        self._hearings: dict[int, Hearing] = {}
+        self._hearings: dict[int, EventStream] = {}
         self._patches = Patches()
         self._process = os.getpid()
         self._lock = threading.RLock()
@@ -186,7 +188,7 @@ class ConnectEngine:
 
         return not isinstance(failure, StreamingQueryException)
 
-    def gone(self, run: Run) -> Exception | None:
+    def gone(self, run: SparkRun) -> Exception | None:
         """A server that is away may come back; a session that is over does not."""
         try:
             run.status()
@@ -220,11 +222,11 @@ class ConnectEngine:
             if not self._hearings:
                 self._patches, self._process = Patches(), os.getpid()
                 bus.share(self._patches, self._hearing_of)
-            self._hearings[key] = hearing = Hearing(session, listener)
+            self._hearings[key] = hearing = EventStream(session, listener)
         hearing.begin()
         return partial(self._stop_listening, key, hearing)
 
-    def _stop_listening(self, key: int, hearing: Hearing) -> None:
+    def _stop_listening(self, key: int, hearing: EventStream) -> None:
         with self._lock:
             if self._hearings.get(key) is hearing:
                 del self._hearings[key]
@@ -232,7 +234,7 @@ class ConnectEngine:
                 self._patches.undo()
         hearing.close()
 
-    def _hearing_of(self, session: Any) -> Hearing | None:
+    def _hearing_of(self, session: Any) -> EventStream | None:
         """None in a forked child: the threads are the parent's."""
         return self._hearings.get(self.key(session)) if os.getpid() == self._process else None
 

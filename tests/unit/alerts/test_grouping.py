@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from alerts.grouping import Group, delivered, due, failed, group_key, next_due_at, retry_after, sorted_in
-from alerts.routing import Route, Timing
+from alerts.routing import AlertRoute, Timing
 from alerts.state import Alert
 from tests.unit.alerts.examples import alert, resolved
 
 TIMING = Timing(group_wait=30, group_interval=300, repeat_interval=3600)
-ROOT = Route("{}", "hook", group_by=("app",), timing=TIMING)
+ROOT = AlertRoute("{}", "hook", group_by=("app",), timing=TIMING)
 
 
 def one_group(*alerts: Alert) -> Group:
@@ -88,5 +88,5 @@ def test_after_a_restart_a_group_of_old_alerts_is_due_at_once() -> None:
 
 def test_group_keys_are_alertmanagers() -> None:
     assert group_key(ROOT, {}) == "{}:{}"
-    route = Route('{}/{team="data"}', "hook")
+    route = AlertRoute('{}/{team="data"}', "hook")
     assert group_key(route, {"b": 'q"\\', "a": "x"}) == '{}/{team="data"}:{a="x", b="q\\"\\\\"}'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alerts.notify import config
-from alerts.routing import Route, routes_of, walk
+from alerts.routing import AlertRoute, routes_of, walk
 
 TREE = """
 route:
@@ -29,7 +29,7 @@ receivers: [{name: all}, {name: data}, {name: data-pager}, {name: audit}, {name:
 """
 
 
-def tree() -> Route:
+def tree() -> AlertRoute:
     loaded, mistakes = config.load(TREE)
     assert mistakes == ()
     assert loaded is not None

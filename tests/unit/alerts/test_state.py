@@ -13,7 +13,7 @@ from alerts import state
 from alerts.errors import DuplicateAlertError
 from alerts.promql.series import Sample
 from alerts.rules.model import Rule
-from alerts.state import Alert, AlertState, Surroundings, Transition, clear, ends_at, resume, step
+from alerts.state import Alert, AlertState, TemplateContext, Transition, clear, ends_at, resume, step
 from tests.unit.alerts.examples import alert, rule, sample
 
 PENDING, FIRING, RESOLVED = AlertState.PENDING, AlertState.FIRING, AlertState.RESOLVED
@@ -112,7 +112,7 @@ def test_labels_are_the_answers_with_the_rules_over_them_and_without_the_metrics
 
 
 def test_labels_of_the_group_stand_under_those_of_the_rule() -> None:
-    around = Surroundings(group_labels={"team": "ops", "tier": "gold"})
+    around = TemplateContext(group_labels={"team": "ops", "tier": "gold"})
     active, _ = step({}, [sample(q="a")], rule(labels={"team": "data"}), 0, around)
     (one,) = active.values()
     assert one.labels == {"alertname": "Lag", "q": "a", "team": "data", "tier": "gold"}
@@ -120,7 +120,7 @@ def test_labels_of_the_group_stand_under_those_of_the_rule() -> None:
 
 def test_annotations_and_value_follow_while_labels_stay() -> None:
     told = rule(annotations={"summary": "{{ $labels.q }} at {{ $value }} for {{ $externalLabels.dc }}"})
-    around = Surroundings(external_labels={"dc": "eu"})
+    around = TemplateContext(external_labels={"dc": "eu"})
     first, _ = step({}, [sample(1.0, q="a")], told, 0, around)
     second, changes = step(first, [sample(2.0, q="a")], told, 15, around)
     (one,) = second.values()

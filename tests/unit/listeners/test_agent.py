@@ -8,10 +8,10 @@ import tracemalloc
 
 import pytest
 
-from listeners.agent import Agent, Identity, spool_limit, spool_root
+from listeners.agent import AgentThreads, Identity, spool_limit, spool_root
 from listeners.delivery.inbox import Inbox
 from listeners.delivery.spool import Spool
-from listeners.delivery.transport import Acknowledgement, HttpTransport
+from listeners.delivery.transport import HttpTransport, ServerAcknowledgement
 from listeners.protocol import wire
 from listeners.protocol.errors import TooLarge, TransportError
 
@@ -40,7 +40,7 @@ class ScriptedTransport:
         if refusal is not None:
             raise refusal
         self.taken += [json.loads(line) for line in lines]
-        return Acknowledgement(self.taken[-1]["seq"], 0)
+        return ServerAcknowledgement(self.taken[-1]["seq"], 0)
 
     def poll(self, agent, wait):
         if self.commands:
@@ -61,7 +61,7 @@ def made(tmp_path):
 
     def make(transport, execute=lambda command: wire.CommandResult("succeeded"), **extra):
         inbox = Inbox()
-        agent = Agent(
+        agent = AgentThreads(
             Identity(APP, {"team": "a"}), inbox, transport, tmp_path, {"app": "orders"}, execute, **extra
         )
         agents.append(agent)
@@ -196,7 +196,7 @@ def test_a_status_that_spark_does_not_tell_stops_no_heartbeat(made):
 def test_without_a_usable_directory_events_still_arrive(tmp_path):
     (tmp_path / "file").write_text("")
     transport, inbox = ScriptedTransport(), Inbox()
-    agent = Agent(
+    agent = AgentThreads(
         Identity(APP, {}), inbox, transport, tmp_path / "file", {}, lambda c: wire.CommandResult("failed")
     )
     agent.start()
@@ -281,7 +281,7 @@ def test_the_limit_of_the_spool_can_be_set():
 
 def test_the_http_transport_delivers_to_a_server(recorder, tmp_path):
     inbox = Inbox()
-    agent = Agent(
+    agent = AgentThreads(
         Identity(APP, {}),
         inbox,
         HttpTransport(recorder.url, "t"),

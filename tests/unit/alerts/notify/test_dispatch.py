@@ -12,17 +12,17 @@ from alerts.inhibition import Inhibitor
 from alerts.notify import config
 from alerts.notify.catalogue import build
 from alerts.notify.dispatch import Log, after_look, look_at
-from alerts.notify.reasons import Told
+from alerts.notify.reasons import NotificationState
 from alerts.notify.receivers.base import Receiver
 from alerts.notify.receivers.recorder import Recorder
 from alerts.notify.receivers.webhook import Webhook
-from alerts.notify.stages import Outcome, Surroundings
-from alerts.routing import Route, Timing
+from alerts.notify.stages import NotificationContext, NotificationOutcome
+from alerts.routing import AlertRoute, Timing
 from alerts.state import Alert
 from tests.unit.alerts.examples import alert, resolved
 
-ROOT = Route("{}", "team", group_by=("app",), timing=Timing(30, 300, 3600))
-PLAIN = Surroundings(Inhibitor((), ()))
+ROOT = AlertRoute("{}", "team", group_by=("app",), timing=Timing(30, 300, 3600))
+PLAIN = NotificationContext(Inhibitor((), ()))
 
 
 @dataclass(frozen=True)
@@ -30,20 +30,20 @@ class Round:
     """The groups after a round, and what became of each look, in the order of the looks."""
 
     groups: Groups
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[NotificationOutcome, ...]
 
 
 def dispatch(
     groups: Groups,
     log: Log,
     receivers: Mapping[str, tuple[Receiver, ...]],
-    around: Surroundings,
+    around: NotificationContext,
     now: float,
-    keep: Callable[[Outcome], None] = lambda outcome: None,
+    keep: Callable[[NotificationOutcome], None] = lambda outcome: None,
 ) -> Round:
     """Looks at every group that is due at `now`, one after the other."""
     after = dict(groups)
-    outcomes: list[Outcome] = []
+    outcomes: list[NotificationOutcome] = []
     for group in grouping.due(groups, now):
         looks = look_at(group, log, receivers, around, now, keep)
         outcomes.extend(looks)
@@ -58,7 +58,7 @@ def dispatch(
 class Desk:
     """Keeps groups and what was told, as the server does."""
 
-    def __init__(self, *receivers: Receiver, kept: dict[tuple[str, str], Told] | None = None):
+    def __init__(self, *receivers: Receiver, kept: dict[tuple[str, str], NotificationState] | None = None):
         self.receivers = {"team": receivers}
         self.groups: dict[tuple[str, str], Group] = {}
         self.log = {} if kept is None else kept
@@ -71,7 +71,7 @@ class Desk:
         self.groups = dict(result.groups)
         return result
 
-    def _keep(self, outcome: Outcome) -> None:
+    def _keep(self, outcome: NotificationOutcome) -> None:
         if outcome.told is not None:
             self.log[outcome.group.key, outcome.receiver] = outcome.told
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alerts.notify.reasons import Reason, Told, decide
+from alerts.notify.reasons import NotificationState, Reason, decide
 
 
-def last(firing: str = "", resolved: str = "", at: float = 0.0) -> Told:
-    return Told(frozenset(firing), frozenset(resolved), at)
+def last(firing: str = "", resolved: str = "", at: float = 0.0) -> NotificationState:
+    return NotificationState(frozenset(firing), frozenset(resolved), at)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,9 @@ def last(firing: str = "", resolved: str = "", at: float = 0.0) -> Told:
         (last("ab"), "a", "", 10, Reason.NONE),
     ],
 )
-def test_the_reason(before: Told | None, firing: str, resolved: str, now: float, reason: Reason) -> None:
+def test_the_reason(
+    before: NotificationState | None, firing: str, resolved: str, now: float, reason: Reason
+) -> None:
     decision = decide(before, firing, resolved, 3600, now)
     assert decision.reason is reason
     assert decision.tells is (reason is not Reason.NONE)
@@ -59,7 +61,9 @@ sets = st.frozensets(st.sampled_from("abcd"), max_size=4)
 def test_a_firing_alert_that_nobody_was_told_of_is_always_told(
     told: Iterable[str], over: Iterable[str], firing: frozenset[str], resolved: frozenset[str], now: float
 ) -> None:
-    decision = decide(Told(frozenset(told), frozenset(over), 0), firing, resolved - firing, 3600, now)
+    decision = decide(
+        NotificationState(frozenset(told), frozenset(over), 0), firing, resolved - firing, 3600, now
+    )
     if firing - frozenset(told):
         assert decision.tells
     if not decision.tells and firing:

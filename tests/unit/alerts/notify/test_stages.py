@@ -7,9 +7,9 @@ from alerts.errors import ReceiverError
 from alerts.grouping import Group
 from alerts.inhibition import Inhibitor, InhibitRule
 from alerts.matching.labels import parse_matchers
-from alerts.notify.reasons import Reason, Told
+from alerts.notify.reasons import NotificationState, Reason
 from alerts.notify.receivers.recorder import Recorder
-from alerts.notify.stages import Outcome, Surroundings, flush
+from alerts.notify.stages import NotificationContext, NotificationOutcome, flush
 from alerts.routing import Timing
 from alerts.silences import Silence
 from alerts.state import Alert
@@ -17,7 +17,7 @@ from tests.unit.alerts.examples import alert, resolved
 
 A, B = alert("A", app="shop"), alert("B", app="shop")
 TIMING = Timing(30, 300, 3600)
-PLAIN = Surroundings(Inhibitor((), ()), external_url="http://here")
+PLAIN = NotificationContext(Inhibitor((), ()), external_url="http://here")
 
 
 def group(*alerts: Alert) -> Group:
@@ -28,11 +28,11 @@ def group(*alerts: Alert) -> Group:
 
 def look(
     *alerts: Alert,
-    last: Told | None = None,
-    around: Surroundings = PLAIN,
+    last: NotificationState | None = None,
+    around: NotificationContext = PLAIN,
     receiver: Recorder | None = None,
     now: float = 2000.0,
-) -> Outcome:
+) -> NotificationOutcome:
     return flush(group(*alerts), receiver or Recorder(), last, around, now)
 
 
@@ -44,7 +44,7 @@ def test_a_group_that_nobody_was_told_of_is_told_and_noted() -> None:
     receiver = Recorder()
     outcome = look(A, B, receiver=receiver)
     assert outcome.sent
-    assert outcome.told == Told(frozenset({A.fingerprint, B.fingerprint}), frozenset(), 2000.0)
+    assert outcome.told == NotificationState(frozenset({A.fingerprint, B.fingerprint}), frozenset(), 2000.0)
     (message,) = receiver.messages
     assert (message.reason, message.group_key, message.external_url) == (
         Reason.FIRST,
@@ -79,7 +79,7 @@ def test_who_does_not_want_ends_gets_no_message_of_them_but_it_is_noted() -> Non
 
 
 def test_a_silenced_alert_is_left_out_and_the_silence_is_named() -> None:
-    around = Surroundings(Inhibitor((), ()), [silence("alertname=A")])
+    around = NotificationContext(Inhibitor((), ()), [silence("alertname=A")])
     outcome = look(A, B, around=around)
     assert outcome.message is not None
     assert outcome.message.alerts == (B,)
@@ -88,15 +88,15 @@ def test_a_silenced_alert_is_left_out_and_the_silence_is_named() -> None:
 
 
 def test_a_group_that_is_muted_as_a_whole_is_not_told_and_not_noted() -> None:
-    around = Surroundings(Inhibitor((), ()), [silence("app=shop")])
-    outcome = look(A, last=Told(frozenset({A.fingerprint}), frozenset(), 0), around=around)
+    around = NotificationContext(Inhibitor((), ()), [silence("app=shop")])
+    outcome = look(A, last=NotificationState(frozenset({A.fingerprint}), frozenset(), 0), around=around)
     assert (outcome.sent, outcome.told) == (False, None)
     assert outcome.words.startswith("all its alerts are muted")
 
 
 def test_an_inhibited_alert_is_left_out_and_what_inhibits_it_is_named() -> None:
     rule = InhibitRule(parse_matchers("alertname=A"), parse_matchers("alertname=B"), ("app",))
-    outcome = look(A, B, around=Surroundings(Inhibitor([rule], [A, B])))
+    outcome = look(A, B, around=NotificationContext(Inhibitor([rule], [A, B])))
     assert outcome.message is not None
     assert outcome.message.alerts == (A,)
     assert (outcome.muted[B.fingerprint].by, outcome.muted[B.fingerprint].ids) == (
@@ -122,7 +122,7 @@ def test_a_message_that_is_refused_is_not_hurried_and_tried_again_at_the_next_lo
 
 def test_an_acknowledged_alert_is_not_repeated() -> None:
     told = look(A).told
-    around = Surroundings(Inhibitor((), ()), acknowledgements=[acknowledged(A, "ann", 2100)])
+    around = NotificationContext(Inhibitor((), ()), acknowledgements=[acknowledged(A, "ann", 2100)])
     assert not look(A, last=told, around=around, now=9000).sent
     assert look(A, last=told, now=9000).sent
 
@@ -137,7 +137,7 @@ def test_sent_and_not_noted_it_is_sent_twice_with_the_same_key() -> None:
 
 
 def test_every_alert_says_where_it_can_be_looked_at() -> None:
-    around = Surroundings(Inhibitor((), ()), generator_url=lambda one: f"http://here/{one.rule}")
+    around = NotificationContext(Inhibitor((), ()), generator_url=lambda one: f"http://here/{one.rule}")
     message = look(A, around=around).message
     assert message is not None
     assert message.generator_urls == {A.fingerprint: "http://here/A"}

@@ -15,8 +15,8 @@ from alerts.promql.syntax.nodes import (
     Number,
     Selector,
     Shift,
+    StringLiteral,
     Subquery,
-    Text,
 )
 
 
@@ -24,7 +24,7 @@ def shape(node: Node) -> str:
     match node:
         case Number():
             return f"{node.value:g}" if node.value == int_or_none(node.value) else repr(node.value)
-        case Text():
+        case StringLiteral():
             return repr(node.value)
         case Selector():
             return _selector(node) + _shift(node.shift)

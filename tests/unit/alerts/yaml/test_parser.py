@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alerts.yaml.parser import MAX_BYTES, parse
-from alerts.yaml.tree import Items, Mark, Node, Text
+from alerts.yaml.tree import Items, Mark, Node, YamlScalar
 
 
 def plain(node: Node | None) -> Any:
     """The tree as texts, lists and dicts."""
-    if node is None or isinstance(node, Text):
+    if node is None or isinstance(node, YamlScalar):
         return node and node.value
     if isinstance(node, Items):
         return [plain(item) for item in node.items]

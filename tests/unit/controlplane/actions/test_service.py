@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.actions.outbox import Outbox
-from controlplane.actions.service import ControlRoom
+from controlplane.actions.service import ActionService
 from controlplane.actions.transitions import LOOK_SECONDS, Ask, is_held
 from controlplane.errors import Conflict
 from controlplane.health.thresholds import DEFAULTS
@@ -25,7 +25,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def asked(house: House) -> Action:
-    room = ControlRoom(house.writer, house.window, Outbox(), lambda: house.now)
+    room = ActionService(house.writer, house.window, Outbox(), lambda: house.now)
     view = house.window.view("q")
     assert view is not None
     return room.ask(view, Ask("stop", "ann", "cli"))[0]
@@ -70,11 +70,11 @@ class Mute:
         return self
 
 
-def room_of(house: House, outbox: Outbox, doctor: Mute) -> ControlRoom:
-    return ControlRoom(house.writer, house.window, outbox, lambda: house.now, doctor)
+def room_of(house: House, outbox: Outbox, doctor: Mute) -> ActionService:
+    return ActionService(house.writer, house.window, outbox, lambda: house.now, doctor)
 
 
-def wish(house: House, room: ControlRoom, **more: bool) -> Action:
+def wish(house: House, room: ActionService, **more: bool) -> Action:
     view = house.window.view("q")
     assert view is not None
     return room.ask(view, Ask("restart", "ann", "cli", **more))[0]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from controlplane.actions import transitions as steps
-from controlplane.actions.guards import Refusal
+from controlplane.actions.guards import ActionRefusal
 from controlplane.model import ActionState, Failure, RunFacts
 from listeners.protocol.wire import CommandResult
 from tests.unit.controlplane.actions.views import AGENT, NOW, requested, run, sample, view
@@ -140,7 +140,7 @@ def test_a_start_without_proof_is_unverified_not_failed() -> None:
 
 
 def test_a_refused_action_ends_at_once() -> None:
-    action = steps.refuse(requested(), Refusal("retired", "it was retired"), NOW)
+    action = steps.refuse(requested(), ActionRefusal("retired", "it was retired"), NOW)
     assert (action.state, action.evidence["code"], action.finished_at) == (
         ActionState.REFUSED,
         "retired",

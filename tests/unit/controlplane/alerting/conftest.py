@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy.engine import Connection
 
 from alerts.notify.receivers.recorder import Recorder
-from controlplane.alerting.alert_queries import Desk
-from controlplane.alerting.service import AlertingRoom
+from controlplane.alerting.alert_queries import AlertQueries
+from controlplane.alerting.service import AlertingService
 from controlplane.settings import Settings
 from tests.stores import House, sqlite_house
 from tests.unit.controlplane.alerting.parts import Clock, Scrapes, rule
@@ -37,17 +37,17 @@ class Rooms:
         self.room = self.opened()
 
     @property
-    def desk(self) -> Desk:
+    def desk(self) -> AlertQueries:
         return self.room.desk
 
     def write(self, rules: str, routes: str) -> None:
         (self.folder / "rules.yaml").write_text(rules)
         (self.folder / "notify.yaml").write_text(routes)
 
-    def opened(self) -> AlertingRoom:
+    def opened(self) -> AlertingService:
         """A room as after a (re)start."""
         files = Settings(rules=(str(self.folder / "rules.yaml"),), notify=self.folder / "notify.yaml")
-        room = AlertingRoom(files, self.series, self.house.writer, self._reading, self.clock)
+        room = AlertingService(files, self.series, self.house.writer, self._reading, self.clock)
         with self._reading() as conn:
             room.load(conn)
         return room

@@ -13,15 +13,15 @@ from alerts.matching.labels import Matcher, matches
 from alerts.notify import config as routing
 from alerts.notify.config import Config
 from alerts.notify.message import Message
-from alerts.notify.reasons import Told
+from alerts.notify.reasons import NotificationState
 from alerts.notify.receivers.base import Receiver
 from alerts.promql.series import Series, SeriesSource
 from alerts.rules import loader
 from alerts.rules.model import RuleGroup
 from controlplane.alerting.rulebook import Rulebook
 from controlplane.errors import StoreUnavailable
-from controlplane.records import Note
-from controlplane.store.alerting import Change
+from controlplane.records import NotificationLogEntry
+from controlplane.store.alerting import AlertChange
 
 NOW = 1_800_000_000.0
 WAIT, INTERVAL, REPEAT = 10.0, 300.0, 3600.0
@@ -107,17 +107,17 @@ class Memory:
 
     down: bool = False
     asked: int = 0
-    changes: list[Change] = field(default_factory=list)
+    changes: list[AlertChange] = field(default_factory=list)
     evaluated: dict[str, float] = field(default_factory=dict)
-    notes: list[Note] = field(default_factory=list)
-    told: dict[tuple[str, str], Told] = field(default_factory=dict)
+    notes: list[NotificationLogEntry] = field(default_factory=list)
+    told: dict[tuple[str, str], NotificationState] = field(default_factory=dict)
 
-    def save(self, changes: Sequence[Change], evaluated: Mapping[str, float]) -> None:
+    def save(self, changes: Sequence[AlertChange], evaluated: Mapping[str, float]) -> None:
         self._check()
         self.changes += changes
         self.evaluated |= evaluated
 
-    def keep(self, note: Note, told: Told | None) -> None:
+    def keep(self, note: NotificationLogEntry, told: NotificationState | None) -> None:
         self._check()
         self.notes.append(note)
         if told is not None:

@@ -10,7 +10,7 @@ import pytest
 from alerts.state import GRACE, RESOLVED_RETENTION, AlertState
 from controlplane.alerting import evaluation as module
 from controlplane.alerting.evaluation import Evaluation
-from controlplane.store.alerting import Change, StoredAlert
+from controlplane.store.alerting import AlertChange, StoredAlert
 from tests.unit.controlplane.alerting.parts import NOW, Figures, Memory, book, rule
 
 FIRING, PENDING, RESOLVED = AlertState.FIRING, AlertState.PENDING, AlertState.RESOLVED
@@ -205,7 +205,7 @@ def test_with_the_store_down_alerts_live_on_and_are_stored_later_once() -> None:
 def test_what_the_store_refuses_for_itself_does_not_stop_what_comes_after() -> None:
     rules, refuses = Rules(rule()), [True]
 
-    def save(changes: Sequence[Change], evaluated: Mapping[str, float]) -> None:
+    def save(changes: Sequence[AlertChange], evaluated: Mapping[str, float]) -> None:
         if refuses.pop() if refuses else False:
             raise ValueError("this cannot be stored")
         rules.store.save(changes, evaluated)

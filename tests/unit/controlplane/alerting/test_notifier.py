@@ -10,14 +10,14 @@ from dataclasses import replace
 import pytest
 
 from alerts.matching.labels import Matcher
-from alerts.notify.reasons import Told
+from alerts.notify.reasons import NotificationState
 from alerts.notify.receivers.base import Receiver
 from alerts.notify.receivers.recorder import Recorder
 from alerts.silences import Silence
 from alerts.state import Alert
 from controlplane.alerting.notifier import Name, Notifier
-from controlplane.alerting.silence_state import Mutes
-from controlplane.records import Note, NoteOutcome
+from controlplane.alerting.silence_state import SilenceStates
+from controlplane.records import NoteOutcome, NotificationLogEntry
 from tests.acceptance.live import eventually
 from tests.unit.alerts.examples import alert, resolved
 from tests.unit.controlplane.alerting.parts import (
@@ -40,7 +40,7 @@ class Team:
     """A notifier whose route `team` leads to these receivers."""
 
     def __init__(self, *receivers: Receiver, other: tuple[Receiver, ...] = (), routes: str = ROUTES):
-        self.clock, self.store, self.mutes = Clock(), Memory(), Mutes()
+        self.clock, self.store, self.mutes = Clock(), Memory(), SilenceStates()
         self.receivers = {"team": receivers, "other": other}
         self.book = book(routes=routes, receivers=self.receivers)
         self.notifier = Notifier(self.book, self.mutes, self.store.keep, "http://page", self.clock)
@@ -106,7 +106,7 @@ def test_a_group_is_told_after_its_wait_and_noted_with_what_is_known_now() -> No
     (note,) = team.store.notes
     assert (note.outcome, note.receiver, note.fingerprints) == ("sent", "hook", (lag().fingerprint,))
     assert team.notifier.notified(lag().fingerprint) == note
-    assert team.store.told[message.group_key, "hook"] == Told(
+    assert team.store.told[message.group_key, "hook"] == NotificationState(
         frozenset([lag().fingerprint]), frozenset(), NOW + WAIT
     )
 
@@ -296,7 +296,7 @@ def test_a_note_that_cannot_be_stored_at_all_does_not_stop_the_next(caplog: pyte
     team = Team(hook := Recorder("hook"))
     keep, refused = team.store.keep, []
 
-    def keeps(note: Note, told: Told | None) -> None:
+    def keeps(note: NotificationLogEntry, told: NotificationState | None) -> None:
         if not refused:
             refused.append(note)
             raise ValueError("no")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from controlplane.alerting.rule_scheduler import Beat
+from controlplane.alerting.rule_scheduler import RuleScheduler
 from tests.acceptance.live import eventually
 from tests.unit.controlplane.alerting.parts import NOW, Clock
 
@@ -22,7 +22,9 @@ class Beats:
         self.ticks: list[float] = []
         self.looks: list[float] = []
         self.fails: set[str] = set()
-        self.beat = Beat(STEP, self._noting("tick", self.ticks), self._noting("look", self.looks), self.clock)
+        self.beat = RuleScheduler(
+            STEP, self._noting("tick", self.ticks), self._noting("look", self.looks), self.clock
+        )
 
     def _noting(self, what: str, noted: list[float]) -> Callable[[float], None]:
         def work(at: float) -> None:
@@ -102,7 +104,7 @@ def test_what_happens_together_is_looked_at_together_and_what_comes_meanwhile_ag
         began.set()
         go_on.wait(30)
 
-    beat = Beat(STEP, lambda at: None, look, Clock())
+    beat = RuleScheduler(STEP, lambda at: None, look, Clock())
     beat.start()
     try:
         for _ in range(20):
@@ -118,7 +120,7 @@ def test_what_happens_together_is_looked_at_together_and_what_comes_meanwhile_ag
 
 def test_slots_come_by_themselves_in_real_time() -> None:
     ticks = threading.Semaphore(0)
-    beat = Beat(0.05, lambda at: ticks.release(), lambda at: None)
+    beat = RuleScheduler(0.05, lambda at: ticks.release(), lambda at: None)
     beat.start()
     try:
         assert all(ticks.acquire(timeout=10) for _ in range(3))

@@ -7,13 +7,13 @@ from dataclasses import replace
 from alerts.acknowledgements import Acknowledgement
 from alerts.matching.labels import Matcher
 from alerts.silences import Silence
-from controlplane.alerting.silence_state import Mutes
+from controlplane.alerting.silence_state import SilenceStates
 
 ONE = Silence("a", (Matcher("app", "=", "shop"),), 1.0, 2.0, "ada", "")
 
 
 def test_a_silence_is_changed_in_its_place() -> None:
-    mutes = Mutes()
+    mutes = SilenceStates()
     mutes.put([ONE, replace(ONE, id="b")])
     mutes.put([longer := replace(ONE, ends_at=9.0)])
     assert (mutes.silence("a"), mutes.silence("c")) == (longer, None)
@@ -21,7 +21,7 @@ def test_a_silence_is_changed_in_its_place() -> None:
 
 
 def test_what_is_loaded_takes_the_place_of_all_that_was_there() -> None:
-    mutes = Mutes()
+    mutes = SilenceStates()
     mutes.put([ONE])
     mutes.acknowledge(Acknowledgement("f", 1.0, "ada", 2.0))
     mutes.load([replace(ONE, id="b")], [])

@@ -9,16 +9,16 @@ import pytest
 
 from alerts.acknowledgements import Acknowledgement
 from alerts.matching.labels import Matcher
-from alerts.replay import Episode, Pace, Problem, Replay
+from alerts.replay import Episode, Pace, Problem, RuleReplay
 from alerts.rules.model import Rule, RuleGroup, RuleKind
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState
-from alerts.yaml.tree import Mistake
+from alerts.yaml.tree import DocumentError
 from controlplane.alerting.views import AlertView, GroupView, RuleView
 from controlplane.api import alerting
 from controlplane.api.alerting_bodies import SilenceRequest
 from controlplane.errors import BadRequest
-from controlplane.records import Note, NoteOutcome
+from controlplane.records import NoteOutcome, NotificationLogEntry
 from tests.unit.alerts.examples import alert, resolved
 
 NOW = 1_795_152_000.0
@@ -73,7 +73,7 @@ def test_an_alert_says_null_for_what_it_does_not_know() -> None:
 
 
 def test_an_alert_names_who_mutes_it_who_works_on_it_and_what_was_told() -> None:
-    note = Note(NOW, "pager/webhook[0]", "{}", NoteOutcome.SENT, "first", ("f",))
+    note = NotificationLogEntry(NOW, "pager/webhook[0]", "{}", NoteOutcome.SENT, "first", ("f",))
     one = view(
         alert("A"),
         inhibited_by=(alert("B"),),
@@ -150,14 +150,14 @@ def test_a_rule_says_how_it_is_and_how_it_fares(shown: RuleView, state: str, hea
 
 
 def test_all_mistakes_of_rules_are_in_the_answer() -> None:
-    mistakes = [Mistake(number, 1, "wrong") for number in range(1, 6)]
+    mistakes = [DocumentError(number, 1, "wrong") for number in range(1, 6)]
     with pytest.raises(BadRequest, match="line 1, column 1: wrong; line 2") as raised:
         alerting.rules_or_mistakes((), mistakes)
     assert len(raised.value.detail["mistakes"]) == 5
 
 
 def test_a_replay_says_what_was_cut() -> None:
-    found = Replay(
+    found = RuleReplay(
         episodes=(Episode("A", "g", {"a": "b"}, NOW, NOW, math.nan),),
         problems=(Problem("B", "many", NOW, 3),),
         paces=(Pace("g", 15.0, 45.0), Pace("h", 15.0, 15.0)),

@@ -20,7 +20,7 @@ MIB = 1024 * 1024
 
 
 def claim(limit: int = 256 * MIB) -> intake.Claim:
-    return intake.Claim(intake.Budget(limit))
+    return intake.Claim(intake.BodyBudget(limit))
 
 
 def request_of(pieces: list[bytes], headers: dict[str, str] | None = None, pause: float = 0.0) -> Request:
@@ -63,7 +63,7 @@ def test_a_body_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_bodies_share_one_budget_and_give_it_back() -> None:
-    budget = intake.Budget(10)
+    budget = intake.BodyBudget(10)
     with intake.Claim(budget) as one, intake.Claim(budget) as two:
         one.take(8)
         with pytest.raises(StoreUnavailable):

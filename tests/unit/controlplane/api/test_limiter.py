@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from controlplane.api.limiter import NoSeat, Seats
+from controlplane.api.limiter import EvaluationLimiter, LimiterTimeout
 
 
 def test_who_comes_when_all_seats_are_taken_waits_for_one() -> None:
     async def play() -> list[str]:
-        seats, seen, leave = Seats(1, 30.0), [], asyncio.Event()
+        seats, seen, leave = EvaluationLimiter(1, 30.0), [], asyncio.Event()
 
         async def first() -> None:
             async with seats.taken():
@@ -36,9 +36,9 @@ def test_who_comes_when_all_seats_are_taken_waits_for_one() -> None:
 
 def test_who_waited_long_enough_is_turned_away_and_the_seat_comes_back() -> None:
     async def play() -> None:
-        seats = Seats(1, 0.01)
+        seats = EvaluationLimiter(1, 0.01)
         async with seats.taken():
-            with pytest.raises(NoSeat):
+            with pytest.raises(LimiterTimeout):
                 async with seats.taken():
                     pytest.fail("there was no seat")
         with pytest.raises(TimeoutError, match="mine"):

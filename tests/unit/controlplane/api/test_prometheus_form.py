@@ -8,7 +8,7 @@ import pytest
 
 from alerts.rules.model import RuleKind
 from controlplane.api.prometheus import PrometheusError
-from controlplane.api.prometheus_form import Form, Stretch, read, rules_wanted, stretch
+from controlplane.api.prometheus_form import Form, QueryRange, read, rules_wanted, stretch
 
 
 def asked(**parameters: str) -> Form:
@@ -89,8 +89,8 @@ def test_what_is_no_duration_is_refused_by_name(text: str) -> None:
 
 
 def test_a_range_query_needs_its_times_and_at_most_11_000_points() -> None:
-    assert stretch(asked(start="0", end="11000", step="1")) == Stretch(0, 11000, 1)
-    assert stretch(asked(start="5", end="5", step="1s")) == Stretch(5, 5, 1)
+    assert stretch(asked(start="0", end="11000", step="1")) == QueryRange(0, 11000, 1)
+    assert stretch(asked(start="5", end="5", step="1s")) == QueryRange(5, 5, 1)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from controlplane.checkpoints.inventory.model import Entry, Inventory
+from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 from controlplane.checkpoints.survey import Survey, survey
 from tests.checkpoint_cases import Case, cases, unpack
 
@@ -76,7 +76,7 @@ def lose(*paths: str) -> Step:
 
 def put(path: str, content: bytes) -> Step:
     def step(inventory: Inventory) -> Inventory:
-        entries = {**inventory.entries, path: Entry(len(content), COLLECTED_AT)}
+        entries = {**inventory.entries, path: FileEntry(len(content), COLLECTED_AT)}
         return replace(inventory, entries=entries, contents={**inventory.contents, path: content})
 
     return step
@@ -84,7 +84,9 @@ def put(path: str, content: bytes) -> Step:
 
 def folder(path: str) -> Step:
     def step(inventory: Inventory) -> Inventory:
-        return replace(inventory, entries={**inventory.entries, path: Entry(0, COLLECTED_AT, folder=True)})
+        return replace(
+            inventory, entries={**inventory.entries, path: FileEntry(0, COLLECTED_AT, folder=True)}
+        )
 
     return step
 

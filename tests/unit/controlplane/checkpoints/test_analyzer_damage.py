@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from controlplane.checkpoints.analyzer import judge
-from controlplane.checkpoints.findings import Verdict
+from controlplane.checkpoints.findings import CheckpointReport
 from controlplane.checkpoints.reading.versions import parse_version
 from tests.unit.controlplane.checkpoints.goldens import (
     Step,
@@ -367,7 +367,7 @@ ROCKSDB: list[Row] = [
 ]
 
 
-def judged(name: str, spark: str, steps: list[Step]) -> Verdict:
+def judged(name: str, spark: str, steps: list[Step]) -> CheckpointReport:
     held = golden(name, spark)
     damaged = held.checkpoint
     for step in steps:

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from controlplane.checkpoints.analyzer import judge
-from controlplane.checkpoints.findings import Status
-from controlplane.checkpoints.inventory.model import Entry, Inventory, NotAnInventory, from_json, to_json
+from controlplane.checkpoints.findings import ReportStatus
+from controlplane.checkpoints.inventory.model import FileEntry, Inventory, NotAnInventory, from_json, to_json
 from controlplane.checkpoints.reading.versions import SparkVersion
 from controlplane.checkpoints.survey import survey_from_json
 from tests.unit.controlplane.checkpoints.goldens import golden
@@ -59,7 +59,7 @@ def damaged(draw: st.DrawFn) -> Inventory:
             contents.pop(path, None)
             continue
         if act == "folder":
-            entries[path] = Entry(0, None, folder=True)
+            entries[path] = FileEntry(0, None, folder=True)
             contents.pop(path, None)
             continue
         if act == "unread":
@@ -72,7 +72,7 @@ def damaged(draw: st.DrawFn) -> Inventory:
         elif data:
             at = draw(st.integers(0, len(data) - 1))
             data = data[:at] + bytes([data[at] ^ draw(st.integers(1, 255))]) + data[at + 1 :]
-        contents[path], entries[path] = data, Entry(len(data), 1.0)
+        contents[path], entries[path] = data, FileEntry(len(data), 1.0)
     return replace(whole, entries=entries, contents=contents)
 
 
@@ -81,7 +81,7 @@ def damaged(draw: st.DrawFn) -> Inventory:
 def test_damage_of_any_kind_gets_a_verdict_that_is_json(inventory: Inventory, target: SparkVersion) -> None:
     verdict = judge(inventory, target)
     document = json.loads(json.dumps(verdict.as_json()))
-    assert document["verdict"] in {status.value for status in Status}
+    assert document["verdict"] in {status.value for status in ReportStatus}
     assert all(finding["message"] and finding["check"] for finding in document["findings"])
 
 
@@ -106,8 +106,8 @@ def test_hostile_content_in_every_place_gets_a_verdict(content: bytes) -> None:
         "state/0/_metadata/v2/0",
         "state/0/0/_metadata/schema",
     ]
-    held = Inventory("/x", {path: Entry(len(content)) for path in paths}, dict.fromkeys(paths, content))
-    assert judge(held, SparkVersion(4, 3), output=held, inputs=(held,)).verdict is not Status.OK
+    held = Inventory("/x", {path: FileEntry(len(content)) for path in paths}, dict.fromkeys(paths, content))
+    assert judge(held, SparkVersion(4, 3), output=held, inputs=(held,)).verdict is not ReportStatus.OK
 
 
 @settings(max_examples=200, deadline=None)

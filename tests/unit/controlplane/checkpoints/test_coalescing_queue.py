@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from controlplane.checkpoints.coalescing_queue import Lane
+from controlplane.checkpoints.coalescing_queue import CoalescingQueue
 
 
 @pytest.fixture
@@ -16,9 +16,9 @@ def gate() -> threading.Event:
 
 
 @pytest.fixture
-def lane(gate: threading.Event) -> Iterator[Lane]:
+def lane(gate: threading.Event) -> Iterator[CoalescingQueue]:
     """A lane whose thread is held in a first job until the gate opens."""
-    made, begun = Lane("test-lane", 3, 100), threading.Event()
+    made, begun = CoalescingQueue("test-lane", 3, 100), threading.Event()
     made.start()
 
     def first() -> None:
@@ -32,7 +32,9 @@ def lane(gate: threading.Event) -> Iterator[Lane]:
     made.stop()
 
 
-def test_jobs_are_done_in_turn_and_of_one_key_the_newest_only(lane: Lane, gate: threading.Event) -> None:
+def test_jobs_are_done_in_turn_and_of_one_key_the_newest_only(
+    lane: CoalescingQueue, gate: threading.Event
+) -> None:
     done: list[str] = []
     over = threading.Event()
     lane.put("a", lambda: done.append("a, old"))
@@ -44,19 +46,19 @@ def test_jobs_are_done_in_turn_and_of_one_key_the_newest_only(lane: Lane, gate: 
     assert done == ["b", "a, new"]
 
 
-def test_what_does_not_fit_is_refused(lane: Lane) -> None:
+def test_what_does_not_fit_is_refused(lane: CoalescingQueue) -> None:
     assert [lane.put(key, lambda: None) for key in "abcd"] == [True, True, True, False]
     assert lane.put("a", lambda: None), "it takes the place of its elder"
 
 
-def test_what_is_too_heavy_is_refused_and_room_is_given_back(lane: Lane) -> None:
+def test_what_is_too_heavy_is_refused_and_room_is_given_back(lane: CoalescingQueue) -> None:
     assert lane.put("a", lambda: None, 90)
     assert not lane.put("b", lambda: None, 20)
     assert lane.put("a", lambda: None, 10)
     assert lane.put("b", lambda: None, 90)
 
 
-def test_a_job_that_fails_does_not_end_the_thread(lane: Lane, gate: threading.Event) -> None:
+def test_a_job_that_fails_does_not_end_the_thread(lane: CoalescingQueue, gate: threading.Event) -> None:
     over = threading.Event()
     lane.put("a", list[int]().pop)
     lane.put("b", over.set)
@@ -64,14 +66,14 @@ def test_a_job_that_fails_does_not_end_the_thread(lane: Lane, gate: threading.Ev
     assert over.wait(5)
 
 
-def test_after_the_stop_nothing_is_taken(lane: Lane, gate: threading.Event) -> None:
+def test_after_the_stop_nothing_is_taken(lane: CoalescingQueue, gate: threading.Event) -> None:
     gate.set()
     lane.stop()
     assert not lane.put("a", lambda: None)
 
 
 def test_what_is_too_heavy_leaves_the_job_of_its_key_that_waits_already(
-    lane: Lane, gate: threading.Event
+    lane: CoalescingQueue, gate: threading.Event
 ) -> None:
     done: list[str] = []
     over = threading.Event()

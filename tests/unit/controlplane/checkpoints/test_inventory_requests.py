@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from controlplane.actions import transitions
-from controlplane.checkpoints.inventory_requests import AGENT_SECONDS, LOOK_SECONDS, Look, Looks
+from controlplane.checkpoints.inventory_requests import (
+    AGENT_SECONDS,
+    LOOK_SECONDS,
+    InventoryRequest,
+    InventoryRequests,
+)
 
 AT = 1000.0
 
@@ -16,22 +21,24 @@ def ended() -> list[str]:
 
 
 @pytest.fixture
-def looks(ended: list[str]) -> Looks:
-    return Looks(lambda look: ended.append(look.id))
+def looks(ended: list[str]) -> InventoryRequests:
+    return InventoryRequests(lambda look: ended.append(look.id))
 
 
-def look(id: str = "l1", query_id: str = "q1", by: str = "agent") -> Look:
-    return Look(id, query_id, by, AT, "a1", "shop")
+def look(id: str = "l1", query_id: str = "q1", by: str = "agent") -> InventoryRequest:
+    return InventoryRequest(id, query_id, by, AT, "a1", "shop")
 
 
-def test_a_second_look_is_the_first(looks: Looks) -> None:
+def test_a_second_look_is_the_first(looks: InventoryRequests) -> None:
     first = looks.begin(look("l1"))
     assert looks.begin(look("l2")) is first
     assert (looks.by_id("l1"), looks.by_id("l2")) == (first, None)
     assert looks.of("q1") is first
 
 
-def test_an_inventory_taken_since_ends_it_and_an_older_one_does_not(looks: Looks, ended: list[str]) -> None:
+def test_an_inventory_taken_since_ends_it_and_an_older_one_does_not(
+    looks: InventoryRequests, ended: list[str]
+) -> None:
     looks.begin(look())
     looks.came("q1", AT - 60)
     assert ended == []
@@ -40,7 +47,7 @@ def test_an_inventory_taken_since_ends_it_and_an_older_one_does_not(looks: Looks
     assert looks.by_id("l1") is not None, "its result may come after its inventory"
 
 
-def test_a_failure_is_remembered_until_an_inventory_comes(looks: Looks, ended: list[str]) -> None:
+def test_a_failure_is_remembered_until_an_inventory_comes(looks: InventoryRequests, ended: list[str]) -> None:
     looks.begin(look())
     looks.failed("q1", "no storage")
     assert (ended, looks.trouble("q1")) == (["l1"], "no storage")
@@ -51,7 +58,7 @@ def test_a_failure_is_remembered_until_an_inventory_comes(looks: Looks, ended: l
 @pytest.mark.parametrize(
     ("by", "words"), [("agent", "its agent brought no"), ("server", "this server brought no")]
 )
-def test_what_takes_too_long_ends(looks: Looks, ended: list[str], by: str, words: str) -> None:
+def test_what_takes_too_long_ends(looks: InventoryRequests, ended: list[str], by: str, words: str) -> None:
     looks.begin(look(by=by))
     looks.tick(AT + LOOK_SECONDS)
     assert ended == []
@@ -60,7 +67,7 @@ def test_what_takes_too_long_ends(looks: Looks, ended: list[str], by: str, words
     assert words in str(looks.trouble("q1"))
 
 
-def test_an_agent_that_never_answers_is_mute_until_it_speaks(looks: Looks) -> None:
+def test_an_agent_that_never_answers_is_mute_until_it_speaks(looks: InventoryRequests) -> None:
     looks.begin(look())
     looks.tick(AT + LOOK_SECONDS + 1)
     assert looks.is_mute("a1")

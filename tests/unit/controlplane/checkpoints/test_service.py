@@ -15,7 +15,7 @@ import pytest
 from controlplane.actions.outbox import Outbox
 from controlplane.checkpoints import service as module
 from controlplane.checkpoints.inventory import roots
-from controlplane.checkpoints.service import CheckpointRoom
+from controlplane.checkpoints.service import CheckpointService
 from controlplane.model import CheckpointSeen, QueryView
 from controlplane.store import checkpoints
 from tests.acceptance.live import eventually
@@ -37,8 +37,8 @@ def lake(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def room(house: House, lake: Path) -> Iterator[CheckpointRoom]:
-    made = CheckpointRoom(
+def room(house: House, lake: Path) -> Iterator[CheckpointService]:
+    made = CheckpointService(
         house.writer, house.window, Outbox(), house.engine.connect, lambda: house.now, (str(lake),)
     )
     house.ingest.listeners.append(made.heard)
@@ -67,7 +67,7 @@ def seen(house: House, view: QueryView) -> CheckpointSeen:
     return eventually(lambda: view_of(house, view.query_id).checkpoint)
 
 
-def trouble(room: CheckpointRoom, view: QueryView) -> str:
+def trouble(room: CheckpointService, view: QueryView) -> str:
     return eventually(lambda: room.trouble(view.query_id))
 
 
@@ -85,14 +85,14 @@ def held(monkeypatch: pytest.MonkeyPatch, gate: threading.Event, name: str) -> C
     return hangs.is_set
 
 
-def test_where_no_agent_is_the_server_looks(house: House, room: CheckpointRoom, lake: Path) -> None:
+def test_where_no_agent_is_the_server_looks(house: House, room: CheckpointService, lake: Path) -> None:
     view = left_behind(house, lake / "orders")
     assert room.request(view) == "server"
     assert (seen(house, view).verdict, seen(house, view).checkpoint) == ("ok", f"file://{lake}/orders")
 
 
 def test_a_mount_that_is_dead_holds_nobody_who_asks(
-    house: House, room: CheckpointRoom, lake: Path, monkeypatch: pytest.MonkeyPatch
+    house: House, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view, gate = left_behind(house, lake / "dead"), threading.Event()
     hangs = held(monkeypatch, gate, "lake/dead")
@@ -107,7 +107,7 @@ def test_a_mount_that_is_dead_holds_nobody_who_asks(
     assert seen(house, view).verdict == "ok"
 
 
-def test_a_link_out_of_the_roots_is_not_followed(house: House, room: CheckpointRoom, lake: Path) -> None:
+def test_a_link_out_of_the_roots_is_not_followed(house: House, room: CheckpointService, lake: Path) -> None:
     view = left_behind(house, lake.parent / "secret")
     lake.mkdir()
     (lake / "way-out").symlink_to(lake.parent / "secret")
@@ -124,7 +124,7 @@ def swapped(place: Path) -> None:
 
 
 def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_waits_leads_nowhere(
-    house: House, room: CheckpointRoom, lake: Path, monkeypatch: pytest.MonkeyPatch
+    house: House, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow, evil, gate = left_behind(house, lake / "slow"), left_behind(house, lake / "evil"), threading.Event()
     hangs = held(monkeypatch, gate, "lake/slow")
@@ -140,7 +140,7 @@ def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_waits_leads_nowher
 
 
 def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_is_looked_at_leads_nowhere(
-    house: House, room: CheckpointRoom, lake: Path, monkeypatch: pytest.MonkeyPatch
+    house: House, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evil, really = left_behind(house, lake / "evil"), module.collect
 
@@ -154,7 +154,7 @@ def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_is_looked_at_leads
     assert view_of(house, evil.query_id).checkpoint is None
 
 
-def test_of_a_query_that_nobody_knows_nothing_is_kept(house: House, room: CheckpointRoom) -> None:
+def test_of_a_query_that_nobody_knows_nothing_is_kept(house: House, room: CheckpointService) -> None:
     known, driver = "known", Driver()
     house.accept(driver.started(known, "r1"))
     for query_id in ("nobody", known):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from controlplane.cli.resolve import resolve
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 
 A = {"query_id": "ae0c1111-0000-4000-8000-000000000001", "app": "orders", "name": "enrich"}
 B = {"query_id": "ae0c2222-0000-4000-8000-000000000002", "app": "billing", "name": "enrich"}
@@ -36,7 +36,7 @@ def test_a_whole_id_need_not_be_in_the_fleet() -> None:
 
 @pytest.mark.parametrize("text", ["enrich", "ae0c"])
 def test_what_is_ambiguous_lists_its_candidates(text: str) -> None:
-    with pytest.raises(Mistake) as caught:
+    with pytest.raises(UsageProblem) as caught:
         resolve(text, FLEET)
     assert "orders/enrich" in caught.value.message
     assert "billing/enrich" in caught.value.message
@@ -44,7 +44,7 @@ def test_what_is_ambiguous_lists_its_candidates(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "ae0", "nothing", "zzzz", "\x1b[31mred"])
 def test_what_is_unknown_says_so_without_control_characters(text: str) -> None:
-    with pytest.raises(Mistake, match="there is no query") as caught:
+    with pytest.raises(UsageProblem, match="there is no query") as caught:
         resolve(text, FLEET)
     assert caught.value.message.isprintable()
 
@@ -53,5 +53,5 @@ def test_a_crowd_of_candidates_is_cut() -> None:
     many = [
         {"query_id": f"ae0c{i:04d}-0000-4000-8000-000000000001", "app": "a", "name": "n"} for i in range(40)
     ]
-    with pytest.raises(Mistake, match="and 30 more"):
+    with pytest.raises(UsageProblem, match="and 30 more"):
         resolve("n", many)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 from controlplane.demo import fleet, launch, scenarios
 from controlplane.demo.interrupts import Interrupts
 from controlplane.demo.launch import Options
@@ -33,19 +33,19 @@ def test_a_port_in_use_is_named_with_the_option_that_changes_it(which: str, tmp_
         taken.bind((fleet.HOST, 0))
         taken.listen()
         ports = {"port": free_port(), "ui_port": free_port(), which: taken.getsockname()[1]}
-        with pytest.raises(Mistake, match=f"--{which.replace('_', '-')}$"):
+        with pytest.raises(UsageProblem, match=f"--{which.replace('_', '-')}$"):
             fleet.check(options(tmp_path, **ports))
 
 
 def test_one_port_for_both_is_a_mistake(tmp_path: Path) -> None:
     port = free_port()
-    with pytest.raises(Mistake, match="must differ"):
+    with pytest.raises(UsageProblem, match="must differ"):
         fleet.check(options(tmp_path, port, port))
 
 
 def test_without_java_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fleet, "java_environment", lambda: None)
-    with pytest.raises(Mistake, match="Java 17"):
+    with pytest.raises(UsageProblem, match="Java 17"):
         fleet.check(options(tmp_path, free_port(), free_port()))
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from controlplane.events import gaps
 from controlplane.events.gaps import GRACE_SECONDS
-from controlplane.records import NOTHING, Gap, Reported
+from controlplane.records import NOTHING, Gap, ReportedBatches
 from controlplane.store import rows
 
 
@@ -22,7 +22,7 @@ def spans(known):
 
 
 def test_the_first_batch_heard_of_is_where_it_begins():
-    assert told(41, 42) == Reported(42)
+    assert told(41, 42) == ReportedBatches(42)
 
 
 def test_a_hole_within_a_run_and_between_two_runs_is_a_gap():
@@ -32,8 +32,8 @@ def test_a_hole_within_a_run_and_between_two_runs_is_a_gap():
 
 
 def test_a_repeated_or_rewound_batch_is_no_gap():
-    assert told(5, 6, 6, 5, 6, 7) == Reported(7)
-    assert told(5, 6, 7, 2, 3, 4, 5, 6, 7, 8) == Reported(8)
+    assert told(5, 6, 6, 5, 6, 7) == ReportedBatches(7)
+    assert told(5, 6, 7, 2, 3, 4, 5, 6, 7, 8) == ReportedBatches(8)
 
 
 def test_what_arrives_late_closes_a_gap_from_any_side():
@@ -54,7 +54,7 @@ def test_a_gap_counts_once_when_it_has_stood_for_the_grace():
 
 
 def test_in_continuous_mode_there_are_no_gaps():
-    assert gaps.overdue(told(1, 5), 1e9, "continuous") == (Reported(5), 0)
+    assert gaps.overdue(told(1, 5), 1e9, "continuous") == (ReportedBatches(5), 0)
 
 
 def test_many_gaps_are_bounded_and_the_newest_stay():

@@ -13,29 +13,29 @@ from hypothesis import strategies as st
 from controlplane.events import lifecycle, run_resolution
 from controlplane.events.parsing import read
 from controlplane.model import RunEnd
-from controlplane.records import Ledger
+from controlplane.records import UnitOfWork
 from listeners.protocol import wire
 from tests.drivers import BEGIN, Driver
 
 NOW = BEGIN + 1000
 
 
-def tell(ledger: Ledger, *lines: bytes, now: float = NOW) -> Ledger:
+def tell(ledger: UnitOfWork, *lines: bytes, now: float = NOW) -> UnitOfWork:
     events = [wire.decode_event(line) for line in lines]
     lifecycle.hear(ledger, events, {})
     lifecycle.fold(ledger, [read(event) for event in events], now)
     return ledger
 
 
-def told(*lines: bytes, now: float = NOW) -> Ledger:
-    return tell(Ledger(), *lines, now=now)
+def told(*lines: bytes, now: float = NOW) -> UnitOfWork:
+    return tell(UnitOfWork(), *lines, now=now)
 
 
 def listed(query_id: str, run_id: str, **more: object) -> dict[str, object]:
     return {"id": query_id, "runId": run_id, "name": "orders", "message": "Processing new data", **more}
 
 
-def end_of(ledger: Ledger, run_id: str) -> tuple[RunEnd | None, float | None]:
+def end_of(ledger: UnitOfWork, run_id: str) -> tuple[RunEnd | None, float | None]:
     run = ledger.runs[run_id].run
     return run.end, run.ended_at
 
@@ -249,7 +249,7 @@ def test_what_a_query_is_called_is_the_word_of_its_newest_run_s_agent() -> None:
         prod.progress("q", "r2", 0, name="overheard", at=BEGIN + 23),
     ]
     for order in itertools.permutations(lines):
-        ledger = Ledger()
+        ledger = UnitOfWork()
         for line in order:
             tell(ledger, line, now=BEGIN + 25)
         query = ledger.queries["q"]
@@ -262,7 +262,7 @@ def test_facts_of_a_run_that_had_ended_by_then_decide_how_it_ended_and_are_no_si
     facts = driver.status(listed("q", "r", active=False, facts={"trigger": "available_now"}), at=BEGIN + 9)
     lines = [driver.started("q", "r", at=BEGIN), driver.terminated("q", "r", at=BEGIN + 1), facts]
     for order in itertools.permutations(lines):
-        ledger = Ledger()
+        ledger = UnitOfWork()
         for line in order:
             tell(ledger, line)
         row = ledger.runs["r"]
@@ -385,7 +385,7 @@ def test_output_rows_that_spark_does_not_know_are_not_counted_as_none() -> None:
 
 def test_what_comes_from_outside_cannot_make_the_counters_grow_without_end() -> None:
     driver = Driver()
-    ledger = Ledger()
+    ledger = UnitOfWork()
     for n in range(20):
         sources = [{"description": f"{n} {k}", "numInputRows": 1} for k in range(50)]
         tell(ledger, driver.progress("q", "r", n, sources=sources))
@@ -444,14 +444,14 @@ def story() -> list[bytes]:
     ]
 
 
-def essence(ledger: Ledger) -> tuple[object, ...]:
+def essence(ledger: UnitOfWork) -> tuple[object, ...]:
     """All but how many failures were counted: an end that is first thought lost has counted as one."""
     row = ledger.queries["q"]
     rest = {name: value for name, value in row.totals.items() if not name.startswith("failures|")}
     return ledger.agents, {**ledger.queries, "q": replace(row, totals=rest)}, ledger.runs
 
 
-def failures(ledger: Ledger) -> float:
+def failures(ledger: UnitOfWork) -> float:
     return sum(v for name, v in ledger.queries["q"].totals.items() if name.startswith("failures|"))
 
 
@@ -469,7 +469,7 @@ EXPECTED = essence(told(*LINES))
 def test_the_same_events_in_any_order_and_any_batches_give_the_same_rows(
     lines: list[bytes], cuts: list[int]
 ) -> None:
-    ledger = Ledger()
+    ledger = UnitOfWork()
     for batch in batches(lines, cuts):
         if batch:
             tell(ledger, *batch)

@@ -97,23 +97,23 @@ def test_the_window_is_ten_samples_and_thirty_seconds() -> None:
 @pytest.mark.parametrize(
     ("lags", "rows", "trend"),
     [
-        ([100] * 10, 0, lag.Trend.STALLED),
-        ([10] * 10, 0, lag.Trend.FINE),
-        ([100] * 9 + [5], 0, lag.Trend.FINE),
-        (range(100, 1100, 100), 0, lag.Trend.STALLED),
-        (range(100, 1100, 100), 10, lag.Trend.GROWING),
-        (range(1100, 100, -100), 10, lag.Trend.FINE),
-        ([100, 200, 300, 400, 500, 600, 700, 800, 700, 900], 10, lag.Trend.FINE),
-        ([0] * 9 + [5000], 10, lag.Trend.FINE),
-        ([0, 0, 0, 0, 20, 30, 40, 50, 60, 70], 10, lag.Trend.FINE),
-        ([0, 0, 10, 20, 30, 40, 50, 60, 70, 80], 10, lag.Trend.GROWING),
-        ([30] * 10, 10, lag.Trend.GROWING),
-        ([20] * 10, 10, lag.Trend.FINE),
+        ([100] * 10, 0, lag.LagTrend.STALLED),
+        ([10] * 10, 0, lag.LagTrend.FINE),
+        ([100] * 9 + [5], 0, lag.LagTrend.FINE),
+        (range(100, 1100, 100), 0, lag.LagTrend.STALLED),
+        (range(100, 1100, 100), 10, lag.LagTrend.GROWING),
+        (range(1100, 100, -100), 10, lag.LagTrend.FINE),
+        ([100, 200, 300, 400, 500, 600, 700, 800, 700, 900], 10, lag.LagTrend.FINE),
+        ([0] * 9 + [5000], 10, lag.LagTrend.FINE),
+        ([0, 0, 0, 0, 20, 30, 40, 50, 60, 70], 10, lag.LagTrend.FINE),
+        ([0, 0, 10, 20, 30, 40, 50, 60, 70, 80], 10, lag.LagTrend.GROWING),
+        ([30] * 10, 10, lag.LagTrend.GROWING),
+        ([20] * 10, 10, lag.LagTrend.FINE),
     ],
 )
 def test_burrows_rules(lags, rows, trend) -> None:
     found = [lag.trend(trail, DEFAULTS) for trail in lag.trails(batches(lags, rows=rows), DEFAULTS)]
-    assert (found or [lag.Trend.FINE]) == [trend]
+    assert (found or [lag.LagTrend.FINE]) == [trend]
 
 
 def test_allowed_lag_is_two_median_batches_and_at_least_ten_rows() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from controlplane.history import offload_commits
-from controlplane.history.offload_commits import JOB, Account, Stretch
+from controlplane.history.offload_commits import JOB, EventRange, OffloadCounts
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Commit
 from controlplane.pipeline.offload.event_export import Task, carry
@@ -20,18 +20,21 @@ def moved_to(house: House, folder: Path, cutoff: float) -> Commit:
     store = house.read(offload_marks.moving_name)
     mark = house.read(offload_marks.value, offload_marks.SAFE) or 0
     until = house.read(offload_marks.last_aged, mark, cutoff)
-    stretch = Stretch(store, mark, until)
+    stretch = EventRange(store, mark, until)
     staging = lake.stage(JOB, stretch.batch)
-    parts, account = [], Account()
+    parts, account = [], OffloadCounts()
     for number, cut in enumerate(_pieces(stretch)):
         written, counted = carry(Task(number, cut, staging, house.url, str(folder)))
         parts, account = [*parts, *written], account + counted
     return lake.commit(staging, parts, offload_commits.facts(stretch, account))
 
 
-def _pieces(stretch: Stretch) -> list[Stretch]:
+def _pieces(stretch: EventRange) -> list[EventRange]:
     middle = (stretch.after + stretch.until) // 2
-    return [Stretch(stretch.store, stretch.after, middle), Stretch(stretch.store, middle, stretch.until)]
+    return [
+        EventRange(stretch.store, stretch.after, middle),
+        EventRange(stretch.store, middle, stretch.until),
+    ]
 
 
 def forget(house: House, cutoff: float, until: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.history.archive import Archive
-from controlplane.metrics.series.replay import Replay
+from controlplane.metrics.series.replay import SeriesReplay
 from tests.drivers import BEGIN, Driver, real_reports
 from tests.stores import House, sqlite_house
 from tests.unit.controlplane.history.lakes import forget, moved_to
@@ -64,7 +64,7 @@ def test_series_are_the_same_whether_the_store_or_the_lake_has_the_events(tmp_pa
         commit = moved_to(house, tmp_path / "lake", middle)
         assert forget(house, middle, commit.facts["until"]) > 30
         archive = Archive(str(tmp_path / "lake"))
-        replay = Replay(house.engine.connect, house.window, lambda: house.now, STEP, archive)
+        replay = SeriesReplay(house.engine.connect, house.window, lambda: house.now, STEP, archive)
         for name in names:
             assert by_labels(list(replay.select(named(name), begin, end))) == before[name], name
 

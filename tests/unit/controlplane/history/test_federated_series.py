@@ -11,9 +11,9 @@ from alerts.promql.evaluator import evaluate_range
 from alerts.promql.series import SeriesSource
 from alerts.promql.syntax.parser import parse
 from controlplane.history.archive import Archive
-from controlplane.history.federated_series import COARSE, Long, Parts
+from controlplane.history.federated_series import COARSE, FederatedSeries, Parts
 from controlplane.metrics.series import replay as replays
-from controlplane.metrics.series.replay import Replay
+from controlplane.metrics.series.replay import SeriesReplay
 from tests.drivers import BEGIN, Driver
 from tests.stores import sqlite_house
 from tests.unit.controlplane.history.lakes import forget, moved_to
@@ -51,7 +51,7 @@ def test_counters_and_gauges_go_over_the_seam_as_if_it_were_not_there(
             at, took = BEGIN + 7 + number * 1500.0, 100 + number * 37 % 900
             lines.append(driver.progress("q", "r", number, at, batchDuration=took, numInputRows=number % 50))
         house.accept(*lines)
-        replay = Replay(house.engine.connect, house.window, lambda: now, 15.0)
+        replay = SeriesReplay(house.engine.connect, house.window, lambda: now, 15.0)
         start = BEGIN + 3600
         before = {one: told(replay.over(None, COARSE), one, start, now) for one in SAME}
         up = told(replay.over(None, COARSE), "spark_streaming_query_up", start, now)
@@ -67,11 +67,11 @@ def test_counters_and_gauges_go_over_the_seam_as_if_it_were_not_there(
             RETENTION,
         )
         for one in SAME:
-            [(labels, held)] = told(Long(parts, now), one, start, now).items()
+            [(labels, held)] = told(FederatedSeries(parts, now), one, start, now).items()
             [(known, values)] = before[one].items()
             assert (labels, list(held)) == (known, list(values)), one
             assert np.allclose(list(held.values()), list(values.values()), rtol=1e-9), one
-        source = Long(parts, now)
+        source = FederatedSeries(parts, now)
         [later] = told(source, "spark_streaming_query_up", start, now).values()
         [all] = up.values()
         # Runs outlive their events: of them the store tells as far back as its retention.

@@ -15,10 +15,10 @@ from fsspec.implementations.memory import MemoryFileSystem
 from controlplane.errors import LakeError
 from controlplane.history import service as rooms
 from controlplane.history.archive import Archive
-from controlplane.history.service import HistoryRoom
-from controlplane.history.timeout_pool import Patience
+from controlplane.history.service import HistoryService
+from controlplane.history.timeout_pool import TimeoutPool
 from controlplane.lake.lake import Lake
-from controlplane.lake.rows import Rows, Who
+from controlplane.lake.rows import LakeRows, Who
 from controlplane.settings import Settings
 from tests.drivers import BEGIN, report
 from tests.stores import sqlite_house
@@ -60,7 +60,7 @@ def sulky() -> Iterator[type[Sulky]]:
 
 
 def fill(url: str, batch: str = "1", first: int = 0) -> Lake:
-    lake, rows = Lake.open(url, create=True), Rows()
+    lake, rows = Lake.open(url, create=True), LakeRows()
     for number in range(first, first + 3):
         rows.progress(Who("shop", "4.0.0", "log"), report("q", "r", number, BEGIN + number), BEGIN + number)
     staging = lake.stage("import", batch)
@@ -90,7 +90,7 @@ def test_a_lake_that_hangs_is_given_up_in_time_and_then_at_once(sulky: type[Sulk
 
 def test_who_asks_after_a_look_without_an_answer_waits_for_none() -> None:
     now, never = [0.0], threading.Event()
-    patience = Patience("s3://bucket/lake", lambda: now[0])
+    patience = TimeoutPool("s3://bucket/lake", lambda: now[0])
     with pytest.raises(LakeError, match="did not answer"):
         patience.call(never.wait, 0.05, silence=True)
     with pytest.raises(LakeError, match="does not answer"):
@@ -111,7 +111,7 @@ def test_errors_that_only_a_file_system_knows_are_told_in_one_line(
     assert "Unable to locate credentials" in str(caught.value) and "\n" not in str(caught.value)
     with sqlite_house(tmp_path) as house:
         settings = replace(Settings(data_dir=tmp_path), lake="sulky://refuses")
-        made = HistoryRoom(settings, house.writer, house.engine.connect, lambda: house.now)
+        made = HistoryService(settings, house.writer, house.engine.connect, lambda: house.now)
         house.read(made.load)
         assert "Unable to locate credentials" in (made.status().error or "")
 
@@ -123,7 +123,7 @@ def test_the_server_starts_though_its_lake_hangs(
     sulky.hangs.set()
     with sqlite_house(tmp_path) as house:
         settings = replace(Settings(data_dir=tmp_path), lake="sulky://hangs")
-        made = HistoryRoom(settings, house.writer, house.engine.connect, lambda: house.now)
+        made = HistoryService(settings, house.writer, house.engine.connect, lambda: house.now)
         house.read(made.load)
         assert "did not answer" in (made.status().error or "")
 

@@ -14,13 +14,13 @@ from alerts.matching.labels import Matcher
 from alerts.promql.errors import TooCostly
 from controlplane.history import federated_series, lake_series
 from controlplane.history.archive import Archive
-from controlplane.history.federated_series import Long, Parts, chosen
-from controlplane.history.model import Asked, Point, Told
+from controlplane.history.federated_series import FederatedSeries, Parts, chosen
+from controlplane.history.model import Point, ProgressRequest, ProgressSeries
 from controlplane.history.progress_points import read
 from controlplane.lake.lake import Lake
-from controlplane.lake.rows import Rows, Who
+from controlplane.lake.rows import LakeRows, Who
 from controlplane.lake.schema import arrow
-from controlplane.metrics.series.replay import Replay
+from controlplane.metrics.series.replay import SeriesReplay
 from tests.drivers import BEGIN, Driver, report
 from tests.stores import House, sqlite_house
 
@@ -84,7 +84,7 @@ def lake(tmp_path: Path) -> Lake:
     """Days of reports every ten minutes of an import, all but the last rolled up by the hour."""
     made = Lake.open(str(tmp_path / "lake"), create=True)
     days, every = 12, 600.0
-    rows = Rows()
+    rows = LakeRows()
     for number in range(int(days * DAY / every)):
         at = PAST + number * every
         rows.progress(Who("shop", "4.3.0", "log"), report(QUERY, "r", number, at), at + 0.5)
@@ -119,9 +119,9 @@ def _types() -> list[tuple[str, pa.DataType]]:
     return [(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in arrow("rollup_1h")]
 
 
-def source(house: House, lake: Lake, now: float) -> Long:
+def source(house: House, lake: Lake, now: float) -> FederatedSeries:
     archive = Archive(str(lake.folder))
-    replay = Replay(house.engine.connect, house.window, lambda: now, 15.0)
+    replay = SeriesReplay(house.engine.connect, house.window, lambda: now, 15.0)
     parts = Parts(
         replay.over(archive),
         replay.over(archive, federated_series.COARSE),
@@ -130,7 +130,7 @@ def source(house: House, lake: Lake, now: float) -> Long:
         house.engine.connect,
         14 * DAY,
     )
-    return Long(parts, now)
+    return FederatedSeries(parts, now)
 
 
 def named(name: str) -> list[Matcher]:
@@ -188,21 +188,27 @@ def test_more_than_can_be_read_is_refused_with_the_way_out(
 
 
 def test_points_are_hours_then_reports_and_each_report_is_told_once(known: House, lake: Lake) -> None:
-    told = read(known.engine.connect, Archive(str(lake.folder)), Asked(QUERY, PAST, BEGIN + 300.0, 2000))
+    told = read(
+        known.engine.connect, Archive(str(lake.folder)), ProgressRequest(QUERY, PAST, BEGIN + 300.0, 2000)
+    )
     rolled = [point for point in told.points if isinstance(point, Point)]
     assert told.resolution == 3600.0 and "medians of hours" in told.notes[0]
     assert len(rolled) == 11 * 24 and {point.run_id for point in rolled} == {""}
     assert len(told.points) == 11 * 24 + 144 + 10
     assert [point.at for point in told.points] == sorted(point.at for point in told.points)
-    thinned = read(known.engine.connect, Archive(str(lake.folder)), Asked(QUERY, PAST, BEGIN + 300.0, 50))
+    thinned = read(
+        known.engine.connect, Archive(str(lake.folder)), ProgressRequest(QUERY, PAST, BEGIN + 300.0, 50)
+    )
     assert len(thinned.points) == 50
 
 
 def test_points_further_apart_than_buckets_are_medians_of_all_that_lies_between(
     known: House, lake: Lake
 ) -> None:
-    def asked(step: float | None, limit: int = 2000) -> Told:
-        where = Asked(QUERY, PAST, PAST + 12 * DAY - 1, limit, step)  # the newest day is told by its reports
+    def asked(step: float | None, limit: int = 2000) -> ProgressSeries:
+        where = ProgressRequest(
+            QUERY, PAST, PAST + 12 * DAY - 1, limit, step
+        )  # the newest day is told by its reports
         return read(known.engine.connect, Archive(str(lake.folder)), where)
 
     daily = asked(DAY)
@@ -214,5 +220,7 @@ def test_points_further_apart_than_buckets_are_medians_of_all_that_lies_between(
     assert asked(None, 60).resolution == 5 * HOUR  # 264 hours, and room for 60 points
     assert len(asked(None, 60).points) <= 60
     assert asked(900.0).resolution == HOUR  # finer than there is
-    everything = read(known.engine.connect, Archive(str(lake.folder)), Asked(QUERY, 0.0, PAST * 2, 2000))
+    everything = read(
+        known.engine.connect, Archive(str(lake.folder)), ProgressRequest(QUERY, 0.0, PAST * 2, 2000)
+    )
     assert everything.resolution == HOUR and len(everything.points) == 11 * 24 + 144 + 10  # all have room

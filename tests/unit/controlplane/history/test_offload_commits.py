@@ -7,20 +7,24 @@ from datetime import date
 import pytest
 
 from controlplane.history import offload_commits
-from controlplane.history.offload_commits import JOB, Account, Stretch
-from controlplane.lake.manifest import Commit, Manifest, Part
+from controlplane.history.offload_commits import JOB, EventRange, OffloadCounts
+from controlplane.lake.manifest import Commit, LakeManifest, Part
 
 DAY = date(2026, 11, 20)
 
 
-def commit(after: int, until: int, store: str = "s", rows: int = 0, account: Account | None = None) -> Commit:
-    stretch = Stretch(store, after, until)
+def commit(
+    after: int, until: int, store: str = "s", rows: int = 0, account: OffloadCounts | None = None
+) -> Commit:
+    stretch = EventRange(store, after, until)
     parts = (Part("progress", DAY, f"progress/date={DAY}/{stretch.batch}.parquet", rows, 1),)
-    return Commit(JOB, stretch.batch, 0.0, parts, (), offload_commits.facts(stretch, account or Account()))
+    return Commit(
+        JOB, stretch.batch, 0.0, parts, (), offload_commits.facts(stretch, account or OffloadCounts())
+    )
 
 
 def untils(mark: int, *commits: Commit) -> list[int]:
-    manifest = Manifest({one.key: one for one in commits})
+    manifest = LakeManifest({one.key: one for one in commits})
     return [stretch.until for stretch, _ in offload_commits.onwards(manifest, "s", mark)]
 
 
@@ -42,15 +46,15 @@ def test_another_stores_commits_and_those_of_alerts_are_not_followed() -> None:
 @pytest.mark.parametrize(
     ("account", "rows", "held", "says"),
     [
-        pytest.param(Account(10, 9, 1, 2), 7, 10, None, id="all adds up"),
-        pytest.param(Account(10, 9, 1, 2), 7, 4, None, id="some were deleted meanwhile"),
-        pytest.param(Account(10, 9, 1, 2), 7, 11, "the store has 11", id="it has not seen all"),
-        pytest.param(Account(10, 8, 1, 0), 8, 10, "took 8 and refused 1", id="one vanished"),
-        pytest.param(Account(10, 10, 0, 2), 7, 10, "wrote 7 rows", id="a row is missing"),
+        pytest.param(OffloadCounts(10, 9, 1, 2), 7, 10, None, id="all adds up"),
+        pytest.param(OffloadCounts(10, 9, 1, 2), 7, 4, None, id="some were deleted meanwhile"),
+        pytest.param(OffloadCounts(10, 9, 1, 2), 7, 11, "the store has 11", id="it has not seen all"),
+        pytest.param(OffloadCounts(10, 8, 1, 0), 8, 10, "took 8 and refused 1", id="one vanished"),
+        pytest.param(OffloadCounts(10, 10, 0, 2), 7, 10, "wrote 7 rows", id="a row is missing"),
     ],
 )
 def test_a_commit_whose_numbers_do_not_add_up_is_not_believed(
-    account: Account, rows: int, held: int, says: str | None
+    account: OffloadCounts, rows: int, held: int, says: str | None
 ) -> None:
     found = offload_commits.complaint(commit(0, 10, rows=rows, account=account), held)
     assert found is None if says is None else says in (found or "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.history import offload_process
-from controlplane.history.service import AGAIN_SECONDS, HistoryRoom
+from controlplane.history.service import AGAIN_SECONDS, HistoryService
 from controlplane.settings import Settings
 from tests.drivers import BEGIN, Driver
 from tests.stores import House, sqlite_house
@@ -23,9 +23,9 @@ def house(tmp_path: Path) -> Iterator[House]:
         yield opened
 
 
-def room(house: House, folder: Path, lacking: str | None = None, lake: bool = True) -> HistoryRoom:
+def room(house: House, folder: Path, lacking: str | None = None, lake: bool = True) -> HistoryService:
     settings = replace(Settings(data_dir=folder), lake=str(folder / "lake") if lake else None)
-    made = HistoryRoom(settings, house.writer, house.engine.connect, lambda: house.now, lambda: lacking)
+    made = HistoryService(settings, house.writer, house.engine.connect, lambda: house.now, lambda: lacking)
     house.read(made.load)
     return made
 

@@ -10,9 +10,9 @@ import pytest
 
 from controlplane.history import timeline
 from controlplane.history.archive import Archive
-from controlplane.history.model import Happened, PastRun
+from controlplane.history.model import PastRun, TimelineResult
 from controlplane.lake.lake import Lake
-from controlplane.lake.rows import Rows, Who
+from controlplane.lake.rows import LakeRows, Who
 from controlplane.pipeline.offload.record_export import table
 
 DAY = 86400.0
@@ -29,13 +29,13 @@ class Story:
         self.commits = 0
 
     def life(self, event: str, at: float, run: str, query: str = QUERY, exception: str | None = None) -> None:
-        rows = Rows()
+        rows = LakeRows()
         rows.lifecycle(WHO, event, at, query, run, "orders", exception, agent="a")
         self._put(rows.take())
 
     def report(self, at: float, run: str, batch: int = 0, query: str = QUERY) -> None:
         stamp = datetime.fromtimestamp(at, UTC).isoformat()
-        rows = Rows()
+        rows = LakeRows()
         told = {
             "id": query,
             "runId": run,
@@ -69,7 +69,7 @@ class Story:
         parts = [part for name, rows in tables.items() for part in staging.write(name, rows, "0")]
         self.lake.commit(staging, parts)
 
-    def read(self, start: float, end: float, query: str = QUERY) -> Happened:
+    def read(self, start: float, end: float, query: str = QUERY) -> TimelineResult:
         return timeline.read(Archive(str(self.lake.folder)), query, start, end)
 
 
@@ -133,7 +133,7 @@ def test_a_run_whose_driver_was_killed_is_lost_at_its_last_sign(story: Story) ->
 
 def test_a_report_of_an_absurd_duration_is_no_sign_of_life_of_that_time(story: Story) -> None:
     story.life("started", BEGIN, "a")
-    rows = Rows()
+    rows = LakeRows()
     absurd = {"addBatch": 5, "triggerExecution": 10**15}
     told = {
         "id": QUERY,
@@ -150,7 +150,7 @@ def test_a_report_of_an_absurd_duration_is_no_sign_of_life_of_that_time(story: S
 
 
 def test_very_many_runs_cost_no_more_than_those_that_are_told(story: Story) -> None:
-    rows = Rows()
+    rows = LakeRows()
     for number in range(5000):
         rows.lifecycle(WHO, "started", BEGIN + number, QUERY, f"r{number}", "orders", agent="a")
     story._put(rows.take())
@@ -211,4 +211,4 @@ def test_of_more_than_can_be_shown_the_newest_are_told(story: Story, monkeypatch
 
 
 def test_a_lake_without_anything_tells_nothing(story: Story) -> None:
-    assert story.read(BEGIN, BEGIN + DAY) == Happened([], [], [], [])
+    assert story.read(BEGIN, BEGIN + DAY) == TimelineResult([], [], [], [])

@@ -14,7 +14,7 @@ from controlplane.errors import StoreUnavailable
 from controlplane.events.parsing import read
 from controlplane.ingest import write_batcher
 from controlplane.ingest.deduplication import Prepared
-from controlplane.ingest.write_batcher import Pile, settled
+from controlplane.ingest.write_batcher import WriteBatcher, settled
 from controlplane.store import blobs
 from listeners.protocol import wire
 from tests.drivers import Driver
@@ -46,7 +46,7 @@ def test_chunks_that_wait_are_one_submission(house: House, monkeypatch: pytest.M
     monkeypatch.setattr(write_batcher, "store", counted)
     gate = threading.Event()
     house.writer.submit(lambda connection: gate.wait(10))
-    heap = Pile(house.writer, house.window.apply)
+    heap = WriteBatcher(house.writer, house.window.apply)
     twice = started("q0")
     futures = [heap.put([replace(twice), started(f"q{n}")], 1.0) for n in range(1, 5)]
     gate.set()
@@ -62,7 +62,7 @@ def test_what_is_too_much_for_one_submission_is_stored_by_the_next(
     monkeypatch.setattr(write_batcher, "MOST_TOGETHER", 3)
     gate = threading.Event()
     house.writer.submit(lambda connection: gate.wait(10))
-    heap = Pile(house.writer, house.window.apply)
+    heap = WriteBatcher(house.writer, house.window.apply)
     futures = [heap.put([started(f"q{n}"), started(f"p{n}")], 1.0) for n in range(7)]
     gate.set()
     assert all(len(settled(future).fresh) == 2 for future in futures)
@@ -79,7 +79,7 @@ def test_an_event_put_alone_keeps_its_trouble_to_itself(
         return real(connection, chunk, now)
 
     monkeypatch.setattr(write_batcher, "store", brittle)
-    heap = Pile(house.writer, house.window.apply)
+    heap = WriteBatcher(house.writer, house.window.apply)
     bad, good = heap.put_alone(started("bad"), 1.0), heap.put_alone(started("good"), 1.0)
     with pytest.raises(KeyError):
         settled(bad)
@@ -88,7 +88,7 @@ def test_an_event_put_alone_keeps_its_trouble_to_itself(
 
 def test_when_the_store_is_closed_everybody_is_told(house: House) -> None:
     house.writer.stop()
-    heap = Pile(house.writer, house.window.apply)
+    heap = WriteBatcher(house.writer, house.window.apply)
     for future in (
         heap.put([started("a")], 1.0),
         heap.put([started("b")], 1.0),
@@ -104,7 +104,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for_forever(
     monkeypatch.setattr(write_batcher, "WRITE_TIMEOUT", 0.05)
     gate = threading.Event()
     house.writer.submit(lambda connection: gate.wait(10))
-    future = Pile(house.writer, house.window.apply).put([started("a")], 1.0)
+    future = WriteBatcher(house.writer, house.window.apply).put([started("a")], 1.0)
     with pytest.raises(StoreUnavailable, match="did not answer"):
         settled(future)
     gate.set()

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from controlplane.lake.folders import Folder
+from controlplane.lake.folders import LakeFolder
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Commit
 from controlplane.lake.schema import arrow
@@ -62,7 +62,7 @@ class Broken(BaseException):
     """The process is no more; no code of ours catches this."""
 
 
-class FailingFolder(Folder):
+class FailingFolder(LakeFolder):
     """A folder whose k-th change of the disk is the last thing that happens: before it is done, or after."""
 
     def __init__(self, url: str, at: int, done: bool):

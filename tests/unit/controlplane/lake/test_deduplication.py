@@ -10,8 +10,8 @@ import pytest
 from controlplane.errors import LakeError
 from controlplane.lake.deduplication import Overtaken, new_only, still_new
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Manifest
-from controlplane.lake.rows import Rows, Who
+from controlplane.lake.manifest import LakeManifest
+from controlplane.lake.rows import LakeRows, Who
 from tests.drivers import BEGIN, report
 
 DAY = 86400.0
@@ -23,8 +23,8 @@ def lake(tmp_path: Path) -> Lake:
     return Lake.open(str(tmp_path / "lake"), create=True)
 
 
-def rows(*batches: int, run: str = "r", at: float = BEGIN) -> Rows:
-    made = Rows()
+def rows(*batches: int, run: str = "r", at: float = BEGIN) -> LakeRows:
+    made = LakeRows()
     for batch in batches:
         made.progress(Who("shop", "4.3.0", "log"), report("q", run, batch, at + batch))
     return made
@@ -72,8 +72,8 @@ def test_a_manifest_that_was_read_before_is_taken_as_it_is(lake: Lake) -> None:
     assert new_only(lake, rows(1).take(), HERE, lake.manifest())[1] == 1
 
 
-def lives(*events: tuple[str, float], agent: str | None = None) -> Rows:
-    made = Rows()
+def lives(*events: tuple[str, float], agent: str | None = None) -> LakeRows:
+    made = LakeRows()
     for event, at in events:
         made.lifecycle(Who("shop", "4.3.0", "log"), event, at, "q", "r", "orders", agent=agent)
     return made
@@ -111,7 +111,9 @@ def test_many_runs_are_told_apart_without_naming_each_to_the_reader(
     ]
 
 
-def batch_of(lake: Lake, job: str, batch: str, tables: dict[str, Any], asked: Manifest | None = None) -> Any:
+def batch_of(
+    lake: Lake, job: str, batch: str, tables: dict[str, Any], asked: LakeManifest | None = None
+) -> Any:
     """A commit about to be made, by a job that asked the lake before."""
     staging, asked = lake.stage(job, batch), asked or lake.manifest()
     kept, _ = new_only(lake, tables, (job, batch), asked)

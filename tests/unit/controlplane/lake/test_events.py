@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.lake import events
-from controlplane.lake.rows import Rows
+from controlplane.lake.rows import LakeRows
 from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 from tests.paths import DATA
@@ -93,7 +93,7 @@ def test_what_differs_has_another_key(one: wire.Event, another: wire.Event) -> N
 
 
 def test_a_report_becomes_rows_with_its_agent() -> None:
-    rows = Rows()
+    rows = LakeRows()
     assert events.add(rows, event("progress", REPORT, seq=5))
     (row,) = rows.take()["progress"].to_pylist()
     assert (row["app"], row["agent"], row["seq"], row["origin"]) == ("orders", AGENT, 5, "agent")
@@ -102,7 +102,7 @@ def test_a_report_becomes_rows_with_its_agent() -> None:
 
 def test_a_failure_becomes_a_row_of_its_life() -> None:
     data = {**RUN, "name": "n", "exception": "boom", "errorClassOnException": "DIV", "later": {"a": 1}}
-    rows = Rows()
+    rows = LakeRows()
     assert events.add(rows, event("terminated", data))
     (row,) = rows.take()["lifecycle"].to_pylist()
     assert (row["event"], row["exception"], row["error_class"], row["name"]) == (
@@ -115,7 +115,7 @@ def test_a_failure_becomes_a_row_of_its_life() -> None:
 
 
 def test_a_start_is_at_the_time_that_spark_says() -> None:
-    rows = Rows()
+    rows = LakeRows()
     events.add(rows, event("started", {**RUN, "timestamp": "2026-11-20T06:00:00.250Z"}))
     (row,) = rows.take()["lifecycle"].to_pylist()
     assert row["reported_at"].isoformat() == "2026-11-20T06:00:00.250000+00:00"
@@ -123,7 +123,7 @@ def test_a_start_is_at_the_time_that_spark_says() -> None:
 
 @pytest.mark.parametrize("type", ["heartbeat", "status", "inventory", "of a newer agent"])
 def test_what_tells_of_the_present_only_is_no_row(type: str) -> None:
-    rows = Rows()
+    rows = LakeRows()
     assert events.add(rows, event(type, RUN)) is False and len(rows) == 0
 
 
@@ -133,7 +133,7 @@ def test_what_tells_of_the_present_only_is_no_row(type: str) -> None:
     ids=["progress", "started", "terminated"],
 )
 def test_what_names_no_run_is_refused_and_spoils_nothing(told: wire.Event) -> None:
-    rows = Rows()
+    rows = LakeRows()
     with pytest.raises(ValueError, match="must be"):
         events.add(rows, told)
     assert len(rows) == 0

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from controlplane.events import progress
 from controlplane.events.progress import sample
-from controlplane.lake.rows import RAW, Rows, Who
+from controlplane.lake.rows import RAW, LakeRows, Who
 from controlplane.lake.schema import arrow
 from tests import eventlogs
 from tests.drivers import BEGIN, real_reports, report
@@ -24,7 +24,7 @@ HEARD = [one["report"] for one in eventlogs.heard() if one["kind"] == "progress"
 
 
 def taken(*reports: dict[str, Any], **more: Any) -> dict[str, list[dict[str, Any]]]:
-    rows = Rows()
+    rows = LakeRows()
     for one in reports:
         rows.progress(WHO, one, **more)
     return {name: table.to_pylist() for name, table in rows.take().items()}
@@ -182,7 +182,7 @@ def test_what_no_column_has_is_in_extra_where_it_belongs() -> None:
     ],
 )
 def test_a_malformed_report_is_refused_in_a_sentence_and_spoils_no_neighbour(broken: Any, said: str) -> None:
-    rows = Rows()
+    rows = LakeRows()
     assert rows.progress(WHO, report("q", "r", 1))
     with pytest.raises(ValueError, match=said):
         rows.progress(WHO, report("q", "r", 2) | broken)
@@ -254,7 +254,7 @@ def test_an_offset_is_the_same_text_whether_it_came_as_json_or_as_text_of_json(o
 
 
 def test_a_trigger_without_data_is_an_idle_and_no_batch() -> None:
-    rows = Rows()
+    rows = LakeRows()
     told = report("q", "r", 1, BEGIN, numInputRows=0, durationMs={"latestOffset": 2, "triggerExecution": 3})
     assert not rows.progress(WHO, told, at=BEGIN + 1)
     tables = rows.take()
@@ -270,7 +270,7 @@ def test_half_a_surrogate_pair_spoils_nothing() -> None:
 
 
 def test_an_event_of_life_has_its_own_row() -> None:
-    rows = Rows()
+    rows = LakeRows()
     rows.lifecycle(WHO, "terminated", BEGIN, "q", "r", "", "boom", "CLASS", "agent", 7, {"tags": [], "x": 1})
     assert len(rows) == 1
     (row,) = rows.take()["lifecycle"].to_pylist()
@@ -283,7 +283,7 @@ def test_an_event_of_life_has_its_own_row() -> None:
 
 
 def test_tables_without_rows_have_the_schema() -> None:
-    assert {name: table.schema for name, table in Rows().take().items()} == {
+    assert {name: table.schema for name, table in LakeRows().take().items()} == {
         name: arrow(name) for name in RAW
     }
 
@@ -311,7 +311,7 @@ INNER = [
     st.dictionaries(st.sampled_from(INNER), wild, max_size=3),
 )
 def test_no_report_however_odd_spoils_the_table(odd: dict[str, Any], inner: dict[str, Any]) -> None:
-    rows = Rows()
+    rows = LakeRows()
     told = report("q", "r", 1, sources=[inner], stateOperators=[inner]) | odd
     with contextlib.suppress(ValueError):
         rows.progress(WHO, told, at=BEGIN)
@@ -324,4 +324,4 @@ def test_no_report_however_odd_spoils_the_table(odd: dict[str, Any], inner: dict
 def test_the_idle_phases_are_those_that_the_server_knows() -> None:
     for phases in ({"triggerExecution": 1}, {"addBatch": 1, "triggerExecution": 1}):
         told = report("q", "r", 1, numInputRows=0, durationMs=phases)
-        assert Rows().progress(WHO, told) is not progress.is_idle(sample(told, BEGIN))
+        assert LakeRows().progress(WHO, told) is not progress.is_idle(sample(told, BEGIN))

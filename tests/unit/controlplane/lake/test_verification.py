@@ -10,7 +10,7 @@ import pytest
 from controlplane.errors import LakeError
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Commit
-from controlplane.lake.rows import Rows, Who
+from controlplane.lake.rows import LakeRows, Who
 from controlplane.lake.verification import verify
 from tests.drivers import BEGIN, report
 
@@ -21,7 +21,7 @@ def lake(tmp_path: Path) -> Lake:
 
 
 def written(lake: Lake, job: str = "move", batch: str = "b", replaces: tuple[str, ...] = ()) -> Commit:
-    rows = Rows()
+    rows = LakeRows()
     for number in range(50):
         rows.progress(Who("shop", "4.3.0", "agent"), report("q", "r", number, BEGIN + number), BEGIN + number)
     staging = lake.stage(job, batch)
@@ -58,7 +58,7 @@ def test_a_damaged_file_is_named(lake: Lake, damage: str) -> None:
 def test_a_file_of_other_rows_is_not_that_of_the_commit(lake: Lake) -> None:
     commit, other = written(lake), written(lake, batch="other")
     paths = [next(p.path for p in one.parts if p.table == "progress") for one in (commit, other)]
-    small = Rows()
+    small = LakeRows()
     small.progress(Who("shop", None, "agent"), report("q", "r", 1), BEGIN)
     staging = lake.stage("move", "small")
     [part] = staging.write("progress", small.take()["progress"], "0")

@@ -13,7 +13,7 @@ from controlplane.metrics.baselines import (
     HOURS,
     SHAPE,
     Baseline,
-    Book,
+    BaselineStore,
     as_json,
     hour_of_week,
     hours_of_week,
@@ -96,7 +96,7 @@ def test_what_is_wrong_is_named(case: str) -> None:
 
 
 def test_a_query_with_a_new_checkpoint_has_the_baseline_of_its_name() -> None:
-    book = Book()
+    book = BaselineStore()
     book.replace([baseline("old")])
     found = book.of(view("new"))
     assert found is not None and found.query_id == "old"
@@ -104,7 +104,7 @@ def test_a_query_with_a_new_checkpoint_has_the_baseline_of_its_name() -> None:
 
 
 def test_readings_are_of_the_hour_and_of_what_is_known() -> None:
-    book = Book()
+    book = BaselineStore()
     book.replace([baseline()])
     monday_5 = datetime(2026, 3, 2, 5, 30, tzinfo=UTC).timestamp()
     (one,) = book.readings([view("q1"), view("q2", "unknown")], monday_5)

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from controlplane.model import Role
-from controlplane.runtime.tokens import TokenBook, issue, read_secret, visible_part, well_formed, write_secret
+from controlplane.runtime.tokens import (
+    TokenRegistry,
+    issue,
+    read_secret,
+    visible_part,
+    well_formed,
+    write_secret,
+)
 
 
 @pytest.mark.parametrize("role", Role)
@@ -29,7 +36,7 @@ def test_two_secrets_are_never_alike() -> None:
 
 def test_the_book_finds_a_token_by_its_secret_only() -> None:
     secret, token = issue("ci", Role.VIEWER, 100.0)
-    book = TokenBook(lambda: 100.0)
+    book = TokenRegistry(lambda: 100.0)
     book.replace([token])
     assert book.find(secret) == token
     assert book.find(secret[:-1]) is None
@@ -41,7 +48,7 @@ def test_the_book_finds_a_token_by_its_secret_only() -> None:
 def test_expired_and_revoked_tokens_are_not_found() -> None:
     secret, token = issue("ci", Role.VIEWER, 100.0, expires_at=200.0)
     now = [150.0]
-    book = TokenBook(lambda: now[0])
+    book = TokenRegistry(lambda: now[0])
     book.replace([token])
     assert book.holds(token)
     now[0] = 200.0

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from controlplane.health.failures import explain
 from controlplane.shapes.comparison import CHECKS, compare
-from controlplane.shapes.findings import Effect, Verdict, effect_of, verdict_of
+from controlplane.shapes.findings import ChangeEffect, ShapeReport, effect_of, verdict_of
 from tests.unit.controlplane.shapes.shapes import (
     CONF,
     ROCKSDB,
@@ -30,8 +30,14 @@ from tests.unit.controlplane.shapes.shapes import (
     topics,
 )
 
-OK, CARE, NO = Verdict.ALLOWED, Verdict.CONSEQUENCES, Verdict.NOT_ALLOWED
-RUNS, IGNORED, HARMS, FAILS, OPEN = Effect.RUNS, Effect.IGNORED, Effect.HARMS, Effect.FAILS, Effect.UNKNOWN
+OK, CARE, NO = ShapeReport.ALLOWED, ShapeReport.CONSEQUENCES, ShapeReport.NOT_ALLOWED
+RUNS, IGNORED, HARMS, FAILS, OPEN = (
+    ChangeEffect.RUNS,
+    ChangeEffect.IGNORED,
+    ChangeEffect.HARMS,
+    ChangeEffect.FAILS,
+    ChangeEffect.UNKNOWN,
+)
 KEYS = "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"
 VALUES = "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"
 OTHER = "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
@@ -379,5 +385,5 @@ def test_every_condition_that_is_predicted_is_one_that_we_explain() -> None:
 @given(st.sampled_from(sorted(CASES)), st.sampled_from(sorted(CASES)))
 def test_any_two_shapes_can_be_compared(one: str, other: str) -> None:
     findings = compare(CASES[one][0], CASES[other][1])
-    assert verdict_of(findings) in Verdict
+    assert verdict_of(findings) in ShapeReport
     assert len({check.__name__ for check in CHECKS}) == len(CHECKS)

@@ -9,8 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from listeners.checkpoints.inventory_policy import Budget
-from listeners.checkpoints.inventory_reader import Bounds, Inventory, collect, holds_rows, output_of, plain
+from listeners.checkpoints.inventory_policy import InventoryBudget
+from listeners.checkpoints.inventory_reader import (
+    Bounds,
+    DriverInventory,
+    collect,
+    holds_rows,
+    output_of,
+    plain,
+)
 from tests.unit.listeners.local_files import LocalFiles, write, write_batch, write_checkpoint
 
 
@@ -21,10 +28,10 @@ def place(tmp_path: Path) -> Path:
     return root
 
 
-def inventory(files: LocalFiles, bounds: Bounds = Bounds(), late_after: float = 1e9) -> Inventory:  # noqa: B008
+def inventory(files: LocalFiles, bounds: Bounds = Bounds(), late_after: float = 1e9) -> DriverInventory:  # noqa: B008
     """A clock that goes on by a second a look: `late_after` is so many looks away."""
     ticks = itertools.count()
-    return Inventory(files, bounds, late_after, lambda: float(next(ticks)))
+    return DriverInventory(files, bounds, late_after, lambda: float(next(ticks)))
 
 
 def taken(files: LocalFiles, bounds: Bounds = Bounds(), late_after: float = 1e9) -> dict[str, object]:  # noqa: B008
@@ -114,10 +121,10 @@ def test_logs_that_were_not_read_in_time_are_told_and_state_is_not(place):
     collect_listing = inventory(LocalFiles(place))
     collect(collect_listing)
     found.entries = collect_listing.entries
-    found.read(Budget())
+    found.read(InventoryBudget())
     assert found.contents == {} and "metadata" in found.errors[0]
     found.errors, found.entries = [], {"state/0/0/1.delta": found.entries["state/0/0/1.delta"]}
-    found.read(Budget())
+    found.read(InventoryBudget())
     assert found.errors == []
 
 
@@ -150,9 +157,9 @@ def test_one_folder_of_too_many_files_is_cut(tmp_path):
 
 
 def test_contents_stay_within_their_budget_weightiest_first(place):
-    document = taken(LocalFiles(place), Bounds(contents=Budget(files=3)))
+    document = taken(LocalFiles(place), Bounds(contents=InventoryBudget(files=3)))
     assert list(document["contents"]) == sorted(["metadata", "offsets/1", "offsets/2"])
-    small = taken(LocalFiles(place), Bounds(contents=Budget(bytes=60)))
+    small = taken(LocalFiles(place), Bounds(contents=InventoryBudget(bytes=60)))
     assert sum(len(base64.b64decode(data)) for data in small["contents"].values()) <= 60
 
 

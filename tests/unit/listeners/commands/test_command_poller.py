@@ -6,7 +6,7 @@ import time
 import pytest
 
 from listeners.commands import command_poller as orders
-from listeners.commands.command_poller import MOST_AT_ONCE, Orders
+from listeners.commands.command_poller import MOST_AT_ONCE, CommandPoller
 from listeners.protocol.errors import TransportError
 from listeners.protocol.wire import Command, CommandResult
 
@@ -25,7 +25,7 @@ class Server:
 
 def run(server, execute, seconds, until=lambda: False):
     stopping = threading.Event()
-    orders = Orders(server, "agent", execute, stopping)
+    orders = CommandPoller(server, "agent", execute, stopping)
     thread = threading.Thread(target=orders.poll, daemon=True)
     thread.start()
     deadline = time.monotonic() + seconds
@@ -94,7 +94,7 @@ def test_what_was_asked_before_the_driver_slept_is_done_only_when_it_is_asked_ag
 
     server = Server([Command("c0", "stop", "q")], [Command("c1", "stop", "q")])
     stopping = threading.Event()
-    thread = threading.Thread(target=Orders(server, "agent", execute, stopping).poll, daemon=True)
+    thread = threading.Thread(target=CommandPoller(server, "agent", execute, stopping).poll, daemon=True)
     thread.start()
     assert both.wait(10)
     stopping.set()
@@ -120,7 +120,7 @@ def test_a_command_that_is_handed_over_again_while_it_runs_is_not_begun_again():
         return CommandResult("succeeded", code=str(len(begun)))
 
     stopping = threading.Event()
-    thread = threading.Thread(target=Orders(Insistent(), "agent", execute, stopping).poll, daemon=True)
+    thread = threading.Thread(target=CommandPoller(Insistent(), "agent", execute, stopping).poll, daemon=True)
     thread.start()
     assert answered.wait(10)  # and after its end it is only answered again
     stopping.set()
@@ -136,7 +136,7 @@ def test_answers_that_nobody_takes_do_not_pile_up_threads():
     server = Deaf(*[[Command(f"{poll}-{n}", "stop", "q") for n in range(10)] for poll in range(20)])
     stopping = threading.Event()
     done = []
-    orders = Orders(
+    orders = CommandPoller(
         server, "agent", lambda command: done.append(command.id) or CommandResult("succeeded"), stopping
     )
     for _ in range(20):
@@ -170,7 +170,7 @@ def test_what_a_poll_brings_after_the_agent_was_told_to_stop_is_left_to_others()
             return [Command("c1", "stop", "q")]
 
     server = Late()
-    Orders(server, "agent", lambda command: begun.append(command.id), stopping).poll()
+    CommandPoller(server, "agent", lambda command: begun.append(command.id), stopping).poll()
     for thread in threading.enumerate():
         if thread.name == "controlplane-command":
             thread.join(5)

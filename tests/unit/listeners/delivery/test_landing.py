@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from listeners import attachment
-from listeners.agent import Agent, Identity
+from listeners.agent import AgentThreads, Identity
 from listeners.delivery import landing
 from listeners.delivery.inbox import Inbox
 from listeners.delivery.landing import LandingTransport, is_landing
@@ -129,7 +129,7 @@ def test_an_agent_delivers_all_it_has_in_numbers_without_gaps(tmp_path: Path) ->
     zone = tmp_path / "zone"
     zone.mkdir()
     inbox = Inbox()
-    agent = Agent(
+    agent = AgentThreads(
         Identity(wire.App("orders"), {}),
         inbox,
         LandingTransport(zone.as_uri()),

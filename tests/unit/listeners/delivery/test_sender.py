@@ -9,7 +9,7 @@ from listeners.delivery.memory_queue import MemoryQueue
 from listeners.delivery.orphans import orphans
 from listeners.delivery.sender import Delivery
 from listeners.delivery.spool import Spool
-from listeners.delivery.transport import Acknowledgement
+from listeners.delivery.transport import ServerAcknowledgement
 from listeners.protocol.errors import SpoolError, TooLarge, TransportError
 
 OWNER = {"app": "orders"}
@@ -26,7 +26,7 @@ class Server:
         if refusal is not None:
             raise refusal
         self.lines += lines
-        return Acknowledgement(self.acknowledges, self.rejects, "label name 'a b'")
+        return ServerAcknowledgement(self.acknowledges, self.rejects, "label name 'a b'")
 
 
 def queue(*lines):

@@ -6,7 +6,7 @@ import pytest
 
 from listeners.queries.prober import Prober
 from listeners.queries.registry import Registry
-from listeners.spark.engine import Start, Status
+from listeners.spark.engine import SparkStatus, Start
 from tests.unit.listeners.fake_spark import ENGINE, FakeEngine, JavaQuery, Query, Session, Writer
 
 
@@ -18,7 +18,7 @@ class Seen(FakeEngine):
 
     def active(self, session):
         run = self.run(self._query)
-        run.status = lambda: Status(self._state.message, True, self._state.active)
+        run.status = lambda: SparkStatus(self._state.message, True, self._state.active)
         return [run]
 
     def tasks(self, session, run_id):

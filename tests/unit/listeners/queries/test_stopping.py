@@ -7,7 +7,7 @@ import pytest
 from listeners.protocol.errors import CommandError, ConnectError
 from listeners.queries import stopping
 from listeners.queries.registry import Registry
-from listeners.queries.stopping import COMMIT, DEADLINE, EPOCHS, GAP, Stopped, evidence_of, sentence_of
+from listeners.queries.stopping import COMMIT, DEADLINE, EPOCHS, GAP, StopResult, evidence_of, sentence_of
 from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session
 
 
@@ -127,30 +127,30 @@ def test_a_stop_that_spark_took_is_ours_although_its_end_cannot_be_seen():
 @pytest.mark.parametrize(
     ("stopped", "cut", "sentence"),
     [
-        (Stopped(None, 0.1, 7, 7), None, "stopped after batch 7"),
-        (Stopped(None, 0.1, None, None), None, "stopped; no batch is on record"),
-        (Stopped(GAP, 0.1, None, None), None, "stopped between two batches"),
-        (Stopped(None, 0.1, 0, None), 0, "stopped in the middle of batch 0, which will run again"),
-        (Stopped(GAP, 0.1, 8, 7), 8, "stopped as batch 8 began, which will run again"),
+        (StopResult(None, 0.1, 7, 7), None, "stopped after batch 7"),
+        (StopResult(None, 0.1, None, None), None, "stopped; no batch is on record"),
+        (StopResult(GAP, 0.1, None, None), None, "stopped between two batches"),
+        (StopResult(None, 0.1, 0, None), 0, "stopped in the middle of batch 0, which will run again"),
+        (StopResult(GAP, 0.1, 8, 7), 8, "stopped as batch 8 began, which will run again"),
         (
-            Stopped(COMMIT, 0.1, 8, 7),
+            StopResult(COMMIT, 0.1, 8, 7),
             8,
             "stopped right after batch 7; there is no pause between its batches, so batch 8 had been planned and "
             "will run again",
         ),
         (
-            Stopped(DEADLINE, 0.1, 8, 7),
+            StopResult(DEADLINE, 0.1, 8, 7),
             8,
             "stopped in the middle of batch 8, which will run again: it did not end within the time of the drain",
         ),
         (
-            Stopped(EPOCHS, 0.1, 3, 3, True),
+            StopResult(EPOCHS, 0.1, 3, 3, True),
             None,
             "stopped after epoch 3 (continuous processing cannot be drained); rows written since then will be "
             "written again",
         ),
         (
-            Stopped(None, 0.1, None, None, True),
+            StopResult(None, 0.1, None, None, True),
             None,
             "stopped before its first epoch ended; rows written since then will be written again",
         ),
@@ -165,15 +165,15 @@ def test_what_became_of_the_last_batch_is_said(stopped, cut, sentence):
     [(GAP, 8, True), (COMMIT, 8, True), (COMMIT, 7, False), (DEADLINE, 8, False)],
 )
 def test_drained_means_that_no_batch_was_cut(moment, committed, drained):
-    assert evidence_of("r1", Stopped(moment, 0.1, 8, committed))["drained"] is drained
+    assert evidence_of("r1", StopResult(moment, 0.1, 8, committed))["drained"] is drained
 
 
 def test_without_a_drain_nothing_is_said_of_one():
-    assert "drained" not in evidence_of("r1", Stopped(None, 0.1, 8, 8))
+    assert "drained" not in evidence_of("r1", StopResult(None, 0.1, 8, 8))
 
 
 def test_where_the_logs_cannot_be_read_nobody_claims_that_nothing_was_cut():
-    stopped = Stopped(COMMIT, 0.1, None, None)
+    stopped = StopResult(COMMIT, 0.1, None, None)
     assert evidence_of("r1", stopped)["drained"] is None and "if the next one had begun" in sentence_of(
         stopped
     )

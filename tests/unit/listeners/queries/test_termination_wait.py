@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from listeners.queries.termination_wait import Farewell
+from listeners.queries.termination_wait import TerminationWait
 
 
 class Run:
@@ -22,17 +22,17 @@ class Run:
 
 @pytest.mark.parametrize("runs", [[], [Run("runs", True)], [Run("gone", ConnectionError("no JVM"))]])
 def test_nobody_is_waited_for_while_no_run_is_over(runs: list[Any]) -> None:
-    assert Farewell().wait(runs, seconds=5.0)
+    assert TerminationWait().wait(runs, seconds=5.0)
 
 
 def test_an_end_that_was_heard_is_not_waited_for() -> None:
-    farewell = Farewell()
+    farewell = TerminationWait()
     farewell.heard("a")
     assert farewell.wait([Run("a")], seconds=5.0)
 
 
 def test_an_end_that_comes_in_time_is_waited_for() -> None:
-    farewell, asked = Farewell(), threading.Event()
+    farewell, asked = TerminationWait(), threading.Event()
 
     class Late(Run):
         def is_active(self) -> bool:
@@ -52,11 +52,11 @@ def test_an_interpreter_that_starts_no_thread_any_more_is_not_waited_in(
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
     monkeypatch.setattr(threading.Thread, "start", refused)
-    assert not Farewell().wait([Run("a")], seconds=5.0)
+    assert not TerminationWait().wait([Run("a")], seconds=5.0)
 
 
 def test_an_end_that_never_comes_is_given_up() -> None:
-    assert not Farewell().wait([Run("a")], seconds=0.01)
+    assert not TerminationWait().wait([Run("a")], seconds=0.01)
 
 
 def test_a_spark_that_does_not_answer_is_not_waited_for_beyond_the_patience() -> None:
@@ -67,5 +67,5 @@ def test_a_spark_that_does_not_answer_is_not_waited_for_beyond_the_patience() ->
             assert released.wait(20)
             return False
 
-    assert not Farewell().wait([Hanging("a")], seconds=0.1)
+    assert not TerminationWait().wait([Hanging("a")], seconds=0.1)
     released.set()

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from controlplane.checkpoints.analyzer import judge
-from controlplane.checkpoints.findings import Finding, Status, Verdict
-from controlplane.checkpoints.inventory.model import Entry, Inventory
-from controlplane.checkpoints.reading.checkpoint import History, Reported
+from controlplane.checkpoints.findings import CheckpointReport, Finding, ReportStatus
+from controlplane.checkpoints.inventory.model import FileEntry, Inventory
+from controlplane.checkpoints.reading.checkpoint import KnownHistory, ReportedBatch
 from controlplane.checkpoints.reading.versions import LATEST
 
 ID = str(uuid.UUID(int=5))
@@ -35,9 +35,9 @@ def checkpoint(
     contents |= {
         f"commits/{batch}": f'v1\n{{"nextBatchWatermarkMs":{mark}}}' for batch, mark in committed.items()
     }
-    entries = {path: Entry(len(text), at) for path, text in contents.items()}
+    entries = {path: FileEntry(len(text), at) for path, text in contents.items()}
     if crc:
-        entries |= {f"offsets/.{batch}.crc": Entry(12, at) for batch in planned}
+        entries |= {f"offsets/.{batch}.crc": FileEntry(12, at) for batch in planned}
     return Inventory("/c", entries, {path: text.encode() for path, text in contents.items()}, collected_at=AT)
 
 
@@ -46,28 +46,28 @@ def healthy(newest: int = 3, **more: Any) -> Inventory:
     return checkpoint({b: offsets({"t": {"0": b * 10}}) for b in batches}, dict.fromkeys(batches, 0), **more)
 
 
-def remembered(newest: int = 3, **more: Any) -> History:
-    reports = {b: Reported(AT, ({"t": {"0": b * 10}},)) for b in range(newest + 1)}
-    return History(**{"query_id": ID, "stateful": False, "reports": reports, **more})
+def remembered(newest: int = 3, **more: Any) -> KnownHistory:
+    reports = {b: ReportedBatch(AT, ({"t": {"0": b * 10}},)) for b in range(newest + 1)}
+    return KnownHistory(**{"query_id": ID, "stateful": False, "reports": reports, **more})
 
 
-def judged(held: Inventory, history: History | None) -> Verdict:
+def judged(held: Inventory, history: KnownHistory | None) -> CheckpointReport:
     return judge(held, LATEST, history=history)
 
 
-def the(verdict: Verdict, check: str) -> Finding:
+def the(verdict: CheckpointReport, check: str) -> Finding:
     found = [finding for finding in verdict.findings if finding.check == check]
     assert len(found) == 1, [finding.check for finding in verdict.findings]
     return found[0]
 
 
-def checks(verdict: Verdict) -> set[str]:
+def checks(verdict: CheckpointReport) -> set[str]:
     return {finding.check for finding in verdict.findings}
 
 
 def test_a_checkpoint_that_is_as_it_was_reported_is_ok() -> None:
     verdict = judged(healthy(), remembered())
-    assert (verdict.verdict, checks(verdict)) == (Status.OK, set())
+    assert (verdict.verdict, checks(verdict)) == (ReportStatus.OK, set())
 
 
 def test_an_edited_offset_differs_from_what_the_batch_reported() -> None:
@@ -83,7 +83,7 @@ def test_an_edited_offset_differs_from_what_the_batch_reported() -> None:
 )
 def test_the_same_offset_in_other_words_is_no_difference(written: Any, told: Any) -> None:
     held = checkpoint({0: offsets(written)}, {0: 0})
-    history = remembered(reports={0: Reported(AT, (told,))})
+    history = remembered(reports={0: ReportedBatch(AT, (told,))})
     assert "log.offset-differs" not in checks(judged(held, history))
 
 
@@ -100,7 +100,7 @@ def test_a_batch_in_flight_is_not_compared_with_an_earlier_life_of_its_number() 
 def test_a_lost_entry_is_shown_as_its_report_has_it() -> None:
     held = checkpoint({1: offsets({"t": {"0": 10}}), 3: offsets({"t": {"0": 30}})}, {1: 0, 2: 0, 3: 0})
     verdict = judged(held, remembered())
-    assert verdict.verdict is Status.BROKEN
+    assert verdict.verdict is ReportStatus.BROKEN
     entry = the(verdict, "log.offset-rebuildable").evidence["entries"]
     assert entry == {"2": {"lines": ['{"t":{"0":20}}'], "batchWatermarkMs": None}}
 
@@ -108,33 +108,33 @@ def test_a_lost_entry_is_shown_as_its_report_has_it() -> None:
 @pytest.mark.parametrize(("newest", "words"), [(5, "did run"), (3, "no report")])
 def test_where_commits_are_ahead_the_reports_tell_whether_those_batches_ran(newest: int, words: str) -> None:
     held = healthy(3)
-    entries = {**held.entries, "commits/5": Entry(30, AT), "commits/4": Entry(30, AT)}
+    entries = {**held.entries, "commits/5": FileEntry(30, AT), "commits/4": FileEntry(30, AT)}
     verdict = judged(replace(held, entries=entries), remembered(newest))
     assert words in the(verdict, "log.commit-known").message
 
 
 def test_batches_that_were_reported_and_are_not_in_the_log_will_run_again() -> None:
     verdict = judged(healthy(3), remembered(7))
-    assert verdict.verdict is Status.RISKY
+    assert verdict.verdict is ReportStatus.RISKY
     assert the(verdict, "log.behind-history").evidence == {"newest_offsets": 3, "newest_reported": 7}
-    assert judged(healthy(3), remembered(4, recent=frozenset({4}))).verdict is Status.OK
+    assert judged(healthy(3), remembered(4, recent=frozenset({4}))).verdict is ReportStatus.OK
     asynchronous = remembered(7, asynchronous=True)
-    assert judged(healthy(3), asynchronous).verdict is Status.OK
+    assert judged(healthy(3), asynchronous).verdict is ReportStatus.OK
 
 
 def test_a_watermark_behind_a_reported_one_is_told() -> None:
     batches = range(4)
     held = checkpoint({b: offsets({"t": 1}, 1000 + b) for b in batches}, {b: 1001 + b for b in batches})
-    reports = {b: Reported(AT, ({"t": 1},), 1000 + b) for b in batches}
-    assert judged(held, remembered(reports=reports)).verdict is Status.OK
-    ahead = {**reports, 2: Reported(AT, ({"t": 1},), 90_000)}
+    reports = {b: ReportedBatch(AT, ({"t": 1},), 1000 + b) for b in batches}
+    assert judged(held, remembered(reports=reports)).verdict is ReportStatus.OK
+    ahead = {**reports, 2: ReportedBatch(AT, ({"t": 1},), 90_000)}
     finding = the(judged(held, remembered(reports=ahead)), "wm.regressed")
     assert (finding.evidence["batch"], finding.evidence["reported_ms"]) == (2, 90_000)
 
 
 def test_the_state_folder_of_a_stateful_query_is_missed() -> None:
     verdict = judged(healthy(), remembered(stateful=True))
-    assert verdict.verdict is Status.BROKEN
+    assert verdict.verdict is ReportStatus.BROKEN
     assert the(verdict, "state.dir-missing")
 
 
@@ -145,13 +145,13 @@ def test_another_id_than_the_known_one_is_told() -> None:
 
 def test_a_run_that_began_against_the_rules_is_told_and_never_calls_the_checkpoint_broken() -> None:
     verdict = judged(healthy(), remembered(unlike=("a source was added", "a key was changed")))
-    assert verdict.verdict is Status.RISKY
+    assert verdict.verdict is ReportStatus.RISKY
     assert "a source was added (and 1 more)" in the(verdict, "run.not-allowed").message
 
 
 def test_what_only_memory_could_tell_is_told_once_and_as_a_note() -> None:
     verdict = judged(healthy(crc=False), None)
-    assert verdict.verdict is Status.OK
+    assert verdict.verdict is ReportStatus.OK
     message = the(verdict, "memory.unknown").message
     assert "whether the query keeps state" in message
     assert "offsets/3" in message
@@ -159,5 +159,5 @@ def test_what_only_memory_could_tell_is_told_once_and_as_a_note() -> None:
 
 
 def test_damage_in_what_is_remembered_is_no_error() -> None:
-    history = remembered(reports={3: Reported(AT, (), None), 2: Reported(AT, (None, [], "x"), 5)})
-    assert judged(healthy(), history).verdict in (Status.RISKY, Status.OK)
+    history = remembered(reports={3: ReportedBatch(AT, (), None), 2: ReportedBatch(AT, (None, [], "x"), 5)})
+    assert judged(healthy(), history).verdict in (ReportStatus.RISKY, ReportStatus.OK)

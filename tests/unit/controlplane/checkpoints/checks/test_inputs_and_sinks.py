@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from controlplane.checkpoints.analyzer import judge
-from controlplane.checkpoints.findings import Finding, Status, Verdict
-from controlplane.checkpoints.inventory.model import Entry, Inventory
-from controlplane.checkpoints.reading.checkpoint import History
+from controlplane.checkpoints.findings import CheckpointReport, Finding, ReportStatus
+from controlplane.checkpoints.inventory.model import FileEntry, Inventory
+from controlplane.checkpoints.reading.checkpoint import KnownHistory
 from controlplane.checkpoints.reading.versions import SparkVersion
 from controlplane.checkpoints.survey import Survey
 from tests.unit.controlplane.checkpoints.goldens import Step, cut, empty, golden, lose, put
@@ -19,11 +19,11 @@ SPARK = SparkVersion(4, 3, 0)
 ADDED = b'v1\n{"path":"file:///before/out/part-1-x.parquet","size":1,"isDir":false,"action":"add"}'
 
 
-def asked(held: Survey, history: History | None = None) -> Verdict:
+def asked(held: Survey, history: KnownHistory | None = None) -> CheckpointReport:
     return judge(held.checkpoint, SPARK, history=history, output=held.output, inputs=held.inputs)
 
 
-def the(verdict: Verdict, check: str) -> Finding:
+def the(verdict: CheckpointReport, check: str) -> Finding:
     (finding,) = [finding for finding in verdict.findings if finding.check == check]
     return finding
 
@@ -43,21 +43,21 @@ def with_output(held: Survey, *steps: Step) -> Survey:
 
 def test_a_planned_file_that_is_gone_is_told_before_its_rows_are_skipped() -> None:
     held = with_checkpoint(golden("foreachbatch"), lose("commits/3"))
-    listed = replace(held.inputs[0], entries={"f000.json": Entry(3)})
+    listed = replace(held.inputs[0], entries={"f000.json": FileEntry(3)})
     verdict = asked(replace(held, inputs=(listed,)))
     assert the(verdict, "src.inflight-input-missing").evidence["files"][0].endswith("/in/f003.json")
-    assert verdict.verdict is Status.RISKY
+    assert verdict.verdict is ReportStatus.RISKY
 
 
 def test_a_planned_file_does_not_matter_where_the_file_sink_has_the_batch() -> None:
     held = with_checkpoint(golden("files"), lose("commits/4"))
     verdict = asked(replace(held, inputs=(replace(held.inputs[0], entries={}),)))
-    assert verdict.verdict is Status.OK
+    assert verdict.verdict is ReportStatus.OK
 
 
-@pytest.mark.parametrize(("guessed", "wanted"), [(False, Status.BROKEN), (True, Status.RISKY)])
+@pytest.mark.parametrize(("guessed", "wanted"), [(False, ReportStatus.BROKEN), (True, ReportStatus.RISKY)])
 def test_an_input_folder_that_is_gone_stops_the_start_if_it_is_the_one_that_is_read(
-    guessed: bool, wanted: Status
+    guessed: bool, wanted: ReportStatus
 ) -> None:
     held = golden("files")
     gone = replace(held.inputs[0], entries={}, exists=False, guessed=guessed)
@@ -69,7 +69,7 @@ def test_an_input_folder_that_is_gone_stops_the_start_if_it_is_the_one_that_is_r
 def test_an_input_that_was_copied_without_relocation_is_recognized_by_its_files() -> None:
     held = with_checkpoint(golden("foreachbatch"), lose("commits/3"))
     moved = replace(held.checkpoint, relocations=())
-    elsewhere = Inventory("/copy/of/input", {f"f00{n}.json": Entry(3) for n in range(3)})
+    elsewhere = Inventory("/copy/of/input", {f"f00{n}.json": FileEntry(3) for n in range(3)})
     verdict = asked(Survey(moved, None, (elsewhere,)))
     (missing,) = the(verdict, "src.inflight-input-missing").evidence["files"]
     assert missing.endswith("/in/f003.json")
@@ -89,13 +89,13 @@ def test_damage_to_the_sinks_log_names_the_batch_at_which_the_query_will_die(
     steps: list[Step], check: str
 ) -> None:
     verdict = asked(with_output(golden("files"), *steps))
-    assert verdict.verdict is Status.RISKY
+    assert verdict.verdict is ReportStatus.RISKY
     assert the(verdict, check).evidence["dies_at_batch"] == 9
 
 
 def test_a_folder_that_a_batch_job_writes_is_no_file_sink() -> None:
     plain = with_output(golden("files"), lose("_spark_metadata"), put("_SUCCESS", b""))
-    assert asked(plain).verdict is Status.OK
+    assert asked(plain).verdict is ReportStatus.OK
 
 
 def test_a_data_file_that_is_gone_fails_the_readers_and_is_found_under_any_root() -> None:
@@ -103,7 +103,7 @@ def test_a_data_file_that_is_gone_fails_the_readers_and_is_found_under_any_root(
     assert held.output is not None
     data = next(path for path in held.output.entries if path.endswith(".parquet"))
     assert the(asked(with_output(held, lose(data))), "sink.data-file-missing").evidence["files"]
-    output = Inventory("/elsewhere", {**held.output.entries, "_spark_metadata/0": Entry(len(ADDED))})
+    output = Inventory("/elsewhere", {**held.output.entries, "_spark_metadata/0": FileEntry(len(ADDED))})
     output = replace(output, contents={**held.output.contents, "_spark_metadata/0": ADDED})
     gone = the(asked(replace(held, output=output)), "sink.data-file-missing").evidence["files"]
     assert gone == ["file:///before/out/part-1-x.parquet"]
@@ -118,7 +118,7 @@ def ahead(held: Survey) -> Survey:
 
 def test_a_sink_ahead_is_harmless_where_the_waiting_input_is_what_it_has() -> None:
     verdict = asked(ahead(golden("files")))
-    assert verdict.verdict is Status.OK
+    assert verdict.verdict is ReportStatus.OK
     assert "nothing is lost" in the(verdict, "sink.metadata-ahead").message
 
 
@@ -126,21 +126,21 @@ def test_a_sink_ahead_is_harmless_where_the_waiting_input_is_what_it_has() -> No
 def test_a_sink_ahead_is_risky_where_that_cannot_be_shown(change: str) -> None:
     held = ahead(golden("files"))
     (listed,) = held.inputs
-    later = {"f009.json": Entry(3, held.checkpoint.collected_at)}
+    later = {"f009.json": FileEntry(3, held.checkpoint.collected_at)}
     entries = {**listed.entries, **later}
     if change == "younger":
         entries = {
             p: (replace(e, modified=2e9) if p == "f004.json" else e) for p, e in listed.entries.items()
         }
     inputs = () if change == "unknown" else (replace(listed, entries=entries),)
-    assert asked(replace(held, inputs=inputs)).verdict is Status.RISKY
+    assert asked(replace(held, inputs=inputs)).verdict is ReportStatus.RISKY
 
 
 def test_a_checkpoint_that_is_gone_is_unreadable_and_its_sink_is_told_of() -> None:
     held = golden("files")
     nothing = Inventory("/gone", {}, exists=False)
     verdict = asked(replace(held, checkpoint=nothing))
-    assert verdict.verdict is Status.UNREADABLE
+    assert verdict.verdict is ReportStatus.UNREADABLE
     assert [finding.check for finding in verdict.findings] == [
         "ckpt.missing",
         "sink.metadata-without-checkpoint",
@@ -152,26 +152,26 @@ def test_a_checkpoint_that_is_gone_is_unreadable_and_its_sink_is_told_of() -> No
 
 def test_memory_of_state_makes_a_lost_state_folder_certain() -> None:
     held = golden("files")
-    verdict = asked(held, History(stateful=True))
+    verdict = asked(held, KnownHistory(stateful=True))
     assert (
         the(verdict, "state.dir-missing").condition == "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
     )
-    assert asked(held).verdict is Status.OK
+    assert asked(held).verdict is ReportStatus.OK
 
 
 def test_memory_of_the_id_shows_that_it_was_changed() -> None:
     held = golden("files")
     known = str(asked(held).query_id)
-    assert asked(held, History(query_id=known)).verdict is Status.OK
-    assert the(asked(held, History(query_id="other")), "meta.id-changed").evidence["found"] == known
+    assert asked(held, KnownHistory(query_id=known)).verdict is ReportStatus.OK
+    assert the(asked(held, KnownHistory(query_id="other")), "meta.id-changed").evidence["found"] == known
 
 
 def test_a_moved_checkpoint_of_transform_with_state_is_broken_where_it_is_known_to_run_here() -> None:
     held = golden("tws")
     moved = replace(held, checkpoint=replace(held.checkpoint, relocations=()))
-    assert asked(moved).verdict is Status.OK
+    assert asked(moved).verdict is ReportStatus.OK
     assert the(asked(moved), "state.schema-path-dangling").severity == "info"
-    verdict = asked(moved, History(location="/lake/checkpoints/moved"))
+    verdict = asked(moved, KnownHistory(location="/lake/checkpoints/moved"))
     assert the(verdict, "state.schema-path-dangling").effect == "fails"
 
 
@@ -181,24 +181,26 @@ def test_a_root_that_changed_long_after_the_last_batch_betrays_that_state_was_ta
     newest = max(entry.modified or 0 for entry in taken.entries.values())
     late, soon = (replace(taken, root_modified=newest + seconds) for seconds in (600.0, 5.0))
     assert the(judge(late, SPARK), "state.dir-missing").evidence["likely"] is True
-    assert judge(soon, SPARK).verdict is Status.OK
+    assert judge(soon, SPARK).verdict is ReportStatus.OK
     foreign = put("notes.txt", b"x")(late)
-    assert judge(foreign, SPARK).verdict is Status.OK
+    assert judge(foreign, SPARK).verdict is ReportStatus.OK
     folders = {path: replace(e, modified=newest + 600.0) for path, e in late.entries.items() if e.folder}
     copied = replace(late, entries={**late.entries, **folders})
-    assert judge(copied, SPARK).verdict is Status.OK
+    assert judge(copied, SPARK).verdict is ReportStatus.OK
 
 
 def test_a_sparse_log_of_asynchronous_progress_is_a_note() -> None:
     held = golden("files").checkpoint
     content = held.contents["offsets/4"].replace(b'"logOffset":4', b'"other":4')
-    entries = {f"{log}/{n}": Entry(len(content)) for log in ("offsets", "commits") for n in (0, 2, 7, 12, 17)}
+    entries = {
+        f"{log}/{n}": FileEntry(len(content)) for log in ("offsets", "commits") for n in (0, 2, 7, 12, 17)
+    }
     contents = {path: content if path.startswith("offsets") else b"v1\n{}" for path in entries}
     metadata = {"metadata": held.contents["metadata"]}
     sparse = Inventory(
-        "/c", {**entries, "metadata": Entry(len(metadata["metadata"]))}, {**contents, **metadata}
+        "/c", {**entries, "metadata": FileEntry(len(metadata["metadata"]))}, {**contents, **metadata}
     )
     verdict = judge(sparse, SPARK)
-    assert verdict.verdict is Status.OK
+    assert verdict.verdict is ReportStatus.OK
     assert "asynchronous" in the(verdict, "log.offset-previous-missing").message
     assert json.dumps(verdict.as_json())

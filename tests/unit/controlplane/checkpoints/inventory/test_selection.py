@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from controlplane.checkpoints.inventory import selection
-from controlplane.checkpoints.inventory.model import Entry
+from controlplane.checkpoints.inventory.model import FileEntry
 from controlplane.checkpoints.inventory.selection import chosen
 
 
-def files(*paths: str, size: int = 10) -> dict[str, Entry]:
-    return {path: Entry(size) for path in paths}
+def files(*paths: str, size: int = 10) -> dict[str, FileEntry]:
+    return {path: FileEntry(size) for path in paths}
 
 
 def test_the_newest_batches_are_read_with_their_hidden_checksums_and_old_ones_are_not() -> None:
@@ -30,7 +30,11 @@ def test_every_store_gets_its_newest_files_before_any_gets_its_older_ones() -> N
 
 
 def test_large_and_empty_files_are_not_read() -> None:
-    entries = {"metadata": Entry(0), "commits/3": Entry(selection.MOST_EACH + 1), "offsets/3": Entry(5)}
+    entries = {
+        "metadata": FileEntry(0),
+        "commits/3": FileEntry(selection.MOST_EACH + 1),
+        "offsets/3": FileEntry(5),
+    }
     assert chosen(entries) == ["offsets/3"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.checkpoints.inventory.model import Entry, Inventory
+from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 from controlplane.checkpoints.reading.file_logs import derived_interval, file_log
 
 GOOD = b'v1\n{"path":"file:///in/a","timestamp":1,"batchId":0}'
@@ -12,7 +12,7 @@ GOOD = b'v1\n{"path":"file:///in/a","timestamp":1,"batchId":0}'
 
 def inventory(*names: str) -> Inventory:
     paths = [f"sources/0/{name}" for name in names]
-    return Inventory("/c", {path: Entry(len(GOOD)) for path in paths}, dict.fromkeys(paths, GOOD))
+    return Inventory("/c", {path: FileEntry(len(GOOD)) for path in paths}, dict.fromkeys(paths, GOOD))
 
 
 @pytest.mark.parametrize(("only", "interval"), [(4, 5), (9, 10), (19, 20), (23, 12), (28, 29), (99, 10)])

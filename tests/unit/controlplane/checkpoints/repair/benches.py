@@ -8,12 +8,12 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from controlplane.checkpoints.findings import Verdict
+from controlplane.checkpoints.findings import CheckpointReport
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.reading.versions import parse_version
 from controlplane.checkpoints.repair import inspection, rewind_plan
 from controlplane.checkpoints.repair.inspection import Places
-from controlplane.checkpoints.repair.steps import Plan, after
+from controlplane.checkpoints.repair.steps import RepairPlan, after
 from controlplane.checkpoints.survey import Survey
 from tests.unit.controlplane.checkpoints import goldens
 from tests.unit.controlplane.checkpoints.goldens import COLLECTED_AT, GOLDENS, Step, golden
@@ -37,7 +37,7 @@ def _entries(name: str, spark: str) -> Inventory:
     return inspection.look(Places(golden(name, spark).checkpoint.root), COLLECTED_AT).checkpoint
 
 
-def judged(held: Survey, plan: Plan) -> Verdict:
+def judged(held: Survey, plan: RepairPlan) -> CheckpointReport:
     """The verdict on what the plan makes of it."""
     return rewind_plan.judged(after(held, plan.steps), SPARK)
 

@@ -14,17 +14,23 @@ from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.lock import locked_by
 from controlplane.checkpoints.repair import execution, inspection, rewind_plan
 from controlplane.checkpoints.repair import undo as undoing
-from controlplane.checkpoints.repair.backup import DONE, UNDONE, Manifest, opened_backup
-from controlplane.checkpoints.repair.errors import Impossible, InUse, Moved, NotABackup, Stopped
-from controlplane.checkpoints.repair.folders import Access, Digest, Folder
+from controlplane.checkpoints.repair.backup import DONE, UNDONE, BackupManifest, opened_backup
+from controlplane.checkpoints.repair.errors import (
+    CheckpointMoved,
+    Impossible,
+    InUse,
+    NotABackup,
+    RepairStopped,
+)
+from controlplane.checkpoints.repair.folders import Access, CheckpointFolder, Digest
 from controlplane.checkpoints.repair.inspection import Places
-from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Plan, Remove, Write
+from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Remove, RepairPlan, Write
 from tests.unit.controlplane.checkpoints.repair.benches import SPARK, content, on_disk
 
 NOW = 1_795_160_000.0
 
 
-class Flaky(Folder):
+class Flaky(CheckpointFolder):
     """A folder whose disk fails at its n-th change."""
 
     left = 10_000
@@ -44,7 +50,7 @@ class Flaky(Folder):
 
     def copy_from(
         self,
-        other: Folder,
+        other: CheckpointFolder,
         source: str,
         path: str,
         modified: float | None = None,
@@ -63,16 +69,16 @@ class Table:
         self.root = on_disk(name, folder)
         self.places = Places(str(self.root / "checkpoint"), str(self.root / "out"))
         self.before = content(self.root)
-        self.backup = Folder(str(folder / "backup"))
+        self.backup = CheckpointFolder(str(folder / "backup"))
         self.plan = rewind_plan.plan(inspection.look(self.places, NOW), batch, SPARK)
         self.checkpoint = Flaky(self.places.checkpoint)
-        self.folders = {CHECKPOINT: self.checkpoint, OUTPUT: Folder(str(self.root / "out"))}
+        self.folders = {CHECKPOINT: self.checkpoint, OUTPUT: CheckpointFolder(str(self.root / "out"))}
 
-    def perform(self) -> Manifest:
+    def perform(self) -> BackupManifest:
         return execution.perform(self.plan, self.folders, self.backup, NOW)
 
-    def undo(self, *, force: bool = False) -> undoing.Way:
-        aside = Folder(f"{self.backup}/aside")
+    def undo(self, *, force: bool = False) -> undoing.UndoPlan:
+        aside = CheckpointFolder(f"{self.backup}/aside")
         return undoing.undo(opened_backup(self.backup), self.folders, self.backup, aside, force=force)
 
     def seen(self) -> Inventory:
@@ -110,7 +116,7 @@ def test_stopped_at_any_point_the_query_cannot_start_and_undo_heals_it(tmp_path:
     for changes in range(1, 10_000 - whole.checkpoint.left, 3):
         table = Table(tmp_path / str(changes))
         table.checkpoint.left = changes
-        with pytest.raises(Stopped, match="Input/output error; put it back with: controlplane undo"):
+        with pytest.raises(RepairStopped, match="Input/output error; put it back with: controlplane undo"):
             table.perform()
         table.checkpoint.left = 10_000
         assert locked_by(table.seen()) == str(table.backup)
@@ -129,7 +135,7 @@ def test_an_undo_that_stops_is_finished_by_the_same_undo(table: Table) -> None:
     (table.root / "elsewhere").rename(Path(str(table.backup)) / way.restore[5].saved)
     for changes in (1, 4, 5):
         table.checkpoint.left = changes
-        with pytest.raises(Stopped):
+        with pytest.raises(RepairStopped):
             table.undo()
     table.checkpoint.left = 10_000
     table.undo()
@@ -141,7 +147,7 @@ def test_after_the_query_has_run_again_undo_names_the_files_and_changes_nothing(
     (table.root / "checkpoint/offsets/2").write_text("v1\n{}\n{}")
     (table.root / "checkpoint/offsets/77").write_text("v1\n{}\n{}")
     held = content(table.root)
-    with pytest.raises(Moved) as caught:
+    with pytest.raises(CheckpointMoved) as caught:
         table.undo()
     assert "offsets/2 is changed since" in str(caught.value) and "offsets/77 is new" in str(caught.value)
     assert content(table.root) == held
@@ -171,7 +177,7 @@ def test_forced_it_takes_the_state_of_the_abandoned_line_along(table: Table, tmp
     state = table.root / "checkpoint/state/0/0"
     state.mkdir(parents=True)
     (state / "9.snapshot").write_text("of another line")
-    with pytest.raises(Moved, match=r"state/0/0/9\.snapshot is new"):
+    with pytest.raises(CheckpointMoved, match=r"state/0/0/9\.snapshot is new"):
         table.undo()
     table.undo(force=True)
     assert content(table.root) == table.before and not (table.root / "checkpoint/state").exists()
@@ -216,7 +222,7 @@ def test_a_new_file_is_for_those_who_read_its_folder(tmp_path: Path) -> None:
     root.chmod(0o755)
     umask = os.umask(0o077)
     try:
-        Folder(str(root)).write("sources/0/3", b"x")
+        CheckpointFolder(str(root)).write("sources/0/3", b"x")
     finally:
         os.umask(umask)
     assert (root / "sources/0/3").stat().st_mode & 0o777 == 0o644
@@ -230,7 +236,7 @@ def test_a_lock_that_fails_after_it_was_set_is_no_nothing_was_changed(table: Tab
             raise OSError(5, "Input/output error")
 
     table.folders[CHECKPOINT] = Late(table.places.checkpoint)
-    with pytest.raises(Stopped, match="controlplane undo"):
+    with pytest.raises(RepairStopped, match="controlplane undo"):
         table.perform()
     table.folders[CHECKPOINT] = table.checkpoint
     table.undo()
@@ -247,15 +253,17 @@ def test_a_file_that_changes_under_our_hands_stops_the_surgery(table: Table) -> 
             (table.root / "checkpoint" / last).write_text("somebody else's")
 
     table.folders[CHECKPOINT] = Busy(table.places.checkpoint)
-    with pytest.raises(Stopped, match=f"{last} changed under our hands"):
+    with pytest.raises(RepairStopped, match=f"{last} changed under our hands"):
         table.perform()
 
 
 def test_the_backup_lies_outside_and_is_a_folder_of_its_own(table: Table) -> None:
     with pytest.raises(Impossible, match="would lie inside"):
-        execution.perform(table.plan, table.folders, Folder(f"{table.places.checkpoint}/backup"), NOW)
+        execution.perform(
+            table.plan, table.folders, CheckpointFolder(f"{table.places.checkpoint}/backup"), NOW
+        )
     with pytest.raises(Impossible, match="is not empty"):
-        execution.perform(table.plan, table.folders, Folder(str(table.root / "in")), NOW)
+        execution.perform(table.plan, table.folders, CheckpointFolder(str(table.root / "in")), NOW)
     assert content(table.root) == table.before
 
 
@@ -268,7 +276,7 @@ def test_a_checkpoint_that_may_not_be_written_is_left_as_it_is(table: Table) -> 
 
 def test_a_lost_id_is_written_and_its_stale_checksum_is_not_left(tmp_path: Path) -> None:
     table = Table(tmp_path)
-    plan = Plan(
+    plan = RepairPlan(
         "repair", "", (Remove(CHECKPOINT, ".metadata.crc"), Write(CHECKPOINT, "metadata", b'{"id":"x"}'))
     )
     execution.perform(plan, table.folders, table.backup, NOW)
@@ -294,10 +302,13 @@ def test_an_object_store_is_operated_on_by_puts_and_deletes(tmp_path: Path) -> N
     before = {path: store.cat_file(path) for path in store.find("/surgery/ck")}
     places = Places("memory://surgery/ck")
     plan = rewind_plan.plan(inspection.look(places, NOW), 2, SPARK)
-    folders, backup = {CHECKPOINT: Folder("memory://surgery/ck")}, Folder("memory://surgery/ck.backup")
+    folders, backup = (
+        {CHECKPOINT: CheckpointFolder("memory://surgery/ck")},
+        CheckpointFolder("memory://surgery/ck.backup"),
+    )
     execution.perform(plan, folders, backup, NOW)
     assert judge(inspection.look(places, NOW).checkpoint).next_batch == 2
-    undoing.undo(opened_backup(backup), folders, backup, Folder("memory://surgery/aside"))
+    undoing.undo(opened_backup(backup), folders, backup, CheckpointFolder("memory://surgery/aside"))
     assert {path: store.cat_file(path) for path in store.find("/surgery/ck")} == before
 
 
@@ -310,7 +321,10 @@ def test_an_error_that_only_the_store_knows_leaves_the_way_back(
     before = {path: store.cat_file(path) for path in store.find("/flaky/ck")}
     places = Places("memory://flaky/ck")
     plan = rewind_plan.plan(inspection.look(places, NOW), 2, SPARK)
-    folders, backup = {CHECKPOINT: Folder("memory://flaky/ck")}, Folder("memory://flaky/ck.backup")
+    folders, backup = (
+        {CHECKPOINT: CheckpointFolder("memory://flaky/ck")},
+        CheckpointFolder("memory://flaky/ck.backup"),
+    )
 
     real = type(store)._open
 
@@ -323,18 +337,22 @@ def test_an_error_that_only_the_store_knows_leaves_the_way_back(
         return real(self, path, mode, **options)
 
     monkeypatch.setattr(type(store), "rm_file", removed)
-    with pytest.raises(Stopped, match="RuntimeError: 503 try again; put it back with: controlplane undo"):
+    with pytest.raises(
+        RepairStopped, match="RuntimeError: 503 try again; put it back with: controlplane undo"
+    ):
         execution.perform(plan, folders, backup, NOW)
     assert locked_by(inspection.look(places, NOW).checkpoint) == str(backup)
     monkeypatch.undo()
-    undoing.undo(opened_backup(backup), folders, backup, Folder("memory://flaky/aside"))
-    backup = Folder("memory://flaky/ck.second")
+    undoing.undo(opened_backup(backup), folders, backup, CheckpointFolder("memory://flaky/aside"))
+    backup = CheckpointFolder("memory://flaky/ck.second")
     execution.perform(plan, folders, backup, NOW)
     monkeypatch.setattr(type(store), "_open", opened)
-    with pytest.raises(Stopped, match="RuntimeError: 503 try again; put it back with: controlplane undo"):
-        undoing.undo(opened_backup(backup), folders, backup, Folder("memory://flaky/aside"))
+    with pytest.raises(
+        RepairStopped, match="RuntimeError: 503 try again; put it back with: controlplane undo"
+    ):
+        undoing.undo(opened_backup(backup), folders, backup, CheckpointFolder("memory://flaky/aside"))
     monkeypatch.undo()
-    undoing.undo(opened_backup(backup), folders, backup, Folder("memory://flaky/aside"))
+    undoing.undo(opened_backup(backup), folders, backup, CheckpointFolder("memory://flaky/aside"))
     assert {path: store.cat_file(path) for path in store.find("/flaky/ck")} == before
 
 
@@ -352,7 +370,7 @@ def test_what_is_no_backup_is_said_to_be_none(tmp_path: Path, text: str | None, 
     if text is not None:
         (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(NotABackup, match=words):
-        opened_backup(Folder(str(tmp_path)))
+        opened_backup(CheckpointFolder(str(tmp_path)))
 
 
 def test_a_manifest_cannot_lead_out_of_the_checkpoint(table: Table) -> None:
@@ -366,7 +384,7 @@ def test_a_manifest_cannot_lead_out_of_the_checkpoint(table: Table) -> None:
 
 
 def test_a_copy_that_differs_from_what_was_read_is_no_backup(table: Table) -> None:
-    class Forgetful(Folder):
+    class Forgetful(CheckpointFolder):
         def copy_from(self, *arguments, **options):  # type: ignore[no-untyped-def]
             copied, path = super().copy_from(*arguments, **options), arguments[2]
             self.write(path, b"")

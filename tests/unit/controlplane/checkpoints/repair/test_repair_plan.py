@@ -10,7 +10,7 @@ import pytest
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.reading.versions import parse_version
 from controlplane.checkpoints.repair import repair_plan, rewind_plan
-from controlplane.checkpoints.repair.repair_plan import IDS, Case, Diagnosis, diagnose
+from controlplane.checkpoints.repair.repair_plan import IDS, Diagnosis, RepairContext, diagnose
 from controlplane.checkpoints.repair.steps import Remove, Write, after
 from controlplane.checkpoints.survey import Survey
 from tests.unit.controlplane.checkpoints.goldens import Step, cut, edit, empty, flip, lose, put
@@ -21,7 +21,7 @@ ID = "9b43c760-2baa-4810-939c-6c4fb7c86f89"
 
 def diagnosed(held: Survey, *confirmed: str, known: str | None = ID, spark: str = "4.3.0") -> Diagnosis:
     target = parse_version(spark)
-    return diagnose(Case(held, target, rewind_plan.judged(held, target), known), confirmed)
+    return diagnose(RepairContext(held, target, rewind_plan.judged(held, target), known), confirmed)
 
 
 def outcome(held: Survey, found: Diagnosis, spark: str = "4.3.0") -> str:

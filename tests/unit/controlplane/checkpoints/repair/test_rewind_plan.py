@@ -7,7 +7,7 @@ import pytest
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.repair import rewind_plan
 from controlplane.checkpoints.repair.errors import Impossible
-from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Plan, Remove, Write, after
+from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Remove, RepairPlan, Write, after
 from controlplane.checkpoints.survey import Survey
 from tests.unit.controlplane.checkpoints.goldens import Step, change, edit, lose, put
 from tests.unit.controlplane.checkpoints.repair.benches import SPARK, judged, seen
@@ -15,7 +15,7 @@ from tests.unit.controlplane.checkpoints.repair.benches import SPARK, judged, se
 EVERYONE = ("files", "agg", "rocks", "rockscl", "v2", "join", "dedup", "tws", "union", "foreachbatch")
 
 
-def removed(plan: Plan) -> set[str]:
+def removed(plan: RepairPlan) -> set[str]:
     """Files of the checkpoint that go, without those that only sum others."""
     gone = (step for step in plan.steps if isinstance(step, Remove) and step.place == CHECKPOINT)
     return {step.path for step in gone if not step.path.endswith(".crc")}

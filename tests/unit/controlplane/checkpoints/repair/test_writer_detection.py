@@ -6,18 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.checkpoints.inventory.model import Entry, Inventory
+from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 from controlplane.checkpoints.repair import rewind_plan, writer_detection
 from tests.unit.controlplane.checkpoints.goldens import change
 from tests.unit.controlplane.checkpoints.repair.benches import SPARK, seen
 
 NOW = 1_795_160_000.0
 QUIET = Inventory(
-    "/ck", {"offsets": Entry(folder=True, modified=1.0), "offsets/4": Entry(10, 5.0)}, collected_at=NOW
+    "/ck",
+    {"offsets": FileEntry(folder=True, modified=1.0), "offsets/4": FileEntry(10, 5.0)},
+    collected_at=NOW,
 )
 
 
-def also(**entries: Entry) -> Inventory:
+def also(**entries: FileEntry) -> Inventory:
     return replace(QUIET, entries={**QUIET.entries, **entries})
 
 
@@ -28,10 +30,10 @@ def test_two_looks_at_a_checkpoint_that_nobody_touches_tell_nothing() -> None:
 @pytest.mark.parametrize(
     ("later", "words"),
     [
-        (also(**{"offsets/5": Entry(10, 6.0)}), "1 file changed between two looks: offsets/5 appeared"),
-        (also(**{"offsets/4": Entry(10, 6.0)}), "offsets/4 changed"),
+        (also(**{"offsets/5": FileEntry(10, 6.0)}), "1 file changed between two looks: offsets/5 appeared"),
+        (also(**{"offsets/4": FileEntry(10, 6.0)}), "offsets/4 changed"),
         (replace(QUIET, entries={}), "offsets/4 vanished"),
-        (also(**{"offsets/.5.x.tmp": Entry(0, NOW - 5)}), "offsets/.5.x.tmp appeared"),
+        (also(**{"offsets/.5.x.tmp": FileEntry(0, NOW - 5)}), "offsets/.5.x.tmp appeared"),
     ],
 )
 def test_what_changed_is_named(later: Inventory, words: str) -> None:
@@ -39,7 +41,7 @@ def test_what_changed_is_named(later: Inventory, words: str) -> None:
 
 
 def test_a_temporary_file_of_this_minute_is_a_write_under_way_and_an_old_one_is_not() -> None:
-    fresh, old = (also(**{"offsets/.5.x.tmp": Entry(0, NOW - age)}) for age in (5, 5000))
+    fresh, old = (also(**{"offsets/.5.x.tmp": FileEntry(0, NOW - age)}) for age in (5, 5000))
     assert "under way" in writer_detection.signs(fresh, fresh)[0]
     assert writer_detection.signs(old, old) == []
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 
-from controlplane.checkpoints.findings import Status
+from controlplane.checkpoints.findings import ReportStatus
 from controlplane.checkpoints.repair.repair_plan import Diagnosis, Offer
 from controlplane.checkpoints.repair.rewind_plan import Chance
-from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Plan, Prune, Remove, Write
+from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Prune, Remove, RepairPlan, Write
 from controlplane.cli.checkpoints.plan_text import chances_in_words, diagnosis_in_words, plan_in_words
 
 STEPS = (
@@ -20,7 +20,7 @@ STEPS = (
 
 
 def test_a_plan_is_a_line_for_each_folder_and_names_a_few_files() -> None:
-    told = plan_in_words(Plan("rewind", "batch 0 runs next", STEPS, ("rows come again",)))
+    told = plan_in_words(RepairPlan("rewind", "batch 0 runs next", STEPS, ("rows come again",)))
     assert told[0] == "PLAN  batch 0 runs next"
     assert "  take out of the checkpoint, offsets: 0, 1, 2, 3, 4, 5 and 3 more" in told
     assert "  take out of the output, _spark_metadata: 8" in told
@@ -47,7 +47,7 @@ def test_an_offer_says_what_it_waits_for_and_one_that_is_blocked_says_why() -> N
         "R-STATE-1", "run batch 4 again", ("c",), (Remove(CHECKPOINT, "commits/4"),), ("twice",), asks=True
     )
     blocked = Offer("R-META-1", "write the id", ("m",), blocked="the id is not known")
-    told = diagnosis_in_words(Diagnosis((), (waits, blocked), None, (), 4), Status.BROKEN, "/ck")
+    told = diagnosis_in_words(Diagnosis((), (waits, blocked), None, (), 4), ReportStatus.BROKEN, "/ck")
     assert "  R-STATE-1 waits for --confirm R-STATE-1: run batch 4 again" in told
     assert "    - the id is not known" in told
     assert told[-2:] == [
@@ -58,10 +58,10 @@ def test_an_offer_says_what_it_waits_for_and_one_that_is_blocked_says_why() -> N
 
 def test_a_command_to_go_back_is_one_line_with_all_that_it_needs() -> None:
     options = ["--output", "/a rather long place of an output/that has a space in its name", "--input", "/in"]
-    told = diagnosis_in_words(Diagnosis((), (), None, (), 5), Status.BROKEN, "/ck", options)
+    told = diagnosis_in_words(Diagnosis((), (), None, (), 5), ReportStatus.BROKEN, "/ck", options)
     assert told[-1] == f"    {shlex.join(['controlplane', 'rewind', '/ck', '--resume-at', '5', *options])}"
 
 
 def test_of_a_whole_checkpoint_it_says_that_there_is_nothing_to_do() -> None:
-    told = diagnosis_in_words(Diagnosis((), (), None, (), None), Status.OK, "/ck")
+    told = diagnosis_in_words(Diagnosis((), (), None, (), None), ReportStatus.OK, "/ck")
     assert told == ["nothing to repair: the doctor calls this checkpoint ok"]

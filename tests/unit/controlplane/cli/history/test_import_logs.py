@@ -15,7 +15,7 @@ import pytest
 from controlplane.cli import main
 from controlplane.cli.history import commands
 from controlplane.cli.history.import_logs import Shown, in_words, moment
-from controlplane.console.errors import Mistake
+from controlplane.console.errors import UsageProblem
 from controlplane.errors import ControlPlaneError
 from controlplane.pipeline.eventlogs.import_job import Progress
 
@@ -90,7 +90,7 @@ def test_since_is_a_day_or_so_long_ago(text: str, seconds: float) -> None:
 
 def test_since_that_is_neither_is_a_mistake() -> None:
     with pytest.raises(
-        Mistake, match="--since soon: give a day such as 2026-01-31, or a duration such as 30d"
+        UsageProblem, match="--since soon: give a day such as 2026-01-31, or a duration such as 30d"
     ):
         moment("soon", NOW)
 

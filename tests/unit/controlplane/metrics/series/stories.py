@@ -14,10 +14,10 @@ from sqlalchemy.engine import Connection
 from alerts.matching.labels import Matcher
 from alerts.promql.series import Series
 from controlplane.events.window import Window
-from controlplane.health.verdicts import Change, VerdictLog
-from controlplane.ingest.service import Ingest
+from controlplane.health.verdicts import StatusChange, VerdictLog
+from controlplane.ingest.service import IngestService
 from controlplane.metrics.series.scrape import OwnFigures
-from controlplane.metrics.series.service import SeriesRoom
+from controlplane.metrics.series.service import SeriesService
 from controlplane.store import queries
 from listeners.protocol.catalogue import METRICS, SOURCE_METRICS, STATE_METRICS
 from tests.drivers import BEGIN, Driver, real_reports
@@ -42,14 +42,14 @@ class Story:
     def __post_init__(self) -> None:
         self.house.now = BEGIN
         self.house.window = Window(self.length)
-        self.house.ingest = Ingest(self.house.writer, self.house.window, lambda: self.house.now)
+        self.house.ingest = IngestService(self.house.writer, self.house.window, lambda: self.house.now)
         self.room = self.new_room()
 
-    def new_room(self) -> SeriesRoom:
+    def new_room(self) -> SeriesService:
         """As a restart of the server would have it, but for the snapshot."""
         reading: Callable[[], AbstractContextManager[Connection]] = self.house.engine.connect
         window, clock = self.house.window, lambda: self.house.now
-        room = SeriesRoom(window, self.verdicts, clock, OwnFigures, reading, self.folder, STEP)
+        room = SeriesService(window, self.verdicts, clock, OwnFigures, reading, self.folder, STEP)
         room.keep(dict.fromkeys(EVERY_METRIC, self.kept))
         return room
 
@@ -73,7 +73,7 @@ class Story:
         self.house.write(record, changes)
 
 
-def record(connection: Connection, changes: list[Change]) -> None:
+def record(connection: Connection, changes: list[StatusChange]) -> None:
     for one in changes:
         queries.record_status(connection, one.query_id, one.at, one.status.value, one.reason)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlplane.lake.rows import REPORTED, Rows, Who
+from controlplane.lake.rows import REPORTED, LakeRows, Who
 from controlplane.pipeline.eventlogs.columnar_decoder import Reports, ended_at
 from controlplane.pipeline.eventlogs.records import parsed, told
 from tests import eventlogs
@@ -28,7 +28,7 @@ Columns = dict[str, list[dict[str, Any]]]
 
 
 def slowly(*lines: bytes) -> Columns:
-    rows = Rows()
+    rows = LakeRows()
     for line in lines:
         event = told(parsed(line))
         assert event is not None

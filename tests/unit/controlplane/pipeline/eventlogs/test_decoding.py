@@ -9,7 +9,7 @@ import fsspec
 import pytest
 
 from controlplane.pipeline.eventlogs import decoding
-from controlplane.pipeline.eventlogs.decoding import Hadoop, chunks
+from controlplane.pipeline.eventlogs.decoding import HadoopShell, chunks
 from controlplane.pipeline.eventlogs.discovery import File
 from tests import eventlogs
 
@@ -34,10 +34,10 @@ def test_a_file_that_is_gone_is_an_error_of_the_system(tmp_path: Path) -> None:
 
 def test_without_sparks_jars_it_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="SPARK_HOME on the executors must say where Spark is"):
-        list(chunks(File("hdfs://h/l", 1, 1.0), "", Hadoop(str(tmp_path))))
+        list(chunks(File("hdfs://h/l", 1, 1.0), "", HadoopShell(str(tmp_path))))
 
 
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Hadoop:
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> HadoopShell:
     """A stand-in for java, which is asked for the shell as the real one would be."""
     java = tmp_path / "java/bin/java"
     java.parent.mkdir(parents=True)
@@ -47,7 +47,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Hadoo
     jars.mkdir(parents=True)
     (jars / "hadoop.jar").touch()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java"))
-    return Hadoop(str(tmp_path / "spark"), {"fs.secret": "a<b&c"})
+    return HadoopShell(str(tmp_path / "spark"), {"fs.secret": "a<b&c"})
 
 
 def test_keys_are_handed_to_the_shell_in_a_private_file_and_not_on_its_command_line(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.pipeline.eventlogs.discovery import File, Log, Refused, logs_among
+from controlplane.pipeline.eventlogs.discovery import File, Log, RejectedLog, logs_among
 
 
 def file(path: str, size: int = 10, modified: float = 1.0) -> File:
@@ -36,7 +36,7 @@ def test_a_single_file_says_by_its_name_what_it_is(
 
 
 def test_a_name_of_any_bytes_is_told_in_one_line_that_can_be_printed() -> None:
-    told = str(Refused("/logs/ü \udcff\n%", "it is empty"))
+    told = str(RejectedLog("/logs/ü \udcff\n%", "it is empty"))
     assert told == "/logs/ü \\udcff\\n%: it is empty"
     assert told.encode().isascii() is False
 

@@ -12,8 +12,8 @@ import pytest
 
 from controlplane.lake.lake import Lake
 from controlplane.pipeline.eventlogs import import_job
-from controlplane.pipeline.eventlogs.chunk_reader import Outcome, Piece, read
-from controlplane.pipeline.eventlogs.discovery import File, Log, Refused
+from controlplane.pipeline.eventlogs.chunk_reader import ChunkResult, Piece, read
+from controlplane.pipeline.eventlogs.discovery import File, Log, RejectedLog
 from controlplane.pipeline.eventlogs.import_job import (
     LEAST_TASK_BYTES,
     MOST_TASK_BYTES,
@@ -23,7 +23,13 @@ from controlplane.pipeline.eventlogs.import_job import (
     bundles,
     paths_of,
 )
-from controlplane.pipeline.eventlogs.import_summary import MOST_NAMED, Account, as_json, in_bytes, in_words
+from controlplane.pipeline.eventlogs.import_summary import (
+    MOST_NAMED,
+    ImportSummary,
+    as_json,
+    in_bytes,
+    in_words,
+)
 from controlplane.pipeline.eventlogs.records import CLASS
 from tests import eventlogs
 
@@ -95,7 +101,7 @@ def test_memory_is_emptied_while_a_piece_is_read(lake: Lake, monkeypatch: pytest
     monkeypatch.setattr("controlplane.pipeline.eventlogs.chunk_reader.GATHERED_BYTES", 1)
     path = eventlogs.RECORDED
     whole = Log("a", None, str(path), (File(str(path), path.stat().st_size, 1.0),), ("",), False)
-    outcome: Outcome = read(pieces(lake, whole)[0], None)
+    outcome: ChunkResult = read(pieces(lake, whole)[0], None)
     assert sum(part.rows for part in outcome.parts if part.table == "progress") == eventlogs.REPORTS
     assert len([part for part in outcome.parts if part.table == "progress"]) >= 3
 
@@ -152,8 +158,8 @@ def test_the_time_that_is_left_goes_by_bytes() -> None:
     assert Progress(0, 2, 0, 1000, 0, 5.0).seconds_left is None
 
 
-def account(**more: object) -> Account:
-    made = Account("/lake", found=3, read=2, unchanged=1, size=1_500_000, seconds=2.04)
+def account(**more: object) -> ImportSummary:
+    made = ImportSummary("/lake", found=3, read=2, unchanged=1, size=1_500_000, seconds=2.04)
     made.events, made.rows = Counter(progress=5, idle=1), Counter(progress=4)
     for name, value in more.items():
         setattr(made, name, value)
@@ -162,7 +168,11 @@ def account(**more: object) -> Account:
 
 def test_the_account_says_what_was_read_taken_and_left_and_why() -> None:
     told = account(
-        known=1, in_progress=1, too_old=2, damaged=[Refused("/l/a", "torn")], refused=[Refused("/l/b", "odd")]
+        known=1,
+        in_progress=1,
+        too_old=2,
+        damaged=[RejectedLog("/l/a", "torn")],
+        refused=[RejectedLog("/l/b", "odd")],
     )
     assert in_words(told) == [
         "/lake: 2 logs read (1.5 MB) in 2.0 s, 1 unchanged, 1 refused",
@@ -181,7 +191,7 @@ def test_the_account_says_what_was_read_taken_and_left_and_why() -> None:
 
 
 def test_of_very_many_that_were_refused_people_are_told_some_and_programs_all() -> None:
-    told = account(refused=[Refused(f"/l/{n}", "odd") for n in range(MOST_NAMED + 7)])
+    told = account(refused=[RejectedLog(f"/l/{n}", "odd") for n in range(MOST_NAMED + 7)])
     assert in_words(told)[-1] == "refused: 7 more; --json names all"
     assert len(as_json(told)["refused"]) == MOST_NAMED + 7
 

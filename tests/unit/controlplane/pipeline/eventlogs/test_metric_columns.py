@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.pipeline.eventlogs import metric_columns
-from controlplane.pipeline.eventlogs.metric_columns import Laid, Number, Numbers, Reader, column_of
+from controlplane.pipeline.eventlogs.metric_columns import Laid, MetricReader, Number, Numbers, column_of
 
 numbers = st.integers(-(2**63) + 1, 2**63 - 1)
 maps = st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=3), numbers, max_size=4)
@@ -23,8 +23,8 @@ def raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(json.dumps(value).encode())
 
 
-def read(told: list[dict[str, int]], reader: Reader | None = None) -> list[Numbers]:
-    reader = reader or Reader()
+def read(told: list[dict[str, int]], reader: MetricReader | None = None) -> list[Numbers]:
+    reader = reader or MetricReader()
     return [reader.read(SOURCE, raw(one)) for one in told]
 
 
@@ -49,7 +49,7 @@ def test_names_that_come_again_are_read_as_they_were_met() -> None:
     "told", [{"a": "1"}, {"a": 1.5}, {"a": None}, {"a": 2**63}, {"a": {}}, {"a": True}, [1], 1, "a"]
 )
 def test_what_is_no_map_of_whole_numbers_is_an_error(told: object) -> None:
-    for reader in (met := Reader(), Reader()):
+    for reader in (met := MetricReader(), MetricReader()):
         met.read(SOURCE, raw({"a": 1}))
         with pytest.raises(ValueError):
             reader.read(SOURCE, raw(told))
@@ -57,11 +57,11 @@ def test_what_is_no_map_of_whole_numbers_is_an_error(told: object) -> None:
 
 def test_none_are_none() -> None:
     assert read([{}, {"a": 1}, {}])[::2] == [None, None]
-    assert Reader().read(SOURCE, raw(None)) is None
+    assert MetricReader().read(SOURCE, raw(None)) is None
 
 
 def test_what_has_other_names_each_time_is_no_longer_guessed() -> None:
-    reader = Reader()
+    reader = MetricReader()
     told = [{f"name {place % 40}": place} for place in range(200)]
     found = read(told, reader)
     assert not any(isinstance(one, Laid) for one in found)
@@ -82,7 +82,7 @@ def test_names_that_change_now_and_then_are_guessed_anew() -> None:
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metric_columns, "MOST_KINDS", 3)
     monkeypatch.setattr(metric_columns, "MOST_SOURCES", 5)
-    reader = Reader()
+    reader = MetricReader()
     for place in range(20):
         for _ in range(3):
             assert reader.read((f"query {place}", "o"), raw({f"n{place}": place})) is not None

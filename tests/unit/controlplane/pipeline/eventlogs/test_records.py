@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.lake.rows import Rows, Who
-from controlplane.pipeline.eventlogs.records import CLASS, Told, parsed, told
+from controlplane.lake.rows import LakeRows, Who
+from controlplane.pipeline.eventlogs.records import CLASS, EventLogRecord, parsed, told
 from tests import eventlogs
 
 WHO = Who("recorded", "4.3.0", "log")
@@ -16,7 +16,7 @@ WHO = Who("recorded", "4.3.0", "log")
 ROUNDED = ("input_rows_per_second", "processed_rows_per_second")
 
 
-def events(path: Any = eventlogs.RECORDED, app_id: str = "app-1") -> list[Told]:
+def events(path: Any = eventlogs.RECORDED, app_id: str = "app-1") -> list[EventLogRecord]:
     found = []
     for line in eventlogs.lines(path):
         try:
@@ -28,7 +28,7 @@ def events(path: Any = eventlogs.RECORDED, app_id: str = "app-1") -> list[Told]:
 
 
 def columns(reports: list[Any]) -> dict[str, list[dict[str, Any]]]:
-    rows = Rows()
+    rows = LakeRows()
     for report in reports:
         rows.progress(WHO, report)
     return {name: table.to_pylist() for name, table in rows.take().items()}
@@ -97,7 +97,7 @@ def test_an_idle_event_tells_when() -> None:
     event = told(
         {"Event": CLASS + "IdleEvent", "id": "q", "runId": "r", "timestamp": "2026-11-20T15:00:00.000Z"}
     )
-    assert event == Told("idle", "q", "r", at="2026-11-20T15:00:00.000Z", rest={})
+    assert event == EventLogRecord("idle", "q", "r", at="2026-11-20T15:00:00.000Z", rest={})
 
 
 def test_totals_are_not_summed_where_a_source_does_not_tell() -> None:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from controlplane.lake.folders import Folder
+from controlplane.lake.folders import LakeFolder
 from controlplane.pipeline.ingest import forwarding
-from controlplane.pipeline.ingest.forwarding import Forwarder, ServerAway, Waiting
-from listeners.delivery.transport import Acknowledgement
+from controlplane.pipeline.ingest.forwarding import Forwarder, ServerUnavailable, Waiting
+from listeners.delivery.transport import ServerAcknowledgement
 from listeners.protocol.errors import TooLarge, TransportError
 
 
@@ -21,14 +21,14 @@ class Scripted:
         self.refusals, self.most, self.rejected = list(refusals), most, rejected
         self.requests: list[list[bytes]] = []
 
-    def send(self, lines: Sequence[bytes], timeout: float) -> Acknowledgement:
+    def send(self, lines: Sequence[bytes], timeout: float) -> ServerAcknowledgement:
         if self.refusals:
             raise self.refusals.pop(0)
         if len(lines) > self.most:
             raise TooLarge("413")
         self.requests.append(list(lines))
         refused = [(number, "no room") for number in range(1, self.rejected + 1)]
-        return Acknowledgement(len(lines), self.rejected, "no room", refused)
+        return ServerAcknowledgement(len(lines), self.rejected, "no room", refused)
 
     @property
     def taken(self) -> list[bytes]:
@@ -77,7 +77,7 @@ def test_what_is_too_large_is_halved_until_it_passes() -> None:
 
 def test_one_event_that_is_too_large_is_told_and_spoils_no_neighbour() -> None:
     class Picky(Scripted):
-        def send(self, lines: Sequence[bytes], timeout: float) -> Acknowledgement:
+        def send(self, lines: Sequence[bytes], timeout: float) -> ServerAcknowledgement:
             if any(line.startswith(b"0000000003") for line in lines):
                 raise TooLarge("413: too large")
             return super().send(lines, timeout)
@@ -112,7 +112,7 @@ def test_a_server_that_stays_away_fails_the_batch_in_the_end() -> None:
 
     sender = Scripted(*[TransportError("nobody at home")] * 100)
     said: list[str] = []
-    with pytest.raises(ServerAway, match="nobody at home"):
+    with pytest.raises(ServerUnavailable, match="nobody at home"):
         Forwarder(sender, Clocked(), 60.0, lambda: now[0], said.append).forward(waiting(1))
     assert 15.0 < now[0] <= 60.0
     assert said == ["the server takes no events, tried for 60 s: nobody at home"]
@@ -120,7 +120,7 @@ def test_a_server_that_stays_away_fails_the_batch_in_the_end() -> None:
 
 def test_a_refusal_that_time_does_not_mend_fails_the_batch_at_once() -> None:
     sender = Scripted(TransportError("400 from a proxy", retryable=False))
-    with pytest.raises(ServerAway, match="proxy"):
+    with pytest.raises(ServerUnavailable, match="proxy"):
         Forwarder(sender, NoTime()).forward(waiting(1))
 
 
@@ -128,13 +128,13 @@ def test_who_is_told_to_stop_waits_no_more() -> None:
     stopping = NoTime()
     stopping.set()
     sender = Scripted(TransportError("503"), TransportError("503"))
-    with pytest.raises(ServerAway):
+    with pytest.raises(ServerUnavailable):
         Forwarder(sender, stopping).forward(waiting(1))
     assert len(sender.refusals) == 1
 
 
 def test_outboxes_of_many_executors_come_together_in_each_agents_order() -> None:
-    folder = Folder("memory://forwarding")
+    folder = LakeFolder("memory://forwarding")
     one, other = waiting(1201, "a"), waiting(3, "b")
     forwarding.put(folder, "s/1", [*one[::2], *other[:1]][::-1])
     forwarding.put(folder, "s/2", [*other[1:], *one[1::2]])

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import Commit, Manifest
+from controlplane.lake.manifest import Commit, LakeManifest
 from controlplane.pipeline.ingest.ingest_job import (
     BROKEN_OFF,
-    Batches,
     BatchFailed,
+    MicroBatches,
     Rewound,
     _line,
     concerned,
@@ -22,15 +22,15 @@ from controlplane.pipeline.ingest.ingest_job import (
 NOW = 1_000_000.0
 
 
-def lake(*commits: tuple[str, str, float | None]) -> Manifest:
+def lake(*commits: tuple[str, str, float | None]) -> LakeManifest:
     made = (
         Commit(job, batch, NOW, facts={} if arrived is None else {"arrived_at": arrived})
         for job, batch, arrived in commits
     )
-    return Manifest({one.key: one for one in made})
+    return LakeManifest({one.key: one for one in made})
 
 
-def kept(manifest: Manifest, number: int = 9) -> list[tuple[str, str]]:
+def kept(manifest: LakeManifest, number: int = 9) -> list[tuple[str, str]]:
     return sorted(concerned(manifest, "s", number, since=NOW - 100).commits)
 
 
@@ -81,7 +81,7 @@ class Failing:
 def test_spark_is_told_in_a_line_why_a_batch_failed_and_all_of_it_is_kept(
     tmp_path: Path, stopped: bool, told: str
 ) -> None:
-    batches = Batches(Lake.open(str(tmp_path), create=True), 60.0, None, print)
+    batches = MicroBatches(Lake.open(str(tmp_path), create=True), 60.0, None, print)
     batches.stopped = stopped
     batch: Any = Failing()
     with pytest.raises(BatchFailed) as caught:

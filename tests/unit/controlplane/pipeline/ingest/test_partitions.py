@@ -12,7 +12,7 @@ import pytest
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Part
 from controlplane.pipeline.ingest import forwarding, partitions
-from controlplane.pipeline.ingest.partitions import Told
+from controlplane.pipeline.ingest.partitions import PartitionResult
 from listeners.protocol import wire
 from tests.paths import DATA
 
@@ -46,10 +46,12 @@ def lake(tmp_path: Path) -> Lake:
     return Lake.open(str(tmp_path / "lake"), create=True)
 
 
-def written(lake: Lake, *batches: pa.RecordBatch, forward: bool = False, name: str = "s-1") -> Told:
+def written(
+    lake: Lake, *batches: pa.RecordBatch, forward: bool = False, name: str = "s-1"
+) -> PartitionResult:
     staging = lake.stage("ingest", name)
     (out,) = partitions.writer(staging, lake.manifest(), forward)(iter(batches))
-    told = Told.of_json(out.to_pylist()[0]["told"])
+    told = PartitionResult.of_json(out.to_pylist()[0]["told"])
     waiting = list(forwarding.taken(lake.folder, told.outboxes))
     assert [one.seq for one in waiting] == sorted(one.seq for one in waiting)
     lake.commit(staging, told.parts)
@@ -76,7 +78,7 @@ def test_a_report_that_no_row_can_be_made_of_is_forwarded_and_kept_aside(lake: L
     (out,) = partitions.writer(staging, lake.manifest(), True)(
         iter([batch((1, bad, None), (2, report(2), None))])
     )
-    told = Told.of_json(out.to_pylist()[0]["told"])
+    told = PartitionResult.of_json(out.to_pylist()[0]["told"])
     assert [one.line for one in forwarding.taken(lake.folder, told.outboxes)] == [bad, report(2)]
     assert (told.events, told.malformed) == (2, 1)
     assert "timestamp" in lake.folder.read("_rejected/ingest-s-1-00000.ndjson").decode()
@@ -102,14 +104,14 @@ def test_many_rows_are_written_piece_by_piece(lake: Lake, monkeypatch: pytest.Mo
 
 
 def test_an_empty_share_says_so(lake: Lake) -> None:
-    assert written(lake) == Told()
+    assert written(lake) == PartitionResult()
 
 
 def test_words_on_a_share_come_back_as_they_were() -> None:
     part = Part("progress", AT.date(), "progress/date=2026-11-20/a.parquet", 3, 40)
-    told = Told((part,), ("outbox",), 3, 1, 2, 5.5)
-    assert Told.of_json(told.to_json()) == told
-    assert told.plus(told) == Told((part, part), ("outbox", "outbox"), 6, 2, 4, 5.5)
+    told = PartitionResult((part,), ("outbox",), 3, 1, 2, 5.5)
+    assert PartitionResult.of_json(told.to_json()) == told
+    assert told.plus(told) == PartitionResult((part, part), ("outbox", "outbox"), 6, 2, 4, 5.5)
 
 
 def test_lines_beyond_what_is_held_at_once_are_forwarded_and_put_aside_all_the_same(

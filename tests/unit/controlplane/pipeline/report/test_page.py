@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from controlplane.pipeline.report.page import duration, percent, rendered, sparkline
-from controlplane.pipeline.report.report_stats import Json, Tables, Wish, noise, report, restarts
+from controlplane.pipeline.report.report_stats import Json, ReportRequest, Tables, noise, report, restarts
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 HOSTILE = "<script>alert(1)</script>'\"{{ 7*7 }}{% raw %}$x^2$"
@@ -35,7 +35,7 @@ def made(days: list[Json], **limits: Any) -> Json:
          "processed_p50": 20.0}
     )  # fmt: skip
     tables = Tables(rows, hours, runs([]), alerts([]), pd.DataFrame(columns=["action", "state"]))
-    wish = Wish("file:///lake", BEGIN, BEGIN + timedelta(days=30), **limits)
+    wish = ReportRequest("file:///lake", BEGIN, BEGIN + timedelta(days=30), **limits)
     return report(tables, wish, BEGIN + timedelta(days=30))
 
 
@@ -137,7 +137,7 @@ def test_a_lake_without_rollups_says_what_to_do() -> None:
     empty = made([day(0)])
     frame = pd.DataFrame([day(0)]).iloc[:0].assign(bucket_at=pd.to_datetime([], utc=True))
     none = Tables(frame, pd.DataFrame(), runs([]), alerts([]), pd.DataFrame())
-    told = report(none, Wish("l", BEGIN, BEGIN + timedelta(days=1)), BEGIN)
+    told = report(none, ReportRequest("l", BEGIN, BEGIN + timedelta(days=1)), BEGIN)
     assert told["fleet"].keys() == empty["fleet"].keys()
     assert "controlplane history rollup" in rendered(told)
 

@@ -9,10 +9,10 @@ from typing import Any
 import pandas as pd
 
 from controlplane.pipeline.report.report_job import ALERT_COLUMNS, DAY_COLUMNS
-from controlplane.pipeline.report.report_stats import Json, Tables, Wish, report
+from controlplane.pipeline.report.report_stats import Json, ReportRequest, Tables, report
 
 BEGIN = pd.Timestamp("2026-03-01")
-WISH = Wish("lake", datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
+WISH = ReportRequest("lake", datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
 COUNTED = {
     "batches": 10,
     "input_rows": 50,

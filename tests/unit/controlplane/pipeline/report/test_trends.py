@@ -7,14 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from controlplane.pipeline.report.trends import Trend, reach, trend
+from controlplane.pipeline.report.trends import DailyTrend, reach, trend
 
 DAYS = np.arange(30.0)
 
 
 def test_a_straight_line_is_found_exactly() -> None:
     found = trend(DAYS, 100 + 5 * DAYS)
-    assert found == Trend(5, 5, 5, 245, 30, True)
+    assert found == DailyTrend(5, 5, 5, 245, 30, True)
     assert found.direction == "up" and found.ahead(10) == (295, 295, 295)
 
 
@@ -56,17 +56,17 @@ def test_days_without_a_figure_are_left_out() -> None:
 
 
 def test_a_limit_is_reached_when_the_line_gets_there() -> None:
-    found = Trend(10, 5, 20, 100, 30, True)
+    found = DailyTrend(10, 5, 20, 100, 30, True)
     until = reach(found, 200)
     assert until is not None and (until.days, until.early, until.late) == (10, 5, 20)
 
 
 def test_a_limit_that_is_passed_is_reached_now() -> None:
-    until = reach(Trend(10, 5, 20, 300, 30, True), 200)
+    until = reach(DailyTrend(10, 5, 20, 300, 30, True), 200)
     assert until is not None and until.days == 0
 
 
 @pytest.mark.parametrize("slope", [-10.0, 0.0], ids=["falls", "stays"])
 def test_what_does_not_grow_reaches_nothing(slope: float) -> None:
-    assert reach(Trend(slope, slope - 1, slope, 100, 30, True), 200) is None
+    assert reach(DailyTrend(slope, slope - 1, slope, 100, 30, True), 200) is None
     assert reach(None, 200) is None

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from controlplane.lake.manifest import Commit, Manifest, Part
+from controlplane.lake.manifest import Commit, LakeManifest, Part
 from controlplane.pipeline.rollup.days import Days, is_stale, portions
 
 MONDAY = date(2026, 3, 2)
@@ -24,8 +24,8 @@ def commit(
     return Commit(job, batch, at, parts, tuple(replaces), facts)
 
 
-def manifest(*commits: Commit) -> Manifest:
-    return Manifest({one.key: one for one in commits})
+def manifest(*commits: Commit) -> LakeManifest:
+    return LakeManifest({one.key: one for one in commits})
 
 
 def rolled_up(day: date, at: float, *before: Commit) -> list[Commit]:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from listeners.spark.connect.event_dedup import MAX_ENDED, Ledger, report_of, when
+from listeners.spark.connect.event_dedup import MAX_ENDED, SeenEvents, report_of, when
 
 QUERY, RUN = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
@@ -24,7 +24,7 @@ def types(events):
 
 @pytest.fixture
 def ledger():
-    return Ledger(clock=lambda: 1_767_225_700.0)  # 2026-01-01T00:01:40Z
+    return SeenEvents(clock=lambda: 1_767_225_700.0)  # 2026-01-01T00:01:40Z
 
 
 def test_a_run_that_was_not_known_is_announced_before_its_first_event(ledger):

@@ -84,7 +84,7 @@ def test_an_error_that_comes_back_each_round_is_one_line(quick, monkeypatch, cap
 
     monkeypatch.setattr(guard, "_last_warning", {})
     session, rounds, enough = Session(), [], threading.Event()
-    made = events.Hearing(session, None)
+    made = events.EventStream(session, None)
 
     def round(_):
         rounds.append(1)
