@@ -1,6 +1,6 @@
 """The entry: navigation, then the page. Started by `controlplane ui`, see `ui.launch`.
 
-Streamlit runs it anew for every viewer and every click; what lasts longer is in `ui.kit.data`.
+Streamlit runs it anew for every viewer and every click; what lasts longer is in `ui.kit.cached_reads`.
 """
 
 from pathlib import Path

@@ -14,7 +14,7 @@ from tests.ui import browser, factories, fake_series
 from tests.ui.browser import Screen
 from tests.ui.fake_alerting import AlertingAnswers
 from tests.ui.fake_server import FakeServer, World
-from ui.kit import data
+from ui.kit import cached_reads
 from ui.kit.client import ClientError, ServerNotFound
 
 ENTRY = str(ROOT / "ui/app.py")
@@ -93,10 +93,10 @@ def world() -> World:
 
 @pytest.fixture
 def client(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeClient:
-    fake, known = FakeClient(world), data.LastGood()
-    monkeypatch.setattr(data, "connection", lambda: fake)
-    monkeypatch.setattr(data, "_last_good", lambda: known)
-    data.forget()
+    fake, known = FakeClient(world), cached_reads.LastGood()
+    monkeypatch.setattr(cached_reads, "connection", lambda: fake)
+    monkeypatch.setattr(cached_reads, "_last_good", lambda: known)
+    cached_reads.forget()
     return fake
 
 

@@ -8,7 +8,7 @@ from streamlit.testing.v1 import AppTest
 from tests.ui.conftest import FakeClient
 from tests.ui.factories import rfc3339
 from tests.ui.fake_server import World
-from ui.kit import data
+from ui.kit import cached_reads
 from ui.kit.client import ServerUnreachable
 
 
@@ -221,7 +221,7 @@ def test_the_last_alerts_stay_under_a_banner_while_the_server_is_away(
 ) -> None:
     on_alerts(app)
     client.error = ServerUnreachable("No connection to the server.")
-    data.forget()
+    cached_reads.forget()
     app.run()
     assert not app.exception
     assert len(names(app)) == 4
@@ -241,7 +241,7 @@ def test_lists_of_which_only_the_number_is_shown_are_read_seldom(
     read = client.alert_history
     monkeypatch.setattr(client, "alert_history", lambda start, end: asked.append(end) or read(start, end))
     on_alerts(app)
-    data._ask.clear()
+    cached_reads._ask.clear()
     app.run()
     assert len(asked) == 1
 

@@ -13,7 +13,7 @@ from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
 from tests.ui.test_pages import on_query
 from tests.ui.test_pages import texts as as_markdown
-from ui.kit import data
+from ui.kit import cached_reads
 from ui.kit.client import ServerRefused, ServerUnreachable
 from ui.kit.markup import WORD_JOINER
 
@@ -36,7 +36,7 @@ def texts(app: AppTest) -> str:
 
 def later(app: AppTest, client: FakeClient, seconds: float) -> AppTest:
     client.now += seconds
-    data.forget()
+    cached_reads.forget()
     return app.run()
 
 

@@ -9,7 +9,7 @@ from tests.ui import factories
 from tests.ui.alerting_factories import alert
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
-from ui.kit import time_range
+from ui.kit import cached_reads, time_range
 from ui.kit.client import ServerNotFound, ServerRefused, ServerUnreachable, TokenRefused
 from ui.kit.widgets import chosen_id
 
@@ -83,11 +83,11 @@ def test_an_empty_fleet_explains_how_to_attach_the_first_driver(app: AppTest, wo
 def test_the_last_data_stays_under_a_banner_while_the_server_is_away(
     app: AppTest, client: FakeClient, world: World
 ) -> None:
-    from ui.kit import data
+    from ui.kit import cached_reads
 
     app.run()
     client.error = ServerUnreachable("No connection to the server.")
-    data.forget()
+    cached_reads.forget()
     app.run()
     assert not app.exception
     assert len(app.dataframe[0].value) == len(world.queries)
@@ -223,13 +223,12 @@ def test_an_unknown_query_is_said_to_be_unknown(app: AppTest) -> None:
 def test_a_query_page_that_opened_while_the_server_was_away_fills_when_it_is_back(
     app: AppTest, client: FakeClient
 ) -> None:
-    from ui.kit import data
 
     client.error = ServerUnreachable("No connection to the server.")
     on_query(app)
     assert "No connection" in app.error[0].value
     client.error = None
-    data.forget()
+    cached_reads.forget()
     app.run()
     assert app.title[0].value == r"pageviews\-to\-lake"
 
@@ -286,10 +285,8 @@ def test_a_restart_is_explained_posted_and_followed(app: AppTest, client: FakeCl
     assert "Restart with drain, asked by" in texts(app)
     assert "Waiting for the driver to fetch it." in texts(app)
 
-    from ui.kit import data
-
     client.now += 30
-    data.forget()
+    cached_reads.forget()
     app.run()
     assert "resumed at batch 1234" in texts(app)
 

@@ -10,9 +10,9 @@ import time
 
 import streamlit as st
 
-from ui.checkpoints import choices, findings, inventory_request
-from ui.checkpoints.choices import Foretold
-from ui.kit import data, widgets
+from ui.checkpoints import assessment, findings, inventory_request
+from ui.checkpoints.assessment import Foretold
+from ui.kit import cached_reads, widgets
 from ui.kit.frames import Json
 from ui.kit.markup import plain, visible
 
@@ -21,7 +21,7 @@ FORCE = "In spite of it: start although the checkpoint is broken"
 
 def opened(query_id: str) -> None:
     """Ask for a look: once for each dialog, when it opens."""
-    before = (data.checkpoint(query_id).body or {}).get("checkpoint") or {}
+    before = (cached_reads.checkpoint(query_id).body or {}).get("checkpoint") or {}
     inventory_request.ask(query_id, before.get("collected_at"))
 
 
@@ -30,7 +30,7 @@ def draw(query: Json) -> Foretold | None:
     identity, now = str(query.get("query_id")), time.time()
     if (query.get("facts") or {}).get("checkpoint_is_temporary"):
         return None
-    reading = data.checkpoint(identity, quick=inventory_request.awaited(identity, now))
+    reading = cached_reads.checkpoint(identity, quick=inventory_request.awaited(identity, now))
     look = inventory_request.noted(identity, (reading.body or {}).get("checkpoint") or {})
     if reading.body is None and reading.kind == "missing" and (look is None or look.refused):
         return None
@@ -38,7 +38,7 @@ def draw(query: Json) -> Foretold | None:
     patience = inventory_request.DIALOG_PATIENCE
     waiting = inventory_request.waiting(look, checkpoint, now, patience)
     trouble = inventory_request.trouble(look, checkpoint, now, patience)
-    foretold = choices.foretell(reading.body, waiting, trouble)
+    foretold = assessment.foretell(reading.body, waiting, trouble)
     with st.container(border=True, gap="xsmall", key="foretold"):
         _head(foretold, checkpoint, now)
         st.text(visible(foretold.sentence))
@@ -52,7 +52,7 @@ def _head(foretold: Foretold, checkpoint: Json, now: float) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown("**Checkpoint**", width="content")
         widgets.badge(foretold.look)
-        said = choices.seen(checkpoint, now)
+        said = assessment.seen(checkpoint, now)
         if foretold.waiting:
             said = f":material/hourglass_top: looking again … {plain(said)}"
         st.caption(said if foretold.waiting else plain(said), width="content")

@@ -12,9 +12,9 @@ from typing import Any
 
 import streamlit as st
 
-from ui.actions import checkpoint_confirmation, following
-from ui.checkpoints import choices as checkpoint_choices
-from ui.kit import choices, data, series_queries, widgets
+from ui.actions import checkpoint_confirmation, tracking
+from ui.checkpoints import assessment as checkpoint_choices
+from ui.kit import action_checks, cached_reads, series_queries, widgets
 from ui.kit.client import ClientError, ServerRefused
 from ui.kit.markup import one_line, plain
 
@@ -84,9 +84,9 @@ def confirm(query: Json, question: dict[str, str]) -> None:
 def _body(query: Json, question: dict[str, str]) -> None:
     action = question["action"]
     st.text(f"{query.get('app')} / {query.get('name') or query.get('query_id')}")
-    runs = query.get("status") not in choices.ENDED
+    runs = query.get("status") not in action_checks.ENDED
     drain = action != "start" and runs and st.toggle(DRAIN, key="ask_drain", help=DRAIN_HELP)
-    widgets.pairs(choices.consequences(action, query, drain, _moment(query)))
+    widgets.pairs(action_checks.consequences(action, query, drain, _moment(query)))
     # Not in the part below, which is drawn again each second: a field drawn anew loses what is being typed.
     st.text_input("Reason", key=REASON, max_chars=LONGEST_REASON, placeholder="For the record", live="300ms")
     body = {"action": action, "drain": bool(drain), "overrides": {}}
@@ -129,20 +129,20 @@ def _answer(question: dict[str, str], body: dict[str, Any], blocked: bool) -> No
         st.error(question["error"], title="The server did not take it", icon=":material/block:")
 
 
-def _moment(query: Json) -> choices.Moment:
+def _moment(query: Json) -> action_checks.Moment:
     """What the server says beside the query itself; what it does not say is not known."""
     query_id = str(query.get("query_id"))
-    found = data.instant(series_queries.newest("batch_age_seconds", query)).body
-    firing = choices.firing_alerts_of(data.alerts().body, query_id)
+    found = cached_reads.instant(series_queries.newest("batch_age_seconds", query)).body
+    firing = action_checks.firing_alerts_of(cached_reads.alerts().body, query_id)
     names = dict.fromkeys(one_line(alert.get("name") or "") for alert in firing)
-    return choices.Moment(tuple(names), series_queries.only(found))
+    return action_checks.Moment(tuple(names), series_queries.only(found))
 
 
 def _send(question: dict[str, str], body: dict[str, Any]) -> None:
     if who := actor():
         body["actor"] = who
     try:
-        action = data.act(question["query_id"], body, question["key"])
+        action = cached_reads.act(question["query_id"], body, question["key"])
     except ServerRefused as error:
         # The refusal is on record under the old key: asked anew, it is another.
         question.update(key=uuid.uuid4().hex, refused=error.code, error=plain(error))
@@ -150,6 +150,6 @@ def _send(question: dict[str, str], body: dict[str, Any]) -> None:
     except ClientError as error:
         question["error"] = plain(error)
         return
-    following.follow(question["query_id"], action["id"])
+    tracking.follow(question["query_id"], action["id"])
     close()
     st.rerun()

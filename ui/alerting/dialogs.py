@@ -15,9 +15,9 @@ from typing import Any
 import streamlit as st
 
 from ui.actions.dialogs import actor
-from ui.alerting import choices, frames
-from ui.alerting.choices import DURATIONS, LONGEST_COMMENT, UNTIL
-from ui.kit import data, units, widgets
+from ui.alerting import frames, selection
+from ui.alerting.selection import DURATIONS, LONGEST_COMMENT, UNTIL
+from ui.kit import cached_reads, units, widgets
 from ui.kit.client import ClientError
 from ui.kit.markup import plain, visible
 
@@ -32,7 +32,7 @@ def ask(kind: str, about: Json) -> None:
     """Open a dialog (a button's callback). `about`: the alert, the silence, or nothing."""
     st.session_state[QUESTION] = {"kind": kind, "about": about, "key": uuid.uuid4().hex}
     labels = about.get("labels") or {}
-    known = {"silence_matchers": choices.prefilled(labels), "silence_lasting": next(iter(DURATIONS))}
+    known = {"silence_matchers": selection.prefilled(labels), "silence_lasting": next(iter(DURATIONS))}
     st.session_state.update(known | {"silence_comment": "", "acknowledge_comment": ""})
 
 
@@ -79,7 +79,10 @@ def _acknowledge(question: Json) -> None:
     comment = _comment("acknowledge_comment", "What you will do, for the others")
     body = {"comment": comment, "actor": actor()}
     _answers(
-        "Acknowledge", ":material/check:", question, lambda: data.acknowledge(alert["fingerprint"], body)
+        "Acknowledge",
+        ":material/check:",
+        question,
+        lambda: cached_reads.acknowledge(alert["fingerprint"], body),
     )
 
 
@@ -91,7 +94,7 @@ def _silence(question: Json) -> None:
         placeholder='app="orders"\nalertname=~"Lag.*"',
         help="As Prometheus writes them: `=`, `!=`, `=~` and `!~`. All must match.",
     )
-    matchers = choices.lines(typed or "")
+    matchers = selection.lines(typed or "")
     with st.container():
         _covers(matchers)
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -100,8 +103,14 @@ def _silence(question: Json) -> None:
         )
         until = _until() if lasting == UNTIL else None
     comment = _comment("silence_comment", "Why, and until what is done")
-    body = choices.silence_request(matchers, str(lasting), until, comment, actor())
-    _answers("Silence", ":material/notifications_off:", question, lambda: data.silence(body), bool(matchers))
+    body = selection.silence_request(matchers, str(lasting), until, comment, actor())
+    _answers(
+        "Silence",
+        ":material/notifications_off:",
+        question,
+        lambda: cached_reads.silence(body),
+        bool(matchers),
+    )
 
 
 def _until() -> datetime | None:
@@ -119,7 +128,7 @@ def _covers(matchers: tuple[str, ...]) -> None:
     if not matchers:
         st.caption("Write at least one matcher.")
         return
-    reading = data.covered(matchers)
+    reading = cached_reads.covered(matchers)
     if reading.error:
         st.error(plain(reading.error), icon=":material/block:")
         return
@@ -148,7 +157,7 @@ def _expire(question: Json) -> None:
     left = units.moment(silence.get("ends_at"))
     ends = "" if left is None else f"By itself it would end in {units.span(max(0.0, left - now))}."
     widgets.pairs([("Made by", made), ("Then", again), ("Else", ends)])
-    _answers("Expire", ":material/timer_off:", question, lambda: data.expire(silence["id"]))
+    _answers("Expire", ":material/timer_off:", question, lambda: cached_reads.expire(silence["id"]))
 
 
 def _comment(key: str, placeholder: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from ui.alerting import choices
+from ui.alerting import selection
 from ui.kit import statuses, units
 from ui.kit.frames import when
 from ui.kit.markup import no_icon, one_line
@@ -43,7 +43,7 @@ def told(alert: Json, now: float) -> str:
         return f"{one_line(note.get('receiver') or 'somebody')}, {ago(note.get('at'), now)}"
     if alert.get("state") == "pending":
         return f"{receivers(alert)}, once it fires"
-    return "nobody: muted" if choices.muted(alert) else f"not yet: {receivers(alert)}"
+    return "nobody: muted" if selection.muted(alert) else f"not yet: {receivers(alert)}"
 
 
 def receivers(alert: Json) -> str:
@@ -86,7 +86,7 @@ def alerts(items: Sequence[Json], silences: Mapping[str, Json], now: float) -> p
     rows = [
         (
             [statuses.severity(one.get("severity")).word],
-            units.since(choices.since(one), now),
+            units.since(selection.since(one), now),
             name(one),
             query(one),
             one_line(one.get("app") or ""),

@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from ui.alerting import choices, dialogs
+from ui.alerting import dialogs, selection
 from ui.alerting import frames as alerting_frames
 from ui.kit import columns, frames, statuses, units, widgets
 from ui.kit.markup import plain
@@ -65,7 +65,7 @@ def period_picker() -> None:
     """How far back History and Notifications look; in the address as `?period=`."""
     st.segmented_control(
         "Period",
-        list(choices.PERIODS),
+        list(selection.PERIODS),
         default=PERIOD,
         key="period",
         bind="query-params",
@@ -75,7 +75,7 @@ def period_picker() -> None:
 
 
 def period_seconds() -> int:
-    periods = choices.PERIODS
+    periods = selection.PERIODS
     return periods.get(str(st.session_state.get("period")), periods[PERIOD])
 
 
@@ -144,21 +144,21 @@ def _head(alert: Json, now: float) -> None:
 def lasting(alert: Json, now: float) -> str:
     """How long it fires, holds or has been over, and since when."""
     state, zone = alert.get("state"), widgets.zone()
-    at = alert.get("resolved_at") if state == "resolved" else choices.since(alert)
+    at = alert.get("resolved_at") if state == "resolved" else selection.since(alert)
     word = {"resolved": "over for", "pending": "holds for"}.get(str(state), "for")
     return f"{word} {units.span(units.since(at, now))}, since {units.clock(at, zone, now)}"
 
 
 def _buttons(alert: Json, role: str | None) -> None:
     with st.container(horizontal=True, gap="xsmall"):
-        refused = choices.why_not_acknowledge(alert, role)
+        refused = selection.why_not_acknowledge(alert, role)
         dialogs.button("Acknowledge", "acknowledge", alert, ":material/check:", refused, primary=True)
-        refused = choices.not_yours(role)
+        refused = selection.not_yours(role)
         dialogs.button("Silence", "silence", alert, ":material/notifications_off:", refused)
         identity = str(alert.get("query_id") or "")
         if identity and st.button("Open query", key="open_query", icon=":material/query_stats:"):
             st.switch_page("app_pages/query.py", query_params={"query_id": identity})
-        if url := choices.runbook((alert.get("annotations") or {}).get("runbook_url")):
+        if url := selection.runbook((alert.get("annotations") or {}).get("runbook_url")):
             st.link_button("Runbook", url, icon=":material/menu_book:", help=plain(url))
 
 
@@ -174,7 +174,7 @@ def facts(alert: Json, silences: Mapping[str, Json], now: float) -> list[tuple[s
         ("Muted by", alerting_frames.muted_by(alert, silences)),
         ("Told", _told(alert, now)),
         ("Rule", "/".join(str(alert[part]) for part in ("group", "rule") if alert.get(part))),
-        ("Runbook", "" if not runbook or choices.runbook(runbook) else runbook),
+        ("Runbook", "" if not runbook or selection.runbook(runbook) else runbook),
     ]
     return [(word, dialogs.cut(sentence)) for word, sentence in rows if sentence]
 
@@ -227,7 +227,7 @@ def silences(items: Sequence[Json], role: str | None, now: float) -> None:
             with st.container(gap="xsmall"):
                 _silence_head(one, now)
                 st.code(dialogs.cut(one.get("text") or "", 1000), language=None, wrap_lines=True)
-            refused = choices.not_yours(role)
+            refused = selection.not_yours(role)
             dialogs.button("Expire", "expire", one, ":material/timer_off:", refused)
     if len(items) > MOST_SILENCES:
         st.caption(f"{len(items) - MOST_SILENCES} more; search to find them.")

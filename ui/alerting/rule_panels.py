@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from ui.alerting import choices, dialogs, frames
+from ui.alerting import dialogs, frames, selection
 from ui.kit import statuses, units, widgets
 from ui.kit.markup import plain
 
@@ -68,7 +68,7 @@ def rule(found: Json, key: str, now: float) -> None:
     """One rule. `key`: its place, the same through refreshes."""
     with st.container(border=True, gap="xsmall", key=key):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-            widgets.badge(statuses.rule_state(choices.rule_state(found)))
+            widgets.badge(statuses.rule_state(selection.rule_state(found)))
             st.markdown(f"**{plain(found.get('name'))}**", width="content")
             st.caption(conditions(found), width="content")
             _labels(found.get("labels") or {})
@@ -117,6 +117,6 @@ def counts(groups: Sequence[Json]) -> dict[str, int]:
     found = dict.fromkeys(statuses.RULE_STATES, 0)
     for one in groups:
         for each in one.get("rules") or ():
-            state = choices.rule_state(each)
+            state = selection.rule_state(each)
             found[state] = found.get(state, 0) + 1
     return found

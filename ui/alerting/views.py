@@ -1,6 +1,6 @@
 """The views of the Alerts page: what each reads and shows, and what it says when there is nothing.
 
-`ui/app_pages/alerts.py` chooses one; reads go through `ui.kit.data`, drawing is `ui.alerting.tables` and
+`ui/app_pages/alerts.py` chooses one; reads go through `ui.kit.cached_reads`, drawing is `ui.alerting.tables` and
 `ui.alerting.panels`.
 """
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import streamlit as st
 
-from ui.alerting import choices, panels, tables
-from ui.kit import data, widgets
+from ui.alerting import panels, selection, tables
+from ui.kit import cached_reads, widgets
 
 Json = Mapping[str, Any]
 
@@ -29,7 +29,7 @@ class Filters:
     apps: Sequence[str] = ()
 
     def of(self, alerts: Sequence[Json]) -> list[Json]:
-        return choices.matching(alerts, self.words, severity=self.severities, app=self.apps)
+        return selection.matching(alerts, self.words, severity=self.severities, app=self.apps)
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Seen:
         return {str(one.get("id")): one for one in self.silences}
 
     def of_view(self, view: str) -> list[Json]:
-        return choices.of_view(self.alerts, view)
+        return selection.of_view(self.alerts, view)
 
 
 def draw(view: str, seen: Seen, filters: Filters, narrow: bool) -> None:
@@ -60,8 +60,8 @@ def draw(view: str, seen: Seen, filters: Filters, narrow: bool) -> None:
 def counts(seen: Seen, view: str) -> dict[str, int | None]:
     """How many there are in each view, whatever the filters hide; None where the server does not say."""
     seconds = panels.period_seconds()
-    past = data.alert_history(seconds, patient=view != "history").body
-    notes = data.notifications(patient=view != "notifications").body
+    past = cached_reads.alert_history(seconds, patient=view != "history").body
+    notes = cached_reads.notifications(patient=view != "notifications").body
     told = None if notes is None else len(_recent(notes, seen.now))
     return {
         **{name: len(seen.of_view(name)) for name in ("firing", "pending", "silenced")},
@@ -72,7 +72,7 @@ def counts(seen: Seen, view: str) -> dict[str, int | None]:
 
 
 def _recent(notes: Json, now: float) -> list[Json]:
-    return choices.within(notes.get("notifications", []), panels.period_seconds(), now)
+    return selection.within(notes.get("notifications", []), panels.period_seconds(), now)
 
 
 def _alerts(view: str, seen: Seen, filters: Filters, narrow: bool) -> None:
@@ -89,7 +89,7 @@ def _alerts(view: str, seen: Seen, filters: Filters, narrow: bool) -> None:
 
 
 def _history(seen: Seen, filters: Filters, narrow: bool) -> None:
-    known = (data.alert_history(panels.period_seconds()).body or {}).get("alerts", [])
+    known = (cached_reads.alert_history(panels.period_seconds()).body or {}).get("alerts", [])
     shown = filters.of(known)
     panels.cut_off(known)
     if shown:
@@ -99,10 +99,10 @@ def _history(seen: Seen, filters: Filters, narrow: bool) -> None:
 
 
 def _notifications(seen: Seen, words: str) -> None:
-    body = data.notifications().body or {}
+    body = cached_reads.notifications().body or {}
     recent = _recent(body, seen.now)
     panels.cut_off(recent)
-    shown = choices.mentioning(recent, words, "receiver", "words", "group_key", "outcome")
+    shown = selection.mentioning(recent, words, "receiver", "words", "group_key", "outcome")
     if shown:
         tables.notifications(shown)
     else:
@@ -110,18 +110,18 @@ def _notifications(seen: Seen, words: str) -> None:
 
 
 def _silences(seen: Seen, words: str) -> None:
-    shown = choices.mentioning(seen.silences, words, "text", "comment", "created_by", "state", "id")
+    shown = selection.mentioning(seen.silences, words, "text", "comment", "created_by", "state", "id")
     if shown:
-        tables.silences(shown, data.role(), seen.now)
+        tables.silences(shown, cached_reads.role(), seen.now)
     else:
         st.caption("No silence matches." if seen.silences else "Nothing is silenced.")
 
 
 def beside(fingerprint: str, seen: Seen) -> None:
     """The alert of the address, next to the view."""
-    reading = data.alert(fingerprint)
+    reading = cached_reads.alert(fingerprint)
     if reading.body:
-        panels.detail(reading.body, seen.silences_by_id(), data.role(), seen.now)
+        panels.detail(reading.body, seen.silences_by_id(), cached_reads.role(), seen.now)
     elif reading.kind == "missing":
         panels.unknown()
     else:

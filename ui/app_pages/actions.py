@@ -7,12 +7,12 @@ from typing import Any
 
 import streamlit as st
 
-from ui.kit import columns, data, frames, statuses, widgets
+from ui.kit import cached_reads, columns, frames, statuses, widgets
 
 
 @st.fragment(run_every=widgets.refresh_seconds())
 def live(stamp: Any) -> None:
-    reading = data.actions()
+    reading = cached_reads.actions()
     with stamp:
         widgets.as_of(reading)
     widgets.banner(reading)

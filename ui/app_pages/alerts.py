@@ -10,9 +10,9 @@ from typing import Any
 
 import streamlit as st
 
-from ui.alerting import choices, dialogs, panels, views
+from ui.alerting import dialogs, panels, selection, views
 from ui.alerting.views import Filters, Seen
-from ui.kit import data, statuses, widgets
+from ui.kit import cached_reads, statuses, widgets
 from ui.kit.frames import Json
 
 WIDTHS: dict[str, list[float]] = {"silences": [4, 1], "notifications": [3, 2], "history": [2, 1, 1, 1.4]}
@@ -20,7 +20,7 @@ WIDTHS: dict[str, list[float]] = {"silences": [4, 1], "notifications": [3, 2], "
 
 def chosen_view() -> str:
     asked = st.query_params.get("view", "")
-    return asked if asked in choices.VIEWS else choices.VIEWS[0]
+    return asked if asked in selection.VIEWS else selection.VIEWS[0]
 
 
 def filters(view: str, alerts: Sequence[Json]) -> Filters:
@@ -30,7 +30,7 @@ def filters(view: str, alerts: Sequence[Json]) -> Filters:
         words = widgets.search_box("words", "Search name, query, summary, label or person")
     with rest[-1].container(horizontal=True, horizontal_alignment="right"):
         if view == "silences":
-            refused = choices.not_yours(data.role())
+            refused = selection.not_yours(cached_reads.role())
             dialogs.button("New silence", "silence", {}, ":material/add:", refused)
         if view in ("history", "notifications"):
             panels.period_picker()
@@ -46,13 +46,13 @@ def filters(view: str, alerts: Sequence[Json]) -> Filters:
 
 @st.fragment(run_every=widgets.refresh_seconds())
 def live(stamp: Any) -> None:
-    reading, view = data.alerts(), chosen_view()
+    reading, view = cached_reads.alerts(), chosen_view()
     with stamp:
         widgets.as_of(reading)
     widgets.banner(reading)
     if reading.body is None:
         return
-    silences = (data.silences().body or {}).get("silences", [])
+    silences = (cached_reads.silences().body or {}).get("silences", [])
     seen = Seen(reading.body.get("alerts", []), silences, time.time())
     above = st.container()
     chosen = filters(view, seen.alerts)  # first: on a cold start it is they who read the address

@@ -10,8 +10,8 @@ from typing import Any
 
 import streamlit as st
 
-from ui.checkpoints import choices, columns, frames
-from ui.kit import data, statuses, widgets
+from ui.checkpoints import assessment, columns, frames
+from ui.kit import cached_reads, statuses, widgets
 from ui.kit.frames import Json
 
 OLD = (
@@ -39,7 +39,7 @@ def filters(items: Sequence[Json]) -> list[Json]:
         homes = widgets.choice("App", sorted(apps), "home", "All apps")
     with verdict:
         verdicts = widgets.choice("Verdict", list(statuses.VERDICTS), "verdict", "All verdicts")
-    return choices.matching(items, words, app=homes, verdict=verdicts)
+    return assessment.matching(items, words, app=homes, verdict=verdicts)
 
 
 def table(shown: Sequence[Json]) -> None:
@@ -59,7 +59,7 @@ def table(shown: Sequence[Json]) -> None:
 
 @st.fragment(run_every=widgets.refresh_seconds())
 def live(stamp: Any) -> None:
-    reading = data.checkpoints()
+    reading = cached_reads.checkpoints()
     with stamp:
         widgets.as_of(reading)
     if reading.kind == "missing":
@@ -75,7 +75,7 @@ def live(stamp: Any) -> None:
     above = st.container()
     shown = filters(items)  # first: on a cold start it is they who read the address
     with above:
-        counts, chosen = choices.counts(items), st.session_state.get("verdict") or []
+        counts, chosen = assessment.counts(items), st.session_state.get("verdict") or []
         widgets.look_tiles(statuses.VERDICTS, counts, chosen, toggle)
     if shown:
         table(shown)

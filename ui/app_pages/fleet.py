@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from ui.kit import columns, data, fleet_table, frames, statuses, widgets
+from ui.kit import cached_reads, columns, fleet_table, frames, statuses, widgets
 from ui.kit.frames import Json
 
 
@@ -35,10 +35,10 @@ def filters(queries: Sequence[Json]) -> list[int]:
     return frames.places(queries, words, chosen_labels, app=chosen_apps, status=chosen)
 
 
-def table(reading: data.CachedRead, queries: Sequence[Json], shown: Sequence[int]) -> None:
+def table(reading: cached_reads.CachedRead, queries: Sequence[Json], shown: Sequence[int]) -> None:
     names = [(frames.label(queries[place]), queries[place]["query_id"]) for place in shown]
     st.dataframe(
-        fleet_table.rows(data.fleet_table(reading), shown),
+        fleet_table.rows(cached_reads.fleet_table(reading), shown),
         key="fleet_table",
         column_config=columns.fleet(("fleet_click", widgets.open_clicked, ("fleet_click", names))),
         hide_index=True,
@@ -51,7 +51,7 @@ def table(reading: data.CachedRead, queries: Sequence[Json], shown: Sequence[int
 
 @st.fragment(run_every=widgets.refresh_seconds())
 def live(stamp: Any) -> None:
-    reading = data.fleet()
+    reading = cached_reads.fleet()
     with stamp:
         widgets.as_of(reading)
     widgets.banner(reading)
@@ -59,7 +59,7 @@ def live(stamp: Any) -> None:
         return
     queries = reading.body.get("queries", [])
     if not queries:
-        widgets.first_steps(data.connection().server)
+        widgets.first_steps(cached_reads.connection().server)
         return
     above = st.container()
     shown = filters(queries)  # first: on a cold start it is they who read the address

@@ -1,6 +1,6 @@
 """Query: one query with its verdict, charts, runs and failures, and the buttons that act on it.
 
-`ui.query.panels` draws the parts, `ui.actions.dialogs` asks, `ui.actions.following` watches what was asked for.
+`ui.query.panels` draws the parts, `ui.actions.dialogs` asks, `ui.actions.tracking` watches what was asked for.
 """
 
 import time
@@ -9,9 +9,9 @@ from typing import Any
 
 import streamlit as st
 
-from ui.actions import dialogs, following
+from ui.actions import dialogs, tracking
 from ui.alerting import firing_alerts
-from ui.kit import choices, data, frames, time_range, widgets
+from ui.kit import action_checks, cached_reads, frames, time_range, widgets
 from ui.kit.frames import Json
 from ui.kit.time_range import TimeRange
 from ui.query import chart_panels, checkpoint_panel, panels
@@ -29,7 +29,7 @@ class Slots:
 @st.fragment(run_every=widgets.refresh_seconds())
 def wait(identity: str) -> None:
     """Nothing to show: say why, and look again."""
-    reading = data.query(identity)
+    reading = cached_reads.query(identity)
     if reading.body:
         st.rerun()
     st.title("Query", anchor=False)
@@ -39,7 +39,7 @@ def wait(identity: str) -> None:
 def pick() -> None:
     """No query in the address: choose one."""
     st.title("Query", anchor=False)
-    reading = data.fleet()
+    reading = cached_reads.fleet()
     widgets.banner(reading)
     known = (reading.body or {}).get("queries", [])
     names = {query["query_id"]: f"{query.get('app')} / {frames.label(query)}" for query in known}
@@ -56,7 +56,7 @@ def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tup
             for action, why in refused.items():
                 dialogs.button(action, query["query_id"], why)
     with st.container():  # always there, so that what follows keeps its place
-        following.watch(query["query_id"])
+        tracking.watch(query["query_id"])
     tiles = st.container()
     checkpoint_panel.draw(query, role)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
@@ -71,17 +71,17 @@ def live(
     identity: str, slots: Slots, drawn: dict[str, str | None], role: str | None, window: TimeRange
 ) -> None:
     """Everything that changes by itself; when that concerns the buttons, the whole page is drawn again."""
-    reading, now = data.query(identity), time.time()
+    reading, now = cached_reads.query(identity), time.time()
     query = reading.body or {}
-    if query and choices.refusals(query, role) != drawn and not dialogs.asking(identity):
+    if query and action_checks.refusals(query, role) != drawn and not dialogs.asking(identity):
         st.rerun()
     with slots.head:
         panels.head(query)
     with slots.tiles:
         widgets.banner(reading)
         with st.container():
-            firing_alerts.draw(choices.firing_alerts_of(data.alerts().body, identity), now)
-            following.others(query)
+            firing_alerts.draw(action_checks.firing_alerts_of(cached_reads.alerts().body, identity), now)
+            tracking.others(query)
             panels.superseded(query)
             panels.failure(query.get("failure"))
         panels.tiles(query)
@@ -92,11 +92,11 @@ def live(
 
 
 def page(identity: str) -> None:
-    query, role = data.query(identity).body, data.role()
+    query, role = cached_reads.query(identity).body, cached_reads.role()
     if query is None:
         wait(identity)
         return
-    drawn = choices.refusals(query, role)
+    drawn = action_checks.refusals(query, role)
     slots, window = layout(query, drawn, role)
     every = None if window.is_past(time.time()) else widgets.refresh_seconds()
     st.fragment(run_every=every)(live)(identity, slots, drawn, role, window)

@@ -10,8 +10,8 @@ from typing import Any
 
 import streamlit as st
 
-from ui.alerting import choices, rule_panels
-from ui.kit import data, statuses, widgets
+from ui.alerting import rule_panels, selection
+from ui.kit import cached_reads, statuses, widgets
 from ui.kit.frames import Json
 
 A_PAGE = 50  # rules
@@ -29,8 +29,8 @@ def filtered(groups: Sequence[Json]) -> list[tuple[Json, int, Json]]:
         (group, place, rule)
         for group in groups
         for place, rule in enumerate(group.get("rules") or ())
-        if not states or choices.rule_state(rule) in states
-        if choices.mentioning([{**rule, "group": group.get("name")}], words, *SEARCHED)
+        if not states or selection.rule_state(rule) in states
+        if selection.mentioning([{**rule, "group": group.get("name")}], words, *SEARCHED)
     ]
 
 
@@ -44,7 +44,7 @@ def page_of(found: Sequence[tuple[Json, int, Json]]) -> Sequence[tuple[Json, int
 
 @st.fragment(run_every=widgets.refresh_seconds())
 def live(stamp: Any) -> None:
-    reading, now = data.rules(), time.time()
+    reading, now = cached_reads.rules(), time.time()
     with stamp:
         widgets.as_of(reading)
     widgets.banner(reading)

@@ -7,7 +7,7 @@ import re
 
 import streamlit as st
 
-from ui.kit import data, widgets
+from ui.kit import cached_reads, widgets
 
 _LINK = re.compile(r"\]\((\w+)\.md\)")
 
@@ -15,7 +15,7 @@ name = (st.query_params.get("name") or "").removesuffix(".md")
 if not name:
     st.caption("An alert leads here. The pages are named by alerts: `?name=LagGrowing`.")
 else:
-    reading = data.runbook(name)
+    reading = cached_reads.runbook(name)
     widgets.banner(reading)
     if reading.body is not None:
         with st.container(width=820):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from ui.checkpoints import choices
+from ui.checkpoints import assessment
 from ui.kit import frames, statuses, widgets
 from ui.kit.frames import Json
 from ui.kit.markup import plain, visible
@@ -24,13 +24,13 @@ LONGEST_EVIDENCE = 6000
 
 def whole(findings: Sequence[Json], key: str) -> None:
     """Errors and warnings one by one, notes folded behind them."""
-    for place, finding in enumerate(choices.grave(findings)[:MOST]):
+    for place, finding in enumerate(assessment.grave(findings)[:MOST]):
         with st.container(border=True, gap="xsmall", key=f"{key}_finding_{place}"):
             _finding(finding, f"{key}_evidence_{place}")
-    beyond = len(choices.grave(findings)) - MOST
+    beyond = len(assessment.grave(findings)) - MOST
     if beyond > 0:
         st.caption(f"and {beyond} more; `controlplane doctor` lists them all")
-    _notes(choices.notes(findings), key)
+    _notes(assessment.notes(findings), key)
 
 
 def _finding(finding: Json, key: str) -> None:
@@ -46,12 +46,12 @@ def _head(finding: Json) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         widgets.badge(statuses.finding(finding.get("severity")))
         st.markdown(f"**{plain(finding.get('check') or 'finding')}**", width="content")
-        st.caption(plain(choices.effect(finding)), width="content")
+        st.caption(plain(assessment.effect(finding)), width="content")
 
 
 def remedy(finding: Json) -> None:
     """Its steps as a numbered list; a command in a box of its own, to copy."""
-    steps = choices.steps(finding.get("remedy"))
+    steps = assessment.steps(finding.get("remedy"))
     for number, (step, commands) in enumerate(steps, 1):
         with st.container(horizontal=True, gap="xsmall", wrap=False):
             st.text(f"{number}.", width=18)
@@ -70,7 +70,7 @@ def _notes(findings: Sequence[Json], key: str) -> None:
 
 
 def _noted(finding: Json) -> str:
-    steps = "; ".join(step for step, _ in choices.steps(finding.get("remedy")))
+    steps = "; ".join(step for step, _ in assessment.steps(finding.get("remedy")))
     message = _cut(finding.get("message") or "", LONGEST)
     return f"{message}\n→ {steps}" if steps else message
 
@@ -80,7 +80,7 @@ def in_short(findings: Sequence[Json]) -> None:
     for finding in findings[:MOST_IN_SHORT]:
         with st.container(gap="xsmall"):
             st.text(_cut(finding.get("message") or "", 300))
-            if told := choices.effect(finding):
+            if told := assessment.effect(finding):
                 st.caption(plain(told))
             remedy(finding)
     if len(findings) > MOST_IN_SHORT:
@@ -92,7 +92,7 @@ def of_refusal(action: Json) -> None:
     if not frames.refused_for_checkpoint(action):
         return
     found = (action.get("evidence") or {}).get("findings")
-    in_short(choices.grave([each for each in found or () if isinstance(each, dict)])[:1])
+    in_short(assessment.grave([each for each in found or () if isinstance(each, dict)])[:1])
     st.caption(
         "The checkpoint's panel below has all findings. Whoever knows better may tick “in spite of it”."
     )

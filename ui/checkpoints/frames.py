@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from ui.checkpoints import choices
+from ui.checkpoints import assessment
 from ui.kit import statuses, units
 from ui.kit.frames import Json
 from ui.kit.markup import no_icon, one_line
@@ -50,7 +50,7 @@ def checkpoints(items: Sequence[Json], now: float) -> pd.DataFrame:
             [statuses.verdict(item.get("verdict") or "unknown").word],
             name(item),
             one_line(item.get("app") or ""),
-            choices.sentence(item),
+            assessment.sentence(item),
             marks(item),
             units.number(item.get("last_planned_batch")),
             units.number(item.get("last_committed_batch")),

@@ -1,6 +1,6 @@
 """A fresh look at a checkpoint: asked for, awaited, and said to have failed where none comes.
 
-The Query page's panel and the confirmation of a restart ask; `ui.kit.data` sends and reads. What was asked is kept
+The Query page's panel and the confirmation of a restart ask; `ui.kit.cached_reads` sends and reads. What was asked is kept
 in the session, so that panel and confirmation wait for the same look.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from ui.kit import data, units
+from ui.kit import cached_reads, units
 from ui.kit.client import ClientError
 from ui.kit.frames import Json
 
@@ -37,7 +37,7 @@ def ask(query_id: str, before: object) -> None:
     """Ask for a look (a button's callback). `before`: `collected_at` of what is known."""
     asked_at, known = time.time(), units.moment(before)
     try:
-        look = InventoryRequestState(asked_at, known, by=data.look(query_id))
+        look = InventoryRequestState(asked_at, known, by=cached_reads.look(query_id))
     except ClientError as error:
         look = InventoryRequestState(asked_at, known, refused=str(error))
     st.session_state.setdefault(LOOKS, {})[query_id] = look
@@ -58,7 +58,7 @@ def noted(query_id: str, checkpoint: Json) -> InventoryRequestState | None:
     look = asked(query_id)
     if look and not look.came and arrived(look, checkpoint):
         look = st.session_state[LOOKS][query_id] = replace(look, came=True)
-        data.forget()
+        cached_reads.forget()
     return look
 
 

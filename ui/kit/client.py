@@ -1,6 +1,6 @@
 """The only file that knows the server's URLs: one method a question, JSON in, JSON out.
 
-The pages call it through `ui.kit.data`; it calls the server with httpx. Where the server is and which token to
+The pages call it through `ui.kit.cached_reads`; it calls the server with httpx. Where the server is and which token to
 show come from the environment (`CONTROLPLANE_URL`, `CONTROLPLANE_TOKEN` or `CONTROLPLANE_TOKEN_FILE`).
 
     ClientError           the message is one sentence for the person at the screen

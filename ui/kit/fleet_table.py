@@ -1,6 +1,6 @@
 """The fleet as one Arrow table, which is what Streamlit sends: column by column, without a DataFrame between.
 
-`ui.kit.data` makes it once for each answer of the server, however many people look on; the Fleet page takes the
+`ui.kit.cached_reads` makes it once for each answer of the server, however many people look on; the Fleet page takes the
 rows that pass a viewer's filters. Pure. A value that is not known stays missing (never 0).
 """
 
@@ -12,14 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from ui.kit import choices, statuses, units
+from ui.kit import action_checks, statuses, units
 from ui.kit.frames import Json, label
 from ui.kit.markup import one_line
 
 TREND_POINTS = 20  # a trend is 84 pixels wide; a table of 1 000 queries carries 2 000 of them
 MOST_ALERTS = 20  # that are counted; above it is "20+"
 
-_LAST_SEEN = (*choices.ENDED, "lost")  # the last rate of such a query is not a rate of now
+_LAST_SEEN = (*action_checks.ENDED, "lost")  # the last rate of such a query is not a rate of now
 
 
 def fleet(queries: Sequence[Json], now: float) -> pa.Table:

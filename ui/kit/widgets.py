@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import streamlit as st
 
-from ui.kit import data, statuses, units
+from ui.kit import cached_reads, statuses, units
 from ui.kit.markup import plain, visible
 from ui.kit.statuses import BadgeStyle
 
@@ -108,7 +108,7 @@ def header(title: str) -> Any:
     return slot
 
 
-def as_of(reading: data.CachedRead) -> None:
+def as_of(reading: cached_reads.CachedRead) -> None:
     """When the numbers on this page were true, and who told them."""
     if reading.body is None:
         return
@@ -116,7 +116,7 @@ def as_of(reading: data.CachedRead) -> None:
     st.caption(width="content", body=f":material/schedule: as of {units.clock(said, zone(), time.time())}")
 
 
-def banner(reading: data.CachedRead) -> None:
+def banner(reading: cached_reads.CachedRead) -> None:
     """A word on why the page is not up to date; nothing while it is.
 
     Its container is always there: what comes after keeps its place, else the table would be built anew.

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from ui.kit import charts, data, frames, series_queries, units, widgets
+from ui.kit import cached_reads, charts, frames, series_queries, units, widgets
 from ui.kit.markup import plain
 from ui.kit.series_queries import Panel
 from ui.kit.time_range import TimeRange
@@ -28,22 +28,25 @@ HOT = 86_400.0
 def draw(query: Json, window: TimeRange, now: float) -> None:
     """Reads what the charts show of this window, and draws them."""
     identity, seconds, until = str(query.get("query_id")), window.seconds, window.until
-    reports = data.progress(identity, seconds, until).body
+    reports = cached_reads.progress(identity, seconds, until).body
     points = (reports or {}).get("progress", [])
-    fired = (data.query_alerts(identity, seconds, until).body or {}).get("alerts", [])
+    fired = (cached_reads.query_alerts(identity, seconds, until).body or {}).get("alerts", [])
     every = series_queries.step(seconds)
     answers = [
-        (panel, data.series(series_queries.expression(panel, query, every), seconds, every, until).body)
+        (
+            panel,
+            cached_reads.series(series_queries.expression(panel, query, every), seconds, every, until).body,
+        )
         for panel in series_queries.panels(query)
     ]
     told = timeline.TimelineData(query, fired, window.bounds(now), now, widgets.zone())
-    past = data.past(identity, seconds, until) if window.bounds(now)[0] < now - HOT else None
+    past = cached_reads.past(identity, seconds, until) if window.bounds(now)[0] < now - HOT else None
     history(timeline.with_past(told, past.body) if past else told)
     stands_for(reports, past)
     series(query, points, answers, window.bounds(now))
 
 
-def stands_for(reports: Json | None, past: data.CachedRead | None = None) -> None:
+def stands_for(reports: Json | None, past: cached_reads.CachedRead | None = None) -> None:
     """What has to be known to read the timeline and the charts of a long stretch."""
     with st.container(key="stands_for"):  # always there, so that what follows keeps its place
         if words := series_queries.told_by(reports):

@@ -13,8 +13,8 @@ from typing import Any
 import streamlit as st
 
 from ui.actions import dialogs
-from ui.checkpoints import choices, columns, findings, frames, inventory_request
-from ui.kit import data, statuses, units, widgets
+from ui.checkpoints import assessment, columns, findings, frames, inventory_request
+from ui.kit import cached_reads, statuses, units, widgets
 from ui.kit.frames import Json
 from ui.kit.markup import one_line, plain, visible
 
@@ -25,7 +25,7 @@ def draw(query: Json, role: str | None) -> None:
     """A place of its own on the page, so that what follows keeps its."""
     identity = str(query.get("query_id"))
     with st.container():
-        if why := choices.hidden(query):
+        if why := assessment.hidden(query):
             st.caption(f":material/flag: Checkpoint: {plain(why)}")
             return
         awaited = _read(identity)[1]
@@ -33,10 +33,10 @@ def draw(query: Json, role: str | None) -> None:
         st.fragment(run_every=every)(_panel)(identity, role, awaited)
 
 
-def _read(identity: str) -> tuple[data.CachedRead, bool]:
+def _read(identity: str) -> tuple[cached_reads.CachedRead, bool]:
     """What is known, and whether a fresh look is awaited."""
     now = time.time()
-    reading = data.checkpoint(identity, quick=inventory_request.awaited(identity, now))
+    reading = cached_reads.checkpoint(identity, quick=inventory_request.awaited(identity, now))
     checkpoint = (reading.body or {}).get("checkpoint") or {}
     look = inventory_request.noted(identity, checkpoint)
     return reading, inventory_request.waiting(look, checkpoint, now)
@@ -53,7 +53,7 @@ def _panel(identity: str, role: str | None, drawn: bool) -> None:
     look = inventory_request.asked(identity)
     with st.container(border=True, gap="xsmall", key="checkpoint_panel"):
         _head(checkpoint, identity, role, awaited, now)
-        st.text(visible(choices.sentence(checkpoint)))
+        st.text(visible(assessment.sentence(checkpoint)))
         _trouble(checkpoint, look, now)
         folded = st.expander(
             "Details", key="checkpoint", type="compact", on_change="rerun", bind="query-params"
@@ -63,7 +63,7 @@ def _panel(identity: str, role: str | None, drawn: bool) -> None:
                 _details(reading.body, now)
 
 
-def _nothing(reading: data.CachedRead) -> str:
+def _nothing(reading: cached_reads.CachedRead) -> str:
     if reading.kind == "missing":
         return f"nothing is known of it ({str(reading.error).rstrip('.')})."
     return str(reading.error)
@@ -76,7 +76,7 @@ def _head(checkpoint: Json, identity: str, role: str | None, awaited: bool, now:
         if checkpoint.get("stale"):
             st.badge("Stale", icon=":material/history:", color="yellow", help=STALE)
         st.caption(_seen(checkpoint, identity, awaited, now), width="stretch")
-        refused = choices.may_look(role)
+        refused = assessment.may_look(role)
         if st.button(
             "Look again",
             key="look_again",
@@ -94,7 +94,7 @@ STALE = "A run began or ended since it was looked at."
 
 def _seen(checkpoint: Json, identity: str, awaited: bool, now: float) -> str:
     """Who looks now, and when it was looked at; on the one line, so that nothing below is moved."""
-    seen, look = plain(choices.seen(checkpoint, now)), inventory_request.asked(identity)
+    seen, look = plain(assessment.seen(checkpoint, now)), inventory_request.asked(identity)
     if awaited and look:
         return f":material/hourglass_top: {inventory_request.who(look)} is looking … {seen}"
     return f":material/hourglass_top: being looked at … {seen}" if checkpoint.get("collecting") else seen
@@ -120,9 +120,9 @@ def _details(found: Json, now: float) -> None:
     _changes(found.get("shape"), now)
     _stores(found.get("stores") or [])
     widgets.pairs(facts(checkpoint))
-    for command in choices.shell(checkpoint):
+    for command in assessment.shell(checkpoint):
         st.code(command, language="bash", wrap_lines=True)
-    if name := choices.runbook(checkpoint):
+    if name := assessment.runbook(checkpoint):
         st.page_link(
             "app_pages/runbook.py",
             label=f"Runbook {name}",
@@ -138,17 +138,17 @@ def numbers(
     tiles: list[tuple[str, str, str, list[float] | None]] = [
         (
             "Planned",
-            choices.batch(checkpoint.get("last_planned_batch")),
+            assessment.batch(checkpoint.get("last_planned_batch")),
             "newest in offsets/",
             None,
         ),
         (
             "Committed",
-            choices.batch(checkpoint.get("last_committed_batch")),
+            assessment.batch(checkpoint.get("last_committed_batch")),
             "newest in commits/",
             None,
         ),
-        ("Next", choices.batch(checkpoint.get("next_batch")), "the batch it resumes at", None),
+        ("Next", assessment.batch(checkpoint.get("next_batch")), "the batch it resumes at", None),
     ]
     for label, key, written in (("Size", "bytes", units.size), ("Files", "files", units.count)):
         trend = frames.growth(growth, key)

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from ui.kit import choices, columns, frames, statuses, units, widgets
+from ui.kit import action_checks, columns, frames, statuses, units, widgets
 from ui.kit.markup import one_line, plain, visible
 
 Json = Mapping[str, Any]
@@ -52,7 +52,7 @@ def tiles(query: Json) -> None:
 
 def numbers(query: Json, now: float) -> list[tuple[str, str, str]]:
     """The six numbers at the head of the page: what it is, how much, measured against what."""
-    ended = query.get("status") in (*choices.ENDED, "lost")  # then they are the last batch's, not now's
+    ended = query.get("status") in (*action_checks.ENDED, "lost")  # then they are the last batch's, not now's
     lag, seconds = query.get("lag_rows"), query.get("lag_seconds")
     arriving = query.get("arrival_rows_per_second")
     arrive = "arrivals not known" if arriving is None else f"{units.rate(arriving)} arrive"

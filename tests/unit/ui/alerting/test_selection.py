@@ -6,7 +6,7 @@ import pytest
 
 from tests.ui import alerting_factories as factories
 from tests.ui.factories import NOW, rfc3339
-from ui.alerting import choices
+from ui.alerting import selection
 
 
 def names(alerts: list) -> set[str]:
@@ -23,7 +23,7 @@ def names(alerts: list) -> set[str]:
     ],
 )
 def test_each_alert_is_in_the_view_of_its_state(view: str, found: set[str]) -> None:
-    assert names(choices.of_view(factories.troubled_alerts(NOW), view)) == found
+    assert names(selection.of_view(factories.troubled_alerts(NOW), view)) == found
 
 
 @pytest.mark.parametrize(
@@ -51,19 +51,19 @@ def test_each_alert_is_in_the_view_of_its_state(view: str, found: set[str]) -> N
     ],
 )
 def test_filters_narrow_the_alerts(words: str, fields: dict, found: set[str]) -> None:
-    assert names(choices.matching(factories.troubled_alerts(NOW), words, **fields)) == found
+    assert names(selection.matching(factories.troubled_alerts(NOW), words, **fields)) == found
 
 
 def test_an_alert_of_no_app_or_severity_can_still_be_found() -> None:
     bare = {"name": "Own", "labels": {"alertname": "Own"}, "severity": None, "app": None}
-    assert choices.matching([bare], "own") == [bare]
-    assert choices.matching([bare], "own", severity=[""]) == [bare]
+    assert selection.matching([bare], "own") == [bare]
+    assert selection.matching([bare], "own", severity=[""]) == [bare]
 
 
 def test_notifications_of_the_chosen_time_are_found_by_their_words() -> None:
     notes = [factories.note(), factories.note(at=rfc3339(NOW - 7200), words="repeat interval elapsed")]
-    assert choices.within(notes, 3600, NOW) == notes[:1]
-    assert choices.mentioning(notes, "REPEAT on-call", "words", "receiver") == notes[1:]
+    assert selection.within(notes, 3600, NOW) == notes[:1]
+    assert selection.mentioning(notes, "REPEAT on-call", "words", "receiver") == notes[1:]
 
 
 @pytest.mark.parametrize(
@@ -80,25 +80,25 @@ def test_notifications_of_the_chosen_time_are_found_by_their_words() -> None:
 def test_only_an_operator_acknowledges_and_only_what_fires(
     role: str | None, overrides: dict, why: str | None
 ) -> None:
-    said = choices.why_not_acknowledge(factories.alert(**overrides), role)
+    said = selection.why_not_acknowledge(factories.alert(**overrides), role)
     assert said is None if why is None else why in str(said)
 
 
 def test_a_silence_starts_with_this_trouble_of_this_query() -> None:
     labels = {"alertname": "Lag", "app": 'a "b" \\', "query": "q", "query_id": "x\ny", "team": "t"}
-    assert choices.lines(choices.prefilled(labels)) == (
+    assert selection.lines(selection.prefilled(labels)) == (
         'alertname="Lag"',
         r'app="a \"b\" \\"',
         r'query_id="x\ny"',
     )
-    assert choices.prefilled({"alertname": "Own"}) == 'alertname="Own"'
+    assert selection.prefilled({"alertname": "Own"}) == 'alertname="Own"'
 
 
 def test_a_silence_lasts_a_time_or_until_a_moment() -> None:
-    an_hour = choices.silence_request(["a=b"], "1h", None, "why", "ada")
+    an_hour = selection.silence_request(["a=b"], "1h", None, "why", "ada")
     assert (an_hour["duration_seconds"], an_hour["ends_at"]) == (3600, None)
     moment = datetime(2026, 11, 18, 14, 0, tzinfo=timezone(timedelta(hours=1)))
-    until = choices.silence_request(["a=b"], choices.UNTIL, moment, "", None)
+    until = selection.silence_request(["a=b"], selection.UNTIL, moment, "", None)
     assert (until["duration_seconds"], until["ends_at"]) == (None, "2026-11-18T13:00:00Z")
     assert datetime.fromisoformat(until["ends_at"]) == moment.astimezone(UTC)
 
@@ -108,7 +108,7 @@ def test_a_silence_lasts_a_time_or_until_a_moment() -> None:
     ["https://runbooks.example/Lag.md", "http://127.0.0.1:8080/a?b=c#d", "https://[::1]/x"],
 )
 def test_a_runbook_on_the_web_is_a_link(url: str) -> None:
-    assert choices.runbook(url) == url
+    assert selection.runbook(url) == url
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_a_runbook_on_the_web_is_a_link(url: str) -> None:
     ],
 )
 def test_any_other_runbook_is_no_link(url: object) -> None:
-    assert choices.runbook(url) is None
+    assert selection.runbook(url) is None
 
 
 def test_a_broken_rule_is_told_before_its_state() -> None:
-    assert choices.rule_state(factories.rule(state="firing", health="err")) == "failing"
-    assert choices.rule_state(factories.rule(state="firing")) == "firing"
-    assert choices.rule_state(factories.rule(kind="record", state="inactive")) == "record"
+    assert selection.rule_state(factories.rule(state="firing", health="err")) == "failing"
+    assert selection.rule_state(factories.rule(state="firing")) == "firing"
+    assert selection.rule_state(factories.rule(kind="record", state="inactive")) == "record"

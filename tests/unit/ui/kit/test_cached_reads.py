@@ -4,29 +4,29 @@ import pytest
 
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
-from ui.kit import data
+from ui.kit import cached_reads
+from ui.kit.cached_reads import CachedRead, LastGood
 from ui.kit.client import ServerUnreachable, TokenRefused
-from ui.kit.data import CachedRead, LastGood
 
 
 def test_many_readers_cost_one_query(client: FakeClient, world: World) -> None:
     for _ in range(20):
-        assert data.fleet().error is None
+        assert cached_reads.fleet().error is None
     assert world.reads == 1
 
 
 def test_an_error_is_cached_too(client: FakeClient) -> None:
     client.error = ServerUnreachable("no connection")
-    assert data.fleet().kind == "away"
+    assert cached_reads.fleet().kind == "away"
     client.error = None
-    assert data.fleet().kind == "away"
+    assert cached_reads.fleet().kind == "away"
 
 
 def test_the_last_good_answer_stays_while_the_server_is_away(client: FakeClient) -> None:
-    good = data.fleet()
+    good = cached_reads.fleet()
     client.error = ServerUnreachable("no connection")
-    data.forget()
-    stale = data.fleet()
+    cached_reads.forget()
+    stale = cached_reads.fleet()
     assert stale.body == good.body
     assert stale.at == good.at
     assert stale.stale
@@ -34,16 +34,16 @@ def test_the_last_good_answer_stays_while_the_server_is_away(client: FakeClient)
 
 
 def test_what_is_forbidden_now_is_not_shown_on(client: FakeClient) -> None:
-    data.fleet()
+    cached_reads.fleet()
     client.error = TokenRefused("the server refused the token (401)")
-    data.forget()
-    reading = data.fleet()
+    cached_reads.forget()
+    reading = cached_reads.fleet()
     assert reading.body is None
     assert reading.kind == "token"
 
 
 def test_a_query_that_is_gone_is_missing(client: FakeClient) -> None:
-    assert data.query("nobody").kind == "missing"
+    assert cached_reads.query("nobody").kind == "missing"
 
 
 def test_the_memory_of_good_answers_is_bounded() -> None:
@@ -56,20 +56,20 @@ def test_the_memory_of_good_answers_is_bounded() -> None:
 
 
 def test_the_role_is_what_the_server_says_of_our_token(client: FakeClient) -> None:
-    assert data.role() == "operator"
+    assert cached_reads.role() == "operator"
 
 
 def test_the_fleets_table_is_made_once_for_all_viewers(client: FakeClient) -> None:
-    reading = data.fleet()
-    table = data.fleet_table(reading)
+    reading = cached_reads.fleet()
+    table = cached_reads.fleet_table(reading)
     assert table.num_rows == len((reading.body or {})["queries"])
-    assert data.fleet_table(data.fleet()) is table
-    data.forget()
-    assert data.fleet_table(CachedRead(reading.body, reading.at + 1)) is not table
+    assert cached_reads.fleet_table(cached_reads.fleet()) is table
+    cached_reads.forget()
+    assert cached_reads.fleet_table(CachedRead(reading.body, reading.at + 1)) is not table
 
 
 def test_viewers_share_one_answer_and_not_copies_of_it(client: FakeClient) -> None:
-    assert data.fleet().body is data.fleet().body
+    assert cached_reads.fleet().body is cached_reads.fleet().body
 
 
 def test_a_range_is_asked_for_on_the_grid_and_holds_what_was_meant(
@@ -82,8 +82,8 @@ def test_a_range_is_asked_for_on_the_grid_and_holds_what_was_meant(
         return {}
 
     monkeypatch.setattr(client, "series", series, raising=False)
-    data.series("up", 900.0, 15.0)
-    data.series("up", 60.0, 15.0, 1_795_000_001.0)
+    cached_reads.series("up", 900.0, 15.0)
+    cached_reads.series("up", 60.0, 15.0, 1_795_000_001.0)
     (start, end, _), held = asked
     assert end % 15 == 0
     assert end - start == 900

@@ -10,7 +10,7 @@ import time
 import streamlit as st
 
 from ui.actions import progress
-from ui.kit import data, statuses, units
+from ui.kit import cached_reads, statuses, units
 from ui.kit.frames import Json
 
 EVERY = 1.0  # seconds
@@ -41,7 +41,7 @@ def watch(query_id: str) -> None:
 
 
 def _progress(query_id: str, action_id: str, final: bool) -> None:
-    action = (data.action(action_id).body or {}).get("action")
+    action = (cached_reads.action(action_id).body or {}).get("action")
     now = time.time()
     if not action:
         return
@@ -51,5 +51,5 @@ def _progress(query_id: str, action_id: str, final: bool) -> None:
     progress.action_progress(action, now)
     if not final and not statuses.is_open(action["state"]):
         st.session_state["seen_final"] = action_id
-        data.forget()
+        cached_reads.forget()
         st.rerun()

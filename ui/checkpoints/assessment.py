@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ui.kit import choices, statuses, units
+from ui.kit import action_checks, statuses, units
 from ui.kit.frames import Json
 from ui.kit.markup import one_line, visible
 
@@ -221,4 +221,4 @@ def in_spite(forced: bool, reason: str) -> str | None:
 
 def may_look(role: str | None) -> str | None:
     """Why a fresh look cannot be asked for; None when it can."""
-    return choices.not_yours(role, "looking")
+    return action_checks.not_yours(role, "looking")

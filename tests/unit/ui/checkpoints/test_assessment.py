@@ -8,8 +8,18 @@ import pytest
 
 from tests.ui.checkpoint_factories import checkpoint, finding, found, harm, note
 from tests.ui.factories import HOSTILE, NOW, fleet_query, rfc3339
-from ui.checkpoints import choices
-from ui.checkpoints.choices import commands, effect, foretell, hidden, in_spite, resumes, seen, shell, steps
+from ui.checkpoints import assessment
+from ui.checkpoints.assessment import (
+    commands,
+    effect,
+    foretell,
+    hidden,
+    in_spite,
+    resumes,
+    seen,
+    shell,
+    steps,
+)
 
 
 def test_an_ok_checkpoint_is_one_calm_line_with_the_batch() -> None:
@@ -136,7 +146,7 @@ def test_a_checkpoint_nothing_resumes_from_is_hidden_with_the_reason(query: Any,
 
 def test_filters_match_words_in_name_app_path_and_verdict() -> None:
     items = [checkpoint(1), checkpoint(2, verdict="broken", app="clicks")]
-    assert len(choices.matching(items, "lake QUERY")) == 2
-    assert choices.matching(items, "broken") == items[1:]
-    assert choices.matching(items, "", app=["clicks"], verdict=["ok"]) == []
-    assert choices.counts([*items, {}]) == {"ok": 1, "broken": 1, "unknown": 1}
+    assert len(assessment.matching(items, "lake QUERY")) == 2
+    assert assessment.matching(items, "broken") == items[1:]
+    assert assessment.matching(items, "", app=["clicks"], verdict=["ok"]) == []
+    assert assessment.counts([*items, {}]) == {"ok": 1, "broken": 1, "unknown": 1}

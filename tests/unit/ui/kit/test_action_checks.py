@@ -3,7 +3,7 @@
 import pytest
 
 from tests.ui import factories
-from ui.kit.choices import Moment, consequences, why_not
+from ui.kit.action_checks import Moment, consequences, why_not
 
 
 @pytest.mark.parametrize(

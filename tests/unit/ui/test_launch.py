@@ -1,11 +1,9 @@
-"""How the UI is started, and the headers it answers with."""
+"""Launch of the dashboard: command line, environment, configuration."""
 
-import os
 import tomllib
 from pathlib import Path
 
-from ui import launch, security_headers
-from ui.kit import statuses
+from ui import launch
 
 
 def test_the_hardening_options_stand_on_the_command_line() -> None:
@@ -44,6 +42,7 @@ def test_the_token_goes_by_the_environment_and_never_by_the_command_line() -> No
 
 def test_the_entry_is_a_file_beside_its_config() -> None:
     assert launch.ENTRY.is_file()
+    assert launch.ENTRY.name == "security_headers.py"
     assert (launch.ENTRY.parent / ".streamlit" / "config.toml").is_file()
 
 
@@ -53,42 +52,3 @@ def test_both_themes_are_defined_and_name_the_same_settings() -> None:
     assert light.keys() == dark.keys()
     assert config["browser"]["gatherUsageStats"] is False
     assert config["client"]["showErrorDetails"] == "none"
-
-
-def test_the_policy_lets_in_only_what_streamlits_own_page_carries() -> None:
-    policy = security_headers.policy(
-        "<html><script>\n  window.x = 1\n</script><script src='a.js'></script></html>"
-    )
-    assert policy.count("sha256-") == 1
-    assert "unsafe-inline" not in policy.split("style-src")[0]
-    assert "img-src 'self' data: blob:;" in policy
-
-
-def test_every_status_of_the_contract_has_its_look() -> None:
-    words = (
-        "starting running idle busy lagging stuck failed restarting backing_off stopped finished lost retired"
-    )
-    assert set(statuses.STATUSES) == set(words.split())
-    assert statuses.status("brand_new<b>").word == "Brand newb"
-    assert statuses.status(None).word == "Unknown"
-    assert os.path.basename(launch.ENTRY) == "security_headers.py"
-
-
-def test_the_page_names_early_the_large_scripts_that_a_table_needs(tmp_path: Path) -> None:
-    large = "x" * security_headers.WORTH_NAMING
-    (tmp_path / "DataFrame.a1.js").write_text(f'import{{a}}from"./arrow.b2.js";import"./tiny.c3.js";{large}')
-    (tmp_path / "arrow.b2.js").write_text(f"import {{x}} from './first.d4.js';{large}")
-    (tmp_path / "tiny.c3.js").write_text("import'./gone.js'")
-    (tmp_path / "first.d4.js").write_text(large)
-    index = '<link rel="modulepreload" href="./static/js/first.d4.js">'
-    assert security_headers.preloads(tmp_path, index) == (
-        "<./static/js/DataFrame.a1.js>; rel=modulepreload, <./static/js/arrow.b2.js>; rel=modulepreload"
-    )
-
-
-def test_streamlit_as_it_is_installed_has_scripts_to_name_and_the_header_stays_small() -> None:
-    named = security_headers.preloads(
-        security_headers.SCRIPTS, security_headers.INDEX.read_text(encoding="utf-8")
-    )
-    assert "DataFrame" in named
-    assert len(named) < 2000  # proxies give all headers together four kilobytes

@@ -3,7 +3,7 @@
 from tests.ui.alerting_factories import alert
 from tests.ui.factories import HOSTILE, NOW, query_id
 from ui.alerting import firing_alerts
-from ui.kit import choices
+from ui.kit import action_checks
 
 MINE = query_id(4)
 
@@ -14,8 +14,8 @@ def test_only_what_fires_for_this_query_is_chosen() -> None:
         alert(now=NOW, name="Pending", query_id=MINE, state="pending"),
         alert(now=NOW, name="Other", query_id=query_id(5)),
     ]
-    assert [each["name"] for each in choices.firing_alerts_of({"alerts": found}, MINE)] == ["Mine"]
-    assert choices.firing_alerts_of(None, MINE) == []
+    assert [each["name"] for each in action_checks.firing_alerts_of({"alerts": found}, MINE)] == ["Mine"]
+    assert action_checks.firing_alerts_of(None, MINE) == []
 
 
 def test_marks_say_why_nobody_need_be_told() -> None:

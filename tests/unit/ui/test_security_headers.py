@@ -1,0 +1,34 @@
+"""Content security policy and preload headers of the dashboard."""
+
+from pathlib import Path
+
+from ui import security_headers
+
+
+def test_the_policy_lets_in_only_what_streamlits_own_page_carries() -> None:
+    policy = security_headers.policy(
+        "<html><script>\n  window.x = 1\n</script><script src='a.js'></script></html>"
+    )
+    assert policy.count("sha256-") == 1
+    assert "unsafe-inline" not in policy.split("style-src")[0]
+    assert "img-src 'self' data: blob:;" in policy
+
+
+def test_the_page_names_early_the_large_scripts_that_a_table_needs(tmp_path: Path) -> None:
+    large = "x" * security_headers.WORTH_NAMING
+    (tmp_path / "DataFrame.a1.js").write_text(f'import{{a}}from"./arrow.b2.js";import"./tiny.c3.js";{large}')
+    (tmp_path / "arrow.b2.js").write_text(f"import {{x}} from './first.d4.js';{large}")
+    (tmp_path / "tiny.c3.js").write_text("import'./gone.js'")
+    (tmp_path / "first.d4.js").write_text(large)
+    index = '<link rel="modulepreload" href="./static/js/first.d4.js">'
+    assert security_headers.preloads(tmp_path, index) == (
+        "<./static/js/DataFrame.a1.js>; rel=modulepreload, <./static/js/arrow.b2.js>; rel=modulepreload"
+    )
+
+
+def test_streamlit_as_it_is_installed_has_scripts_to_name_and_the_header_stays_small() -> None:
+    named = security_headers.preloads(
+        security_headers.SCRIPTS, security_headers.INDEX.read_text(encoding="utf-8")
+    )
+    assert "DataFrame" in named
+    assert len(named) < 2000  # proxies give all headers together four kilobytes
