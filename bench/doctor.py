@@ -40,7 +40,7 @@ def delta(records: int, key: int) -> bytes:
     """A delta of so many records of 16 + 24 bytes, as one raw LZ4 block."""
     one = (16).to_bytes(4, "big") + key.to_bytes(16, "big") + (24).to_bytes(4, "big") + bytes(24)
     plain = one * records + b"\xff\xff\xff\xff"
-    head = (lz4.MAGIC, 0x15, len(plain), len(plain), lz4.xxh32(plain, lz4.SEED) & 0xFFFFFFF)
+    head = (lz4.MAGIC, 0x15, len(plain), len(plain), lz4.block_checksum(plain))
     return lz4.HEADER.pack(*head) + plain
 
 

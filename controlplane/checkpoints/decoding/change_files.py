@@ -51,7 +51,7 @@ def read(data: bytes, codec: str = "lz4") -> ChangeFile:
         )
     if short not in ("lz4", "zstd"):
         return ChangeFile(0, b"", complete=False)
-    plain, stopped = lz4.decompressed(data, MOST_BYTES) if short == "lz4" else _zstd(data)
+    plain, stopped = lz4.decompress_stream(data, MOST_BYTES) if short == "lz4" else _zstd(data)
     return _parsed(plain, stopped)
 
 

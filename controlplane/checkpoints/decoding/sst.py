@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controlplane.checkpoints.decoding import lz4, snappy, xxh3
+import xxhash
+
+from controlplane.checkpoints.decoding import lz4, snappy
 from controlplane.checkpoints.decoding.checksums import crc32c
 from controlplane.checkpoints.decoding.errors import Corrupt
 
@@ -52,7 +54,7 @@ def _intact(data: bytes, start: int, size: int, checksum: int) -> bool:
     block, last = data[start : start + size], data[start + size]
     stored = int.from_bytes(data[start + size + 1 : start + size + TRAILER], "little")
     if checksum == XXH3:
-        return stored == (xxh3.hash64(block) & 0xFFFFFFFF) ^ (last * 0x6B9083D9 & 0xFFFFFFFF)
+        return stored == (xxhash.xxh3_64_intdigest(block) & 0xFFFFFFFF) ^ (last * 0x6B9083D9 & 0xFFFFFFFF)
     value = crc32c(block + bytes([last])) & 0xFFFFFFFF
     return stored == ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -63,11 +65,11 @@ def _plain(data: bytes, start: int, size: int) -> bytes | None:
     if method == 0:
         return block
     if method == 1:
-        return snappy.unpacked(block)
+        return snappy.decompress_block(block)
     if method != 4:
         return None
     plain, at = _varint(block, 0)
-    return lz4.unpacked(block[at:], plain) if plain <= lz4.MOST_BLOCK else None
+    return lz4.decompress_block(block[at:], plain) if plain <= lz4.MAX_BLOCK_BYTES else None
 
 
 def _data_blocks(index: bytes) -> Iterator[tuple[int, int]]:

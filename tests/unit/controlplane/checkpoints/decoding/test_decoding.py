@@ -2,76 +2,109 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import resource
+import tracemalloc
 import zipfile
+from collections.abc import Callable, Iterator
 
+import cramjam
 import pytest
 
-from controlplane.checkpoints.decoding import change_files, checksums, lz4, schemas, snappy, sst, xxh3, zips
+from controlplane.checkpoints.decoding import change_files, checksums, lz4, schemas, snappy, sst, zips
 from controlplane.checkpoints.decoding.errors import Corrupt
 from controlplane.checkpoints.reading.state_tree import operators
 from tests.unit.controlplane.checkpoints.goldens import golden
-
-COUNTING = bytes(i % 251 for i in range(3000))
-
-
-# Figures from the reference library xxhash 0.8.
-@pytest.mark.parametrize(
-    ("size", "wanted"),
-    [
-        (0, 0x2D06800538D394C2),
-        (1, 0xC44BDFF4074EECDB),
-        (3, 0x5F4299FC161C9CBB),
-        (4, 0x60DAB036A58211F2),
-        (8, 0x3A1C2D7C85AF88F8),
-        (9, 0xE9612598145BB9DC),
-        (16, 0x8355E3A6F61770DB),
-        (17, 0x9EF341A99DE37328),
-        (128, 0x85C6174C7FF4C46B),
-        (129, 0xEC7642B431BA3E5A),
-        (240, 0x375A384D957FE865),
-        (241, 0x02E8CD95421C6D02),
-        (1024, 0xE5D78BAFA45B2AA5),
-        (1025, 0xE95C42288F28186E),
-        (3000, 0x1B846747012C24AA),
-    ],
-)
-def test_xxh3_is_that_of_the_reference(size: int, wanted: int) -> None:
-    assert xxh3.hash64(COUNTING[:size]) == wanted
-
-
-@pytest.mark.parametrize(
-    ("size", "wanted"),
-    [
-        (0, 0x8D3B42D8),
-        (1, 0xBA2ACFB9),
-        (15, 0xF7904B87),
-        (16, 0x91507297),
-        (17, 0x568606E1),
-        (100, 0x6BCB75C0),
-        (3000, 0x65AA0143),
-    ],
-)
-def test_xxh32_is_that_of_the_reference(size: int, wanted: int) -> None:
-    assert lz4.xxh32(COUNTING[:size], lz4.SEED) == wanted
 
 
 def test_crc32c_is_that_of_the_standard() -> None:
     assert checksums.crc32c(b"123456789") & 0xFFFFFFFF == 0xE3069283
 
 
-def test_lz4_unpacks_literals_and_overlapping_copies() -> None:
-    assert lz4.unpacked(b"\x14a\x01\x00\x50bcdef", 14) == b"a" * 9 + b"bcdef"
+def test_lz4_decompresses_literals_and_overlapping_copies() -> None:
+    assert lz4.decompress_block(b"\x14a\x01\x00\x50bcdef", 14) == b"a" * 9 + b"bcdef"
 
 
-def test_snappy_unpacks_literals_and_overlapping_copies() -> None:
-    assert snappy.unpacked(b"\x0a\x00a\x15\x01") == b"a" * 10
+def test_snappy_decompresses_literals_and_overlapping_copies() -> None:
+    assert snappy.decompress_block(b"\x0a\x00a\x15\x01") == b"a" * 10
 
 
 @pytest.mark.parametrize("block", [b"", b"\xff\xff\xff\xff\xff\xff", b"\x05\x00a\x15\x09", b"\x05\x10ab"])
-def test_a_damaged_snappy_block_is_corrupt(block: bytes) -> None:
+def test_damaged_snappy_block_raises_corrupt(block: bytes) -> None:
     with pytest.raises(Corrupt):
-        snappy.unpacked(block)
+        snappy.decompress_block(block)
+
+
+@pytest.mark.parametrize(
+    ("block", "size"),
+    [
+        (b"", 5),
+        (b"\x14a\x01\x00\x50bcdef", 13),
+        (b"\x14a\x01\x00\x50bcdef", 20),
+        (b"\x14a\x09\x00\x50bcdef", 14),
+        (b"\x14a\x01", 14),
+        (b"\xff\xff", 400),
+        (b"\x10a", -1),
+    ],
+)
+def test_damaged_lz4_block_raises_corrupt(block: bytes, size: int) -> None:
+    with pytest.raises(Corrupt):
+        lz4.decompress_block(block, size)
+
+
+def test_each_bit_flip_in_a_block_ends_in_bytes_or_corrupt() -> None:
+    plain = b"".join(b"key-%d" % (i % 7) for i in range(80))
+    packed = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    snapped = bytes(cramjam.snappy.compress_raw(plain))
+    for bit in range(8 * len(packed)):
+        with contextlib.suppress(Corrupt):
+            assert len(lz4.decompress_block(flip(packed, bit), len(plain))) == len(plain)
+    for bit in range(8 * len(snapped)):
+        with contextlib.suppress(Corrupt):
+            snappy.decompress_block(flip(snapped, bit))
+
+
+def flip(data: bytes, bit: int) -> bytes:
+    """The data with one bit inverted."""
+    return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
+
+
+@pytest.fixture
+def allocated() -> Iterator[Callable[[], int]]:
+    """The peak of bytes that Python and the decoders' output buffers hold."""
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+
+def test_lz4_block_that_claims_an_impossible_size_is_refused_before_allocation(
+    allocated: Callable[[], int],
+) -> None:
+    claim = lz4.HEADER.pack(lz4.MAGIC, 0x2F, 8, lz4.MAX_BLOCK_BYTES, 0) + b"\x80abcdefg"
+    plain, damage = lz4.decompress_stream(claim, 1 << 22)
+    assert (plain, damage) == (b"", "an LZ4 block of 8 bytes claims to hold 33554432 bytes")
+    assert allocated() < 1 << 20
+
+
+def test_snappy_block_that_claims_an_impossible_size_is_refused_before_allocation() -> None:
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for claim in (b"\xff\xff\xff\xff\x0f\x00a", b"\x80\x80\x80\x10\x00a"):
+        with pytest.raises(Corrupt, match=r"a snappy block of [67] bytes claims"):
+            snappy.decompress_block(claim)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 << 10
+
+
+def test_lz4_stream_of_blocks_packed_by_lz4_is_read_and_its_checksum_verified() -> None:
+    plain = b"abc" * 1000
+    packed = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+    stream = lz4.HEADER.pack(lz4.MAGIC, 0x25, len(packed), len(plain), lz4.block_checksum(plain)) + packed
+    assert lz4.decompress_stream(stream * 2, 1 << 22) == (plain * 2, None)
+    wrong = lz4.HEADER.pack(lz4.MAGIC, 0x25, len(packed), len(plain), 1) + packed
+    assert lz4.decompress_stream(stream + wrong, 1 << 22) == (
+        plain,
+        f"the checksum of the LZ4 block at byte {len(stream)} is wrong",
+    )
 
 
 def delta() -> bytes:
