@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ["PYSPARK_PYTHON"] = sys.executable
 
 from controlplane.runtime.java import java_environment
-from tests.spark.house import PROGRAMS, Feed, House, wait_for
+from tests.spark.deployment import PROGRAMS, Deployment, Feed, wait_for
 
 QUERY = "orders"
 RESTARTS_A_ROUND = 4
@@ -73,11 +73,11 @@ def feeding(feed: Feed) -> Iterator[None]:
     thread.join()
 
 
-def ask_restart(house: House, query_id: str) -> dict[str, Any]:
+def ask_restart(deployment: Deployment, query_id: str) -> dict[str, Any]:
     """Ask, and follow until it has ended; the action."""
-    token = (house.data / "admin.token").read_text().strip()
+    token = (deployment.data / "admin.token").read_text().strip()
     request = urllib.request.Request(
-        f"{house.url}/api/v1/queries/{query_id}/actions",
+        f"{deployment.url}/api/v1/queries/{query_id}/actions",
         json.dumps({"action": "restart", "reason": "bench"}).encode(),
         {"Authorization": "Bearer " + token, "Content-Type": "application/json"},
     )
@@ -88,7 +88,7 @@ def ask_restart(house: House, query_id: str) -> dict[str, Any]:
         raise SystemExit(f"the restart was refused: {error.read().decode()}") from None
 
     def ended() -> Any:
-        action = house.get(f"/api/v1/actions/{ident}")["action"]
+        action = deployment.get(f"/api/v1/actions/{ident}")["action"]
         return action if action["finished_at"] else None
 
     action = dict(wait_for(ended, 150, 0.05))
@@ -96,9 +96,9 @@ def ask_restart(house: House, query_id: str) -> dict[str, Any]:
     return action
 
 
-def restart(house: House, commits: Commits) -> float:
+def restart(deployment: Deployment, commits: Commits) -> float:
     asked_at = time.time()
-    action = ask_restart(house, house.queries()[QUERY]["query_id"])
+    action = ask_restart(deployment, deployment.queries()[QUERY]["query_id"])
     first = commits.wait(action["evidence"]["committed_batch"] + 1)
     return first - asked_at
 
@@ -118,21 +118,23 @@ def end(process: subprocess.Popen[bytes]) -> None:
     wait_for(is_gone, 60, 0.02)
 
 
-def resubmit(house: House, base: Path, commits: Commits, old: subprocess.Popen[bytes]) -> tuple[float, Any]:
+def resubmit(
+    deployment: Deployment, base: Path, commits: Commits, old: subprocess.Popen[bytes]
+) -> tuple[float, Any]:
     asked_at = time.time()
     end(old)
     last = commits.newest()
-    process = house._spawn([str(PROGRAMS / "two_queries.py"), str(base)], "resubmitted")
+    process = deployment._spawn([str(PROGRAMS / "two_queries.py"), str(base)], "resubmitted")
     return commits.wait(last + 1) - asked_at, process
 
 
-def attached(house: House, base: Path) -> subprocess.Popen[bytes]:
+def attached(deployment: Deployment, base: Path) -> subprocess.Popen[bytes]:
     """The program with the agent, once the server knows a batch of this process's run."""
-    before = house.queries().get(QUERY, {}).get("run_id")
-    process = house.drive("two_queries.py", str(base))
+    before = deployment.queries().get(QUERY, {}).get("run_id")
+    process = deployment.drive("two_queries.py", str(base))
 
     def works() -> bool:
-        query = house.queries().get(QUERY, {})
+        query = deployment.queries().get(QUERY, {})
         return query.get("run_id") not in (None, before) and query["status"] in ("running", "idle")
 
     wait_for(works, 120)
@@ -145,19 +147,19 @@ def measure(rounds: int) -> tuple[list[float], list[float]]:
         base = Path(directory) / "base"
         feed, commits = Feed(base / "in"), Commits(base)
         feed.add()
-        house = House(Path(directory))
+        deployment = Deployment(Path(directory))
         try:
             with feeding(feed):
                 for number in range(rounds):
                     if number:  # else the server takes the drivers that were just ended for living ones
-                        wait_for(lambda: house.queries()[QUERY]["status"] == "lost", 150, 1.0)
-                    process = attached(house, base)
-                    restarts += [restart(house, commits) for _ in range(RESTARTS_A_ROUND)]
-                    seconds, process = resubmit(house, base, commits, process)
+                        wait_for(lambda: deployment.queries()[QUERY]["status"] == "lost", 150, 1.0)
+                    process = attached(deployment, base)
+                    restarts += [restart(deployment, commits) for _ in range(RESTARTS_A_ROUND)]
+                    seconds, process = resubmit(deployment, base, commits, process)
                     resubmissions.append(seconds)
                     end(process)
         finally:
-            house.close()
+            deployment.close()
     return restarts, resubmissions
 
 

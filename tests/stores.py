@@ -31,7 +31,7 @@ POSTGRES_URL = "CONTROLPLANE_TEST_POSTGRES_URL"
 
 
 @dataclass
-class House:
+class StoreHarness:
     """A store with everything that writes to it. `now` is the server's clock."""
 
     url: str
@@ -63,16 +63,16 @@ class House:
 
 
 @contextlib.contextmanager
-def house_at(url: str) -> Iterator[House]:
+def open_harness(url: str) -> Iterator[StoreHarness]:
     """Open a store, migrate it, and close it again."""
     engine = open_engine(url)
     try:
         upgrade(engine)
         writer, window = Writer(engine), Window()
         writer.start()
-        house = House(url, engine, writer, window, ingest=None)  # type: ignore[arg-type]
-        house.ingest = IngestService(writer, window, clock=lambda: house.now)
-        yield house
+        harness = StoreHarness(url, engine, writer, window, ingest=None)  # type: ignore[arg-type]
+        harness.ingest = IngestService(writer, window, clock=lambda: harness.now)
+        yield harness
         writer.stop()
     finally:
         engine.dispose()
@@ -82,16 +82,16 @@ def house_at(url: str) -> Iterator[House]:
 def _empty_store() -> bytes:
     """A migrated store without a row: copying it is many times faster than making it."""
     with tempfile.TemporaryDirectory() as folder:
-        with house_at(default_url(folder)):
+        with open_harness(default_url(folder)):
             pass
         return (Path(folder) / "controlplane.db").read_bytes()
 
 
 @contextlib.contextmanager
-def sqlite_house(directory: Path) -> Iterator[House]:
+def sqlite_harness(directory: Path) -> Iterator[StoreHarness]:
     (directory / "controlplane.db").write_bytes(_empty_store())
-    with house_at(default_url(directory)) as house:
-        yield house
+    with open_harness(default_url(directory)) as harness:
+        yield harness
 
 
 @contextlib.contextmanager
@@ -109,7 +109,7 @@ def postgres_database(server: str) -> Iterator[str]:
         admin.dispose()
 
 
-def lacking(program: str, remedy: str) -> NoReturn:
+def skip_or_fail(program: str, remedy: str) -> NoReturn:
     """Skip what needs an outside program; fail where everything is required."""
     if os.environ.get("CONTROLPLANE_REQUIRE_ALL") == "1":
         pytest.fail(f"no {program}: {remedy}")
@@ -125,7 +125,7 @@ def postgres_server(directory: Path) -> Iterator[str]:
         return
     programs = _postgres_programs()
     if programs is None:
-        lacking(
+        skip_or_fail(
             "PostgreSQL", f"apt-get install -y postgresql, pip install 'psycopg[binary]'; or {POSTGRES_URL}"
         )
     with _own_server(programs, directory) as url:

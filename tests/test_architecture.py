@@ -1,4 +1,4 @@
-"""The rules of the house, checked: who may import whom, how long a module may be, what an `__init__` is.
+"""The architecture rules, checked: who may import whom, how long a module may be, what an `__init__` is.
 
 The table of rooms is the one of ARCHITECTURE.md. A rule that stands in the way is changed in both.
 """

@@ -24,7 +24,7 @@ from listeners.delivery.transport import HttpTransport
 from listeners.protocol import wire
 from tests.drivers import report
 from tests.paths import ROOT
-from tests.spark.house import free_port, wait_for
+from tests.spark.deployment import free_port, wait_for
 
 pytestmark = pytest.mark.long
 QUERIES = 20

@@ -24,7 +24,7 @@ from alerts.rules.pack import render
 from tests.acceptance.live import eventually, live_server
 from tests.acceptance.simulated import TLS
 from tests.acceptance.story import LiveStory, SimulatedDriver, Stream, steadily
-from tests.stores import lacking
+from tests.stores import skip_or_fail
 
 SCALE, STEP = 0.05, 1.0
 MINUTES = 10.0
@@ -57,7 +57,7 @@ def identity(labels: dict[str, str]) -> Identity:
 
 @contextmanager
 def prometheus(folder: Path, target: str) -> Iterator[str]:
-    program = shutil.which("prometheus") or lacking("Prometheus", "apt-get install -y prometheus")
+    program = shutil.which("prometheus") or skip_or_fail("Prometheus", "apt-get install -y prometheus")
     (folder / "rules.yml").write_text(render(SCALE))
     config = {
         "global": {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stores import House, house_at, postgres_database, postgres_server, sqlite_house
+from tests.stores import StoreHarness, open_harness, postgres_database, postgres_server, sqlite_harness
 
 
 @pytest.fixture(scope="session")
@@ -17,10 +17,10 @@ def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def house(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[House]:
+def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreHarness]:
     if request.param == "sqlite":
-        with sqlite_house(tmp_path) as opened:
+        with sqlite_harness(tmp_path) as opened:
             yield opened
         return
-    with postgres_database(request.getfixturevalue("postgres")) as url, house_at(url) as opened:
+    with postgres_database(request.getfixturevalue("postgres")) as url, open_harness(url) as opened:
         yield opened

@@ -20,7 +20,7 @@ from controlplane.store import actions, audit, dictionary, events, queries, rete
 from controlplane.store.engine import upgrade
 from controlplane.store.tables import metadata
 from tests.drivers import BEGIN, Driver, real_reports
-from tests.stores import House
+from tests.stores import StoreHarness
 
 DAY = 86400.0
 
@@ -40,207 +40,207 @@ def action(id: str = "a1", **more: object) -> Action:
     return Action(**fields | more)  # type: ignore[arg-type]
 
 
-def test_the_migrations_make_exactly_the_tables_of_the_code(house: House) -> None:
-    with house.engine.connect() as connection:
+def test_the_migrations_make_exactly_the_tables_of_the_code(harness: StoreHarness) -> None:
+    with harness.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
 
-def test_upgrading_again_changes_nothing(house: House) -> None:
-    house.accept(Driver().started("q1", "r1"))
-    upgrade(house.engine)
-    assert len(house.read(queries.list_runs, "q1")) == 1
+def test_upgrading_again_changes_nothing(harness: StoreHarness) -> None:
+    harness.accept(Driver().started("q1", "r1"))
+    upgrade(harness.engine)
+    assert len(harness.read(queries.list_runs, "q1")) == 1
 
 
 # -- events ----------------------------------------------------------------------------------------
 
 
-def test_an_event_is_read_as_it_was_sent(house: House) -> None:
+def test_an_event_is_read_as_it_was_sent(harness: StoreHarness) -> None:
     driver = Driver()
     sent = real_reports()
-    house.accept(*(driver.line("progress", data) for data in sent))
-    found = [event for data in sent for event in house.read(events.read_events, data["id"])[0]]
+    harness.accept(*(driver.line("progress", data) for data in sent))
+    found = [event for data in sent for event in harness.read(events.read_events, data["id"])[0]]
     assert [event["data"] for event in found] == sent
     assert [event["seq"] for event in found] == list(range(1, len(sent) + 1))
     assert {event["agent"] for event in found} == {driver.agent}
     assert found[0]["at"] == BEGIN + 1
 
 
-def test_events_are_read_page_by_page_and_by_type(house: House) -> None:
+def test_events_are_read_page_by_page_and_by_type(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(driver.started("q1", "r1"), *(driver.progress("q1", "r1", n) for n in range(5)))
-    first, after = house.read(events.read_events, "q1", 0, 4)
-    rest, end = house.read(events.read_events, "q1", after, 4)
+    harness.accept(driver.started("q1", "r1"), *(driver.progress("q1", "r1", n) for n in range(5)))
+    first, after = harness.read(events.read_events, "q1", 0, 4)
+    rest, end = harness.read(events.read_events, "q1", after, 4)
     assert [event["seq"] for event in first + rest] == [1, 2, 3, 4, 5, 6]
     assert end is None
-    assert len(house.read(events.read_events, "q1", 0, 10, "started")[0]) == 1
+    assert len(harness.read(events.read_events, "q1", 0, 10, "started")[0]) == 1
 
 
-def test_what_was_stored_before_is_a_duplicate(house: House) -> None:
+def test_what_was_stored_before_is_a_duplicate(harness: StoreHarness) -> None:
     driver = Driver()
     lines = [driver.started("q1", "r1"), driver.progress("q1", "r1", 0)]
-    assert house.accept(*lines).stored == 2
-    again = house.accept(*lines, *lines)
+    assert harness.accept(*lines).stored == 2
+    again = harness.accept(*lines, *lines)
     assert (again.acknowledged, again.stored, again.duplicates) == (2, 0, 4)
 
 
-def test_two_agents_that_tell_of_the_same_batch_tell_it_once(house: House) -> None:
+def test_two_agents_that_tell_of_the_same_batch_tell_it_once(harness: StoreHarness) -> None:
     one, two = Driver(), Driver()
-    house.accept(one.progress("q1", "r1", 7, at=BEGIN))
-    assert house.accept(two.progress("q1", "r1", 7, at=BEGIN)).duplicates == 1
-    assert house.window.totals("q1")["batches"] == 1
+    harness.accept(one.progress("q1", "r1", 7, at=BEGIN))
+    assert harness.accept(two.progress("q1", "r1", 7, at=BEGIN)).duplicates == 1
+    assert harness.window.totals("q1")["batches"] == 1
 
 
-def test_a_batch_that_ran_again_after_a_failure_is_told_twice(house: House) -> None:
+def test_a_batch_that_ran_again_after_a_failure_is_told_twice(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(
+    harness.accept(
         driver.progress("q1", "r1", 7), driver.progress("q1", "r2", 7), driver.progress("q1", "r2", 7)
     )
-    assert house.window.totals("q1")["batches"] == 3
+    assert harness.window.totals("q1")["batches"] == 3
 
 
-def test_text_that_a_database_cannot_hold_is_made_good(house: House) -> None:
+def test_text_that_a_database_cannot_hold_is_made_good(harness: StoreHarness) -> None:
     driver = Driver(labels={"team": "nul \x00"})
     name = "half \ud800 and nul \x00"
-    answer = house.accept(
+    answer = harness.accept(
         driver.line("started", {"id": "q1", "runId": "r1", "name": "X"}).replace(
             b'"X"', b'"half \\ud800 and nul \\u0000"'
         ),
         driver.terminated("q1", "r1", exception="at \x00"),
     )
     assert answer.rejected == []
-    view = house.window.view("q1")
+    view = harness.window.view("q1")
     assert view is not None
     assert view.name == name.replace("\ud800", "\ufffd").replace("\x00", "\ufffd")
-    assert house.reloaded().view("q1") == view
+    assert harness.reloaded().view("q1") == view
 
 
 # -- queries and runs ------------------------------------------------------------------------------
 
 
-def test_runs_are_listed_newest_first_with_their_ends(house: House) -> None:
+def test_runs_are_listed_newest_first_with_their_ends(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(driver.started("q1", "r1"), driver.progress("q1", "r1", 0), driver.progress("q1", "r1", 1))
-    house.accept(driver.terminated("q1", "r1", exception="boom"), driver.started("q1", "r2"))
-    newest, first = house.read(queries.list_runs, "q1")
+    harness.accept(driver.started("q1", "r1"), driver.progress("q1", "r1", 0), driver.progress("q1", "r1", 1))
+    harness.accept(driver.terminated("q1", "r1", exception="boom"), driver.started("q1", "r2"))
+    newest, first = harness.read(queries.list_runs, "q1")
     assert (newest.run_id, newest.end) == ("r2", None)
     assert (first.run_id, first.end, first.failure_text) == ("r1", model.RunEnd.FAILED, "boom")
     assert (first.first_batch_id, first.last_batch_id, first.batches) == (0, 1, 2)
-    assert house.read(queries.list_runs, "q1", 1) == [newest]
+    assert harness.read(queries.list_runs, "q1", 1) == [newest]
 
 
-def test_progress_is_read_by_time_and_thinned_evenly(house: House) -> None:
+def test_progress_is_read_by_time_and_thinned_evenly(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(*(driver.progress("q1", "r1", n) for n in range(100)))
-    found = house.progress("q1", BEGIN + 11, BEGIN + 20)
+    harness.accept(*(driver.progress("q1", "r1", n) for n in range(100)))
+    found = harness.progress("q1", BEGIN + 11, BEGIN + 20)
     assert [sample.batch_id for sample in found] == list(range(10, 20))
-    thinned = house.progress("q1", 0.0, BEGIN + 1000, 10)
+    thinned = harness.progress("q1", 0.0, BEGIN + 1000, 10)
     assert [sample.batch_id for sample in thinned] == list(range(9, 100, 10))
-    stepped = house.progress("q1", 0.0, BEGIN + 1000, 2000, 25.0)
+    stepped = harness.progress("q1", 0.0, BEGIN + 1000, 2000, 25.0)
     assert len(stepped) in (4, 5) and stepped[-1].batch_id == 99
 
 
-def test_the_latest_progress_is_spark_s_own_json(house: House) -> None:
+def test_the_latest_progress_is_spark_s_own_json(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(driver.progress("q1", "r1", 0), driver.progress("q1", "r1", 1))
-    assert house.read(queries.latest_progress, "q1")["batchId"] == 1
-    assert house.read(queries.latest_progress, "nobody") is None
+    harness.accept(driver.progress("q1", "r1", 0), driver.progress("q1", "r1", 1))
+    assert harness.read(queries.latest_progress, "q1")["batchId"] == 1
+    assert harness.read(queries.latest_progress, "nobody") is None
 
 
-def test_verdicts_are_recorded_newest_first(house: House) -> None:
-    house.accept(Driver().started("q1", "r1"))
+def test_verdicts_are_recorded_newest_first(harness: StoreHarness) -> None:
+    harness.accept(Driver().started("q1", "r1"))
     for at, status in ((1.0, "starting"), (2.0, "running")):
-        house.write(queries.record_status, "q1", at, status, f"it is {status}")
-    house.write(queries.record_status, "nobody", 3.0, "running", "")
-    assert house.read(queries.status_changes, "q1", 10) == [
+        harness.write(queries.record_status, "q1", at, status, f"it is {status}")
+    harness.write(queries.record_status, "nobody", 3.0, "running", "")
+    assert harness.read(queries.status_changes, "q1", 10) == [
         {"at": 2.0, "status": "running", "reason": "it is running"},
         {"at": 1.0, "status": "starting", "reason": "it is starting"},
     ]
-    assert house.read(queries.latest_statuses)["q1"]["status"] == "running"
+    assert harness.read(queries.latest_statuses)["q1"]["status"] == "running"
 
 
-def test_a_query_can_be_put_away(house: House) -> None:
-    house.accept(Driver().started("q1", "r1"))
-    assert house.write(queries.retire, "q1", BEGIN + 5)
-    assert not house.write(queries.retire, "nobody", BEGIN + 5)
-    view = house.reloaded().view("q1")
+def test_a_query_can_be_put_away(harness: StoreHarness) -> None:
+    harness.accept(Driver().started("q1", "r1"))
+    assert harness.write(queries.retire, "q1", BEGIN + 5)
+    assert not harness.write(queries.retire, "nobody", BEGIN + 5)
+    view = harness.reloaded().view("q1")
     assert view is not None
     assert view.retired_at == BEGIN + 5
 
 
-def test_agents_are_known_with_what_they_said_of_themselves(house: House) -> None:
+def test_agents_are_known_with_what_they_said_of_themselves(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(driver.line("app_started", {"pid": 7, "actions": "stop"}))
-    house.accept(driver.line("heartbeat", {"actions": "stop", "dropped": {"spool_full": 3}}))
-    (row,) = house.read(queries.agent_rows)
+    harness.accept(driver.line("app_started", {"pid": 7, "actions": "stop"}))
+    harness.accept(driver.line("heartbeat", {"actions": "stop", "dropped": {"spool_full": 3}}))
+    (row,) = harness.read(queries.agent_rows)
     agent = row.agent
     assert (agent.agent, agent.actions, agent.dropped) == (driver.agent, "stop", {"spool_full": 3})
     assert row.info["app_started"]["pid"] == 7
 
 
-def test_an_agent_keeps_its_labels_whatever_their_names(house: House) -> None:
+def test_an_agent_keeps_its_labels_whatever_their_names(harness: StoreHarness) -> None:
     """They are kept beside what it says of itself, and must not be mixed up with that."""
     labels = {"team": "data", "actions": "none", "heartbeat": "x", "at": "y"}
     driver = Driver(labels=labels)
-    house.accept(driver.line("heartbeat", {"actions": "stop"}))
-    house.accept(driver.line("heartbeat", {"actions": "stop", "executors": 2}))
-    (row,) = house.read(queries.agent_rows)
+    harness.accept(driver.line("heartbeat", {"actions": "stop"}))
+    harness.accept(driver.line("heartbeat", {"actions": "stop", "executors": 2}))
+    (row,) = harness.read(queries.agent_rows)
     assert (row.agent.labels, row.agent.actions, set(row.info)) == (labels, "stop", {"heartbeat"})
-    assert house.window.agents() == [row.agent]
+    assert harness.window.agents() == [row.agent]
 
 
 # -- actions, tokens, audit ------------------------------------------------------------------------
 
 
-def test_an_action_comes_back_as_it_was_stored(house: House) -> None:
+def test_an_action_comes_back_as_it_was_stored(harness: StoreHarness) -> None:
     asked = action(overrides={"trigger": "1s"}, drain=True, idempotency_key="k", previous_batch_id=4)
-    house.write(actions.insert, asked)
-    assert house.read(actions.get, "a1") == asked
-    assert house.read(actions.by_idempotency_key, "k", "q1") == asked
-    assert house.read(actions.get, "other") is None
+    harness.write(actions.insert, asked)
+    assert harness.read(actions.get, "a1") == asked
+    assert harness.read(actions.by_idempotency_key, "k", "q1") == asked
+    assert harness.read(actions.get, "other") is None
 
 
-def test_an_action_moves_on_only_from_the_state_it_is_expected_in(house: House) -> None:
-    house.write(actions.insert, action())
+def test_an_action_moves_on_only_from_the_state_it_is_expected_in(harness: StoreHarness) -> None:
+    harness.write(actions.insert, action())
     delivered = dataclasses.replace(action(), state=ActionState.DELIVERED, agent="x", evidence={"n": 1})
-    assert house.write(actions.update, delivered, ActionState.REQUESTED)
-    assert not house.write(actions.update, delivered, ActionState.REQUESTED)
-    assert house.read(actions.get, "a1") == delivered
+    assert harness.write(actions.update, delivered, ActionState.REQUESTED)
+    assert not harness.write(actions.update, delivered, ActionState.REQUESTED)
+    assert harness.read(actions.get, "a1") == delivered
 
 
-def test_open_actions_are_those_that_are_not_final(house: House) -> None:
-    house.write(actions.insert, action("a1", state=ActionState.SUCCEEDED))
-    house.write(actions.insert, action("a2", state=ActionState.RUNNING))
-    house.write(actions.insert, action("a3", query_id="q2"))
-    assert house.read(actions.open_for_query, "q1").id == "a2"
-    assert [one.id for one in house.read(actions.open_actions)] == ["a2", "a3"]
-    assert [one.id for one in house.read(actions.list_actions, "q1")] == ["a2", "a1"]
-    assert [one.id for one in house.read(actions.list_actions, None, 1)] == ["a3"]
+def test_open_actions_are_those_that_are_not_final(harness: StoreHarness) -> None:
+    harness.write(actions.insert, action("a1", state=ActionState.SUCCEEDED))
+    harness.write(actions.insert, action("a2", state=ActionState.RUNNING))
+    harness.write(actions.insert, action("a3", query_id="q2"))
+    assert harness.read(actions.open_for_query, "q1").id == "a2"
+    assert [one.id for one in harness.read(actions.open_actions)] == ["a2", "a3"]
+    assert [one.id for one in harness.read(actions.list_actions, "q1")] == ["a2", "a1"]
+    assert [one.id for one in harness.read(actions.list_actions, None, 1)] == ["a3"]
 
 
-def test_an_idempotency_key_is_taken_once_per_query(house: House) -> None:
-    house.write(actions.insert, action("a1", idempotency_key="k"))
-    house.write(actions.insert, action("a2", idempotency_key="k", query_id="q2"))
-    house.write(actions.insert, action("a3"))
-    house.write(actions.insert, action("a4"))
+def test_an_idempotency_key_is_taken_once_per_query(harness: StoreHarness) -> None:
+    harness.write(actions.insert, action("a1", idempotency_key="k"))
+    harness.write(actions.insert, action("a2", idempotency_key="k", query_id="q2"))
+    harness.write(actions.insert, action("a3"))
+    harness.write(actions.insert, action("a4"))
     with pytest.raises(IntegrityError):
-        house.write(actions.insert, action("a5", idempotency_key="k"))
+        harness.write(actions.insert, action("a5", idempotency_key="k"))
 
 
-def test_tokens_are_kept_by_digest_and_revoked_once(house: House) -> None:
-    house.write(tokens.insert, "t1", "ci", "operator", "d" * 64, "cp_op", "shop", BEGIN, None)
-    (row,) = house.read(tokens.all)
+def test_tokens_are_kept_by_digest_and_revoked_once(harness: StoreHarness) -> None:
+    harness.write(tokens.insert, "t1", "ci", "operator", "d" * 64, "cp_op", "shop", BEGIN, None)
+    (row,) = harness.read(tokens.all)
     assert (row["name"], row["role"], row["app"], row["revoked_at"]) == ("ci", "operator", "shop", None)
-    assert house.write(tokens.revoke, "t1", BEGIN + 1)
-    assert not house.write(tokens.revoke, "t1", BEGIN + 2)
-    assert house.read(tokens.all)[0]["revoked_at"] == BEGIN + 1
+    assert harness.write(tokens.revoke, "t1", BEGIN + 1)
+    assert not harness.write(tokens.revoke, "t1", BEGIN + 2)
+    assert harness.read(tokens.all)[0]["revoked_at"] == BEGIN + 1
     with pytest.raises(IntegrityError):
-        house.write(tokens.insert, "t2", "ci", "viewer", "d" * 64, "cp_vi", None, BEGIN, None)
+        harness.write(tokens.insert, "t2", "ci", "viewer", "d" * 64, "cp_vi", None, BEGIN, None)
 
 
-def test_the_audit_is_read_newest_first(house: House) -> None:
-    house.write(audit.record, 1.0, "ada", "page", "query.stop", "q1", {"why": "test"})
-    house.write(audit.record, 2.0, "bob", "cli", "query.start", "q1")
-    newest, first = house.read(audit.read, 10)
+def test_the_audit_is_read_newest_first(harness: StoreHarness) -> None:
+    harness.write(audit.record, 1.0, "ada", "page", "query.stop", "q1", {"why": "test"})
+    harness.write(audit.record, 2.0, "bob", "cli", "query.start", "q1")
+    newest, first = harness.read(audit.read, 10)
     assert (newest["actor"], newest["detail"]) == ("bob", {})
     assert (first["via"], first["action"], first["target"], first["detail"]) == (
         "page",
@@ -253,70 +253,70 @@ def test_the_audit_is_read_newest_first(house: House) -> None:
 # -- retention and compression ---------------------------------------------------------------------
 
 
-def test_what_is_too_old_goes_and_the_rest_stays(house: House) -> None:
-    driver, house.now = Driver(), BEGIN + 2 * DAY
-    house.accept(*(driver.progress("q1", "r1", n, at=BEGIN + n * 3600) for n in range(48)))
-    gone = retention.prune(house.writer, house.now, DAY, 10**10)
+def test_what_is_too_old_goes_and_the_rest_stays(harness: StoreHarness) -> None:
+    driver, harness.now = Driver(), BEGIN + 2 * DAY
+    harness.accept(*(driver.progress("q1", "r1", n, at=BEGIN + n * 3600) for n in range(48)))
+    gone = retention.prune(harness.writer, harness.now, DAY, 10**10)
     assert gone.events == 24
-    left = house.progress("q1", 0.0, house.now)
+    left = harness.progress("q1", 0.0, harness.now)
     assert [sample.batch_id for sample in left] == list(range(24, 48))
-    assert house.read(queries.list_runs, "q1")[0].batches == 48  # what the run did is still known
+    assert harness.read(queries.list_runs, "q1")[0].batches == 48  # what the run did is still known
 
 
-def test_what_was_deleted_does_not_come_back_when_it_is_sent_again(house: House) -> None:
+def test_what_was_deleted_does_not_come_back_when_it_is_sent_again(harness: StoreHarness) -> None:
     driver = Driver()
     lines = [driver.progress("q1", "r1", n, at=BEGIN + n) for n in range(10)]
-    house.accept(*lines)
-    retention.prune(house.writer, BEGIN + 2 * DAY, DAY, 10**10)
-    assert house.accept(*lines).duplicates == 10
-    assert house.progress("q1", 0.0, BEGIN + DAY) == []
+    harness.accept(*lines)
+    retention.prune(harness.writer, BEGIN + 2 * DAY, DAY, 10**10)
+    assert harness.accept(*lines).duplicates == 10
+    assert harness.progress("q1", 0.0, BEGIN + DAY) == []
 
 
-def test_too_much_goes_oldest_first(house: House) -> None:
+def test_too_much_goes_oldest_first(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(*(driver.progress("q1", "r1", n, pad=str(n) * 300) for n in range(3000)))
-    limit = retention.used(house.engine) // 2
-    gone = retention.prune(house.writer, BEGIN, 10 * DAY, limit)
+    harness.accept(*(driver.progress("q1", "r1", n, pad=str(n) * 300) for n in range(3000)))
+    limit = retention.used(harness.engine) // 2
+    gone = retention.prune(harness.writer, BEGIN, 10 * DAY, limit)
     assert gone.events > 1000
-    assert retention.used(house.engine) <= limit
-    left = house.progress("q1", 0.0, BEGIN + DAY, 10_000)
+    assert retention.used(harness.engine) <= limit
+    left = harness.progress("q1", 0.0, BEGIN + DAY, 10_000)
     assert [sample.batch_id for sample in left] == list(range(gone.events, 3000))
 
 
-def test_polls_and_heartbeats_go_after_a_day(house: House) -> None:
-    driver, house.now = Driver(), BEGIN + 30 * 3600
+def test_polls_and_heartbeats_go_after_a_day(harness: StoreHarness) -> None:
+    driver, harness.now = Driver(), BEGIN + 30 * 3600
     for hour in range(30):
         at = BEGIN + hour * 3600
-        house.accept(driver.line("heartbeat", {}, at=at), driver.progress("q1", "r1", hour, at=at))
-    assert retention.prune(house.writer, house.now, 14 * DAY, 10**10).events == 6
-    assert retention.prune(house.writer, house.now, 14 * DAY, 10**10).events == 0
+        harness.accept(driver.line("heartbeat", {}, at=at), driver.progress("q1", "r1", hour, at=at))
+    assert retention.prune(harness.writer, harness.now, 14 * DAY, 10**10).events == 6
+    assert retention.prune(harness.writer, harness.now, 14 * DAY, 10**10).events == 0
 
 
-def test_old_runs_and_agents_go_but_the_newest_run_of_a_query_stays(house: House) -> None:
+def test_old_runs_and_agents_go_but_the_newest_run_of_a_query_stays(harness: StoreHarness) -> None:
     first, second = Driver(), Driver()
-    house.accept(first.started("q1", "r1"), first.terminated("q1", "r1"), first.line("app_ended", {}))
-    house.accept(second.started("q1", "r2", at=BEGIN + 100), second.terminated("q1", "r2", at=BEGIN + 101))
-    forget = house.window.forget, house.window.forget_agents
-    gone = retention.prune(house.writer, BEGIN + 30 * DAY, DAY, 10**10, *forget)
+    harness.accept(first.started("q1", "r1"), first.terminated("q1", "r1"), first.line("app_ended", {}))
+    harness.accept(second.started("q1", "r2", at=BEGIN + 100), second.terminated("q1", "r2", at=BEGIN + 101))
+    forget = harness.window.forget, harness.window.forget_agents
+    gone = retention.prune(harness.writer, BEGIN + 30 * DAY, DAY, 10**10, *forget)
     assert (gone.runs, gone.agents) == (1, 1)
-    assert [agent.agent for agent in house.window.agents()] == [second.agent]
-    assert [run.run_id for run in house.read(queries.list_runs, "q1")] == ["r2"]
+    assert [agent.agent for agent in harness.window.agents()] == [second.agent]
+    assert [run.run_id for run in harness.read(queries.list_runs, "q1")] == ["r2"]
 
 
-def test_a_query_that_lost_its_name_to_another_goes_with_its_last_event(house: House) -> None:
+def test_a_query_that_lost_its_name_to_another_goes_with_its_last_event(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(driver.started("old", "r1"), driver.terminated("old", "r1"))
-    house.accept(driver.started("new", "r2"), driver.terminated("new", "r2"))
-    gone = retention.prune(house.writer, BEGIN + 30 * DAY, DAY, 10**10, house.window.forget)
+    harness.accept(driver.started("old", "r1"), driver.terminated("old", "r1"))
+    harness.accept(driver.started("new", "r2"), driver.terminated("new", "r2"))
+    gone = retention.prune(harness.writer, BEGIN + 30 * DAY, DAY, 10**10, harness.window.forget)
     assert gone.queries == 1
-    assert house.window.view("old") is None
-    assert house.window.view("new") is not None
+    assert harness.window.view("old") is None
+    assert harness.window.view("new") is not None
 
 
 def test_a_database_that_turns_read_only_refuses_no_line_and_acknowledges_none(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    switch = "PRAGMA query_only=1" if house.engine.name == "sqlite" else "SET TRANSACTION READ ONLY"
+    switch = "PRAGMA query_only=1" if harness.engine.name == "sqlite" else "SET TRANSACTION READ ONLY"
     real = write_batcher.store
 
     def turned(connection: Connection, *arguments: Any) -> Any:
@@ -328,26 +328,26 @@ def test_a_database_that_turns_read_only_refuses_no_line_and_acknowledges_none(
     with monkeypatch.context() as broken:
         broken.setattr(write_batcher, "store", turned)
         with pytest.raises(StoreUnavailable) as refused:
-            house.accept(*lines)
+            harness.accept(*lines)
     assert "INSERT" not in str(refused.value).replace("execute INSERT", "")
-    assert house.ingest.rejected == 0
-    house.engine.dispose()  # SQLite's pragma stays with its connection
-    assert house.accept(*lines).stored == 2
+    assert harness.ingest.rejected == 0
+    harness.engine.dispose()  # SQLite's pragma stays with its connection
+    assert harness.accept(*lines).stored == 2
 
 
-def test_the_store_learns_the_words_of_its_fleet(house: House) -> None:
+def test_the_store_learns_the_words_of_its_fleet(harness: StoreHarness) -> None:
     driver = Driver()
-    assert dictionary.learn(house.writer, BEGIN) is None  # nothing to learn from
-    before = house.accept(
+    assert dictionary.learn(harness.writer, BEGIN) is None  # nothing to learn from
+    before = harness.accept(
         *(
             driver.progress("q1", "r1", n, hint="somewhere over the rainbow " * 3, n=n * 7919)
             for n in range(700)
         )
     )
     assert before.stored == 700
-    assert dictionary.learn(house.writer, BEGIN) == 2
-    house.ingest.refresh_dictionary()
-    house.accept(driver.progress("q1", "r1", 700, hint="over the rainbow"))
-    found, _ = house.read(events.read_events, "q1", 0, 1000)
+    assert dictionary.learn(harness.writer, BEGIN) == 2
+    harness.ingest.refresh_dictionary()
+    harness.accept(driver.progress("q1", "r1", 700, hint="over the rainbow"))
+    found, _ = harness.read(events.read_events, "q1", 0, 1000)
     assert len(found) == 701
     assert found[-1]["data"]["hint"] == "over the rainbow"

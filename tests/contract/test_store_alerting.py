@@ -18,7 +18,7 @@ from alerts.state import Alert, AlertState, Transition
 from controlplane.records import NoteOutcome, NotificationLogEntry
 from controlplane.store import alerting
 from controlplane.store.alerting import AlertChange, StoredAlert
-from tests.stores import House
+from tests.stores import StoreHarness
 
 GROUP = "file.yaml;life"
 #: Nothing that a database could make shorter.
@@ -46,63 +46,63 @@ def change(one: Alert, reason: str = "because", rule: str = "Lag", gone: bool = 
     return AlertChange(GROUP, rule, Transition(one, None, after, one.active_at, reason))
 
 
-def record(house: House, *changes: AlertChange, evaluated: dict[str, float] | None = None) -> None:
-    house.write(alerting.record, changes, evaluated or {})
+def record(harness: StoreHarness, *changes: AlertChange, evaluated: dict[str, float] | None = None) -> None:
+    harness.write(alerting.record, changes, evaluated or {})
 
 
-def current(house: House, since: float = 0.0) -> list[StoredAlert]:
-    found: list[StoredAlert] = house.read(alerting.current, since)
+def current(harness: StoreHarness, since: float = 0.0) -> list[StoredAlert]:
+    found: list[StoredAlert] = harness.read(alerting.current, since)
     return found
 
 
-def history(house: House, *arguments: Any, **named: Any) -> list[Alert]:
-    with house.engine.connect() as connection:
+def history(harness: StoreHarness, *arguments: Any, **named: Any) -> list[Alert]:
+    with harness.engine.connect() as connection:
         return [one.alert for one in alerting.history(connection, *arguments, **named)]
 
 
 # -- episodes --------------------------------------------------------------------------------------
 
 
-def test_an_alert_goes_through_its_life_in_one_row(house: House) -> None:
+def test_an_alert_goes_through_its_life_in_one_row(harness: StoreHarness) -> None:
     life = [alert(state, query_id="q") for state in AlertState]
     for one in life:
-        record(house, change(one, reason=f"it is {one.state}"))
-        assert current(house) == [StoredAlert(GROUP, "Lag", one, f"it is {one.state}")]
-    assert history(house, 0.0, 1e10) == [life[-1]]
+        record(harness, change(one, reason=f"it is {one.state}"))
+        assert current(harness) == [StoredAlert(GROUP, "Lag", one, f"it is {one.state}")]
+    assert history(harness, 0.0, 1e10) == [life[-1]]
 
 
-def test_a_pending_alert_that_never_fired_leaves_nothing(house: House) -> None:
+def test_a_pending_alert_that_never_fired_leaves_nothing(harness: StoreHarness) -> None:
     pending = alert(AlertState.PENDING)
-    record(house, change(pending), change(pending, gone=True))
-    assert current(house) == []
+    record(harness, change(pending), change(pending, gone=True))
+    assert current(harness) == []
 
 
-def test_a_second_episode_stands_beside_the_first(house: House) -> None:
+def test_a_second_episode_stands_beside_the_first(harness: StoreHarness) -> None:
     first, second = alert(AlertState.RESOLVED, at=1000.0), alert(at=5000.0)
-    record(house, change(first), change(second))
-    assert history(house, 0.0, 1e10) == [second, first]
-    assert [one.alert for one in current(house, since=4000.0)] == [second]
+    record(harness, change(first), change(second))
+    assert history(harness, 0.0, 1e10) == [second, first]
+    assert [one.alert for one in current(harness, since=4000.0)] == [second]
 
 
-def test_changes_that_are_stored_twice_are_one_episode(house: House) -> None:
+def test_changes_that_are_stored_twice_are_one_episode(harness: StoreHarness) -> None:
     """The store may have taken what it did not answer for in time; then it comes again."""
     life = [change(alert(state)) for state in AlertState]
-    record(house, *life)
-    record(house, *life)
-    assert len(history(house, 0.0, 1e10)) == len(current(house)) == 1
+    record(harness, *life)
+    record(harness, *life)
+    assert len(history(harness, 0.0, 1e10)) == len(current(harness)) == 1
 
 
-def test_alerts_of_two_rules_with_the_same_labels_are_kept_apart(house: House) -> None:
-    record(house, change(alert(), rule="Lag"), change(alert(), rule="Lag#2"))
-    record(house, change(alert(AlertState.RESOLVED), rule="Lag"))
-    states = {one.rule: one.alert.state for one in current(house)}
+def test_alerts_of_two_rules_with_the_same_labels_are_kept_apart(harness: StoreHarness) -> None:
+    record(harness, change(alert(), rule="Lag"), change(alert(), rule="Lag#2"))
+    record(harness, change(alert(AlertState.RESOLVED), rule="Lag"))
+    states = {one.rule: one.alert.state for one in current(harness)}
     assert states == {"Lag": AlertState.RESOLVED, "Lag#2": AlertState.FIRING}
 
 
-def test_the_time_of_a_groups_evaluation_is_replaced(house: House) -> None:
-    record(house, evaluated={GROUP: 10.0, "other": 11.0})
-    record(house, evaluated={GROUP: 25.5})
-    assert house.read(alerting.evaluated_at) == {GROUP: 25.5, "other": 11.0}
+def test_the_time_of_a_groups_evaluation_is_replaced(harness: StoreHarness) -> None:
+    record(harness, evaluated={GROUP: 10.0, "other": 11.0})
+    record(harness, evaluated={GROUP: 25.5})
+    assert harness.read(alerting.evaluated_at) == {GROUP: 25.5, "other": 11.0}
 
 
 @pytest.mark.parametrize(
@@ -110,62 +110,62 @@ def test_the_time_of_a_groups_evaluation_is_replaced(house: House) -> None:
     [(0.0, 1059.0, []), (0.0, 1060.0, ["a"]), (1120.0, 2000.0, ["a"]), (1121.0, 2000.0, [])],
 )
 def test_the_history_has_what_fired_within_its_time(
-    house: House, start: float, end: float, found: list[str]
+    harness: StoreHarness, start: float, end: float, found: list[str]
 ) -> None:
-    record(house, change(alert(AlertState.RESOLVED, query_id="a")))
-    record(house, change(alert(AlertState.PENDING, query_id="waits")))
-    assert [one.labels["query_id"] for one in history(house, start, end)] == found
+    record(harness, change(alert(AlertState.RESOLVED, query_id="a")))
+    record(harness, change(alert(AlertState.PENDING, query_id="waits")))
+    assert [one.labels["query_id"] for one in history(harness, start, end)] == found
 
 
-def test_the_history_of_a_query_is_its_own_and_limited(house: House) -> None:
+def test_the_history_of_a_query_is_its_own_and_limited(harness: StoreHarness) -> None:
     for at in (1000.0, 2000.0, 3000.0):
         for query in ("a", "b"):
-            record(house, change(alert(AlertState.RESOLVED, at=at, query_id=query)))
-    found = history(house, 0.0, 1e10, "a", limit=2)
+            record(harness, change(alert(AlertState.RESOLVED, at=at, query_id=query)))
+    found = history(harness, 0.0, 1e10, "a", limit=2)
     assert [(one.labels["query_id"], one.active_at) for one in found] == [("a", 3000.0), ("a", 2000.0)]
-    (one,) = history(house, 0.0, 1e10, limit=1, fingerprint=alert(query_id="b").fingerprint)
+    (one,) = history(harness, 0.0, 1e10, limit=1, fingerprint=alert(query_id="b").fingerprint)
     assert one.labels["query_id"] == "b"
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, 5e-324, 1.7976931348623157e308, 0.1 + 0.2])
-def test_every_value_that_an_alert_may_have_comes_back_as_it_was(house: House, value: float) -> None:
-    record(house, change(replace(alert(), value=value)))
-    assert current(house)[0].alert.value == value
+def test_every_value_that_an_alert_may_have_comes_back_as_it_was(harness: StoreHarness, value: float) -> None:
+    record(harness, change(replace(alert(), value=value)))
+    assert current(harness)[0].alert.value == value
 
 
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)
-def test_odd_words_come_back_as_they_were(house: House, words: str) -> None:
+def test_odd_words_come_back_as_they_were(harness: StoreHarness, words: str) -> None:
     one = replace(alert(app=words, query_id=words), annotations={"summary": words})
-    record(house, change(one, reason=words))
-    assert current(house) == [StoredAlert(GROUP, "Lag", one, words)]
-    assert history(house, 0.0, 1e10, words) == [one]
+    record(harness, change(one, reason=words))
+    assert current(harness) == [StoredAlert(GROUP, "Lag", one, words)]
+    assert history(harness, 0.0, 1e10, words) == [one]
     kept = NotificationLogEntry(5.0, words, words, NoteOutcome.SENT, words, (one.fingerprint,))
     told = NotificationState(frozenset([one.fingerprint]), frozenset(), 5.0)
-    house.write(alerting.note, kept, told)
-    assert house.read(alerting.notes) == [kept]
-    assert house.read(alerting.all_told) == {(words, words): told}
+    harness.write(alerting.note, kept, told)
+    assert harness.read(alerting.notes) == [kept]
+    assert harness.read(alerting.all_told) == {(words, words): told}
     silence = Silence("s", (Matcher("app", "=", words),), 1.0, 2.0, words, words, 1.0)
-    house.write(alerting.put_silence, silence)
-    assert house.read(alerting.all_silences) == [silence]
+    harness.write(alerting.put_silence, silence)
+    assert harness.read(alerting.all_silences) == [silence]
 
 
 @pytest.mark.parametrize("words", UNSTORABLE.values(), ids=UNSTORABLE)
-def test_what_no_database_can_hold_becomes_a_sign_for_it(house: House, words: str) -> None:
+def test_what_no_database_can_hold_becomes_a_sign_for_it(harness: StoreHarness, words: str) -> None:
     named = {"alertname": "Lag", "app": words}
     one = Alert("Lag", named, {"summary": words}, 1.0, AlertState.PENDING, 1.0)
-    house.write(alerting.put_acknowledgement, Acknowledgement("f", 1.0, words, 2.0, words))
-    assert house.read(alerting.all_acknowledgements)[0].comment == "a\ufffdb"
-    house.write(alerting.note, NotificationLogEntry(1.0, words, words, NoteOutcome.FAILED, words), None)
-    assert house.read(alerting.notes)[0].words == "a\ufffdb"
+    harness.write(alerting.put_acknowledgement, Acknowledgement("f", 1.0, words, 2.0, words))
+    assert harness.read(alerting.all_acknowledgements)[0].comment == "a\ufffdb"
+    harness.write(alerting.note, NotificationLogEntry(1.0, words, words, NoteOutcome.FAILED, words), None)
+    assert harness.read(alerting.notes)[0].words == "a\ufffdb"
     if words != UNSTORABLE["half"]:  # such a label has no fingerprint
-        record(house, change(one, reason=words))
-        assert current(house)[0].reason == "a\ufffdb"
+        record(harness, change(one, reason=words))
+        assert current(harness)[0].reason == "a\ufffdb"
 
 
-def test_an_annotation_of_a_megabyte_is_kept(house: House) -> None:
+def test_an_annotation_of_a_megabyte_is_kept(harness: StoreHarness) -> None:
     one = replace(alert(), annotations={"description": NOISE * 100})
-    record(house, change(one))
-    assert current(house)[0].alert == one
+    record(harness, change(one))
+    assert current(harness)[0].alert == one
 
 
 # -- what was told ---------------------------------------------------------------------------------
@@ -181,41 +181,41 @@ def line(
     return NotificationLogEntry(at, receiver, key, NoteOutcome.SENT, "1 alert fires", named)
 
 
-def test_the_newest_that_was_told_is_kept_by_group_and_receiver(house: House) -> None:
-    house.write(alerting.note, line(), told_of("a"))
-    house.write(alerting.note, line(receiver="other"), told_of("a"))
-    house.write(alerting.note, line(at=6.0), NotificationState(frozenset("b"), frozenset("a"), 6.0))
-    assert house.read(alerting.all_told) == {
+def test_the_newest_that_was_told_is_kept_by_group_and_receiver(harness: StoreHarness) -> None:
+    harness.write(alerting.note, line(), told_of("a"))
+    harness.write(alerting.note, line(receiver="other"), told_of("a"))
+    harness.write(alerting.note, line(at=6.0), NotificationState(frozenset("b"), frozenset("a"), 6.0))
+    assert harness.read(alerting.all_told) == {
         ("{}:{}", "team/webhook[0]"): NotificationState(frozenset("b"), frozenset("a"), 6.0),
         ("{}:{}", "other"): told_of("a"),
     }
 
 
-def test_a_receiver_that_knows_that_all_is_over_is_as_one_that_was_never_told(house: House) -> None:
-    house.write(alerting.note, line(), told_of("a"))
-    house.write(alerting.note, line(at=6.0), NotificationState(frozenset(), frozenset("a"), 6.0))
-    assert house.read(alerting.all_told) == {}
-    assert len(house.read(alerting.notes)) == 2
+def test_a_receiver_that_knows_that_all_is_over_is_as_one_that_was_never_told(harness: StoreHarness) -> None:
+    harness.write(alerting.note, line(), told_of("a"))
+    harness.write(alerting.note, line(at=6.0), NotificationState(frozenset(), frozenset("a"), 6.0))
+    assert harness.read(alerting.all_told) == {}
+    assert len(harness.read(alerting.notes)) == 2
 
 
-def test_a_note_without_news_leaves_what_was_told(house: House) -> None:
-    house.write(alerting.note, line(), told_of("a"))
-    house.write(alerting.note, replace(line(), outcome=NoteOutcome.FAILED), None)
-    assert house.read(alerting.all_told) == {("{}:{}", "team/webhook[0]"): told_of("a")}
+def test_a_note_without_news_leaves_what_was_told(harness: StoreHarness) -> None:
+    harness.write(alerting.note, line(), told_of("a"))
+    harness.write(alerting.note, replace(line(), outcome=NoteOutcome.FAILED), None)
+    assert harness.read(alerting.all_told) == {("{}:{}", "team/webhook[0]"): told_of("a")}
 
 
-def test_a_note_that_is_stored_twice_is_one_line(house: House) -> None:
+def test_a_note_that_is_stored_twice_is_one_line(harness: StoreHarness) -> None:
     for _ in range(2):
-        house.write(alerting.note, line(), told_of("a"))
-    assert len(house.read(alerting.notes)) == len(house.read(alerting.all_told)) == 1
+        harness.write(alerting.note, line(), told_of("a"))
+    assert len(harness.read(alerting.notes)) == len(harness.read(alerting.all_told)) == 1
 
 
-def test_the_log_is_read_newest_first_and_of_one_alert(house: House) -> None:
+def test_the_log_is_read_newest_first_and_of_one_alert(harness: StoreHarness) -> None:
     for number in range(5):
-        house.write(alerting.note, line("{}:{}", "r", float(number), f"{number:016x}", "f" * 16), None)
-    assert [one.at for one in house.read(alerting.notes, 2)] == [4.0, 3.0]
-    assert [one.at for one in house.read(alerting.notes, 9, f"{3:016x}")] == [3.0]
-    assert house.read(alerting.notes, 9, "%") == []
+        harness.write(alerting.note, line("{}:{}", "r", float(number), f"{number:016x}", "f" * 16), None)
+    assert [one.at for one in harness.read(alerting.notes, 2)] == [4.0, 3.0]
+    assert [one.at for one in harness.read(alerting.notes, 9, f"{3:016x}")] == [3.0]
+    assert harness.read(alerting.notes, 9, "%") == []
 
 
 # -- silences, acknowledgements, forgetting --------------------------------------------------------
@@ -226,44 +226,44 @@ def silence(id: str = "s", ends_at: float = 20.0) -> Silence:
     return Silence(id, matchers, 10.0, ends_at, "ada", "known", 9.0)
 
 
-def test_a_silence_is_changed_in_its_place(house: House) -> None:
+def test_a_silence_is_changed_in_its_place(harness: StoreHarness) -> None:
     for one in (silence(), silence("t"), silence(ends_at=15.0)):
-        house.write(alerting.put_silence, one)
-    assert house.read(alerting.all_silences) == [silence("t"), silence(ends_at=15.0)]
+        harness.write(alerting.put_silence, one)
+    assert harness.read(alerting.all_silences) == [silence("t"), silence(ends_at=15.0)]
 
 
-def test_acknowledgements_are_kept_in_their_order(house: House) -> None:
+def test_acknowledgements_are_kept_in_their_order(harness: StoreHarness) -> None:
     both = [Acknowledgement("f", 1.0, "ada", at, "looking") for at in (3.0, 2.0)]
     for one in both:
-        house.write(alerting.put_acknowledgement, one)
-    assert house.read(alerting.all_acknowledgements) == both
+        harness.write(alerting.put_acknowledgement, one)
+    assert harness.read(alerting.all_acknowledgements) == both
 
 
-def test_only_what_is_over_is_forgotten(house: House) -> None:
+def test_only_what_is_over_is_forgotten(harness: StoreHarness) -> None:
     old, young = alert(AlertState.RESOLVED, at=1000.0), alert(AlertState.RESOLVED, at=5000.0)
     fires, waits = alert(at=100.0, app="fires"), alert(AlertState.PENDING, at=100.0, app="waits")
-    record(house, *map(change, (old, young, fires, waits)))
+    record(harness, *map(change, (old, young, fires, waits)))
     for at in (10.0, 5000.0):
-        house.write(alerting.note, line(at=at), told_of("a", at=at))
-        house.write(alerting.put_silence, silence(f"{at}", ends_at=at))
-        house.write(alerting.put_acknowledgement, Acknowledgement("f", 1.0, "ada", at))
-    assert house.write(alerting.prune, 4000.0) == 4
-    assert {one.alert.active_at for one in current(house)} == {5000.0, 100.0}
-    assert len(current(house)) == 3
-    assert [one.at for one in house.read(alerting.notes)] == [5000.0]
-    assert [one.id for one in house.read(alerting.all_silences)] == ["5000.0"]
-    assert [one.at for one in house.read(alerting.all_acknowledgements)] == [5000.0]
-    assert house.write(alerting.prune, 4000.0) == 0
+        harness.write(alerting.note, line(at=at), told_of("a", at=at))
+        harness.write(alerting.put_silence, silence(f"{at}", ends_at=at))
+        harness.write(alerting.put_acknowledgement, Acknowledgement("f", 1.0, "ada", at))
+    assert harness.write(alerting.prune, 4000.0) == 4
+    assert {one.alert.active_at for one in current(harness)} == {5000.0, 100.0}
+    assert len(current(harness)) == 3
+    assert [one.at for one in harness.read(alerting.notes)] == [5000.0]
+    assert [one.id for one in harness.read(alerting.all_silences)] == ["5000.0"]
+    assert [one.at for one in harness.read(alerting.all_acknowledgements)] == [5000.0]
+    assert harness.write(alerting.prune, 4000.0) == 0
 
 
-def test_what_was_told_of_an_alert_that_still_fires_is_not_forgotten(house: House) -> None:
+def test_what_was_told_of_an_alert_that_still_fires_is_not_forgotten(harness: StoreHarness) -> None:
     """Somebody who works on it for weeks is not told anew after a restart."""
     fires = alert(at=100.0)
-    record(house, change(fires))
-    house.write(alerting.note, line(at=10.0), told_of(fires.fingerprint, at=10.0))
-    house.write(alerting.put_acknowledgement, Acknowledgement(fires.fingerprint, 160.0, "ada", 10.0))
-    house.write(alerting.prune, 4000.0)
-    assert house.read(alerting.all_told) == {
+    record(harness, change(fires))
+    harness.write(alerting.note, line(at=10.0), told_of(fires.fingerprint, at=10.0))
+    harness.write(alerting.put_acknowledgement, Acknowledgement(fires.fingerprint, 160.0, "ada", 10.0))
+    harness.write(alerting.prune, 4000.0)
+    assert harness.read(alerting.all_told) == {
         ("{}:{}", "team/webhook[0]"): told_of(fires.fingerprint, at=10.0)
     }
-    assert len(house.read(alerting.all_acknowledgements)) == 1
+    assert len(harness.read(alerting.all_acknowledgements)) == 1

@@ -12,7 +12,7 @@ from controlplane.store.checkpoints import DOCUMENTS, HEADERS, Taken
 from controlplane.store.findings import inventories
 from controlplane.store.shapes import KEPT, Shaped
 from tests.drivers import BEGIN, Driver
-from tests.stores import House
+from tests.stores import StoreHarness
 
 SAID = {"verdict": "ok", "summary": "it will resume at batch 3 🔥", "findings": []}
 WHOSE = Shaped("r1", "q1", "shop", "orders", "/lake/c", 100.0)
@@ -23,89 +23,89 @@ def taken(at: float, query_id: str = "q1", place: str = "/lake/c") -> Taken:
     return Taken(query_id, "r1", place, at, {"files": int(at), "bytes": 10}, document)
 
 
-def put(house: House, at: float, **more: Any) -> bool:
-    return bool(house.write(checkpoints.put, taken(at, **more), at + 1, {**SAID, "batch": at}))
+def put(harness: StoreHarness, at: float, **more: Any) -> bool:
+    return bool(harness.write(checkpoints.put, taken(at, **more), at + 1, {**SAID, "batch": at}))
 
 
-def test_the_newest_inventory_counts_in_whatever_order_they_come(house: House) -> None:
-    assert put(house, 20.0) is True
-    assert put(house, 10.0) is False
-    assert put(house, 30.0) is True
-    said = house.read(checkpoints.judgement, "q1")
+def test_the_newest_inventory_counts_in_whatever_order_they_come(harness: StoreHarness) -> None:
+    assert put(harness, 20.0) is True
+    assert put(harness, 10.0) is False
+    assert put(harness, 30.0) is True
+    said = harness.read(checkpoints.judgement, "q1")
     assert (said["taken_at"], said["batch"]) == (30.0, 30.0)
     assert said["summary"] == "it will resume at batch 3 🔥"
-    assert house.read(checkpoints.document, "q1") == {
+    assert harness.read(checkpoints.document, "q1") == {
         "checkpoint": {"root": "/lake/c", "at": 30.0},
         "output": None,
     }
-    assert [header["files"] for header in house.read(checkpoints.headers, "q1")] == [10, 20, 30]
-    assert set(house.read(checkpoints.judgements)) == {"q1"}
+    assert [header["files"] for header in harness.read(checkpoints.headers, "q1")] == [10, 20, 30]
+    assert set(harness.read(checkpoints.judgements)) == {"q1"}
 
 
-def test_of_a_query_only_the_newest_are_kept_and_fewer_of_them_whole(house: House) -> None:
+def test_of_a_query_only_the_newest_are_kept_and_fewer_of_them_whole(harness: StoreHarness) -> None:
     for at in range(HEADERS + 5):
-        put(house, float(at + 1))
-    put(house, 1.0, query_id="q2")
-    kept = house.read(checkpoints.headers, "q1")
+        put(harness, float(at + 1))
+    put(harness, 1.0, query_id="q2")
+    kept = harness.read(checkpoints.headers, "q1")
     assert [header["taken_at"] for header in kept] == [float(at) for at in range(6, HEADERS + 6)]
-    with house.engine.connect() as connection:
+    with harness.engine.connect() as connection:
         whole = connection.execute(select(func.count(inventories.c.document))).scalar()
     assert whole == DOCUMENTS + 1
 
 
-def test_what_is_not_there_is_none(house: House) -> None:
+def test_what_is_not_there_is_none(harness: StoreHarness) -> None:
     for question in (checkpoints.judgement, checkpoints.document, shapes.newest, shapes.of_run):
-        assert house.read(question, "nobody") is None
-    assert house.read(checkpoints.headers, "nobody") == []
+        assert harness.read(question, "nobody") is None
+    assert harness.read(checkpoints.headers, "nobody") == []
 
 
-def test_the_query_that_used_the_same_place_before_is_found(house: House) -> None:
-    put(house, 10.0, query_id="old")
-    put(house, 20.0, query_id="new")
-    put(house, 5.0, query_id="elsewhere", place="/lake/other")
-    assert house.read(checkpoints.former_query, "/lake/c", "new") == "old"
-    assert house.read(checkpoints.former_query, "/lake/c", "old") is None
-    assert house.read(checkpoints.former_query, "/lake/c", "not yet seen") == "new"
+def test_the_query_that_used_the_same_place_before_is_found(harness: StoreHarness) -> None:
+    put(harness, 10.0, query_id="old")
+    put(harness, 20.0, query_id="new")
+    put(harness, 5.0, query_id="elsewhere", place="/lake/other")
+    assert harness.read(checkpoints.former_query, "/lake/c", "new") == "old"
+    assert harness.read(checkpoints.former_query, "/lake/c", "old") is None
+    assert harness.read(checkpoints.former_query, "/lake/c", "not yet seen") == "new"
 
 
-def test_reports_come_back_as_spark_wrote_them_oldest_first(house: House) -> None:
+def test_reports_come_back_as_spark_wrote_them_oldest_first(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(*(driver.progress("q", "r", batch) for batch in range(5)))
-    found = house.read(checkpoints.reports_before, "q", BEGIN + 4, 3)
+    harness.accept(*(driver.progress("q", "r", batch) for batch in range(5)))
+    found = harness.read(checkpoints.reports_before, "q", BEGIN + 4, 3)
     assert [report["batchId"] for _, report in found] == [1, 2, 3]
     assert found[0][1]["sources"][0]["endOffset"] == 10
 
 
-def test_a_shape_is_kept_once_a_run_and_found_by_query_place_or_name(house: House) -> None:
+def test_a_shape_is_kept_once_a_run_and_found_by_query_place_or_name(harness: StoreHarness) -> None:
     shape = {"v": 1, "sources": [{"type": "naïve 数据"}]}
-    assert house.write(shapes.put, WHOSE, shape, None) is True
-    assert house.write(shapes.put, WHOSE, {"v": 2}, None) is False
+    assert harness.write(shapes.put, WHOSE, shape, None) is True
+    assert harness.write(shapes.put, WHOSE, {"v": 2}, None) is False
     later = replace(WHOSE, run_id="r2", at=200.0)
-    house.write(shapes.put, later, {"v": 1}, {"verdict": "allowed"})
-    assert house.read(shapes.newest, "q1")["comparison"] == {"verdict": "allowed"}
-    assert house.read(shapes.of_run, "r1")["shape"] == shape
+    harness.write(shapes.put, later, {"v": 1}, {"verdict": "allowed"})
+    assert harness.read(shapes.newest, "q1")["comparison"] == {"verdict": "allowed"}
+    assert harness.read(shapes.of_run, "r1")["shape"] == shape
     unknown = replace(WHOSE, run_id="r9", query_id="", at=300.0)
-    assert house.read(shapes.previous, replace(later, at=200.0))["run_id"] == "r1"
-    assert house.read(shapes.previous, unknown)["run_id"] == "r2"
-    assert house.read(shapes.previous, replace(unknown, checkpoint=None))["run_id"] == "r2"
-    assert house.read(shapes.previous, replace(unknown, checkpoint="/lake/new")) is None
-    assert house.read(shapes.previous, replace(unknown, app="other", checkpoint=None)) is None
+    assert harness.read(shapes.previous, replace(later, at=200.0))["run_id"] == "r1"
+    assert harness.read(shapes.previous, unknown)["run_id"] == "r2"
+    assert harness.read(shapes.previous, replace(unknown, checkpoint=None))["run_id"] == "r2"
+    assert harness.read(shapes.previous, replace(unknown, checkpoint="/lake/new")) is None
+    assert harness.read(shapes.previous, replace(unknown, app="other", checkpoint=None)) is None
 
 
-def test_of_a_query_only_the_newest_shapes_are_kept(house: House) -> None:
+def test_of_a_query_only_the_newest_shapes_are_kept(harness: StoreHarness) -> None:
     for number in range(KEPT + 3):
-        house.write(shapes.put, replace(WHOSE, run_id=f"r{number}", at=float(number)), {"v": 1}, None)
-    assert house.read(shapes.of_run, "r2") is None
-    assert house.read(shapes.of_run, "r3") is not None
+        harness.write(shapes.put, replace(WHOSE, run_id=f"r{number}", at=float(number)), {"v": 1}, None)
+    assert harness.read(shapes.of_run, "r2") is None
+    assert harness.read(shapes.of_run, "r3") is not None
 
 
-def test_what_is_known_of_a_query_goes_with_it(house: House) -> None:
+def test_what_is_known_of_a_query_goes_with_it(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(driver.started("q1", "r1"), driver.terminated("q1", "r1"))
-    put(house, 10.0)
-    house.write(shapes.put, WHOSE, {"v": 1}, None)
-    house.write(queries.retire, "q1", BEGIN + 5)
-    pruned = retention.prune(house.writer, BEGIN + 1e6, 100.0, 1 << 30)
+    harness.accept(driver.started("q1", "r1"), driver.terminated("q1", "r1"))
+    put(harness, 10.0)
+    harness.write(shapes.put, WHOSE, {"v": 1}, None)
+    harness.write(queries.retire, "q1", BEGIN + 5)
+    pruned = retention.prune(harness.writer, BEGIN + 1e6, 100.0, 1 << 30)
     assert pruned.queries == 1
-    assert house.read(checkpoints.judgements) == {}
-    assert house.read(shapes.newest, "q1") is None
+    assert harness.read(checkpoints.judgements) == {}
+    assert harness.read(shapes.newest, "q1") is None

@@ -20,101 +20,103 @@ from controlplane.settings import Settings
 from controlplane.store import offload_marks, retention
 from controlplane.store.tables import alerts, events
 from tests.drivers import BEGIN, Driver
-from tests.stores import House
+from tests.stores import StoreHarness
 from tests.unit.controlplane.history.lakes import forget, moved_to
 
 DAY = 86400.0
 
 
-def tell(house: House, batches: int, at: float = BEGIN, every: float = 10.0) -> Driver:
+def tell(harness: StoreHarness, batches: int, at: float = BEGIN, every: float = 10.0) -> Driver:
     driver = Driver()
-    house.accept(driver.started("q", "r", at=at))
+    harness.accept(driver.started("q", "r", at=at))
     for number in range(batches):
-        house.accept(driver.progress("q", "r", number, at=at + number * every))
+        harness.accept(driver.progress("q", "r", number, at=at + number * every))
     return driver
 
 
-def test_events_up_to_the_first_that_is_young_may_move(house: House) -> None:
-    tell(house, 10)
-    assert house.read(offload_marks.last_aged, 0, BEGIN + 45.0) == 6
-    assert house.read(offload_marks.last_aged, 6, BEGIN + 45.0) == 6
-    assert house.read(offload_marks.last_aged, 0, BEGIN + 500.0) == 11
+def test_events_up_to_the_first_that_is_young_may_move(harness: StoreHarness) -> None:
+    tell(harness, 10)
+    assert harness.read(offload_marks.last_aged, 0, BEGIN + 45.0) == 6
+    assert harness.read(offload_marks.last_aged, 6, BEGIN + 45.0) == 6
+    assert harness.read(offload_marks.last_aged, 0, BEGIN + 500.0) == 11
 
 
-def test_an_event_from_far_ahead_keeps_nobody_back_for_longer_than_its_neighbours(house: House) -> None:
-    driver = tell(house, 3)
-    house.accept(driver.line("idle", {"id": "q", "runId": "r"}, at=BEGIN + 40 * DAY))
-    assert house.read(offload_marks.last_aged, 0, house.now + 1.0) == 5
+def test_an_event_from_far_ahead_keeps_nobody_back_for_longer_than_its_neighbours(
+    harness: StoreHarness,
+) -> None:
+    driver = tell(harness, 3)
+    harness.accept(driver.line("idle", {"id": "q", "runId": "r"}, at=BEGIN + 40 * DAY))
+    assert harness.read(offload_marks.last_aged, 0, harness.now + 1.0) == 5
 
 
-def test_stretches_are_cut_by_the_number_of_their_events(house: House) -> None:
-    tell(house, 9)
-    assert house.read(offload_marks.cuts, 0, 10, 4) == [4, 8, 10]
-    assert house.read(offload_marks.cuts, 10, 10, 4) == []
-    assert house.read(offload_marks.count, 0, 10) == 10
+def test_stretches_are_cut_by_the_number_of_their_events(harness: StoreHarness) -> None:
+    tell(harness, 9)
+    assert harness.read(offload_marks.cuts, 0, 10, 4) == [4, 8, 10]
+    assert harness.read(offload_marks.cuts, 10, 10, 4) == []
+    assert harness.read(offload_marks.count, 0, 10) == 10
 
 
-def test_what_leaves_the_store_is_in_the_lake_as_it_was(house: House, tmp_path: Path) -> None:
-    driver = tell(house, 40)
-    house.accept(driver.line("heartbeat", {}, at=BEGIN + 1))
-    house.accept(driver.terminated("q", "r", exception="boom", at=BEGIN + 500))
-    before = house.progress("q", BEGIN - 1, BEGIN + 1000)
-    commit = moved_to(house, tmp_path / "lake", BEGIN + 1000)
+def test_what_leaves_the_store_is_in_the_lake_as_it_was(harness: StoreHarness, tmp_path: Path) -> None:
+    driver = tell(harness, 40)
+    harness.accept(driver.line("heartbeat", {}, at=BEGIN + 1))
+    harness.accept(driver.terminated("q", "r", exception="boom", at=BEGIN + 500))
+    before = harness.progress("q", BEGIN - 1, BEGIN + 1000)
+    commit = moved_to(harness, tmp_path / "lake", BEGIN + 1000)
     assert offload_commits.account_of(commit) == offload_commits.OffloadCounts(
         42, 42, 0, 0, numbers=sum(range(1, 42)) + 43
     )
     assert (
-        offload_commits.complaint(commit, house.read(offload_marks.count, 0, commit.facts["until"])) is None
+        offload_commits.complaint(commit, harness.read(offload_marks.count, 0, commit.facts["until"])) is None
     )
     lake = Lake.open(str(tmp_path / "lake"))
     assert verify(lake, commit, lake.manifest()) == commit.rows == 40 * 3 + 2
-    assert forget(house, BEGIN + 1000, commit.facts["until"]) == 42 + 1
-    assert house.progress("q", BEGIN - 1, BEGIN + 1000) == []
+    assert forget(harness, BEGIN + 1000, commit.facts["until"]) == 42 + 1
+    assert harness.progress("q", BEGIN - 1, BEGIN + 1000) == []
     assert Archive(str(tmp_path / "lake")).reports("q", BEGIN - 1, BEGIN + 1000) == before
 
 
-def test_without_a_mark_age_alone_deletes_nothing_where_there_is_a_lake(house: House) -> None:
-    tell(house, 5)
-    house.now = BEGIN + 30 * DAY
-    gone = retention.prune(house.writer, house.now, 14 * DAY, 2**40, hot_seconds=3 * DAY)
+def test_without_a_mark_age_alone_deletes_nothing_where_there_is_a_lake(harness: StoreHarness) -> None:
+    tell(harness, 5)
+    harness.now = BEGIN + 30 * DAY
+    gone = retention.prune(harness.writer, harness.now, 14 * DAY, 2**40, hot_seconds=3 * DAY)
     assert gone.events == 0
-    house.write(offload_marks.raise_to, offload_marks.SAFE, 3)
-    gone = retention.prune(house.writer, house.now, 14 * DAY, 2**40, hot_seconds=3 * DAY)
+    harness.write(offload_marks.raise_to, offload_marks.SAFE, 3)
+    gone = retention.prune(harness.writer, harness.now, 14 * DAY, 2**40, hot_seconds=3 * DAY)
     assert (gone.events, gone.lost) == (3, 0)
-    assert house.read(offload_marks.value, offload_marks.GONE) == round((BEGIN + 10) * 1000)
-    assert house.read(offload_marks.complete_since, "q") == BEGIN + 20
-    assert house.read(offload_marks.complete_since, "another") is None
-    gone = retention.prune(house.writer, house.now, 14 * DAY, 2**40)
+    assert harness.read(offload_marks.value, offload_marks.GONE) == round((BEGIN + 10) * 1000)
+    assert harness.read(offload_marks.complete_since, "q") == BEGIN + 20
+    assert harness.read(offload_marks.complete_since, "another") is None
+    gone = retention.prune(harness.writer, harness.now, 14 * DAY, 2**40)
     assert gone.events == 3, "without a lake all that is too old goes"
 
 
-def test_the_byte_limit_counts_what_the_lake_has_not_got(house: House) -> None:
-    tell(house, 60)
-    house.write(offload_marks.raise_to, offload_marks.SAFE, 10)
-    limit = retention.used(house.engine) // 2
-    gone = retention.prune(house.writer, BEGIN + 700, 14 * DAY, limit, hot_seconds=3 * DAY)
+def test_the_byte_limit_counts_what_the_lake_has_not_got(harness: StoreHarness) -> None:
+    tell(harness, 60)
+    harness.write(offload_marks.raise_to, offload_marks.SAFE, 10)
+    limit = retention.used(harness.engine) // 2
+    gone = retention.prune(harness.writer, BEGIN + 700, 14 * DAY, limit, hot_seconds=3 * DAY)
     assert gone.events > 10
-    assert gone.lost == gone.events - 10 == house.read(offload_marks.value, offload_marks.LOST)
+    assert gone.lost == gone.events - 10 == harness.read(offload_marks.value, offload_marks.LOST)
 
 
-def test_a_mark_never_falls(house: House) -> None:
-    house.write(offload_marks.raise_to, offload_marks.SAFE, 7)
-    house.write(offload_marks.raise_to, offload_marks.SAFE, 3)
-    assert house.read(offload_marks.value, offload_marks.SAFE) == 7
-    assert house.write(offload_marks.store_id) == house.write(offload_marks.store_id)
+def test_a_mark_never_falls(harness: StoreHarness) -> None:
+    harness.write(offload_marks.raise_to, offload_marks.SAFE, 7)
+    harness.write(offload_marks.raise_to, offload_marks.SAFE, 3)
+    assert harness.read(offload_marks.value, offload_marks.SAFE) == 7
+    assert harness.write(offload_marks.store_id) == harness.write(offload_marks.store_id)
 
 
-def test_a_job_cannot_change_the_store(house: House) -> None:
-    tell(house, 1)
-    engine = read_only(house.url)
+def test_a_job_cannot_change_the_store(harness: StoreHarness) -> None:
+    tell(harness, 1)
+    engine = read_only(harness.url)
     with pytest.raises(DBAPIError), engine.connect() as connection:
         connection.execute(sa.delete(events))
     engine.dispose()
-    assert house.read(offload_marks.count, 0, 100) == 2
+    assert harness.read(offload_marks.count, 0, 100) == 2
 
 
 def test_what_is_over_is_written_once_a_day_and_again_only_when_it_changed(
-    house: House, tmp_path: Path
+    harness: StoreHarness, tmp_path: Path
 ) -> None:
     from controlplane.model import Action, ActionState
     from controlplane.store import actions
@@ -124,16 +126,16 @@ def test_what_is_over_is_written_once_a_day_and_again_only_when_it_changed(
             id=id, query_id="q", app="shop", name="orders", action="restart", actor="ann", state=state,
             requested_at=at, deadline_at=at + 60, finished_at=at + 5, evidence={"batch": 7},
         )  # fmt: skip
-        house.write(actions.insert, action)
+        harness.write(actions.insert, action)
 
     lake = Lake.open(str(tmp_path / "lake"), create=True)
     act("a1", BEGIN, ActionState.SUCCEEDED)
     act("a2", BEGIN + 1, ActionState.REQUESTED)
-    assert house.read(record_export.carry, lake, "store") == 1
-    assert house.read(record_export.carry, lake, "store") == 0
+    assert harness.read(record_export.carry, lake, "store") == 1
+    assert harness.read(record_export.carry, lake, "store") == 0
     act("a3", BEGIN + 2, ActionState.FAILED)
     act("a4", BEGIN + 2 * DAY, ActionState.FAILED)
-    assert house.read(record_export.carry, lake, "store") == 2
+    assert harness.read(record_export.carry, lake, "store") == 2
     rows = lake.read("actions").to_pylist()
     assert [(row["id"], row["state"], row["evidence"]) for row in rows] == [
         ("a1", "succeeded", '{"batch": 7}'),
@@ -142,19 +144,19 @@ def test_what_is_over_is_written_once_a_day_and_again_only_when_it_changed(
     ]
 
 
-def test_a_store_that_was_set_back_moves_its_events_anew(house: House, tmp_path: Path) -> None:
+def test_a_store_that_was_set_back_moves_its_events_anew(harness: StoreHarness, tmp_path: Path) -> None:
     """As after a restored backup: the ids that were moved belong to other events now."""
     settings = replace(Settings(data_dir=tmp_path), lake=str(tmp_path / "lake"))
-    room = HistoryService(settings, house.writer, house.engine.connect, lambda: house.now)
-    tell(house, 20)
-    moved_to(house, tmp_path / "lake", house.now)
-    house.write(lambda connection: connection.execute(sa.delete(events).where(events.c.id > 5)))
-    house.write(offload_marks.put, "events", 5)
+    room = HistoryService(settings, harness.writer, harness.engine.connect, lambda: harness.now)
+    tell(harness, 20)
+    moved_to(harness, tmp_path / "lake", harness.now)
+    harness.write(lambda connection: connection.execute(sa.delete(events).where(events.c.id > 5)))
+    harness.write(offload_marks.put, "events", 5)
     driver = Driver()
-    house.accept(*[driver.progress("q2", "r2", number, at=BEGIN + number) for number in range(15)])
+    harness.accept(*[driver.progress("q2", "r2", number, at=BEGIN + number) for number in range(15)])
     assert room.advance() == 0
-    assert forget(house, house.now, room.advance()) == 0, "nothing leaves the store"
-    second = moved_to(house, tmp_path / "lake", house.now)
+    assert forget(harness, harness.now, room.advance()) == 0, "nothing leaves the store"
+    second = moved_to(harness, tmp_path / "lake", harness.now)
     assert offload_commits.account_of(second).known == 5
     assert room.advance() == 20
     lake = Lake.open(str(tmp_path / "lake")).read("progress")
@@ -163,14 +165,14 @@ def test_a_store_that_was_set_back_moves_its_events_anew(house: House, tmp_path:
     )
 
 
-def test_episodes_of_two_stores_are_told_apart_in_one_lake(house: House, tmp_path: Path) -> None:
+def test_episodes_of_two_stores_are_told_apart_in_one_lake(harness: StoreHarness, tmp_path: Path) -> None:
     episode = {
         "group": "g", "rule": "g/1/Slow", "name": "Slow", "fingerprint": "f", "labels": {}, "annotations": {},
         "value": 1.0, "state": "resolved", "active_at": BEGIN, "fired_at": BEGIN, "resolved_at": BEGIN + 9,
         "reason": "",
     }  # fmt: skip
-    house.write(lambda connection: connection.execute(sa.insert(alerts).values(**episode)))
+    harness.write(lambda connection: connection.execute(sa.insert(alerts).values(**episode)))
     lake = Lake.open(str(tmp_path / "lake"), create=True)
-    assert [house.read(record_export.carry, lake, store) for store in ("a", "b", "a")] == [1, 1, 0]
+    assert [harness.read(record_export.carry, lake, store) for store in ("a", "b", "a")] == [1, 1, 0]
     rows = lake.read("alerts").select(["store", "key"]).to_pylist()
     assert rows == [{"store": "a", "key": 1}, {"store": "b", "key": 1}]

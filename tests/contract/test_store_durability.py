@@ -22,7 +22,7 @@ from controlplane.store.engine import default_url
 from controlplane.store.tables import events
 from tests.drivers import BEGIN, Driver
 from tests.paths import ROOT
-from tests.stores import House, house_at, lacking, sqlite_house
+from tests.stores import StoreHarness, open_harness, skip_or_fail, sqlite_harness
 
 AGENT = "6d1f0a52-2d0c-4b43-9a3e-0f2d3c1b5a77"
 
@@ -31,19 +31,19 @@ SERVER = """
 import sys
 from pathlib import Path
 from tests.drivers import Driver
-from tests.stores import sqlite_house, house_at, default_url
+from tests.stores import sqlite_harness, open_harness, default_url
 
 driver = Driver(agent=sys.argv[2])
 driver.seq = int(sys.argv[3])
-with house_at(default_url(sys.argv[1])) as house:
+with open_harness(default_url(sys.argv[1])) as harness:
     while True:
         lines = [driver.progress("q", "r", driver.seq) for _ in range(7)]
-        print(house.accept(*lines).acknowledged, flush=True)
+        print(harness.accept(*lines).acknowledged, flush=True)
 """
 
 
-def stored(house: House) -> list[int]:
-    with house.engine.connect() as connection:
+def stored(harness: StoreHarness) -> list[int]:
+    with harness.engine.connect() as connection:
         return list(connection.execute(sa.select(events.c.seq).order_by(events.c.seq)).scalars())
 
 
@@ -60,45 +60,45 @@ def kill_after(directory: Path, first_seq: int, answers: int) -> int:
 
 def test_a_damaged_file_acknowledges_nothing_and_refuses_no_line(tmp_path: Path) -> None:
     driver = Driver(agent=AGENT)
-    with sqlite_house(tmp_path) as house:
-        house.accept(*(driver.progress("q", "r", n) for n in range(50)))
-        with house.engine.connect() as connection:
+    with sqlite_harness(tmp_path) as harness:
+        harness.accept(*(driver.progress("q", "r", n) for n in range(50)))
+        with harness.engine.connect() as connection:
             index = "SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_events_1'"
             root = int(connection.exec_driver_sql(index).scalar_one())
             page = int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
-    with house_at(default_url(tmp_path)) as house:
+    with open_harness(default_url(tmp_path)) as harness:
         with (tmp_path / "controlplane.db").open("r+b") as file:
             file.seek((root - 1) * page)
             file.write(b"\xee" * 200)
-        house.engine.dispose()
+        harness.engine.dispose()
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match="SQLITE_CORRUPT"):
-                house.accept(driver.progress("q", "r", 60), driver.progress("q", "r", 61))
-        assert house.ingest.rejected == 0
+                harness.accept(driver.progress("q", "r", 60), driver.progress("q", "r", 61))
+        assert harness.ingest.rejected == 0
 
 
 def test_a_killed_server_has_lost_nothing_that_it_acknowledged(tmp_path: Path) -> None:
-    with sqlite_house(tmp_path):
+    with sqlite_harness(tmp_path):
         pass
     dice, acknowledged = random.Random(20261120), 0
     for _ in range(3):
         acknowledged = kill_after(tmp_path, acknowledged, dice.randint(2, 30))
-        with house_at(default_url(tmp_path)) as house:
-            seqs = stored(house)
+        with open_harness(default_url(tmp_path)) as harness:
+            seqs = stored(harness)
             assert set(range(1, acknowledged + 1)) <= set(seqs)
             assert len(seqs) == len(set(seqs))
-            assert house.reloaded().totals("q")["batches"] == len(seqs)
+            assert harness.reloaded().totals("q")["batches"] == len(seqs)
 
 
 def test_what_a_killed_server_did_not_acknowledge_may_be_sent_again(tmp_path: Path) -> None:
-    with sqlite_house(tmp_path):
+    with sqlite_harness(tmp_path):
         pass
     acknowledged = kill_after(tmp_path, 0, 5)
     driver = Driver(agent=AGENT)
-    with house_at(default_url(tmp_path)) as house:
-        house.accept(*(driver.progress("q", "r", n) for n in range(acknowledged + 14)))
-        assert stored(house) == list(range(1, acknowledged + 15))
-        assert house.reloaded().totals("q")["batches"] == acknowledged + 14
+    with open_harness(default_url(tmp_path)) as harness:
+        harness.accept(*(driver.progress("q", "r", n) for n in range(acknowledged + 14)))
+        assert stored(harness) == list(range(1, acknowledged + 15))
+        assert harness.reloaded().totals("q")["batches"] == acknowledged + 14
 
 
 # -- a disk that fails -----------------------------------------------------------------------------
@@ -107,14 +107,14 @@ def test_what_a_killed_server_did_not_acknowledge_may_be_sent_again(tmp_path: Pa
 STUBBORN = """
 import sys
 from tests.drivers import Driver
-from tests.stores import house_at, default_url
+from tests.stores import open_harness, default_url
 from controlplane.errors import StoreUnavailable
 
 driver = Driver(agent=sys.argv[2])
-with house_at(default_url(sys.argv[1])) as house:
+with open_harness(default_url(sys.argv[1])) as harness:
     for _ in range(10):
         try:
-            print(house.accept(driver.progress("q", "r", driver.seq)).acknowledged, flush=True)
+            print(harness.accept(driver.progress("q", "r", driver.seq)).acknowledged, flush=True)
         except StoreUnavailable as error:
             print("refused:", error, flush=True)
 """
@@ -123,8 +123,8 @@ with house_at(default_url(sys.argv[1])) as house:
 def test_after_one_failed_sync_nothing_is_acknowledged_until_a_restart(tmp_path: Path) -> None:
     strace = shutil.which("strace")
     if strace is None:
-        lacking("strace", "apt-get install -y strace")
-    with sqlite_house(tmp_path):
+        skip_or_fail("strace", "apt-get install -y strace")
+    with sqlite_harness(tmp_path):
         pass
     inject = ["-f", "-qq", "-o", str(tmp_path / "trace"), "-e", "trace=fsync,fdatasync"]
     inject += ["-e", "inject=fsync,fdatasync:error=EIO:when=6"]
@@ -137,9 +137,9 @@ def test_after_one_failed_sync_nothing_is_acknowledged_until_a_restart(tmp_path:
     first = refused.index(True)
     assert all(refused[first:])
     assert "SQLITE_IOERR_FSYNC" in answers[first]
-    with house_at(default_url(tmp_path)) as house:
-        assert set(map(int, answers[:first])) <= set(stored(house))
-        house.accept(Driver().started("q", "r"))
+    with open_harness(default_url(tmp_path)) as harness:
+        assert set(map(int, answers[:first])) <= set(stored(harness))
+        harness.accept(Driver().started("q", "r"))
 
 
 # -- a full disk -----------------------------------------------------------------------------------
@@ -173,12 +173,12 @@ def fill(disk: Path) -> Path:
     return file
 
 
-def send_until_refused(house: House, driver: Driver) -> int:
+def send_until_refused(harness: StoreHarness, driver: Driver) -> int:
     """How many events were acknowledged until the store refused."""
     for _ in range(2_000):
         before = driver.seq
         try:
-            house.accept(
+            harness.accept(
                 *(driver.progress("q", "r", driver.seq, noise=os.urandom(400).hex()) for _ in range(50))
             )
         except StoreUnavailable:
@@ -187,30 +187,30 @@ def send_until_refused(house: House, driver: Driver) -> int:
 
 
 def test_on_a_full_disk_reads_and_deletions_go_on_and_nothing_acknowledged_is_lost(small_disk: Path) -> None:
-    with house_at(default_url(small_disk)) as house:
+    with open_harness(default_url(small_disk)) as harness:
         driver = Driver()
-        retention.prune(house.writer, BEGIN, 1e9, 10**10)
+        retention.prune(harness.writer, BEGIN, 1e9, 10**10)
         assert disk_reserve.reserve_of(small_disk / "controlplane.db").exists()
-        house.accept(*(driver.progress("q", "r", n, noise=os.urandom(400).hex()) for n in range(3_000)))
+        harness.accept(*(driver.progress("q", "r", n, noise=os.urandom(400).hex()) for n in range(3_000)))
         stranger = fill(small_disk)
-        acknowledged = send_until_refused(house, driver)
+        acknowledged = send_until_refused(harness, driver)
 
-        assert set(range(1, acknowledged + 1)) <= set(stored(house))
-        assert len(house.progress("q", 0.0, 1e12, 100)) == 100
+        assert set(range(1, acknowledged + 1)) <= set(stored(harness))
+        assert len(harness.progress("q", 0.0, 1e12, 100)) == 100
 
-        gone = retention.prune(house.writer, BEGIN, 1e9, retention.used(house.engine) // 2)
+        gone = retention.prune(harness.writer, BEGIN, 1e9, retention.used(harness.engine) // 2)
         assert gone.events > 0
-        assert house.accept(driver.started("q", "r")).stored == 1
+        assert harness.accept(driver.started("q", "r")).stored == 1
 
         stranger.unlink()
-        retention.prune(house.writer, BEGIN, 1e9, 10**10)
+        retention.prune(harness.writer, BEGIN, 1e9, 10**10)
         assert disk_reserve.reserve_of(small_disk / "controlplane.db").exists()
 
 
 def test_a_server_starts_and_reads_on_a_full_disk(small_disk: Path) -> None:
-    with house_at(default_url(small_disk)) as house:
-        house.accept(Driver().progress("q", "r", 0))
-        retention.prune(house.writer, BEGIN, 1e9, 10**10)
+    with open_harness(default_url(small_disk)) as harness:
+        harness.accept(Driver().progress("q", "r", 0))
+        retention.prune(harness.writer, BEGIN, 1e9, 10**10)
     fill(small_disk)
-    with house_at(default_url(small_disk)) as house:
-        assert house.reloaded().view("q") is not None
+    with open_harness(default_url(small_disk)) as harness:
+        assert harness.reloaded().view("q") is not None

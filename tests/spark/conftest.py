@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.house import Feed, House
+from tests.spark.deployment import Deployment, Feed
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path)
+def deployment(tmp_path: Path) -> Iterator[Deployment]:
+    made = Deployment(tmp_path)
     yield made
     made.close()
 

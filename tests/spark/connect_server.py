@@ -12,7 +12,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.spark.house import free_port, wait_for
+from tests.spark.deployment import free_port, wait_for
 
 MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.house import Feed, House, wait_for
+from tests.spark.deployment import Deployment, Feed, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 KILLS = 4
@@ -22,15 +22,15 @@ def committed(base: Path, name: str = "orders") -> int:
     return max((int(p.name) for p in (base / f"checkpoint-{name}" / "commits").glob("[0-9]*")), default=-1)
 
 
-def missing_from(house: House, base: Path, query_id: str) -> tuple[set[int], set[int]]:
+def missing_from(deployment: Deployment, base: Path, query_id: str) -> tuple[set[int], set[int]]:
     """Batches that Spark committed and the store has not, and those that it reports as gaps."""
-    stored = {batch for _, batch in house.batches(query_id)}
-    gaps = house.get(f"/api/v1/queries/{query_id}")["gaps"]
+    stored = {batch for _, batch in deployment.batches(query_id)}
+    gaps = deployment.get(f"/api/v1/queries/{query_id}")["gaps"]
     reported = {batch for gap in gaps for batch in range(gap["from"], gap["to"] + 1)}
     return set(range(committed(base) + 1)) - stored, reported
 
 
-def test_every_batch_is_stored_once_or_reported_as_missing(house: House, tmp_path: Path) -> None:
+def test_every_batch_is_stored_once_or_reported_as_missing(deployment: Deployment, tmp_path: Path) -> None:
     base = tmp_path / "base"
     feed = Feed(base / "in")
 
@@ -44,27 +44,27 @@ def test_every_batch_is_stored_once_or_reported_as_missing(house: House, tmp_pat
         wait_for(is_there, 180, 0.2)
 
     def is_told(name: str = "orders") -> dict[str, Any] | None:
-        return house.queries().get(name)
+        return deployment.queries().get(name)
 
-    program = house.drive("two_queries.py", str(base))
+    program = deployment.drive("two_queries.py", str(base))
     run_on()
     query_id = wait_for(is_told, 60)["query_id"]
     for turn in range(KILLS):
         if turn % 2 == 0:
-            house.kill_server()
+            deployment.kill_server()
         run_on()
         os.killpg(program.pid, signal.SIGKILL)
         program.wait()
-        program = house.drive("two_queries.py", str(base))
+        program = deployment.drive("two_queries.py", str(base))
         run_on()
         if turn % 2 == 0:
-            house.start_server()
+            deployment.start_server()
 
     def settled() -> bool:
-        missing, reported = missing_from(house, base, query_id)
+        missing, reported = missing_from(deployment, base, query_id)
         return missing == reported and max(missing, default=0) <= committed(base)
 
     wait_for(settled, 120, 1.0)
-    assert max(Counter(house.batches(query_id)).values()) == 1
+    assert max(Counter(deployment.batches(query_id)).values()) == 1
     left = [path for path in (tmp_path / "spool").iterdir() if path.is_dir()]
     wait_for(lambda: len([path for path in left if path.exists()]) == 1, 90, 1.0)

@@ -8,35 +8,35 @@ from typing import Any
 
 import pytest
 
-from tests.spark.house import Feed, House, wait_for
+from tests.spark.deployment import Deployment, Feed, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
-def seen(house: House, query_id: str) -> dict[str, Any]:
-    return dict(house.get(f"/api/v1/checkpoints/{query_id}"))
+def seen(deployment: Deployment, query_id: str) -> dict[str, Any]:
+    return dict(deployment.get(f"/api/v1/checkpoints/{query_id}"))
 
 
-def verdict(house: House, query_id: str, why: str) -> str | None:
-    checkpoint = seen(house, query_id)["checkpoint"]
+def verdict(deployment: Deployment, query_id: str, why: str) -> str | None:
+    checkpoint = seen(deployment, query_id)["checkpoint"]
     return checkpoint["verdict"] if checkpoint["why"] == why and not checkpoint["stale"] else None
 
 
 def test_a_start_that_would_fail_is_refused_and_runs_once_the_checkpoint_is_mended(
-    house: House, feed: Feed, tmp_path: Path
+    deployment: Deployment, feed: Feed, tmp_path: Path
 ) -> None:
     base = tmp_path / "base"
-    house.drive("two_queries.py", str(base))
-    wait_for(lambda: (house.queries().get("orders") or {}).get("batch_id") is not None, 180)
+    deployment.drive("two_queries.py", str(base))
+    wait_for(lambda: (deployment.queries().get("orders") or {}).get("batch_id") is not None, 180)
     feed.add()
-    wait_for(lambda: house.queries()["orders"]["batch_id"] >= 1, 120)
-    query_id = house.queries()["orders"]["query_id"]
-    wait_for(lambda: verdict(house, query_id, "started") == "ok", 60)
-    house.act("stop", "orders")
-    wait_for(lambda: verdict(house, query_id, "stopped") == "ok", 30)
+    wait_for(lambda: deployment.queries()["orders"]["batch_id"] >= 1, 120)
+    query_id = deployment.queries()["orders"]["query_id"]
+    wait_for(lambda: verdict(deployment, query_id, "started") == "ok", 60)
+    deployment.act("stop", "orders")
+    wait_for(lambda: verdict(deployment, query_id, "stopped") == "ok", 30)
 
     [checkpoint] = [path for path in base.rglob("metadata") if query_id in path.read_text()]
-    next_batch = seen(house, query_id)["checkpoint"]["next_batch"]
+    next_batch = seen(deployment, query_id)["checkpoint"]["next_batch"]
     committed = max(int(path.name) for path in (checkpoint.parent / "commits").glob("[0-9]*"))
     newest = (
         checkpoint.parent / "offsets" / str(committed)
@@ -44,20 +44,20 @@ def test_a_start_that_would_fail_is_refused_and_runs_once_the_checkpoint_is_mend
     whole = newest.read_bytes()
     newest.write_bytes(b"v1\n")
     look = f"/api/v1/checkpoints/{query_id}/inventory"
-    house.post(look, {})
-    wait_for(lambda: verdict(house, query_id, "asked") == "broken", 30)
-    refused = house.cli("start", "orders", "--json")
+    deployment.post(look, {})
+    wait_for(lambda: verdict(deployment, query_id, "asked") == "broken", 30)
+    refused = deployment.cli("start", "orders", "--json")
     action = json.loads(refused.stdout)["action"]
     assert (refused.returncode, action["state"]) == (1, "refused")
     assert action["evidence"]["code"] == "checkpoint_broken"
     assert f"offsets/{newest.name}" in action["reason"]
-    findings = {finding["check"] for finding in seen(house, query_id)["findings"]}
+    findings = {finding["check"] for finding in seen(deployment, query_id)["findings"]}
     assert {"log.offset-unreadable", "log.offset-rebuildable"} <= findings
 
     newest.write_bytes(whole)
-    house.post(look, {})
-    wait_for(lambda: verdict(house, query_id, "asked") == "ok", 30)
-    started = house.act("start", "orders", "--wait", "120")["action"]
+    deployment.post(look, {})
+    wait_for(lambda: verdict(deployment, query_id, "asked") == "ok", 30)
+    started = deployment.act("start", "orders", "--wait", "120")["action"]
     assert started["state"] == "succeeded"
     assert started["evidence"]["checkpoint"]["summary"] == f"it will resume at batch {next_batch}"
-    wait_for(lambda: (seen(house, query_id)["shape"] or {}).get("verdict") == "allowed", 60)
+    wait_for(lambda: (seen(deployment, query_id)["shape"] or {}).get("verdict") == "allowed", 60)

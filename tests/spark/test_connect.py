@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from tests.recording_server import RecordingServer
 from tests.spark.connect_server import ConnectServer, Wire, connect_server
-from tests.spark.house import ROOT, wait_for
+from tests.spark.deployment import ROOT, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

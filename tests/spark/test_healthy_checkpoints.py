@@ -18,8 +18,8 @@ from controlplane.checkpoints.findings import Severity
 from controlplane.checkpoints.reading.versions import parse_version
 from controlplane.checkpoints.survey import survey
 from tests.spark import goldens
+from tests.spark.deployment import PROGRAMS, wait_for
 from tests.spark.goldens import CHANGELOG, HDFS, PROVIDERS, ROCKSDB, Golden, Inputs, run
-from tests.spark.house import PROGRAMS, wait_for
 
 pytestmark = pytest.mark.spark
 

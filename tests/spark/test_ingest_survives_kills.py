@@ -29,10 +29,10 @@ BATCH_FILES, WAITING_FILES = 30, 300
 class Ingest:
     """The job as a process of its own, with its JVM and Python workers in one group."""
 
-    def __init__(self, house: Path, zone: Zone, server: LiveServer):
-        self.lake, self.checkpoint = house / "lake", house / "checkpoint"
-        self._log = (house / "ingest.log").open("ab")
-        self._said = house / "ingest.log"
+    def __init__(self, directory: Path, zone: Zone, server: LiveServer):
+        self.lake, self.checkpoint = directory / "lake", directory / "checkpoint"
+        self._log = (directory / "ingest.log").open("ab")
+        self._said = directory / "ingest.log"
         self._command = [
             *(sys.executable, "-m", "controlplane.cli.main", "history", "ingest", str(zone.folder)),
             *("--lake", str(self.lake), "--checkpoint", str(self.checkpoint), "--server", server.url),
@@ -41,8 +41,8 @@ class Ingest:
         self._env = {
             **os.environ,
             "CONTROLPLANE_TOKEN": server.agent_token,
-            "CONTROLPLANE_SPOOL_DIR": str(house / "spool"),
-            "SPARK_LOCAL_DIRS": str(house / "scratch"),
+            "CONTROLPLANE_SPOOL_DIR": str(directory / "spool"),
+            "SPARK_LOCAL_DIRS": str(directory / "scratch"),
             # Each of its JVMs lives for seconds: what they would compile well is never used.
             "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         }

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.recording_server import RecordingServer
-from tests.spark.house import Feed, House, wait_for
+from tests.spark.deployment import Deployment, Feed, wait_for
 from tests.spark.test_agent import Source
 
 pytestmark = pytest.mark.spark
@@ -354,33 +354,33 @@ def test_a_command_that_comes_twice_is_carried_out_once(bench):
 
 @long
 def test_the_server_judges_a_continuous_query_by_its_epochs(tmp_path):
-    house = House(tmp_path)
+    deployment = Deployment(tmp_path)
     try:
-        program = house.drive("continuous.py", str(tmp_path / "base"), app="live")
-        wait_for(lambda: house.queries().get("epochs", {}).get("status") == "running", 180)
-        assert "is committed" in house.queries()["epochs"]["reason"]
-        action = house.act("restart", "epochs", "--drain")["action"]
+        program = deployment.drive("continuous.py", str(tmp_path / "base"), app="live")
+        wait_for(lambda: deployment.queries().get("epochs", {}).get("status") == "running", 180)
+        assert "is committed" in deployment.queries()["epochs"]["reason"]
+        action = deployment.act("restart", "epochs", "--drain")["action"]
         assert action["evidence"]["verified_by"] == "epoch", action
         assert action["evidence"]["epoch"] > action["evidence"]["committed_batch"]
-        assert house.act("stop", "epochs")["action"]["state"] == "succeeded"
+        assert deployment.act("stop", "epochs")["action"]["state"] == "succeeded"
         assert program.poll() is None
     finally:
-        house.close()
+        deployment.close()
 
 
 @long
 def test_overrides_and_their_mistakes_travel_the_whole_way(tmp_path):
     Feed(tmp_path / "base" / "in").add()
-    house = House(tmp_path)
+    deployment = Deployment(tmp_path)
     try:
-        house.drive("two_queries.py", str(tmp_path / "base"))
-        wait_for(lambda: house.queries().get("orders", {}).get("batch_id") is not None, 180)
-        action = house.act("restart", "orders", "--drain", "--set", "trigger=700ms")["action"]
+        deployment.drive("two_queries.py", str(tmp_path / "base"))
+        wait_for(lambda: deployment.queries().get("orders", {}).get("batch_id") is not None, 180)
+        action = deployment.act("restart", "orders", "--drain", "--set", "trigger=700ms")["action"]
         assert action["evidence"]["overrides"] == {"trigger": "700ms"}, action
         query = f"/api/v1/queries/{action['query_id']}"
-        wait_for(lambda: house.get(query)["facts"]["trigger_interval"] == 0.7, 30)
-        refused = house.cli("restart", "orders", "--set", "rate=5")
+        wait_for(lambda: deployment.get(query)["facts"]["trigger_interval"] == 0.7, 30)
+        refused = deployment.cli("restart", "orders", "--set", "rate=5")
         assert refused.returncode == 1 and "only `trigger` can be overridden" in refused.stdout, refused
         assert "Traceback" not in refused.stderr
     finally:
-        house.close()
+        deployment.close()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.recording_server import RecordingServer
-from tests.spark.house import SCHEMA, Feed
+from tests.spark.deployment import SCHEMA, Feed
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

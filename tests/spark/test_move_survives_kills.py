@@ -17,7 +17,7 @@ from controlplane.settings import Settings
 from controlplane.store import offload_marks, retention
 from tests.acceptance.live import eventually
 from tests.drivers import BEGIN, Driver
-from tests.stores import House, sqlite_house
+from tests.stores import StoreHarness, sqlite_harness
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 #: The job as it is, in small commits; before the file's rename of this number the process is killed.
@@ -44,9 +44,18 @@ NEVER = 10**6
 MARK = "TEST_OF_LAKE"
 
 
-def move(house: House, lake: Path, kill_at: int) -> int:
-    arguments = ["history", "move", "--lake", str(lake), "--database-url", house.url, "--master", "local[1]"]
-    command = [sys.executable, "-c", JOB, str(kill_at), *arguments, "--before", str(house.now)]
+def move(harness: StoreHarness, lake: Path, kill_at: int) -> int:
+    arguments = [
+        "history",
+        "move",
+        "--lake",
+        str(lake),
+        "--database-url",
+        harness.url,
+        "--master",
+        "local[1]",
+    ]
+    command = [sys.executable, "-c", JOB, str(kill_at), *arguments, "--before", str(harness.now)]
     done = subprocess.run(
         command,
         env={**os.environ, MARK: str(lake), "PYTHONPATH": os.getcwd()},
@@ -61,31 +70,31 @@ def move(house: House, lake: Path, kill_at: int) -> int:
 
 def test_nothing_is_lost_and_nothing_is_twice_wherever_the_job_is_killed(tmp_path: Path) -> None:
     lake, driver, told = tmp_path / "lake", Driver(), 0
-    with sqlite_house(tmp_path) as house:
+    with sqlite_harness(tmp_path) as harness:
         settings = replace(Settings(data_dir=tmp_path), lake=str(lake))
-        room = HistoryService(settings, house.writer, house.engine.connect, lambda: house.now)
-        house.accept(driver.started("q", "r", at=BEGIN))
-        house.write(offload_marks.store_id)
+        room = HistoryService(settings, harness.writer, harness.engine.connect, lambda: harness.now)
+        harness.accept(driver.started("q", "r", at=BEGIN))
+        harness.write(offload_marks.store_id)
         for kill in (*KILLS, NEVER):
             for _ in range(50):
-                house.accept(driver.progress("q", "r", told, at=BEGIN + told))
+                harness.accept(driver.progress("q", "r", told, at=BEGIN + told))
                 told += 1
-            house.now = BEGIN + told
-            assert move(house, lake, kill) == (0 if kill == NEVER else -signal.SIGKILL)
+            harness.now = BEGIN + told
+            assert move(harness, lake, kill) == (0 if kill == NEVER else -signal.SIGKILL)
             room.advance()
-            retention.prune(house.writer, house.now, 1e9, 2**40, hot_seconds=1.0)
-            held = stored(house)
+            retention.prune(harness.writer, harness.now, 1e9, 2**40, hot_seconds=1.0)
+            held = stored(harness)
             assert set(held) | set(batches(lake)) == set(range(told)), kill
             assert len(batches(lake)) == len(set(batches(lake))), kill
         assert room.status().error is None
-        assert len(stored(house)) <= 1
+        assert len(stored(harness)) <= 1
     assert sorted(batches(lake)) == list(range(told))
     assert Lake.open(str(lake)).read("lifecycle")["event"].to_pylist() == ["started"]
     assert eventually(lambda: not jvms(lake), 20.0), "a JVM outlived its job"
 
 
-def stored(house: House) -> list[int]:
-    with house.engine.connect() as connection:
+def stored(harness: StoreHarness) -> list[int]:
+    with harness.engine.connect() as connection:
         return [
             event.data["batchId"]
             for event in offload_marks.departing(connection, 0, 2**62)

@@ -18,7 +18,7 @@ from controlplane.store import offload_marks
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedQuery, stamp
 from tests.drivers import BEGIN, Driver
-from tests.stores import sqlite_house
+from tests.stores import sqlite_harness
 
 pytestmark = pytest.mark.spark
 DAY = 86400.0
@@ -47,20 +47,20 @@ def test_a_job_goes_on_where_the_last_one_ended_and_writes_damaged_commits_again
     monkeypatch.setattr(offload_job, "COMMIT_EVENTS", 40)
     monkeypatch.setattr(offload_job, "TASK_EVENTS", 15)
     said: list[str] = []
-    with sqlite_house(tmp_path) as house:
+    with sqlite_harness(tmp_path) as harness:
         driver = Driver()
         for number in range(100):
-            house.accept(driver.progress("q", "r", number, at=BEGIN + number))
+            harness.accept(driver.progress("q", "r", number, at=BEGIN + number))
         lake = str(tmp_path / "lake")
-        first = offload_job.move(spark, Moving(house.url, lake, BEGIN + 60.0), said.append)
+        first = offload_job.move(spark, Moving(harness.url, lake, BEGIN + 60.0), said.append)
         assert (first.commits, first.until, first.account.taken, len(said)) == (2, 60, 60, 2)
         [part] = [
             p for p in Lake.open(lake).manifest().parts("progress") if p.path.endswith("00002-0000.parquet")
         ]
         (tmp_path / "lake" / part.path).write_bytes(b"")
-        last = offload_job.move(spark, Moving(house.url, lake, BEGIN + 500.0), said.append)
+        last = offload_job.move(spark, Moving(harness.url, lake, BEGIN + 500.0), said.append)
         assert (last.mended, last.until, last.account.known) == (1, 100, 0)
-        again = offload_job.move(spark, Moving(house.url, lake, BEGIN + 500.0), said.append)
+        again = offload_job.move(spark, Moving(harness.url, lake, BEGIN + 500.0), said.append)
         assert (again.commits, again.rows) == (0, 0)
     found = Lake.open(lake).read("progress")["batch_id"].to_pylist()
     assert sorted(found) == list(range(100))
@@ -70,17 +70,17 @@ def test_a_lake_that_takes_no_files_is_told_in_one_line_and_nothing_is_left_in_i
     spark: Any, tmp_path: Path
 ) -> None:
     lake, said = tmp_path / "lake", []
-    with sqlite_house(tmp_path) as house:
+    with sqlite_harness(tmp_path) as harness:
         driver = Driver()
-        house.accept(*[driver.progress("q", "r", number, at=BEGIN + number) for number in range(5)])
+        harness.accept(*[driver.progress("q", "r", number, at=BEGIN + number) for number in range(5)])
         Lake.open(str(lake), create=True)
         (lake / "_staging").write_text("no folder")
         with pytest.raises(LakeError, match="events 1 to 5 were not moved: the lake at") as caught:
-            offload_job.move(spark, Moving(house.url, str(lake), BEGIN + 60.0), said.append)
+            offload_job.move(spark, Moving(harness.url, str(lake), BEGIN + 60.0), said.append)
         assert "\n" not in str(caught.value)
         (lake / "_staging").unlink()
         assert (
-            offload_job.move(spark, Moving(house.url, str(lake), BEGIN + 60.0), said.append).account.taken
+            offload_job.move(spark, Moving(harness.url, str(lake), BEGIN + 60.0), said.append).account.taken
             == 5
         )
 

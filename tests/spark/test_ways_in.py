@@ -19,7 +19,7 @@ import pytest
 from listeners.packaging import write_zip
 from tests.paths import ROOT
 from tests.recording_server import RecordingServer
-from tests.spark.house import free_port, wait_for
+from tests.spark.deployment import free_port, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 

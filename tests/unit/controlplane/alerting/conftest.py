@@ -14,7 +14,7 @@ from alerts.notify.receivers.recorder import Recorder
 from controlplane.alerting.alert_queries import AlertQueries
 from controlplane.alerting.service import AlertingService
 from controlplane.settings import Settings
-from tests.stores import House, sqlite_house
+from tests.stores import StoreHarness, sqlite_harness
 from tests.unit.controlplane.alerting.parts import Clock, Scrapes, rule
 
 #: The first mutes the second, where they agree in `app`.
@@ -30,8 +30,8 @@ RULES = "groups:\n- name: one\n  rules:\n" + rule("Down", "up == 0") + rule("Slo
 class Rooms:
     """One store and the rooms that follow each other in it; `hook` is what the route leads to."""
 
-    def __init__(self, house: House, folder: Path):
-        self.house, self.folder = house, folder
+    def __init__(self, harness: StoreHarness, folder: Path):
+        self.harness, self.folder = harness, folder
         self.clock, self.series, self.hook = Clock(), Scrapes(), Recorder("hook")
         self.write(RULES, ROUTES)
         self.room = self.opened()
@@ -47,14 +47,14 @@ class Rooms:
     def opened(self) -> AlertingService:
         """A room as after a (re)start."""
         files = Settings(rules=(str(self.folder / "rules.yaml"),), notify=self.folder / "notify.yaml")
-        room = AlertingService(files, self.series, self.house.writer, self._reading, self.clock)
+        room = AlertingService(files, self.series, self.harness.writer, self._reading, self.clock)
         with self._reading() as conn:
             room.load(conn)
         return room
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        with self.house.engine.connect() as connection:
+        with self.harness.engine.connect() as connection:
             yield connection
 
     def tick(self, later: float = 15.0) -> None:
@@ -73,5 +73,5 @@ class Rooms:
 
 @pytest.fixture
 def rooms(tmp_path: Path) -> Iterator[Rooms]:
-    with sqlite_house(tmp_path) as house:
-        yield Rooms(house, tmp_path)
+    with sqlite_harness(tmp_path) as harness:
+        yield Rooms(harness, tmp_path)

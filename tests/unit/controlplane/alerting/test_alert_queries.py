@@ -34,7 +34,7 @@ def seen(rooms: Rooms) -> dict[str, AlertView]:
 
 
 def recorded(rooms: Rooms) -> list[tuple[str, str]]:
-    with rooms.house.engine.connect() as conn:
+    with rooms.harness.engine.connect() as conn:
         return [(row.actor, row.action) for row in conn.execute(sa.select(audit).order_by(audit.c.key))]
 
 

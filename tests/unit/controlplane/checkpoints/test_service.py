@@ -21,13 +21,13 @@ from controlplane.store import checkpoints
 from tests.acceptance.live import eventually
 from tests.acceptance.written import write
 from tests.drivers import Driver
-from tests.stores import House, sqlite_house
+from tests.stores import StoreHarness, sqlite_harness
 from tests.unit.controlplane.checkpoints.test_arrivals import GOOD
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with sqlite_house(tmp_path) as opened:
+def harness(tmp_path: Path) -> Iterator[StoreHarness]:
+    with sqlite_harness(tmp_path) as opened:
         yield opened
 
 
@@ -37,34 +37,36 @@ def lake(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def room(house: House, lake: Path) -> Iterator[CheckpointService]:
+def room(harness: StoreHarness, lake: Path) -> Iterator[CheckpointService]:
     made = CheckpointService(
-        house.writer, house.window, Outbox(), house.engine.connect, lambda: house.now, (str(lake),)
+        harness.writer, harness.window, Outbox(), harness.engine.connect, lambda: harness.now, (str(lake),)
     )
-    house.ingest.listeners.append(made.heard)
+    harness.ingest.listeners.append(made.heard)
     made.start()
     yield made
     made.stop()
 
 
-def left_behind(house: House, place: Path) -> QueryView:
+def left_behind(harness: StoreHarness, place: Path) -> QueryView:
     """A query with a checkpoint there, whose driver has ended."""
     query_id, run_id, driver = str(uuid.uuid4()), str(uuid.uuid4()), Driver()
     write(place, query_id, 1)
-    house.accept(driver.started(query_id, run_id))
-    house.accept(driver.status({"id": query_id, "runId": run_id, "facts": {"checkpoint": f"file://{place}"}}))
-    house.accept(driver.line("app_ended", {"reason": "exit"}))
-    return view_of(house, query_id)
+    harness.accept(driver.started(query_id, run_id))
+    harness.accept(
+        driver.status({"id": query_id, "runId": run_id, "facts": {"checkpoint": f"file://{place}"}})
+    )
+    harness.accept(driver.line("app_ended", {"reason": "exit"}))
+    return view_of(harness, query_id)
 
 
-def view_of(house: House, query_id: str) -> QueryView:
-    view = house.window.view(query_id)
+def view_of(harness: StoreHarness, query_id: str) -> QueryView:
+    view = harness.window.view(query_id)
     assert view is not None
     return view
 
 
-def seen(house: House, view: QueryView) -> CheckpointSeen:
-    return eventually(lambda: view_of(house, view.query_id).checkpoint)
+def seen(harness: StoreHarness, view: QueryView) -> CheckpointSeen:
+    return eventually(lambda: view_of(harness, view.query_id).checkpoint)
 
 
 def trouble(room: CheckpointService, view: QueryView) -> str:
@@ -85,35 +87,39 @@ def held(monkeypatch: pytest.MonkeyPatch, gate: threading.Event, name: str) -> C
     return hangs.is_set
 
 
-def test_where_no_agent_is_the_server_looks(house: House, room: CheckpointService, lake: Path) -> None:
-    view = left_behind(house, lake / "orders")
+def test_where_no_agent_is_the_server_looks(
+    harness: StoreHarness, room: CheckpointService, lake: Path
+) -> None:
+    view = left_behind(harness, lake / "orders")
     assert room.request(view) == "server"
-    assert (seen(house, view).verdict, seen(house, view).checkpoint) == ("ok", f"file://{lake}/orders")
+    assert (seen(harness, view).verdict, seen(harness, view).checkpoint) == ("ok", f"file://{lake}/orders")
 
 
 def test_a_mount_that_is_dead_holds_nobody_who_asks(
-    house: House, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
+    harness: StoreHarness, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    view, gate = left_behind(house, lake / "dead"), threading.Event()
+    view, gate = left_behind(harness, lake / "dead"), threading.Event()
     hangs = held(monkeypatch, gate, "lake/dead")
     try:
-        house.write(lambda connection: room.look_before_start(view))
+        harness.write(lambda connection: room.look_before_start(view))
         assert eventually(hangs)
         assert room.looking(view.query_id), "it was asked, and nobody waits for it"
-        house.accept(Driver().started("another", "r2"))
-        assert view_of(house, "another")
+        harness.accept(Driver().started("another", "r2"))
+        assert view_of(harness, "another")
     finally:
         gate.set()
-    assert seen(house, view).verdict == "ok"
+    assert seen(harness, view).verdict == "ok"
 
 
-def test_a_link_out_of_the_roots_is_not_followed(house: House, room: CheckpointService, lake: Path) -> None:
-    view = left_behind(house, lake.parent / "secret")
+def test_a_link_out_of_the_roots_is_not_followed(
+    harness: StoreHarness, room: CheckpointService, lake: Path
+) -> None:
+    view = left_behind(harness, lake.parent / "secret")
     lake.mkdir()
     (lake / "way-out").symlink_to(lake.parent / "secret")
     room.request(replace(view, facts=replace(view.facts, checkpoint=f"file://{lake}/way-out")))
     assert "not below one of the server's checkpoint roots" in trouble(room, view)
-    assert view_of(house, view.query_id).checkpoint is None
+    assert view_of(harness, view.query_id).checkpoint is None
 
 
 def swapped(place: Path) -> None:
@@ -124,9 +130,13 @@ def swapped(place: Path) -> None:
 
 
 def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_waits_leads_nowhere(
-    house: House, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
+    harness: StoreHarness, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow, evil, gate = left_behind(house, lake / "slow"), left_behind(house, lake / "evil"), threading.Event()
+    slow, evil, gate = (
+        left_behind(harness, lake / "slow"),
+        left_behind(harness, lake / "evil"),
+        threading.Event(),
+    )
     hangs = held(monkeypatch, gate, "lake/slow")
     try:
         room.request(slow)
@@ -136,13 +146,13 @@ def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_waits_leads_nowher
     finally:
         gate.set()
     assert "not below one of the server's checkpoint roots" in trouble(room, evil)
-    assert view_of(house, evil.query_id).checkpoint is None
+    assert view_of(harness, evil.query_id).checkpoint is None
 
 
 def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_is_looked_at_leads_nowhere(
-    house: House, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
+    harness: StoreHarness, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    evil, really = left_behind(house, lake / "evil"), module.collect
+    evil, really = left_behind(harness, lake / "evil"), module.collect
 
     def collect(url: str, *arguments: Any, **more: Any) -> Any:
         swapped(lake / "evil")
@@ -151,13 +161,13 @@ def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_is_looked_at_leads
     monkeypatch.setattr(module, "collect", collect)
     room.request(evil)
     assert "a link took its place" in trouble(room, evil)
-    assert view_of(house, evil.query_id).checkpoint is None
+    assert view_of(harness, evil.query_id).checkpoint is None
 
 
-def test_of_a_query_that_nobody_knows_nothing_is_kept(house: House, room: CheckpointService) -> None:
+def test_of_a_query_that_nobody_knows_nothing_is_kept(harness: StoreHarness, room: CheckpointService) -> None:
     known, driver = "known", Driver()
-    house.accept(driver.started(known, "r1"))
+    harness.accept(driver.started(known, "r1"))
     for query_id in ("nobody", known):
-        house.accept(driver.line("inventory", {"id": query_id, "runId": "r1", "inventory": GOOD}))
-    assert eventually(lambda: view_of(house, known).checkpoint)
-    assert set(house.read(checkpoints.judgements)) == {known}
+        harness.accept(driver.line("inventory", {"id": query_id, "runId": "r1", "inventory": GOOD}))
+    assert eventually(lambda: view_of(harness, known).checkpoint)
+    assert set(harness.read(checkpoints.judgements)) == {known}

@@ -13,12 +13,12 @@ from controlplane.events.window import Window
 from controlplane.model import Action, ActionState, QueryView
 from controlplane.store import actions
 from tests.drivers import BEGIN, Driver, real_reports
-from tests.stores import House, sqlite_house
+from tests.stores import StoreHarness, sqlite_harness
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with sqlite_house(tmp_path) as opened:
+def harness(tmp_path: Path) -> Iterator[StoreHarness]:
+    with sqlite_harness(tmp_path) as opened:
         yield opened
 
 
@@ -29,15 +29,15 @@ def by_id(window: Window) -> dict[str, QueryView]:
 ACTION = Action("a", "q", "shop", "orders", "stop", "ada", ActionState.REQUESTED, BEGIN, BEGIN + 60)
 
 
-def test_a_restart_gives_the_same_window(house: House) -> None:
+def test_a_restart_gives_the_same_window(harness: StoreHarness) -> None:
     one, two = Driver(labels={"team": "x"}), Driver(app="other")
-    house.accept(
+    harness.accept(
         one.line("app_started", {"actions": "stop"}), *(one.line("progress", r) for r in real_reports())
     )
-    house.accept(
+    harness.accept(
         *(one.progress("q", "r1", n) for n in range(130)), one.terminated("q", "r1", exception="boom")
     )
-    house.accept(
+    harness.accept(
         one.started("q", "r2"),
         one.progress("q", "r2", 130),
         one.line("idle", {"id": "q", "runId": "r2"}),
@@ -48,134 +48,138 @@ def test_a_restart_gives_the_same_window(house: House) -> None:
         two.line("heartbeat", {"dropped": {"x": 1}}),
         two.line("start_failed", {"id": None, "name": "never", "exception": "no table"}),
     )
-    house.write(actions.insert, ACTION)
-    house.window.set_action("q", ACTION)
-    again = house.reloaded()
-    assert by_id(again) == by_id(house.window)
-    assert again.agents() == house.window.agents()
-    assert again.agent_info(two.agent) == house.window.agent_info(two.agent)
-    assert again.totals("q") == house.window.totals("q")
+    harness.write(actions.insert, ACTION)
+    harness.window.set_action("q", ACTION)
+    again = harness.reloaded()
+    assert by_id(again) == by_id(harness.window)
+    assert again.agents() == harness.window.agents()
+    assert again.agent_info(two.agent) == harness.window.agent_info(two.agent)
+    assert again.totals("q") == harness.window.totals("q")
 
 
-def test_the_window_holds_the_newest_samples_of_all_runs_in_the_order_of_time(house: House) -> None:
+def test_the_window_holds_the_newest_samples_of_all_runs_in_the_order_of_time(harness: StoreHarness) -> None:
     driver = Driver()
     late = driver.progress("q", "r1", 0)
-    house.accept(*(driver.progress("q", f"r{n // 100}", n) for n in range(1, 200)))
-    house.accept(late)
-    view = house.window.view("q")
+    harness.accept(*(driver.progress("q", f"r{n // 100}", n) for n in range(1, 200)))
+    harness.accept(late)
+    view = harness.window.view("q")
     assert view is not None
     assert [sample.batch_id for sample in view.progress] == list(range(80, 200))
-    assert house.reloaded().view("q") == view
+    assert harness.reloaded().view("q") == view
 
 
-def test_a_snapshot_does_not_change_when_the_window_does(house: House) -> None:
+def test_a_snapshot_does_not_change_when_the_window_does(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(driver.progress("q", "r", 0))
-    before = house.window.view("q")
-    house.accept(driver.progress("q", "r", 1))
+    harness.accept(driver.progress("q", "r", 0))
+    before = harness.window.view("q")
+    harness.accept(driver.progress("q", "r", 1))
     assert before is not None
     assert len(before.progress) == 1
-    assert house.window.view("q") != before
+    assert harness.window.view("q") != before
 
 
-def test_what_is_not_stored_is_not_in_the_window(house: House) -> None:
-    house.accept(Driver().started("q", "r"))
-    house.writer.stop()
+def test_what_is_not_stored_is_not_in_the_window(harness: StoreHarness) -> None:
+    harness.accept(Driver().started("q", "r"))
+    harness.writer.stop()
     with pytest.raises(Exception, match="not open"):
-        house.accept(Driver().started("p", "r2"))
-    assert house.window.view("p") is None
+        harness.accept(Driver().started("p", "r2"))
+    assert harness.window.view("p") is None
 
 
-def test_an_action_is_shown_until_it_is_final(house: House) -> None:
-    house.accept(Driver().started("q", "r"))
-    house.window.set_action("q", ACTION)
-    view = house.window.view("q")
+def test_an_action_is_shown_until_it_is_final(harness: StoreHarness) -> None:
+    harness.accept(Driver().started("q", "r"))
+    harness.window.set_action("q", ACTION)
+    view = harness.window.view("q")
     assert view is not None
     assert view.action == ACTION
-    house.window.set_action("q", replace(ACTION, state=ActionState.SUCCEEDED))
-    view = house.window.view("q")
+    harness.window.set_action("q", replace(ACTION, state=ActionState.SUCCEEDED))
+    view = harness.window.view("q")
     assert view is not None
     assert view.action is None
 
 
-def test_a_heartbeat_shows_on_every_query_of_the_agent(house: House) -> None:
+def test_a_heartbeat_shows_on_every_query_of_the_agent(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(driver.started("q", "r1"), driver.started("p", "r2"))
-    house.window.views()
-    house.accept(driver.line("heartbeat", {}))
-    assert {view.agent.last_seen_at for view in house.window.views() if view.agent} == {BEGIN + 3}
+    harness.accept(driver.started("q", "r1"), driver.started("p", "r2"))
+    harness.window.views()
+    harness.accept(driver.line("heartbeat", {}))
+    assert {view.agent.last_seen_at for view in harness.window.views() if view.agent} == {BEGIN + 3}
 
 
-def test_a_query_on_a_new_checkpoint_takes_the_place_of_the_old_one(house: House) -> None:
+def test_a_query_on_a_new_checkpoint_takes_the_place_of_the_old_one(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(driver.started("old", "r1"), driver.terminated("old", "r1"), driver.started("new", "r2"))
-    for window in (house.window, house.reloaded()):
+    harness.accept(driver.started("old", "r1"), driver.terminated("old", "r1"), driver.started("new", "r2"))
+    for window in (harness.window, harness.reloaded()):
         assert window.superseded("old") == "new"
         assert window.superseded("new") is None
         assert window.lineage("shop", "orders") == ["old", "new"]
 
 
-def test_queries_of_one_name_that_run_side_by_side_do_not_hide_each_other(house: House) -> None:
+def test_queries_of_one_name_that_run_side_by_side_do_not_hide_each_other(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(driver.started("one", "r1"), driver.started("two", "r2"))
-    assert house.window.superseded("one") is None
-    house.accept(driver.terminated("one", "r1"))
-    assert house.window.superseded("one") == "two"
+    harness.accept(driver.started("one", "r1"), driver.started("two", "r2"))
+    assert harness.window.superseded("one") is None
+    harness.accept(driver.terminated("one", "r1"))
+    assert harness.window.superseded("one") == "two"
 
 
-def test_two_drivers_that_both_live_do_not_hide_each_other_even_when_one_dies_later(house: House) -> None:
+def test_two_drivers_that_both_live_do_not_hide_each_other_even_when_one_dies_later(
+    harness: StoreHarness,
+) -> None:
     first, second = Driver(), Driver()
-    house.accept(first.started("one", "r1", at=BEGIN))
-    house.accept(second.started("two", "r2", at=BEGIN + 100))
-    assert house.window.superseded("one") == "two"  # as after a redeploy on a new checkpoint
-    house.accept(first.line("heartbeat", {}, BEGIN + 200))
-    assert house.window.superseded("one") is None
-    house.accept(second.line("heartbeat", {}, BEGIN + 900))
-    assert house.window.superseded("one") is None
-    house.accept(first.terminated("one", "r1", at=BEGIN + 901))
-    assert house.window.superseded("one") == "two"
+    harness.accept(first.started("one", "r1", at=BEGIN))
+    harness.accept(second.started("two", "r2", at=BEGIN + 100))
+    assert harness.window.superseded("one") == "two"  # as after a redeploy on a new checkpoint
+    harness.accept(first.line("heartbeat", {}, BEGIN + 200))
+    assert harness.window.superseded("one") is None
+    harness.accept(second.line("heartbeat", {}, BEGIN + 900))
+    assert harness.window.superseded("one") is None
+    harness.accept(first.terminated("one", "r1", at=BEGIN + 901))
+    assert harness.window.superseded("one") == "two"
 
 
-def test_queries_without_a_name_never_take_each_other_s_place(house: House) -> None:
+def test_queries_without_a_name_never_take_each_other_s_place(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(driver.started("one", "r1", name=None), driver.started("two", "r2", name=None))
-    assert house.window.superseded("one") is None
-    assert house.window.lineage("shop", None) == []
+    harness.accept(driver.started("one", "r1", name=None), driver.started("two", "r2", name=None))
+    assert harness.window.superseded("one") is None
+    assert harness.window.lineage("shop", None) == []
 
 
-def test_a_query_that_failed_before_it_had_an_id_gives_way_to_the_one_that_starts(house: House) -> None:
+def test_a_query_that_failed_before_it_had_an_id_gives_way_to_the_one_that_starts(
+    harness: StoreHarness,
+) -> None:
     driver = Driver()
-    house.accept(driver.line("start_failed", {"id": None, "name": "orders", "exception": "no table"}))
-    (unstarted,) = house.window.views()
-    house.accept(driver.started("q", "r"))
-    assert house.window.superseded(unstarted.query_id) == "q"
+    harness.accept(driver.line("start_failed", {"id": None, "name": "orders", "exception": "no table"}))
+    (unstarted,) = harness.window.views()
+    harness.accept(driver.started("q", "r"))
+    assert harness.window.superseded(unstarted.query_id) == "q"
 
 
-def test_a_query_put_away_and_one_forgotten(house: House) -> None:
-    house.accept(Driver().started("q", "r"))
-    house.window.retire("q", BEGIN + 9)
-    view = house.window.view("q")
+def test_a_query_put_away_and_one_forgotten(harness: StoreHarness) -> None:
+    harness.accept(Driver().started("q", "r"))
+    harness.window.retire("q", BEGIN + 9)
+    view = harness.window.view("q")
     assert view is not None
     assert view.retired_at == BEGIN + 9
-    house.window.forget(["q", "nobody"])
-    assert house.window.views() == []
-    assert house.window.totals("q") == {}
+    harness.window.forget(["q", "nobody"])
+    assert harness.window.views() == []
+    assert harness.window.totals("q") == {}
 
 
-def test_nobody_is_known_by_an_unknown_id(house: House) -> None:
-    assert house.window.view("nobody") is None
-    assert house.window.superseded("nobody") is None
-    assert house.window.agent("nobody") is None
-    house.window.set_action("nobody", ACTION)
-    assert house.window.views() == []
+def test_nobody_is_known_by_an_unknown_id(harness: StoreHarness) -> None:
+    assert harness.window.view("nobody") is None
+    assert harness.window.superseded("nobody") is None
+    assert harness.window.agent("nobody") is None
+    harness.window.set_action("nobody", ACTION)
+    assert harness.window.views() == []
 
 
-def test_many_may_read_while_one_writes(house: House) -> None:
+def test_many_may_read_while_one_writes(harness: StoreHarness) -> None:
     driver, done, seen = Driver(), threading.Event(), []
 
     def look() -> None:
         while not done.is_set():
-            for view in house.window.views():
+            for view in harness.window.views():
                 ids = [sample.batch_id for sample in view.progress]
                 if ids != sorted(ids):
                     seen.append(ids)
@@ -184,7 +188,7 @@ def test_many_may_read_while_one_writes(house: House) -> None:
     for reader in readers:
         reader.start()
     for n in range(40):
-        house.accept(driver.progress("q", "r", n), driver.progress("p", "s", n))
+        harness.accept(driver.progress("q", "r", n), driver.progress("p", "s", n))
     done.set()
     for reader in readers:
         reader.join()

@@ -10,21 +10,21 @@ from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Commit
 from controlplane.pipeline.offload.event_export import Task, carry
 from controlplane.store import offload_marks, retention
-from tests.stores import House
+from tests.stores import StoreHarness
 
 
-def moved_to(house: House, folder: Path, cutoff: float) -> Commit:
+def moved_to(harness: StoreHarness, folder: Path, cutoff: float) -> Commit:
     """Move what is older than `cutoff` to the lake in `folder`; the commit."""
     lake = Lake.open(str(folder), create=True)
-    house.write(offload_marks.store_id)
-    store = house.read(offload_marks.moving_name)
-    mark = house.read(offload_marks.value, offload_marks.SAFE) or 0
-    until = house.read(offload_marks.last_aged, mark, cutoff)
+    harness.write(offload_marks.store_id)
+    store = harness.read(offload_marks.moving_name)
+    mark = harness.read(offload_marks.value, offload_marks.SAFE) or 0
+    until = harness.read(offload_marks.last_aged, mark, cutoff)
     stretch = EventRange(store, mark, until)
     staging = lake.stage(JOB, stretch.batch)
     parts, account = [], OffloadCounts()
     for number, cut in enumerate(_pieces(stretch)):
-        written, counted = carry(Task(number, cut, staging, house.url, str(folder)))
+        written, counted = carry(Task(number, cut, staging, harness.url, str(folder)))
         parts, account = [*parts, *written], account + counted
     return lake.commit(staging, parts, offload_commits.facts(stretch, account))
 
@@ -37,8 +37,8 @@ def _pieces(stretch: EventRange) -> list[EventRange]:
     ]
 
 
-def forget(house: House, cutoff: float, until: int) -> int:
+def forget(harness: StoreHarness, cutoff: float, until: int) -> int:
     """What the server does once the commit is verified; how many events left the store."""
-    house.write(offload_marks.raise_to, offload_marks.SAFE, until)
+    harness.write(offload_marks.raise_to, offload_marks.SAFE, until)
     kept = 10_000 * 86400.0
-    return retention.prune(house.writer, house.now, kept, 2**40, hot_seconds=house.now - cutoff).events
+    return retention.prune(harness.writer, harness.now, kept, 2**40, hot_seconds=harness.now - cutoff).events

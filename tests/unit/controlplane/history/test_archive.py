@@ -10,7 +10,7 @@ import pytest
 from controlplane.history.archive import Archive
 from controlplane.metrics.series.replay import SeriesReplay
 from tests.drivers import BEGIN, Driver, real_reports
-from tests.stores import House, sqlite_house
+from tests.stores import StoreHarness, sqlite_harness
 from tests.unit.controlplane.history.lakes import forget, moved_to
 from tests.unit.controlplane.metrics.series.stories import STEP, Story, busy_hour, by_labels, named
 
@@ -32,12 +32,12 @@ SOME = (
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with sqlite_house(tmp_path) as opened:
+def harness(tmp_path: Path) -> Iterator[StoreHarness]:
+    with sqlite_harness(tmp_path) as opened:
         yield opened
 
 
-def test_a_report_comes_back_as_it_went_in(house: House, tmp_path: Path) -> None:
+def test_a_report_comes_back_as_it_went_in(harness: StoreHarness, tmp_path: Path) -> None:
     driver, kinds = Driver(), real_reports()
     for number, kind in enumerate(kinds):
         more = {
@@ -45,37 +45,37 @@ def test_a_report_comes_back_as_it_went_in(house: House, tmp_path: Path) -> None
             for name, value in kind.items()
             if name not in ("id", "runId", "name", "batchId", "timestamp")
         }
-        house.accept(driver.progress("q", "r", number, at=BEGIN + number + 0.125, **more))
-    before = house.progress("q", BEGIN, BEGIN + 100)
-    moved_to(house, tmp_path / "lake", BEGIN + 500)
+        harness.accept(driver.progress("q", "r", number, at=BEGIN + number + 0.125, **more))
+    before = harness.progress("q", BEGIN, BEGIN + 100)
+    moved_to(harness, tmp_path / "lake", BEGIN + 500)
     assert Archive(str(tmp_path / "lake")).reports("q", BEGIN, BEGIN + 100) == before
     assert len(before) == len(kinds) > 5
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(7, marks=pytest.mark.long)])
 def test_series_are_the_same_whether_the_store_or_the_lake_has_the_events(tmp_path: Path, seed: int) -> None:
-    with sqlite_house(tmp_path) as house:
-        story = Story(house, tmp_path, length=15)
+    with sqlite_harness(tmp_path) as harness:
+        story = Story(harness, tmp_path, length=15)
         busy_hour(story, seed)
-        begin, end = BEGIN - 1.0, house.now
+        begin, end = BEGIN - 1.0, harness.now
         names = [PREFIX + name for name in SOME]
         before = {name: by_labels(list(story.room.replay.select(named(name), begin, end))) for name in names}
         middle = BEGIN + 0.6 * (end - BEGIN)
-        commit = moved_to(house, tmp_path / "lake", middle)
-        assert forget(house, middle, commit.facts["until"]) > 30
+        commit = moved_to(harness, tmp_path / "lake", middle)
+        assert forget(harness, middle, commit.facts["until"]) > 30
         archive = Archive(str(tmp_path / "lake"))
-        replay = SeriesReplay(house.engine.connect, house.window, lambda: house.now, STEP, archive)
+        replay = SeriesReplay(harness.engine.connect, harness.window, lambda: harness.now, STEP, archive)
         for name in names:
             assert by_labels(list(replay.select(named(name), begin, end))) == before[name], name
 
 
 @pytest.mark.long
 def test_without_the_lake_the_store_alone_would_tell_less(tmp_path: Path) -> None:
-    with sqlite_house(tmp_path) as house:
-        story = Story(house, tmp_path, length=15)
+    with sqlite_harness(tmp_path) as harness:
+        story = Story(harness, tmp_path, length=15)
         busy_hour(story, 1)
         name = "spark_streaming_batch_duration_seconds"
-        before = by_labels(list(story.room.replay.select(named(name), BEGIN, house.now)))
-        middle = BEGIN + 0.6 * (house.now - BEGIN)
-        forget(house, middle, moved_to(house, tmp_path / "lake", middle).facts["until"])
-        assert by_labels(list(story.room.replay.select(named(name), BEGIN, house.now))) != before
+        before = by_labels(list(story.room.replay.select(named(name), BEGIN, harness.now)))
+        middle = BEGIN + 0.6 * (harness.now - BEGIN)
+        forget(harness, middle, moved_to(harness, tmp_path / "lake", middle).facts["until"])
+        assert by_labels(list(story.room.replay.select(named(name), BEGIN, harness.now))) != before

@@ -15,7 +15,7 @@ from controlplane.history.federated_series import COARSE, FederatedSeries, Parts
 from controlplane.metrics.series import replay as replays
 from controlplane.metrics.series.replay import SeriesReplay
 from tests.drivers import BEGIN, Driver
-from tests.stores import sqlite_house
+from tests.stores import sqlite_harness
 from tests.unit.controlplane.history.lakes import forget, moved_to
 
 DAY = 86400.0
@@ -43,27 +43,27 @@ def test_counters_and_gauges_go_over_the_seam_as_if_it_were_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replays, "MOST_POINTS", 10**6)
-    with sqlite_house(tmp_path) as house:
-        now = house.now = BEGIN + ALL
+    with sqlite_harness(tmp_path) as harness:
+        now = harness.now = BEGIN + ALL
         driver = Driver()
         lines = [driver.started("q", "r", at=BEGIN)]
         for number in range(int(ALL / 1500)):  # never at a full step of the grid
             at, took = BEGIN + 7 + number * 1500.0, 100 + number * 37 % 900
             lines.append(driver.progress("q", "r", number, at, batchDuration=took, numInputRows=number % 50))
-        house.accept(*lines)
-        replay = SeriesReplay(house.engine.connect, house.window, lambda: now, 15.0)
+        harness.accept(*lines)
+        replay = SeriesReplay(harness.engine.connect, harness.window, lambda: now, 15.0)
         start = BEGIN + 3600
         before = {one: told(replay.over(None, COARSE), one, start, now) for one in SAME}
         up = told(replay.over(None, COARSE), "spark_streaming_query_up", start, now)
-        commit = moved_to(house, tmp_path / "lake", now - HOT)
-        assert forget(house, now - HOT, commit.facts["until"]) > 800
+        commit = moved_to(harness, tmp_path / "lake", now - HOT)
+        assert forget(harness, now - HOT, commit.facts["until"]) > 800
         archive = Archive(str(tmp_path / "lake"))
         parts = Parts(
             replay.over(archive),
             replay.over(archive, COARSE),
             archive,
-            house.window,
-            house.engine.connect,
+            harness.window,
+            harness.engine.connect,
             RETENTION,
         )
         for one in SAME:

@@ -21,7 +21,7 @@ from controlplane.lake.lake import Lake
 from controlplane.lake.rows import LakeRows, Who
 from controlplane.settings import Settings
 from tests.drivers import BEGIN, report
-from tests.stores import sqlite_house
+from tests.stores import sqlite_harness
 
 DAY = 86400.0
 
@@ -109,10 +109,10 @@ def test_errors_that_only_a_file_system_knows_are_told_in_one_line(
     with pytest.raises(LakeError) as caught:
         archive.times("q", BEGIN - 1, BEGIN + 9)
     assert "Unable to locate credentials" in str(caught.value) and "\n" not in str(caught.value)
-    with sqlite_house(tmp_path) as house:
+    with sqlite_harness(tmp_path) as harness:
         settings = replace(Settings(data_dir=tmp_path), lake="sulky://refuses")
-        made = HistoryService(settings, house.writer, house.engine.connect, lambda: house.now)
-        house.read(made.load)
+        made = HistoryService(settings, harness.writer, harness.engine.connect, lambda: harness.now)
+        harness.read(made.load)
         assert "Unable to locate credentials" in (made.status().error or "")
 
 
@@ -121,10 +121,10 @@ def test_the_server_starts_though_its_lake_hangs(
 ) -> None:
     monkeypatch.setattr(rooms, "OPEN_SECONDS", 0.05)
     sulky.hangs.set()
-    with sqlite_house(tmp_path) as house:
+    with sqlite_harness(tmp_path) as harness:
         settings = replace(Settings(data_dir=tmp_path), lake="sulky://hangs")
-        made = HistoryService(settings, house.writer, house.engine.connect, lambda: house.now)
-        house.read(made.load)
+        made = HistoryService(settings, harness.writer, harness.engine.connect, lambda: harness.now)
+        harness.read(made.load)
         assert "did not answer" in (made.status().error or "")
 
 

@@ -22,7 +22,7 @@ from controlplane.lake.rows import LakeRows, Who
 from controlplane.lake.schema import arrow
 from controlplane.metrics.series.replay import SeriesReplay
 from tests.drivers import BEGIN, Driver, report
-from tests.stores import House, sqlite_house
+from tests.stores import StoreHarness, sqlite_harness
 
 PREFIX = "spark_streaming_"
 DAY, HOUR = 86400.0, 3600.0
@@ -119,15 +119,15 @@ def _types() -> list[tuple[str, pa.DataType]]:
     return [(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in arrow("rollup_1h")]
 
 
-def source(house: House, lake: Lake, now: float) -> FederatedSeries:
+def source(harness: StoreHarness, lake: Lake, now: float) -> FederatedSeries:
     archive = Archive(str(lake.folder))
-    replay = SeriesReplay(house.engine.connect, house.window, lambda: now, 15.0)
+    replay = SeriesReplay(harness.engine.connect, harness.window, lambda: now, 15.0)
     parts = Parts(
         replay.over(archive),
         replay.over(archive, federated_series.COARSE),
         archive,
-        house.window,
-        house.engine.connect,
+        harness.window,
+        harness.engine.connect,
         14 * DAY,
     )
     return FederatedSeries(parts, now)
@@ -140,16 +140,16 @@ def named(name: str) -> list[Matcher]:
 @pytest.fixture
 def known(tmp_path: Path, lake: Lake) -> Any:
     """The server hears of the query at BEGIN."""
-    with sqlite_house(tmp_path) as house:
-        house.now = BEGIN + 100
+    with sqlite_harness(tmp_path) as harness:
+        harness.now = BEGIN + 100
         driver = Driver()
-        house.accept(driver.started(QUERY, "r2", at=BEGIN))
+        harness.accept(driver.started(QUERY, "r2", at=BEGIN))
         for number in range(10):
-            house.accept(driver.progress(QUERY, "r2", 5000 + number, at=BEGIN + 10.0 * number))
-        yield house
+            harness.accept(driver.progress(QUERY, "r2", 5000 + number, at=BEGIN + 10.0 * number))
+        yield harness
 
 
-def test_rollups_reports_and_the_store_are_one_series(known: House, lake: Lake) -> None:
+def test_rollups_reports_and_the_store_are_one_series(known: StoreHarness, lake: Lake) -> None:
     now = BEGIN + 300.0
     asked = source(known, lake, now)
     [series] = asked.select(named("batch_duration_seconds"), PAST - 10 * DAY, now)
@@ -165,13 +165,13 @@ def test_rollups_reports_and_the_store_are_one_series(known: House, lake: Lake) 
     assert asked.notes == []
 
 
-def test_what_the_lake_does_not_tell_is_said(known: House, lake: Lake) -> None:
+def test_what_the_lake_does_not_tell_is_said(known: StoreHarness, lake: Lake) -> None:
     asked = source(known, lake, BEGIN + 300.0)
     assert len(asked.select(named("batch_phase_seconds"), PAST, BEGIN + 300.0)) > 0
     assert "batch_phase_seconds is not told of times before" in asked.notes[0]
 
 
-def test_counters_go_on_where_the_lake_left_off(known: House, lake: Lake) -> None:
+def test_counters_go_on_where_the_lake_left_off(known: StoreHarness, lake: Lake) -> None:
     [series] = source(known, lake, BEGIN + 300.0).select(named("batches_total"), PAST, BEGIN + 300.0)
     held = series.values[~np.isnan(series.values)]
     assert (np.diff(held) >= 0).all()
@@ -180,14 +180,14 @@ def test_counters_go_on_where_the_lake_left_off(known: House, lake: Lake) -> Non
 
 
 def test_more_than_can_be_read_is_refused_with_the_way_out(
-    known: House, lake: Lake, monkeypatch: pytest.MonkeyPatch
+    known: StoreHarness, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(federated_series, "MOST_RAW_DAYS", 0)
     with pytest.raises(TooCostly, match="history rollup"):
         source(known, lake, BEGIN + 300.0).select(named("source_lag_rows"), PAST, BEGIN + 300.0)
 
 
-def test_points_are_hours_then_reports_and_each_report_is_told_once(known: House, lake: Lake) -> None:
+def test_points_are_hours_then_reports_and_each_report_is_told_once(known: StoreHarness, lake: Lake) -> None:
     told = read(
         known.engine.connect, Archive(str(lake.folder)), ProgressRequest(QUERY, PAST, BEGIN + 300.0, 2000)
     )
@@ -203,7 +203,7 @@ def test_points_are_hours_then_reports_and_each_report_is_told_once(known: House
 
 
 def test_points_further_apart_than_buckets_are_medians_of_all_that_lies_between(
-    known: House, lake: Lake
+    known: StoreHarness, lake: Lake
 ) -> None:
     def asked(step: float | None, limit: int = 2000) -> ProgressSeries:
         where = ProgressRequest(

@@ -12,52 +12,58 @@ from controlplane.history import offload_process
 from controlplane.history.service import AGAIN_SECONDS, HistoryService
 from controlplane.settings import Settings
 from tests.drivers import BEGIN, Driver
-from tests.stores import House, sqlite_house
+from tests.stores import StoreHarness, sqlite_harness
 
 DAY = 86400.0
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with sqlite_house(tmp_path) as opened:
+def harness(tmp_path: Path) -> Iterator[StoreHarness]:
+    with sqlite_harness(tmp_path) as opened:
         yield opened
 
 
-def room(house: House, folder: Path, lacking: str | None = None, lake: bool = True) -> HistoryService:
+def room(
+    harness: StoreHarness, folder: Path, lacking: str | None = None, lake: bool = True
+) -> HistoryService:
     settings = replace(Settings(data_dir=folder), lake=str(folder / "lake") if lake else None)
-    made = HistoryService(settings, house.writer, house.engine.connect, lambda: house.now, lambda: lacking)
-    house.read(made.load)
+    made = HistoryService(
+        settings, harness.writer, harness.engine.connect, lambda: harness.now, lambda: lacking
+    )
+    harness.read(made.load)
     return made
 
 
-def test_without_a_lake_nothing_happens_and_nothing_is_kept_back(house: House, tmp_path: Path) -> None:
-    made = room(house, tmp_path, lake=False)
+def test_without_a_lake_nothing_happens_and_nothing_is_kept_back(
+    harness: StoreHarness, tmp_path: Path
+) -> None:
+    made = room(harness, tmp_path, lake=False)
     made.tick()
-    assert made.hot_seconds is None and made.beyond(house.window) is None
+    assert made.hot_seconds is None and made.beyond(harness.window) is None
     assert made.status().lake is None and made.status().next_at is None
 
 
-def test_nothing_is_started_where_nothing_is_old_enough(house: House, tmp_path: Path) -> None:
-    made = room(house, tmp_path, lacking="Java")
-    house.accept(Driver().started("q", "r", at=house.now))
+def test_nothing_is_started_where_nothing_is_old_enough(harness: StoreHarness, tmp_path: Path) -> None:
+    made = room(harness, tmp_path, lacking="Java")
+    harness.accept(Driver().started("q", "r", at=harness.now))
     made.tick()
     assert made.status().error is None
-    assert made.status().next_at == house.now + 6 * 3600
+    assert made.status().next_at == harness.now + 6 * 3600
 
 
-def test_what_the_machine_lacks_is_said_and_tried_again(house: House, tmp_path: Path) -> None:
-    made = room(house, tmp_path, lacking="Java 17 or newer is missing")
-    house.accept(Driver().started("q", "r", at=BEGIN))
-    house.now += 10 * DAY
+def test_what_the_machine_lacks_is_said_and_tried_again(harness: StoreHarness, tmp_path: Path) -> None:
+    made = room(harness, tmp_path, lacking="Java 17 or newer is missing")
+    harness.accept(Driver().started("q", "r", at=BEGIN))
+    harness.now += 10 * DAY
     made.tick()
     status = made.status()
     assert "Java 17 or newer is missing" in (status.error or "")
-    assert status.next_at == house.now + AGAIN_SECONDS and not status.moving
+    assert status.next_at == harness.now + AGAIN_SECONDS and not status.moving
 
 
-def test_a_lake_that_cannot_be_made_is_said_at_the_start(house: House, tmp_path: Path) -> None:
+def test_a_lake_that_cannot_be_made_is_said_at_the_start(harness: StoreHarness, tmp_path: Path) -> None:
     (tmp_path / "lake").write_text("a file")
-    assert "the lake cannot be used" in (room(house, tmp_path).status().error or "")
+    assert "the lake cannot be used" in (room(harness, tmp_path).status().error or "")
 
 
 def test_the_database_and_its_password_are_not_on_the_command_line(tmp_path: Path) -> None:

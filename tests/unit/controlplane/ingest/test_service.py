@@ -19,12 +19,12 @@ from controlplane.ingest.service import MAX_DEPTH, MAX_LINE, deeper_than
 from controlplane.store import events, queries, tables
 from listeners.protocol import wire
 from tests.drivers import BEGIN, Driver, report
-from tests.stores import House, sqlite_house
+from tests.stores import StoreHarness, sqlite_harness
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with sqlite_house(tmp_path) as opened:
+def harness(tmp_path: Path) -> Iterator[StoreHarness]:
+    with sqlite_harness(tmp_path) as opened:
         yield opened
 
 
@@ -73,10 +73,10 @@ BAD_LINES: list[tuple[str, Any, str]] = [
     ("make", "error"), [case[1:] for case in BAD_LINES], ids=[case[0] for case in BAD_LINES]
 )
 def test_a_bad_line_is_refused_by_number_and_its_neighbours_are_stored(
-    house: House, make: Any, error: str
+    harness: StoreHarness, make: Any, error: str
 ) -> None:
     driver = Driver()
-    answer = house.accept(driver.started("q1", "r1"), make(driver), driver.started("q2", "r2"))
+    answer = harness.accept(driver.started("q1", "r1"), make(driver), driver.started("q2", "r2"))
     assert answer.stored == 2
     assert [refused["line"] for refused in answer.rejected] == [2]
     assert error in answer.rejected[0]["error"]
@@ -105,35 +105,35 @@ GOOD_LINES: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize("make", [case[1] for case in GOOD_LINES], ids=[case[0] for case in GOOD_LINES])
-def test_what_is_odd_but_sound_is_stored_and_can_be_read_again(house: House, make: Any) -> None:
-    answer = house.accept(make(Driver()))
+def test_what_is_odd_but_sound_is_stored_and_can_be_read_again(harness: StoreHarness, make: Any) -> None:
+    answer = harness.accept(make(Driver()))
     assert (answer.stored, answer.rejected) == (1, [])
-    for view in house.window.views():
-        found, _ = house.read(events.read_events, view.query_id)
+    for view in harness.window.views():
+        found, _ = harness.read(events.read_events, view.query_id)
         json.dumps(found, allow_nan=False, ensure_ascii=False).encode("utf-8")
-        assert house.reloaded().view(view.query_id) == view
+        assert harness.reloaded().view(view.query_id) == view
 
 
-def test_empty_lines_are_passed_over(house: House) -> None:
+def test_empty_lines_are_passed_over(harness: StoreHarness) -> None:
     driver = Driver()
-    answer = house.accept(b"", driver.started("q", "r"), b"  ", b"x")
+    answer = harness.accept(b"", driver.started("q", "r"), b"  ", b"x")
     assert (answer.stored, [r["line"] for r in answer.rejected]) == (1, [4])
 
 
-def test_an_empty_request_is_answered(house: House) -> None:
-    assert house.accept() == house.accept(b"")
+def test_an_empty_request_is_answered(harness: StoreHarness) -> None:
+    assert harness.accept() == harness.accept(b"")
 
 
-def test_a_line_may_be_as_long_as_the_cap(house: House) -> None:
+def test_a_line_may_be_as_long_as_the_cap(harness: StoreHarness) -> None:
     driver = Driver()
     line = driver.line("weather", {"x": ""})
-    assert house.accept(line[:-3] + b"y" * (MAX_LINE - len(line)) + line[-3:]).stored == 1
+    assert harness.accept(line[:-3] + b"y" * (MAX_LINE - len(line)) + line[-3:]).stored == 1
     longer = driver.line("weather", {"x": "y" * MAX_LINE})
-    assert "at most" in house.accept(longer).rejected[0]["error"]
+    assert "at most" in harness.accept(longer).rejected[0]["error"]
     inventory = driver.line(
         "inventory", {"id": "q", "inventory": {"contents": {"offsets/1": "y" * MAX_LINE}}}
     )
-    assert house.accept(inventory).stored == 1
+    assert harness.accept(inventory).stored == 1
 
 
 def test_depth_is_counted_in_lists_and_objects() -> None:
@@ -141,9 +141,9 @@ def test_depth_is_counted_in_lists_and_objects() -> None:
     assert deeper_than({"a": [1, {"b": 2}]}, 2)
 
 
-def test_a_sender_that_may_not_speak_for_an_app_is_refused_line_by_line(house: House) -> None:
+def test_a_sender_that_may_not_speak_for_an_app_is_refused_line_by_line(harness: StoreHarness) -> None:
     mine, other = Driver(app="mine"), Driver(app="other")
-    answer = house.ingest.accept(
+    answer = harness.ingest.accept(
         [mine.started("q", "r"), other.started("p", "s")],
         None,
         lambda event: None if event.app.name == "mine" else f"this token may not speak for {event.app.name}",
@@ -152,77 +152,79 @@ def test_a_sender_that_may_not_speak_for_an_app_is_refused_line_by_line(house: H
     assert answer.rejected == [{"line": 2, "error": "this token may not speak for other"}]
 
 
-def test_a_clock_that_is_off_is_corrected_and_noted(house: House) -> None:
+def test_a_clock_that_is_off_is_corrected_and_noted(harness: StoreHarness) -> None:
     driver = Driver()
-    house.accept(driver.started("q", "r", at=house.now - 3600), sent_at=house.now - 3600)
-    view = house.window.view("q")
+    harness.accept(driver.started("q", "r", at=harness.now - 3600), sent_at=harness.now - 3600)
+    view = harness.window.view("q")
     assert view is not None
     assert view.run is not None
     assert view.agent is not None
-    assert (view.run.started_at, view.agent.clock_offset) == (house.now, 3600.0)
+    assert (view.run.started_at, view.agent.clock_offset) == (harness.now, 3600.0)
 
 
 def test_a_driver_whose_clock_is_set_back_is_neither_silent_nor_is_its_new_run_taken_for_an_old_one(
-    house: House,
+    harness: StoreHarness,
 ) -> None:
     driver, ahead = Driver(), 3600.0
 
     def send(line: Callable[[float], bytes]) -> None:
-        house.now += 10
-        house.accept(line(house.now + ahead), sent_at=house.now + ahead)
+        harness.now += 10
+        harness.accept(line(harness.now + ahead), sent_at=harness.now + ahead)
 
     send(lambda at: driver.started("q", "r1", at=at))
     for n in range(30):
         send(lambda at, n=n: driver.progress("q", "r1", n, at=at))
     ahead = 0.0
     send(lambda at: driver.line("heartbeat", {}, at=at))
-    agent = house.window.agent(driver.agent)
+    agent = harness.window.agent(driver.agent)
     assert agent is not None
-    assert agent.last_seen_at == house.now
+    assert agent.last_seen_at == harness.now
     send(lambda at: driver.terminated("q", "r1", at=at))
     send(lambda at: driver.started("q", "r2", at=at))
-    view = house.window.view("q")
+    view = harness.window.view("q")
     assert view is not None
     assert view.run is not None
     assert (view.run.run_id, view.run.end) == ("r2", None)
 
 
-def test_a_heartbeat_from_a_spool_that_was_left_behind_does_not_revive_its_agent(house: House) -> None:
-    dead, died_at = Driver(), house.now
-    house.accept(dead.started("q", "r", at=died_at - 1), sent_at=died_at)
-    house.now += 3600
-    house.accept(dead.line("heartbeat", {}, at=died_at), sent_at=house.now)
-    agent = house.window.agent(dead.agent)
+def test_a_heartbeat_from_a_spool_that_was_left_behind_does_not_revive_its_agent(
+    harness: StoreHarness,
+) -> None:
+    dead, died_at = Driver(), harness.now
+    harness.accept(dead.started("q", "r", at=died_at - 1), sent_at=died_at)
+    harness.now += 3600
+    harness.accept(dead.line("heartbeat", {}, at=died_at), sent_at=harness.now)
+    agent = harness.window.agent(dead.agent)
     assert agent is not None
     assert agent.last_seen_at == died_at
 
 
-def test_an_event_from_the_future_was_heard_now(house: House) -> None:
-    house.accept(Driver().started("q", "r", at=house.now + 10**6))
-    view = house.window.view("q")
+def test_an_event_from_the_future_was_heard_now(harness: StoreHarness) -> None:
+    harness.accept(Driver().started("q", "r", at=harness.now + 10**6))
+    view = harness.window.view("q")
     assert view is not None
-    assert view.first_seen_at == house.now
+    assert view.first_seen_at == harness.now
 
 
-def test_the_listeners_hear_what_is_new_once_it_is_stored(house: House) -> None:
+def test_the_listeners_hear_what_is_new_once_it_is_stored(harness: StoreHarness) -> None:
     heard: list[wire.Event] = []
 
     def listen(new: list[wire.Event]) -> None:
-        assert house.window.view("q") is not None
+        assert harness.window.view("q") is not None
         heard.extend(new)
         raise RuntimeError("a listener's trouble is its own")
 
-    house.ingest.listeners.append(listen)
+    harness.ingest.listeners.append(listen)
     driver = Driver()
     lines = [driver.started("q", "r"), driver.progress("q", "r", 0)]
-    assert house.accept(*lines).stored == 2
-    assert house.accept(*lines).duplicates == 2
+    assert harness.accept(*lines).stored == 2
+    assert harness.accept(*lines).duplicates == 2
     assert [event.type for event in heard] == ["started", "progress"]
 
 
 @pytest.mark.parametrize("keepable", [True, False])
 def test_a_line_that_nobody_foresaw_is_kept_raw_and_costs_nobody_else_anything(
-    house: House, monkeypatch: pytest.MonkeyPatch, keepable: bool
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch, keepable: bool
 ) -> None:
     real = deduplication.lifecycle.fold
 
@@ -234,21 +236,23 @@ def test_a_line_that_nobody_foresaw_is_kept_raw_and_costs_nobody_else_anything(
 
     monkeypatch.setattr(deduplication.lifecycle, "fold", brittle)
     driver = Driver()
-    answer = house.accept(driver.started("q", "r"), driver.line("weather", {}), driver.progress("q", "r", 0))
+    answer = harness.accept(
+        driver.started("q", "r"), driver.line("weather", {}), driver.progress("q", "r", 0)
+    )
     assert answer.stored == (3 if keepable else 2)
     assert answer.rejected == ([] if keepable else [{"line": 2, "error": "could not be stored (KeyError)"}])
-    assert house.reloaded().view("q") == house.window.view("q")
+    assert harness.reloaded().view("q") == harness.window.view("q")
 
 
-def test_what_many_send_at_once_is_stored_together_and_answered_to_each(house: House) -> None:
+def test_what_many_send_at_once_is_stored_together_and_answered_to_each(harness: StoreHarness) -> None:
     gate = threading.Event()
-    house.writer.submit(lambda connection: gate.wait(5))
+    harness.writer.submit(lambda connection: gate.wait(5))
     drivers = [Driver() for _ in range(20)]
     answers: dict[int, Any] = {}
 
     def send(n: int) -> None:
         driver = drivers[n]
-        answers[n] = house.accept(
+        answers[n] = harness.accept(
             driver.started(f"q{n}", f"r{n}"), b"x", driver.progress(f"q{n}", f"r{n}", 0)
         )
 
@@ -259,25 +263,25 @@ def test_what_many_send_at_once_is_stored_together_and_answered_to_each(house: H
     for thread in threads:
         thread.join()
     assert {(a.acknowledged, a.stored, len(a.rejected)) for a in answers.values()} == {(2, 2, 1)}
-    assert len(house.window.views()) == 20
-    assert house.ingest.stored == 40
+    assert len(harness.window.views()) == 20
+    assert harness.ingest.stored == 40
 
 
-def test_a_request_larger_than_a_chunk_is_stored_whole(house: House) -> None:
+def test_a_request_larger_than_a_chunk_is_stored_whole(harness: StoreHarness) -> None:
     driver = Driver()
-    answer = house.accept(*(driver.line("idle", {"id": "q", "runId": "r"}) for _ in range(2500)))
+    answer = harness.accept(*(driver.line("idle", {"id": "q", "runId": "r"}) for _ in range(2500)))
     assert (answer.acknowledged, answer.stored) == (2500, 2500)
 
 
-def test_a_closed_store_acknowledges_nothing(house: House) -> None:
-    house.writer.stop()
+def test_a_closed_store_acknowledges_nothing(harness: StoreHarness) -> None:
+    harness.writer.stop()
     with pytest.raises(StoreUnavailable):
-        house.accept(Driver().started("q", "r"))
+        harness.accept(Driver().started("q", "r"))
 
 
 @pytest.mark.parametrize("kind", [sa.exc.DatabaseError, sa.exc.InternalError, sa.exc.ProgrammingError])
 def test_a_database_that_fails_acknowledges_nothing_and_refuses_no_line(
-    house: House, monkeypatch: pytest.MonkeyPatch, kind: type[sa.exc.DBAPIError]
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch, kind: type[sa.exc.DBAPIError]
 ) -> None:
     def fail(*_: Any) -> None:
         raise kind("INSERT", {"data": "x"}, Exception("the database is going away"))
@@ -287,22 +291,24 @@ def test_a_database_that_fails_acknowledges_nothing_and_refuses_no_line(
     with monkeypatch.context() as broken:
         broken.setattr("controlplane.events.lifecycle.fold", fail)
         with pytest.raises(StoreUnavailable, match="going away"):
-            house.accept(*lines)
-    assert house.ingest.rejected == 0
-    assert house.accept(*lines).stored == 2
+            harness.accept(*lines)
+    assert harness.ingest.rejected == 0
+    assert harness.accept(*lines).stored == 2
 
 
-def test_the_same_run_under_another_query_breaks_nothing(house: House) -> None:
+def test_the_same_run_under_another_query_breaks_nothing(harness: StoreHarness) -> None:
     driver = Driver()
-    answer = house.accept(driver.started("q1", "r"), driver.started("q2", "r"), driver.progress("q2", "r", 0))
+    answer = harness.accept(
+        driver.started("q1", "r"), driver.started("q2", "r"), driver.progress("q2", "r", 0)
+    )
     assert (answer.stored, answer.rejected) == (3, [])
-    assert house.accept(driver.progress("q2", "r", 1)).stored == 1
+    assert harness.accept(driver.progress("q2", "r", 1)).stored == 1
 
 
-def test_the_same_id_for_query_and_run_breaks_nothing(house: House) -> None:
+def test_the_same_id_for_query_and_run_breaks_nothing(harness: StoreHarness) -> None:
     driver = Driver()
-    assert house.accept(driver.started(driver.agent, driver.agent)).stored == 1
-    assert house.reloaded().views() == house.window.views()
+    assert harness.accept(driver.started(driver.agent, driver.agent)).stored == 1
+    assert harness.reloaded().views() == harness.window.views()
 
 
 # -- any order, any repetition ---------------------------------------------------------------------
@@ -329,9 +335,9 @@ def story() -> list[bytes]:
 LINES = story()
 
 
-def essence(house: House) -> dict[str, Any]:
+def essence(harness: StoreHarness) -> dict[str, Any]:
     """What the store says, without the ids that it gives in the order of arrival."""
-    with house.engine.connect() as connection:
+    with harness.engine.connect() as connection:
         stored = connection.execute(sa.select(sa.func.count()).select_from(tables.events)).scalar()
         told = connection.execute(
             sa.select(tables.batches.c.batch_id, tables.batches.c.trigger_at).order_by(
@@ -343,15 +349,15 @@ def essence(house: House) -> dict[str, Any]:
             for run in queries.list_runs(connection, "q")
         ]
         # A run whose end comes late was thought lost before, and no counter falls.
-        totals = {name: n for name, n in house.window.totals("q").items() if name != "failures|lost"}
+        totals = {name: n for name, n in harness.window.totals("q").items() if name != "failures|lost"}
         return {"stored": stored, "batches": [tuple(row) for row in told], "runs": runs, "totals": totals}
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    with sqlite_house(tmp_path_factory.mktemp("expected")) as house:
-        house.accept(*LINES)
-        return essence(house)
+    with sqlite_harness(tmp_path_factory.mktemp("expected")) as harness:
+        harness.accept(*LINES)
+        return essence(harness)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -363,10 +369,10 @@ def test_shuffled_and_repeated_batches_give_the_same_store(
     again: list[bytes],
     cut: int,
 ) -> None:
-    with sqlite_house(tmp_path_factory.mktemp("shuffled")) as house:
+    with sqlite_harness(tmp_path_factory.mktemp("shuffled")) as harness:
         for batch in (lines[:cut], lines[cut:] + again, again):
-            house.accept(*batch)
-        assert essence(house) == expected
-        assert {v.query_id: v for v in house.reloaded().views()} == {
-            v.query_id: v for v in house.window.views()
+            harness.accept(*batch)
+        assert essence(harness) == expected
+        assert {v.query_id: v for v in harness.reloaded().views()} == {
+            v.query_id: v for v in harness.window.views()
         }

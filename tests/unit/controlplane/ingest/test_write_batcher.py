@@ -18,12 +18,12 @@ from controlplane.ingest.write_batcher import WriteBatcher, settled
 from controlplane.store import blobs
 from listeners.protocol import wire
 from tests.drivers import Driver
-from tests.stores import House, sqlite_house
+from tests.stores import StoreHarness, sqlite_harness
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with sqlite_house(tmp_path) as opened:
+def harness(tmp_path: Path) -> Iterator[StoreHarness]:
+    with sqlite_harness(tmp_path) as opened:
         yield opened
 
 
@@ -35,7 +35,7 @@ def started(query_id: str) -> Prepared:
     return prepared(Driver().event("started", {"id": query_id, "runId": f"run of {query_id}", "name": None}))
 
 
-def test_chunks_that_wait_are_one_submission(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_that_wait_are_one_submission(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
     real = write_batcher.store
 
@@ -45,8 +45,8 @@ def test_chunks_that_wait_are_one_submission(house: House, monkeypatch: pytest.M
 
     monkeypatch.setattr(write_batcher, "store", counted)
     gate = threading.Event()
-    house.writer.submit(lambda connection: gate.wait(10))
-    heap = WriteBatcher(house.writer, house.window.apply)
+    harness.writer.submit(lambda connection: gate.wait(10))
+    heap = WriteBatcher(harness.writer, harness.window.apply)
     twice = started("q0")
     futures = [heap.put([replace(twice), started(f"q{n}")], 1.0) for n in range(1, 5)]
     gate.set()
@@ -57,19 +57,19 @@ def test_chunks_that_wait_are_one_submission(house: House, monkeypatch: pytest.M
 
 
 def test_what_is_too_much_for_one_submission_is_stored_by_the_next(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_batcher, "MOST_TOGETHER", 3)
     gate = threading.Event()
-    house.writer.submit(lambda connection: gate.wait(10))
-    heap = WriteBatcher(house.writer, house.window.apply)
+    harness.writer.submit(lambda connection: gate.wait(10))
+    heap = WriteBatcher(harness.writer, harness.window.apply)
     futures = [heap.put([started(f"q{n}"), started(f"p{n}")], 1.0) for n in range(7)]
     gate.set()
     assert all(len(settled(future).fresh) == 2 for future in futures)
 
 
 def test_an_event_put_alone_keeps_its_trouble_to_itself(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = write_batcher.store
 
@@ -79,16 +79,16 @@ def test_an_event_put_alone_keeps_its_trouble_to_itself(
         return real(connection, chunk, now)
 
     monkeypatch.setattr(write_batcher, "store", brittle)
-    heap = WriteBatcher(house.writer, house.window.apply)
+    heap = WriteBatcher(harness.writer, harness.window.apply)
     bad, good = heap.put_alone(started("bad"), 1.0), heap.put_alone(started("good"), 1.0)
     with pytest.raises(KeyError):
         settled(bad)
     assert settled(good).duplicates == 0
 
 
-def test_when_the_store_is_closed_everybody_is_told(house: House) -> None:
-    house.writer.stop()
-    heap = WriteBatcher(house.writer, house.window.apply)
+def test_when_the_store_is_closed_everybody_is_told(harness: StoreHarness) -> None:
+    harness.writer.stop()
+    heap = WriteBatcher(harness.writer, harness.window.apply)
     for future in (
         heap.put([started("a")], 1.0),
         heap.put([started("b")], 1.0),
@@ -99,12 +99,12 @@ def test_when_the_store_is_closed_everybody_is_told(house: House) -> None:
 
 
 def test_an_answer_that_does_not_come_is_not_waited_for_forever(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_batcher, "WRITE_TIMEOUT", 0.05)
     gate = threading.Event()
-    house.writer.submit(lambda connection: gate.wait(10))
-    future = WriteBatcher(house.writer, house.window.apply).put([started("a")], 1.0)
+    harness.writer.submit(lambda connection: gate.wait(10))
+    future = WriteBatcher(harness.writer, harness.window.apply).put([started("a")], 1.0)
     with pytest.raises(StoreUnavailable, match="did not answer"):
         settled(future)
     gate.set()

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from controlplane.store import blobs
 from controlplane.store.blobs import Packer, Unpacker, pack_json
 from tests.drivers import real_reports
-from tests.stores import House, sqlite_house
+from tests.stores import StoreHarness, sqlite_harness
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with sqlite_house(tmp_path_factory.mktemp("blobs")) as opened:
+def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StoreHarness]:
+    with sqlite_harness(tmp_path_factory.mktemp("blobs")) as opened:
         yield opened
 
 
@@ -32,19 +32,19 @@ VALUES = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.text(max_size=9), VALUES, max_size=5))
-def test_any_json_object_comes_back_as_it_was(house: House, value: dict[str, Any]) -> None:
-    with house.engine.connect() as connection:
+def test_any_json_object_comes_back_as_it_was(harness: StoreHarness, value: dict[str, Any]) -> None:
+    with harness.engine.connect() as connection:
         packer = blobs.newest(connection)
         assert Unpacker(connection).unpack(packer.dictionary, packer.pack(pack_json(value))) == value
 
 
-def test_blobs_without_a_dictionary_can_be_read_too(house: House) -> None:
-    with house.engine.connect() as connection:
+def test_blobs_without_a_dictionary_can_be_read_too(harness: StoreHarness) -> None:
+    with harness.engine.connect() as connection:
         assert Unpacker(connection).unpack(0, Packer().pack(b'{"a":1}')) == {"a": 1}
 
 
-def test_a_report_takes_a_fraction_of_its_json(house: House) -> None:
-    with house.engine.connect() as connection:
+def test_a_report_takes_a_fraction_of_its_json(harness: StoreHarness) -> None:
+    with harness.engine.connect() as connection:
         packer = blobs.newest(connection)
     plain = [json.dumps(report, separators=(",", ":")).encode() for report in real_reports()]
     assert sum(len(packer.pack(data)) for data in plain) < 0.2 * sum(map(len, plain))

@@ -11,11 +11,11 @@ from sqlalchemy.exc import OperationalError
 
 from controlplane.errors import SettingsError, StoreUnavailable
 from controlplane.store.engine import default_url, open_engine, sqlite_file, unavailable, upgrade
-from tests.stores import sqlite_house
+from tests.stores import sqlite_harness
 
 
 def test_a_commit_is_on_the_disk_when_it_returns(tmp_path: Path) -> None:
-    with sqlite_house(tmp_path) as house, house.engine.connect() as connection:
+    with sqlite_harness(tmp_path) as harness, harness.engine.connect() as connection:
         pragma = {
             name: connection.exec_driver_sql(f"PRAGMA {name}").scalar()
             for name in ("journal_mode", "synchronous", "auto_vacuum", "foreign_keys")
@@ -45,11 +45,11 @@ def test_a_url_that_cannot_be_a_store_is_refused_in_a_sentence(url: str, sentenc
 
 
 def test_a_store_of_a_newer_release_is_not_touched(tmp_path: Path) -> None:
-    with sqlite_house(tmp_path) as house:
-        with house.engine.begin() as connection:
+    with sqlite_harness(tmp_path) as harness:
+        with harness.engine.begin() as connection:
             connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
         with pytest.raises(SettingsError, match="written by a newer release"):
-            upgrade(house.engine)
+            upgrade(harness.engine)
 
 
 def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path) -> None:
@@ -78,15 +78,15 @@ def test_each_trouble_has_its_sentence(code: str, sentence: str) -> None:
 
 
 def test_the_shipped_dictionary_is_there_from_the_start(tmp_path: Path) -> None:
-    with sqlite_house(tmp_path) as house, house.engine.connect() as connection:
+    with sqlite_harness(tmp_path) as harness, harness.engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM dictionaries").scalar() == 1
 
 
 def test_a_reader_does_not_wait_for_the_writer_to_open_its_connection(tmp_path: Path) -> None:
-    with sqlite_house(tmp_path) as house:
+    with sqlite_harness(tmp_path) as harness:
         other = sqlite3.connect(tmp_path / "controlplane.db", isolation_level=None, timeout=0)
         other.execute("BEGIN IMMEDIATE")
-        house.engine.dispose()  # the next connection is a new one
-        with house.engine.connect() as connection:
+        harness.engine.dispose()  # the next connection is a new one
+        with harness.engine.connect() as connection:
             assert connection.exec_driver_sql("SELECT count(*) FROM events").scalar() == 0
         other.close()

@@ -24,12 +24,12 @@ from controlplane.errors import StoreUnavailable
 from controlplane.store import audit, engine
 from controlplane.store.tables import counters
 from controlplane.store.writer import Writer
-from tests.stores import House, sqlite_house
+from tests.stores import StoreHarness, sqlite_harness
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    with sqlite_house(tmp_path) as opened:
+def harness(tmp_path: Path) -> Iterator[StoreHarness]:
+    with sqlite_harness(tmp_path) as opened:
         yield opened
 
 
@@ -37,8 +37,8 @@ def put(name: str) -> Any:
     return lambda connection: connection.execute(sa.insert(counters).values(name=name, value=1))
 
 
-def names(house: House) -> set[str]:
-    with house.engine.connect() as connection:
+def names(harness: StoreHarness) -> set[str]:
+    with harness.engine.connect() as connection:
         return set(connection.execute(sa.select(counters.c.name)).scalars())
 
 
@@ -60,61 +60,61 @@ class Held:
         self.future.result(10)
 
 
-def test_a_write_returns_what_the_work_returned(house: House) -> None:
-    assert house.writer.write(lambda connection: connection.execute(sa.select(sa.literal(7))).scalar()) == 7
-    assert house.writer.commit_seconds is not None
+def test_a_write_returns_what_the_work_returned(harness: StoreHarness) -> None:
+    assert harness.writer.write(lambda connection: connection.execute(sa.select(sa.literal(7))).scalar()) == 7
+    assert harness.writer.commit_seconds is not None
 
 
-def test_what_waits_shares_one_transaction(house: House) -> None:
+def test_what_waits_shares_one_transaction(harness: StoreHarness) -> None:
     begun: list[int] = []
-    sa.event.listen(house.engine, "begin", lambda connection: begun.append(1))
-    held = Held(house.writer)
-    futures = [house.writer.submit(put(f"n{n}")) for n in range(20)]
+    sa.event.listen(harness.engine, "begin", lambda connection: begun.append(1))
+    held = Held(harness.writer)
+    futures = [harness.writer.submit(put(f"n{n}")) for n in range(20)]
     held.release()
     for future in futures:
         future.result(10)
     assert len(begun) == 2  # the one that was held, and all others together
-    assert len(names(house)) == 20
+    assert len(names(harness)) == 20
 
 
-def test_a_submission_that_fails_takes_nobody_with_it(house: House) -> None:
-    held = Held(house.writer)
-    good, twice, bad, last = (house.writer.submit(put(name)) for name in ("a", "a", "b", "c"))
+def test_a_submission_that_fails_takes_nobody_with_it(harness: StoreHarness) -> None:
+    held = Held(harness.writer)
+    good, twice, bad, last = (harness.writer.submit(put(name)) for name in ("a", "a", "b", "c"))
     held.release()
     assert good.result(10) is not None
     with pytest.raises(IntegrityError):
         twice.result(10)
     bad.result(10)
     last.result(10)
-    assert names(house) == {"a", "b", "c"}
+    assert names(harness) == {"a", "b", "c"}
 
 
-def test_a_submission_that_fails_half_way_leaves_nothing(house: House) -> None:
+def test_a_submission_that_fails_half_way_leaves_nothing(harness: StoreHarness) -> None:
     def half(connection: Connection) -> None:
         put("half")(connection)
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        house.writer.write(half)
-    assert names(house) == set()
+        harness.writer.write(half)
+    assert names(harness) == set()
 
 
-def test_memory_follows_after_the_commit_and_in_its_order(house: House) -> None:
+def test_memory_follows_after_the_commit_and_in_its_order(harness: StoreHarness) -> None:
     seen: list[Any] = []
 
     def follow(name: str) -> None:
-        seen.append((name, name in names(house), threading.current_thread().name))
+        seen.append((name, name in names(harness), threading.current_thread().name))
 
-    held = Held(house.writer)
-    futures = [house.writer.submit(lambda c, n=n: (put(n)(c), n)[1], follow) for n in ("a", "b")]
+    held = Held(harness.writer)
+    futures = [harness.writer.submit(lambda c, n=n: (put(n)(c), n)[1], follow) for n in ("a", "b")]
     held.release()
     for future in futures:
         future.result(10)
     assert seen == [("a", True, "store-writer"), ("b", True, "store-writer")]
 
 
-def test_what_follows_a_commit_cannot_undo_it(house: House) -> None:
-    assert house.writer.write(lambda connection: 5, lambda result: 1 / 0) == 5
+def test_what_follows_a_commit_cannot_undo_it(harness: StoreHarness) -> None:
+    assert harness.writer.write(lambda connection: 5, lambda result: 1 / 0) == 5
 
 
 def refused(name: str) -> OperationalError:
@@ -123,111 +123,115 @@ def refused(name: str) -> OperationalError:
     return OperationalError("statement", None, origin)
 
 
-def test_a_full_disk_fails_the_whole_group_and_the_next_one_is_tried_again(house: House) -> None:
+def test_a_full_disk_fails_the_whole_group_and_the_next_one_is_tried_again(harness: StoreHarness) -> None:
     def full(connection: Connection) -> None:
         raise refused("SQLITE_FULL")
 
-    held = Held(house.writer)
-    futures = [house.writer.submit(put("a")), house.writer.submit(full), house.writer.submit(put("b"))]
+    held = Held(harness.writer)
+    futures = [harness.writer.submit(put("a")), harness.writer.submit(full), harness.writer.submit(put("b"))]
     held.release()
     for future in futures:
         with pytest.raises(StoreUnavailable, match="the disk of the store is full"):
             future.result(10)
-    assert names(house) == set()
-    house.writer.write(put("later"))
-    assert names(house) == {"later"}
+    assert names(harness) == set()
+    harness.writer.write(put("later"))
+    assert names(harness) == {"later"}
 
 
-def test_after_a_failed_sync_nothing_is_confirmed_any_more(house: House) -> None:
+def test_after_a_failed_sync_nothing_is_confirmed_any_more(harness: StoreHarness) -> None:
     def broken(connection: Connection) -> None:
         raise refused("SQLITE_IOERR_FSYNC")
 
     with pytest.raises(StoreUnavailable, match="restart the server"):
-        house.writer.write(broken)
+        harness.writer.write(broken)
     with pytest.raises(StoreUnavailable, match="restart the server"):
-        house.writer.write(put("later"))
-    assert names(house) == set()
+        harness.writer.write(put("later"))
+    assert names(harness) == set()
 
 
 @pytest.mark.parametrize("code", ["SQLITE_CORRUPT", "SQLITE_CORRUPT_INDEX", "SQLITE_NOTADB"])
 def test_a_damaged_file_is_nobody_s_own_fault_and_nothing_is_confirmed_any_more(
-    house: House, code: str
+    harness: StoreHarness, code: str
 ) -> None:
     def damaged(connection: Connection) -> None:
         origin = sqlite3.DatabaseError("database disk image is malformed")
         origin.sqlite_errorname = code  # type: ignore[misc]
         raise DatabaseError("INSERT INTO secrets", {"value": "hunter2"}, origin)
 
-    held = Held(house.writer)
-    futures = [house.writer.submit(put("a")), house.writer.submit(damaged), house.writer.submit(put("b"))]
+    held = Held(harness.writer)
+    futures = [
+        harness.writer.submit(put("a")),
+        harness.writer.submit(damaged),
+        harness.writer.submit(put("b")),
+    ]
     held.release()
     for future in futures:
         with pytest.raises(StoreUnavailable, match="restart the server"):
             future.result(10)
     with pytest.raises(StoreUnavailable, match="restart the server"):
-        house.writer.write(put("later"))
-    assert names(house) == set()
+        harness.writer.write(put("later"))
+    assert names(harness) == set()
 
 
 @pytest.mark.parametrize("kind", [InternalError, ProgrammingError, DatabaseError])
 def test_a_database_that_changes_over_fails_the_group_and_its_words_tell_no_statement(
-    house: House, kind: type[DBAPIError]
+    harness: StoreHarness, kind: type[DBAPIError]
 ) -> None:
     def changing_over(connection: Connection) -> None:
         origin = Exception("cannot execute INSERT in a read-only transaction\nLINE 1: INSERT INTO secrets")
         raise kind("INSERT INTO secrets", {"value": "hunter2"}, origin)
 
-    held = Held(house.writer)
-    futures = [house.writer.submit(put("a")), house.writer.submit(changing_over)]
+    held = Held(harness.writer)
+    futures = [harness.writer.submit(put("a")), harness.writer.submit(changing_over)]
     held.release()
     for future in futures:
         with pytest.raises(StoreUnavailable) as refused_with:
             future.result(10)
         assert str(refused_with.value).endswith("cannot execute INSERT in a read-only transaction")
-    house.writer.write(put("later"))
-    assert names(house) == {"later"}
+    harness.writer.write(put("later"))
+    assert names(harness) == {"later"}
 
 
-def test_a_commit_that_fails_confirms_nothing(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_that_fails_confirms_nothing(harness: StoreHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(connection: Connection) -> None:
         raise refused("SQLITE_IOERR_WRITE")
 
-    sa.event.listen(house.engine, "commit", fail, once=True)
+    sa.event.listen(harness.engine, "commit", fail, once=True)
     with pytest.raises(StoreUnavailable):
-        house.writer.write(put("a"))
-    house.writer.write(put("b"))
-    assert names(house) == {"b"}
+        harness.writer.write(put("a"))
+    harness.writer.write(put("b"))
+    assert names(harness) == {"b"}
 
 
 def test_a_store_locked_by_another_process_is_unavailable_for_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "BUSY_SECONDS", 0.1)
-    with sqlite_house(tmp_path) as house:
+    with sqlite_harness(tmp_path) as harness:
         other = sqlite3.connect(tmp_path / "controlplane.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreUnavailable, match="locked by another process"):
-            house.writer.write(put("a"))
+            harness.writer.write(put("a"))
         other.execute("ROLLBACK")
-        house.writer.write(put("a"))
+        harness.writer.write(put("a"))
         other.close()
 
 
-def test_stopping_writes_what_waits_and_refuses_what_comes_after(house: House) -> None:
-    held = Held(house.writer)
-    waiting = [house.writer.submit(put(f"n{n}")) for n in range(5)]
-    stopper = threading.Thread(target=house.writer.stop)
+def test_stopping_writes_what_waits_and_refuses_what_comes_after(harness: StoreHarness) -> None:
+    held = Held(harness.writer)
+    waiting = [harness.writer.submit(put(f"n{n}")) for n in range(5)]
+    stopper = threading.Thread(target=harness.writer.stop)
     stopper.start()
     held.release()
     stopper.join(10)
     assert all(future.done() and future.exception() is None for future in waiting)
     with pytest.raises(StoreUnavailable, match="not open"):
-        house.writer.write(put("late"))
-    house.writer.stop()
+        harness.writer.write(put("late"))
+    harness.writer.stop()
 
 
-def test_too_many_waiting_writes_are_refused_at_once(house: House) -> None:
-    writer = Writer(house.engine, max_waiting=2)
+def test_too_many_waiting_writes_are_refused_at_once(harness: StoreHarness) -> None:
+    writer = Writer(harness.engine, max_waiting=2)
     writer.start()
     held = Held(writer)
     kept = [writer.submit(put("a")), writer.submit(put("b"))]
@@ -238,21 +242,21 @@ def test_too_many_waiting_writes_are_refused_at_once(house: House) -> None:
     writer.stop()
 
 
-def test_a_write_that_takes_too_long_is_given_up_by_its_caller(house: House) -> None:
-    held = Held(house.writer)
+def test_a_write_that_takes_too_long_is_given_up_by_its_caller(harness: StoreHarness) -> None:
+    held = Held(harness.writer)
     with pytest.raises(StoreUnavailable, match=r"did not answer within 0\.05 s"):
-        house.writer.write(put("a"), timeout=0.05)
+        harness.writer.write(put("a"), timeout=0.05)
     held.release()
-    house.writer.write(put("b"))
-    assert names(house) == {"b"}  # it had not begun, so it never happened
+    harness.writer.write(put("b"))
+    assert names(harness) == {"b"}  # it had not begun, so it never happened
 
 
-def test_a_write_inside_a_write_is_a_mistake_not_a_deadlock(house: House) -> None:
+def test_a_write_inside_a_write_is_a_mistake_not_a_deadlock(harness: StoreHarness) -> None:
     with pytest.raises(RuntimeError, match="would wait for itself"):
-        house.writer.write(lambda connection: house.writer.write(put("a")))
+        harness.writer.write(lambda connection: harness.writer.write(put("a")))
 
 
-def test_readers_see_nothing_of_what_is_not_committed(house: House) -> None:
+def test_readers_see_nothing_of_what_is_not_committed(harness: StoreHarness) -> None:
     gate, wrote = threading.Event(), threading.Event()
 
     def work(connection: Connection) -> None:
@@ -260,9 +264,9 @@ def test_readers_see_nothing_of_what_is_not_committed(house: House) -> None:
         wrote.set()
         gate.wait(10)
 
-    future = house.writer.submit(work)
+    future = harness.writer.submit(work)
     wrote.wait(10)
-    assert house.read(audit.read, 10) == []
+    assert harness.read(audit.read, 10) == []
     gate.set()
     future.result(10)
-    assert len(house.read(audit.read, 10)) == 1
+    assert len(harness.read(audit.read, 10)) == 1

@@ -21,7 +21,7 @@ from controlplane.metrics.series.service import SeriesService
 from controlplane.store import queries
 from listeners.protocol.catalogue import METRICS, SOURCE_METRICS, STATE_METRICS
 from tests.drivers import BEGIN, Driver, real_reports
-from tests.stores import House
+from tests.stores import StoreHarness
 
 STEP = 15.0
 #: BEGIN is a multiple of the step.
@@ -31,46 +31,48 @@ Samples = list[tuple[float, bytes]]
 
 @dataclass
 class Story:
-    """A house with its series, and time that goes on by `until`."""
+    """A harness with its series, and time that goes on by `until`."""
 
-    house: House
+    harness: StoreHarness
     folder: Path
     verdicts: VerdictLog = field(default_factory=VerdictLog)
     kept: float = 4 * 3600.0
     length: int = 120  # of the window
 
     def __post_init__(self) -> None:
-        self.house.now = BEGIN
-        self.house.window = Window(self.length)
-        self.house.ingest = IngestService(self.house.writer, self.house.window, lambda: self.house.now)
+        self.harness.now = BEGIN
+        self.harness.window = Window(self.length)
+        self.harness.ingest = IngestService(
+            self.harness.writer, self.harness.window, lambda: self.harness.now
+        )
         self.room = self.new_room()
 
     def new_room(self) -> SeriesService:
         """As a restart of the server would have it, but for the snapshot."""
-        reading: Callable[[], AbstractContextManager[Connection]] = self.house.engine.connect
-        window, clock = self.house.window, lambda: self.house.now
+        reading: Callable[[], AbstractContextManager[Connection]] = self.harness.engine.connect
+        window, clock = self.harness.window, lambda: self.harness.now
         room = SeriesService(window, self.verdicts, clock, OwnFigures, reading, self.folder, STEP)
         room.keep(dict.fromkeys(EVERY_METRIC, self.kept))
         return room
 
     def tell(self, at: float, *lines: bytes) -> None:
         self.go_to(at)
-        self.house.accept(*lines)
+        self.harness.accept(*lines)
         self.judge()
 
     def go_to(self, at: float) -> None:
         """Scrape every slot up to `at`, each after the verdicts of that moment are on record."""
-        slot = (self.house.now // STEP + 1) * STEP
+        slot = (self.harness.now // STEP + 1) * STEP
         while slot <= at:
-            self.house.now = slot
+            self.harness.now = slot
             self.judge()
             self.room.scrape(slot)
             slot += STEP
-        self.house.now = max(self.house.now, at)
+        self.harness.now = max(self.harness.now, at)
 
     def judge(self) -> None:
-        changes = self.verdicts.take(self.verdicts.changes(self.house.window.views(), self.house.now))
-        self.house.write(record, changes)
+        changes = self.verdicts.take(self.verdicts.changes(self.harness.window.views(), self.harness.now))
+        self.harness.write(record, changes)
 
 
 def record(connection: Connection, changes: list[StatusChange]) -> None:

@@ -15,7 +15,7 @@ from alerts.promql.syntax.parser import parse
 from controlplane.metrics.series import replay
 from controlplane.metrics.series.replay import replayable
 from tests.drivers import BEGIN, Driver
-from tests.stores import sqlite_house
+from tests.stores import sqlite_harness
 from tests.unit.controlplane.metrics.series.stories import (
     EVERY_METRIC,
     STEP,
@@ -47,15 +47,15 @@ SOME = [
 
 @pytest.fixture
 def story(tmp_path: Path) -> Iterator[Story]:
-    with sqlite_house(tmp_path) as house:
-        yield Story(house, tmp_path)
+    with sqlite_harness(tmp_path) as harness:
+        yield Story(harness, tmp_path)
 
 
 @pytest.fixture
 def short(tmp_path: Path) -> Iterator[Story]:
     """Its window is so short that most of the past is in the store alone."""
-    with sqlite_house(tmp_path) as house:
-        yield Story(house, tmp_path, length=15)
+    with sqlite_harness(tmp_path) as harness:
+        yield Story(harness, tmp_path, length=15)
 
 
 def assert_same(story: Story, matchers: Sequence[Matcher], start: float, end: float) -> list[Series]:
@@ -67,14 +67,14 @@ def assert_same(story: Story, matchers: Sequence[Matcher], start: float, end: fl
 def test_the_store_tells_every_figure_as_the_grid_had_it(story: Story) -> None:
     busy_hour(story, seed=1, events=80)
     names = sorted(filter(replayable, EVERY_METRIC))
-    told = [assert_same(story, named(name), BEGIN - 1.0, story.house.now) for name in names]
+    told = [assert_same(story, named(name), BEGIN - 1.0, story.harness.now) for name in names]
     assert sum(map(bool, told)) > 40
 
 
 @pytest.mark.parametrize("seed", [2, 3])
 def test_any_part_of_a_past_that_has_left_the_window_is_told_the_same(short: Story, seed: int) -> None:
     busy_hour(short, seed)
-    length = short.house.now - BEGIN
+    length = short.harness.now - BEGIN
     for begin, end in ((0.0, 0.3), (0.2, 0.5), (0.45, 0.46), (0.6, 1.0)):
         for name in SOME:
             assert_same(short, named(name), BEGIN + begin * length, BEGIN + end * length)
@@ -86,10 +86,10 @@ def test_a_driver_that_was_killed_counts_as_a_failure_from_the_start_of_the_next
         story.tell(at, driver.started("q", f"r{number}", at=at))
         story.tell(at + 20, driver.progress("q", f"r{number}", number, at=at + 20))
     story.go_to(BEGIN + 500)
-    [failures] = assert_same(story, named(PREFIX + "query_failures_total"), BEGIN, story.house.now)
+    [failures] = assert_same(story, named(PREFIX + "query_failures_total"), BEGIN, story.harness.now)
     assert failures.labels["error_class"] == "lost"
     assert failures.values[-1] == 3
-    assert_same(story, named(PREFIX + "query_starts_total"), BEGIN, story.house.now)
+    assert_same(story, named(PREFIX + "query_starts_total"), BEGIN, story.harness.now)
 
 
 def test_labels_narrow_what_is_read(story: Story) -> None:
@@ -109,7 +109,7 @@ def test_expressions_over_the_store_give_what_they_give_over_the_grid(short: Sto
         "count by (status) (max_over_time(spark_streaming_query_status[2m]))",
         "spark_streaming_source_lag_rows + 1 > 0",
     ):
-        node, end = parse(text), short.house.now - 600.0
+        node, end = parse(text), short.harness.now - 600.0
         ours, theirs = (
             evaluate_range(node, source, BEGIN + 300.0, end, 30.0)
             for source in (short.room.replay, short.room.grid)
@@ -154,11 +154,11 @@ def test_after_a_start_the_grid_is_filled_from_the_store(story: Story) -> None:
     busy_hour(story, seed=6, events=80)
     room = story.new_room()
     room.keep(dict.fromkeys(SOME, 1800.0))
-    filled, missing = room.replay.fill(room.grid, story.house.now, seconds=60.0)
+    filled, missing = room.replay.fill(room.grid, story.harness.now, seconds=60.0)
     assert filled == missing == 121
     for name in SOME:
         ours, theirs = (
-            one.grid.select(named(name), story.house.now - 1700.0, story.house.now)
+            one.grid.select(named(name), story.harness.now - 1700.0, story.harness.now)
             for one in (room, story.room)
         )
         assert by_labels(ours) == by_labels(theirs), name
@@ -170,10 +170,10 @@ def test_filling_begins_with_the_newest_and_ends_when_its_time_is_over(
     busy_hour(story, seed=6, events=40)
     monkeypatch.setattr(replay, "AT_ONCE", 4)
     room = story.new_room()
-    assert room.replay.fill(room.grid, story.house.now, seconds=0.0)[0] == 0
+    assert room.replay.fill(room.grid, story.harness.now, seconds=0.0)[0] == 0
     ticks = iter([0.0, 1.0, 2.0, 99.0])
     monkeypatch.setattr(replay.time, "monotonic", lambda: next(ticks))
-    filled, missing = room.replay.fill(room.grid, story.house.now, seconds=10.0)
+    filled, missing = room.replay.fill(room.grid, story.harness.now, seconds=10.0)
     assert filled == 8 < missing
-    newest = story.house.now // STEP * STEP
+    newest = story.harness.now // STEP * STEP
     assert room.grid.oldest(SOME[0]) == newest - 7 * STEP and room.grid.newest == newest

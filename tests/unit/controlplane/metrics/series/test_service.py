@@ -14,7 +14,7 @@ from alerts.promql.syntax.parser import parse
 from alerts.rules.model import Rule, RuleGroup, RuleKind
 from listeners.protocol.catalogue import BY_NAME
 from tests.drivers import BEGIN, Driver
-from tests.stores import sqlite_house
+from tests.stores import sqlite_harness
 from tests.unit.controlplane.metrics.series.stories import Story, by_labels, named
 
 UP, LAG = "spark_streaming_query_up", "spark_streaming_source_lag_rows"
@@ -23,8 +23,8 @@ UP, LAG = "spark_streaming_query_up", "spark_streaming_source_lag_rows"
 @pytest.fixture
 def story(tmp_path: Path) -> Iterator[Story]:
     """One query with a batch every 20 s, four minutes long."""
-    with sqlite_house(tmp_path) as house:
-        story, driver = Story(house, tmp_path), Driver()
+    with sqlite_harness(tmp_path) as harness:
+        story, driver = Story(harness, tmp_path), Driver()
         story.room.keep({UP: 600.0, "ALERTS": 600.0, "controlplane_agents": 600.0})
         for n in range(12):
             at = BEGIN + 1 + n * 20
@@ -39,7 +39,7 @@ def values(source: SeriesSource, text: str, at: float) -> list[float]:
 
 
 def test_the_grid_holds_what_rules_read_and_nothing_else(story: Story) -> None:
-    source, now = story.room.rules_source(story.house.now, live=False), story.house.now
+    source, now = story.room.rules_source(story.harness.now, live=False), story.harness.now
     assert values(source, UP, now) == [1.0]
     assert values(source, "controlplane_agents", now) == [0.0]
     assert values(source, LAG, now) == []
@@ -49,14 +49,14 @@ def test_the_grid_holds_what_rules_read_and_nothing_else(story: Story) -> None:
 
 
 def test_between_two_slots_a_rule_sees_what_has_just_happened(story: Story) -> None:
-    at = story.house.now + 3
+    at = story.harness.now + 3
     story.tell(at, Driver().terminated("q", "r", at=at))
     assert values(story.room.rules_source(at, live=False), UP, at) == [1.0]
     assert values(story.room.rules_source(at, live=True), UP, at) == [0.0]
 
 
 def test_what_a_group_recorded_is_scraped_until_it_records_again(story: Story) -> None:
-    room, now = story.room, story.house.now
+    room, now = story.room, story.harness.now
     room.record("g", [series_of({"__name__": "ALERTS", "alertname": "A"}, {now: 1.0})])
     room.record("h", [series_of({"__name__": "ALERTS", "alertname": "B"}, {now: 1.0})])
     story.go_to(now + 30)
@@ -69,7 +69,7 @@ def test_what_a_group_recorded_is_scraped_until_it_records_again(story: Story) -
 
 
 def test_any_metric_can_be_asked_for_at_any_time(story: Story) -> None:
-    now = story.house.now + 4.0
+    now = story.harness.now + 4.0
     source = story.room.source(now)
     assert values(source, LAG, now) == [2.0], "not kept: of this moment"
     assert values(source, LAG, now - 120.0) == [2.0], "not kept: of the past"
@@ -82,7 +82,7 @@ def test_any_metric_can_be_asked_for_at_any_time(story: Story) -> None:
 
 
 def test_everything_of_this_moment_is_told_with_names_of_the_catalogue(story: Story) -> None:
-    told = story.room.live(story.house.now)
+    told = story.room.live(story.harness.now)
     assert {name for name, _, _ in told} > {UP, LAG, "controlplane_queries"}
     assert all(name in BY_NAME and "__name__" not in labels for name, labels, _ in told)
 
@@ -91,7 +91,7 @@ def test_a_restart_knows_what_was_saved_and_what_was_missed(
     story: Story, caplog: pytest.LogCaptureFixture
 ) -> None:
     story.room.save()
-    driver, at = Driver(), story.house.now + 60
+    driver, at = Driver(), story.harness.now + 60
     story.tell(at, driver.progress("q", "r", 99, at=at))
     before = by_labels(story.room.grid.select(named(UP), BEGIN, at))
     room = story.new_room()

@@ -43,7 +43,7 @@ def wait_for(condition: Callable[[], Any], timeout: float = 60.0, every: float =
     return value
 
 
-class House:
+class Deployment:
     """The server on a port of its own, and what runs beside it. `close()` leaves no process."""
 
     def __init__(self, directory: Path):
