@@ -13,6 +13,7 @@ from hypothesis import settings
 
 from controlplane.runtime.java import java_environment
 from tests.recording_server import RecordingServer, recording_server
+from tests.stores import postgres_server
 
 # Examples of random data may take as long as they do: how fast a loaded machine is, is no property of the product.
 settings.register_profile("without a deadline", deadline=None)
@@ -40,6 +41,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a PostgreSQL server; one a worker."""
+    with postgres_server() as url:
+        yield url
 
 
 @pytest.fixture

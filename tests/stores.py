@@ -79,7 +79,7 @@ def open_harness(url: str) -> Iterator[StoreHarness]:
 
 
 @functools.cache
-def _empty_store() -> bytes:
+def _empty_sqlite_file() -> bytes:
     """A migrated store without a row: copying it is many times faster than making it."""
     with tempfile.TemporaryDirectory() as folder:
         with open_harness(default_url(folder)):
@@ -89,18 +89,36 @@ def _empty_store() -> bytes:
 
 @contextlib.contextmanager
 def sqlite_harness(directory: Path) -> Iterator[StoreHarness]:
-    (directory / "controlplane.db").write_bytes(_empty_store())
+    (directory / "controlplane.db").write_bytes(_empty_sqlite_file())
     with open_harness(default_url(directory)) as harness:
         yield harness
 
 
+@functools.cache
+def _empty_postgres_database(server: str) -> str:
+    """The name of a migrated database without a row: copying it is many times faster than migrating another."""
+    name = f"template_{uuid.uuid4().hex}"
+    with sa.create_engine(server, isolation_level="AUTOCOMMIT").connect() as connection:
+        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+    with open_harness(sa.make_url(server).set(database=name).render_as_string(hide_password=False)):
+        pass
+    return name
+
+
 @contextlib.contextmanager
-def postgres_database(server: str) -> Iterator[str]:
+def postgres_harness(server: str) -> Iterator[StoreHarness]:
+    """A new store on a PostgreSQL server."""
+    with postgres_database(server, _empty_postgres_database(server)) as url, open_harness(url) as harness:
+        yield harness
+
+
+@contextlib.contextmanager
+def postgres_database(server: str, template: str = "template1") -> Iterator[str]:
     """A new database on a server; its URL."""
     name = f"test_{uuid.uuid4().hex}"
     admin = sa.create_engine(server, isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
-        connection.execute(sa.text(f"CREATE DATABASE {name}"))
+        connection.execute(sa.text(f"CREATE DATABASE {name} TEMPLATE {template}"))
     try:
         yield sa.make_url(server).set(database=name).render_as_string(hide_password=False)
     finally:
@@ -117,8 +135,8 @@ def skip_or_fail(program: str, remedy: str) -> NoReturn:
 
 
 @contextlib.contextmanager
-def postgres_server(directory: Path) -> Iterator[str]:
-    """The URL of a server: the given one, else one of our own; else skips, or fails where all is required."""
+def postgres_server() -> Iterator[str]:
+    """The URL of a PostgreSQL server: the given one, else a new one; skips, or fails where everything is required."""
     given = os.environ.get(POSTGRES_URL)
     if given:
         yield given
@@ -128,7 +146,7 @@ def postgres_server(directory: Path) -> Iterator[str]:
         skip_or_fail(
             "PostgreSQL", f"apt-get install -y postgresql, pip install 'psycopg[binary]'; or {POSTGRES_URL}"
         )
-    with _own_server(programs, directory) as url:
+    with _new_postgres_server(programs) as url:
         yield url
 
 
@@ -143,30 +161,25 @@ def _postgres_programs() -> Path | None:
 
 
 @contextlib.contextmanager
-def _own_server(programs: Path, directory: Path) -> Iterator[str]:
-    """PostgreSQL on a Unix socket in `directory`; it refuses root, so root lends it another user."""
-    data, user = directory / "data", "postgres"
-    directory.chmod(0o777)
+def _new_postgres_server(programs: Path) -> Iterator[str]:
+    """A PostgreSQL server on a Unix socket. It refuses to run as root, so root runs it as the user `postgres`.
+
+    Its directory is not one of pytest's: another pytest that starts meanwhile closes those to other users.
+    """
+    user = "postgres"
     options: dict[str, Any] = {"user": user, "group": user} if os.geteuid() == 0 else {}
-    if os.geteuid() == 0:
-        _let_in(directory)
+    with tempfile.TemporaryDirectory(prefix="postgres-") as folder:
+        directory, data = Path(folder), Path(folder) / "data"
+        directory.chmod(0o777)
 
-    def run(*command: str) -> None:
-        subprocess.run(command, check=True, capture_output=True, cwd=directory, timeout=60, **options)
+        def run(*command: str) -> None:
+            subprocess.run(command, check=True, capture_output=True, cwd=directory, timeout=60, **options)
 
-    run(str(programs / "initdb"), "-D", str(data), "-U", user, "-A", "trust", "--no-sync")
-    settings = f"-c listen_addresses='' -c unix_socket_directories='{directory}' -c fsync=off"
-    control = str(programs / "pg_ctl")
-    run(control, "-D", str(data), "-o", settings, "-l", str(directory / "log"), "-w", "start")
-    try:
-        yield f"postgresql+psycopg://{user}@/postgres?host={directory}"
-    finally:
-        run(control, "-D", str(data), "-m", "immediate", "stop")
-
-
-def _let_in(directory: Path) -> None:
-    """Let another user pass through every folder above: pytest makes its own for one user alone."""
-    for parent in directory.parents:
-        mode = parent.stat().st_mode
-        if mode & 0o011 != 0o011:
-            parent.chmod(mode | 0o011)
+        run(str(programs / "initdb"), "-D", str(data), "-U", user, "-A", "trust", "--no-sync")
+        settings = f"-c listen_addresses='' -c unix_socket_directories='{directory}' -c fsync=off"
+        control = str(programs / "pg_ctl")
+        run(control, "-D", str(data), "-o", settings, "-l", str(directory / "log"), "-w", "start")
+        try:
+            yield f"postgresql+psycopg://{user}@/postgres?host={directory}"
+        finally:
+            run(control, "-D", str(data), "-m", "immediate", "stop")

@@ -21,7 +21,7 @@ from controlplane.store.engine import prove_writable
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
 from tests.hook import Hook, running_hook
-from tests.stores import postgres_database, postgres_server
+from tests.stores import postgres_database
 
 #: Windows and waiting times are a fiftieth: ten minutes are twelve seconds.
 QUICK: dict[str, Any] = {"rules_scale": 0.02, "series_step": 1.0}
@@ -173,11 +173,10 @@ def test_the_fleet_counts_the_alerts_of_each_query(server: LiveServer, agent: Si
 
 
 def test_a_server_on_postgresql_tells_of_a_failure_and_of_its_end(
-    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path, hook: Hook
+    postgres: str, tmp_path: Path, hook: Hook
 ) -> None:
     with (
-        postgres_server(tmp_path_factory.mktemp("postgres")) as server,
-        postgres_database(server) as url,
+        postgres_database(postgres) as url,
         live_server(tmp_path, database_url=url, webhook=hook.url, **QUICK) as running,
     ):
         driver = running.agent()

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stores import StoreHarness, open_harness, postgres_database, postgres_server, sqlite_harness
-
-
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with postgres_server(tmp_path_factory.mktemp("postgres")) as url:
-        yield url
+from tests.stores import StoreHarness, postgres_harness, sqlite_harness
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -22,5 +16,5 @@ def harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreHar
         with sqlite_harness(tmp_path) as opened:
             yield opened
         return
-    with postgres_database(request.getfixturevalue("postgres")) as url, open_harness(url) as opened:
+    with postgres_harness(request.getfixturevalue("postgres")) as opened:
         yield opened
