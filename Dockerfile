@@ -12,6 +12,7 @@ COPY alerts ./alerts
 COPY controlplane ./controlplane
 COPY listeners ./listeners
 COPY ui ./ui
+COPY packaging ./packaging
 RUN pip install --no-deps --no-build-isolation .
 
 FROM python:3.13-slim-bookworm

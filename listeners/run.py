@@ -1,7 +1,7 @@
-"""`python -m listeners.run program.py [args…]`, or `-m module [args…]`: an unmodified program, with the agent attached.
+"""Run an unmodified program with the agent: `python -m listeners.run program.py [args…]`, or `-m module [args…]`.
 
-This process becomes `python program.py [args…]` with `listeners/site` first on PYTHONPATH, whose `sitecustomize`
-attaches the agent: so `__main__`, arguments, exit code and signals are plain Python's.
+This process becomes `python program.py [args…]` with the agent's `site` directory first on PYTHONPATH, whose
+`sitecustomize` attaches the agent. `__main__`, arguments, exit code and signals are therefore plain Python's.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ DEFAULT_SERVER = "http://127.0.0.1:8420"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Become the program; returns only where there is none to become: then 2, with one line that says why."""
+    """Become the program. Returns 2 after one line on standard error where the arguments name no program."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    mistake = mistake_in(arguments)
-    if mistake:
-        print(f"controlplane run: {mistake}", file=sys.stderr)
+    problem = usage_problem(arguments)
+    if problem:
+        print(f"controlplane run: {problem}", file=sys.stderr)
         return 2
     options: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     command = [sys.executable, *options, *arguments]
@@ -29,11 +29,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.execve(sys.executable, command, environment(os.environ, packaging.site_directory()))
 
 
-def mistake_in(arguments: Sequence[str]) -> str | None:
+def usage_problem(arguments: Sequence[str]) -> str | None:
+    """What is wrong with the arguments; None where they name a program."""
     if not arguments:
-        return "no program is named; give a Python program and its arguments"
+        return "no program named; give a Python program and its arguments"
     if sys.flags.ignore_environment:
-        return "the agent is found by PYTHONPATH, which -E and -I switch off; leave them out"
+        return "the options -E and -I switch off PYTHONPATH, by which the agent is found; leave them out"
     if arguments[0] in ("-m", "-c"):
         return None if len(arguments) > 1 else f"nothing follows {arguments[0]}"
     if not os.path.exists(arguments[0]):
@@ -42,7 +43,7 @@ def mistake_in(arguments: Sequence[str]) -> str | None:
 
 
 def environment(present: Mapping[str, str], site: str) -> dict[str, str]:
-    """The program's environment: as it is, with `site` first on PYTHONPATH and a server to tell."""
+    """The program's environment: the present one with `site` first on PYTHONPATH and a default server."""
     path = os.pathsep.join([site, *filter(None, [present.get("PYTHONPATH")])])
     return {"CONTROLPLANE_URL": DEFAULT_SERVER, **present, "PYTHONPATH": path}
 

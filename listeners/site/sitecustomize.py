@@ -1,8 +1,8 @@
-"""Gives a PySpark driver its agent without a change to the program: Python runs a `sitecustomize` at its start.
+"""Attach the agent to a PySpark driver without a change to the program: Python runs `sitecustomize` at its start.
 
-In force where this directory is on PYTHONPATH, or the agent's zip is given to Spark by `--py-files`, and
-CONTROLPLANE_URL is set. It stands alone and waits: nothing of the agent is imported before the program makes a
-Spark session, since most Python processes never do, and since a program may have a `listeners` of its own.
+It acts where this directory is on PYTHONPATH, or the agent's zip is given to Spark by `--py-files`, and
+CONTROLPLANE_URL is set. It imports nothing of the agent before the program makes a Spark session, since most Python
+processes never make one.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ if TYPE_CHECKING:  # `typing` would cost every Python process milliseconds
     from types import ModuleType
     from typing import Any
 
+AGENT = "listeners.autoattach"
+PACKAGE = AGENT.partition(".")[0]
 HERE = os.path.dirname(os.path.abspath(__file__))
 #: Spark gives these to the Python processes that run functions on executors and for its planner.
 WORKERS = "PYTHON_WORKER_FACTORY_"
 
 
 class Gate:
-    """Waits in `sys.meta_path` for modules of PySpark, and has each changed as soon as it is loaded."""
+    """Import hook that changes modules of PySpark as soon as they are loaded."""
 
     controlplane = True
 
@@ -32,7 +34,7 @@ class Gate:
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in self.acts:
             return None
-        act = self.acts.pop(name)  # whoever asks us while we ask the others gets no answer
+        act = self.acts.pop(name)  # no recursion while the other finders are asked
         for finder in list(sys.meta_path):
             spec: Any = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None and spec.loader is not None:
@@ -43,7 +45,7 @@ class Gate:
 
 
 class Loader:
-    """Loads as the real loader does, and puts that one back before the module can see us."""
+    """Loader that delegates to the real one and restores it before the module can see this one."""
 
     def __init__(self, loader: Any, act: Callable[[Any], None]) -> None:
         self._loader, self._act = loader, act
@@ -59,16 +61,16 @@ class Loader:
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         self._loader.exec_module(module)
-        quietly(self._act, module)
+        guarded(self._act, module)
 
 
 def wrap_builder(module: Any) -> None:
-    """The program's session gets the agent as soon as it is made."""
+    """Attach the agent as soon as the program has made its session."""
     wrap(module.SparkSession.Builder, "getOrCreate", _made)
 
 
 def wrap_writer(module: Any) -> None:
-    """For sessions that no builder made: attach before their first query."""
+    """Attach before the first query of a session that no builder made."""
     for name in ("start", "toTable"):
         wrap(module.DataStreamWriter, name, _starting)
 
@@ -118,15 +120,15 @@ def join(session: Any) -> bool:
 
 
 def agent() -> Any:
-    """`listeners.autoattach`; None where the program's own module `listeners` comes first."""
+    """The module `autoattach`; None where another module has the name of the agent's package."""
     from importlib.machinery import PathFinder
     from importlib.util import find_spec
 
-    if "listeners.autoattach" not in sys.modules:
-        found = find_spec("listeners")
+    if AGENT not in sys.modules:
+        found = find_spec(PACKAGE)
         if found is None:
             sys.path.append(home())
-        elif PathFinder.find_spec("listeners.autoattach", found.submodule_search_locations or []) is None:
+        elif PathFinder.find_spec(AGENT, found.submodule_search_locations or []) is None:
             return refuse(found.origin)
     from listeners import autoattach
 
@@ -134,23 +136,23 @@ def agent() -> Any:
 
 
 def home() -> str:
-    """The directory or zip that holds the agent: as a rule the one that holds us."""
-    inside_the_package = HERE.endswith(os.path.join("listeners", "site"))
+    """The directory or zip that holds the agent."""
+    inside_the_package = HERE.endswith(os.path.join(PACKAGE, "site"))
     return os.path.dirname(os.path.dirname(HERE)) if inside_the_package else HERE
 
 
 def refuse(theirs: str | None) -> None:
-    """Say once why there is no agent."""
+    """Log once why there is no agent."""
     import logging
 
     if GATES:
         GATES.clear()
-        text = "the control plane's agent is not attached: the program has a module listeners of its own (%s)"
-        logging.getLogger("controlplane.agent").warning(text, theirs)
+        text = "the control plane's agent is not attached: another module is named %s (%s)"
+        logging.getLogger("controlplane.agent").warning(text, PACKAGE, theirs)
 
 
 def is_wanted() -> bool:
-    """In a driver that has a server to tell, and not where another copy of us is at work."""
+    """True in a driver with a server configured, unless another copy of this hook is active."""
     if not os.environ.get("CONTROLPLANE_URL") or any(name.startswith(WORKERS) for name in os.environ):
         return False
     return not any(getattr(finder, "controlplane", False) for finder in sys.meta_path)
@@ -160,18 +162,18 @@ def wait_for_pyspark() -> None:
     sys.meta_path.insert(0, Gate({name: act for name, act in GATES.items() if name not in sys.modules}))
     for name, act in GATES.items():
         if name in sys.modules:
-            quietly(act, sys.modules[name])
+            guarded(act, sys.modules[name])
 
 
-def quietly(act: Callable[[Any], None], module: Any) -> None:
+def guarded(act: Callable[[Any], None], module: Any) -> None:
     try:
         act(module)
-    except Exception:  # a PySpark that we do not know: the program goes on without an agent
+    except Exception:  # an unknown PySpark: the program runs on without an agent
         pass
 
 
 def pass_on() -> None:
-    """Run the `sitecustomize` that Python would have found without us."""
+    """Run the `sitecustomize` that Python would have found without this one."""
     from importlib.machinery import PathFinder
 
     places = [os.path.abspath(place) for place in sys.path]

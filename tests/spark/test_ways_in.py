@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 PROGRAM = ROOT / "tests/spark/matrix/programs/copies.py"
 SMALL = ["spark.ui.enabled=false", "spark.sql.shuffle.partitions=1", "spark.driver.memory=600m"]
+OWN = ("alerts", "controlplane", "listeners", "ui")
 PATIENCE = 300.0
 
 
@@ -93,7 +95,9 @@ def test_spark_submit_with_the_zip_alone(copy: Copy, agent_zip: str, recorder: R
 
 def test_spark_submit_with_a_sitecustomize_beside_the_wheel(copy: Copy, recorder: RecordingServer) -> None:
     wheel = built_wheel(copy.directory)
-    hook = str(ROOT / "listeners/site/sitecustomize.py")
+    hook = copy.directory / "sitecustomize.py"
+    with zipfile.ZipFile(wheel) as archive:
+        hook.write_bytes(archive.read("spark_controlplane/site/sitecustomize.py"))
     copy.run(*submit("--master", "local[2]", "--py-files", f"{hook},{wheel}"), *copy.command)
     seen_whole(recorder, copy, wheel.name)
 
@@ -104,15 +108,32 @@ def test_the_zip_on_the_path_of_plain_python(copy: Copy, agent_zip: str, recorde
     seen_whole(recorder, copy, "/agent.zip/")
 
 
-def test_the_wheel_in_an_environment_of_its_own(copy: Copy, recorder: RecordingServer) -> None:
+def test_the_wheel_in_an_environment_beside_packages_of_the_same_names(
+    copy: Copy, recorder: RecordingServer
+) -> None:
     python = copy.directory / "environment/bin/python"
     subprocess.run([sys.executable, "-m", "venv", str(python.parents[1])], check=True)
     install = ["-m", "pip", "--disable-pip-version-check", "install", "--no-index", "--quiet"]
     subprocess.run([str(python), *install, str(built_wheel(copy.directory))], check=True)
-    copy.environ |= {"PYTHONPATH": site(), "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell"}
-    copy.environ |= {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
-    copy.run(str(python), "-m", "listeners.run", *copy.command)
+    own = own_packages(copy.directory / "own")
+    path = os.pathsep.join([str(own), site()])
+    copy.environ |= {"PYTHONPATH": path, "PYSPARK_SUBMIT_ARGS": "--master local[2] pyspark-shell"}
+    copy.environ |= {
+        "OWN_PACKAGES": " ".join(OWN),
+        "PYSPARK_PYTHON": str(python),
+        "PYSPARK_DRIVER_PYTHON": str(python),
+    }
+    copy.run(str(python), "-m", "spark_controlplane.run", *copy.command)
     seen_whole(recorder, copy, "/environment/")
+    assert copy.report["own"] == [str(own / name / "__init__.py") for name in OWN]
+
+
+def own_packages(directory: Path) -> Path:
+    """Packages of the program that are named like folders of the repository."""
+    for name in OWN:
+        (directory / name).mkdir(parents=True)
+        (directory / name / "__init__.py").touch()
+    return directory
 
 
 def site() -> str:

@@ -258,6 +258,6 @@ def first_steps(server: str) -> None:
 ATTACH = """export CONTROLPLANE_URL={server}
 export CONTROLPLANE_TOKEN_FILE=controlplane-data/agent.token
 controlplane run --app my-app my_program.py"""
-ATTACH_IN_CODE = """from listeners.attach import attach
+ATTACH_IN_CODE = """from spark_controlplane.attach import attach
 
 attach(spark, app="my-app")"""

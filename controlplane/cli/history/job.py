@@ -1,7 +1,7 @@
-"""The entry for spark-submit: `spark-submit … job.py import PATH… --lake URL`, the commands of `controlplane history`.
+"""Entry point for spark-submit: `spark-submit … job.py import PATH… --lake URL` runs `controlplane history import …`.
 
-Started by Spark as a plain file. Where the package is not installed it is found beside the file, or in the zip given
-by `--py-files`.
+Spark starts this as a plain file. Where the package is not installed, it is the one that holds this file, or that of
+the zip given by `--py-files`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,16 @@ def main(arguments: Sequence[str]) -> int:
     return run(["history", *arguments])
 
 
-def _find_the_package(file: Path, path: list[str]) -> None:
-    """Python puts the folder of the file first on its path, where our modules would pass for others of their names."""
-    here, root = file.parent, file.parents[2] if len(file.parents) > 2 else file.parent
-    if here.parts[-2:] != ("controlplane", "pipeline"):
-        return
-    path[:] = [str(root), *(one for one in path if Path(one or ".").resolve() != here)]
+def put_package_on_path(file: Path, path: list[str]) -> None:
+    """Replace the directory of this file, which Python puts first on its path, by the one that holds the package.
+
+    The modules beside this file would otherwise be importable under their bare names.
+    """
+    here = file.parent
+    if here.parts[-2:] == ("cli", "history"):
+        path[:] = [str(file.parents[3]), *(item for item in path if Path(item or ".").resolve() != here)]
 
 
 if __name__ == "__main__":
-    _find_the_package(Path(__file__).resolve(), sys.path)
+    put_package_on_path(Path(__file__).resolve(), sys.path)
     sys.exit(main(sys.argv[1:]))

@@ -16,10 +16,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from alerts import durations
+from controlplane import errors
+from listeners.protocol import wire
+
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-PACKAGES = ("alerts", "controlplane", "listeners")
+#: Top-level packages that executors need; the wheels install them under other names than a checkout.
+PACKAGES = tuple(sorted({module.__name__.partition(".")[0] for module in (durations, errors, wire)}))
 #: One date for all files, so that the same code makes the same zip.
 LONG_AGO = (1980, 1, 1, 0, 0, 0)
 

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-import controlplane.store.findings  # noqa: F401 (puts its tables into the metadata)
+from controlplane.store import findings  # noqa: F401 (puts its tables into the metadata)
 from controlplane.store.tables import metadata
 
 context.configure(

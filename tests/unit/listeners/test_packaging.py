@@ -39,4 +39,4 @@ def test_a_place_that_cannot_be_written_is_one_clear_line(
 ) -> None:
     there = tmp_path / "missing/agent.zip"
     assert packaging.main(["--zip", str(there)]) == 2
-    assert f"{there} cannot be written: No such file" in capsys.readouterr().err
+    assert f"cannot write {there}: No such file" in capsys.readouterr().err

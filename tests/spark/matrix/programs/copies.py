@@ -1,14 +1,19 @@
 """A plain PySpark program: copies what there is, looks into a worker, and says what it saw. Imports nothing of ours."""
 
+import importlib
 import json
+import os
 import sys
 
 from pyspark.sql import SparkSession
 
+#: The agent's package in a checkout and in a wheel.
+AGENTS = ("listeners", "spark_controlplane")
+
 
 def look(rows):
     hooks = [type(one).__name__ for one in sys.meta_path if hasattr(one, "controlplane")]
-    yield [name for name in sys.modules if name.startswith("listeners")] + hooks
+    yield [name for name in sys.modules if name.startswith(AGENTS)] + hooks
 
 
 if __name__ == "__main__":
@@ -19,7 +24,8 @@ if __name__ == "__main__":
     writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
     inside = spark.sparkContext.parallelize([1], 1).mapPartitions(look).collect()
     rows = sorted(row.key for row in spark.read.schema("key INT").json(target).collect())
-    agent = sys.modules.get("listeners")
+    own = [importlib.import_module(name).__file__ for name in os.environ.get("OWN_PACKAGES", "").split()]
+    agent = sys.modules.get("spark_controlplane") or sys.modules.get("listeners")
     with open(report, "w") as file:
-        json.dump({"rows": rows, "in_worker": inside, "agent": agent and agent.__file__}, file)
+        json.dump({"rows": rows, "in_worker": inside, "agent": agent and agent.__file__, "own": own}, file)
     spark.stop()

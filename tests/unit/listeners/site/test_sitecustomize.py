@@ -148,8 +148,8 @@ def test_a_program_with_a_module_of_our_name_keeps_it_and_hears_why_there_is_no_
     code = MAKE + "SparkSession.Builder().getOrCreate(); import listeners; print(listeners.WORD)"
     printed = python(code, tmp_path / "agent.zip", cwd=program).splitlines()
     assert sorted(printed)[1:] == [
-        "the control plane's agent is not attached: the program has a module "
-        f"listeners of its own ({program}/listeners.py)"
+        "the control plane's agent is not attached: another module is named "
+        f"listeners ({program}/listeners.py)"
     ]
     assert sorted(printed)[0] == "mine"
 
