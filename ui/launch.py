@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ENTRY = Path(__file__).with_name("security_headers.py")
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
 def command(port: int = 8501, host: str = "127.0.0.1", allowed_hosts: Sequence[str] = ()) -> list[str]:
@@ -21,7 +21,7 @@ def command(port: int = 8501, host: str = "127.0.0.1", allowed_hosts: Sequence[s
     On a loopback address only loopback names are accepted (DNS rebinding); elsewhere name the hosts that
     people type in `allowed_hosts`, or every name is accepted.
     """
-    hosts = list(allowed_hosts) or (list(LOOPBACK) if host in LOOPBACK else [])
+    hosts = list(allowed_hosts) or (list(LOOPBACK_NAMES) if host in LOOPBACK_NAMES else [])
     options = {
         "server.address": host,
         "server.port": str(port),

@@ -23,8 +23,8 @@ from ui.query import panels  # noqa: F401
 INDEX = Path(st.__file__).parent / "static" / "index.html"
 SCRIPTS = INDEX.parent / "static" / "js"
 #: Streamlit's scripts that every page needs, and would otherwise be asked for one after the other.
-FIRST_NEEDED = ("DataFrame", "Multiselect", "TextInput", "remark-emoji")
-WORTH_NAMING = 10_000  # bytes; the header must stay small for the proxies between
+PRELOADED_SCRIPTS = ("DataFrame", "Multiselect", "TextInput", "remark-emoji")
+MIN_PRELOAD_BYTES = 10_000  # bytes; the header must stay small for the proxies between
 
 
 def policy(index_html: str) -> str:
@@ -58,10 +58,10 @@ def headers(index_html: str) -> list[tuple[bytes, bytes]]:
 
 
 def preloads(scripts: Path, index_html: str) -> str:
-    """A `Link` header that names the larger scripts of `FIRST_NEEDED` and of what they import; empty for none."""
-    roots = [path.name for name in FIRST_NEEDED for path in scripts.glob(f"{name}.*.js")]
+    """A `Link` header that names the larger scripts of `PRELOADED_SCRIPTS` and of what they import; empty for none."""
+    roots = [path.name for name in PRELOADED_SCRIPTS for path in scripts.glob(f"{name}.*.js")]
     needed = imported(scripts, roots) - set(re.findall(r"static/js/([\w.$-]+\.js)", index_html))
-    large = sorted(name for name in needed if (scripts / name).stat().st_size >= WORTH_NAMING)
+    large = sorted(name for name in needed if (scripts / name).stat().st_size >= MIN_PRELOAD_BYTES)
     return ", ".join(f"<./static/js/{name}>; rel=modulepreload" for name in large)
 
 

@@ -93,10 +93,10 @@ def world() -> World:
 
 @pytest.fixture
 def client(world: World, monkeypatch: pytest.MonkeyPatch) -> FakeClient:
-    fake, known = FakeClient(world), cached_reads.LastGood()
+    fake, known = FakeClient(world), cached_reads.LastGoodAnswers()
     monkeypatch.setattr(cached_reads, "connection", lambda: fake)
     monkeypatch.setattr(cached_reads, "_last_good", lambda: known)
-    cached_reads.forget()
+    cached_reads.clear()
     return fake
 
 

@@ -1,6 +1,6 @@
 """The alerting half of the fake server: alerts, silences, rules and notifications of scripted JSON.
 
-`FakeAlerting` holds what it answers and takes acknowledgements and silences as the server does; `answer` is
+`FakeAlerting` holds what it answers and takes acknowledgements and silences as the server does; `respond` is
 its HTTP side, `AlertingAnswers` its side without HTTP, for AppTest.
 """
 
@@ -146,7 +146,7 @@ def _passes(matcher: Json, labels: Mapping[str, str]) -> bool:
     return re.fullmatch(wanted, value) is None
 
 
-def answer(
+def respond(
     desk: FakeAlerting,
     method: str,
     path: str,

@@ -46,21 +46,21 @@ class FakeCheckpoints:
         done = [at for identity, at in self.looks if identity == query_id and now - at >= self.seconds]
         new = self.brings.get(query_id, {})
         if done and new is not None:
-            answer = self.known[query_id]
+            respond = self.known[query_id]
             taken = {
                 "collected_at": factories.rfc3339(done[-1] + self.seconds),
                 "why": "asked",
                 "stale": False,
             }
-            of = {**answer["checkpoint"], **taken, **new.get("checkpoint", {})}
-            self.known[query_id] = {**answer, **new, "checkpoint": of}
+            of = {**respond["checkpoint"], **taken, **new.get("checkpoint", {})}
+            self.known[query_id] = {**respond, **new, "checkpoint": of}
 
     def _not_old(self) -> None:
         if self.old:
             raise ServerNotFound("no such path")
 
 
-def answer(desk: FakeCheckpoints, method: str, path: list[str], now: float) -> tuple[int, Json] | None:
+def respond(desk: FakeCheckpoints, method: str, path: list[str], now: float) -> tuple[int, Json] | None:
     """Status and body where `path` (behind /api/v1/) is about checkpoints."""
     try:
         match method, path:

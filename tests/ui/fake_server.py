@@ -146,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer it where it is about alerting."""
         url = urlsplit(self.path)
         desk, params = self.world.alerting, parse_qs(url.query)
-        found = fake_alerting.answer(desk, method, unquote(url.path), params, body or {}, time.time())
+        found = fake_alerting.respond(desk, method, unquote(url.path), params, body or {}, time.time())
         if found:
             self._send(*found)
         return found is not None
@@ -154,7 +154,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _checkpoints(self, method: str) -> bool:
         """Answer it where it is about checkpoints."""
         path = [unquote(part) for part in urlsplit(self.path).path.split("/")[3:]]
-        found = fake_checkpoints.answer(self.world.checkpoints, method, path, time.time())
+        found = fake_checkpoints.respond(self.world.checkpoints, method, path, time.time())
         if found:
             self._send(*found)
         return found is not None

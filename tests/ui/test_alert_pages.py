@@ -221,7 +221,7 @@ def test_the_last_alerts_stay_under_a_banner_while_the_server_is_away(
 ) -> None:
     on_alerts(app)
     client.error = ServerUnreachable("No connection to the server.")
-    cached_reads.forget()
+    cached_reads.clear()
     app.run()
     assert not app.exception
     assert len(names(app)) == 4

@@ -36,7 +36,7 @@ def texts(app: AppTest) -> str:
 
 def later(app: AppTest, client: FakeClient, seconds: float) -> AppTest:
     client.now += seconds
-    cached_reads.forget()
+    cached_reads.clear()
     return app.run()
 
 

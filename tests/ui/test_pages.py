@@ -53,7 +53,7 @@ def test_a_click_on_a_tile_filters_and_another_lifts_the_filter(app: AppTest, wo
     app.run()
     app.button(key="tile_lagging").click().run()
     assert app.dataframe[0].value["query"].to_list() == ["pageviews-to-lake"]
-    assert app.button(key="tile_lagging").label == "**1** Lagging"  # colour on colour cannot be read
+    assert app.button(key="tile_lagging").label == "**1** Lagging"  # color on color cannot be read
     app.button(key="tile_lagging").click().run()
     assert len(app.dataframe[0].value) == len(world.queries)
 
@@ -87,7 +87,7 @@ def test_the_last_data_stays_under_a_banner_while_the_server_is_away(
 
     app.run()
     client.error = ServerUnreachable("No connection to the server.")
-    cached_reads.forget()
+    cached_reads.clear()
     app.run()
     assert not app.exception
     assert len(app.dataframe[0].value) == len(world.queries)
@@ -188,7 +188,7 @@ def test_a_stretch_in_the_address_is_what_the_charts_show(
 def test_hold_puts_the_seen_stretch_in_the_address(app: AppTest) -> None:
     on_query(app)
     app.button(key="range_hold").click().run()
-    held = time_range.asked({name: str(one_of(app.query_params[name])) for name in ("from", "to")})
+    held = time_range.from_address({name: str(one_of(app.query_params[name])) for name in ("from", "to")})
     assert held is not None
     assert held.seconds == 900
     assert app.button(key="range_now")
@@ -228,7 +228,7 @@ def test_a_query_page_that_opened_while_the_server_was_away_fills_when_it_is_bac
     on_query(app)
     assert "No connection" in app.error[0].value
     client.error = None
-    cached_reads.forget()
+    cached_reads.clear()
     app.run()
     assert app.title[0].value == r"pageviews\-to\-lake"
 
@@ -286,7 +286,7 @@ def test_a_restart_is_explained_posted_and_followed(app: AppTest, client: FakeCl
     assert "Waiting for the driver to fetch it." in texts(app)
 
     client.now += 30
-    cached_reads.forget()
+    cached_reads.clear()
     app.run()
     assert "resumed at batch 1234" in texts(app)
 

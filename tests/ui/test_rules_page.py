@@ -74,7 +74,7 @@ def test_no_rules_and_no_match_are_said(app: AppTest, world: World) -> None:
     on_rules(app, find="nothing like this")
     assert "No rule matches." in texts(app)
     world.alerting.groups = []
-    cached_reads.forget()
+    cached_reads.clear()
     app.run()
     assert "No rules are loaded." in texts(app)
 
@@ -84,7 +84,7 @@ def test_the_last_rules_stay_under_a_banner_while_the_server_is_away(
 ) -> None:
     on_rules(app)
     client.error = ServerUnreachable("No connection to the server.")
-    cached_reads.forget()
+    cached_reads.clear()
     app.run()
     assert len(expressions(app)) == 6
     assert "What you see was true at" in app.warning[0].value

@@ -26,8 +26,8 @@ ICONS = {
     "stop": ":material/stop_circle:",
     "start": ":material/play_circle:",
 }
-LONGEST_REASON = 500
-LOOK_EVERY = 1.0  # seconds
+MAX_REASON_CHARS = 500
+CHECKPOINT_POLL_SECONDS = 1.0  # seconds
 REASON = "ask_reason"
 DRAIN = "Let the running batch finish first (drain)"
 DRAIN_HELP = (
@@ -36,12 +36,12 @@ DRAIN_HELP = (
 )
 
 
-def ask(action: str, query_id: str) -> None:
+def open_dialog(action: str, query_id: str) -> None:
     """Open the dialog (a button's callback). One key a dialog: 'yes' sent twice is still one action."""
     st.session_state["asking"] = {"action": action, "query_id": query_id, "key": uuid.uuid4().hex}
     st.session_state.pop("ask_force", None)
     if action != "stop":
-        checkpoint_confirmation.opened(query_id)
+        checkpoint_confirmation.request_check(query_id)
 
 
 def button(action: str, query_id: str, refusal: str | None) -> None:
@@ -52,7 +52,7 @@ def button(action: str, query_id: str, refusal: str | None) -> None:
         icon=ICONS[action],
         disabled=refusal is not None,
         help=plain(refusal) if refusal else None,
-        on_click=ask,
+        on_click=open_dialog,
         args=(action, query_id),
     )
 
@@ -61,7 +61,7 @@ def close() -> None:
     st.session_state.pop("asking", None)
 
 
-def asking(query_id: str) -> dict[str, str] | None:
+def open_request(query_id: str) -> dict[str, str] | None:
     """The open question about this query, if there is one."""
     question = st.session_state.get("asking")
     return question if question and question["query_id"] == query_id else None
@@ -75,7 +75,7 @@ def actor() -> str | None:
     return next((str(user[name]) for name in ("email", "preferred_username", "name") if user.get(name)), None)
 
 
-def confirm(query: Json, question: dict[str, str]) -> None:
+def draw(query: Json, question: dict[str, str]) -> None:
     """Show the dialog that the question is about."""
     action = question["action"]
     st.dialog(TITLES[action], width="medium", icon=ICONS[action], on_dismiss=close)(_body)(query, question)
@@ -84,16 +84,18 @@ def confirm(query: Json, question: dict[str, str]) -> None:
 def _body(query: Json, question: dict[str, str]) -> None:
     action = question["action"]
     st.text(f"{query.get('app')} / {query.get('name') or query.get('query_id')}")
-    runs = query.get("status") not in action_checks.ENDED
+    runs = query.get("status") not in action_checks.ENDED_STATUSES
     drain = action != "start" and runs and st.toggle(DRAIN, key="ask_drain", help=DRAIN_HELP)
-    widgets.pairs(action_checks.consequences(action, query, drain, _moment(query)))
+    widgets.definition_list(action_checks.consequences(action, query, drain, _moment(query)))
     # Not in the part below, which is drawn again each second: a field drawn anew loses what is being typed.
-    st.text_input("Reason", key=REASON, max_chars=LONGEST_REASON, placeholder="For the record", live="300ms")
+    st.text_input(
+        "Reason", key=REASON, max_chars=MAX_REASON_CHARS, placeholder="For the record", live="300ms"
+    )
     body = {"action": action, "drain": bool(drain), "overrides": {}}
     if action == "stop":
         _answer(question, body, blocked=False)
     else:
-        st.fragment(run_every=LOOK_EVERY)(_foretell)(query, question, body)
+        st.fragment(run_every=CHECKPOINT_POLL_SECONDS)(_foretell)(query, question, body)
 
 
 def _foretell(query: Json, question: dict[str, str], body: dict[str, Any]) -> None:
@@ -110,8 +112,8 @@ def _answer(question: dict[str, str], body: dict[str, Any], blocked: bool) -> No
     """Yes or no; yes cannot be said over a broken checkpoint but by insisting, with a reason."""
     action, reason = question["action"], str(st.session_state.get(REASON) or "")
     with st.container():
-        forced = blocked and checkpoint_confirmation.insisted()
-    refusal = checkpoint_choices.in_spite(forced, reason) if blocked else None
+        forced = blocked and checkpoint_confirmation.force_checkbox()
+    refusal = checkpoint_choices.force_refusal(forced, reason) if blocked else None
     with st.container(horizontal=True, horizontal_alignment="right"):
         if st.button("Cancel", key="ask_no"):
             close()
@@ -129,13 +131,13 @@ def _answer(question: dict[str, str], body: dict[str, Any], blocked: bool) -> No
         st.error(question["error"], title="The server did not take it", icon=":material/block:")
 
 
-def _moment(query: Json) -> action_checks.Moment:
+def _moment(query: Json) -> action_checks.QueryActivity:
     """What the server says beside the query itself; what it does not say is not known."""
     query_id = str(query.get("query_id"))
     found = cached_reads.instant(series_queries.newest("batch_age_seconds", query)).body
     firing = action_checks.firing_alerts_of(cached_reads.alerts().body, query_id)
     names = dict.fromkeys(one_line(alert.get("name") or "") for alert in firing)
-    return action_checks.Moment(tuple(names), series_queries.only(found))
+    return action_checks.QueryActivity(tuple(names), series_queries.single_value(found))
 
 
 def _send(question: dict[str, str], body: dict[str, Any]) -> None:
@@ -150,6 +152,6 @@ def _send(question: dict[str, str], body: dict[str, Any]) -> None:
     except ClientError as error:
         question["error"] = plain(error)
         return
-    tracking.follow(question["query_id"], action["id"])
+    tracking.track(question["query_id"], action["id"])
     close()
     st.rerun()

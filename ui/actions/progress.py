@@ -18,11 +18,11 @@ def action_progress(action: Json, now: float) -> None:
             st.text(visible(_asked(action)))
             st.caption(f"{steps(action)} · {_elapsed(action, now)}", width="content")
         st.text(visible(_outcome(action)))
-        findings.of_refusal(action)
+        findings.draw_refusal(action)
 
 
 def steps(action: Json) -> str:
-    """Requested › Delivered › Running › the end, in Markdown; what lies ahead is grey."""
+    """Requested › Delivered › Running › the end, in Markdown; what lies ahead is gray."""
     state = str(action.get("state"))
     turned_away = state == "refused" and not action.get("delivered_at")  # by the server: no driver saw it
     path = ["requested"] if turned_away else list(statuses.OPEN_STATES)
@@ -38,11 +38,11 @@ def steps(action: Json) -> str:
 def _asked(action: Json) -> str:
     why = f": {action['request_reason']}" if action.get("request_reason") else ""
     who = action.get("actor") or "somebody"
-    return f"{frames.asked(action).capitalize()}, asked by {who}{why}"
+    return f"{frames.action_label(action).capitalize()}, asked by {who}{why}"
 
 
 def _elapsed(action: Json, now: float) -> str:
-    done = frames.took(action)
+    done = frames.duration(action)
     return units.span(units.since(action.get("requested_at"), now) if done is None else done)
 
 

@@ -13,31 +13,31 @@ from ui.actions import progress
 from ui.kit import cached_reads, statuses, units
 from ui.kit.frames import Json
 
-EVERY = 1.0  # seconds
-KEEP = 600.0  # seconds that an outcome stays on the page
+POLL_SECONDS = 1.0  # seconds
+SHOW_OUTCOME_SECONDS = 600.0  # seconds that an outcome stays on the page
 
 
-def follow(query_id: str, action_id: str) -> None:
+def track(query_id: str, action_id: str) -> None:
     st.session_state.setdefault("followed", {})[query_id] = action_id
 
 
-def followed(query_id: str) -> str | None:
+def tracked(query_id: str) -> str | None:
     return st.session_state.get("followed", {}).get(query_id)
 
 
-def others(query: Json) -> None:
+def draw_other(query: Json) -> None:
     """An action under way that somebody else asked for."""
     action = query.get("action")
-    if action and action.get("id") != followed(str(query.get("query_id"))):
+    if action and action.get("id") != tracked(str(query.get("query_id"))):
         progress.action_progress(action, time.time())
 
 
-def watch(query_id: str) -> None:
+def draw_tracked(query_id: str) -> None:
     """Its steps second by second; once it is final the page is drawn again, with the outcome and no haste."""
-    action_id = followed(query_id)
+    action_id = tracked(query_id)
     if action_id:
         final = st.session_state.get("seen_final") == action_id
-        st.fragment(run_every=None if final else EVERY)(_progress)(query_id, action_id, final)
+        st.fragment(run_every=None if final else POLL_SECONDS)(_progress)(query_id, action_id, final)
 
 
 def _progress(query_id: str, action_id: str, final: bool) -> None:
@@ -45,11 +45,11 @@ def _progress(query_id: str, action_id: str, final: bool) -> None:
     now = time.time()
     if not action:
         return
-    if (units.since(action.get("finished_at"), now) or 0.0) > KEEP:
+    if (units.since(action.get("finished_at"), now) or 0.0) > SHOW_OUTCOME_SECONDS:
         st.session_state["followed"].pop(query_id, None)
         return
     progress.action_progress(action, now)
     if not final and not statuses.is_open(action["state"]):
         st.session_state["seen_final"] = action_id
-        cached_reads.forget()
+        cached_reads.clear()
         st.rerun()

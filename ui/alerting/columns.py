@@ -13,24 +13,24 @@ from ui.kit import cells, statuses
 from ui.kit.cells import Columns, Opener
 
 #: The columns of each view, most wanted first: beside an alert's detail there is room for the first five.
-ORDER = {
+VIEW_COLUMNS = {
     "firing": ("severity", "age", "alert", "query", "summary", "app", "works", "told"),
     "pending": ("severity", "age", "alert", "query", "reason", "app", "summary", "told"),
     "silenced": ("severity", "age", "alert", "query", "muted", "app", "summary", "works"),
     "history": ("severity", "alert", "query", "fired", "lasted", "resolved", "app", "summary", "state"),
 }
-NARROW = 5
-AGES = {"firing": "Firing for", "silenced": "Firing for", "pending": "Holds for"}
+MAX_NARROW_COLUMNS = 5
+AGE_LABELS = {"firing": "Firing for", "silenced": "Firing for", "pending": "Holds for"}
 
 
 def order(view: str, narrow: bool) -> tuple[str, ...]:
-    return ORDER[view][:NARROW] if narrow else ORDER[view]
+    return VIEW_COLUMNS[view][:MAX_NARROW_COLUMNS] if narrow else VIEW_COLUMNS[view]
 
 
 def alerts(view: str, to_alert: Opener, to_query: Opener, narrow: bool) -> Columns:
     return {
         "severity": cells.badges("Severity", statuses.SEVERITIES.values(), 92),
-        "age": cells.span(AGES.get(view, "For"), 100),
+        "age": cells.span(AGE_LABELS.get(view, "For"), 100),
         "alert": cells.link("Alert", 190, to_alert, "Press a name to see the alert."),
         "query": cells.link("Query", 150 if narrow else 170, to_query, "Press a name to open its query."),
         "app": cells.text("App", 100),
@@ -67,7 +67,7 @@ def silences(zone: tzinfo) -> Columns:
     }
 
 
-def notes(zone: tzinfo) -> Columns:
+def notifications(zone: tzinfo) -> Columns:
     return {
         "at": cells.time("At", zone),
         "outcome": cells.badges("Outcome", statuses.OUTCOMES.values(), 96),

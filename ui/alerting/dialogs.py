@@ -1,6 +1,6 @@
 """The questions of the Alerts page: acknowledge an alert, silence, end a silence.
 
-The page calls `show`, its buttons `button`. Which question is open is kept in the session, so that a rerun of
+The page calls `draw`, its buttons `button`. Which question is open is kept in the session, so that a rerun of
 the page opens the same dialog again and nobody's half-written comment is lost.
 """
 
@@ -16,23 +16,26 @@ import streamlit as st
 
 from ui.actions.dialogs import actor
 from ui.alerting import frames, selection
-from ui.alerting.selection import DURATIONS, LONGEST_COMMENT, UNTIL
+from ui.alerting.selection import MAX_COMMENT_CHARS, SILENCE_DURATIONS, UNTIL
 from ui.kit import cached_reads, units, widgets
 from ui.kit.client import ClientError
 from ui.kit.markup import plain, visible
 
 Json = Mapping[str, Any]
 
-QUESTION = "alerting_question"
-NAMED = 4  # of the alerts that a silence would cover, so many are named
-LONGEST_SHOWN = 300  # characters of a text that a dialog quotes
+OPEN_DIALOG = "alerting_question"
+MAX_NAMED_ALERTS = 4  # of the alerts that a silence would cover, so many are named
+MAX_TEXT_CHARS = 300  # characters of a text that a dialog quotes
 
 
-def ask(kind: str, about: Json) -> None:
+def open_dialog(kind: str, about: Json) -> None:
     """Open a dialog (a button's callback). `about`: the alert, the silence, or nothing."""
-    st.session_state[QUESTION] = {"kind": kind, "about": about, "key": uuid.uuid4().hex}
+    st.session_state[OPEN_DIALOG] = {"kind": kind, "about": about, "key": uuid.uuid4().hex}
     labels = about.get("labels") or {}
-    known = {"silence_matchers": selection.prefilled(labels), "silence_lasting": next(iter(DURATIONS))}
+    known = {
+        "silence_matchers": selection.prefilled_matchers(labels),
+        "silence_lasting": next(iter(SILENCE_DURATIONS)),
+    }
     st.session_state.update(known | {"silence_comment": "", "acknowledge_comment": ""})
 
 
@@ -49,19 +52,19 @@ def button(label: str, kind: str, about: Json, icon: str, refusal: str | None, p
         type="primary" if primary else "secondary",
         disabled=refusal is not None,
         help=plain(refusal) if refusal else None,
-        on_click=ask,
+        on_click=open_dialog,
         args=(kind, about),
     ):
         st.rerun()  # the whole page: it is the page that shows the dialog
 
 
 def close() -> None:
-    st.session_state.pop(QUESTION, None)
+    st.session_state.pop(OPEN_DIALOG, None)
 
 
-def show() -> None:
+def draw() -> None:
     """The dialog of the open question, if there is one."""
-    question = st.session_state.get(QUESTION)
+    question = st.session_state.get(OPEN_DIALOG)
     if question:
         title, icon, body = DIALOGS[question["kind"]]
         st.dialog(title, width="medium", icon=icon, on_dismiss=close)(body)(question)
@@ -70,7 +73,7 @@ def show() -> None:
 def _acknowledge(question: Json) -> None:
     alert = question["about"]
     st.text(cut(f"{alert.get('name')}: {frames.summary(alert)}"))
-    widgets.pairs(
+    widgets.definition_list(
         [
             ("From now on", "Others see that you work on it, and it is not repeated to the receivers."),
             ("Still told", "When it is over, and each new alert of its group."),
@@ -94,12 +97,12 @@ def _silence(question: Json) -> None:
         placeholder='app="orders"\nalertname=~"Lag.*"',
         help="As Prometheus writes them: `=`, `!=`, `=~` and `!~`. All must match.",
     )
-    matchers = selection.lines(typed or "")
+    matchers = selection.matcher_lines(typed or "")
     with st.container():
         _covers(matchers)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         lasting = st.segmented_control(
-            "For how long", [*DURATIONS, UNTIL], key="silence_lasting", required=True
+            "For how long", [*SILENCE_DURATIONS, UNTIL], key="silence_lasting", required=True
         )
         until = _until() if lasting == UNTIL else None
     comment = _comment("silence_comment", "Why, and until what is done")
@@ -136,8 +139,8 @@ def _covers(matchers: tuple[str, ...]) -> None:
     count = f"{len(found)} firing alert{'' if len(found) == 1 else 's'}"
     icon = ":material/notifications_off:" if found else ":material/info:"
     st.markdown(f"{icon} Covers **{count}** now{'.' if not found else ':'}")
-    names = [cut(_labelled(one.get("labels") or {}), 120) for one in found[:NAMED]]
-    rest = [f"and {len(found) - NAMED} more"] if len(found) > NAMED else []
+    names = [cut(_labelled(one.get("labels") or {}), 120) for one in found[:MAX_NAMED_ALERTS]]
+    rest = [f"and {len(found) - MAX_NAMED_ALERTS} more"] if len(found) > MAX_NAMED_ALERTS else []
     if found:
         st.text("\n".join([*names, *rest]))
 
@@ -156,12 +159,12 @@ def _expire(question: Json) -> None:
     made = f"{silence.get('created_by') or 'somebody'}, {frames.ago(silence.get('starts_at'), now)}"
     left = units.moment(silence.get("ends_at"))
     ends = "" if left is None else f"By itself it would end in {units.span(max(0.0, left - now))}."
-    widgets.pairs([("Made by", made), ("Then", again), ("Else", ends)])
+    widgets.definition_list([("Made by", made), ("Then", again), ("Else", ends)])
     _answers("Expire", ":material/timer_off:", question, lambda: cached_reads.expire(silence["id"]))
 
 
 def _comment(key: str, placeholder: str) -> str:
-    return st.text_input("Comment", key=key, max_chars=LONGEST_COMMENT, placeholder=placeholder) or ""
+    return st.text_input("Comment", key=key, max_chars=MAX_COMMENT_CHARS, placeholder=placeholder) or ""
 
 
 def _answers(
@@ -173,7 +176,7 @@ def _answers(
             close()
             st.rerun()
         yes = st.button(label, key="answer_yes", type="primary", icon=icon, disabled=not possible)
-    still_open = (st.session_state.get(QUESTION) or {}).get("key") == question["key"]
+    still_open = (st.session_state.get(OPEN_DIALOG) or {}).get("key") == question["key"]
     if not (yes and still_open):  # a second press of an impatient person is not a second silence
         return
     try:
@@ -185,7 +188,7 @@ def _answers(
     st.rerun()
 
 
-def cut(text: object, longest: int = LONGEST_SHOWN) -> str:
+def cut(text: object, longest: int = MAX_TEXT_CHARS) -> str:
     """The text, hidden characters made visible, at most so long."""
     shown = visible(text)
     return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"

@@ -13,8 +13,8 @@ from ui.kit import statuses, units, widgets
 from ui.kit.frames import Json
 from ui.kit.markup import one_line, plain
 
-SHOWN = 6
-LONGEST = 240  # characters of a summary
+MAX_ALERTS = 6
+MAX_SUMMARY_CHARS = 240  # characters of a summary
 
 
 def draw(alerts: Sequence[Json], now: float) -> None:
@@ -22,10 +22,10 @@ def draw(alerts: Sequence[Json], now: float) -> None:
     if not alerts:
         return
     with st.container(border=True, gap="xsmall", key="firing_alerts"):
-        for place, alert in enumerate(alerts[:SHOWN]):
+        for place, alert in enumerate(alerts[:MAX_ALERTS]):
             _line(alert, now, place)
-        if len(alerts) > SHOWN:
-            st.caption(f"and {len(alerts) - SHOWN} more on the Alerts page")
+        if len(alerts) > MAX_ALERTS:
+            st.caption(f"and {len(alerts) - MAX_ALERTS} more on the Alerts page")
 
 
 def _line(alert: Json, now: float, place: int) -> None:
@@ -37,7 +37,7 @@ def _line(alert: Json, now: float, place: int) -> None:
             query_params={"alert": str(alert.get("fingerprint") or "")},
         )
         st.caption(_since(alert, now), width="content")
-        for word, icon in marks(alert):
+        for word, icon in badges(alert):
             st.badge(word, icon=icon, color="gray")
         st.text(summary(alert), width="stretch")
 
@@ -46,7 +46,7 @@ def _since(alert: Json, now: float) -> str:
     return f"for {units.span(units.since(alert.get('fired_at') or alert.get('active_at'), now))}"
 
 
-def marks(alert: Json) -> list[tuple[str, str]]:
+def badges(alert: Json) -> list[tuple[str, str]]:
     """Why nobody need be told of it now: who has it, what mutes it; as Markdown that is safe."""
     found = []
     if who := alert.get("acknowledged"):
@@ -61,4 +61,4 @@ def marks(alert: Json) -> list[tuple[str, str]]:
 def summary(alert: Json) -> str:
     notes = alert.get("annotations") or {}
     text = one_line(notes.get("summary") or notes.get("description") or alert.get("reason") or "")
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_SUMMARY_CHARS else text[: MAX_SUMMARY_CHARS - 1] + "…"

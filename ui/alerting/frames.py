@@ -12,7 +12,7 @@ import pandas as pd
 
 from ui.alerting import selection
 from ui.kit import statuses, units
-from ui.kit.frames import when
+from ui.kit.frames import timestamp
 from ui.kit.markup import no_icon, one_line
 
 Json = Mapping[str, Any]
@@ -20,7 +20,7 @@ Json = Mapping[str, Any]
 ALERT_COLUMNS = ["severity", "age", "alert", "query", "app", "summary", "told", "works", "muted", "reason"]
 HISTORY_COLUMNS = ["state", "severity", "alert", "query", "app", "summary", "fired", "resolved", "lasted"]
 SILENCE_COLUMNS = ["state", "matchers", "comment", "by", "starts", "ends"]
-NOTE_COLUMNS = ["at", "outcome", "receiver", "words", "alerts", "group"]
+NOTIFICATION_COLUMNS = ["at", "outcome", "receiver", "words", "alerts", "group"]
 
 
 def name(alert: Json) -> str:
@@ -37,25 +37,25 @@ def summary(alert: Json) -> str:
     return one_line(annotations.get("summary") or annotations.get("description") or "")
 
 
-def told(alert: Json, now: float) -> str:
+def notified(alert: Json, now: float) -> str:
     """Who was told last and how long ago; else that nobody was, and who will be."""
     if note := alert.get("notified"):
         return f"{one_line(note.get('receiver') or 'somebody')}, {ago(note.get('at'), now)}"
     if alert.get("state") == "pending":
         return f"{receivers(alert)}, once it fires"
-    return "nobody: muted" if selection.muted(alert) else f"not yet: {receivers(alert)}"
+    return "nobody: muted" if selection.suppressed(alert) else f"not yet: {receivers(alert)}"
 
 
 def receivers(alert: Json) -> str:
     return ", ".join(one_line(receiver) for receiver in alert.get("receivers") or ()) or "nobody"
 
 
-def works(alert: Json) -> str:
+def acknowledged_by(alert: Json) -> str:
     """Who acknowledged it."""
     return one_line((alert.get("acknowledged") or {}).get("by") or "")
 
 
-def muted_by(alert: Json, silences: Mapping[str, Json]) -> str:
+def suppressed_by(alert: Json, silences: Mapping[str, Json]) -> str:
     """By which silences and alerts; `silences` by id, for who made them."""
     made = [_silence_words(str(key), silences) for key in alert.get("silenced_by") or ()]
     causes = [f"{one_line(other.get('name') or '?')} fires" for other in alert.get("inhibited_by") or ()]
@@ -73,10 +73,12 @@ def _silence_words(key: str, silences: Mapping[str, Json]) -> str:
 def ago(value: object, now: float) -> str:
     """`just now`, `2 min ago`, `3 h ago`."""
     seconds = units.since(value, now)
-    return units.UNKNOWN if seconds is None else f"{coarse(seconds)} ago" if seconds >= 5 else "just now"
+    return (
+        units.UNKNOWN if seconds is None else f"{rounded_span(seconds)} ago" if seconds >= 5 else "just now"
+    )
 
 
-def coarse(seconds: float) -> str:
+def rounded_span(seconds: float) -> str:
     """A span in its largest unit alone."""
     return " ".join(units.span(round(seconds)).split()[:2])
 
@@ -86,14 +88,14 @@ def alerts(items: Sequence[Json], silences: Mapping[str, Json], now: float) -> p
     rows = [
         (
             [statuses.severity(one.get("severity")).word],
-            units.since(selection.since(one), now),
+            units.since(selection.active_since(one), now),
             name(one),
             query(one),
             one_line(one.get("app") or ""),
             summary(one),
-            told(one, now),
-            works(one),
-            muted_by(one, silences),
+            notified(one, now),
+            acknowledged_by(one),
+            suppressed_by(one, silences),
             one_line(one.get("reason") or ""),
         )
         for one in items
@@ -111,8 +113,8 @@ def history(items: Sequence[Json], now: float) -> pd.DataFrame:
             query(one),
             one_line(one.get("app") or ""),
             summary(one),
-            when(one.get("fired_at")),
-            when(one.get("resolved_at")),
+            timestamp(one.get("fired_at")),
+            timestamp(one.get("resolved_at")),
             _lasted(one, now),
         )
         for one in items
@@ -137,19 +139,19 @@ def silences(items: Sequence[Json]) -> pd.DataFrame:
             one_line(one.get("text") or ""),
             one_line(one.get("comment") or ""),
             one_line(one.get("created_by") or ""),
-            when(one.get("starts_at")),
-            when(one.get("ends_at")),
+            timestamp(one.get("starts_at")),
+            timestamp(one.get("ends_at")),
         )
         for one in items
     ]
     return pd.DataFrame(rows, columns=SILENCE_COLUMNS)
 
 
-def notes(items: Sequence[Json]) -> pd.DataFrame:
+def notifications(items: Sequence[Json]) -> pd.DataFrame:
     """One row a notification that was sent, failed, or was held back, with the reason."""
     rows = [
         (
-            when(one.get("at")),
+            timestamp(one.get("at")),
             [statuses.outcome(one.get("outcome")).word],
             one_line(one.get("receiver") or ""),
             one_line(one.get("words") or ""),
@@ -158,4 +160,4 @@ def notes(items: Sequence[Json]) -> pd.DataFrame:
         )
         for one in items
     ]
-    return pd.DataFrame(rows, columns=NOTE_COLUMNS)
+    return pd.DataFrame(rows, columns=NOTIFICATION_COLUMNS)

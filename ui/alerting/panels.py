@@ -15,11 +15,11 @@ from ui.alerting import dialogs, selection
 from ui.alerting import frames as alerting_frames
 from ui.kit import columns, frames, statuses, units, widgets
 from ui.kit.markup import plain
-from ui.kit.statuses import Colour
+from ui.kit.statuses import Color
 
 Json = Mapping[str, Any]
 
-TILES: dict[str, tuple[str, Colour]] = {
+TILES: dict[str, tuple[str, Color]] = {
     "firing": ("Firing", "red"),
     "pending": ("Pending", "yellow"),
     "silenced": ("Silenced", "violet"),
@@ -27,11 +27,11 @@ TILES: dict[str, tuple[str, Colour]] = {
     "silences": ("Silences", "blue"),
     "notifications": ("Notifications", "blue"),
 }
-PERIOD = "24h"
-LONGEST_LIST = 500  # as many episodes and notifications as `ui.kit.client` asks for
-MOST_SILENCES = 50  # that run or will run, drawn one by one
-LONGEST_LABEL = 500  # characters of a label's value in the detail; its table cell cannot show more
-NOTES_SHOWN = 8
+DEFAULT_PERIOD = "24h"
+MAX_LIST_ITEMS = 500  # as many episodes and notifications as `ui.kit.client` asks for
+MAX_SILENCE_CARDS = 50  # that run or will run, drawn one by one
+MAX_LABEL_CHARS = 500  # characters of a label's value in the detail; its table cell cannot show more
+MAX_NOTIFICATIONS = 8
 
 
 def view_tiles(counts: Mapping[str, int | None], chosen: str) -> None:
@@ -40,25 +40,25 @@ def view_tiles(counts: Mapping[str, int | None], chosen: str) -> None:
     The first one is red while something fires, chosen or not: `widgets.STYLE` knows it by its key.
     """
     with st.grid(len(TILES), min_column_width=120, gap="xsmall"):
-        for view, (word, colour) in TILES.items():
+        for view, (word, color) in TILES.items():
             st.button(
-                f"{_number(counts.get(view), colour, view == chosen)} {word}",
+                f"{_number(counts.get(view), color, view == chosen)} {word}",
                 key="tile_firing_now" if view == "firing" and counts[view] else f"tile_{view}",
                 type="primary" if view == chosen else "secondary",
                 width="stretch",
-                on_click=choose,
+                on_click=open_view,
                 args=(view,),
             )
 
 
-def choose(view: str) -> None:
+def open_view(view: str) -> None:
     st.query_params["view"] = view
 
 
-def _number(count: int | None, colour: Colour, chosen: bool) -> str:
-    """In its colour; grey where there is none, plain on the filled button of the chosen tile."""
-    digits = units.UNKNOWN if count is None else f"{count:d}{'+' if count >= LONGEST_LIST else ''}"
-    return f"**{digits}**" if chosen else f":{colour if count else 'gray'}[**{digits}**]"
+def _number(count: int | None, color: Color, chosen: bool) -> str:
+    """In its color; gray where there is none, plain on the filled button of the chosen tile."""
+    digits = units.UNKNOWN if count is None else f"{count:d}{'+' if count >= MAX_LIST_ITEMS else ''}"
+    return f"**{digits}**" if chosen else f":{color if count else 'gray'}[**{digits}**]"
 
 
 def period_picker() -> None:
@@ -66,7 +66,7 @@ def period_picker() -> None:
     st.segmented_control(
         "Period",
         list(selection.PERIODS),
-        default=PERIOD,
+        default=DEFAULT_PERIOD,
         key="period",
         bind="query-params",
         required=True,
@@ -76,16 +76,16 @@ def period_picker() -> None:
 
 def period_seconds() -> int:
     periods = selection.PERIODS
-    return periods.get(str(st.session_state.get("period")), periods[PERIOD])
+    return periods.get(str(st.session_state.get("period")), periods[DEFAULT_PERIOD])
 
 
-def cut_off(items: Sequence[Json]) -> None:
+def truncation_notice(items: Sequence[Json]) -> None:
     """A word where a list is as long as lists get."""
-    if len(items) >= LONGEST_LIST:
-        st.caption(f"Only the newest {LONGEST_LIST} are listed; those before them are not searched.")
+    if len(items) >= MAX_LIST_ITEMS:
+        st.caption(f"Only the newest {MAX_LIST_ITEMS} are listed; those before them are not searched.")
 
 
-def nothing_fires(muted: int, resolved: Sequence[Json], now: float) -> None:
+def no_firing_alerts(muted: int, resolved: Sequence[Json], now: float) -> None:
     """The calm sentence of an empty first view, and what it was last."""
     but = f" but {muted} muted alert{'' if muted == 1 else 's'}" if muted else ""
     with st.container(border=True, gap="xsmall"):
@@ -105,12 +105,12 @@ def detail(found: Json, silences: Mapping[str, Json], role: str | None, now: flo
     with st.container(border=True, key="alert_detail"):
         _head(alert, now)
         _buttons(alert, role)
-        widgets.pairs(facts(alert, silences, now))
+        widgets.definition_list(facts(alert, silences, now))
         _notes(found.get("notifications") or [], now)
         _labels(alert)
 
 
-def unknown() -> None:
+def unknown_alert() -> None:
     """An address that leads to an alert the server does not know any more."""
     with st.container(border=True, key="alert_detail"):
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -120,10 +120,10 @@ def unknown() -> None:
 
 
 def _close() -> None:
-    st.button("Close", key="close_alert", icon=":material/close:", type="tertiary", on_click=forget)
+    st.button("Close", key="close_alert", icon=":material/close:", type="tertiary", on_click=close_detail)
 
 
-def forget() -> None:
+def close_detail() -> None:
     st.query_params.pop("alert", None)
 
 
@@ -135,30 +135,30 @@ def _head(alert: Json, now: float) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             widgets.badge(statuses.severity(alert.get("severity")))
             widgets.badge(statuses.alert_state(alert.get("state")))
-            st.markdown(f"**{plain(lasting(alert, now))}**", width="content")
+            st.markdown(f"**{plain(state_duration(alert, now))}**", width="content")
         st.text(_short_summary(alert))
         if description := (alert.get("annotations") or {}).get("description"):
             st.text(dialogs.cut(description, 2000))
 
 
-def lasting(alert: Json, now: float) -> str:
+def state_duration(alert: Json, now: float) -> str:
     """How long it fires, holds or has been over, and since when."""
     state, zone = alert.get("state"), widgets.zone()
-    at = alert.get("resolved_at") if state == "resolved" else selection.since(alert)
+    at = alert.get("resolved_at") if state == "resolved" else selection.active_since(alert)
     word = {"resolved": "over for", "pending": "holds for"}.get(str(state), "for")
     return f"{word} {units.span(units.since(at, now))}, since {units.clock(at, zone, now)}"
 
 
 def _buttons(alert: Json, role: str | None) -> None:
     with st.container(horizontal=True, gap="xsmall"):
-        refused = selection.why_not_acknowledge(alert, role)
+        refused = selection.acknowledge_refusal(alert, role)
         dialogs.button("Acknowledge", "acknowledge", alert, ":material/check:", refused, primary=True)
-        refused = selection.not_yours(role)
+        refused = selection.role_refusal(role)
         dialogs.button("Silence", "silence", alert, ":material/notifications_off:", refused)
         identity = str(alert.get("query_id") or "")
         if identity and st.button("Open query", key="open_query", icon=":material/query_stats:"):
             st.switch_page("app_pages/query.py", query_params={"query_id": identity})
-        if url := selection.runbook((alert.get("annotations") or {}).get("runbook_url")):
+        if url := selection.runbook_link((alert.get("annotations") or {}).get("runbook_url")):
             st.link_button("Runbook", url, icon=":material/menu_book:", help=plain(url))
 
 
@@ -171,10 +171,10 @@ def facts(alert: Json, silences: Mapping[str, Json], now: float) -> list[tuple[s
         ("Reason", alert.get("reason")),
         ("Value", f"{value:g}" if (value := units.number(alert.get("value"))) is not None else ""),
         ("Acknowledged", _acknowledged(known, now) if known else ""),
-        ("Muted by", alerting_frames.muted_by(alert, silences)),
+        ("Muted by", alerting_frames.suppressed_by(alert, silences)),
         ("Told", _told(alert, now)),
         ("Rule", "/".join(str(alert[part]) for part in ("group", "rule") if alert.get(part))),
-        ("Runbook", "" if not runbook or selection.runbook(runbook) else runbook),
+        ("Runbook", "" if not runbook or selection.runbook_link(runbook) else runbook),
     ]
     return [(word, dialogs.cut(sentence)) for word, sentence in rows if sentence]
 
@@ -186,7 +186,7 @@ def _acknowledged(known: Json, now: float) -> str:
 
 def _told(alert: Json, now: float) -> str:
     words = (alert.get("notified") or {}).get("words")
-    return f"{alerting_frames.told(alert, now)}{f': {words}' if words else ''}"
+    return f"{alerting_frames.notified(alert, now)}{f': {words}' if words else ''}"
 
 
 def _notes(notes: Sequence[Json], now: float) -> None:
@@ -195,7 +195,7 @@ def _notes(notes: Sequence[Json], now: float) -> None:
     if not notes:
         st.caption("Nobody was told of it yet, and nothing was held back.")
     with st.container(gap="xsmall"):
-        for note in notes[:NOTES_SHOWN]:
+        for note in notes[:MAX_NOTIFICATIONS]:
             with st.container(horizontal=True, gap="small", vertical_alignment="center"):
                 widgets.badge(statuses.outcome(note.get("outcome")))
                 at = units.clock(note.get("at"), widgets.zone(), now)
@@ -205,21 +205,21 @@ def _notes(notes: Sequence[Json], now: float) -> None:
 
 def _labels(alert: Json) -> None:
     labels = alert.get("labels") or {}
-    table = frames.facts({key: dialogs.cut(value, LONGEST_LABEL) for key, value in labels.items()})
+    table = frames.facts({key: dialogs.cut(value, MAX_LABEL_CHARS) for key, value in labels.items()})
     st.dataframe(
         table,
         key="alert_labels",
         column_config=columns.facts("Label"),
         hide_index=True,
         height=widgets.table_height(len(table)),
-        row_height=widgets.ROW,
+        row_height=widgets.ROW_HEIGHT,
         alt="Labels of this alert",
     )
 
 
 def silences(items: Sequence[Json], role: str | None, now: float) -> None:
     """Those that run or will run, one by one, each with its button."""
-    for one in items[:MOST_SILENCES]:
+    for one in items[:MAX_SILENCE_CARDS]:
         with (
             st.container(border=True, key=f"silence_{str(one.get('id'))[:36]}"),
             st.container(horizontal=True, vertical_alignment="center"),
@@ -227,10 +227,10 @@ def silences(items: Sequence[Json], role: str | None, now: float) -> None:
             with st.container(gap="xsmall"):
                 _silence_head(one, now)
                 st.code(dialogs.cut(one.get("text") or "", 1000), language=None, wrap_lines=True)
-            refused = selection.not_yours(role)
+            refused = selection.role_refusal(role)
             dialogs.button("Expire", "expire", one, ":material/timer_off:", refused)
-    if len(items) > MOST_SILENCES:
-        st.caption(f"{len(items) - MOST_SILENCES} more; search to find them.")
+    if len(items) > MAX_SILENCE_CARDS:
+        st.caption(f"{len(items) - MAX_SILENCE_CARDS} more; search to find them.")
 
 
 def _silence_head(silence: Json, now: float) -> None:

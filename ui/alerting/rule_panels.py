@@ -16,8 +16,8 @@ from ui.kit.markup import plain
 
 Json = Mapping[str, Any]
 
-LONGEST_EXPRESSION = 5000  # characters; the file has the rest
-SHOWN_LABELS = 8
+MAX_EXPRESSION_CHARS = 5000  # characters; the file has the rest
+MAX_LABELS = 8
 
 
 def state_tiles(counted: Mapping[str, int], chosen: Sequence[str]) -> None:
@@ -26,9 +26,9 @@ def state_tiles(counted: Mapping[str, int], chosen: Sequence[str]) -> None:
         for state, look in statuses.RULE_STATES.items():
             count = counted.get(state, 0)
             digits = f"**{count:d}**"
-            coloured = digits if state in chosen else f":{look.colour if count else 'gray'}[{digits}]"
+            colored = digits if state in chosen else f":{look.color if count else 'gray'}[{digits}]"
             st.button(
-                f"{coloured} {look.word}",
+                f"{colored} {look.word}",
                 key=f"tile_rule_{state}",
                 type="primary" if state in chosen else "secondary",
                 width="stretch",
@@ -43,11 +43,11 @@ def toggle(state: str) -> None:
     st.session_state["rule_state"] = others if state in chosen else [*chosen, state]
 
 
-def head(group: Json, now: float) -> None:
+def group_head(group: Json, now: float) -> None:
     """A group's name, rhythm and last evaluation; missed ones and slow ones stand out."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.subheader(plain(group.get("name")), anchor=False, width="content")
-        st.caption(plain(rhythm(group, now)), width="content")
+        st.caption(plain(schedule(group, now)), width="content")
         if missed := int(group.get("missed") or 0):
             st.badge(
                 f"{missed} missed evaluation{'' if missed == 1 else 's'}",
@@ -58,7 +58,7 @@ def head(group: Json, now: float) -> None:
         st.caption(plain(group.get("file") or ""), width="stretch", text_alignment="right")
 
 
-def rhythm(group: Json, now: float) -> str:
+def schedule(group: Json, now: float) -> str:
     every = units.span(group.get("interval_seconds"))
     took = units.span(group.get("evaluation_seconds"))
     return f"every {every} · evaluated {frames.ago(group.get('evaluated_at'), now)} in {took}"
@@ -70,17 +70,17 @@ def rule(found: Json, key: str, now: float) -> None:
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             widgets.badge(statuses.rule_state(selection.rule_state(found)))
             st.markdown(f"**{plain(found.get('name'))}**", width="content")
-            st.caption(conditions(found), width="content")
+            st.caption(duration_clauses(found), width="content")
             _labels(found.get("labels") or {})
             st.caption(plain(evaluation(found, now)), width="stretch", text_alignment="right")
             _to_alerts(found, key)
-        expression = dialogs.cut(found.get("expr") or "", LONGEST_EXPRESSION)
+        expression = dialogs.cut(found.get("expr") or "", MAX_EXPRESSION_CHARS)
         st.code(expression, language="promql", wrap_lines=True)
         if found.get("error"):
             st.error(plain(dialogs.cut(found["error"], 1000)), icon=":material/report:")
 
 
-def conditions(found: Json) -> str:
+def duration_clauses(found: Json) -> str:
     """How long it must hold, and how long it stays; nothing where it is at once."""
     waits, keeps = units.number(found.get("for_seconds")), units.number(found.get("keep_firing_for_seconds"))
     parts = [
@@ -92,7 +92,7 @@ def conditions(found: Json) -> str:
 
 
 def _labels(labels: Json) -> None:
-    for name, value in list(labels.items())[:SHOWN_LABELS]:
+    for name, value in list(labels.items())[:MAX_LABELS]:
         st.badge(plain(dialogs.cut(f"{name}={value}", 80)), color="gray")
 
 

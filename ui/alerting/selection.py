@@ -19,14 +19,14 @@ VIEWS = ("firing", "pending", "silenced", "history", "silences", "notifications"
 #: How far back History and Notifications look, in seconds.
 PERIODS = {"1h": 3600, "6h": 21_600, "24h": 86_400, "7d": 604_800, "30d": 2_592_000}
 #: How long a silence may last by one click, in seconds; `UNTIL` asks for a moment.
-DURATIONS = {"1h": 3600, "4h": 14_400, "1d": 86_400}
+SILENCE_DURATIONS = {"1h": 3600, "4h": 14_400, "1d": 86_400}
 UNTIL = "until …"
 #: The labels that a silence of an alert starts with: this trouble of this query.
-PREFILLED = ("alertname", "app", "query_id")
-LONGEST_COMMENT = 500
+PREFILLED_LABELS = ("alertname", "app", "query_id")
+MAX_COMMENT_CHARS = 500
 
 
-def muted(alert: Json) -> bool:
+def suppressed(alert: Json) -> bool:
     """Does it fire without anybody being told, because of a silence or of another alert?"""
     return bool(alert.get("silenced_by") or alert.get("inhibited_by"))
 
@@ -34,9 +34,9 @@ def muted(alert: Json) -> bool:
 def of_view(alerts: Sequence[Json], view: str) -> list[Json]:
     """The alerts of one view, in the order given."""
     if view == "silenced":
-        return [one for one in alerts if one.get("state") == "firing" and muted(one)]
+        return [one for one in alerts if one.get("state") == "firing" and suppressed(one)]
     if view == "firing":
-        return [one for one in alerts if one.get("state") == "firing" and not muted(one)]
+        return [one for one in alerts if one.get("state") == "firing" and not suppressed(one)]
     return [one for one in alerts if one.get("state") == view]
 
 
@@ -62,32 +62,32 @@ def _haystack(alert: Json) -> str:
     return " ".join(str(part) for part in (*texts, summary, *labels) if part).lower()
 
 
-def mentioning(items: Sequence[Json], words: str, *keys: str) -> list[Json]:
+def matching_text(items: Sequence[Json], words: str, *keys: str) -> list[Json]:
     """Silences, notifications or rules with every word in one of their texts."""
     wanted = words.lower().split()
     texts = [" ".join(str(item.get(key) or "") for key in keys).lower() for item in items]
     return [item for item, text in zip(items, texts, strict=True) if _has_all(wanted, text)]
 
 
-def within(notes: Sequence[Json], seconds: float, now: float) -> list[Json]:
+def newer_than(notes: Sequence[Json], seconds: float, now: float) -> list[Json]:
     """The notifications of the last `seconds`."""
     return [one for one in notes if (units.moment(one.get("at")) or 0.0) >= now - seconds]
 
 
-def since(alert: Json) -> object:
+def active_since(alert: Json) -> object:
     """From when its age is counted: when it fired, or, while it is pending, when its condition began to hold."""
     return alert.get("fired_at") or alert.get("active_at")
 
 
-def not_yours(role: str | None) -> str | None:
+def role_refusal(role: str | None) -> str | None:
     """Why this token may not acknowledge or silence; None when it may, or when the server will tell."""
     if role in (None, "operator", "admin"):
         return None
     return f"The token of this page is a {role}'s; this needs an operator's."
 
 
-def why_not_acknowledge(alert: Json, role: str | None) -> str | None:
-    if refusal := not_yours(role):
+def acknowledge_refusal(alert: Json, role: str | None) -> str | None:
+    if refusal := role_refusal(role):
         return refusal
     if alert.get("state") != "firing":
         return f"The alert is {alert.get('state')}; only one that fires can be acknowledged."
@@ -102,12 +102,12 @@ def matcher(name: str, value: str) -> str:
     return f'{name}="{escaped}"'
 
 
-def prefilled(labels: Mapping[str, str]) -> str:
+def prefilled_matchers(labels: Mapping[str, str]) -> str:
     """The matchers that a silence of this alert starts with, one a line."""
-    return "\n".join(matcher(name, labels[name]) for name in PREFILLED if labels.get(name))
+    return "\n".join(matcher(name, labels[name]) for name in PREFILLED_LABELS if labels.get(name))
 
 
-def lines(text: str) -> tuple[str, ...]:
+def matcher_lines(text: str) -> tuple[str, ...]:
     """The matchers out of what somebody typed, one a line."""
     return tuple(line.strip() for line in text.splitlines() if line.strip())
 
@@ -116,7 +116,7 @@ def silence_request(
     matchers: Sequence[str], lasting: str, until: datetime | None, comment: str, actor: str | None
 ) -> dict[str, Any]:
     """The body of a silence that starts now: `lasting` is a key of DURATIONS, else it ends at `until`."""
-    seconds = DURATIONS.get(lasting)
+    seconds = SILENCE_DURATIONS.get(lasting)
     ends = None if seconds or until is None else until.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return {
         "matchers": list(matchers),
@@ -128,7 +128,7 @@ def silence_request(
     }
 
 
-def runbook(url: object) -> str | None:
+def runbook_link(url: object) -> str | None:
     """The address if a click may lead there: http or https, a host, and nothing hidden in it."""
     if not isinstance(url, str) or url != visible(url) or any(char.isspace() for char in url):
         return None

@@ -25,7 +25,7 @@ def alerts(view: str, items: Sequence[Json], silences: Mapping[str, Json], narro
         column_order=columns.order(view, narrow),
         hide_index=True,
         height=widgets.table_height(len(items)),
-        row_height=widgets.ROW,
+        row_height=widgets.ROW_HEIGHT,
         placeholder="–",
         alt=f"Alerts, {view}, worst first; press a name to see the alert",
     )
@@ -39,7 +39,7 @@ def history(items: Sequence[Json], narrow: bool, now: float) -> None:
         column_order=columns.order("history", narrow),
         hide_index=True,
         height=widgets.table_height(len(items)),
-        row_height=widgets.ROW,
+        row_height=widgets.ROW_HEIGHT,
         placeholder="–",
         alt="Alerts that fired, newest first; press a name to see the alert",
     )
@@ -47,12 +47,12 @@ def history(items: Sequence[Json], narrow: bool, now: float) -> None:
 
 def notifications(items: Sequence[Json]) -> None:
     st.dataframe(
-        frames.notes(items),
+        frames.notifications(items),
         key="notifications_table",
-        column_config=columns.notes(widgets.zone()),
+        column_config=columns.notifications(widgets.zone()),
         hide_index=True,
         height=widgets.table_height(len(items)),
-        row_height=widgets.ROW,
+        row_height=widgets.ROW_HEIGHT,
         alt="Notifications, newest first",
     )
 
@@ -69,7 +69,7 @@ def silences(items: Sequence[Json], role: str | None, now: float) -> None:
             column_config=columns.silences(widgets.zone()),
             hide_index=True,
             height=widgets.table_height(len(over)),
-            row_height=widgets.ROW,
+            row_height=widgets.ROW_HEIGHT,
             alt="Silences that are over, newest first",
         )
 

@@ -17,11 +17,11 @@ from ui.kit import cached_reads, widgets
 
 Json = Mapping[str, Any]
 
-NOTHING = {"pending": "Nothing is pending.", "silenced": "Nothing that fires is muted."}
+EMPTY_TEXTS = {"pending": "Nothing is pending.", "silenced": "Nothing that fires is muted."}
 
 
 @dataclass(frozen=True)
-class Filters:
+class AlertFilters:
     """What the address asks for: words, and severities and apps of which none means all."""
 
     words: str
@@ -33,7 +33,7 @@ class Filters:
 
 
 @dataclass(frozen=True)
-class Seen:
+class AlertsSnapshot:
     """What was read for one drawing of the page: alerts, silences and when (Unix seconds)."""
 
     alerts: Sequence[Json]
@@ -47,7 +47,7 @@ class Seen:
         return selection.of_view(self.alerts, view)
 
 
-def draw(view: str, seen: Seen, filters: Filters, narrow: bool) -> None:
+def draw(view: str, seen: AlertsSnapshot, filters: AlertFilters, narrow: bool) -> None:
     """The chosen view; `narrow` beside an alert's detail."""
     further: dict[str, Callable[[], None]] = {
         "history": lambda: _history(seen, filters, narrow),
@@ -57,7 +57,7 @@ def draw(view: str, seen: Seen, filters: Filters, narrow: bool) -> None:
     further.get(view, lambda: _alerts(view, seen, filters, narrow))()
 
 
-def counts(seen: Seen, view: str) -> dict[str, int | None]:
+def counts(seen: AlertsSnapshot, view: str) -> dict[str, int | None]:
     """How many there are in each view, whatever the filters hide; None where the server does not say."""
     seconds = panels.period_seconds()
     past = cached_reads.alert_history(seconds, patient=view != "history").body
@@ -72,10 +72,10 @@ def counts(seen: Seen, view: str) -> dict[str, int | None]:
 
 
 def _recent(notes: Json, now: float) -> list[Json]:
-    return selection.within(notes.get("notifications", []), panels.period_seconds(), now)
+    return selection.newer_than(notes.get("notifications", []), panels.period_seconds(), now)
 
 
-def _alerts(view: str, seen: Seen, filters: Filters, narrow: bool) -> None:
+def _alerts(view: str, seen: AlertsSnapshot, filters: AlertFilters, narrow: bool) -> None:
     of_view = seen.of_view(view)
     shown = filters.of(of_view)
     if shown:
@@ -83,46 +83,46 @@ def _alerts(view: str, seen: Seen, filters: Filters, narrow: bool) -> None:
     elif of_view:
         st.caption(f"None of {len(of_view)} matches the filters.")
     elif view == "firing":
-        panels.nothing_fires(len(seen.of_view("silenced")), seen.of_view("resolved"), seen.now)
+        panels.no_firing_alerts(len(seen.of_view("silenced")), seen.of_view("resolved"), seen.now)
     else:
-        st.caption(NOTHING[view])
+        st.caption(EMPTY_TEXTS[view])
 
 
-def _history(seen: Seen, filters: Filters, narrow: bool) -> None:
+def _history(seen: AlertsSnapshot, filters: AlertFilters, narrow: bool) -> None:
     known = (cached_reads.alert_history(panels.period_seconds()).body or {}).get("alerts", [])
     shown = filters.of(known)
-    panels.cut_off(known)
+    panels.truncation_notice(known)
     if shown:
         tables.history(shown, narrow, seen.now)
     else:
         st.caption("No alert that fired in this time matches.")
 
 
-def _notifications(seen: Seen, words: str) -> None:
+def _notifications(seen: AlertsSnapshot, words: str) -> None:
     body = cached_reads.notifications().body or {}
     recent = _recent(body, seen.now)
-    panels.cut_off(recent)
-    shown = selection.mentioning(recent, words, "receiver", "words", "group_key", "outcome")
+    panels.truncation_notice(recent)
+    shown = selection.matching_text(recent, words, "receiver", "words", "group_key", "outcome")
     if shown:
         tables.notifications(shown)
     else:
         st.caption("No notification of this time matches.")
 
 
-def _silences(seen: Seen, words: str) -> None:
-    shown = selection.mentioning(seen.silences, words, "text", "comment", "created_by", "state", "id")
+def _silences(seen: AlertsSnapshot, words: str) -> None:
+    shown = selection.matching_text(seen.silences, words, "text", "comment", "created_by", "state", "id")
     if shown:
         tables.silences(shown, cached_reads.role(), seen.now)
     else:
         st.caption("No silence matches." if seen.silences else "Nothing is silenced.")
 
 
-def beside(fingerprint: str, seen: Seen) -> None:
+def draw_detail(fingerprint: str, seen: AlertsSnapshot) -> None:
     """The alert of the address, next to the view."""
     reading = cached_reads.alert(fingerprint)
     if reading.body:
         panels.detail(reading.body, seen.silences_by_id(), cached_reads.role(), seen.now)
     elif reading.kind == "missing":
-        panels.unknown()
+        panels.unknown_alert()
     else:
         widgets.banner(reading)

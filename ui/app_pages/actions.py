@@ -20,9 +20,9 @@ def live(stamp: Any) -> None:
         return
     search, state = st.columns([2, 1], vertical_alignment="bottom")
     with search:
-        words = widgets.search_box("words", "Search action, query, app, person or reason")
+        words = widgets.search_input("words", "Search action, query, app, person or reason")
     with state:
-        states = widgets.choice("State", list(statuses.ACTION_STATES), "state", "All states")
+        states = widgets.filter_select("State", list(statuses.ACTION_STATES), "state", "All states")
     shown = frames.matching(reading.body.get("actions", []), words, state=states)
     if not shown:
         st.caption("No action matches." if words or states else "Nothing was asked for yet.")
@@ -35,7 +35,7 @@ def live(stamp: Any) -> None:
         column_config=columns.actions(widgets.zone(), opener),
         hide_index=True,
         height=widgets.table_height(len(shown)),
-        row_height=widgets.ROW,
+        row_height=widgets.ROW_HEIGHT,
         placeholder="–",
         alt="Actions, newest first; press a name to open its query",
     )

@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from ui.alerting import dialogs, panels, selection, views
-from ui.alerting.views import Filters, Seen
+from ui.alerting.views import AlertFilters, AlertsSnapshot
 from ui.kit import cached_reads, statuses, widgets
 from ui.kit.frames import Json
 
@@ -23,25 +23,27 @@ def chosen_view() -> str:
     return asked if asked in selection.VIEWS else selection.VIEWS[0]
 
 
-def filters(view: str, alerts: Sequence[Json]) -> Filters:
+def filters(view: str, alerts: Sequence[Json]) -> AlertFilters:
     """The row of filters, as the view has them; its last place is for what belongs to the view alone."""
     search, *rest = st.columns(WIDTHS.get(view, [2, 1, 1]), vertical_alignment="bottom")
     with search:
-        words = widgets.search_box("words", "Search name, query, summary, label or person")
+        words = widgets.search_input("words", "Search name, query, summary, label or person")
     with rest[-1].container(horizontal=True, horizontal_alignment="right"):
         if view == "silences":
-            refused = selection.not_yours(cached_reads.role())
+            refused = selection.role_refusal(cached_reads.role())
             dialogs.button("New silence", "silence", {}, ":material/add:", refused)
         if view in ("history", "notifications"):
             panels.period_picker()
     if len(rest) < 2:
-        return Filters(words)
+        return AlertFilters(words)
     known = {str(one["app"]) for one in alerts if one.get("app")} | set(st.query_params.get_all("app"))
     with rest[0]:
-        severities = widgets.choice("Severity", list(statuses.SEVERITIES)[:3], "severity", "All severities")
+        severities = widgets.filter_select(
+            "Severity", list(statuses.SEVERITIES)[:3], "severity", "All severities"
+        )
     with rest[1]:
-        apps = widgets.choice("App", sorted(known), "app", "All apps")
-    return Filters(words, severities, apps)
+        apps = widgets.filter_select("App", sorted(known), "app", "All apps")
+    return AlertFilters(words, severities, apps)
 
 
 @st.fragment(run_every=widgets.refresh_seconds())
@@ -53,7 +55,7 @@ def live(stamp: Any) -> None:
     if reading.body is None:
         return
     silences = (cached_reads.silences().body or {}).get("silences", [])
-    seen = Seen(reading.body.get("alerts", []), silences, time.time())
+    seen = AlertsSnapshot(reading.body.get("alerts", []), silences, time.time())
     above = st.container()
     chosen = filters(view, seen.alerts)  # first: on a cold start it is they who read the address
     with above:
@@ -64,8 +66,8 @@ def live(stamp: Any) -> None:
         views.draw(view, seen, chosen, narrow=bool(wanted))
     if wanted:
         with right[0]:
-            views.beside(wanted, seen)
+            views.draw_detail(wanted, seen)
 
 
 live(widgets.header("Alerts"))
-dialogs.show()
+dialogs.draw()

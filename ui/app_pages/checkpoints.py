@@ -34,11 +34,11 @@ def filters(items: Sequence[Json]) -> list[Json]:
     apps = {str(item.get("app")) for item in items} | set(st.query_params.get_all("home"))
     search, app, verdict = st.columns([2, 1, 1], vertical_alignment="bottom")
     with search:
-        words = widgets.search_box("seek", "Search name, app, path, verdict or id")
+        words = widgets.search_input("seek", "Search name, app, path, verdict or id")
     with app:
-        homes = widgets.choice("App", sorted(apps), "home", "All apps")
+        homes = widgets.filter_select("App", sorted(apps), "home", "All apps")
     with verdict:
-        verdicts = widgets.choice("Verdict", list(statuses.VERDICTS), "verdict", "All verdicts")
+        verdicts = widgets.filter_select("Verdict", list(statuses.VERDICTS), "verdict", "All verdicts")
     return assessment.matching(items, words, app=homes, verdict=verdicts)
 
 
@@ -51,7 +51,7 @@ def table(shown: Sequence[Json]) -> None:
         column_config=columns.checkpoints(opener),
         hide_index=True,
         height=widgets.table_height(len(shown)),
-        row_height=widgets.ROW,
+        row_height=widgets.ROW_HEIGHT,
         placeholder="–",
         alt="Checkpoints, worst first; press a name to see its query's checkpoint",
     )
@@ -76,7 +76,7 @@ def live(stamp: Any) -> None:
     shown = filters(items)  # first: on a cold start it is they who read the address
     with above:
         counts, chosen = assessment.counts(items), st.session_state.get("verdict") or []
-        widgets.look_tiles(statuses.VERDICTS, counts, chosen, toggle)
+        widgets.count_tiles(statuses.VERDICTS, counts, chosen, toggle)
     if shown:
         table(shown)
     else:

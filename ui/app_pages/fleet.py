@@ -25,14 +25,14 @@ def filters(queries: Sequence[Json]) -> list[int]:
     labels = {*frames.label_choices(queries), *st.query_params.get_all("label")}
     search, app, status, label = st.columns([2, 1, 1, 1], vertical_alignment="bottom")
     with search:
-        words = widgets.search_box("search", "Search name, app, reason, label or id")
+        words = widgets.search_input("search", "Search name, app, reason, label or id")
     with app:
-        chosen_apps = widgets.choice("App", sorted(apps), "app", "All apps")
+        chosen_apps = widgets.filter_select("App", sorted(apps), "app", "All apps")
     with status:
-        chosen = widgets.choice("Status", list(statuses.STATUSES), "status", "All statuses")
+        chosen = widgets.filter_select("Status", list(statuses.STATUSES), "status", "All statuses")
     with label:
-        chosen_labels = widgets.choice("Label", sorted(labels), "label", "All labels")
-    return frames.places(queries, words, chosen_labels, app=chosen_apps, status=chosen)
+        chosen_labels = widgets.filter_select("Label", sorted(labels), "label", "All labels")
+    return frames.matching_rows(queries, words, chosen_labels, app=chosen_apps, status=chosen)
 
 
 def table(reading: cached_reads.CachedRead, queries: Sequence[Json], shown: Sequence[int]) -> None:
@@ -43,7 +43,7 @@ def table(reading: cached_reads.CachedRead, queries: Sequence[Json], shown: Sequ
         column_config=columns.fleet(("fleet_click", widgets.open_clicked, ("fleet_click", names))),
         hide_index=True,
         height=widgets.table_height(len(shown)),
-        row_height=widgets.ROW,
+        row_height=widgets.ROW_HEIGHT,
         placeholder="–",
         alt="The fleet's queries, worst first; press a name to open its query",
     )
@@ -59,7 +59,7 @@ def live(stamp: Any) -> None:
         return
     queries = reading.body.get("queries", [])
     if not queries:
-        widgets.first_steps(cached_reads.connection().server)
+        widgets.getting_started(cached_reads.connection().server)
         return
     above = st.container()
     shown = filters(queries)  # first: on a cold start it is they who read the address

@@ -56,7 +56,7 @@ def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tup
             for action, why in refused.items():
                 dialogs.button(action, query["query_id"], why)
     with st.container():  # always there, so that what follows keeps its place
-        tracking.watch(query["query_id"])
+        tracking.draw_tracked(query["query_id"])
     tiles = st.container()
     checkpoint_panel.draw(query, role)
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
@@ -73,7 +73,7 @@ def live(
     """Everything that changes by itself; when that concerns the buttons, the whole page is drawn again."""
     reading, now = cached_reads.query(identity), time.time()
     query = reading.body or {}
-    if query and action_checks.refusals(query, role) != drawn and not dialogs.asking(identity):
+    if query and action_checks.refusals(query, role) != drawn and not dialogs.open_request(identity):
         st.rerun()
     with slots.head:
         panels.head(query)
@@ -81,7 +81,7 @@ def live(
         widgets.banner(reading)
         with st.container():
             firing_alerts.draw(action_checks.firing_alerts_of(cached_reads.alerts().body, identity), now)
-            tracking.others(query)
+            tracking.draw_other(query)
             panels.superseded(query)
             panels.failure(query.get("failure"))
         panels.tiles(query)
@@ -100,8 +100,8 @@ def page(identity: str) -> None:
     slots, window = layout(query, drawn, role)
     every = None if window.is_past(time.time()) else widgets.refresh_seconds()
     st.fragment(run_every=every)(live)(identity, slots, drawn, role, window)
-    if question := dialogs.asking(identity):
-        dialogs.confirm(query, question)
+    if question := dialogs.open_request(identity):
+        dialogs.draw(query, question)
 
 
 chosen = st.query_params.get("query_id")

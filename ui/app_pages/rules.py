@@ -22,15 +22,15 @@ def filtered(groups: Sequence[Json]) -> list[tuple[Json, int, Json]]:
     """Group, place in it, and rule, for those that pass the filters of the address."""
     search, state = st.columns([2, 1], vertical_alignment="bottom")
     with search:
-        words = widgets.search_box("find", "Search name, expression, label or group")
+        words = widgets.search_input("find", "Search name, expression, label or group")
     with state:
-        states = widgets.choice("State", list(statuses.RULE_STATES), "rule_state", "All states")
+        states = widgets.filter_select("State", list(statuses.RULE_STATES), "rule_state", "All states")
     return [
         (group, place, rule)
         for group in groups
         for place, rule in enumerate(group.get("rules") or ())
         if not states or selection.rule_state(rule) in states
-        if selection.mentioning([{**rule, "group": group.get("name")}], words, *SEARCHED)
+        if selection.matching_text([{**rule, "group": group.get("name")}], words, *SEARCHED)
     ]
 
 
@@ -63,7 +63,7 @@ def live(stamp: Any) -> None:
     drawn = ""
     for group, place, rule in page_of(found):
         if group["key"] != drawn:
-            rule_panels.head(group, now)
+            rule_panels.group_head(group, now)
             drawn = group["key"]
         rule_panels.rule(rule, f"rule_{group['key']}_{place}", now)
 

@@ -16,7 +16,7 @@ from ui.kit import action_checks, statuses, units
 from ui.kit.frames import Json
 from ui.kit.markup import one_line, visible
 
-SEARCHED = ("query", "app", "summary", "checkpoint", "trouble", "query_id", "verdict")
+SEARCHED_FIELDS = ("query", "app", "summary", "checkpoint", "trouble", "query_id", "verdict")
 #: What a restart does to the user, as the doctor's findings name it.
 EFFECTS = {
     "fails": "The restart fails",
@@ -38,7 +38,7 @@ _QUOTED = re.compile(r"`([^`]*)`")
 
 
 def matching(items: Sequence[Json], words: str, **fields: Sequence[str]) -> list[Json]:
-    """Those that have one of the values of each field given, and every word somewhere in `SEARCHED`."""
+    """Those that have one of the values of each field given, and every word somewhere in `SEARCHED_FIELDS`."""
     wanted = words.lower().split()
     return [
         item
@@ -49,7 +49,7 @@ def matching(items: Sequence[Json], words: str, **fields: Sequence[str]) -> list
 
 
 def _mentions(item: Json, wanted: Sequence[str]) -> bool:
-    text = " ".join(str(item.get(key) or "") for key in SEARCHED).lower()
+    text = " ".join(str(item.get(key) or "") for key in SEARCHED_FIELDS).lower()
     return all(word in text for word in wanted)
 
 
@@ -67,7 +67,7 @@ def sentence(checkpoint: Json) -> str:
     return said[:1].upper() + said[1:] if said.partition(" ")[0].isalpha() else said
 
 
-def hidden(query: Json) -> str | None:
+def irrelevance(query: Json) -> str | None:
     """Why a query's checkpoint is of no interest now, in one sentence; None where it is."""
     facts = query.get("facts") or {}
     if facts.get("checkpoint_is_temporary"):
@@ -79,7 +79,7 @@ def hidden(query: Json) -> str | None:
     return None
 
 
-def seen(checkpoint: Json, now: float) -> str:
+def last_check(checkpoint: Json, now: float) -> str:
     """When, by whom and why it was looked at: `seen 42 s ago by the agent, because the run failed`."""
     age = units.since(checkpoint.get("collected_at"), now)
     if age is None:
@@ -90,16 +90,16 @@ def seen(checkpoint: Json, now: float) -> str:
     return f"seen {ago}{by}{', ' if why else ''}{why}"
 
 
-def batch(value: object) -> str:
+def batch_number(value: object) -> str:
     known = units.number(value)
     return units.UNKNOWN if known is None else f"{known:.0f}"
 
 
-def resumes(checkpoint: Json) -> str:
+def resume_sentence(checkpoint: Json) -> str:
     """With which batch it goes on."""
     if units.number(checkpoint.get("next_batch")) is None:
         return "It resumes from its checkpoint."
-    number = batch(checkpoint["next_batch"])
+    number = batch_number(checkpoint["next_batch"])
     if checkpoint.get("last_planned_batch") == checkpoint["next_batch"]:
         return (
             f"It resumes at batch {number}, which was planned and not committed: it runs again, same input."
@@ -118,13 +118,13 @@ def effect(finding: Json) -> str:
     return f"{done}{', ' if when else ''}{when}{': ' if condition else ''}{condition}"
 
 
-def failing(findings: Sequence[Json]) -> list[Json]:
+def fatal(findings: Sequence[Json]) -> list[Json]:
     """Those that make a start fail; all grave ones where none is marked so."""
-    found = grave(findings)
+    found = errors_and_warnings(findings)
     return [finding for finding in found if finding.get("effect") == "fails"] or found
 
 
-def grave(findings: Sequence[Json]) -> list[Json]:
+def errors_and_warnings(findings: Sequence[Json]) -> list[Json]:
     return [finding for finding in findings if finding.get("severity") != "info"]
 
 
@@ -152,7 +152,7 @@ def commands(step: str) -> list[str]:
     return [text for text in offered if visible(text) == text and _COMMAND.fullmatch(text)]
 
 
-def shell(checkpoint: Json) -> list[str]:
+def shell_commands(checkpoint: Json) -> list[str]:
     """Commands that look at it from a shell, and plan its repair; none where its path is not plain text."""
     path = str(checkpoint.get("checkpoint") or "")
     if not path or path.startswith("-") or one_line(path) != path:
@@ -164,12 +164,12 @@ def shell(checkpoint: Json) -> list[str]:
     return [text for text in offered if _COMMAND.fullmatch(text)]
 
 
-def runbook(checkpoint: Json) -> str | None:
+def runbook_name(checkpoint: Json) -> str | None:
     return RUNBOOKS.get(str(checkpoint.get("verdict")))
 
 
 @dataclass(frozen=True)
-class Foretold:
+class StartForecast:
     """What a start from this checkpoint would come to. `blocks`: only in spite of it; `waiting`: a fresh look is
     under way; `known`: there is a verdict."""
 
@@ -181,21 +181,23 @@ class Foretold:
     known: bool = True
 
 
-def foretell(answer: Json | None, waiting: bool, trouble: str) -> Foretold:
+def forecast_start(answer: Json | None, waiting: bool, trouble: str) -> StartForecast:
     """`answer`: of `/api/v1/checkpoints/{id}`; `trouble`: why there is no fresh look, empty when there is."""
     checkpoint = (answer or {}).get("checkpoint") or {}
     verdict = str(checkpoint.get("verdict") or "unknown")
     found = (answer or {}).get("findings") or []
-    serious = tuple(grave(found))
+    serious = tuple(errors_and_warnings(found))
     look = statuses.verdict(verdict)
     if verdict == "broken":  # also where nobody can look anew: the server then refuses by what it last saw
-        why, old = tuple(failing(found)), waiting or bool(trouble) or bool(checkpoint.get("stale"))
-        return Foretold(look, _fails(why, old), why, blocks=not waiting, waiting=waiting)
+        why, old = tuple(fatal(found)), waiting or bool(trouble) or bool(checkpoint.get("stale"))
+        return StartForecast(look, _fails(why, old), why, blocks=not waiting, waiting=waiting)
     if verdict == "risky":
-        return Foretold(look, f"{resumes(checkpoint)} But:", serious, waiting=waiting)
+        return StartForecast(look, f"{resume_sentence(checkpoint)} But:", serious, waiting=waiting)
     if verdict == "ok":
-        return Foretold(look, resumes(checkpoint), waiting=waiting)
-    return Foretold(look, _not_known(checkpoint, verdict, trouble), serious, waiting=waiting, known=False)
+        return StartForecast(look, resume_sentence(checkpoint), waiting=waiting)
+    return StartForecast(
+        look, _not_known(checkpoint, verdict, trouble), serious, waiting=waiting, known=False
+    )
 
 
 def _fails(found: Sequence[Json], old: bool) -> str:
@@ -212,13 +214,13 @@ def _not_known(checkpoint: Json, verdict: str, trouble: str) -> str:
     return f"{head}: {said}" if said else f"{head}."
 
 
-def in_spite(forced: bool, reason: str) -> str | None:
+def force_refusal(forced: bool, reason: str) -> str | None:
     """Why a start over a broken checkpoint cannot be asked for yet; None when it can."""
     if not forced:
         return "The checkpoint is broken: tick “in spite of it” to go on."
     return None if reason.strip() else "Say why it is done in spite of the checkpoint."
 
 
-def may_look(role: str | None) -> str | None:
+def check_refusal(role: str | None) -> str | None:
     """Why a fresh look cannot be asked for; None when it can."""
-    return action_checks.not_yours(role, "looking")
+    return action_checks.role_refusal(role, "looking")

@@ -17,9 +17,9 @@ def checkpoints(opener: Opener) -> Columns:
         "query": cells.link("Query", 170, opener, "Press a name to see its checkpoint."),
         "app": cells.text("App", 84),
         "summary": cells.text("What a start would come to", 400),
-        "mark": cells.counted_badges("Freshness", frames.MARKS, 118),
-        "planned": whole("Planned"),
-        "committed": whole("Committed", 92),
+        "mark": cells.counted_badges("Freshness", frames.FRESHNESS_MARKS, 118),
+        "planned": integer("Planned"),
+        "committed": integer("Committed", 92),
         "bytes": size("Size"),
         "files": cells.count("Files", 70),
         "age": cells.span("Seen", 90),
@@ -30,18 +30,18 @@ def checkpoints(opener: Opener) -> Columns:
 def stores() -> Columns:
     return {
         "mark": cells.counted_badges("", frames.STORE_MARKS, 86),
-        "operator": whole("Operator", 78),
-        "partition": whole("Partition", 78),
+        "operator": integer("Operator", 78),
+        "partition": integer("Partition", 78),
         "store": cells.text("Store", 130),
-        "newest": whole("Newest", 78),
-        "expected": whole("Expected", 84),
-        "snapshot": whole("Snapshot", 84),
+        "newest": integer("Newest", 78),
+        "expected": integer("Expected", 84),
+        "snapshot": integer("Snapshot", 84),
         "files": cells.count("Files", 70),
         "bytes": size("Size"),
     }
 
 
-def changed() -> Columns:
+def changes() -> Columns:
     return {
         "severity": cells.badges("Severity", statuses.FINDINGS.values(), 92),
         "message": cells.text("What changed", 460),
@@ -50,7 +50,7 @@ def changed() -> Columns:
     }
 
 
-def whole(label: str, width: int = 80) -> Any:
+def integer(label: str, width: int = 80) -> Any:
     return st.column_config.NumberColumn(label, format="%d", width=width)
 
 

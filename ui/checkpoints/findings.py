@@ -16,18 +16,18 @@ from ui.kit import frames, statuses, widgets
 from ui.kit.frames import Json
 from ui.kit.markup import plain, visible
 
-MOST = 20  # findings drawn one by one
-MOST_IN_SHORT = 2
-LONGEST = 600  # characters of a message
-LONGEST_EVIDENCE = 6000
+MAX_FINDINGS = 20  # findings drawn one by one
+MAX_BRIEF_FINDINGS = 2
+MAX_MESSAGE_CHARS = 600  # characters of a message
+MAX_EVIDENCE_CHARS = 6000
 
 
-def whole(findings: Sequence[Json], key: str) -> None:
+def draw_all(findings: Sequence[Json], key: str) -> None:
     """Errors and warnings one by one, notes folded behind them."""
-    for place, finding in enumerate(assessment.grave(findings)[:MOST]):
+    for place, finding in enumerate(assessment.errors_and_warnings(findings)[:MAX_FINDINGS]):
         with st.container(border=True, gap="xsmall", key=f"{key}_finding_{place}"):
             _finding(finding, f"{key}_evidence_{place}")
-    beyond = len(assessment.grave(findings)) - MOST
+    beyond = len(assessment.errors_and_warnings(findings)) - MAX_FINDINGS
     if beyond > 0:
         st.caption(f"and {beyond} more; `controlplane doctor` lists them all")
     _notes(assessment.notes(findings), key)
@@ -35,7 +35,7 @@ def whole(findings: Sequence[Json], key: str) -> None:
 
 def _finding(finding: Json, key: str) -> None:
     _head(finding)
-    st.text(_cut(finding.get("message") or "", LONGEST))
+    st.text(_cut(finding.get("message") or "", MAX_MESSAGE_CHARS))
     remedy(finding)
     if evidence := finding.get("evidence"):
         with st.expander("Evidence", key=key, type="compact"):
@@ -64,35 +64,35 @@ def _notes(findings: Sequence[Json], key: str) -> None:
     if findings:
         word = "1 note" if len(findings) == 1 else f"{len(findings)} notes"
         with st.expander(word, key=f"{key}_notes", type="compact"):
-            widgets.pairs(
-                [(_short(finding.get("check")), _noted(finding)) for finding in findings[:MOST]], 190
+            widgets.definition_list(
+                [(_short(finding.get("check")), _noted(finding)) for finding in findings[:MAX_FINDINGS]], 190
             )
 
 
 def _noted(finding: Json) -> str:
     steps = "; ".join(step for step, _ in assessment.steps(finding.get("remedy")))
-    message = _cut(finding.get("message") or "", LONGEST)
+    message = _cut(finding.get("message") or "", MAX_MESSAGE_CHARS)
     return f"{message}\n→ {steps}" if steps else message
 
 
-def in_short(findings: Sequence[Json]) -> None:
+def draw_brief(findings: Sequence[Json]) -> None:
     """The worst ones with what to do, for a dialog."""
-    for finding in findings[:MOST_IN_SHORT]:
+    for finding in findings[:MAX_BRIEF_FINDINGS]:
         with st.container(gap="xsmall"):
             st.text(_cut(finding.get("message") or "", 300))
             if told := assessment.effect(finding):
                 st.caption(plain(told))
             remedy(finding)
-    if len(findings) > MOST_IN_SHORT:
-        st.caption(f"and {len(findings) - MOST_IN_SHORT} more on the query's page")
+    if len(findings) > MAX_BRIEF_FINDINGS:
+        st.caption(f"and {len(findings) - MAX_BRIEF_FINDINGS} more on the query's page")
 
 
-def of_refusal(action: Json) -> None:
+def draw_refusal(action: Json) -> None:
     """Of an action that was refused for its checkpoint: what was found, and how to go on."""
     if not frames.refused_for_checkpoint(action):
         return
     found = (action.get("evidence") or {}).get("findings")
-    in_short(assessment.grave([each for each in found or () if isinstance(each, dict)])[:1])
+    draw_brief(assessment.errors_and_warnings([each for each in found or () if isinstance(each, dict)])[:1])
     st.caption(
         "The checkpoint's panel below has all findings. Whoever knows better may tick “in spite of it”."
     )
@@ -108,4 +108,4 @@ def _cut(text: object, longest: int) -> str:
 
 
 def _pretty(evidence: object) -> str:
-    return _cut(json.dumps(evidence, indent=1, ensure_ascii=False, default=str), LONGEST_EVIDENCE)
+    return _cut(json.dumps(evidence, indent=1, ensure_ascii=False, default=str), MAX_EVIDENCE_CHARS)

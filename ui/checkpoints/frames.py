@@ -15,13 +15,13 @@ from ui.kit import statuses, units
 from ui.kit.frames import Json
 from ui.kit.markup import no_icon, one_line
 
-MARKS = {"Being looked at": statuses.HEX["blue"], "Stale": statuses.HEX["yellow"]}
+FRESHNESS_MARKS = {"Being looked at": statuses.HEX_COLORS["blue"], "Stale": statuses.HEX_COLORS["yellow"]}
 STORE_MARKS = {
-    "Missing": statuses.HEX["red"],
-    "Behind": statuses.HEX["red"],
-    "Ahead": statuses.HEX["gray"],  # as while a batch runs, or after a kill
+    "Missing": statuses.HEX_COLORS["red"],
+    "Behind": statuses.HEX_COLORS["red"],
+    "Ahead": statuses.HEX_COLORS["gray"],  # as while a batch runs, or after a kill
 }
-MOST_STORES = 1000
+MAX_STORES = 1000
 COLUMNS = (
     "verdict",
     "query",
@@ -51,7 +51,7 @@ def checkpoints(items: Sequence[Json], now: float) -> pd.DataFrame:
             name(item),
             one_line(item.get("app") or ""),
             assessment.sentence(item),
-            marks(item),
+            freshness(item),
             units.number(item.get("last_planned_batch")),
             units.number(item.get("last_committed_batch")),
             units.number(item.get("bytes")),
@@ -72,15 +72,15 @@ def _coarse(seconds: float) -> float:
     return round(seconds / step) * step if seconds == seconds else seconds
 
 
-def marks(item: Json) -> list[str]:
+def freshness(item: Json) -> list[str]:
     if item.get("collecting"):
         return ["Being looked at"]
     return ["Stale"] if item.get("stale") else []
 
 
 def stores(items: Sequence[Json]) -> pd.DataFrame:
-    """One row a state store, the odd ones first; at most `MOST_STORES`."""
-    ordered = sorted(items, key=_oddest_first)[:MOST_STORES]
+    """One row a state store, the odd ones first; at most `MAX_STORES`."""
+    ordered = sorted(items, key=_oddest_first)[:MAX_STORES]
     rows = [
         (
             [mark] if (mark := store_mark(item)) else [],
@@ -108,7 +108,7 @@ def store_mark(item: Json) -> str:
     return "Behind" if newest < expected else "Ahead" if newest > expected else ""
 
 
-def odd_stores(items: Sequence[Json]) -> int:
+def count_unloadable(items: Sequence[Json]) -> int:
     return sum(store_mark(item) in ("Missing", "Behind") for item in items)
 
 
@@ -118,7 +118,7 @@ def _oddest_first(item: Json) -> tuple[float, ...]:
     return order.index(store_mark(item)), *place
 
 
-def changed(findings: Sequence[Json]) -> pd.DataFrame:
+def changes(findings: Sequence[Json]) -> pd.DataFrame:
     """What changed between two runs, as the server judged it."""
     rows = [
         (
@@ -138,12 +138,12 @@ def remedy(finding: Mapping[str, Any]) -> str:
     return "; ".join(str(step) for step in told) if isinstance(told, list) else str(told or "")
 
 
-def growth(points: Sequence[Json], key: str) -> list[float]:
+def known_values(points: Sequence[Json], key: str) -> list[float]:
     """The known values of `bytes` or `files`, oldest first."""
     return [value for point in points if (value := units.number(point.get(key))) is not None]
 
 
-def grown(points: Sequence[Json], key: str, now: float) -> str:
+def growth_note(points: Sequence[Json], key: str, now: float) -> str:
     """`+12 MB in 3 h`; empty where there is nothing to compare."""
     known = [point for point in points if units.number(point.get(key)) is not None]
     ages = [units.since(point.get("at"), now) for point in known]

@@ -15,10 +15,10 @@ from ui.kit import cached_reads, units
 from ui.kit.client import ClientError
 from ui.kit.frames import Json
 
-PATIENCE = 15.0  # seconds for which the panel waits
-DIALOG_PATIENCE = 10.0  # seconds for which a confirmation does
-KEEP = 60.0  # seconds for which a failed look is told
-LOOKS = "looks"
+PANEL_WAIT_SECONDS = 15.0  # seconds for which the panel waits
+DIALOG_WAIT_SECONDS = 10.0  # seconds for which a confirmation does
+SHOW_FAILURE_SECONDS = 60.0  # seconds for which a failed look is told
+SESSION_KEY = "looks"
 
 
 @dataclass(frozen=True)
@@ -33,62 +33,62 @@ class InventoryRequestState:
     came: bool = False
 
 
-def ask(query_id: str, before: object) -> None:
+def send(query_id: str, before: object) -> None:
     """Ask for a look (a button's callback). `before`: `collected_at` of what is known."""
     asked_at, known = time.time(), units.moment(before)
     try:
-        look = InventoryRequestState(asked_at, known, by=cached_reads.look(query_id))
+        look = InventoryRequestState(asked_at, known, by=cached_reads.request_inventory(query_id))
     except ClientError as error:
         look = InventoryRequestState(asked_at, known, refused=str(error))
-    st.session_state.setdefault(LOOKS, {})[query_id] = look
+    st.session_state.setdefault(SESSION_KEY, {})[query_id] = look
 
 
-def asked(query_id: str) -> InventoryRequestState | None:
-    return st.session_state.get(LOOKS, {}).get(query_id)
+def current(query_id: str) -> InventoryRequestState | None:
+    return st.session_state.get(SESSION_KEY, {}).get(query_id)
 
 
-def awaited(query_id: str, now: float, patience: float = PATIENCE) -> bool:
+def is_awaited(query_id: str, now: float, patience: float = PANEL_WAIT_SECONDS) -> bool:
     """Whether the answer is to be read as fresh as it gets."""
-    look = asked(query_id)
+    look = current(query_id)
     return look is not None and not look.came and not look.refused and now - look.asked_at < patience
 
 
-def noted(query_id: str, checkpoint: Json) -> InventoryRequestState | None:
+def refresh(query_id: str, checkpoint: Json) -> InventoryRequestState | None:
     """The look that was asked for, once and for all come when it has: an older cached answer cannot undo that."""
-    look = asked(query_id)
-    if look and not look.came and arrived(look, checkpoint):
-        look = st.session_state[LOOKS][query_id] = replace(look, came=True)
-        cached_reads.forget()
+    look = current(query_id)
+    if look and not look.came and has_arrived(look, checkpoint):
+        look = st.session_state[SESSION_KEY][query_id] = replace(look, came=True)
+        cached_reads.clear()
     return look
 
 
-def arrived(look: InventoryRequestState, checkpoint: Json) -> bool:
+def has_arrived(look: InventoryRequestState, checkpoint: Json) -> bool:
     """Is what is known now newer than what was known when the look was asked for?"""
     taken = units.moment(checkpoint.get("collected_at"))
     return look.came or (taken is not None and (look.before is None or taken > look.before))
 
 
-def waiting(
-    look: InventoryRequestState | None, checkpoint: Json, now: float, patience: float = PATIENCE
+def is_waiting(
+    look: InventoryRequestState | None, checkpoint: Json, now: float, patience: float = PANEL_WAIT_SECONDS
 ) -> bool:
-    if look is None or look.refused or arrived(look, checkpoint):
+    if look is None or look.refused or has_arrived(look, checkpoint):
         return False
     return now - look.asked_at < patience
 
 
-def trouble(
-    look: InventoryRequestState | None, checkpoint: Json, now: float, patience: float = PATIENCE
+def failure(
+    look: InventoryRequestState | None, checkpoint: Json, now: float, patience: float = PANEL_WAIT_SECONDS
 ) -> str:
     """Why there is no fresh look, in one sentence; empty while there may be one, and when there is."""
-    if look is None or arrived(look, checkpoint) or now - look.asked_at > patience + KEEP:
+    if look is None or has_arrived(look, checkpoint) or now - look.asked_at > patience + SHOW_FAILURE_SECONDS:
         return ""
     if look.refused:
         return f"Nobody can look now: {look.refused}"
     if now - look.asked_at < patience:
         return ""
     why = f": {checkpoint['trouble']}" if checkpoint.get("trouble") else ""
-    return f"{who(look)} brought no newer look within {patience:.0f} s{why}"
+    return f"{collector_name(look)} brought no newer look within {patience:.0f} s{why}"
 
 
-def who(look: InventoryRequestState) -> str:
+def collector_name(look: InventoryRequestState) -> str:
     return {"agent": "The driver's agent", "server": "The server"}.get(look.by, "Nobody")

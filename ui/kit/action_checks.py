@@ -14,20 +14,20 @@ from ui.kit import units
 Json = Mapping[str, Any]
 
 ACTIONS = ("restart", "stop", "start")
-ENDED = ("failed", "stopped", "finished")
+ENDED_STATUSES = ("failed", "stopped", "finished")
 
 
 def refusals(query: Json, role: str | None) -> dict[str, str | None]:
     """Each action with the reason why it cannot be asked for now."""
-    return {action: why_not(action, query, role) for action in ACTIONS}
+    return {action: refusal(action, query, role) for action in ACTIONS}
 
 
-def why_not(action: str, query: Json, role: str | None) -> str | None:
+def refusal(action: str, query: Json, role: str | None) -> str | None:
     """Why this cannot be asked for now, in one sentence; None when it can."""
-    return not_yours(role) or _not_here(action, query) or _not_now(action, query)
+    return role_refusal(role) or _not_here(action, query) or _not_now(action, query)
 
 
-def not_yours(role: str | None, doing: str = "acting") -> str | None:
+def role_refusal(role: str | None, doing: str = "acting") -> str | None:
     if role in (None, "operator", "admin"):  # unknown: let the server decide
         return None
     return f"The token of this page is a {role}'s; {doing} needs an operator's."
@@ -52,7 +52,7 @@ def _not_now(action: str, query: Json) -> str | None:
     status = query.get("status")
     if under_way := query.get("action"):
         return f"Another action is under way: {under_way.get('action')}, asked by {under_way.get('actor')}."
-    ended = status in ENDED or bool(query.get("vanished"))
+    ended = status in ENDED_STATUSES or bool(query.get("vanished"))
     if status == "lost" and not query.get("vanished"):
         return "The driver is silent: nobody is there to carry it out."
     if action == "stop" and ended:
@@ -63,7 +63,7 @@ def _not_now(action: str, query: Json) -> str | None:
 
 
 @dataclass(frozen=True)
-class Moment:
+class QueryActivity:
     """What is known beside the query when the question is put. `alerts` are the names of those that fire;
     `batch_age` is in seconds, None where it is not known, 0 where no batch runs."""
 
@@ -72,12 +72,12 @@ class Moment:
 
 
 def consequences(
-    action: str, query: Json, drain: bool, moment: Moment | None = None
+    action: str, query: Json, drain: bool, moment: QueryActivity | None = None
 ) -> list[tuple[str, str]]:
     """What will happen, as pairs of a word and a sentence; read before somebody says yes."""
-    moment = moment or Moment()
+    moment = moment or QueryActivity()
     rows = [("Driver", _driver(query))]
-    if query.get("status") not in ENDED:
+    if query.get("status") not in ENDED_STATUSES:
         rows.append(("Running batch", _running_batch(query, drain, moment)))
     rows.append(("Backlog", _backlog(action, query)))
     if action == "stop":
@@ -96,7 +96,7 @@ def _driver(query: Json) -> str:
     return ", ".join(part for part in known if part)
 
 
-def _running_batch(query: Json, drain: bool, moment: Moment) -> str:
+def _running_batch(query: Json, drain: bool, moment: QueryActivity) -> str:
     last = units.number(query.get("batch_id"))
     name = "A running batch" if last is None else f"Batch {last + 1:.0f}"
     if moment.batch_age == 0:
@@ -134,12 +134,12 @@ def _alerts(action: str, names: Sequence[str]) -> str:
     """Whether those that fire are expected to end."""
     if not names:
         return "None fires for this query."
-    firing = f"{len(names)} fire{'s' if len(names) == 1 else ''} now ({', '.join(names[:SHOWN])})"
-    firing += ", …" if len(names) > SHOWN else ""
+    firing = f"{len(names)} fire{'s' if len(names) == 1 else ''} now ({', '.join(names[:MAX_ALERT_NAMES])})"
+    firing += ", …" if len(names) > MAX_ALERT_NAMES else ""
     return f"{firing}. {_EXPECTED[action]}"
 
 
-SHOWN = 4
+MAX_ALERT_NAMES = 4
 _EXPECTED = {
     "stop": "Its figures end with it, so alerts about them are expected to end; a stop that somebody asked for "
     "raises none.",

@@ -21,13 +21,15 @@ from ui.kit import fleet_table as fleet_tables
 from ui.kit import series_queries
 from ui.kit.client import ClientError, ServerClient, ServerNotFound, TokenRefused, server_url
 
-TTL = 3.0  # seconds; below the refresh interval, so that every refresh of a lone viewer is fresh
-PATIENT_TTL = (
+TTL_SECONDS = 3.0  # seconds; below the refresh interval, so that every refresh of a lone viewer is fresh
+LONG_TTL_SECONDS = (
     30.0  # seconds, for long lists of which only the number is shown, and for long stretches of time
 )
-LONG = 2 * 86_400.0  # seconds: in a stretch of so many nothing moves visibly from one refresh to the next
-QUICK_TTL = 0.8  # seconds, while somebody waits for an action
-POINTS = 720  # per chart: about one for every second pixel
+LONG_RANGE_SECONDS = (
+    2 * 86_400.0
+)  # seconds: in a stretch of so many nothing moves visibly from one refresh to the next
+SHORT_TTL_SECONDS = 0.8  # seconds, while somebody waits for an action
+MAX_POINTS = 720  # per chart: about one for every second pixel
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class CachedRead:
         return self.error is not None and self.body is not None
 
 
-class LastGood:
+class LastGoodAnswers:
     """The newest good answer to each question, bounded; shared by all sessions."""
 
     def __init__(self, size: int = 256):
@@ -73,8 +75,8 @@ def connection() -> ServerClient:
 
 
 @st.cache_resource
-def _last_good() -> LastGood:
-    return LastGood()
+def _last_good() -> LastGoodAnswers:
+    return LastGoodAnswers()
 
 
 def fleet() -> CachedRead:
@@ -104,7 +106,7 @@ def progress(query_id: str, seconds: float, until: float | None = None) -> Cache
     return _read_stretch("progress", seconds, query_id, seconds, until)
 
 
-def past(query_id: str, seconds: float, until: float | None = None) -> CachedRead:
+def past_events(query_id: str, seconds: float, until: float | None = None) -> CachedRead:
     """What the lake tells of that time: it hardly changes."""
     return _read_patiently("past", query_id, seconds, until)
 
@@ -183,39 +185,39 @@ def role() -> str | None:
 def act(query_id: str, body: Mapping[str, Any], idempotency_key: str) -> dict[str, Any]:
     """Ask for an action; raises `ui.kit.client.ClientError`. The reads forget what they knew."""
     answer = connection().act(query_id, body, idempotency_key)
-    forget()
+    clear()
     return dict(answer["action"])
 
 
-def look(query_id: str) -> str:
+def request_inventory(query_id: str) -> str:
     """Ask for a fresh look at a checkpoint; raises `ui.kit.client.ClientError`. Who looks: "agent" or "server"."""
     answer = connection().look(query_id)
-    forget()
+    clear()
     return str(answer.get("by") or "")
 
 
 def acknowledge(fingerprint: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Say that somebody works on a firing alert; raises `ui.kit.client.ClientError`. The reads forget."""
     answer = connection().acknowledge(fingerprint, body)
-    forget()
+    clear()
     return dict(answer["alert"])
 
 
 def silence(body: Mapping[str, Any]) -> dict[str, Any]:
     """Add a silence; raises `ui.kit.client.ClientError`. The reads forget what they knew."""
     answer = connection().silence(body)
-    forget()
+    clear()
     return dict(answer["silence"])
 
 
 def expire(silence_id: str) -> dict[str, Any]:
     """End a silence now; raises `ui.kit.client.ClientError`. The reads forget what they knew."""
     answer = connection().expire(silence_id)
-    forget()
+    clear()
     return dict(answer["silence"])
 
 
-def forget() -> None:
+def clear() -> None:
     """Make the next read of every page ask the server."""
     _ask.clear()
     _ask_quickly.clear()
@@ -227,32 +229,32 @@ def _read(question: str, *args: Any) -> CachedRead:
 
 
 # As resources: all viewers read one answer, which nobody changes; as data each would be handed a copy.
-@st.cache_resource(ttl=TTL, max_entries=256, show_spinner=False)
+@st.cache_resource(ttl=TTL_SECONDS, max_entries=256, show_spinner=False)
 def _ask(question: str, *args: Any) -> CachedRead:
     return _answer(question, args, time.time())
 
 
-@st.cache_resource(ttl=QUICK_TTL, max_entries=64, show_spinner=False)
+@st.cache_resource(ttl=SHORT_TTL_SECONDS, max_entries=64, show_spinner=False)
 def _ask_quickly(question: str, *args: Any) -> CachedRead:
     return _answer(question, args, time.time())
 
 
 def _read_stretch(question: str, stretch: float, *args: Any) -> CachedRead:
-    return _read_patiently(question, *args) if stretch >= LONG else _read(question, *args)
+    return _read_patiently(question, *args) if stretch >= LONG_RANGE_SECONDS else _read(question, *args)
 
 
 def _read_patiently(question: str, *args: Any) -> CachedRead:
     return _last_good().remember((question, *args), _ask_patiently(question, *args))
 
 
-@st.cache_resource(ttl=PATIENT_TTL, max_entries=64, show_spinner=False)
+@st.cache_resource(ttl=LONG_TTL_SECONDS, max_entries=64, show_spinner=False)
 def _ask_patiently(question: str, *args: Any) -> CachedRead:
     return _answer(question, args, time.time())
 
 
 def _reports(query_id: str, seconds: float, until: float | None, now: float) -> tuple[Any, ...]:
     end = now if until is None else until
-    return query_id, end - seconds, end, series_queries.coarse(seconds) or max(1.0, seconds / POINTS)
+    return query_id, end - seconds, end, series_queries.coarse_step(seconds) or max(1.0, seconds / MAX_POINTS)
 
 
 def _fired(query_id: str, seconds: float, until: float | None, now: float) -> tuple[Any, ...]:
@@ -270,7 +272,7 @@ def _on_grid(
 
 
 #: Questions about a period, which is put in moments only when they are asked.
-PERIODS: dict[str, Callable[..., tuple[Any, ...]]] = {
+PERIOD_ARGUMENTS: dict[str, Callable[..., tuple[Any, ...]]] = {
     "progress": _reports,
     "query_alerts": _fired,
     "past": _fired,
@@ -281,8 +283,8 @@ PERIODS: dict[str, Callable[..., tuple[Any, ...]]] = {
 
 def _answer(question: str, args: tuple[Any, ...], now: float) -> CachedRead:
     """One question to the server; every failure becomes a Reading."""
-    if question in PERIODS:
-        args = PERIODS[question](*args, now)
+    if question in PERIOD_ARGUMENTS:
+        args = PERIOD_ARGUMENTS[question](*args, now)
     try:
         return CachedRead(getattr(connection(), question)(*args), now)
     except TokenRefused as error:

@@ -22,7 +22,7 @@ def badges(label: str, looks: Iterable[BadgeStyle], width: int) -> Any:
 
 
 def counted_badges(label: str, words: dict[str, str], width: int) -> Any:
-    """Words with their colours."""
+    """Words with their colors."""
     return st.column_config.MultiselectColumn(
         label, options=list(words), color=list(words.values()), width=width
     )
@@ -59,8 +59,8 @@ def span(label: str, width: int = 90) -> Any:
     return st.column_config.NumberColumn(label, format="localized", width=width, alignment="right")
 
 
-def trend(title: str, colour: str, width: int = 78) -> Any:
-    return st.column_config.AreaChartColumn(title, color=colour, y_min=0, width=width)
+def trend(title: str, color: str, width: int = 78) -> Any:
+    return st.column_config.AreaChartColumn(title, color=color, y_min=0, width=width)
 
 
 def time(label: str, zone: tzinfo, width: int = 150) -> Any:

@@ -16,8 +16,8 @@ from ui.kit.frames import PHASES
 
 Option = dict[str, Any]
 
-# Planning and commits are Spark's overhead, addBatch is the work: the work gets the quiet colour.
-PHASE_COLOURS = {
+# Planning and commits are Spark's overhead, addBatch is the work: the work gets the quiet color.
+PHASE_COLORS = {
     "addBatch": "#4c8dff",
     "queryPlanning": "#8e6ad8",
     "latestOffset": "#1a9fb5",
@@ -26,24 +26,30 @@ PHASE_COLOURS = {
     "commitOffsets": "#e8703a",
     "other": "#8b93a1",
 }
-IN_SIGHT = 0.2  # of the trigger interval: for shorter batches the axis fits them, and the line is above it
+MIN_TRIGGER_SHARE = (
+    0.2  # of the trigger interval: for shorter batches the axis fits them, and the line is above it
+)
 
 BLUE, GREEN, AMBER, VIOLET, RED = "#4c8dff", "#30a46c", "#d9a514", "#8e6ad8", "#e5484d"
 
-LINES = (BLUE, GREEN, AMBER, VIOLET, "#e8703a", "#1a9fb5", "#c2569b", "#8b93a1")
+LINE_COLORS = (BLUE, GREEN, AMBER, VIOLET, "#e8703a", "#1a9fb5", "#c2569b", "#8b93a1")
 
-#: Series of the rate chart: what each is called and its colour.
-RATES = {"arriving": ("arriving", AMBER), "read": ("read", BLUE), "processed": ("while a batch runs", GREEN)}
+#: Series of the rate chart: what each is called and its color.
+RATE_SERIES = {
+    "arriving": ("arriving", AMBER),
+    "read": ("read", BLUE),
+    "processed": ("while a batch runs", GREEN),
+}
 
 
 def rates(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]) -> Option:
     """Rows a second: what arrives (where the source tells its head), what is read, how fast a batch works."""
-    names = [name for name in RATES if frame[name].notna().any()]
+    names = [name for name in RATE_SERIES if frame[name].notna().any()]
     divisor, unit = _scale(frame, names, "rows")
-    option = _option(_scaled(frame, {RATES[name][0]: name for name in names}, divisor), window, unit)
-    option["series"] = [_line(*RATES[name], f"{unit} rows/s", area=name == "read") for name in names]
+    option = _option(_scaled(frame, {RATE_SERIES[name][0]: name for name in names}, divisor), window, unit)
+    option["series"] = [_line(*RATE_SERIES[name], f"{unit} rows/s", area=name == "read") for name in names]
     # What a batch could do, were it never waiting, dwarfs what comes and what is read: shown when asked for.
-    option["legend"]["selected"] = {RATES["processed"][0]: False}
+    option["legend"]["selected"] = {RATE_SERIES["processed"][0]: False}
     return _marked(option, starts)
 
 
@@ -61,7 +67,7 @@ def durations(
     """Batch duration stacked by phase, and the trigger interval it must stay under."""
     names = [name for name in (*PHASES, "other") if frame[name].fillna(0).gt(0).any()]
     largest = _largest(frame, ["duration"])
-    in_sight = trigger is not None and largest >= IN_SIGHT * trigger
+    in_sight = trigger is not None and largest >= MIN_TRIGGER_SHARE * trigger
     divisor, unit = units.axis(max(largest, trigger) if in_sight and trigger else largest, "seconds")
     option = _option(_scaled(frame, {name: name for name in names}, divisor), window, unit)
     option["series"] = [_stacked(name, unit) for name in names]
@@ -94,7 +100,8 @@ def ranges(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]
     divisor, unit = _scale(frame, names, kind)
     option = _option(_scaled(frame, {name: name for name in names}, divisor), window, unit)
     option["series"] = [
-        _line(name, LINES[place % len(LINES)], unit, area=len(names) == 1) for place, name in enumerate(names)
+        _line(name, LINE_COLORS[place % len(LINE_COLORS)], unit, area=len(names) == 1)
+        for place, name in enumerate(names)
     ]
     option["legend"]["show"] = len(names) > 1
     return _marked(option, starts)
@@ -142,12 +149,12 @@ def _value_axis(unit: str) -> dict[str, Any]:
     return axis if unit else {**axis, "minInterval": 1}  # bare rows come whole
 
 
-def _line(name: str, colour: str, unit: str, area: bool = False) -> dict[str, Any]:
+def _line(name: str, color: str, unit: str, area: bool = False) -> dict[str, Any]:
     series = {
         "type": "line",
         "name": name,
         "encode": {"x": "time", "y": name, "tooltip": [name]},
-        "color": colour,
+        "color": color,
         "lineStyle": {"width": 1.6},
         "showSymbol": False,
         "tooltip": {"valueFormatter": f"%.2f {unit}".strip()},
@@ -156,7 +163,7 @@ def _line(name: str, colour: str, unit: str, area: bool = False) -> dict[str, An
 
 
 def _stacked(name: str, unit: str) -> dict[str, Any]:
-    line = _line(name, PHASE_COLOURS[name], unit)
+    line = _line(name, PHASE_COLORS[name], unit)
     return {**line, "stack": "phases", "lineStyle": {"width": 0.6}, "areaStyle": {"opacity": 0.55}}
 
 

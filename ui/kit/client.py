@@ -22,7 +22,7 @@ from urllib.parse import quote
 import httpx
 
 DEFAULT_SERVER = "http://127.0.0.1:8420"
-TIMEOUT = httpx.Timeout(8.0, connect=2.0)
+HTTP_TIMEOUT = httpx.Timeout(8.0, connect=2.0)
 
 
 class ClientError(Exception):
@@ -79,7 +79,7 @@ class ServerClient:
         # trust_env=False: a proxy meant for the internet must not stand between two processes of one machine.
         tls = ssl.create_default_context() if server.startswith("https") else True
         self._http = httpx.Client(
-            base_url=server, timeout=TIMEOUT, transport=transport, trust_env=False, verify=tls
+            base_url=server, timeout=HTTP_TIMEOUT, transport=transport, trust_env=False, verify=tls
         )
 
     def fleet(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How each table's columns look: words, widths, formats, badge colours. Made for each viewer's time zone.
+"""How each table's columns look: words, widths, formats, badge colors. Made for each viewer's time zone.
 
 The pages and `ui.query.panels` call it; the keys are the columns of the tables that `ui.kit.frames` makes.
 """
@@ -21,11 +21,11 @@ def fleet(opener: Opener) -> Columns:
         "app": cells.text("App", 84),
         "reason": cells.text("Reason", 264),
         "lag_rows": cells.count("Lag rows"),
-        "lag_trend": cells.trend("Lag trend", statuses.HEX["gray"]),
+        "lag_trend": cells.trend("Lag trend", statuses.HEX_COLORS["gray"]),
         "lag": cells.span("Lag"),
         "read": cells.count("Read/s"),
         "batch": cells.seconds("Batch"),
-        "batch_trend": cells.trend("Batch trend", statuses.HEX["blue"]),
+        "batch_trend": cells.trend("Batch trend", statuses.HEX_COLORS["blue"]),
         "state_rows": cells.count("State rows"),
         "age": cells.span("Progress age", 104),
     }

@@ -17,9 +17,9 @@ from ui.kit.frames import Json, label
 from ui.kit.markup import one_line
 
 TREND_POINTS = 20  # a trend is 84 pixels wide; a table of 1 000 queries carries 2 000 of them
-MOST_ALERTS = 20  # that are counted; above it is "20+"
+MAX_ALERT_COUNT = 20  # that are counted; above it is "20+"
 
-_LAST_SEEN = (*action_checks.ENDED, "lost")  # the last rate of such a query is not a rate of now
+_LAST_SEEN = (*action_checks.ENDED_STATUSES, "lost")  # the last rate of such a query is not a rate of now
 
 
 def fleet(queries: Sequence[Json], now: float) -> pa.Table:
@@ -57,16 +57,16 @@ def alert_badge(query: Json) -> str:
 
 
 def count_badge(count: int, severity: str) -> str:
-    number = str(count) if count <= MOST_ALERTS else f"{MOST_ALERTS}+"
+    number = str(count) if count <= MAX_ALERT_COUNT else f"{MAX_ALERT_COUNT}+"
     return f"{number} {severity or 'firing'}"
 
 
 def alert_badges() -> dict[str, str]:
-    """Every badge that there can be, with the colour of its severity."""
-    colours = {name: look.hex for name, look in statuses.SEVERITIES.items() if name}
-    colours[""] = statuses.HEX["red"]  # how bad is not said: it fires all the same
-    counts = range(1, MOST_ALERTS + 2)
-    return {count_badge(count, name): colour for name, colour in colours.items() for count in counts}
+    """Every badge that there can be, with the color of its severity."""
+    colors = {name: look.hex for name, look in statuses.SEVERITIES.items() if name}
+    colors[""] = statuses.HEX_COLORS["red"]  # how bad is not said: it fires all the same
+    counts = range(1, MAX_ALERT_COUNT + 2)
+    return {count_badge(count, name): color for name, color in colors.items() for count in counts}
 
 
 def _read(query: Json) -> float | None:

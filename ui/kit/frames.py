@@ -19,7 +19,7 @@ Json = Mapping[str, Any]
 
 PHASES = ("addBatch", "queryPlanning", "latestOffset", "getBatch", "walCommit", "commitOffsets")
 #: Where words are looked for, in a query (its labels, too) and in an action.
-SEARCHED = ("name", "app", "reason", "query_id", "status", "action", "actor", "request_reason")
+SEARCHED_FIELDS = ("name", "app", "reason", "query_id", "status", "action", "actor", "request_reason")
 GAP_FACTOR = 6.0  # a hole of six usual distances breaks the line
 
 
@@ -31,14 +31,14 @@ def label(query: Json) -> str:
 def matching(
     items: Sequence[Json], words: str, labels: Sequence[str] = (), **fields: Sequence[str]
 ) -> list[Json]:
-    """The queries or actions that match: see `places`."""
-    return [items[place] for place in places(items, words, labels, **fields)]
+    """The queries or actions that match: see `matching_rows`."""
+    return [items[place] for place in matching_rows(items, words, labels, **fields)]
 
 
-def places(
+def matching_rows(
     items: Sequence[Json], words: str, labels: Sequence[str] = (), **fields: Sequence[str]
 ) -> list[int]:
-    """Where those stand that match: one of the values of each field given, every word in `SEARCHED`, and of
+    """Where those stand that match: one of the values of each field given, every word in `SEARCHED_FIELDS`, and of
     the `labels` (`team=data`) one of each name that is among them."""
     wanted, named = words.lower().split(), _by_name(labels)
     return [
@@ -76,7 +76,7 @@ def _contains(text: str, wanted: Sequence[str]) -> bool:
 
 
 def _haystack(item: Json) -> str:
-    texts = (value for key in SEARCHED if isinstance(value := item.get(key), str))
+    texts = (value for key in SEARCHED_FIELDS if isinstance(value := item.get(key), str))
     return " ".join([*texts, *_labels(item)]).lower()
 
 
@@ -131,8 +131,8 @@ def runs(items: Sequence[Json]) -> pd.DataFrame:
     rows = [
         {
             "run": str(item.get("run_id") or "")[:8],
-            "started": when(item.get("started_at")),
-            "ended": when(item.get("ended_at")),
+            "started": timestamp(item.get("started_at")),
+            "ended": timestamp(item.get("ended_at")),
             "end": one_line(item.get("end") or ("running" if item.get("ended_at") is None else "")),
             "first": units.number(item.get("first_batch_id")),
             "last": units.number(item.get("last_batch_id")),
@@ -201,14 +201,14 @@ def actions(items: Sequence[Json]) -> pd.DataFrame:
     rows = [
         {
             "state": [statuses.action_state(item.get("state")).word],
-            "action": asked(item),
+            "action": action_label(item),
             "query": label(item),
             "app": one_line(item.get("app") or ""),
             "actor": one_line(item.get("actor") or ""),
             "why": one_line(item.get("request_reason") or ""),
             "outcome": outcome(item),
-            "requested": when(item.get("requested_at")),
-            "took": took(item),
+            "requested": timestamp(item.get("requested_at")),
+            "took": duration(item),
         }
         for item in items
     ]
@@ -216,7 +216,7 @@ def actions(items: Sequence[Json]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def asked(action: Json) -> str:
+def action_label(action: Json) -> str:
     """`restart with drain, forced`."""
     drain = " with drain" if action.get("drain") else ""
     return one_line(action.get("action") or "") + drain + (", forced" if _forced(action) else "")
@@ -238,7 +238,7 @@ def refused_for_checkpoint(action: Json) -> bool:
     return action.get("state") == "refused" and code == "checkpoint_broken"
 
 
-def took(action: Json) -> float | None:
+def duration(action: Json) -> float | None:
     """Seconds from the request to the end of a finished action."""
     began, ended = units.moment(action.get("requested_at")), units.moment(action.get("finished_at"))
     return None if began is None or ended is None else max(0.0, ended - began)
@@ -247,7 +247,7 @@ def took(action: Json) -> float | None:
 def changes(items: Sequence[Json]) -> pd.DataFrame:
     rows = [
         {
-            "at": when(item.get("at")),
+            "at": timestamp(item.get("at")),
             "status": [statuses.status(item.get("status")).word],
             "reason": one_line(item.get("reason") or ""),
         }
@@ -262,7 +262,7 @@ def facts(items: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["fact", "value"])
 
 
-def when(value: object) -> pd.Timestamp | None:
+def timestamp(value: object) -> pd.Timestamp | None:
     at = units.moment(value)
     return None if at is None else pd.Timestamp(at, unit="s", tz="UTC").floor("s")
 

@@ -17,18 +17,18 @@ from ui.kit import units
 from ui.kit.frames import Json
 from ui.kit.markup import one_line
 
-STEP = 15.0  # seconds: the server's own grid; a finer step tells nothing more
-POINTS = 360  # of a line, about
+MIN_STEP_SECONDS = 15.0  # seconds: the server's own grid; a finer step tells nothing more
+MAX_POINTS = 360  # of a line, about
 HOUR, DAY = 3600.0, 86_400.0
 #: Hours that divide a day: points so far apart are at the same times of each day.
-EVEN_HOURS = (1, 2, 3, 4, 6, 8, 12)
-MOST_LINES = 8
-LONGEST_NAME = 40
+STEP_HOURS = (1, 2, 3, 4, 6, 8, 12)
+MAX_LINES = 8
+MAX_NAME_CHARS = 40
 ELLIPSIS = "…"
 
 
 @dataclass(frozen=True)
-class Panel:
+class ChartPanel:
     """One chart. `metrics` are names without `spark_streaming_`; `by` is the label that tells lines apart.
 
     `of`: the label of the query that selects its series. `needs`: what the query must have for the chart to
@@ -45,22 +45,22 @@ class Panel:
 
 
 PANELS = (
-    Panel("lag_seconds", "Lag in time", ("source_lag_seconds",), "source",
+    ChartPanel("lag_seconds", "Lag in time", ("source_lag_seconds",), "source",
           absent="No source tells how old its oldest unread row is."),
-    Panel("watermark_lag", "Watermark behind the trigger", ("watermark_lag_seconds",), needs="watermark"),
-    Panel("rocksdb_size", "RocksDB size", ("rocksdb_sst_files_bytes", "rocksdb_pinned_blocks_bytes",
+    ChartPanel("watermark_lag", "Watermark behind the trigger", ("watermark_lag_seconds",), needs="watermark"),
+    ChartPanel("rocksdb_size", "RocksDB size", ("rocksdb_sst_files_bytes", "rocksdb_pinned_blocks_bytes",
           "state_memory_bytes"), needs="rocksdb"),
-    Panel("rocksdb_time", "RocksDB time per batch, over all tasks", ("rocksdb_get_seconds",
+    ChartPanel("rocksdb_time", "RocksDB time per batch, over all tasks", ("rocksdb_get_seconds",
           "rocksdb_put_seconds", "rocksdb_commit_flush_seconds", "rocksdb_commit_compact_seconds"),
           needs="rocksdb"),
-    Panel("executors", "Executors", ("executors",), "agent", of="app",
+    ChartPanel("executors", "Executors", ("executors",), "agent", of="app",
           absent="The driver does not tell how many executors it has."),
-    Panel("heap", "Driver heap", ("driver_heap_bytes", "driver_heap_max_bytes"), of="app",
+    ChartPanel("heap", "Driver heap", ("driver_heap_bytes", "driver_heap_max_bytes"), of="app",
           absent="The driver does not tell how much heap it uses."),
 )  # fmt: skip
 
 
-def panels(query: Json) -> list[Panel]:
+def panels(query: Json) -> list[ChartPanel]:
     """Those whose subject the query has."""
     has = {"": True, "watermark": bool(query.get("watermark")), "rocksdb": uses_rocksdb(query)}
     return [panel for panel in PANELS if has[panel.needs]]
@@ -71,7 +71,7 @@ def uses_rocksdb(query: Json) -> bool:
     return any(str(name).startswith("rocksdb") for name in metrics)
 
 
-def expression(panel: Panel, query: Json, every: float = STEP) -> str:
+def expression(panel: ChartPanel, query: Json, every: float = MIN_STEP_SECONDS) -> str:
     """PromQL that selects its series of this query; several metrics are told apart by the label `line`.
 
     Not by a pattern on the metrics' names: the server reads what it does not hold at hand by name only. Points that
@@ -83,7 +83,7 @@ def expression(panel: Panel, query: Json, every: float = STEP) -> str:
         selected = [f"quantile_over_time(0.5, {each}[{every:.0f}s])" for each in selected]
     if len(selected) == 1:
         return selected[0]
-    words = (metric_word(name) for name in panel.metrics)
+    words = (metric_label(name) for name in panel.metrics)
     named = zip(selected, words, strict=True)
     return " or ".join(f'label_replace({each}, "line", "{word}", "", "")' for each, word in named)
 
@@ -93,7 +93,7 @@ def newest(metric: str, query: Json) -> str:
     return f"spark_streaming_{metric}{{query_id={_quoted(str(query.get('query_id') or ''))}}}"
 
 
-def only(answer: Json | None) -> float | None:
+def single_value(answer: Json | None) -> float | None:
     """The value of an instant query that has one element; None where it has none or more."""
     found = ((answer or {}).get("data") or {}).get("result") or []
     return units.number((found[0].get("value") or (None, None))[1]) if len(found) == 1 else None
@@ -106,15 +106,17 @@ def _quoted(text: str) -> str:
 
 def step(seconds: float) -> float:
     """Seconds between two points: a multiple of the server's grid; of long stretches whole hours and days."""
-    return coarse(seconds) or STEP * max(1, -(-int(seconds) // int(POINTS * STEP)))
+    return coarse_step(seconds) or MIN_STEP_SECONDS * max(
+        1, -(-int(seconds) // int(MAX_POINTS * MIN_STEP_SECONDS))
+    )
 
 
-def coarse(seconds: float) -> float | None:
+def coarse_step(seconds: float) -> float | None:
     """The same, of a stretch whose points are an hour apart or more; None of a shorter one."""
-    least = seconds / POINTS / 1.05  # a year has a few days more than there are points
-    if seconds / POINTS < HOUR:
+    least = seconds / MAX_POINTS / 1.05  # a year has a few days more than there are points
+    if seconds / MAX_POINTS < HOUR:
         return None
-    return next((hours * HOUR for hours in EVEN_HOURS if hours * HOUR >= least), DAY * -(-least // DAY))
+    return next((hours * HOUR for hours in STEP_HOURS if hours * HOUR >= least), DAY * -(-least // DAY))
 
 
 def unit(metric: str) -> str:
@@ -123,7 +125,7 @@ def unit(metric: str) -> str:
     return last if last in ("seconds", "bytes") else "rows"
 
 
-def told_by(body: Json | None) -> str:
+def resolution_note(body: Json | None) -> str:
     """What a point of the charts stands for, where that is no report; empty where all are."""
     seconds = units.number((body or {}).get("resolution"))
     if not seconds:
@@ -139,13 +141,13 @@ def _bucket(seconds: float) -> str:
     return "a minute"
 
 
-def lacking(body: Json | None) -> list[str]:
+def coverage_notes(body: Json | None) -> list[str]:
     """What the server says it cannot tell of this stretch, in its words."""
     notes = (body or {}).get("notes") or []
     return [one_line(note) for note in notes if not (body or {}).get("resolution")]
 
 
-def table(answer: Json | None, panel: Panel, window: tuple[float, float], every: float) -> pd.DataFrame:
+def table(answer: Json | None, panel: ChartPanel, window: tuple[float, float], every: float) -> pd.DataFrame:
     """`time` and a column a line on one grid, missing where the series was not there."""
     found = ((answer or {}).get("data") or {}).get("result") or []
     lines = dict(zip(_names(found, panel), found, strict=False))
@@ -170,26 +172,26 @@ def _values(item: Json) -> dict[float, float]:
     return {at: value for at, value in pairs if at is not None and value is not None}
 
 
-def _names(found: Sequence[Json], panel: Panel) -> list[str]:
+def _names(found: Sequence[Json], panel: ChartPanel) -> list[str]:
     """What each line is called: by its label, else by its metric; told apart where two are the same."""
     names: list[str] = []
-    for item in found[:MOST_LINES]:
+    for item in found[:MAX_LINES]:
         name = _name(item.get("metric") or {}, panel)
         names.append(name if name not in names else f"{name} #{names.count(name) + len(names)}")
     return names
 
 
-def _name(metric: Mapping[str, Any], panel: Panel) -> str:
+def _name(metric: Mapping[str, Any], panel: ChartPanel) -> str:
     words = [one_line(metric["line"])] if metric.get("line") else []
     if panel.by and metric.get(panel.by):
         words.append(_cut(one_line(metric[panel.by])))
     return " ".join(words) or panel.title.lower()
 
 
-def metric_word(name: str) -> str:
+def metric_label(name: str) -> str:
     """`rocksdb_sst_files_bytes` → `sst files`."""
     return name.removeprefix("rocksdb_").rpartition("_")[0].replace("_", " ")
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + ELLIPSIS
+    return text if len(text) <= MAX_NAME_CHARS else text[: MAX_NAME_CHARS - 1] + ELLIPSIS

@@ -1,7 +1,7 @@
-"""How each status and each action state looks, everywhere the same: its word, colour and icon.
+"""How each status and each action state looks, everywhere the same: its word, color and icon.
 
 Badges, tiles and tables call it. The order is the Fleet page's: worst first. A status that a newer server
-may invent is shown grey under its own name.
+may invent is shown gray under its own name.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-Colour = Literal["red", "orange", "yellow", "blue", "green", "violet", "gray"]
+Color = Literal["red", "orange", "yellow", "blue", "green", "violet", "gray"]
 
-# One mid tone a colour that reads on both themes (table cells and charts take hex values only).
-HEX: dict[Colour, str] = {
+# One mid tone a color that reads on both themes (table cells and charts take hex values only).
+HEX_COLORS: dict[Color, str] = {
     "red": "#e5484d",
     "orange": "#dd6226",
     "yellow": "#bf8a00",
@@ -26,15 +26,15 @@ HEX: dict[Colour, str] = {
 
 @dataclass(frozen=True)
 class BadgeStyle:
-    """A word, a colour and a Material icon."""
+    """A word, a color and a Material icon."""
 
     word: str
-    colour: Colour
+    color: Color
     icon: str
 
     @property
     def hex(self) -> str:
-        return HEX[self.colour]
+        return HEX_COLORS[self.color]
 
 
 STATUSES: dict[str, BadgeStyle] = {
@@ -111,7 +111,7 @@ FINDINGS: dict[str, BadgeStyle] = {
     "info": BadgeStyle("Note", "gray", ":material/info:"),
 }
 
-CHANGES: dict[str, BadgeStyle] = {
+CHANGE_VERDICTS: dict[str, BadgeStyle] = {
     "not_allowed": BadgeStyle("Not allowed", "red", ":material/block:"),
     "consequences": BadgeStyle("With consequences", "orange", ":material/warning:"),
     "unknown": BadgeStyle("Unknown", "gray", ":material/help:"),
@@ -160,7 +160,7 @@ def finding(severity_name: str | None) -> BadgeStyle:
 
 def change(verdict_name: str | None) -> BadgeStyle:
     """Of the comparison of two runs' shapes."""
-    return CHANGES.get(verdict_name or "", _unknown(verdict_name))
+    return CHANGE_VERDICTS.get(verdict_name or "", _unknown(verdict_name))
 
 
 def is_open(action_state_name: str | None) -> bool:

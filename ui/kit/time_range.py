@@ -14,7 +14,7 @@ import streamlit as st
 
 from ui.kit import units, widgets
 
-LONGEST = 366 * 86_400.0  # seconds: what the server answers for at once
+MAX_RANGE_SECONDS = 366 * 86_400.0  # seconds: what the server answers for at once
 
 
 @dataclass(frozen=True)
@@ -34,22 +34,22 @@ class TimeRange:
         return self.until is not None and self.until <= now
 
 
-def asked(params: Mapping[str, str]) -> TimeRange | None:
+def from_address(params: Mapping[str, str]) -> TimeRange | None:
     """The fixed stretch that the address names; None where it names none, or not a possible one."""
     start, end = units.moment(params.get("from")), units.moment(params.get("to"))
-    if start is None or end is None or not 1 <= end - start <= LONGEST:
+    if start is None or end is None or not 1 <= end - start <= MAX_RANGE_SECONDS:
         return None
     return TimeRange(end - start, end)
 
 
 def current() -> TimeRange:
-    return asked(st.query_params) or TimeRange(float(widgets.range_seconds()))
+    return from_address(st.query_params) or TimeRange(float(widgets.range_seconds()))
 
 
 def picker(now: float) -> TimeRange:
     """Draws the choice and returns what is chosen."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
-        fixed = asked(st.query_params)
+        fixed = from_address(st.query_params)
         if fixed is None:
             widgets.range_picker()
         else:
@@ -63,7 +63,7 @@ def picker(now: float) -> TimeRange:
                 icon=":material/push_pin:",
                 type="tertiary",
                 help="Keep this stretch of time, and put it in the address to send it to somebody.",
-                on_click=hold,
+                on_click=pin,
                 args=(*chosen.bounds(now),),
             )
         with st.popover("From – to", type="tertiary", icon=":material/date_range:"):
@@ -86,10 +86,10 @@ def _between(window: TimeRange, now: float) -> None:
     if not chosen_start or not chosen_end:
         return
     bounds = (_moment(chosen_start, zone), _moment(chosen_end, zone))
-    possible = 1 <= bounds[1] - bounds[0] <= LONGEST
+    possible = 1 <= bounds[1] - bounds[0] <= MAX_RANGE_SECONDS
     if not possible:
         st.caption("The end must come after the start, by at most a year.")
-    st.button("Show", key="range_show", type="primary", disabled=not possible, on_click=hold, args=bounds)
+    st.button("Show", key="range_show", type="primary", disabled=not possible, on_click=pin, args=bounds)
 
 
 def local(moment: float, zone: tzinfo) -> datetime:
@@ -101,7 +101,7 @@ def _moment(value: datetime, zone: tzinfo) -> float:
     return value.replace(tzinfo=zone).timestamp()
 
 
-def hold(start: float, end: float) -> None:
+def pin(start: float, end: float) -> None:
     """Put the stretch in the address (a button's callback)."""
     st.query_params["from"], st.query_params["to"] = rfc3339(start), rfc3339(end)
 

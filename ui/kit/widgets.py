@@ -29,9 +29,9 @@ RANGES = {
     "90d": 90 * DAY,
     "1y": 365 * DAY,
 }
-REFRESH = {"5s": 5.0, "15s": 15.0, "1m": 60.0, "off": None}
-ROW = 33  # pixels, of a table
-TALLEST = 760
+REFRESH_INTERVALS = {"5s": 5.0, "15s": 15.0, "1m": 60.0, "off": None}
+ROW_HEIGHT = 33  # pixels, of a table
+MAX_TABLE_HEIGHT = 760
 
 # Streamlit's settings carry the theme; these few rules carry what has no setting: the page's width, and tiles
 # whose number stands above its word. A constant: nothing from outside may ever enter it.
@@ -61,18 +61,18 @@ def zone() -> tzinfo:
 
 
 def badge(look: BadgeStyle) -> None:
-    st.badge(look.word, icon=look.icon, color=look.colour)
+    st.badge(look.word, icon=look.icon, color=look.color)
 
 
 def refresh_seconds() -> float | None:
     """How often live parts run again; None when the viewer has switched it off."""
-    return REFRESH.get(str(st.session_state.get("refresh", "5s")), 5.0)
+    return REFRESH_INTERVALS.get(str(st.session_state.get("refresh", "5s")), 5.0)
 
 
 def refresh_picker() -> None:
     st.segmented_control(
         "Refresh",
-        list(REFRESH),
+        list(REFRESH_INTERVALS),
         default="5s",
         key="refresh",
         required=True,
@@ -132,7 +132,7 @@ def banner(reading: cached_reads.CachedRead) -> None:
         elif reading.stale:
             now = time.time()
             last, age = units.clock(reading.at, zone(), now), units.span(round(now - reading.at))
-            with st.container(key="stale"):  # by which `STYLE` greys what is old
+            with st.container(key="stale"):  # by which `STYLE` grays what is old
                 st.warning(
                     f"{plain(reading.error)} What you see was true at {last}, {age} ago; the page keeps trying.",
                     title="Stale: the server is away",
@@ -142,7 +142,7 @@ def banner(reading: cached_reads.CachedRead) -> None:
             st.error(plain(reading.error), title="Nothing to show yet", icon=":material/cloud_off:")
 
 
-def search_box(key: str, placeholder: str) -> str:
+def search_input(key: str, placeholder: str) -> str:
     """The words to look for; in the address as `?key=`."""
     words = st.text_input(
         "Search",
@@ -156,7 +156,7 @@ def search_box(key: str, placeholder: str) -> str:
     return words or ""
 
 
-def choice(label: str, options: Sequence[str], key: str, placeholder: str) -> list[str]:
+def filter_select(label: str, options: Sequence[str], key: str, placeholder: str) -> list[str]:
     """Some of the options, none meaning all; in the address as `?key=`."""
     return st.multiselect(
         label,
@@ -183,7 +183,7 @@ def tile(label: str, value: str, note: str = "", trend: Sequence[float] | None =
 
 def table_height(rows: int) -> int:
     """Tall enough for the rows, at most a screen; constant while rows come and go within that."""
-    return min(ROW * (max(rows, 1) + 1) + 2, TALLEST)
+    return min(ROW_HEIGHT * (max(rows, 1) + 1) + 2, MAX_TABLE_HEIGHT)
 
 
 def open_clicked(
@@ -204,7 +204,7 @@ def chosen_id(rows: Sequence[tuple[str, str]], row: int, name: str) -> str | Non
     return rows[min(same, key=lambda index: abs(index - row))][1] if same else None
 
 
-def pairs(rows: Sequence[tuple[str, str]], width: int = 100) -> None:
+def definition_list(rows: Sequence[tuple[str, str]], width: int = 100) -> None:
     """Words and sentences in two columns; the sentences are shown as they are."""
     with st.container(gap="xsmall"):
         for word, sentence in rows:
@@ -216,10 +216,10 @@ def pairs(rows: Sequence[tuple[str, str]], width: int = 100) -> None:
 def status_tiles(counts: Mapping[str, int], chosen: Sequence[str], toggle: Callable[[str], None]) -> None:
     """One tile a status, worst first; retired ones only where there are some."""
     shown = {name: look for name, look in statuses.STATUSES.items() if name != "retired" or counts.get(name)}
-    look_tiles(shown, counts, chosen, toggle)
+    count_tiles(shown, counts, chosen, toggle)
 
 
-def look_tiles(
+def count_tiles(
     looks: Mapping[str, BadgeStyle],
     counts: Mapping[str, int],
     chosen: Sequence[str],
@@ -239,15 +239,15 @@ def look_tiles(
 
 
 def _number(count: int, look: BadgeStyle, chosen: bool) -> str:
-    """In the status' colour; grey where there is none, plain on the filled button of a chosen tile."""
-    return f"**{count:d}**" if chosen else f":{look.colour if count else 'gray'}[**{count:d}**]"
+    """In the status' color; gray where there is none, plain on the filled button of a chosen tile."""
+    return f"**{count:d}**" if chosen else f":{look.color if count else 'gray'}[**{count:d}**]"
 
 
-def first_steps(server: str) -> None:
+def getting_started(server: str) -> None:
     """An empty fleet: how the first driver gets attached."""
     with st.container(border=True):
         st.markdown("**No query yet.** Attach the first driver; its program needs no change:")
-        st.code(visible(ATTACH.format(server=server)), language="bash")
+        st.code(visible(ATTACH_COMMAND.format(server=server)), language="bash")
         st.caption("Or inside the program, before its first query starts:")
         st.code(ATTACH_IN_CODE, language="python")
         st.caption(
@@ -255,7 +255,7 @@ def first_steps(server: str) -> None:
         )
 
 
-ATTACH = """export CONTROLPLANE_URL={server}
+ATTACH_COMMAND = """export CONTROLPLANE_URL={server}
 export CONTROLPLANE_TOKEN_FILE=controlplane-data/agent.token
 controlplane run --app my-app my_program.py"""
 ATTACH_IN_CODE = """from spark_controlplane.attach import attach

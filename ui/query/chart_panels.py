@@ -14,7 +14,7 @@ import streamlit as st
 
 from ui.kit import cached_reads, charts, frames, series_queries, units, widgets
 from ui.kit.markup import plain
-from ui.kit.series_queries import Panel
+from ui.kit.series_queries import ChartPanel
 from ui.kit.time_range import TimeRange
 from ui.query import timeline
 
@@ -22,7 +22,7 @@ Json = Mapping[str, Any]
 
 CHART_HEIGHT = 230
 #: Seconds: the store surely has what happened since.
-HOT = 86_400.0
+HOT_STORE_SECONDS = 86_400.0
 
 
 def draw(query: Json, window: TimeRange, now: float) -> None:
@@ -40,19 +40,26 @@ def draw(query: Json, window: TimeRange, now: float) -> None:
         for panel in series_queries.panels(query)
     ]
     told = timeline.TimelineData(query, fired, window.bounds(now), now, widgets.zone())
-    past = cached_reads.past(identity, seconds, until) if window.bounds(now)[0] < now - HOT else None
-    history(timeline.with_past(told, past.body) if past else told)
-    stands_for(reports, past)
-    series(query, points, answers, window.bounds(now))
+    past = (
+        cached_reads.past_events(identity, seconds, until)
+        if window.bounds(now)[0] < now - HOT_STORE_SECONDS
+        else None
+    )
+    draw_timeline(timeline.with_past_events(told, past.body) if past else told)
+    draw_notes(reports, past)
+    draw_charts(query, points, answers, window.bounds(now))
 
 
-def stands_for(reports: Json | None, past: cached_reads.CachedRead | None = None) -> None:
+def draw_notes(reports: Json | None, past: cached_reads.CachedRead | None = None) -> None:
     """What has to be known to read the timeline and the charts of a long stretch."""
     with st.container(key="stands_for"):  # always there, so that what follows keeps its place
-        if words := series_queries.told_by(reports):
+        if words := series_queries.resolution_note(reports):
             st.caption(f":material/history: {words}")
         for note in dict.fromkeys(
-            (*series_queries.lacking(reports), *series_queries.lacking(past.body if past else None))
+            (
+                *series_queries.coverage_notes(reports),
+                *series_queries.coverage_notes(past.body if past else None),
+            )
         ):
             st.caption(f":material/warning: {plain(note)}")
         if past and past.body is None and past.error and past.kind != "missing":
@@ -61,7 +68,7 @@ def stands_for(reports: Json | None, past: cached_reads.CachedRead | None = None
             )
 
 
-def history(told: timeline.TimelineData) -> None:
+def draw_timeline(told: timeline.TimelineData) -> None:
     """What happened, over the whole width."""
     option = timeline.option(told)
     with st.container(border=True, gap=None):
@@ -70,10 +77,10 @@ def history(told: timeline.TimelineData) -> None:
         st.echarts_chart(option, key="chart_timeline", height=timeline.height(option), alt=alt)
 
 
-def series(
+def draw_charts(
     query: Json,
     points: Sequence[Json],
-    answers: Sequence[tuple[Panel, Json | None]],
+    answers: Sequence[tuple[ChartPanel, Json | None]],
     window: tuple[float, float],
 ) -> None:
     """The charts two by two: those of the progress reports, then those of the server's series."""
@@ -98,19 +105,24 @@ def _trigger_word(trigger: float | None) -> str:
     return f" :red[┄] :gray[trigger {units.span(trigger)}]" if trigger else ""
 
 
-ALT = {"rates": "Rows per second", "lag": "Lag in rows", "durations": "Batch duration", "state": "State size"}
-NOTHING = {"lag": "No source tells how far its head is.", "state": "No stateful operator."}
+ALT_TEXTS = {
+    "rates": "Rows per second",
+    "lag": "Lag in rows",
+    "durations": "Batch duration",
+    "state": "State size",
+}
+EMPTY_TEXTS = {"lag": "No source tells how far its head is.", "state": "No stateful operator."}
 
 
 def _chart(key: str, title: str, option: charts.Option, known: pd.DataFrame) -> None:
     with _card(title):
         if known.empty:
-            st.caption(NOTHING.get(key, "No progress in this range."))
+            st.caption(EMPTY_TEXTS.get(key, "No progress in this range."))
             return
-        st.echarts_chart(option, key=f"chart_{key}", height=CHART_HEIGHT, alt=f"{ALT[key]} over time")
+        st.echarts_chart(option, key=f"chart_{key}", height=CHART_HEIGHT, alt=f"{ALT_TEXTS[key]} over time")
 
 
-def _range(panel: Panel, answer: Json | None, window: tuple[float, float], starts: list[float]) -> None:
+def _range(panel: ChartPanel, answer: Json | None, window: tuple[float, float], starts: list[float]) -> None:
     every = series_queries.step(window[1] - window[0])
     frame = series_queries.table(answer, panel, window, every)
     with _card(panel.title):

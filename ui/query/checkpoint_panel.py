@@ -18,39 +18,41 @@ from ui.kit import cached_reads, statuses, units, widgets
 from ui.kit.frames import Json
 from ui.kit.markup import one_line, plain, visible
 
-EVERY = 1.0  # seconds, while a look is awaited
+POLL_SECONDS = 1.0  # seconds, while a look is awaited
 
 
 def draw(query: Json, role: str | None) -> None:
     """A place of its own on the page, so that what follows keeps its."""
     identity = str(query.get("query_id"))
     with st.container():
-        if why := assessment.hidden(query):
+        if why := assessment.irrelevance(query):
             st.caption(f":material/flag: Checkpoint: {plain(why)}")
             return
         awaited = _read(identity)[1]
-        every = EVERY if awaited else widgets.refresh_seconds()
+        every = POLL_SECONDS if awaited else widgets.refresh_seconds()
         st.fragment(run_every=every)(_panel)(identity, role, awaited)
 
 
 def _read(identity: str) -> tuple[cached_reads.CachedRead, bool]:
     """What is known, and whether a fresh look is awaited."""
     now = time.time()
-    reading = cached_reads.checkpoint(identity, quick=inventory_request.awaited(identity, now))
+    reading = cached_reads.checkpoint(identity, quick=inventory_request.is_awaited(identity, now))
     checkpoint = (reading.body or {}).get("checkpoint") or {}
-    look = inventory_request.noted(identity, checkpoint)
-    return reading, inventory_request.waiting(look, checkpoint, now)
+    look = inventory_request.refresh(identity, checkpoint)
+    return reading, inventory_request.is_waiting(look, checkpoint, now)
 
 
 def _panel(identity: str, role: str | None, drawn: bool) -> None:
     (reading, awaited), now = _read(identity), time.time()
-    if awaited != drawn and not dialogs.asking(identity):  # an open dialog would lose what is being typed
+    if awaited != drawn and not dialogs.open_request(
+        identity
+    ):  # an open dialog would lose what is being typed
         st.rerun()  # another pace from now on
     if reading.body is None:
         st.caption(f":material/flag: Checkpoint: {plain(_nothing(reading))}")
         return
     checkpoint = reading.body.get("checkpoint") or {}
-    look = inventory_request.asked(identity)
+    look = inventory_request.current(identity)
     with st.container(border=True, gap="xsmall", key="checkpoint_panel"):
         _head(checkpoint, identity, role, awaited, now)
         st.text(visible(assessment.sentence(checkpoint)))
@@ -74,36 +76,36 @@ def _head(checkpoint: Json, identity: str, role: str | None, awaited: bool, now:
         st.markdown("**Checkpoint**", width="content")
         widgets.badge(statuses.verdict(checkpoint.get("verdict") or "unknown"))
         if checkpoint.get("stale"):
-            st.badge("Stale", icon=":material/history:", color="yellow", help=STALE)
+            st.badge("Stale", icon=":material/history:", color="yellow", help=STALE_HELP)
         st.caption(_seen(checkpoint, identity, awaited, now), width="stretch")
-        refused = assessment.may_look(role)
+        refused = assessment.check_refusal(role)
         if st.button(
             "Look again",
             key="look_again",
             icon=":material/refresh:",
             disabled=awaited or refused is not None,
             help=plain(refused) if refused else None,
-            on_click=inventory_request.ask,
+            on_click=inventory_request.send,
             args=(identity, checkpoint.get("collected_at")),
         ):
             st.rerun()  # the whole page: it sets the pace
 
 
-STALE = "A run began or ended since it was looked at."
+STALE_HELP = "A run began or ended since it was looked at."
 
 
 def _seen(checkpoint: Json, identity: str, awaited: bool, now: float) -> str:
     """Who looks now, and when it was looked at; on the one line, so that nothing below is moved."""
-    seen, look = plain(assessment.seen(checkpoint, now)), inventory_request.asked(identity)
+    seen, look = plain(assessment.last_check(checkpoint, now)), inventory_request.current(identity)
     if awaited and look:
-        return f":material/hourglass_top: {inventory_request.who(look)} is looking … {seen}"
+        return f":material/hourglass_top: {inventory_request.collector_name(look)} is looking … {seen}"
     return f":material/hourglass_top: being looked at … {seen}" if checkpoint.get("collecting") else seen
 
 
 def _trouble(checkpoint: Json, look: inventory_request.InventoryRequestState | None, now: float) -> None:
     """Why nobody looked, or why the last look brought nothing."""
     with st.container():
-        why = inventory_request.trouble(look, checkpoint, now)
+        why = inventory_request.failure(look, checkpoint, now)
         if not why and checkpoint.get("trouble") != checkpoint.get("summary"):
             why = str(checkpoint.get("trouble") or "")
         if why:
@@ -116,13 +118,13 @@ def _details(found: Json, now: float) -> None:
         with st.grid(5, min_column_width=150, gap="xsmall"):
             for label, value, note, trend in numbers(checkpoint, growth, now):
                 widgets.tile(label, value, note, trend)
-    findings.whole(found.get("findings") or [], "checkpoint")
+    findings.draw_all(found.get("findings") or [], "checkpoint")
     _changes(found.get("shape"), now)
     _stores(found.get("stores") or [])
-    widgets.pairs(facts(checkpoint))
-    for command in assessment.shell(checkpoint):
+    widgets.definition_list(facts(checkpoint))
+    for command in assessment.shell_commands(checkpoint):
         st.code(command, language="bash", wrap_lines=True)
-    if name := assessment.runbook(checkpoint):
+    if name := assessment.runbook_name(checkpoint):
         st.page_link(
             "app_pages/runbook.py",
             label=f"Runbook {name}",
@@ -138,21 +140,21 @@ def numbers(
     tiles: list[tuple[str, str, str, list[float] | None]] = [
         (
             "Planned",
-            assessment.batch(checkpoint.get("last_planned_batch")),
+            assessment.batch_number(checkpoint.get("last_planned_batch")),
             "newest in offsets/",
             None,
         ),
         (
             "Committed",
-            assessment.batch(checkpoint.get("last_committed_batch")),
+            assessment.batch_number(checkpoint.get("last_committed_batch")),
             "newest in commits/",
             None,
         ),
-        ("Next", assessment.batch(checkpoint.get("next_batch")), "the batch it resumes at", None),
+        ("Next", assessment.batch_number(checkpoint.get("next_batch")), "the batch it resumes at", None),
     ]
     for label, key, written in (("Size", "bytes", units.size), ("Files", "files", units.count)):
-        trend = frames.growth(growth, key)
-        note = frames.grown(growth, key, now) or "seen once"
+        trend = frames.known_values(growth, key)
+        note = frames.growth_note(growth, key, now) or "seen once"
         tiles.append((label, written(checkpoint.get(key)), note, trend if len(trend) > 1 else None))
     return tiles
 
@@ -177,11 +179,11 @@ def _changes(shape: Json | None, now: float) -> None:
         st.caption(plain(_compared(shape, now)), width="content")
     if not shape.get("previous_run_id"):
         return
-    changes = frames.changed(shape.get("findings") or [])
+    changes = frames.changes(shape.get("findings") or [])
     if changes.empty:
         st.caption("Nothing that matters to the checkpoint was changed.")
         return
-    _table("changes_of_shape", changes, columns.changed(), "What changed since the last run")
+    _table("changes_of_shape", changes, columns.changes(), "What changed since the last run")
 
 
 def _compared(shape: Json, now: float) -> str:
@@ -194,7 +196,7 @@ def _compared(shape: Json, now: float) -> str:
 def _stores(items: Sequence[Json]) -> None:
     if not items:
         return
-    odd = frames.odd_stores(items)
+    odd = frames.count_unloadable(items)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown("**State stores**", width="content")
         said = (
@@ -202,7 +204,7 @@ def _stores(items: Sequence[Json]) -> None:
             if odd
             else "all can load what the next batch needs"
         )
-        cut = f"; {frames.MOST_STORES} listed" if len(items) > frames.MOST_STORES else ""
+        cut = f"; {frames.MAX_STORES} listed" if len(items) > frames.MAX_STORES else ""
         st.caption(f"{units.count(len(items))}: {said}{cut}", width="content")
     _table("stores", frames.stores(items), columns.stores(), "State stores, odd ones first")
 
@@ -214,7 +216,7 @@ def _table(name: str, frame: Any, config: dict[str, Any], alt: str) -> None:
         column_config=config,
         hide_index=True,
         height=min(widgets.table_height(len(frame)), 300),
-        row_height=widgets.ROW,
+        row_height=widgets.ROW_HEIGHT,
         placeholder="–",
         alt=alt,
     )

@@ -52,7 +52,10 @@ def tiles(query: Json) -> None:
 
 def numbers(query: Json, now: float) -> list[tuple[str, str, str]]:
     """The six numbers at the head of the page: what it is, how much, measured against what."""
-    ended = query.get("status") in (*action_checks.ENDED, "lost")  # then they are the last batch's, not now's
+    ended = query.get("status") in (
+        *action_checks.ENDED_STATUSES,
+        "lost",
+    )  # then they are the last batch's, not now's
     lag, seconds = query.get("lag_rows"), query.get("lag_seconds")
     arriving = query.get("arrival_rows_per_second")
     arrive = "arrivals not known" if arriving is None else f"{units.rate(arriving)} arrive"
@@ -96,7 +99,7 @@ def failure(found: Json | None) -> None:
         if found.get("root_cause"):
             st.code(visible(found["root_cause"]), language=None, wrap_lines=True)
         again = RETRY.get(str(found.get("retry")), "")
-        widgets.pairs([("Advice", str(found.get("advice") or "")), ("Try again", again)])
+        widgets.definition_list([("Advice", str(found.get("advice") or "")), ("Try again", again)])
         if found.get("text"):
             with st.expander("Full text"):
                 st.code(visible(found["text"]), language=None, wrap_lines=True, height=320)

@@ -16,20 +16,20 @@ from ui.kit import frames, statuses, units
 from ui.kit.frames import Json
 from ui.kit.markup import one_line
 
-LONGEST_LINE = 160
-LEAST_SHARE = 0.003  # of the width: what is shorter could not be hit with a pointer
-LANE, AXIS = 26, 44  # pixels
-MOST_ALERT_LANES = 4
+MAX_LINE_CHARS = 160
+MIN_WIDTH_SHARE = 0.003  # of the width: what is shorter could not be hit with a pointer
+ROW_HEIGHT, AXIS_HEIGHT = 26, 44  # pixels
+MAX_ALERT_ROWS = 4
 
 
 @dataclass(frozen=True)
-class Bar:
+class TimelineBar:
     """From `start` to `end` (Unix seconds) on a lane; `words` are the lines of the hover."""
 
     lane: str
     start: float
     end: float
-    colour: str
+    color: str
     words: tuple[str, ...]
 
 
@@ -44,7 +44,7 @@ class TimelineData:
     zone: tzinfo
 
 
-def with_past(told: TimelineData, past: Json | None) -> TimelineData:
+def with_past_events(told: TimelineData, past: Json | None) -> TimelineData:
     """The same, and what the lake tells besides: what both tell is the server's."""
     runs, actions = told.query.get("runs") or [], told.query.get("actions") or []
     past = past or {}
@@ -95,15 +95,15 @@ def option(told: TimelineData) -> dict[str, Any]:
 
 def height(shown: Mapping[str, Any]) -> int:
     """Pixels that its lanes need."""
-    return LANE * len(shown["yAxis"]["data"]) + AXIS
+    return ROW_HEIGHT * len(shown["yAxis"]["data"]) + AXIS_HEIGHT
 
 
-def _lanes(bars: Sequence[Bar]) -> list[str]:
+def _lanes(bars: Sequence[TimelineBar]) -> list[str]:
     more = {bar.lane for bar in bars} - {"Runs", "Status", "Alerts"}
     return ["Runs", "Status", "Alerts", *sorted(more, key=len), "Actions"]
 
 
-def _bar_series(bars: Sequence[Bar], window: tuple[float, float]) -> dict[str, Any]:
+def _bar_series(bars: Sequence[TimelineBar], window: tuple[float, float]) -> dict[str, Any]:
     return {
         "type": "lines",
         "coordinateSystem": "cartesian2d",
@@ -113,14 +113,14 @@ def _bar_series(bars: Sequence[Bar], window: tuple[float, float]) -> dict[str, A
     }
 
 
-def _bar_item(bar: Bar, window: tuple[float, float]) -> dict[str, Any]:
-    least = LEAST_SHARE * (window[1] - window[0])
+def _bar_item(bar: TimelineBar, window: tuple[float, float]) -> dict[str, Any]:
+    least = MIN_WIDTH_SHARE * (window[1] - window[0])
     start = min(max(bar.start, window[0]), window[1] - least)
     end = max(min(bar.end, window[1]), start + least)
     return {
         "name": _hover(bar.words),
         "coords": [[int(start * 1000), bar.lane], [int(end * 1000), bar.lane]],
-        "lineStyle": {"color": bar.colour},
+        "lineStyle": {"color": bar.color},
     }
 
 
@@ -138,7 +138,7 @@ def _point_series(told: TimelineData) -> dict[str, Any]:
 def _point(at: float, action: Json, told: TimelineData) -> dict[str, Any]:
     look = statuses.action_state(action.get("state"))
     why = action.get("request_reason")
-    asked = f"{frames.asked(action).capitalize()}, asked by {action.get('actor') or 'somebody'}"
+    asked = f"{frames.action_label(action).capitalize()}, asked by {action.get('actor') or 'somebody'}"
     words = (
         _clock(at, told),
         f"{asked}: {why}" if why else asked,
@@ -151,13 +151,13 @@ def _point(at: float, action: Json, told: TimelineData) -> dict[str, Any]:
     }
 
 
-def _bars(told: TimelineData) -> Iterable[Bar]:
+def _bars(told: TimelineData) -> Iterable[TimelineBar]:
     yield from _runs(told)
     yield from _statuses(told)
     yield from _alerts(told)
 
 
-def _runs(told: TimelineData) -> Iterable[Bar]:
+def _runs(told: TimelineData) -> Iterable[TimelineBar]:
     for run in told.query.get("runs") or []:
         start = units.moment(run.get("started_at"))
         ended = units.moment(run.get("ended_at"))
@@ -170,7 +170,7 @@ def _runs(told: TimelineData) -> Iterable[Bar]:
                 batches = f"batches {_whole(run['first_batch_id'])} to {_whole(run.get('last_batch_id'))}"
             head = f"Run {str(run.get('run_id') or '')[:8]}: {look.word.lower()}"
             words = (head, _lasted(start, ended, unknown, told), batches, _why(run.get("failure")))
-            yield Bar("Runs", start, end, look.hex, words)
+            yield TimelineBar("Runs", start, end, look.hex, words)
 
 
 def _lasted(start: float, ended: float | None, unknown: Json, told: TimelineData) -> str:
@@ -181,7 +181,7 @@ def _lasted(start: float, ended: float | None, unknown: Json, told: TimelineData
     return f"{begun} {_clock(start, told)}, {over} {_clock(told.now if ended is None else ended, told)}"
 
 
-def _statuses(told: TimelineData) -> Iterable[Bar]:
+def _statuses(told: TimelineData) -> Iterable[TimelineBar]:
     seen = [(units.moment(change.get("at")), change) for change in told.query.get("changes") or []]
     changes = sorted(((at, change) for at, change in seen if at is not None), key=lambda pair: pair[0])
     for (start, change), (end, _) in pairwise([*changes, (told.now, {})]):
@@ -191,29 +191,29 @@ def _statuses(told: TimelineData) -> Iterable[Bar]:
             _stretch(start, None if end == told.now else end, told),
             change.get("reason") or "",
         )
-        yield Bar("Status", start, end, look.hex, words)
+        yield TimelineBar("Status", start, end, look.hex, words)
 
 
-def _alerts(told: TimelineData) -> Iterable[Bar]:
+def _alerts(told: TimelineData) -> Iterable[TimelineBar]:
     """Alerts that fire at the same time lie on lanes below each other."""
     free: list[float] = []
     fired = [(units.moment(alert.get("fired_at")), alert) for alert in told.alerts]
     for start, alert in sorted(((at, a) for at, a in fired if at is not None), key=lambda pair: pair[0]):
         ended = units.moment(alert.get("resolved_at"))
         end = told.now if ended is None else ended
-        lane = next(
-            (n for n, until in enumerate(free) if until <= start), min(len(free), MOST_ALERT_LANES - 1)
-        )
+        lane = next((n for n, until in enumerate(free) if until <= start), min(len(free), MAX_ALERT_ROWS - 1))
         free[lane : lane + 1] = [end]
         look = statuses.severity(alert.get("severity"))
         summary = (alert.get("annotations") or {}).get("summary") or ""
         head = (
             f"{alert.get('name')} ({look.word.lower()})" if alert.get("severity") else str(alert.get("name"))
         )
-        yield Bar(lane_name(lane), start, end, look.hex, (head, _stretch(start, ended, told), summary))
+        yield TimelineBar(
+            alert_row_name(lane), start, end, look.hex, (head, _stretch(start, ended, told), summary)
+        )
 
 
-def lane_name(number: int) -> str:
+def alert_row_name(number: int) -> str:
     """The first is called Alerts; those below it have to differ, and show nothing."""
     return "\u200b" * number or "Alerts"
 
@@ -241,5 +241,5 @@ def _why(failure: Json | None) -> str:
 def _hover(words: Iterable[str]) -> str:
     cut = (one_line(word) for word in words)
     return "\n".join(
-        word if len(word) <= LONGEST_LINE else word[: LONGEST_LINE - 1] + "…" for word in cut if word
+        word if len(word) <= MAX_LINE_CHARS else word[: MAX_LINE_CHARS - 1] + "…" for word in cut if word
     )

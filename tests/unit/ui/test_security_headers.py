@@ -15,7 +15,7 @@ def test_the_policy_lets_in_only_what_streamlits_own_page_carries() -> None:
 
 
 def test_the_page_names_early_the_large_scripts_that_a_table_needs(tmp_path: Path) -> None:
-    large = "x" * security_headers.WORTH_NAMING
+    large = "x" * security_headers.MIN_PRELOAD_BYTES
     (tmp_path / "DataFrame.a1.js").write_text(f'import{{a}}from"./arrow.b2.js";import"./tiny.c3.js";{large}')
     (tmp_path / "arrow.b2.js").write_text(f"import {{x}} from './first.d4.js';{large}")
     (tmp_path / "tiny.c3.js").write_text("import'./gone.js'")

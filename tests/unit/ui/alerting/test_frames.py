@@ -54,7 +54,7 @@ def test_an_episode_lasts_until_it_is_resolved_and_on_while_it_fires() -> None:
 
 def test_a_notification_says_whether_it_was_told_and_why() -> None:
     notes = [factories.note(), factories.note(outcome="not_sent", words="nothing new")]
-    frame = frames.notes(notes)
+    frame = frames.notifications(notes)
     assert frame["outcome"].to_list() == [["Told"], ["Not told"]]
     assert frame["words"].iloc[1] == "nothing new"
 
@@ -63,11 +63,11 @@ def test_tables_of_nothing_keep_their_columns() -> None:
     assert list(frames.alerts([], {}, NOW).columns) == frames.ALERT_COLUMNS
     assert list(frames.history([], NOW).columns) == frames.HISTORY_COLUMNS
     assert list(frames.silences([]).columns) == frames.SILENCE_COLUMNS
-    assert list(frames.notes([]).columns) == frames.NOTE_COLUMNS
+    assert list(frames.notifications([]).columns) == frames.NOTIFICATION_COLUMNS
 
 
 def test_every_column_of_a_view_is_one_that_its_table_has() -> None:
-    for view, names in columns.ORDER.items():
+    for view, names in columns.VIEW_COLUMNS.items():
         history = view == "history"
         known = frames.HISTORY_COLUMNS if history else frames.ALERT_COLUMNS
         assert set(names) <= set(known)

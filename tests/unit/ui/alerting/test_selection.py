@@ -62,8 +62,8 @@ def test_an_alert_of_no_app_or_severity_can_still_be_found() -> None:
 
 def test_notifications_of_the_chosen_time_are_found_by_their_words() -> None:
     notes = [factories.note(), factories.note(at=rfc3339(NOW - 7200), words="repeat interval elapsed")]
-    assert selection.within(notes, 3600, NOW) == notes[:1]
-    assert selection.mentioning(notes, "REPEAT on-call", "words", "receiver") == notes[1:]
+    assert selection.newer_than(notes, 3600, NOW) == notes[:1]
+    assert selection.matching_text(notes, "REPEAT on-call", "words", "receiver") == notes[1:]
 
 
 @pytest.mark.parametrize(
@@ -80,18 +80,18 @@ def test_notifications_of_the_chosen_time_are_found_by_their_words() -> None:
 def test_only_an_operator_acknowledges_and_only_what_fires(
     role: str | None, overrides: dict, why: str | None
 ) -> None:
-    said = selection.why_not_acknowledge(factories.alert(**overrides), role)
+    said = selection.acknowledge_refusal(factories.alert(**overrides), role)
     assert said is None if why is None else why in str(said)
 
 
 def test_a_silence_starts_with_this_trouble_of_this_query() -> None:
     labels = {"alertname": "Lag", "app": 'a "b" \\', "query": "q", "query_id": "x\ny", "team": "t"}
-    assert selection.lines(selection.prefilled(labels)) == (
+    assert selection.matcher_lines(selection.prefilled_matchers(labels)) == (
         'alertname="Lag"',
         r'app="a \"b\" \\"',
         r'query_id="x\ny"',
     )
-    assert selection.prefilled({"alertname": "Own"}) == 'alertname="Own"'
+    assert selection.prefilled_matchers({"alertname": "Own"}) == 'alertname="Own"'
 
 
 def test_a_silence_lasts_a_time_or_until_a_moment() -> None:
@@ -108,7 +108,7 @@ def test_a_silence_lasts_a_time_or_until_a_moment() -> None:
     ["https://runbooks.example/Lag.md", "http://127.0.0.1:8080/a?b=c#d", "https://[::1]/x"],
 )
 def test_a_runbook_on_the_web_is_a_link(url: str) -> None:
-    assert selection.runbook(url) == url
+    assert selection.runbook_link(url) == url
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_runbook_on_the_web_is_a_link(url: str) -> None:
     ],
 )
 def test_any_other_runbook_is_no_link(url: object) -> None:
-    assert selection.runbook(url) is None
+    assert selection.runbook_link(url) is None
 
 
 def test_a_broken_rule_is_told_before_its_state() -> None:

@@ -10,7 +10,15 @@ import pytest
 from tests.ui.checkpoint_factories import change, checkpoint, store
 from tests.ui.factories import NOW, rfc3339
 from ui.checkpoints import frames
-from ui.checkpoints.frames import MOST_STORES, changed, checkpoints, grown, growth, odd_stores, stores
+from ui.checkpoints.frames import (
+    MAX_STORES,
+    changes,
+    checkpoints,
+    count_unloadable,
+    growth_note,
+    known_values,
+    stores,
+)
 
 
 def test_a_row_a_checkpoint_with_its_verdict_and_age() -> None:
@@ -53,13 +61,13 @@ def test_a_store_is_marked_by_the_version_that_the_next_batch_loads(
 
 
 def test_odd_stores_come_first_however_many_there_are() -> None:
-    many = [store(n) for n in range(2 * MOST_STORES)]
+    many = [store(n) for n in range(2 * MAX_STORES)]
     many[-1] |= {"newest_version": 7}
     many[-2] |= {"newest_version": None}
     table = stores(many)
-    assert len(table) == MOST_STORES
+    assert len(table) == MAX_STORES
     assert table["mark"].to_list()[:3] == [["Missing"], ["Behind"], []]
-    assert odd_stores(many) == 2
+    assert count_unloadable(many) == 2
 
 
 def test_growth_leaves_out_what_is_not_known() -> None:
@@ -68,12 +76,12 @@ def test_growth_leaves_out_what_is_not_known() -> None:
         {"at": rfc3339(NOW - 60), "bytes": None, "files": 5},
         {"at": rfc3339(NOW), "bytes": 4000, "files": 5},
     ]
-    assert growth(points, "bytes") == [1000, 4000]
-    assert grown(points, "bytes", NOW) == "+3 kB in 2 h"
-    assert grown(points, "files", NOW) == "±0 in 2 h"
-    assert grown(points[:1], "bytes", NOW) == ""
+    assert known_values(points, "bytes") == [1000, 4000]
+    assert growth_note(points, "bytes", NOW) == "+3 kB in 2 h"
+    assert growth_note(points, "files", NOW) == "±0 in 2 h"
+    assert growth_note(points[:1], "bytes", NOW) == ""
 
 
 def test_changes_between_runs_carry_their_rule() -> None:
-    row = changed([change(remedy=["one", "two"])]).iloc[0]
+    row = changes([change(remedy=["one", "two"])]).iloc[0]
     assert (row["severity"], row["rule"], row["remedy"]) == (["Warning"], "aggregation.keys", "one; two")

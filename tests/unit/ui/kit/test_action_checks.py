@@ -3,7 +3,8 @@
 import pytest
 
 from tests.ui import factories
-from ui.kit.action_checks import Moment, consequences, why_not
+from ui.kit.action_checks import QueryActivity, consequences
+from ui.kit.action_checks import refusal as why_not
 
 
 @pytest.mark.parametrize(
@@ -62,10 +63,10 @@ def test_a_start_of_an_ended_query_cuts_nothing() -> None:
 
 
 def test_a_running_batch_is_named_with_its_age() -> None:
-    moment = Moment(batch_age=48.0)
+    moment = QueryActivity(batch_age=48.0)
     rows = dict(consequences("restart", factories.detail(), drain=False, moment=moment))
     assert "Batch 1234, which has run for 48 s, is cut off" in rows["Running batch"]
-    rows = dict(consequences("restart", factories.detail(), drain=False, moment=Moment(batch_age=0)))
+    rows = dict(consequences("restart", factories.detail(), drain=False, moment=QueryActivity(batch_age=0)))
     assert rows["Running batch"].startswith("None runs at this moment")
 
 
@@ -83,7 +84,7 @@ def test_the_backlog_is_told_with_what_becomes_of_it(action: str, words: str) ->
 @pytest.mark.parametrize("action", ["stop", "start", "restart"])
 def test_the_alerts_that_fire_are_named_with_what_is_expected_of_them(action: str) -> None:
     names = ("LagGrowing", "BatchOverTrigger")
-    rows = dict(consequences(action, factories.detail(), drain=False, moment=Moment(names)))
+    rows = dict(consequences(action, factories.detail(), drain=False, moment=QueryActivity(names)))
     assert rows["Alerts"].startswith("2 fire now (LagGrowing, BatchOverTrigger).")
     assert "expected to end" in rows["Alerts"]
     quiet = dict(consequences(action, factories.detail(), drain=False))

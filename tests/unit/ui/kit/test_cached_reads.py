@@ -5,7 +5,7 @@ import pytest
 from tests.ui.conftest import FakeClient
 from tests.ui.fake_server import World
 from ui.kit import cached_reads
-from ui.kit.cached_reads import CachedRead, LastGood
+from ui.kit.cached_reads import CachedRead, LastGoodAnswers
 from ui.kit.client import ServerUnreachable, TokenRefused
 
 
@@ -25,7 +25,7 @@ def test_an_error_is_cached_too(client: FakeClient) -> None:
 def test_the_last_good_answer_stays_while_the_server_is_away(client: FakeClient) -> None:
     good = cached_reads.fleet()
     client.error = ServerUnreachable("no connection")
-    cached_reads.forget()
+    cached_reads.clear()
     stale = cached_reads.fleet()
     assert stale.body == good.body
     assert stale.at == good.at
@@ -36,7 +36,7 @@ def test_the_last_good_answer_stays_while_the_server_is_away(client: FakeClient)
 def test_what_is_forbidden_now_is_not_shown_on(client: FakeClient) -> None:
     cached_reads.fleet()
     client.error = TokenRefused("the server refused the token (401)")
-    cached_reads.forget()
+    cached_reads.clear()
     reading = cached_reads.fleet()
     assert reading.body is None
     assert reading.kind == "token"
@@ -47,7 +47,7 @@ def test_a_query_that_is_gone_is_missing(client: FakeClient) -> None:
 
 
 def test_the_memory_of_good_answers_is_bounded() -> None:
-    memory = LastGood(size=2)
+    memory = LastGoodAnswers(size=2)
     for number in range(3):
         memory.remember((number,), CachedRead({"n": number}, 1.0))
     away = CachedRead(None, 2.0, "away", "away")
@@ -64,7 +64,7 @@ def test_the_fleets_table_is_made_once_for_all_viewers(client: FakeClient) -> No
     table = cached_reads.fleet_table(reading)
     assert table.num_rows == len((reading.body or {})["queries"])
     assert cached_reads.fleet_table(cached_reads.fleet()) is table
-    cached_reads.forget()
+    cached_reads.clear()
     assert cached_reads.fleet_table(CachedRead(reading.body, reading.at + 1)) is not table
 
 

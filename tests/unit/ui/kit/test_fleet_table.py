@@ -1,4 +1,4 @@
-"""The fleet as Arrow: numbers stay numbers, the unknown stays missing, text is inert, alerts carry a colour."""
+"""The fleet as Arrow: numbers stay numbers, the unknown stays missing, text is inert, alerts carry a color."""
 
 import pandas as pd
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from tests.ui import factories
 from tests.ui.factories import NOW
 from ui.kit import fleet_table
-from ui.kit.statuses import HEX
+from ui.kit.statuses import HEX_COLORS
 
 
 def first_row(**overrides: object) -> pd.Series:
@@ -48,22 +48,22 @@ def test_a_duration_is_as_precise_as_people_read_it(seconds: float | None, shown
 
 
 @pytest.mark.parametrize(
-    ("count", "severity", "badge", "colour"),
+    ("count", "severity", "badge", "color"),
     [
         (0, None, "", ""),
-        (1, "critical", "1 critical", HEX["red"]),
-        (3, "warning", "3 warning", HEX["orange"]),
-        (2, None, "2 firing", HEX["red"]),
-        (2, "<b>odd</b>", "2 firing", HEX["red"]),
-        (400, "info", "20+ info", HEX["blue"]),
+        (1, "critical", "1 critical", HEX_COLORS["red"]),
+        (3, "warning", "3 warning", HEX_COLORS["orange"]),
+        (2, None, "2 firing", HEX_COLORS["red"]),
+        (2, "<b>odd</b>", "2 firing", HEX_COLORS["red"]),
+        (400, "info", "20+ info", HEX_COLORS["blue"]),
     ],
 )
-def test_alerts_are_counted_in_the_colour_of_the_worst(
-    count: int, severity: str | None, badge: str, colour: str
+def test_alerts_are_counted_in_the_color_of_the_worst(
+    count: int, severity: str | None, badge: str, color: str
 ) -> None:
     shown = fleet_table.alert_badge({"alerts": count, "alert_severity": severity})
     assert shown == badge
-    assert fleet_table.alert_badges().get(shown, "") == colour
+    assert fleet_table.alert_badges().get(shown, "") == color
 
 
 def test_rows_are_taken_in_the_order_asked_for() -> None:

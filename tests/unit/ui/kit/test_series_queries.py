@@ -5,7 +5,7 @@ import pytest
 from tests.ui import factories, fake_series
 from tests.ui.factories import NOW
 from ui.kit import charts, series_queries
-from ui.kit.series_queries import PANELS, Panel
+from ui.kit.series_queries import PANELS, ChartPanel
 
 BY_KEY = {panel.key: panel for panel in PANELS}
 WINDOW = (NOW - 900, NOW)
@@ -49,7 +49,7 @@ def test_a_query_without_event_time_or_rocksdb_has_no_such_chart() -> None:
 
 
 def test_lines_are_named_by_their_label_and_their_metric() -> None:
-    panel = Panel("k", "Title", ("rocksdb_get_seconds", "rocksdb_put_seconds"), by="operator")
+    panel = ChartPanel("k", "Title", ("rocksdb_get_seconds", "rocksdb_put_seconds"), by="operator")
     made = series_queries.table(
         fake_series.matrix(series_queries.expression(panel, {}), *WINDOW, 15.0), panel, WINDOW, 15.0
     )
@@ -78,14 +78,14 @@ def test_no_answer_is_an_empty_table(empty: dict[str, object] | None) -> None:
 def test_the_step_is_on_the_servers_grid_and_bounds_the_points() -> None:
     for seconds in (60, 900, 3600, 86_400, 31 * 86_400):
         step = series_queries.step(seconds)
-        assert step % series_queries.STEP == 0
-        assert seconds / step <= series_queries.POINTS * 1.05
+        assert step % series_queries.MIN_STEP_SECONDS == 0
+        assert seconds / step <= series_queries.MAX_POINTS * 1.05
 
 
 def test_points_of_long_stretches_are_at_the_same_times_of_each_day() -> None:
     hours = {days: series_queries.step(days * 86_400) / 3600 for days in (7, 30, 31, 90, 180, 365, 366, 3650)}
     assert hours == {7: 1680 / 3600, 30: 2, 31: 2, 90: 6, 180: 12, 365: 24, 366: 24, 3650: 240}
-    assert series_queries.coarse(7 * 86_400) is None
+    assert series_queries.coarse_step(7 * 86_400) is None
 
 
 def test_points_an_hour_apart_are_medians_of_that_time() -> None:
@@ -107,22 +107,26 @@ def test_the_unit_comes_from_the_metrics_name() -> None:
 
 
 def test_an_instant_answer_of_one_element_is_its_value() -> None:
-    assert series_queries.only(fake_series.vector(NOW, 48.0)) == 48.0
-    assert series_queries.only(fake_series.vector(NOW, None)) is None
-    assert series_queries.only(None) is None
+    assert series_queries.single_value(fake_series.vector(NOW, 48.0)) == 48.0
+    assert series_queries.single_value(fake_series.vector(NOW, None)) is None
+    assert series_queries.single_value(None) is None
 
 
 def test_a_long_stretch_says_what_its_points_stand_for() -> None:
-    assert series_queries.told_by(None) == series_queries.told_by({"progress": [], "resolution": None}) == ""
-    assert "an hour or more" in series_queries.told_by({"resolution": 3600.0})
-    assert "a minute or more" in series_queries.told_by({"resolution": 60.0})
-    assert "6 hours or more" in series_queries.told_by({"resolution": 6 * 3600.0})
-    assert "a day or more" in series_queries.told_by({"resolution": 86_400.0})
-    assert "2 days or more" in series_queries.told_by({"resolution": 2 * 86_400.0})
+    assert (
+        series_queries.resolution_note(None)
+        == series_queries.resolution_note({"progress": [], "resolution": None})
+        == ""
+    )
+    assert "an hour or more" in series_queries.resolution_note({"resolution": 3600.0})
+    assert "a minute or more" in series_queries.resolution_note({"resolution": 60.0})
+    assert "6 hours or more" in series_queries.resolution_note({"resolution": 6 * 3600.0})
+    assert "a day or more" in series_queries.resolution_note({"resolution": 86_400.0})
+    assert "2 days or more" in series_queries.resolution_note({"resolution": 2 * 86_400.0})
 
 
 def test_what_the_server_cannot_tell_is_passed_on_and_what_it_says_of_medians_is_not_said_twice() -> None:
-    assert series_queries.lacking({"notes": ["times before\nthe store's are not told"]}) == [
+    assert series_queries.coverage_notes({"notes": ["times before\nthe store's are not told"]}) == [
         "times before the store's are not told"
     ]
-    assert series_queries.lacking({"resolution": 60.0, "notes": ["medians"]}) == []
+    assert series_queries.coverage_notes({"resolution": 60.0, "notes": ["medians"]}) == []

@@ -33,17 +33,17 @@ def test_a_held_window_stays_and_is_past_once_it_has_ended() -> None:
     ],
 )
 def test_an_address_without_a_possible_stretch_names_none(params: dict[str, str]) -> None:
-    assert time_range.asked(params) is None
+    assert time_range.from_address(params) is None
 
 
 @pytest.mark.parametrize("end", ["2026-11-18T11:06:40Z", "1795000000", "2026-11-18T12:06:40+01:00"])
 def test_a_moment_is_rfc_3339_or_unix_seconds(end: str) -> None:
-    assert time_range.asked({"from": "1794999100", "to": end}) == TimeRange(900.0, NOW)
+    assert time_range.from_address({"from": "1794999100", "to": end}) == TimeRange(900.0, NOW)
 
 
 def test_what_hold_writes_is_read_back() -> None:
     params = {"from": time_range.rfc3339(NOW - 60), "to": time_range.rfc3339(NOW)}
-    assert time_range.asked(params) == TimeRange(60.0, NOW)
+    assert time_range.from_address(params) == TimeRange(60.0, NOW)
 
 
 def test_the_inputs_show_the_viewers_clock() -> None:

@@ -61,9 +61,9 @@ def test_a_moment_too_short_to_see_is_wide_enough_to_hit() -> None:
 
 def test_alerts_at_the_same_time_lie_below_each_other_and_later_ones_move_up() -> None:
     option = shown([fired(800, 500), fired(700, 300), fired(400, None)])
-    assert option["yAxis"]["data"] == ["Runs", "Status", "Alerts", timeline.lane_name(1), "Actions"]
+    assert option["yAxis"]["data"] == ["Runs", "Status", "Alerts", timeline.alert_row_name(1), "Actions"]
     assert len(bars(option, "Alerts")) == 2
-    assert len(bars(option, timeline.lane_name(1))) == 1
+    assert len(bars(option, timeline.alert_row_name(1))) == 1
 
 
 def test_an_action_is_a_point_that_tells_who_what_and_how_it_ended() -> None:
@@ -79,14 +79,14 @@ def test_every_hover_is_the_escaped_template_and_its_lines_are_short() -> None:
     assert option["tooltip"]["formatter"] == "{b}"
     assert all("tooltip" not in series for series in option["series"])
     (bar,) = bars(option, "Runs")
-    assert all(len(line) <= timeline.LONGEST_LINE for line in bar["name"].split("\n"))
+    assert all(len(line) <= timeline.MAX_LINE_CHARS for line in bar["name"].split("\n"))
 
 
 def test_nothing_known_is_four_empty_lanes() -> None:
     option = shown(runs=[], changes=[], actions=[])
     assert option["yAxis"]["data"] == ["Runs", "Status", "Alerts", "Actions"]
     assert [series["data"] for series in option["series"]] == [[], []]
-    assert timeline.height(option) > 4 * timeline.LANE
+    assert timeline.height(option) > 4 * timeline.ROW_HEIGHT
 
 
 def test_an_action_refused_for_its_checkpoint_says_so_when_hovered() -> None:
@@ -106,7 +106,7 @@ def with_past(
     past: dict[str, Any] | None, alerts: list[dict[str, Any]] | None = None, **known: Any
 ) -> timeline.TimelineData:
     query = factories.detail(**known)
-    return timeline.with_past(timeline.TimelineData(query, alerts or [], WINDOW, NOW, UTC), past)
+    return timeline.with_past_events(timeline.TimelineData(query, alerts or [], WINDOW, NOW, UTC), past)
 
 
 def past_run(number: int, **overrides: Any) -> dict[str, Any]:
