@@ -42,7 +42,7 @@ def _asked(action: Json) -> str:
 
 
 def _elapsed(action: Json, now: float) -> str:
-    done = frames.duration(action)
+    done = frames.action_seconds(action)
     return units.span(units.since(action.get("requested_at"), now) if done is None else done)
 
 

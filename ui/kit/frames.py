@@ -92,7 +92,7 @@ def progress(points: Sequence[Json]) -> pd.DataFrame:
 
 def _point(point: Json) -> dict[str, Any]:
     phases = {name: units.number((point.get("phases_ms") or {}).get(name)) for name in PHASES}
-    duration = units.number(point.get("batch_duration_seconds"))
+    action_seconds = units.number(point.get("batch_duration_seconds"))
     named = sum(value for value in phases.values() if value) / 1000
     return {
         "time": units.moment(point.get("at")) or 0.0,
@@ -101,9 +101,9 @@ def _point(point: Json) -> dict[str, Any]:
         "read": units.number(point.get("input_rows_per_second")),
         "processed": units.number(point.get("processed_rows_per_second")),
         "lag_rows": units.number(point.get("lag_rows")),
-        "duration": duration,
+        "duration": action_seconds,
         **{name: None if value is None else value / 1000 for name, value in phases.items()},
-        "other": None if duration is None else max(0.0, duration - named),
+        "other": None if action_seconds is None else max(0.0, action_seconds - named),
         "state_rows": units.number(point.get("state_rows")),
         "state_bytes": units.number(point.get("state_bytes")),
     }
@@ -208,7 +208,7 @@ def actions(items: Sequence[Json]) -> pd.DataFrame:
             "why": one_line(item.get("request_reason") or ""),
             "outcome": outcome(item),
             "requested": timestamp(item.get("requested_at")),
-            "took": duration(item),
+            "took": action_seconds(item),
         }
         for item in items
     ]
@@ -238,7 +238,7 @@ def refused_for_checkpoint(action: Json) -> bool:
     return action.get("state") == "refused" and code == "checkpoint_broken"
 
 
-def duration(action: Json) -> float | None:
+def action_seconds(action: Json) -> float | None:
     """Seconds from the request to the end of a finished action."""
     began, ended = units.moment(action.get("requested_at")), units.moment(action.get("finished_at"))
     return None if began is None or ended is None else max(0.0, ended - began)

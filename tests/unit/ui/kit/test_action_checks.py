@@ -3,8 +3,8 @@
 import pytest
 
 from tests.ui import factories
+from ui.kit import action_checks
 from ui.kit.action_checks import QueryActivity, consequences
-from ui.kit.action_checks import refusal as why_not
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from ui.kit.action_checks import refusal as why_not
 def test_a_button_is_disabled_with_the_reason(
     action: str, overrides: dict[str, object], role: str | None, word: str | None
 ) -> None:
-    refusal = why_not(action, factories.detail(**overrides), role)
+    refusal = action_checks.refusal(action, factories.detail(**overrides), role)
     assert (refusal is None) == (word is None)
     assert word is None or word in str(refusal)
 
