@@ -128,13 +128,13 @@ def name_threads(agent: AgentThreads) -> None:
     import ctypes
 
     libc = ctypes.CDLL(None)
-    safely = agent._safely
+    safely = agent._run_thread
 
     def named(name: str, run: Any) -> None:
         libc.prctl(15, b"cp-" + name.encode()[:11], 0, 0, 0)
         safely(name, run)
 
-    agent._safely = named  # type: ignore[method-assign]
+    agent._run_thread = named  # type: ignore[method-assign]
 
 
 def main() -> None:

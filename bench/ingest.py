@@ -61,7 +61,7 @@ class Fleet:
             lines = []
             for n in range(events):
                 batch_id, place = divmod(post * events + n, QUERIES_PER_AGENT)
-                lines.append(self._line(driver, queries[place], batch_id))
+                lines.append(self._encoded_records(driver, queries[place], batch_id))
             made.append(gzip.compress(b"\n".join(lines), 1))
         return made
 
@@ -72,7 +72,7 @@ class Fleet:
     def _uuid(self) -> str:
         return f"{self._dice.getrandbits(32):08x}-0000-4000-8000-{self._dice.getrandbits(48):012x}"
 
-    def _line(self, driver: Driver, query: dict[str, Any], batch_id: int) -> bytes:
+    def _encoded_records(self, driver: Driver, query: dict[str, Any], batch_id: int) -> bytes:
         at = self._begin + batch_id * 0.01
         report = self._varied(query) | {"batchId": batch_id, "timestamp": wire.rfc3339(at)}
         self.json_bytes += len(wire.dumps(report).encode())

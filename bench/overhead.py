@@ -123,7 +123,7 @@ def run_block(driver: Driver, url: str, attached: bool, seconds: float) -> Block
     assert not isinstance(attachment, attach.NotAttached)
     time.sleep(SETTLE_SECONDS)
     if attachment:
-        attachment.agent.nudge()  # each block has its look at Spark, as every 10 s have
+        attachment.agent.request_probe()  # each block has its look at Spark, as every 10 s have
     began, agent, named, cpu = time.time(), agent_cpu(), named_cpu(), driver.cpu()
     time.sleep(seconds)
     ended, agent, named, cpu = (

@@ -104,7 +104,7 @@ class Poster:
         self._agent, self._seq, self._batch = str(uuid.uuid4()), 0, 0
         self._ids = {"id": str(uuid.uuid4()), "runId": str(uuid.uuid4())}
 
-    def _line(self) -> str:
+    def _encoded_records(self) -> str:
         self._seq += 1
         self._batch += 1
         now = time.time()
@@ -127,7 +127,7 @@ class Poster:
 
     def post(self) -> float:
         """Milliseconds from the request to the whole answer."""
-        body = gzip.compress("\n".join(self._line() for _ in range(EVENTS_PER_POST)).encode(), 1)
+        body = gzip.compress("\n".join(self._encoded_records() for _ in range(EVENTS_PER_POST)).encode(), 1)
         began = time.perf_counter()
         self._connection.request("POST", "/api/v1/events", body, self._headers)
         answer = self._connection.getresponse()

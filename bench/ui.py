@@ -129,7 +129,7 @@ class WireViewer:
 
     async def watch(self, until: float) -> None:
         async with websockets.connect(self._url, max_size=None, compression=None) as line:
-            self._line = line
+            self._encoded_records = line
             fragment, every = (await self._run(""))[2]
             due = time.perf_counter() + every
             while due < until:
@@ -146,9 +146,9 @@ class WireViewer:
         ask.rerun_script.is_auto_rerun = bool(fragment)
         ask.rerun_script.context_info.timezone = "UTC"
         began, size, again = time.perf_counter(), 0, (fragment, REFRESH)
-        await self._line.send(ask.SerializeToString())
+        await self._encoded_records.send(ask.SerializeToString())
         while True:
-            data = await self._line.recv(decode=False)
+            data = await self._encoded_records.recv(decode=False)
             size += len(data)
             said = ForwardMsg.FromString(data)
             if said.WhichOneof("type") == "auto_rerun":

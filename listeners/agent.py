@@ -27,7 +27,7 @@ from listeners.delivery import orphans
 from listeners.delivery.backoff import Backoff
 from listeners.delivery.inbox import Inbox, Item
 from listeners.delivery.segments import Record
-from listeners.delivery.sender import Delivery
+from listeners.delivery.sender import EventSender
 from listeners.delivery.spool import MAX_BYTES, Spool
 from listeners.delivery.transport import Transport
 from listeners.protocol import wire
@@ -39,15 +39,15 @@ HEARTBEAT_SECONDS = 10.0
 #: Events wait this long for company before they are sent, unless the transport wants more of it.
 LINGER_SECONDS = 0.25
 #: What dead processes left is looked for so often, and delivered for so long at a time.
-ADOPT_EVERY_SECONDS = 60.0
-ADOPT_SECONDS = 5.0
-SWEEP_EVERY_SECONDS = 3600.0
+ADOPT_INTERVAL_SECONDS = 60.0
+MAX_ADOPT_SECONDS = 5.0
+SWEEP_INTERVAL_SECONDS = 3600.0
 #: Events that are written down together; more at once would cost memory.
-WRITTEN_TOGETHER = 200
+MAX_WRITE_EVENTS = 200
 #: The server refuses longer lines; the inventory of a checkpoint may be larger.
 MAX_LINE_BYTES = 1024 * 1024
 MAX_INVENTORY_BYTES = 4 * 1024 * 1024
-LEAST_SPOOL_BYTES = 1024 * 1024
+MIN_SPOOL_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -91,19 +91,19 @@ class AgentThreads:
         self._stopping = threading.Event()
         self._written = threading.Event()
         self._all_written = threading.Event()
-        self._nudged = threading.Event()
+        self._probe_requested = threading.Event()
         self._spool_lock = threading.Lock()
         self._spool = Spool(spool_root / identity.agent, owner, spool_bytes)
         self._seq = self._spool.high_seq
-        self._delivery = Delivery(transport, self._spool, self._spool_lock, self._warn)
-        self._orders = CommandPoller(
-            transport, identity.agent, execute, self._stopping, self.nudge, self._warn
+        self._sender = EventSender(transport, self._spool, self._spool_lock, self._warn)
+        self._poller = CommandPoller(
+            transport, identity.agent, execute, self._stopping, self.request_probe, self._warn
         )
         self._reported: dict[str, int] = {}
         self._noted: dict[str, int] = {}
         self._adopt_at, self._sweep_at, self._end_at = 0.0, 0.0, math.inf
         self._threads: dict[str, threading.Thread] = {}
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
 
     # -- life ------------------------------------------------------------------------------------
 
@@ -111,19 +111,19 @@ class AgentThreads:
         work = {
             "spooler": self._spool_all,
             "sender": self._send_all,
-            "poller": self._orders.poll,
+            "poller": self._poller.poll,
             "prober": self._probe_all,
         }
         for name, run in work.items():
             thread = threading.Thread(
-                target=self._safely, args=(name, run), name="controlplane-" + name, daemon=True
+                target=self._run_thread, args=(name, run), name="controlplane-" + name, daemon=True
             )
             self._threads[name] = thread
             thread.start()
 
-    def nudge(self) -> None:
+    def request_probe(self) -> None:
         """Something changed (a query started): ask Spark for the status soon."""
-        self._nudged.set()
+        self._probe_requested.set()
 
     def stop(self, timeout: float = 2.0) -> None:
         """Write down what is left, try to deliver it within `timeout` seconds, end the threads."""
@@ -131,7 +131,7 @@ class AgentThreads:
         self._report_losses()
         self._stopping.set()
         self.inbox.close()
-        self._nudged.set()
+        self._probe_requested.set()
         self._join("spooler", timeout / 2)
         self._all_written.set()
         self._written.set()
@@ -159,7 +159,7 @@ class AgentThreads:
         self.inbox.abandon()
         self._spool.abandon()
 
-    def _safely(self, name: str, run: Callable[[], None]) -> None:
+    def _run_thread(self, name: str, run: Callable[[], None]) -> None:
         while True:
             try:
                 return run()
@@ -180,36 +180,38 @@ class AgentThreads:
     def _spool_all(self) -> None:
         while True:
             items = self.inbox.take(5.0)
-            for start in range(0, len(items), WRITTEN_TOGETHER):
-                self._write_down(items[start : start + WRITTEN_TOGETHER])
+            for start in range(0, len(items), MAX_WRITE_EVENTS):
+                self._write_items(items[start : start + MAX_WRITE_EVENTS])
                 self._written.set()
             self._note_losses()
             if not items and self._stopping.is_set():
                 return
 
-    def _write_down(self, items: Sequence[Item]) -> None:
-        records = [(seq, line) for item in items for seq, line in self._line(item)]
+    def _write_items(self, items: Sequence[Item]) -> None:
+        records = [(seq, line) for item in items for seq, line in self._encoded_records(item)]
         with self._spool_lock:
             self._spool.append(records)
         if self._spool.trouble is not None:
             self._warn("spool", f"{self._spool.trouble}; events wait in memory")
 
-    def _line(self, item: Item) -> Iterator[Record]:
+    def _encoded_records(self, item: Item) -> Iterator[Record]:
         """The event as it will travel, with the next sequence number; nothing where it cannot be told."""
         try:
-            data = self._presentable(item)
+            data = self._redacted_data(item)
             line = self._envelope % (self._seq + 1, wire.rfc3339(item.at), item.type, data)
         except Exception as error:
-            self._lose("malformed", f"a {item.type} event cannot be told: {error!r}")
+            self._count_lost("malformed", f"a {item.type} event cannot be told: {error!r}")
             return
         encoded = line.encode("utf-8", "replace")
-        most = MAX_INVENTORY_BYTES if item.type == "inventory" else MAX_LINE_BYTES
-        if len(encoded) > most:
-            return self._lose("too_large", f"a {item.type} event has {len(encoded)} bytes, too many to send")
+        max_bytes = MAX_INVENTORY_BYTES if item.type == "inventory" else MAX_LINE_BYTES
+        if len(encoded) > max_bytes:
+            return self._count_lost(
+                "too_large", f"a {item.type} event has {len(encoded)} bytes, too many to send"
+            )
         self._seq += 1
         yield self._seq, encoded
 
-    def _lose(self, reason: str, message: str) -> None:
+    def _count_lost(self, reason: str, message: str) -> None:
         self._lost[reason] += 1
         self._warn(reason, message)
 
@@ -222,9 +224,9 @@ class AgentThreads:
         if unreported != self._noted:
             self._noted = unreported
             with self._spool_lock:
-                self._spool.note(unreported)
+                self._spool.save_losses(unreported)
 
-    def _presentable(self, item: Item) -> str:
+    def _redacted_data(self, item: Item) -> str:
         """Spark's JSON as it is; a failure's text without its secrets."""
         data = item.data
         if item.type == "terminated" and '"exception"' in data:
@@ -245,23 +247,23 @@ class AgentThreads:
                 self._stopping.wait(self._linger)
             self._written.clear()
             try:
-                self._delivery.drain(1.5 if last_round else 10.0, self._end_at if last_round else math.inf)
+                self._sender.drain(1.5 if last_round else 10.0, self._end_at if last_round else math.inf)
                 if not last_round:
-                    self._look_after_the_dead()
+                    self._adopt_orphans()
                 backoff.reset()
             except (TransportError, SpoolError) as error:
                 self._warn("send", f"events wait on disk: {error}")
                 if not last_round:
-                    self._wait_out(backoff.next(getattr(error, "retry_after", None)))
+                    self._wait_before_retry(backoff.next(getattr(error, "retry_after", None)))
             if last_round:
                 return
 
-    def _look_after_the_dead(self) -> None:
+    def _adopt_orphans(self) -> None:
         now = time.monotonic()
         if now >= self._adopt_at:
-            self._adopt_at = now + ADOPT_EVERY_SECONDS
+            self._adopt_at = now + ADOPT_INTERVAL_SECONDS
             try:
-                done = self._delivery.adopt(self._root, self._owner, until=now + ADOPT_SECONDS)
+                done = self._sender.adopt(self._root, self._owner, until=now + MAX_ADOPT_SECONDS)
             except (TransportError, SpoolError) as error:  # ours must not wait for theirs
                 return self._warn("adopt", f"what a dead process left waits on: {error}")
             if not done:
@@ -269,9 +271,9 @@ class AgentThreads:
                 self._written.set()  # our own events in between, then the rest
         if now >= self._sweep_at:
             orphans.sweep(self._root, time.time())
-            self._sweep_at = now + SWEEP_EVERY_SECONDS
+            self._sweep_at = now + SWEEP_INTERVAL_SECONDS
 
-    def _wait_out(self, seconds: float) -> None:
+    def _wait_before_retry(self, seconds: float) -> None:
         """Wait before the next try; while stopping, only until all is written down."""
         if self._stopping.wait(seconds):
             self._all_written.wait(seconds)
@@ -281,12 +283,12 @@ class AgentThreads:
 
     def _probe_all(self) -> None:
         while not self._stopping.is_set():
-            self._nudged.clear()
-            self._beat()
-            if self._nudged.wait(HEARTBEAT_SECONDS):
+            self._probe_requested.clear()
+            self._send_heartbeat()
+            if self._probe_requested.wait(HEARTBEAT_SECONDS):
                 self._stopping.wait(1.0)  # let the query that has just started settle
 
-    def _beat(self) -> None:
+    def _send_heartbeat(self) -> None:
         self._report_losses()
         self.inbox.put("heartbeat", wire.dumps(self._heartbeat()))
         try:
@@ -298,15 +300,15 @@ class AgentThreads:
 
     def _heartbeat(self) -> dict[str, Any]:
         return {
-            "uptime": round(time.monotonic() - self._began, 1),
+            "uptime": round(time.monotonic() - self._started_at, 1),
             "actions": self.identity.actions,
-            "spool": self._waiting(),
+            "spool": self._spool_state(),
             "dropped": self.losses(),
             "sent_at": time.time(),
             **self._figures(),
         }
 
-    def _waiting(self) -> dict[str, Any]:
+    def _spool_state(self) -> dict[str, Any]:
         if not self._spool_lock.acquire(timeout=1.0):
             return {}  # the disk hangs: that we live is worth telling all the same
         try:
@@ -318,7 +320,7 @@ class AgentThreads:
     def losses(self) -> dict[str, int]:
         """What never reached the server, by reason, since the agent began."""
         total: dict[str, int] = dict(self.inbox.lost)
-        for lost in (self._lost, self._spool.lost, self._delivery.lost):
+        for lost in (self._lost, self._spool.lost, self._sender.lost):
             for reason, count in list(lost.items()):
                 total[reason] = total.get(reason, 0) + count
         return {reason: count for reason, count in total.items() if count}
@@ -349,7 +351,7 @@ def spool_root(setting: str | None) -> Path:
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
     try:
         root = Path(tempfile.gettempdir()) / f"controlplane-spool-{user}"
-        return root if _is_ours_alone(root) else Path(tempfile.mkdtemp(prefix="controlplane-spool-"))
+        return root if _is_private(root) else Path(tempfile.mkdtemp(prefix="controlplane-spool-"))
     except OSError as error:
         log.warning("%s; events wait in memory (CONTROLPLANE_SPOOL_DIR names a directory for them)", error)
         return Path(os.devnull) / "controlplane-spool"
@@ -359,23 +361,23 @@ def spool_limit(setting: str | None) -> int:
     """`CONTROLPLANE_SPOOL_BYTES`: how many bytes may wait on disk, 256 MiB unless set; at least 1 MiB."""
     if not setting:
         return MAX_BYTES
-    if setting.isascii() and setting.isdigit() and int(setting) >= LEAST_SPOOL_BYTES:
+    if setting.isascii() and setting.isdigit() and int(setting) >= MIN_SPOOL_BYTES:
         return int(setting)
     log.warning(
         "CONTROLPLANE_SPOOL_BYTES=%r is not a whole number of at least %d; it stays at %d",
         setting[:40],
-        LEAST_SPOOL_BYTES,
+        MIN_SPOOL_BYTES,
         MAX_BYTES,
     )
     return MAX_BYTES
 
 
-def _is_ours_alone(root: Path) -> bool:
+def _is_private(root: Path) -> bool:
     """The name can be guessed: somebody else on this machine may have made the directory before us."""
     try:
         root.mkdir(mode=0o700, exist_ok=True)
-        found = root.lstat()
+        status = root.lstat()
     except OSError:
         return False
-    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    return stat.S_ISDIR(found.st_mode) and mine and (os.name == "nt" or not found.st_mode & 0o077)
+    is_owned_by_us = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    return stat.S_ISDIR(status.st_mode) and is_owned_by_us and (os.name == "nt" or not status.st_mode & 0o077)

@@ -84,7 +84,7 @@ def _attach(spark: Any, server: Any, app: Any, labels: Any, token: Any, actions:
                 _forget,
             )
             try:
-                made.begin(session)
+                made.start(session)
             except Exception:
                 made.detach("attach_failed", timeout=0.5)
                 raise

@@ -27,7 +27,7 @@ from listeners.queries import preflight
 from listeners.queries.hooks import Hooks
 from listeners.queries.prober import Prober
 from listeners.queries.registry import RegisteredQuery, Registry
-from listeners.queries.termination_wait import TerminationWait, aside
+from listeners.queries.termination_wait import TerminationWait, run_with_timeout
 from listeners.spark import causes
 from listeners.spark.engine import Start
 from listeners.spark.guard import guarded
@@ -55,14 +55,14 @@ class Attachment:
         on_end: Callable[[Attachment], None] = lambda attachment: None,
     ):
         engine = engine_of(session)
-        found = engine.app(session)
-        self._ends_alone = engine.ends_alone
+        app_facts = engine.app(session)
+        self._independent_sessions = engine.independent_sessions
         self.registry = Registry()
         self.inbox = Inbox()
-        self.listener = RawListener(self.inbox, self._heard)
-        self._farewell = TerminationWait()
+        self.listener = RawListener(self.inbox, self._on_spark_event)
+        self._termination_wait = TerminationWait()
         self._sessions: dict[int, weakref.ReferenceType[Any]] = {}
-        self._removals: dict[int, Callable[[], None]] = {}
+        self._listener_removals: dict[int, Callable[[], None]] = {}
         self._hooks = Hooks(self.registry, self)
         self._lock = threading.RLock()
         self._ended = False
@@ -72,7 +72,7 @@ class Attachment:
         secret = redaction.compiled(engine.setting(session, "spark.redaction.regex"))
         self._redact = lambda text: redaction.redact(text, secret)
         identity = Identity(
-            app=environment.checked_app(found, app),
+            app=environment.checked_app(app_facts, app),
             labels=labels,
             actions=mode,
         )
@@ -139,7 +139,7 @@ class Attachment:
             self._ended = True
         self._on_end(self)
         deadline = time.monotonic() + timeout
-        guarded(lambda: self._farewell.wait([entry.run for entry in self.registry.entries()]))
+        guarded(lambda: self._termination_wait.wait([entry.run for entry in self.registry.entries()]))
         self.inventories.close()
         self._hooks.undo()
         self.registry.close()
@@ -150,7 +150,7 @@ class Attachment:
         self.agent.stop(max(0.5, deadline - time.monotonic()))
 
     def _stop_listening(self) -> None:
-        removals = list(self._removals.values())
+        removals = list(self._listener_removals.values())
 
         def remove_all() -> None:
             for remove in removals:
@@ -159,7 +159,7 @@ class Attachment:
         if not removals:
             return
         try:
-            aside(remove_all, REMOVAL_SECONDS)
+            run_with_timeout(remove_all, REMOVAL_SECONDS)
         except (
             RuntimeError
         ):  # no thread can be had: better to wait for Spark than to leave it a dead listener
@@ -172,7 +172,7 @@ class Attachment:
 
     # -- sessions --------------------------------------------------------------------------------
 
-    def begin(self, session: Any) -> None:
+    def start(self, session: Any) -> None:
         self.inbox.put("app_started", wire.dumps(environment.process_facts(self.agent.identity.actions)))
         self.agent.start()  # only now: a heartbeat is not the first that a server hears of us
         self.add_session(session)
@@ -187,24 +187,26 @@ class Attachment:
             self._hooks.wrap(engine)
             known = self._sessions.get(key)
             if known is None:
-                self._removals[key] = engine.listen(session, self.listener)
+                self._listener_removals[key] = engine.listen(session, self.listener)
             if known is None or known() is None:  # another Python object may stand for the same session
                 self._sessions[key] = weakref.ref(session)
 
     def _live_sessions(self) -> list[Any]:
-        found = {key: session for key, ref in list(self._sessions.items()) if (session := ref()) is not None}
+        app_facts = {
+            key: session for key, ref in list(self._sessions.items()) if (session := ref()) is not None
+        }
         for entry in self.registry.entries():  # a query's own session lives as long as it does
-            found.setdefault(entry.session_key, entry.session)
-        return list(found.values())
+            app_facts.setdefault(entry.session_key, entry.session)
+        return list(app_facts.values())
 
     def session_stopping(self, session: Any) -> None:
         """The application ends with a classic session; of Connect's sessions each ends alone."""
         key = engine_of(session).key(session)
         with self._lock:
             others = [other for other in self._sessions if other != key]
-            if engine_of(session).ends_alone and others:
+            if engine_of(session).independent_sessions and others:
                 self._sessions.pop(key, None)
-                remove = partial(self._let_go, key, self._removals.pop(key, None))
+                remove = partial(self._end_session, key, self._listener_removals.pop(key, None))
             else:
                 remove = partial(self.detach, "session_stopped")
         remove()
@@ -216,11 +218,11 @@ class Attachment:
     def is_of(self, session: Any) -> bool:
         """Whether a session belongs to the application that this agent tells of; of Connect's each may join."""
         engine = engine_of(session)
-        if engine.ends_alone or self._ends_alone:
+        if engine.independent_sessions or self._independent_sessions:
             return True
         return bool(engine.app(session)["id"] == self.agent.identity.app.id)
 
-    def _let_go(self, key: int, remove: Callable[[], None] | None) -> None:
+    def _end_session(self, key: int, remove: Callable[[], None] | None) -> None:
         """Its queries end with it, and nobody else will tell."""
         running = [
             entry for entry in self.registry.entries() if entry.session_key == key and entry.is_active()
@@ -228,8 +230,8 @@ class Attachment:
         if remove is not None:
             remove()
         for entry in running:
-            ended = {"id": entry.query_id, "runId": entry.run_id, "name": entry.name, "exception": None}
-            self.inbox.put("terminated", wire.dumps(ended))
+            terminated = {"id": entry.query_id, "runId": entry.run_id, "name": entry.name, "exception": None}
+            self.inbox.put("terminated", wire.dumps(terminated))
 
     def _execute(self, command: wire.Command) -> wire.CommandResult:
         if command.action == "inventory":
@@ -248,18 +250,20 @@ class Attachment:
 
     def after_start(self, start: Start, query: Any) -> None:
         self.inventories.started(self.registry.started(query, start, start.session, start.engine))
-        self.agent.nudge()
+        self.agent.request_probe()
 
     def start_failed(self, name: str | None, method: str, error: BaseException) -> None:
-        self._tell_failed(None, name, method, error)
+        self._report_start_failure(None, name, method, error)
 
     def _command_failed(self, entry: RegisteredQuery | None, method: str, error: BaseException) -> None:
         query_id, name = (entry.query_id, entry.name) if entry is not None else (None, None)
-        self._tell_failed(query_id, name, method, error)
+        self._report_start_failure(query_id, name, method, error)
         if entry is not None:
             self.inventories.start_failed(entry)
 
-    def _tell_failed(self, query_id: str | None, name: str | None, method: str, error: BaseException) -> None:
+    def _report_start_failure(
+        self, query_id: str | None, name: str | None, method: str, error: BaseException
+    ) -> None:
         document = {
             "id": query_id,
             "name": name,
@@ -269,15 +273,15 @@ class Attachment:
         }
         self.inbox.put("start_failed", wire.dumps(document))
 
-    def _heard(self, type: str, data: str) -> None:
+    def _on_spark_event(self, type: str, data: str) -> None:
         """On Spark's listener thread: a run that shows a batch or an idle trigger stands on its own."""
-        found = _RUN.search(data) if type in ("progress", "idle", "terminated") else None
-        if found is None:
+        app_facts = _RUN.search(data) if type in ("progress", "idle", "terminated") else None
+        if app_facts is None:
             return
-        run_id = found.group(1)
+        run_id = app_facts.group(1)
         if type == "terminated":
-            self._farewell.heard(run_id)
+            self._termination_wait.record(run_id)
         else:
             batch = _BATCH.search(data) if type == "progress" else None
-            self.registry.shown_alive(run_id, int(batch.group(1)) if batch else None)
-        self.inventories.heard(type, run_id, data)
+            self.registry.on_progress(run_id, int(batch.group(1)) if batch else None)
+        self.inventories.on_event(type, run_id, data)

@@ -14,11 +14,11 @@ from typing import Any
 
 from listeners import attach as attaching
 from listeners.attachment import Attachment
-from listeners.queries.termination_wait import aside
+from listeners.queries.termination_wait import run_with_timeout
 from listeners.spark import causes
 
 #: What Spark is given to tell a failure's text: the program ends meanwhile.
-TEXT_SECONDS = 1.0
+EXCEPTION_TEXT_SECONDS = 1.0
 
 _sessions: weakref.WeakSet[Any] = weakref.WeakSet()
 _applications: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -38,11 +38,11 @@ def joined(session: Any) -> bool:
     _applications.add(application)
     made = bool(attaching.attach(session))
     if made:
-        note_how_it_ends()
+        record_uncaught_exception()
     return made
 
 
-def note_how_it_ends() -> None:
+def record_uncaught_exception() -> None:
     """An exception that ends the program is told with the program's end; it is printed as ever."""
     previous = sys.excepthook
     if getattr(previous, "controlplane", False):
@@ -54,12 +54,12 @@ def note_how_it_ends() -> None:
         if attachment is not None and isinstance(error, Exception):
             attachment.exception = kind.__name__  # where its text cannot be had
             with suppress(RuntimeError):
-                aside(lambda: _tell(attachment, error), TEXT_SECONDS)
+                run_with_timeout(lambda: _record_exception_text(attachment, error), EXCEPTION_TEXT_SECONDS)
 
     note.controlplane = True  # type: ignore[attr-defined]
     sys.excepthook = note
 
 
-def _tell(attachment: Attachment, error: Exception) -> None:
+def _record_exception_text(attachment: Attachment, error: Exception) -> None:
     with suppress(Exception):  # an exception that has no text either
         attachment.exception = causes.text_of(error)

@@ -63,17 +63,17 @@ def checked_app(found: Mapping[str, Any], name: str | None) -> wire.App:
         key: str(value)[: wire.MAX_APP_CHARS] for key, value in found.items() if str(value or "").strip()
     }
     own_name = facts.pop("name", None)
-    told = name if name and name.strip() else own_name
-    if told is None:
-        told = facts.get("id", "unnamed")
-        log.warning("the application has no name; it goes by %r (CONTROLPLANE_APP names it)", told)
-    if len(told) > wire.MAX_NAME_CHARS:
+    chosen = name if name and name.strip() else own_name
+    if chosen is None:
+        chosen = facts.get("id", "unnamed")
+        log.warning("the application has no name; it goes by %r (CONTROLPLANE_APP names it)", chosen)
+    if len(chosen) > wire.MAX_NAME_CHARS:
         log.warning(
             "the application's name has %d characters; it is cut to %d (CONTROLPLANE_APP names it)",
-            len(told),
+            len(chosen),
             wire.MAX_NAME_CHARS,
         )
-    return wire.App(told[: wire.MAX_NAME_CHARS], **facts)
+    return wire.App(chosen[: wire.MAX_NAME_CHARS], **facts)
 
 
 def checked_mode(mode: str | None) -> str:

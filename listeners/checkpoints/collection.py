@@ -8,27 +8,27 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-from listeners.checkpoints.hadoop import Files
+from listeners.checkpoints.hadoop import DirectoryReader
 from listeners.checkpoints.inventory_policy import InventoryBudget
-from listeners.checkpoints.inventory_reader import Bounds, DriverInventory, collect, output_of
+from listeners.checkpoints.inventory_reader import Bounds, DriverInventory, collect, output_location
 from listeners.protocol import wire
 from listeners.protocol.errors import CommandError
 from listeners.queries.registry import RegisteredQuery
 from listeners.spark import classic
 
 #: The server takes lines of 4 MiB.
-MOST_BYTES = 3_900_000
+MAX_EVENT_BYTES = 3_900_000
 OUTPUT_BOUNDS = Bounds(entries=2000, names=300_000, contents=InventoryBudget(files=200, bytes=256 << 10))
 
 
-class Collecting:
+class InventoryCollection:
     """One inventory under way, on a thread of its own: it may hang in a file system, what it saw does not."""
 
     def __init__(
         self,
         entry: RegisteredQuery,
         bounds: Bounds,
-        open_files: Callable[[Any, str], Files],
+        open_files: Callable[[Any, str], DirectoryReader],
         clock: Callable[[], float],
         rows: bool,
     ):
@@ -50,52 +50,56 @@ class Collecting:
         session, run = self._entry.session, self._entry.run
         if getattr(session, "_jsparkSession", None) is None:
             raise refusal("unsupported_session", "a Spark Connect client does not see the checkpoint's files")
-        place = run.checkpoint()
-        if not place:
+        location = run.checkpoint()
+        if not location:
             raise refusal("unknown_checkpoint", "Spark does not tell where its checkpoint is")
-        if classic.is_temporary(place):
+        if classic.is_temporary(location):
             raise refusal("temporary_checkpoint", "it has no checkpointLocation; its checkpoint is temporary")
         self.spark_version = str(session.version)
-        output = output_of(run.facts().get("sink"))
+        output = output_location(run.facts().get("sink"))
         sink = self._inventory(output, OUTPUT_BOUNDS) if output else None
-        self.checkpoint, self.output = self._inventory(place, self._bounds), sink
+        self.checkpoint, self.output = self._inventory(location, self._bounds), sink
         collect(self.checkpoint, sink, self._rows)
 
-    def _inventory(self, place: str, bounds: Bounds) -> DriverInventory:
-        return DriverInventory(self._open(self._entry.session, place), bounds, self._deadline, self._clock)
+    def _inventory(self, location: str, bounds: Bounds) -> DriverInventory:
+        return DriverInventory(self._open(self._entry.session, location), bounds, self._deadline, self._clock)
 
 
-def event_of(entry: RegisteredQuery, run_id: str, why: str, seconds: float, found: Collecting) -> str:
+def inventory_event(
+    entry: RegisteredQuery, run_id: str, reason: str, seconds: float, collection: InventoryCollection
+) -> str:
     """The event's data as JSON text, short enough for a line."""
-    assert found.checkpoint is not None
+    assert collection.checkpoint is not None
     now = time.time()
     document: dict[str, Any] = {
         "id": entry.query_id,
         "runId": run_id,
         "name": entry.name,
-        "why": why,
-        "sparkVersion": found.spark_version,
+        "why": reason,
+        "sparkVersion": collection.spark_version,
         "seconds": seconds,
-        "files": found.checkpoint.count,
-        "bytes": found.checkpoint.bytes,
-        "inventory": found.checkpoint.document(now, found.spark_version),
-        "output": None if found.output is None else found.output.document(now, found.spark_version),
+        "files": collection.checkpoint.count,
+        "bytes": collection.checkpoint.bytes,
+        "inventory": collection.checkpoint.document(now, collection.spark_version),
+        "output": None
+        if collection.output is None
+        else collection.output.document(now, collection.spark_version),
     }
-    return shortened(document)
+    return fit_to_line(document)
 
 
-def shortened(document: dict[str, Any]) -> str:
+def fit_to_line(document: dict[str, Any]) -> str:
     """Names of a kind that swell in JSON could make it too long: then the contents go, then the names."""
     text = wire.dumps(document)
     steps: tuple[dict[str, Any], ...] = ({"contents": {}}, {"files": [], "folders": [], "complete": False})
-    for less in steps:
-        if len(text.encode("utf-8", "replace")) <= MOST_BYTES:
+    for replacement in steps:
+        if len(text.encode("utf-8", "replace")) <= MAX_EVENT_BYTES:
             break
-        said = [*document["inventory"]["errors"], "it is too large to be told whole"]
+        errors = [*document["inventory"]["errors"], "it is too large to be told whole"]
         document = {
             **document,
             "output": None,
-            "inventory": {**document["inventory"], **less, "errors": said},
+            "inventory": {**document["inventory"], **replacement, "errors": errors},
         }
         text = wire.dumps(document)
     return text

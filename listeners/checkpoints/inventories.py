@@ -1,6 +1,6 @@
 """Inventories of checkpoints, taken one at a time per driver, on a thread of their own, ten seconds at most.
 
-`started` and `heard` are for the user's and Spark's threads and only take note: `listeners.checkpoints.timetable` says
+`started` and `on_event` are for the user's and Spark's threads and only take note: `listeners.checkpoints.timetable` says
 when, `listeners.checkpoints.collection` does it. `on_command` takes one now.
 """
 
@@ -14,8 +14,8 @@ import threading
 import time
 from typing import Any, Callable
 
-from listeners.checkpoints.collection import Collecting, event_of, refusal
-from listeners.checkpoints.hadoop import Files, HadoopFileSystem
+from listeners.checkpoints.collection import InventoryCollection, inventory_event, refusal
+from listeners.checkpoints.hadoop import DirectoryReader, HadoopFileSystem
 from listeners.checkpoints.inventory_reader import Bounds
 from listeners.checkpoints.timetable import Due, Timetable
 from listeners.protocol import wire
@@ -28,11 +28,11 @@ log = logging.getLogger("controlplane.agent")
 MODES = ("full", "logs", "off")
 BOUNDS = Bounds()
 #: Of a command's time: for another inventory to end, and of what is left then, for collecting; the rest is to tell it.
-QUEUEING, COLLECTING = 0.7, 0.9
+QUEUE_SHARE, COLLECT_SHARE = 0.7, 0.9
 #: In the JSON of an end. Without a failure there is no such field, or null.
 _FAILED = re.compile(r'"exception"\s*:\s*"')
 #: Runs whose end was heard before their start was noted, at most.
-MOST_EARLY = 100
+MAX_EARLY_ENDS = 100
 
 
 class Inventories:
@@ -47,7 +47,7 @@ class Inventories:
         put: Callable[[str, str], None],
         mode: str = "full",
         bounds: Bounds = BOUNDS,
-        open_files: Callable[[Any, str], Files] = HadoopFileSystem,
+        open_files: Callable[[Any, str], DirectoryReader] = HadoopFileSystem,
         clock: Callable[[], float] = time.monotonic,
     ):
         self._registry, self._put, self._mode, self._bounds = registry, put, mode, bounds
@@ -56,10 +56,10 @@ class Inventories:
         self.refused: dict[str, int] = collections.Counter()
         self._timetable = Timetable()
         #: Ends of runs that nobody knows yet, and whether they failed: a query may fail before `start()` returns.
-        self._early: collections.OrderedDict[str, bool] = collections.OrderedDict()
+        self._early_ends: collections.OrderedDict[str, bool] = collections.OrderedDict()
         self._changed = threading.Condition(threading.Lock())
-        self._one = threading.Lock()
-        self._hanging: threading.Thread | None = None
+        self._collecting = threading.Lock()
+        self._stuck_thread: threading.Thread | None = None
         self._worker: threading.Thread | None = None
         self._closed = False
 
@@ -67,35 +67,35 @@ class Inventories:
 
     def started(self, entry: RegisteredQuery) -> None:
         """A run of this query has begun."""
-        self._note(lambda plan, now: plan.started(entry.query_id, entry.run_id, now))
-        self._catch_up(entry.query_id, entry.run_id)
+        self._update(lambda plan, now: plan.started(entry.query_id, entry.run_id, now))
+        self._apply_early_end(entry.query_id, entry.run_id)
 
     def start_failed(self, entry: RegisteredQuery) -> None:
         """Spark refused to start a query that it ran before: of that no event tells."""
-        self._note(lambda plan, now: plan.ended(entry.query_id, entry.run_id, True, now))
+        self._update(lambda plan, now: plan.ended(entry.query_id, entry.run_id, True, now))
 
-    def heard(self, type: str, run_id: str, data: str) -> None:
+    def on_event(self, type: str, run_id: str, data: str) -> None:
         """A progress, idle or terminated event of Spark's; `data` is its JSON text."""
         if type == "terminated":
-            self._early[run_id] = _FAILED.search(data) is not None
-            while len(self._early) > MOST_EARLY:
-                self._early.popitem(last=False)
+            self._early_ends[run_id] = _FAILED.search(data) is not None
+            while len(self._early_ends) > MAX_EARLY_ENDS:
+                self._early_ends.popitem(last=False)
         entry = self._registry.entry_of_run(run_id)
         if entry is None:
             return
         query_id = entry.query_id
         if type == "terminated":
-            self._catch_up(query_id, run_id)
-        elif self._timetable.awaits(query_id):
-            self._note(lambda plan, now: plan.settled(query_id, run_id, now))
+            self._apply_early_end(query_id, run_id)
+        elif self._timetable.has_due(query_id):
+            self._update(lambda plan, now: plan.progressed(query_id, run_id, now))
 
-    def _catch_up(self, query_id: str, run_id: str) -> None:
+    def _apply_early_end(self, query_id: str, run_id: str) -> None:
         """Note the end of a run once both it and its start are known, whichever came first."""
-        failed = self._early.pop(run_id, None)
+        failed = self._early_ends.pop(run_id, None)
         if failed is not None:
-            self._note(lambda plan, now: plan.ended(query_id, run_id, failed, now))
+            self._update(lambda plan, now: plan.ended(query_id, run_id, failed, now))
 
-    def _note(self, change: Callable[[Timetable, float], None]) -> None:
+    def _update(self, change: Callable[[Timetable, float], None]) -> None:
         if self._mode == "off" or self._closed:
             return
         with self._changed:
@@ -123,7 +123,7 @@ class Inventories:
             try:
                 entry = self._registry.entry(due.query_id)
                 if entry is not None:
-                    self._take(entry, due.run_id, due.why, self._bounds.seconds * 2, math.inf)
+                    self._take(entry, due.run_id, due.reason, self._bounds.seconds * 2, math.inf)
             except CommandError as error:
                 self.refused[error.code] += 1
             except Exception as error:
@@ -163,8 +163,8 @@ class Inventories:
             entry = self._registry.entry(command.query_id)
             if entry is None:
                 raise refusal("unknown_query", f"this driver has not started the query {command.query_id}")
-            patience = command.timeout_seconds * QUEUEING
-            evidence = self._take(entry, entry.run_id, "asked", patience, until)
+            queue_seconds = command.timeout_seconds * QUEUE_SHARE
+            evidence = self._take(entry, entry.run_id, "asked", queue_seconds, until)
         except CommandError as error:
             self.refused[error.code] += 1
             return wire.CommandResult("refused", str(error), error.code, error.evidence)
@@ -177,38 +177,38 @@ class Inventories:
     # -- taking one ------------------------------------------------------------------------------
 
     def _take(
-        self, entry: RegisteredQuery, run_id: str, why: str, patience: float, until: float
+        self, entry: RegisteredQuery, run_id: str, reason: str, queue_seconds: float, until: float
     ) -> dict[str, Any]:
         """Collect and put out; raises CommandError where it cannot be, AgentError where it failed.
 
-        `patience`: seconds to wait for an inventory under way; `until`: by the clock, when it must be out.
+        `queue_seconds`: seconds to wait for an inventory under way; `until`: by the clock, when it must be out.
         """
-        if not self._one.acquire(timeout=patience):
+        if not self._collecting.acquire(timeout=queue_seconds):
             raise refusal("busy", "another inventory is being taken in this driver")
         try:
             if self._closed:
                 raise refusal("closed", "the agent is being taken out")
-            if self._hanging is not None and self._hanging.is_alive():
+            if self._stuck_thread is not None and self._stuck_thread.is_alive():
                 raise refusal("busy", "the file system has not answered an earlier inventory yet")
-            return self._taken(entry, run_id, why, until - self._clock())
+            return self._collect(entry, run_id, reason, until - self._clock())
         finally:
-            self._one.release()
+            self._collecting.release()
 
-    def _taken(self, entry: RegisteredQuery, run_id: str, why: str, left: float) -> dict[str, Any]:
+    def _collect(self, entry: RegisteredQuery, run_id: str, reason: str, left: float) -> dict[str, Any]:
         began = self._clock()
-        bounds = self._bounds._replace(seconds=min(self._bounds.seconds, left * COLLECTING))
-        patience = min(bounds.seconds + 1.0, left)
-        found = Collecting(entry, bounds, self._open, self._clock, self._mode == "full")
+        bounds = self._bounds._replace(seconds=min(self._bounds.seconds, left * COLLECT_SHARE))
+        queue_seconds = min(bounds.seconds + 1.0, left)
+        found = InventoryCollection(entry, bounds, self._open, self._clock, self._mode == "full")
         thread = threading.Thread(target=found.run, name="controlplane-collecting", daemon=True)
         thread.start()
-        thread.join(patience)
-        self._hanging = thread if thread.is_alive() else None
+        thread.join(queue_seconds)
+        self._stuck_thread = thread if thread.is_alive() else None
         if found.error is not None:
             raise found.error
         if found.checkpoint is None:
-            raise AgentError(f"the file system did not answer within {patience:.3g} s")
+            raise AgentError(f"the file system did not answer within {queue_seconds:.3g} s")
         seconds = round(self._clock() - began, 3)
-        self._put("inventory", event_of(entry, run_id, why, seconds, found))
+        self._put("inventory", inventory_event(entry, run_id, reason, seconds, found))
         return {"files": found.checkpoint.count, "bytes": found.checkpoint.bytes, "seconds": seconds}
 
 

@@ -30,19 +30,19 @@ _STATE_FILE = re.compile(r"(\d{1,18})(?:_[0-9a-zA-Z-]+)?\.(delta|snapshot|zip|ch
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
-def chosen(sizes: Mapping[str, int], budget: InventoryBudget) -> list[str]:
+def select_contents(sizes: Mapping[str, int], budget: InventoryBudget) -> list[str]:
     """Paths to read, weightiest first. `sizes`: bytes of every file by its path."""
-    picked: dict[str, None] = {}
-    spent = 0
+    selected: dict[str, None] = {}
+    used_bytes = 0
     for path, limit in _wanted(sizes, budget):
         size = sizes.get(path, 0)
-        if path in picked or not 0 < size <= limit or spent + size > budget.bytes:
+        if path in selected or not 0 < size <= limit or used_bytes + size > budget.bytes:
             continue
-        if len(picked) >= budget.files:
+        if len(selected) >= budget.files:
             break
-        picked[path] = None
-        spent += size
-    return list(picked)
+        selected[path] = None
+        used_bytes += size
+    return list(selected)
 
 
 def _wanted(sizes: Mapping[str, int], budget: InventoryBudget) -> Iterator[tuple[str, int]]:
@@ -51,8 +51,8 @@ def _wanted(sizes: Mapping[str, int], budget: InventoryBudget) -> Iterator[tuple
     yield from ((path, budget.each) for path in ("metadata", ".metadata.crc"))
     for folder in ("offsets", "commits"):
         yield from ((path, budget.each) for path in _newest(folder, folders.get(folder, ())))
-    described = (path for path in sorted(sizes) if "_metadata/" in path and path.startswith("state/"))
-    yield from ((path, budget.each) for path in described)
+    metadata_files = (path for path in sorted(sizes) if "_metadata/" in path and path.startswith("state/"))
+    yield from ((path, budget.each) for path in metadata_files)
     for folder in sorted(folders):
         if folder.startswith("sources/") or folder == "_spark_metadata":
             yield from ((path, budget.compact) for path in _of_file_log(folder, folders[folder]))

@@ -17,12 +17,12 @@ from listeners.protocol.errors import TransportError
 
 POLL_SECONDS = 25.0
 #: Results are remembered, so that a command that is delivered twice is carried out once.
-REMEMBERED_RESULTS = 200
-MOST_AT_ONCE = 16
-MOST_ANSWERS = 20
+MAX_RESULTS = 200
+MAX_CONCURRENT_COMMANDS = 16
+MAX_ANSWER_ATTEMPTS = 20
 
 #: No poll takes longer: if the clock says so, this process or its machine was suspended meanwhile.
-LONGEST_POLL_SECONDS = POLL_SECONDS + 15.0
+MAX_POLL_SECONDS = POLL_SECONDS + 15.0
 
 Execute = Callable[[wire.Command], wire.CommandResult]
 
@@ -32,11 +32,11 @@ def is_fresh(asked_at: float, now: float) -> bool:
 
     Else a driver that slept would wake up and carry out what was asked hours ago.
     """
-    return now - asked_at <= LONGEST_POLL_SECONDS
+    return now - asked_at <= MAX_POLL_SECONDS
 
 
 class CommandPoller:
-    """Polls until `stopping` is set. `after` is called when a command has been carried out."""
+    """Polls until `stopping` is set. `after_command` is called when a command has been carried out."""
 
     def __init__(
         self,
@@ -44,19 +44,19 @@ class CommandPoller:
         agent: str,
         execute: Execute,
         stopping: threading.Event,
-        after: Callable[[], None] = lambda: None,
+        after_command: Callable[[], None] = lambda: None,
         warn: Warn = lambda kind, message: None,
     ):
         self._transport, self._agent, self._execute = transport, agent, execute
-        self._stopping, self._after, self._warn = stopping, after, warn
+        self._stopping, self._after_command, self._warn = stopping, after_command, warn
         self._results: dict[str, wire.CommandResult | None] = {}
-        self._busy: set[str] = set()
+        self._in_progress: set[str] = set()
         self._lock = threading.Lock()
 
     def poll(self) -> None:
         backoff = Backoff()
         while not self._stopping.is_set():
-            began, asked_at = time.monotonic(), time.time()
+            started_at, asked_at = time.monotonic(), time.time()
             try:
                 commands = self._transport.poll(self._agent, POLL_SECONDS)
                 backoff.reset()
@@ -68,7 +68,9 @@ class CommandPoller:
                 return  # the agent went meanwhile: who comes next is given them again
             for command in commands if is_fresh(asked_at, time.time()) else []:
                 self._accept(command)
-            if time.monotonic() - began < 1.0:  # a server that does not hold the poll must not make us spin
+            if (
+                time.monotonic() - started_at < 1.0
+            ):  # a server that does not hold the poll must not make us spin
                 self._stopping.wait(0.2 if commands else 1.0)
 
     def _accept(self, command: wire.Command) -> None:
@@ -76,45 +78,45 @@ class CommandPoller:
             known = command.id in self._results
             result = self._results.get(command.id)
             # Carried out or only being answered: each has a thread.
-            if command.id in self._busy or len(self._busy) >= MOST_AT_ONCE:
+            if command.id in self._in_progress or len(self._in_progress) >= MAX_CONCURRENT_COMMANDS:
                 return  # under way, or too many at once: the server hands it over again
-            self._busy.add(command.id)
+            self._in_progress.add(command.id)
             if not known:
                 self._results[command.id] = None
                 self._forget_oldest()
         thread = threading.Thread(
-            target=self._obey, args=(command, result), name="controlplane-command", daemon=True
+            target=self._run, args=(command, result), name="controlplane-command", daemon=True
         )
         try:
             thread.start()
         except RuntimeError:  # the process has no thread left to give
-            self._let_go(command, known)
+            self._release(command, known)
             raise
 
-    def _let_go(self, command: wire.Command, known: bool) -> None:
+    def _release(self, command: wire.Command, known: bool) -> None:
         with self._lock:
-            self._busy.discard(command.id)
+            self._in_progress.discard(command.id)
             if not known:
                 self._results.pop(command.id, None)
 
     def _forget_oldest(self) -> None:
-        done = [ident for ident, result in self._results.items() if result is not None]
-        for ident in done[: max(0, len(self._results) - REMEMBERED_RESULTS)]:
-            del self._results[ident]
+        done = [command_id for command_id, result in self._results.items() if result is not None]
+        for command_id in done[: max(0, len(self._results) - MAX_RESULTS)]:
+            del self._results[command_id]
 
-    def _obey(self, command: wire.Command, result: wire.CommandResult | None) -> None:
+    def _run(self, command: wire.Command, result: wire.CommandResult | None) -> None:
         try:
             if result is None:
-                result = self._carry_out(command)
+                result = self._execute_safely(command)
                 with self._lock:
                     self._results[command.id] = result
-                self._after()
+                self._after_command()
             self._answer(command, result)
         finally:
             with self._lock:
-                self._busy.discard(command.id)
+                self._in_progress.discard(command.id)
 
-    def _carry_out(self, command: wire.Command) -> wire.CommandResult:
+    def _execute_safely(self, command: wire.Command) -> wire.CommandResult:
         try:
             return self._execute(command)
         except BaseException as error:  # also SystemExit, of a user's factory: the thread is ours
@@ -123,7 +125,7 @@ class CommandPoller:
 
     def _answer(self, command: wire.Command, result: wire.CommandResult) -> None:
         backoff = Backoff()
-        for _ in range(MOST_ANSWERS):
+        for _ in range(MAX_ANSWER_ATTEMPTS):
             try:
                 self._transport.answer(command.id, result)
                 return

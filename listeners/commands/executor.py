@@ -85,15 +85,15 @@ class Executor:
     def _do_start(self, entry: RegisteredQuery, command: Command) -> CommandResult:
         if entry.is_active():
             raise _refusal("already_running", "the query runs already", run_id=entry.run_id)
-        begin = self._way_to_start(entry, command)
-        return self._begin(entry, begin, _told(command))
+        begin = self._start_call(entry, command)
+        return self._begin(entry, begin, _overrides_evidence(command))
 
     def _do_restart(self, entry: RegisteredQuery, command: Command) -> CommandResult:
-        begin = self._way_to_start(entry, command)  # refuse before anything is stopped
+        begin = self._start_call(entry, command)  # refuse before anything is stopped
         if not entry.is_active():
-            return self._begin(entry, begin, _told(command))
+            return self._begin(entry, begin, _overrides_evidence(command))
         stopped = stopping.end(self._registry, entry, command.drain, command.timeout_seconds)
-        evidence = dict(_told(command), **stopping.evidence_of(entry.run_id, stopped))
+        evidence = dict(_overrides_evidence(command), **stopping.evidence_of(entry.run_id, stopped))
         return self._begin(entry, begin, evidence, stopping.sentence_of(stopped) + "; ")
 
     # -- starting --------------------------------------------------------------------------------
@@ -106,33 +106,33 @@ class Executor:
                 thread=entry.run.thread(),
             )
 
-    def _way_to_start(self, entry: RegisteredQuery, command: Command) -> Callable[[], Any]:
+    def _start_call(self, entry: RegisteredQuery, command: Command) -> Callable[[], Any]:
         self._check_ended(entry)
         facts = entry.run.facts()
-        found = restarting.way(self._registry, entry, entry.name, facts)
-        if found.code:
-            raise _refusal(found.code, found.reason)
+        method = restarting.restart_method(self._registry, entry, entry.name, facts)
+        if method.code:
+            raise _refusal(method.code, method.reason)
         factory = self._registry.factory(entry.name)
         if factory is not None:
-            return self._by_factory(entry, factory, dict(command.overrides))
+            return self._factory_call(entry, factory, dict(command.overrides))
         start = entry.start
         assert start is not None  # else there would be no way
         interval = overrides.interval_of(command.overrides, facts.get("trigger"))
         return lambda: start.repeat(interval, facts.get("triggerInterval"))
 
-    def _by_factory(
+    def _factory_call(
         self, entry: RegisteredQuery, factory: Callable[..., Any], values: dict[str, Any]
     ) -> Callable[[], Any]:
         overrides.check_parameters(factory, entry.name or "", values)
 
         def build() -> Any:
-            entry.engine.enter(entry.session, entry.start.pool if entry.start is not None else None)
+            entry.engine.activate(entry.session, entry.start.pool if entry.start is not None else None)
             made = factory(**values)
             if not hasattr(made, "stop"):
-                what = "nothing" if made is None else type(made).__name__
+                outcome = "nothing" if made is None else type(made).__name__
                 raise CommandError(
                     "start_failed",
-                    f"the factory of {entry.name} returned {what}; it must return the query that it started",
+                    f"the factory of {entry.name} returned {outcome}; it must return the query that it started",
                 )
             return made
 
@@ -142,7 +142,7 @@ class Executor:
         self, entry: RegisteredQuery, begin: Callable[[], Any], evidence: dict[str, Any], before: str = ""
     ) -> CommandResult:
         start, previous = entry.start, entry.run_id
-        neighbours = {other.query_id for other in self._registry.entries()}
+        other_queries = {other.query_id for other in self._registry.entries()}
         with self._registry.changed:
             if entry.is_stop_asked():
                 raise CommandError(
@@ -159,13 +159,13 @@ class Executor:
             error.evidence = {**evidence, **error.evidence}
             raise
         except Exception as error:
-            self._keep_generation(start)
+            self._refresh_generation(start)
             raise self._start_error(entry, error, evidence) from error
         finally:
             entry.starting = False
         if query_id != entry.query_id:
-            raise self._wrong_query(run, query_id in neighbours, evidence)
-        self._keep_generation(entry.start)
+            raise self._wrong_query(run, query_id in other_queries, evidence)
+        self._refresh_generation(entry.start)
         if entry.is_stop_asked():  # it was asked of the old run, while the new one began
             query.stop()
         evidence = dict(evidence, previous_run_id=previous, run_id=run_id, query_id=query_id)
@@ -185,21 +185,21 @@ class Executor:
 
     def _wrong_query(self, run: SparkRun, known: bool, evidence: dict[str, Any]) -> CommandError:
         """Only a factory can give it. What it made is stopped; a neighbour that it started runs on."""
-        what = "a neighbour, which runs on"
+        outcome = "a neighbour, which runs on"
         if not known:
-            what = "it was stopped at once"
+            outcome = "it was stopped at once"
             made = self._registry.entry(run.query_id)
             if made is not None:
                 self._registry.hold(made)
-            stopping.stop_aside(run)
+            stopping.stop_unwanted(run)
             self._registry.drop(run.query_id)
         return CommandError(
             "wrong_query",
-            f"the start gave the query {run.query_id} instead: {what}",
+            f"the start gave the query {run.query_id} instead: {outcome}",
             evidence=dict(evidence, started_query_id=run.query_id),
         )
 
-    def _keep_generation(self, start: Start | None) -> None:
+    def _refresh_generation(self, start: Start | None) -> None:
         """A start configures its writer on the way; our own repetition changes nothing in it."""
         if start is not None:
             start.generation = self._registry.generation(start.writer)
@@ -212,7 +212,7 @@ _ACTIONS: dict[str, Callable[[Executor, RegisteredQuery, Command], CommandResult
 }
 
 
-def _told(command: Command) -> dict[str, Any]:
+def _overrides_evidence(command: Command) -> dict[str, Any]:
     return {"overrides": dict(command.overrides)} if command.overrides else {}
 
 

@@ -6,21 +6,21 @@ import random
 
 
 class Backoff:
-    """Doubling waits with jitter, between `least` and `most` seconds."""
+    """Doubling waits with jitter, between `min_seconds` and `max_seconds` seconds."""
 
-    def __init__(self, least: float = 0.5, most: float = 30.0):
-        self._least, self._most, self._next = least, most, least
+    def __init__(self, min_seconds: float = 0.5, max_seconds: float = 30.0):
+        self._min_seconds, self._max_seconds, self._next = min_seconds, max_seconds, min_seconds
 
-    def next(self, asked: float | None = None) -> float:
+    def next(self, retry_after: float | None = None) -> float:
         """Seconds to wait now; what the server asked for counts, if it asked, and a little more.
 
         A server asks all its agents for the same: they must not come back in the same moment.
         """
         wait = self._next
-        self._next = min(self._most, self._next * 2)
-        if asked is None:
+        self._next = min(self._max_seconds, self._next * 2)
+        if retry_after is None:
             return random.uniform(wait / 2, wait)
-        return asked + random.uniform(self._least / 2, max(self._least, asked / 4))
+        return retry_after + random.uniform(self._min_seconds / 2, max(self._min_seconds, retry_after / 4))
 
     def reset(self) -> None:
-        self._next = self._least
+        self._next = self._min_seconds

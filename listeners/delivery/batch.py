@@ -29,7 +29,7 @@ class Batch:
         self.position, self.damaged, self.damage = position, 0, b""
         #: All up to here is in `records`, or known to be lost.
         self.reached = self._settled = settled
-        self._max_events, self._room = max_events, max_bytes
+        self._max_events, self._bytes_left = max_events, max_bytes
         self._skipped: list[bytes] = []
         self._memory = memory
 
@@ -37,10 +37,10 @@ class Batch:
         """False when it does not fit any more."""
         seq, line = record
         if seq > self._settled:
-            if self.records and (len(self.records) >= self._max_events or len(line) > self._room):
+            if self.records and (len(self.records) >= self._max_events or len(line) > self._bytes_left):
                 return False
             self.records.append(record)
-            self._room -= len(line)
+            self._bytes_left -= len(line)
         self._count(seq)
         self.reached, self.position = max(self.reached, seq), position
         return True
@@ -55,14 +55,14 @@ class Batch:
         Of a spool that somebody left nobody knows: damage at its end counts as one event.
         """
         if self._skipped and self._memory is None:
-            self._damage(max(1, last - self.reached))
+            self._add_damage(max(1, last - self.reached))
         self._count(last + 1)
         self.reached, self.position = max(self.reached, last), position
 
-    def more(self, memory: MemoryQueue) -> None:
+    def add_from_memory(self, memory: MemoryQueue) -> None:
         """What waits in memory comes behind what is on the disk."""
-        if len(self.records) < self._max_events and (self._room > 0 or not self.records):
-            self.records += memory.peek(self._max_events - len(self.records), max(1, self._room))
+        if len(self.records) < self._max_events and (self._bytes_left > 0 or not self.records):
+            self.records += memory.peek(self._max_events - len(self.records), max(1, self._bytes_left))
 
     def _count(self, seq: int) -> None:
         """Sequence numbers have no holes: up to `seq` they tell how many events the damage cost.
@@ -75,11 +75,11 @@ class Batch:
         if self._memory is not None:
             missing -= self._memory.dropped_between(self.reached, seq)
         if missing > 0 and (self._skipped or self._memory is not None):
-            self._damage(missing)
+            self._add_damage(missing)
         self._skipped = []
 
-    def _damage(self, missing: int) -> None:
+    def _add_damage(self, missing: int) -> None:
         self.damaged += missing
-        room = MAX_DAMAGED_BYTES - len(self.damage)
-        self.damage += b"".join(self._skipped)[:room]
+        free_bytes = MAX_DAMAGED_BYTES - len(self.damage)
+        self.damage += b"".join(self._skipped)[:free_bytes]
         self._skipped = []

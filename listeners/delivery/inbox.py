@@ -55,7 +55,7 @@ class Inbox:
                 self.lost["queue_full"] += 1
             self._ready.notify()
 
-    def lose(self, reason: str, count: int = 1) -> None:
+    def count_lost(self, reason: str, count: int = 1) -> None:
         """Count something that could not even be put here."""
         with self._ready:
             self.lost[reason] += count

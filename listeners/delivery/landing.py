@@ -46,27 +46,27 @@ class LandingTransport:
 
         `timeout` cannot be kept: a file system that hangs, hangs the thread that delivers, and nothing else.
         """
-        agent, first = _told(lines[0])
-        last = _told(lines[-1])[1]
+        agent, first = _agent_and_seq(lines[0])
+        last = _agent_and_seq(lines[-1])[1]
         try:
             self._write(f"{agent}-{first:012d}-{last:012d}.ndjson.gz", f".{agent}.part", lines)
         except OSError as error:
             raise TransportError(f"{self._folder} does not take a file of events: {error}") from None
         return ServerAcknowledgement(last, 0)
 
-    def _write(self, name: str, passing_name: str, lines: Sequence[bytes]) -> None:
-        passing = os.path.join(self._folder, passing_name)
+    def _write(self, name: str, temporary_name: str, lines: Sequence[bytes]) -> None:
+        temporary = os.path.join(self._folder, temporary_name)
         try:
-            with open(passing, "wb") as file:
+            with open(temporary, "wb") as file:
                 with gzip.GzipFile("", "wb", 6, file, 0) as packer:
                     for line in lines:
                         packer.write(line + b"\n")
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(passing, os.path.join(self._folder, name))
+            os.replace(temporary, os.path.join(self._folder, name))
         except OSError:
             with contextlib.suppress(OSError):
-                os.unlink(passing)
+                os.unlink(temporary)
             raise
         _sync_folder(self._folder)
 
@@ -92,7 +92,7 @@ def _folder_of(url: str) -> str:
     return path
 
 
-def _told(line: bytes) -> tuple[str, int]:
+def _agent_and_seq(line: bytes) -> tuple[str, int]:
     """Who speaks in a line of ours, and its number."""
     document = wire.loads(line)
     agent, seq = document["agent"], document["seq"]

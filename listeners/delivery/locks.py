@@ -19,7 +19,7 @@ except ImportError:  # pragma: no cover - Windows has no flock
 
 CAN_LOCK: bool = fcntl is not None
 #: What the kernel says of a lock that somebody else holds; anything else means: no locks here.
-HELD = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
+HELD_ERRNOS = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
 class Lock:
@@ -37,28 +37,28 @@ class Lock:
         self._descriptors = []
 
 
-def take(directory: Path) -> Lock:
+def acquire(directory: Path) -> Lock:
     """Lock it for this process. SpoolError where another holds it, OSError where the disk refuses."""
     lock = Lock([], False)
     if not CAN_LOCK:
         return lock
     try:
         file = os.open(str(directory / "lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        lock.certain = _add(lock, file, directory)
+        lock.certain = _lock_descriptor(lock, file, directory)
         folder = os.open(str(directory), os.O_RDONLY)
-        _add(lock, folder, directory)
+        _lock_descriptor(lock, folder, directory)
     except BaseException:
         lock.release()
         raise
     return lock
 
 
-def _add(lock: Lock, descriptor: int, directory: Path) -> bool:
+def _lock_descriptor(lock: Lock, descriptor: int, directory: Path) -> bool:
     lock._descriptors.append(descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        if error.errno in HELD:
+        if error.errno in HELD_ERRNOS:
             raise SpoolError(f"spool {directory} is in use by another process") from None
         return False
     return True

@@ -32,15 +32,15 @@ class MemoryQueue:
             self._records.append((seq, line))
             self._bytes += len(line)
             self.high_seq = max(self.high_seq, seq)
-            while self._is_over():
+            while self._is_over_limit():
                 self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         seq, line = self._records.popleft()
         self._bytes -= len(line)
         self.lost["disk_unusable"] += 1
-        follows = self._dropped and self._dropped[-1][1] == seq - 1
-        self._dropped.append((self._dropped.pop()[0] if follows else seq, seq))
+        extends_last = self._dropped and self._dropped[-1][1] == seq - 1
+        self._dropped.append((self._dropped.pop()[0] if extends_last else seq, seq))
 
     def dropped_between(self, low: int, high: int) -> int:
         """How many of the events above `low` and below `high` were dropped here."""
@@ -56,7 +56,7 @@ class MemoryQueue:
         while self._dropped and self._dropped[0][1] <= seq:
             self._dropped.popleft()
 
-    def _is_over(self) -> bool:
+    def _is_over_limit(self) -> bool:
         waiting = len(self._records)
         return waiting > self._max_events or (self._bytes > self._max_bytes and waiting > 1)
 
@@ -74,7 +74,7 @@ class MemoryQueue:
         while self._records and self._records[0][0] <= seq:
             self._bytes -= len(self._records.popleft()[1])
 
-    def note(self, losses: Mapping[str, int]) -> None:
+    def save_losses(self, losses: Mapping[str, int]) -> None:
         """Nothing outlives this process here."""
 
     def abandon(self) -> None:

@@ -15,17 +15,17 @@ from listeners.delivery.spool import Spool
 from listeners.protocol.errors import SpoolError
 
 #: Empty spools and damaged records are kept this long.
-KEEP_SECONDS = 7 * 86400.0
-MOST_DAMAGED_FILES = 20
+RETENTION_SECONDS = 7 * 86400.0
+MAX_DAMAGED_FILES = 20
 DAMAGED = "????????-????-????-????-????????????.damaged"
 
 
 def orphans(root: Path, owner: Mapping[str, str]) -> Iterator[Spool]:
     """Spools under `root` that the same owner left behind, oldest first. Locked: close each."""
     for directory in _directories(root):
-        left = _owner_of(directory)
-        if left is not None and all(left.get(key) == value for key, value in owner.items()):
-            spool = _opened(directory)
+        owner_file = _owner_of(directory)
+        if owner_file is not None and all(owner_file.get(key) == value for key, value in owner.items()):
+            spool = _open_spool(directory)
             if spool is not None:
                 yield spool
 
@@ -33,13 +33,13 @@ def orphans(root: Path, owner: Mapping[str, str]) -> Iterator[Spool]:
 def sweep(root: Path, now: float) -> None:
     """Remove what is older than a week and holds no event, whosever it is. Never raises."""
     for directory in _directories(root):
-        if now - _changed_at(directory) > KEEP_SECONDS:
-            spool = _opened(directory)
+        if now - _changed_at(directory) > RETENTION_SECONDS:
+            spool = _open_spool(directory)
             if spool is not None:
                 spool.close(remove=spool.events == 0)
-    damaged = sorted(_listed(root, DAMAGED), key=_changed_at, reverse=True)
-    for place, path in enumerate(damaged):
-        if place >= MOST_DAMAGED_FILES or now - _changed_at(path) > KEEP_SECONDS:
+    damaged = sorted(_glob(root, DAMAGED), key=_changed_at, reverse=True)
+    for index, path in enumerate(damaged):
+        if index >= MAX_DAMAGED_FILES or now - _changed_at(path) > RETENTION_SECONDS:
             _unlink(path)
 
 
@@ -52,10 +52,10 @@ def _unlink(path: Path) -> None:
 
 def _directories(root: Path) -> list[Path]:
     """Only what a spool's owner has signed: other people's directories may lie beside."""
-    return sorted((path for path in _listed(root, "*") if _owner_of(path)), key=_changed_at)
+    return sorted((path for path in _glob(root, "*") if _owner_of(path)), key=_changed_at)
 
 
-def _listed(root: Path, pattern: str) -> list[Path]:
+def _glob(root: Path, pattern: str) -> list[Path]:
     try:
         return list(root.glob(pattern))
     except OSError:
@@ -72,13 +72,13 @@ def _changed_at(path: Path) -> float:
 
 def _owner_of(directory: Path) -> Mapping[str, object] | None:
     try:
-        left = json.loads((directory / "owner.json").read_text())
+        owner_file = json.loads((directory / "owner.json").read_text())
     except (OSError, ValueError):
         return None
-    return left if isinstance(left, dict) and left.get("agent") == directory.name else None
+    return owner_file if isinstance(owner_file, dict) and owner_file.get("agent") == directory.name else None
 
 
-def _opened(directory: Path) -> Spool | None:
+def _open_spool(directory: Path) -> Spool | None:
     """None where its process lives, or where nobody can tell (a file system without locks)."""
     try:
         return Spool(directory)

@@ -134,8 +134,8 @@ def set_aside(path: Path, raw: bytes) -> None:
     """Keep damaged bytes for people to look at, while there is room; never raises."""
     try:
         with open(path, "ab") as file:
-            room = MAX_DAMAGED_BYTES - file.tell()
-            if room > len(raw):
+            free_bytes = MAX_DAMAGED_BYTES - file.tell()
+            if free_bytes > len(raw):
                 file.write(raw.rstrip(b"\n") + b"\n")
     except OSError:
         pass

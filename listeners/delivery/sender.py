@@ -26,7 +26,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 Warn = Callable[[str, str], None]
 
 
-class Delivery:
+class EventSender:
     """Delivers one queue. `lock` keeps the thread that appends to it out while we look or delete."""
 
     def __init__(
@@ -55,20 +55,20 @@ class Delivery:
         What they had lost and could not report is reported by us. False where `until` came first.
         """
         for orphan in orphans.orphans(root, owner):
-            losses = collections.Counter(orphan.noted())
+            losses = collections.Counter(orphan.saved_losses())
             try:
                 self._drain(orphan, timeout, until)
             finally:
                 losses.update(orphan.lost)
-                self._leave(orphan, losses)
+                self._release_orphan(orphan, losses)
             if time.monotonic() >= until:
                 return False
         return True
 
-    def _leave(self, orphan: Spool, losses: Mapping[str, int]) -> None:
+    def _release_orphan(self, orphan: Spool, losses: Mapping[str, int]) -> None:
         """Delivered: its losses are ours to report. Not yet: they stay with it for who comes next."""
         if orphan.events:
-            orphan.note(losses)
+            orphan.save_losses(losses)
             orphan.close()
             return
         for reason, count in losses.items():
@@ -76,22 +76,22 @@ class Delivery:
         orphan.close(remove=True)
 
     def _drain(self, queue: Queue, timeout: float, until: float) -> None:
-        most = BATCH_EVENTS
+        max_events = BATCH_EVENTS
         while (left := until - time.monotonic()) > 0:
             with self._lock:
-                batch = queue.peek(most, BATCH_BYTES)
+                batch = queue.peek(max_events, BATCH_BYTES)
             if not batch:
                 return
             try:
                 self._send(batch, min(timeout, left))
-                most = min(BATCH_EVENTS, most * 2)
+                max_events = min(BATCH_EVENTS, max_events * 2)
             except TooLarge as error:
                 # The one refusal that the events cause. Any other (a proxy's 400, a token, an address)
                 # is something that somebody can still put right, and the events wait.
                 if len(batch) > 1:
-                    most = len(batch) // 2
+                    max_events = len(batch) // 2
                     continue
-                self._lose("too_large", 1, f"one event is too large for the server: {error}")
+                self._count_lost("too_large", 1, f"one event is too large for the server: {error}")
             with self._lock:
                 queue.acknowledge(batch[-1][0])
 
@@ -99,10 +99,10 @@ class Delivery:
         answer = self._transport.send([line for _, line in batch], timeout)
         if answer.rejected:  # what was not stored by now never will be
             rejected = min(answer.rejected, len(batch))
-            self._lose("rejected", rejected, f"{rejected} events were rejected: {answer.why}")
+            self._count_lost("rejected", rejected, f"{rejected} events were rejected: {answer.why}")
         elif answer.seq < batch[-1][0]:
             raise TransportError(f"the server acknowledged {answer.seq} of {batch[-1][0]}")
 
-    def _lose(self, reason: str, count: int, message: str) -> None:
+    def _count_lost(self, reason: str, count: int, message: str) -> None:
         self.lost[reason] += count
         self._warn(reason, message)

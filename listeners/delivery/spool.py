@@ -28,9 +28,9 @@ from listeners.protocol.errors import SpoolError
 SEGMENT_BYTES = 4 * 1024 * 1024
 MAX_BYTES = 256 * 1024 * 1024
 #: What waits in memory goes to the disk in pieces of this size.
-PIECE_BYTES = 256 * 1024
+MAX_WRITE_BYTES = 256 * 1024
 #: So often a segment may fail to be read before it is given up.
-MOST_READ_FAILURES = 10
+MAX_READ_FAILURES = 10
 
 
 class Queue(Protocol):
@@ -52,7 +52,7 @@ class Queue(Protocol):
     def acknowledge(self, seq: int) -> None:
         """All records of the last peek are safe with the server; `seq` is the highest of them."""
 
-    def note(self, losses: Mapping[str, int]) -> None:
+    def save_losses(self, losses: Mapping[str, int]) -> None:
         """Losses that were not reported yet, for who adopts the queue if this process dies."""
 
     def abandon(self) -> None:
@@ -99,14 +99,14 @@ class Spool:
         self._lock: locks.Lock | None = None
         self._cursor = segments.Cursor(directory / "cursor")
         self._segments: dict[str, Segment] = {}
-        self._read, self._mark = Position(), Batch(0, Position())
+        self._read, self._peeked = Position(), Batch(0, Position())
         #: What was given up while it was on its way to the server: lost only if it does not get there.
         self._in_doubt: dict[str, int] = {}
         self._read_failures = 0
         self._closed = False
         self.high_seq = self.settled_seq = 0
         try:
-            self._settle_in()
+            self._acquire_directory()
         except (OSError, SpoolError) as error:
             self._failed(error)
 
@@ -117,11 +117,11 @@ class Spool:
             self._release()
             raise SpoolError(self.trouble) from error
 
-    def _settle_in(self) -> None:
+    def _acquire_directory(self) -> None:
         """Make the directory ours, or ours again after somebody removed it."""
         self._release()
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = locks.take(self.directory)
+        self._lock = locks.acquire(self.directory)
         if self._owner is None and not self._lock.certain:
             raise SpoolError("its file system has no locks, so its process may live")
         if self._owner is not None:
@@ -139,7 +139,7 @@ class Spool:
             return
         self.high_seq = max(self.high_seq, records[-1][0])
         try:
-            self._empty_memory()
+            self._flush_memory()
             self._write(records)
             self.trouble = None
         except (OSError, SpoolError) as error:
@@ -148,9 +148,9 @@ class Spool:
             self._overflow.append(records)
         self._drop_oldest()
 
-    def _empty_memory(self) -> None:
+    def _flush_memory(self) -> None:
         while self._overflow.events:
-            piece = self._overflow.peek(MEMORY_EVENTS, PIECE_BYTES)
+            piece = self._overflow.peek(MEMORY_EVENTS, MAX_WRITE_BYTES)
             self._write(piece)
             self._overflow.acknowledge(piece[-1][0])
 
@@ -170,7 +170,7 @@ class Spool:
     def _open_segment(self, first_seq: int) -> None:
         self._close_file()
         if self._lock is None or not (self.directory / "lock").exists():
-            self._settle_in()
+            self._acquire_directory()
         name = segments.segment_name(first_seq)
         self._file = open(self.directory / name, "ab", buffering=0)
         segment = self._segments.setdefault(name, Segment(0))
@@ -179,20 +179,20 @@ class Spool:
 
     def _drop_oldest(self) -> None:
         while len(self._segments) > 1 and sum(s.size for s in self._segments.values()) > self._max_bytes:
-            self._give_up(next(iter(self._segments)), "spool_full")
+            self._discard_segment(next(iter(self._segments)), "spool_full")
 
-    def _give_up(self, name: str, reason: str) -> None:
+    def _discard_segment(self, name: str, reason: str) -> None:
         """The oldest segment goes, with what of it was not settled."""
         last, settled = self._last_of(name), max(self.settled_seq, segments.first_seq(name) - 1)
-        under_way = max(0, min(last, self._sent_up_to()) - settled)
-        if under_way:
-            self._in_doubt[reason] = self._in_doubt.get(reason, 0) + under_way
-        self.lost[reason] += max(0, last - settled) - under_way
+        in_flight = max(0, min(last, self._sent_up_to()) - settled)
+        if in_flight:
+            self._in_doubt[reason] = self._in_doubt.get(reason, 0) + in_flight
+        self.lost[reason] += max(0, last - settled) - in_flight
         self.settled_seq = max(self.settled_seq, last)
         self._forget(name)
 
     def _sent_up_to(self) -> int:
-        return self._mark.records[-1][0] if self._mark.records else 0
+        return self._peeked.records[-1][0] if self._peeked.records else 0
 
     def _last_of(self, name: str) -> int:
         later = [segments.first_seq(other) for other in self._segments if other > name]
@@ -203,28 +203,28 @@ class Spool:
 
     def peek(self, max_events: int, max_bytes: int) -> list[Record]:
         """The oldest unacknowledged records; SpoolError when the disk does not give them now."""
-        self._count_doubts()
+        self._count_in_doubt()
         memory = self._overflow if self._owner is not None else None
-        batch = self._mark = Batch(self.settled_seq, self._read, max_events, max_bytes, memory)
+        batch = self._peeked = Batch(self.settled_seq, self._read, max_events, max_bytes, memory)
         for name in [] if self._closed else list(self._segments):
             try:
-                if not self._gather(name, batch):
+                if not self._read_segment(name, batch):
                     return batch.records
                 self._read_failures = 0
             except OSError as error:
                 if batch.records:
                     return batch.records  # these first
-                self._unreadable(name, error)
+                self._on_read_error(name, error)
                 return self.peek(max_events, max_bytes)
         newest = next(reversed(self._segments), "")
         last = self._overflow.first_seq - 1 if self._overflow.events else self.high_seq
         batch.finish(Position(newest, self._segments[newest].size) if newest else Position(), last)
-        batch.more(self._overflow)
+        batch.add_from_memory(self._overflow)
         if not batch.records and (self.events or batch.damaged):
             self.acknowledge(self.high_seq)  # nothing of what is missing will come any more
         return batch.records
 
-    def _gather(self, name: str, batch: Batch) -> bool:
+    def _read_segment(self, name: str, batch: Batch) -> bool:
         """Everything of one segment; False when the batch is full."""
         if name < self._read.segment:
             return True
@@ -236,33 +236,33 @@ class Spool:
             elif not batch.take(line.record, Position(name, line.end)):
                 return False
         if end < self._segments[name].size:
-            self._was_cut(name, end)
+            self._mark_truncated(name, end)
         return True
 
-    def _was_cut(self, name: str, end: int) -> None:
+    def _mark_truncated(self, name: str, end: int) -> None:
         """Somebody shortened the file: what was cut off shows as a hole. Nothing more is written to it."""
         if self._file is not None and name == self._current():
             self._close_file()
         self._segments[name].size = end
 
-    def _count_doubts(self) -> None:
+    def _count_in_doubt(self) -> None:
         for reason, count in self._in_doubt.items():
             self.lost[reason] += count
         self._in_doubt = {}
 
-    def _unreadable(self, name: str, error: OSError) -> None:
+    def _on_read_error(self, name: str, error: OSError) -> None:
         self._read_failures += 1
         gone = isinstance(error, FileNotFoundError)
-        if not gone and self._read_failures < MOST_READ_FAILURES:
+        if not gone and self._read_failures < MAX_READ_FAILURES:
             raise SpoolError(f"spool {self.directory / name} cannot be read: {error}") from error
         self._read_failures = 0
-        self._give_up(name, "spool_removed" if gone else "spool_unreadable")
+        self._discard_segment(name, "spool_removed" if gone else "spool_unreadable")
 
     def acknowledge(self, seq: int) -> None:
         """All records of the last peek are safe with the server; `seq` is the highest of them."""
         if self._closed:
             return
-        batch, self._mark = self._mark, Batch(seq, self._mark.position)
+        batch, self._peeked = self._peeked, Batch(seq, self._peeked.position)
         self._in_doubt = {}
         self.settled_seq = max(self.settled_seq, seq, batch.reached)
         self._overflow.acknowledge(seq)
@@ -322,7 +322,7 @@ class Spool:
                 self.high_seq = max(self.high_seq, *found)
                 return
 
-    def note(self, losses: Mapping[str, int]) -> None:
+    def save_losses(self, losses: Mapping[str, int]) -> None:
         """Losses that were not reported yet, for who adopts this spool if this process dies."""
         path = self.directory / "losses.json"
         try:
@@ -335,8 +335,8 @@ class Spool:
         except OSError:
             pass  # a disk that takes no events takes no word of their loss either
 
-    def noted(self) -> dict[str, int]:
-        """What `note` left; empty where there is nothing readable."""
+    def saved_losses(self) -> dict[str, int]:
+        """What `save_losses` left; empty where there is nothing readable."""
         try:
             document = json.loads((self.directory / "losses.json").read_text())
             return {str(k)[:64]: v for k, v in document.items() if type(v) is int and v > 0}
@@ -377,7 +377,7 @@ class Spool:
         """Give the directory up; with `remove`, delete it (all is acknowledged)."""
         if not self._closed and self._overflow.events:
             try:
-                self._empty_memory()
+                self._flush_memory()
             except (OSError, SpoolError):
                 self.lost["disk_unusable"] += self._overflow.events
                 self._overflow.close()

@@ -78,12 +78,12 @@ class HttpTransport:
         self._headers = {"Authorization": "Bearer " + token} if token else {}
         handlers: list[Any] = [_NoRedirect(), _Http()]
         if url.startswith("https://"):
-            handlers.append(_Https(_trusting(ca_file)))
+            handlers.append(_Https(_tls_context(ca_file)))
         self._opener = urllib.request.build_opener(*handlers)
 
     def send(self, lines: Sequence[bytes], timeout: float = 10.0) -> ServerAcknowledgement:
         """POST a batch (one event a line); returns after the server has committed it."""
-        body = _packed(lines)
+        body = _gzipped(lines)
         headers = {
             "Content-Type": "application/x-ndjson",
             "Content-Encoding": "gzip",
@@ -95,8 +95,8 @@ class HttpTransport:
         rejected = answer.get("rejected")
         if not isinstance(rejected, list) or not rejected:
             return ServerAcknowledgement(answer["acknowledged"], 0)
-        told = [_rejection(one) for one in rejected]
-        return ServerAcknowledgement(answer["acknowledged"], len(rejected), told[0][1], told)
+        rejections = [_parse_rejection(line) for line in rejected]
+        return ServerAcknowledgement(answer["acknowledged"], len(rejected), rejections[0][1], rejections)
 
     def poll(self, agent: str, wait: float) -> list[wire.Command]:
         """Wait up to `wait` seconds for commands; malformed ones are passed over."""
@@ -138,21 +138,21 @@ class HttpTransport:
             raise TransportError(f"broken answer from {self._url}: {error!r}") from None
 
 
-def _packed(lines: Sequence[bytes]) -> bytes:
+def _gzipped(lines: Sequence[bytes]) -> bytes:
     """gzip, line by line: the batch is not held a second time."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     pieces = [packer.compress(line + b"\n") for line in lines]
     return b"".join(pieces) + packer.flush()
 
 
-def _rejection(told: Any) -> tuple[int, str]:
+def _parse_rejection(rejections: Any) -> tuple[int, str]:
     """The number of a line, 0 where the server does not say, and why it was not taken."""
-    document = told if isinstance(told, dict) else {}
+    document = rejections if isinstance(rejections, dict) else {}
     line = document.get("line")
     return line if type(line) is int else 0, str(document.get("error"))[:300]
 
 
-def _trusting(ca_file: str | None) -> ssl.SSLContext:
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     """What the system trusts, and a private CA besides."""
     context = ssl.create_default_context()
     if ca_file:

@@ -44,9 +44,9 @@ class Metric:
     @property
     def unit(self) -> str:
         """The base unit that the name ends with; empty for plain numbers."""
-        words = self.name.split("_")
-        last = words[-2] if words[-1] == "total" else words[-1]
-        return last if last in UNITS and "per" not in words else ""
+        text = self.name.split("_")
+        last = text[-2] if text[-1] == "total" else text[-1]
+        return last if last in UNITS and "per" not in text else ""
 
 
 def _gauge(name: str, path: str, help: str, *labels: str, factor: float = 1.0) -> Metric:
@@ -61,13 +61,13 @@ def _derived(name: str, path: str, help: str, *labels: str) -> Metric:
     return Metric(PREFIX + name, "gauge", help, path, labels, derived=True)
 
 
-def _own(name: str, type: str, help: str, *labels: str) -> Metric:
+def _server(name: str, type: str, help: str, *labels: str) -> Metric:
     return Metric("controlplane_" + name, type, help, "", labels, derived=True)
 
 
 _MS = 0.001
 _OP = "stateOperators[]."
-_HEADS = "sources[].latestOffset, sources[].endOffset"
+_OFFSETS = "sources[].latestOffset, sources[].endOffset"
 
 BATCH = (
     _gauge("batch_id", "batchId", "Id of the last committed batch."),
@@ -96,12 +96,14 @@ BATCH = (
 
 SOURCE = (
     _counter("source_input_rows_total", "sources[].numInputRows", "Rows read from the source.", "source"),
-    _derived("source_arrival_rows_per_second", _HEADS, "Pace at which the source's head moves.", "source"),
-    _derived("source_lag_rows", _HEADS, "Rows not read; absent where the source tells no head.", "source"),
-    _derived("source_lag_seconds", _HEADS, "Age of the oldest row that is not read.", "source"),
-    _derived("source_max_partition_lag_rows", _HEADS, "Rows not read in the worst partition.", "source"),
+    _derived("source_arrival_rows_per_second", _OFFSETS, "Pace at which the source's head moves.", "source"),
+    _derived("source_lag_rows", _OFFSETS, "Rows not read; absent where the source tells no head.", "source"),
+    _derived("source_lag_seconds", _OFFSETS, "Age of the oldest row that is not read.", "source"),
+    _derived("source_max_partition_lag_rows", _OFFSETS, "Rows not read in the worst partition.", "source"),
     _derived("source_retention_seconds", "", "How long the source keeps rows, as the user told.", "source"),
-    _derived("source_catch_up_seconds", _HEADS, "Time until all is read, as the lag shrinks now.", "source"),
+    _derived(
+        "source_catch_up_seconds", _OFFSETS, "Time until all is read, as the lag shrinks now.", "source"
+    ),
 )
 
 EVENT_TIME = (
@@ -148,7 +150,7 @@ STATE = (
     ),
 )
 
-LIFE = (
+LIFECYCLE = (
     Metric(
         PREFIX + "query_info",
         "info",
@@ -206,8 +208,8 @@ CHECKPOINT = (
 
 
 def _baseline(figure: str, help: str) -> Metric:
-    told = "%s is usual at this hour of the week; quantiles 0.1, 0.5, 0.9 of past weeks." % help
-    return Metric(BASELINE_PREFIX + figure, "gauge", told, "history rollup", ("quantile",), derived=True)
+    help = "%s is usual at this hour of the week; quantiles 0.1, 0.5, 0.9 of past weeks." % help
+    return Metric(BASELINE_PREFIX + figure, "gauge", help, "history rollup", ("quantile",), derived=True)
 
 
 BASELINE = (
@@ -217,29 +219,35 @@ BASELINE = (
     _baseline("state_rows", "Number of rows in state, all operators together, that"),
 )
 
-OWN = (
-    _own("events_stored_total", "counter", "Events stored since this server started."),
-    _own("events_duplicate_total", "counter", "Events received again since this server started."),
-    _own("events_rejected_total", "counter", "Lines refused since this server started."),
-    _own("store_commit_seconds", "gauge", "Time the last commit of the store took."),
-    _own("open_actions", "gauge", "Actions under way."),
-    _own("agents", "gauge", "Agents known."),
-    _own("queries", "gauge", "Queries by verdict.", "status"),
-    _own("rule_evaluations_total", "counter", "Rules evaluated since this server started."),
-    _own("rule_evaluation_failures_total", "counter", "Rules that could not be evaluated since then."),
-    _own("notifications_sent_total", "counter", "Messages that a receiver took since this server started."),
-    _own("notifications_failed_total", "counter", "Messages that a receiver did not take since then."),
-    _own("series", "gauge", "Series held for the rules."),
-    _own("series_refused_total", "counter", "Samples left out, since there were too many series."),
-    _own("lake_events_lost_total", "counter", "Events deleted for the byte limit before the lake had them."),
-    _own("lake_verified_timestamp_seconds", "gauge", "When a commit of the lake was last verified."),
-    _own("scrape_seconds", "gauge", "Time the last scrape of ourselves took."),
+SERVER = (
+    _server("events_stored_total", "counter", "Events stored since this server started."),
+    _server("events_duplicate_total", "counter", "Events received again since this server started."),
+    _server("events_rejected_total", "counter", "Lines refused since this server started."),
+    _server("store_commit_seconds", "gauge", "Time the last commit of the store took."),
+    _server("open_actions", "gauge", "Actions under way."),
+    _server("agents", "gauge", "Agents known."),
+    _server("queries", "gauge", "Queries by verdict.", "status"),
+    _server("rule_evaluations_total", "counter", "Rules evaluated since this server started."),
+    _server("rule_evaluation_failures_total", "counter", "Rules that could not be evaluated since then."),
+    _server(
+        "notifications_sent_total", "counter", "Messages that a receiver took since this server started."
+    ),
+    _server("notifications_failed_total", "counter", "Messages that a receiver did not take since then."),
+    _server("series", "gauge", "Series held for the rules."),
+    _server("series_refused_total", "counter", "Samples left out, since there were too many series."),
+    _server(
+        "lake_events_lost_total", "counter", "Events deleted for the byte limit before the lake had them."
+    ),
+    _server("lake_verified_timestamp_seconds", "gauge", "When a commit of the lake was last verified."),
+    _server("scrape_seconds", "gauge", "Time the last scrape of ourselves took."),
 )
 
-METRICS: Tuple[Metric, ...] = BATCH + SOURCE + EVENT_TIME + STATE + LIFE + AGENT + CHECKPOINT + BASELINE + OWN
+METRICS: Tuple[Metric, ...] = (
+    BATCH + SOURCE + EVENT_TIME + STATE + LIFECYCLE + AGENT + CHECKPOINT + BASELINE + SERVER
+)
 BY_NAME: Dict[str, Metric] = {metric.name: metric for metric in METRICS}
 
-_COUNTED = {
+_HELP_PREFIXES = {
     "batch": "In the last batch, over all tasks: %s.",
     "ms": "In the last batch, over all tasks: %s.",
     "now": "After the last batch, over all state stores: %s.",
@@ -248,14 +256,16 @@ _COUNTED = {
 
 
 def _state_metric(line: str) -> Metric:
-    spark, name, how, words = line.split(None, 3)
-    factor = _MS if how == "ms" else 1.0
-    return _gauge(name, _OP + "customMetrics." + spark, _COUNTED[how] % words, "operator", factor=factor)
+    spark, name, counting, text = line.split(None, 3)
+    factor = _MS if counting == "ms" else 1.0
+    return _gauge(
+        name, _OP + "customMetrics." + spark, _HELP_PREFIXES[counting] % text, "operator", factor=factor
+    )
 
 
 def _source_metric(line: str) -> Metric:
-    spark, name, how, words = line.split(None, 3)
-    return _gauge(name, "sources[].metrics." + spark, words, "source", factor=_MS if how == "ms" else 1.0)
+    spark, name, counting, text = line.split(None, 3)
+    return _gauge(name, "sources[].metrics." + spark, text, "source", factor=_MS if counting == "ms" else 1.0)
 
 
 def _by_spark_name(metrics: Iterable[Metric]) -> Dict[str, Metric]:
@@ -268,7 +278,7 @@ SOURCE_METRICS = _by_spark_name(map(_source_metric, custom_metrics.SOURCE.strip(
 
 #: One figure a partition (`SnapshotLastUploaded.partition_3_default`): taken together, never series.
 _PER_PARTITION = re.compile(r"\.|partition_?\d", re.IGNORECASE)
-_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 SNAPSHOT_UPLOADED = "SnapshotLastUploaded."
 #: Endings that Prometheus keeps for other kinds of metrics, or that are no base unit.
 _ENDINGS = {
@@ -284,7 +294,7 @@ def custom_metric(spark_name: str) -> Optional[Metric]:
     if _PER_PARTITION.search(spark_name):
         return None
     known = STATE_METRICS.get(spark_name)
-    return known or _made(spark_name, "state_custom_", _OP + "customMetrics.", "operator")
+    return known or _unknown_metric(spark_name, "state_custom_", _OP + "customMetrics.", "operator")
 
 
 @lru_cache(maxsize=1024)
@@ -293,18 +303,18 @@ def source_metric(spark_name: str) -> Optional[Metric]:
     if _PER_PARTITION.search(spark_name):
         return None
     known = SOURCE_METRICS.get(spark_name)
-    return known or _made(spark_name, "source_custom_", "sources[].metrics.", "source")
+    return known or _unknown_metric(spark_name, "source_custom_", "sources[].metrics.", "source")
 
 
-def _made(spark_name: str, prefix: str, path: str, label: str) -> Optional[Metric]:
+def _unknown_metric(spark_name: str, prefix: str, path: str, label: str) -> Optional[Metric]:
     """A name for a figure that no list knows: `fooLatencyMs` → `…_foo_latency_seconds`."""
-    words = [word for word in re.split(r"[^a-z0-9]+", _HUMP.sub("_", spark_name[:100]).lower()) if word]
-    if not words:
+    text = [word for word in re.split(r"[^a-z0-9]+", _CAMEL_CASE.sub("_", spark_name[:100]).lower()) if word]
+    if not text:
         return None
-    ending, factor = _ENDINGS.get(words[-1], (words[-1], 1.0))
-    name = ("" if words[0] == "rocksdb" else prefix) + "_".join([*words[:-1], ending])
-    told = "As Spark reports it: %s." % re.sub(r"[^\w. -]", "_", spark_name[:100])
-    return _gauge(name, path + spark_name, told, label, factor=factor)
+    ending, factor = _ENDINGS.get(text[-1], (text[-1], 1.0))
+    name = ("" if text[0] == "rocksdb" else prefix) + "_".join([*text[:-1], ending])
+    help = "As Spark reports it: %s." % re.sub(r"[^\w. -]", "_", spark_name[:100])
+    return _gauge(name, path + spark_name, help, label, factor=factor)
 
 
 def distinct(names: Iterable[str]) -> List[str]:

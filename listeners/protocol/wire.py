@@ -154,9 +154,9 @@ def _seq(value: Any) -> int:
     return value
 
 
-def _word(value: Any, name: str, most: int) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > most:
-        raise WireError("%s must be text of 1 to %d characters" % (name, most))
+def _word(value: Any, name: str, max_chars: int) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > max_chars:
+        raise WireError("%s must be text of 1 to %d characters" % (name, max_chars))
     return value
 
 
@@ -228,17 +228,17 @@ def loads(text: str | bytes) -> Any:
         raise WireError("not JSON we take: a number is too long") from None
 
 
-def nested(value: Any, most: int = MAX_NESTED) -> bool:
-    """Whether lists and mappings lie in each other deeper than `most`: who renders them again may not be able to."""
+def nested(value: Any, max_chars: int = MAX_NESTED) -> bool:
+    """Whether lists and mappings lie in each other deeper than `max_chars`: who renders them again may not be able to."""
     level = [value]
-    for _ in range(most):
+    for _ in range(max_chars):
         level = [
             inner
-            for one in level
-            if isinstance(one, (dict, list))
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for item in level
+            if isinstance(item, (dict, list))
+            for inner in (item.values() if isinstance(item, dict) else item)
         ]
-    return any(isinstance(one, (dict, list)) for one in level)
+    return any(isinstance(item, (dict, list)) for item in level)
 
 
 def encode_command(command: Command) -> dict[str, Any]:

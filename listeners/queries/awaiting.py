@@ -16,9 +16,9 @@ from listeners.queries.registry import RegisteredQuery, Registry
 from listeners.spark.engine import Engine, SparkRun
 
 #: Before a wait is repeated where Spark did not answer.
-UNREACHED_SECONDS = 1.0
+RETRY_SECONDS = 1.0
 #: How often a wait that a command holds looks whether there is a Spark that could start the query again.
-LOOK_SECONDS = 10.0
+POLL_SECONDS = 10.0
 
 
 def await_termination(
@@ -33,7 +33,7 @@ def await_termination(
         failure = _outcome(original, query)
         if failure is not None and engine.is_outage(failure):
             raise failure
-        if not follows(registry, engine, entry, query, run_id, failure):
+        if not follow_restart(registry, engine, entry, query, run_id, failure):
             if failure is not None:
                 raise failure
             return None
@@ -48,7 +48,7 @@ def _outcome(original: Callable[..., Any], waited_on: Any) -> Exception | None:
     return None
 
 
-def follows(
+def follow_restart(
     registry: Registry,
     engine: Engine,
     entry: RegisteredQuery,
@@ -65,19 +65,19 @@ def follows(
             registry.ended_on_probation(run_id)
     while True:
         with registry.changed:
-            if registry.changed.wait_for(lambda: not _is_held(registry, entry, run_id), LOOK_SECONDS):
+            if registry.changed.wait_for(lambda: not _is_held(registry, entry, run_id), POLL_SECONDS):
                 return entry.run_id != run_id and query in entry.handles and not registry.closed
             run = entry.run
-        gone = engine.gone(run)  # outside the lock: it may take as long as it likes
+        gone = engine.permanent_outage(run)  # outside the lock: it may take as long as it likes
         if gone is not None:
-            _let_go(registry, entry, run_id, gone)
+            _release_waiters(registry, entry, run_id, gone)
 
 
 def _is_held(registry: Registry, entry: RegisteredQuery, run_id: str) -> bool:
     return entry.held and entry.run_id == run_id and not registry.closed
 
 
-def _let_go(registry: Registry, entry: RegisteredQuery, run_id: str, gone: Exception) -> None:
+def _release_waiters(registry: Registry, entry: RegisteredQuery, run_id: str, gone: Exception) -> None:
     with registry.changed:
         if not _is_held(registry, entry, run_id):
             return
@@ -107,22 +107,22 @@ def await_any(
         return original(manager, timeout)
     key = engine.key_of(manager)
     while True:
-        strangers = _strangers(registry, engine, manager)
+        unseen_runs = _unseen_runs(registry, engine, manager)
         failure = _outcome(original, manager)
         if failure is not None and engine.is_outage(failure):
             raise failure
         if failure is not None:
             _hold_failed_starts(registry, key)
-        ended = _ended_alone(registry, key)
-        if not ended and _is_commanded(registry, key) and not _ended(strangers):
+        ended = _own_ends(registry, key)
+        if not ended and _may_be_commanded(registry, key) and not _ended(unseen_runs):
             _reset(engine, manager)
-            ended = _ended_alone(registry, key)  # between Spark's answer and our reset
-            if not ended and not _ended(strangers):
+            ended = _own_ends(registry, key)  # between Spark's answer and our reset
+            if not ended and not _ended(unseen_runs):
                 continue
-        return _pass_on(ended, failure)
+        return _return_as_spark(ended, failure)
 
 
-def _pass_on(ended: list[SparkRun], failure: Exception | None) -> None:
+def _return_as_spark(ended: list[SparkRun], failure: Exception | None) -> None:
     """As Spark does: the failure of what ended is raised; of several, one."""
     if ended:
         failure = next((found for run in ended if (found := _failure_of(run))), None)
@@ -138,28 +138,28 @@ def _failure_of(run: SparkRun) -> Exception | None:
         return None
 
 
-def _is_commanded(registry: Registry, key: int) -> bool:
+def _may_be_commanded(registry: Registry, key: int) -> bool:
     """Whether an end that Spark reports may be a command's doing."""
     return not registry.closed and any(e.commanded for e in registry.entries() if e.session_key == key)
 
 
 def _hold_failed_starts(registry: Registry, key: int) -> None:
     for entry in registry.entries():
-        if entry.session_key == key and entry.probation is not None and not _runs(entry.run):
+        if entry.session_key == key and entry.probation is not None and not _is_active(entry.run):
             registry.ended_on_probation(entry.run_id)
 
 
-def _ended_alone(registry: Registry, key: int) -> list[SparkRun]:
+def _own_ends(registry: Registry, key: int) -> list[SparkRun]:
     """Runs of a session that ended, although no command ended them and nobody asked to forget it.
 
     Also those that the program has followed by newer ones: Spark tells of them until it is reset.
     """
     found = [e for e in registry.entries() if e.session_key == key and not e.held and not e.forgotten]
-    ended = [entry.run for entry in found if not _runs(entry.run) and not entry.held]
+    ended = [entry.run for entry in found if not _is_active(entry.run) and not entry.held]
     return ended + registry.replaced(key)
 
 
-def _runs(run: SparkRun) -> bool:
+def _is_active(run: SparkRun) -> bool:
     """Where Spark cannot be asked, nothing is known to have ended: PySpark's own wait will tell."""
     try:
         return run.is_active()
@@ -171,10 +171,10 @@ def _reset(engine: Engine, manager: Any) -> None:
     try:
         engine.reset_terminated(manager)
     except AgentError:  # the next wait returns at once
-        time.sleep(UNREACHED_SECONDS)
+        time.sleep(RETRY_SECONDS)
 
 
-def _strangers(registry: Registry, engine: Engine, manager: Any) -> list[SparkRun]:
+def _unseen_runs(registry: Registry, engine: Engine, manager: Any) -> list[SparkRun]:
     """Active queries whose start we did not see (started before the agent came)."""
     try:
         active = engine.active_of(manager)
@@ -183,8 +183,8 @@ def _strangers(registry: Registry, engine: Engine, manager: Any) -> list[SparkRu
     return [run for run in active if registry.entry_of_run(run.run_id) is None]
 
 
-def _ended(strangers: list[SparkRun]) -> bool:
-    return any(not _runs(run) for run in strangers)
+def _ended(unseen_runs: list[SparkRun]) -> bool:
+    return any(not _is_active(run) for run in unseen_runs)
 
 
 def reset_terminated(registry: Registry, engine: Engine, original: Callable[..., Any], manager: Any) -> Any:

@@ -54,8 +54,8 @@ class StartObserver(Protocol):
 class Hooks:
     """The wrapped classes; each engine's are wrapped once."""
 
-    def __init__(self, registry: Registry, hearer: StartObserver):
-        self._registry, self._hearer = registry, hearer
+    def __init__(self, registry: Registry, observer: StartObserver):
+        self._registry, self._observer = registry, observer
         self._patches = Patches()
         self._wrapped: set[type] = set()
         self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
@@ -71,9 +71,9 @@ class Hooks:
             "awaitAnyTermination": ("manager", awaiting.await_any),
             "resetTerminated": ("manager", awaiting.reset_terminated),
         }
-        for method, (owner, stand_in) in waits.items():
+        for method, (owner, replacement) in waits.items():
             if owner in classes:
-                self._patches.wrap(classes[owner], method, self._bound(stand_in, engine))
+                self._patches.wrap(classes[owner], method, self._bound(replacement, engine))
         if "session" in classes:
             self._patches.wrap(classes["session"], "stop", self._on_session_stop)
         if "context" in classes:
@@ -85,7 +85,7 @@ class Hooks:
         for name in BUILDERS:
             self._patches.wrap(classes["writer"], name, self._on_build)
         for name in ("start", "toTable"):
-            self._patches.wrap(classes["writer"], name, self._starting(engine))
+            self._patches.wrap(classes["writer"], name, self._start_wrapper(engine))
 
     def undo(self) -> None:
         self._patches.undo()
@@ -97,9 +97,9 @@ class Hooks:
 
     # -- wrappers --------------------------------------------------------------------------------
 
-    def _bound(self, stand_in: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
+    def _bound(self, replacement: Callable[..., Any], engine: Engine) -> Callable[..., Any]:
         def call(original: Callable[..., Any], self_: Any, *args: Any, **kwargs: Any) -> Any:
-            return stand_in(self._registry, engine, original, self_, *args, **kwargs)
+            return replacement(self._registry, engine, original, self_, *args, **kwargs)
 
         return call
 
@@ -109,7 +109,7 @@ class Hooks:
             self._names[writer] = str(args[0])
         return original(writer, *args, **kwargs)
 
-    def _starting(self, engine: Engine) -> Callable[..., Any]:
+    def _start_wrapper(self, engine: Engine) -> Callable[..., Any]:
         def call(original: Callable[..., Any], writer: Any, *args: Any, **kwargs: Any) -> Any:
             return self._on_start(engine, original, writer, args, kwargs)
 
@@ -118,27 +118,27 @@ class Hooks:
     def _on_start(self, engine: Engine, original: Any, writer: Any, args: Any, kwargs: Any) -> Any:
         start = Start(original.__name__, original, writer, args, kwargs, engine.session_of(writer), 0, engine)
         name = kwargs.get("queryName") or self._names.get(writer)
-        guarded(lambda: self._hearer.add_session(start.session))
-        guarded(lambda: self._hearer.before_start(start, name))
+        guarded(lambda: self._observer.add_session(start.session))
+        guarded(lambda: self._observer.before_start(start, name))
         try:
             query = original(writer, *args, **kwargs)
         except Exception as error:
             failure = error
-            guarded(lambda: self._hearer.start_failed(name, start.method, failure))
+            guarded(lambda: self._observer.start_failed(name, start.method, failure))
             raise
-        guarded(lambda: self._began(start, query))
+        guarded(lambda: self._on_started(start, query))
         return query
 
-    def _began(self, start: Start, query: Any) -> None:
+    def _on_started(self, start: Start, query: Any) -> None:
         start.generation = self._registry.touch(start.writer)
         start.pool = start.engine.pool(start.session)
-        self._hearer.after_start(start, query)
+        self._observer.after_start(start, query)
 
     def _on_session_stop(self, original: Callable[..., Any], session: Any) -> Any:
-        guarded(lambda: self._hearer.session_stopping(session))
+        guarded(lambda: self._observer.session_stopping(session))
         return original(session)
 
     def _on_context_stop(self, original: Callable[..., Any], context: Any) -> Any:
         if getattr(context, "_jsc", None) is not None:  # else it was stopped before: nothing ends now
-            guarded(self._hearer.context_stopping)
+            guarded(self._observer.context_stopping)
         return original(context)

@@ -16,8 +16,8 @@ from typing import Any, Callable
 from listeners.protocol.errors import CommandError
 
 TRIGGER = "trigger"
-LONGEST_SECONDS = 7 * 86400.0
-_SECONDS = {
+MAX_INTERVAL_SECONDS = 7 * 86400.0
+_UNIT_SECONDS = {
     "ms": 0.001,
     "millisecond": 0.001,
     "s": 1.0,
@@ -29,7 +29,7 @@ _SECONDS = {
     "day": 86400.0,
 }
 _INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
-_NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_NAMED_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
 def refusal(message: str) -> CommandError:
@@ -59,7 +59,7 @@ def interval_of(overrides: Mapping[str, Any], trigger: str | None) -> float | No
 def seconds_of(value: Any) -> float:
     """`"10 seconds"`, `"500 ms"`, `"1m"` or a number of seconds → seconds; 0: one batch after the other."""
     seconds = _number(value) if isinstance(value, (int, float)) else _parsed(str(value))
-    if seconds is None or not math.isfinite(seconds) or not 0 <= seconds <= LONGEST_SECONDS:
+    if seconds is None or not math.isfinite(seconds) or not 0 <= seconds <= MAX_INTERVAL_SECONDS:
         raise refusal(
             f"trigger must be an interval of up to 7 days such as 10 seconds, not {str(value)[:40]!r}"
         )
@@ -74,8 +74,10 @@ def _parsed(text: str) -> float | None:
     found = _INTERVAL.fullmatch(text[:40])
     if found is None:
         return None
-    word = found.group(2).lower()
-    unit = _SECONDS.get(word) or _SECONDS.get(word[:-1] if word.endswith("s") else "")
+    unit_name = found.group(2).lower()
+    unit = _UNIT_SECONDS.get(unit_name) or _UNIT_SECONDS.get(
+        unit_name[:-1] if unit_name.endswith("s") else ""
+    )
     return None if unit is None else float(found.group(1)) * unit
 
 
@@ -85,16 +87,20 @@ def check_parameters(factory: Callable[..., Any], name: str, overrides: Mapping[
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):
         return  # a callable that does not tell: it will say itself
-    named = [each for each in parameters.values() if each.kind in _NAMED]
-    takes_any = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-    allowed = ", ".join(each.name for each in named) or "none"
-    unknown = sorted(str(each)[:40] for each in overrides if each not in {one.name for one in named})
+    accepted = [parameter for parameter in parameters.values() if parameter.kind in _NAMED_KINDS]
+    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
+    allowed = ", ".join(parameter.name for parameter in accepted) or "none"
+    unknown = sorted(
+        str(parameter)[:40] for parameter in overrides if parameter not in {known.name for known in accepted}
+    )
     if unknown and not takes_any:
         raise refusal(
             f"the factory of {name} has no parameter {', '.join(unknown)}; its parameters: {allowed}"
         )
     missing = [
-        each.name for each in named if each.default is inspect.Parameter.empty and each.name not in overrides
+        parameter.name
+        for parameter in accepted
+        if parameter.default is inspect.Parameter.empty and parameter.name not in overrides
     ]
     if missing:
         raise refusal(

@@ -20,9 +20,9 @@ from listeners.spark.planned import Planned, planned_shape
 log = logging.getLogger("controlplane.agent")
 
 MODES = ("report", "block", "off")
-SECONDS = 5.0
-MOST_FINDINGS = 5
-MOST_CHARS = 600
+TIMEOUT_SECONDS = 5.0
+MAX_FINDINGS = 5
+MAX_CHARS = 600
 
 #: `ask(body, seconds)` posts to `/api/v1/preflight` and gives the answer's JSON.
 Ask = Callable[[Mapping[str, Any], float], Any]
@@ -36,7 +36,7 @@ class Preflight:
     """The question before each start of a driver in `block` mode."""
 
     def __init__(
-        self, app: str, ask: Ask, redact: Callable[[str], str] | None = None, seconds: float = SECONDS
+        self, app: str, ask: Ask, redact: Callable[[str], str] | None = None, seconds: float = TIMEOUT_SECONDS
     ):
         self._app, self._ask, self._redact, self._seconds = app, ask, redact, seconds
 
@@ -46,7 +46,7 @@ class Preflight:
             return log.warning("preflight: a Spark Connect client cannot ask before a start; it goes on")
         answers: list[Any] = []
         thread = threading.Thread(
-            target=self._asked, args=(start, name, answers), name="controlplane-preflight", daemon=True
+            target=self._request, args=(start, name, answers), name="controlplane-preflight", daemon=True
         )
         thread.start()
         thread.join(self._seconds)
@@ -54,14 +54,14 @@ class Preflight:
             return log.warning("preflight: no answer within %g s; the query starts", self._seconds)
         if isinstance(answers[0], Exception):
             return log.warning("preflight: %s; the query starts", one_line(answers[0]))
-        message = prevented(answers[0], name)
+        message = refusal_message(answers[0], name)
         if message is not None:
             raise QueryNotStarted(message)
 
-    def _asked(self, start: Start, name: str | None, answers: list[Any]) -> None:
+    def _request(self, start: Start, name: str | None, answers: list[Any]) -> None:
         began = time.monotonic()
         try:
-            body = question(
+            body = request_body(
                 self._app, Planned(start.writer, start.method, start.args, start.kwargs), name, self._redact
             )
             left = self._seconds - (time.monotonic() - began)
@@ -71,7 +71,7 @@ class Preflight:
             answers.append(error)
 
 
-def question(
+def request_body(
     app: str, planned: Planned, name: str | None, redact: Callable[[str], str] | None
 ) -> dict[str, Any]:
     """The body of `POST /api/v1/preflight`; the server finds the last run by name or checkpoint."""
@@ -85,7 +85,7 @@ def question(
     }
 
 
-def prevented(answer: Any, name: str | None) -> str | None:
+def refusal_message(answer: Any, name: str | None) -> str | None:
     """The message with which a start is prevented; None where it may go on, or the answer says nothing."""
     if not isinstance(answer, dict) or answer.get("verdict") != "not_allowed":
         return None
@@ -97,17 +97,17 @@ def prevented(answer: Any, name: str | None) -> str | None:
     lines = [
         f"the query {name!r} was not started" if name else "the query was not started",
         f": it would not restart from its checkpoint{f' (compared with run {run})' if run else ''}",
-        *(f"\n{line}" for each in worst[:MOST_FINDINGS] for line in _told(each)),
+        *(f"\n{line}" for each in worst[:MAX_FINDINGS] for line in _finding_lines(each)),
         "\nTo start it all the same, set CONTROLPLANE_PREFLIGHT=report.",
     ]
     return "".join(lines)
 
 
-def _told(finding: Mapping[str, Any]) -> list[str]:
+def _finding_lines(finding: Mapping[str, Any]) -> list[str]:
     remedy = finding.get("remedy")
     steps = remedy if isinstance(remedy, list) else [remedy] if remedy else []
-    told = [f"- {str(finding.get('message') or finding.get('check'))[:MOST_CHARS]}"]
-    return told + [f"  {str(step)[:MOST_CHARS]}" for step in steps[:3]]
+    told = [f"- {str(finding.get('message') or finding.get('check'))[:MAX_CHARS]}"]
+    return told + [f"  {str(step)[:MAX_CHARS]}" for step in steps[:3]]
 
 
 def one_line(error: Exception) -> str:

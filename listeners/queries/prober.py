@@ -19,13 +19,13 @@ from listeners.spark.sessions import engine_of
 
 
 @dataclass
-class _Seen:
+class _RunProbe:
     """What the last rounds saw of one run."""
 
     trigger_rounds: int = 0
     tasks_completed: int | None = None
     last_task_at: float | None = None
-    told: tuple[Any, ...] | None = None
+    reported: tuple[Any, ...] | None = None
 
 
 class Prober:
@@ -45,7 +45,7 @@ class Prober:
     ):
         self._registry, self._sessions, self._clock, self._redact = registry, sessions, clock, redact
         self._engine_of, self._shapes = engine_of, shapes
-        self._seen: dict[str, _Seen] = {}
+        self._probes: dict[str, _RunProbe] = {}
         #: Executors and heap as of the last round, for the next heartbeat, which must not wait for the JVM.
         self.driver: dict[str, Any] = {}
 
@@ -63,8 +63,10 @@ class Prober:
             raise failures[0]
         self.driver = self._driver_figures(sessions)
         alive = {query["runId"] for query in found}
-        self._seen = {run_id: seen for run_id, seen in self._seen.items() if run_id in alive}
-        found += [self._of_ended(entry) for entry in self._ended_untold(alive)]
+        self._probes = {
+            run_id: probe_state for run_id, probe_state in self._probes.items() if run_id in alive
+        }
+        found += [self._describe_ended(entry) for entry in self._unreported_ends(alive)]
         self._registry.trim()
         return {"queries": found, "partial": True} if failures else {"queries": found}
 
@@ -79,23 +81,23 @@ class Prober:
         except Exception:
             return {}
 
-    def _ended_untold(self, alive: set[str]) -> list[RegisteredQuery]:
+    def _unreported_ends(self, alive: set[str]) -> list[RegisteredQuery]:
         """Runs that ended before any round saw them: what they were can still be told."""
         entries = [entry for entry in self._registry.entries() if entry.run_id not in alive]
-        return [e for e in entries if (e.told is None or e.told[0] != e.run_id) and not e.is_active()]
+        return [e for e in entries if (e.reported is None or e.reported[0] != e.run_id) and not e.is_active()]
 
-    def _of_ended(self, entry: RegisteredQuery) -> dict[str, Any]:
-        told, entry.told = entry.told, self._depends(entry, entry.name, entry.run_id)
+    def _describe_ended(self, entry: RegisteredQuery) -> dict[str, Any]:
+        reported, entry.reported = entry.reported, self._facts_key(entry, entry.name, entry.run_id)
         return {
             "id": entry.query_id,
             "runId": entry.run_id,
             "name": entry.name,
             "active": False,
-            "facts": self._facts(entry, entry.name, entry.run, told),
+            "facts": self._facts(entry, entry.name, entry.run, reported),
         }
 
     def _describe(self, engine: Engine, session: Any, run: SparkRun) -> dict[str, Any]:
-        seen, status = self._seen.setdefault(run.run_id, _Seen()), run.status()
+        probe_state, status = self._probes.setdefault(run.run_id, _RunProbe()), run.status()
         document: dict[str, Any] = {
             "id": run.query_id,
             "runId": run.run_id,
@@ -104,49 +106,49 @@ class Prober:
             "isDataAvailable": status.data_available,
             "isTriggerActive": status.trigger_active,
         }
-        seen.trigger_rounds = seen.trigger_rounds + 1 if status.trigger_active else 0
-        document.update(self._tasks(engine, session, run, seen))
+        probe_state.trigger_rounds = probe_state.trigger_rounds + 1 if status.trigger_active else 0
+        document.update(self._tasks(engine, session, run, probe_state))
         if not status.message.startswith("Initializing"):
-            document.update(self._facts_if_new(run, seen))
+            document.update(self._facts_if_new(run, probe_state))
         return document
 
-    def _tasks(self, engine: Engine, session: Any, run: SparkRun, seen: _Seen) -> dict[str, Any]:
-        figures = engine.tasks(session, run.run_id) if seen.trigger_rounds >= 2 else None
+    def _tasks(self, engine: Engine, session: Any, run: SparkRun, probe_state: _RunProbe) -> dict[str, Any]:
+        figures = engine.tasks(session, run.run_id) if probe_state.trigger_rounds >= 2 else None
         if figures is None:
-            seen.tasks_completed = None
-            return {"lastTaskAt": seen.last_task_at}
+            probe_state.tasks_completed = None
+            return {"lastTaskAt": probe_state.last_task_at}
         running, completed = figures
-        if seen.tasks_completed is not None and completed != seen.tasks_completed:
-            seen.last_task_at = self._clock()
-        seen.tasks_completed = completed
-        return {"tasksActive": running, "tasksCompleted": completed, "lastTaskAt": seen.last_task_at}
+        if probe_state.tasks_completed is not None and completed != probe_state.tasks_completed:
+            probe_state.last_task_at = self._clock()
+        probe_state.tasks_completed = completed
+        return {"tasksActive": running, "tasksCompleted": completed, "lastTaskAt": probe_state.last_task_at}
 
-    def _facts_if_new(self, run: SparkRun, seen: _Seen) -> dict[str, Any]:
+    def _facts_if_new(self, run: SparkRun, probe_state: _RunProbe) -> dict[str, Any]:
         entry = self._registry.entry(run.query_id)
-        keeper = entry if entry is not None else seen
-        depends = self._depends(entry, run.name, run.run_id)
-        if keeper.told == depends:
+        holder = entry if entry is not None else probe_state
+        facts_key = self._facts_key(entry, run.name, run.run_id)
+        if holder.reported == facts_key:
             return {}
-        told, keeper.told = keeper.told, depends
-        return {"facts": self._facts(entry, run.name, self._best(entry, run), told)}
+        reported, holder.reported = holder.reported, facts_key
+        return {"facts": self._facts(entry, run.name, self._registered_run(entry, run), reported)}
 
-    def _depends(self, entry: RegisteredQuery | None, name: str | None, run_id: str) -> tuple[Any, ...]:
+    def _facts_key(self, entry: RegisteredQuery | None, name: str | None, run_id: str) -> tuple[Any, ...]:
         """The facts change only with these; they are told again when one does."""
         writer = entry.start.writer if entry is not None and entry.start is not None else None
         generation = self._registry.generation(writer) if writer is not None else 0
         return run_id, self._registry.factory(name) is not None, generation
 
-    def _best(self, entry: RegisteredQuery | None, run: SparkRun) -> SparkRun:
+    def _registered_run(self, entry: RegisteredQuery | None, run: SparkRun) -> SparkRun:
         """The registry's own, which knows how it was started."""
         return entry.run if entry is not None and entry.run_id == run.run_id else run
 
     def _facts(
-        self, entry: RegisteredQuery | None, name: str | None, run: SparkRun, told: tuple[Any, ...] | None
+        self, entry: RegisteredQuery | None, name: str | None, run: SparkRun, reported: tuple[Any, ...] | None
     ) -> dict[str, Any]:
         """`shape` only with a run's first facts: it is of the start, and the largest of them."""
         facts = run.facts()
-        way = restarting.way(self._registry, entry, name, facts)
-        found = dict(facts, restart=way.how, restartReason=way.reason)
-        if self._shapes and (told is None or told[0] != run.run_id):
+        method = restarting.restart_method(self._registry, entry, name, facts)
+        found = dict(facts, restart=method.how, restartReason=method.reason)
+        if self._shapes and (reported is None or reported[0] != run.run_id):
             found["shape"] = run.shape(self._redact)
         return found

@@ -17,7 +17,7 @@ from typing import Any, Callable, NamedTuple
 from listeners.spark.engine import Engine, SparkRun, Start
 
 #: Past so many queries the ones that ended longest ago are forgotten, their writers with them.
-MAX_REMEMBERED = 64
+MAX_QUERIES = 64
 #: Runs of one query by which its handles are still known.
 MAX_RUNS = 50
 #: Of a session so many runs are remembered that ended and that the program followed by others.
@@ -60,7 +60,7 @@ class RegisteredQuery:
     #: Set by the next batch that is committed, where a drain waits for it.
     awaited: Awaited | None = None
     #: What the facts that the server has of it depend on (see `listeners.queries.prober`).
-    told: tuple[Any, ...] | None = None
+    reported: tuple[Any, ...] | None = None
     busy: threading.Lock = field(default_factory=threading.Lock)
 
     def is_active(self) -> bool:
@@ -116,14 +116,14 @@ class Registry:
                 entry = RegisteredQuery(run.query_id, "", run.name, run, session, key, engine)
             self._entries[run.query_id] = entry
             if run.run_id != entry.run_id:
-                self._keep_own_end(entry)
+                self._remember_own_end(entry)
             entry.start, entry.session, entry.session_key = start or entry.start, session, key
             if run.run_id != entry.run_id:
                 self._next_run(entry, run)
             entry.handles.add(query)
         return entry
 
-    def _keep_own_end(self, entry: RegisteredQuery) -> None:
+    def _remember_own_end(self, entry: RegisteredQuery) -> None:
         """Its run has ended, for another begins; if no command did that, `awaitAnyTermination` is to tell it."""
         by_command = entry.held or (entry.run_id and entry.probation == entry.run_id)
         if entry.run_id and not by_command and not entry.forgotten:
@@ -145,7 +145,7 @@ class Registry:
             self._by_run.pop(entry.runs.pop(0), None)
         if by_command:
             for handle in list(entry.handles):
-                entry.engine.point(handle, run)  # the user's own handle follows the new run
+                entry.engine.rebind(handle, run)  # the user's own handle follows the new run
         else:  # the program started it itself: its older handles stay with the older run, as in Spark
             entry.handles = weakref.WeakSet()
         self.changed.notify_all()
@@ -153,10 +153,10 @@ class Registry:
     def trim(self) -> None:
         """Forget the queries that ended longest ago, past MAX_REMEMBERED. Asks Spark: not for a user's thread."""
         entries = self.entries()
-        if len(entries) <= MAX_REMEMBERED:
+        if len(entries) <= MAX_QUERIES:
             return
         ended = [(entry, entry.run_id) for entry in entries if not entry.is_active()]
-        for entry, run_id in ended[: len(entries) - MAX_REMEMBERED]:
+        for entry, run_id in ended[: len(entries) - MAX_QUERIES]:
             with self.changed:
                 if not (entry.held or entry.busy.locked()) and entry.run_id == run_id:
                     self._drop(entry)
@@ -208,7 +208,7 @@ class Registry:
             entry.held = False
             self.changed.notify_all()
 
-    def shown_alive(self, run_id: str, batch_id: int | None = None) -> None:
+    def on_progress(self, run_id: str, batch_id: int | None = None) -> None:
         """The run committed this batch, or finished a trigger without data: it stands on its own from here."""
         with self.changed:
             entry = self.entry_of_run(run_id)

@@ -23,31 +23,31 @@ class RestartMethod(NamedTuple):
 
 REUSE = RestartMethod("reuse", "", "its recorded start can be repeated")
 FACTORY = RestartMethod("factory", "", "a factory is registered for it")
-UNSEEN = RestartMethod(
+START_NOT_SEEN = RestartMethod(
     "needs_factory", "needs_factory", "its start was not seen by the agent; register a factory for it"
 )
-CHANGED = RestartMethod(
+WRITER_CHANGED = RestartMethod(
     "needs_factory",
     "needs_factory",
     "its writer has been configured or started again since; register a factory for it",
 )
-TEMPORARY = RestartMethod(
+TEMPORARY_CHECKPOINT = RestartMethod(
     "needs_factory",
     "temporary_checkpoint",
     "it has no checkpointLocation, so a restart would begin from scratch; set one in its program",
 )
 #: Source: Spark's ResolveWriteToStream. A sink in memory may begin again only where it holds the whole result.
-FORGETFUL = RestartMethod(
+NOT_RESUMABLE = RestartMethod(
     "needs_factory",
     "cannot_resume",
     "Spark resumes a memory sink from its checkpoint only in complete mode; write to another sink",
 )
-UNKNOWN = RestartMethod(
+CHECKPOINT_UNKNOWN = RestartMethod(
     "needs_factory", "needs_factory", "Spark does not tell its checkpoint; register a factory for it"
 )
 
 
-def way(
+def restart_method(
     registry: Registry,
     entry: RegisteredQuery | None,
     name: str | None,
@@ -62,30 +62,30 @@ def way(
     """
     checkpoint = entry.run.checkpoint() if entry is not None else None
     if checkpoint and classic.is_temporary(checkpoint):
-        return TEMPORARY  # a factory's query would be another one, too
-    if entry is not None and _is_forgetful(entry.run.facts() if facts is None else facts):
-        return FORGETFUL
+        return TEMPORARY_CHECKPOINT  # a factory's query would be another one, too
+    if entry is not None and _is_not_resumable(entry.run.facts() if facts is None else facts):
+        return NOT_RESUMABLE
     if registry.factory(name) is not None:
         return FACTORY
     if entry is None or entry.start is None:
-        return UNSEEN
+        return START_NOT_SEEN
     if registry.generation(entry.start.writer) != entry.start.generation:
-        return CHANGED
+        return WRITER_CHANGED
     if not checkpoint:
-        return UNKNOWN
-    return _static(entry.start)
+        return CHECKPOINT_UNKNOWN
+    return _unless_static(entry.start)
 
 
-def _is_forgetful(facts: Mapping[str, Any]) -> bool:
+def _is_not_resumable(facts: Mapping[str, Any]) -> bool:
     return facts.get("sink") in ("MemorySink", "memory") and facts.get("outputMode") != "complete"
 
 
-def _static(start: Start) -> RestartMethod:
-    static = sorted(set(start.engine.static_leaves(start.writer)))
-    if not static:
+def _unless_static(start: Start) -> RestartMethod:
+    static_inputs = sorted(set(start.engine.static_leaves(start.writer)))
+    if not static_inputs:
         return REUSE
     reason = (
-        f"it joins or unites static data ({', '.join(static)}) that its writer would keep as it was at the "
+        f"it joins or unites static data ({', '.join(static_inputs)}) that its writer would keep as it was at the "
         "first start; register a factory that rebuilds the query"
     )
     return RestartMethod("needs_factory", "needs_factory", reason)

@@ -19,7 +19,7 @@ from listeners.spark.engine import SparkRun
 POLL_SECONDS = 0.02
 #: Of its time a stop spends so much on the drain, at most.
 DRAIN_SHARE = 0.5
-LEAST_STOP_SECONDS = 1.0
+MIN_STOP_SECONDS = 1.0
 
 GAP, COMMIT, DEADLINE, EPOCHS = "gap", "commit", "deadline", "epochs"
 
@@ -59,7 +59,7 @@ def end(registry: Registry, entry: RegisteredQuery, drain: bool, timeout: float)
         moment = EPOCHS if continuous else _drain(registry, entry, began + timeout * DRAIN_SHARE)
     registry.hold(entry)
     try:
-        is_over = _stopped(run, max(LEAST_STOP_SECONDS, began + timeout - time.monotonic()))
+        is_over = _stop_and_check(run, max(MIN_STOP_SECONDS, began + timeout - time.monotonic()))
     except BaseException:
         registry.release(entry)  # its waiters are told what Spark tells
         raise
@@ -73,7 +73,7 @@ def end(registry: Registry, entry: RegisteredQuery, drain: bool, timeout: float)
     return StopResult(moment, seconds, *run.batches_on_record(), continuous)
 
 
-def _stopped(run: SparkRun, seconds: float) -> bool:
+def _stop_and_check(run: SparkRun, seconds: float) -> bool:
     """Stop an active run; whether it ended in time. Raises where no stop has begun, as far as Spark tells."""
     if not run.is_active():
         raise CommandError("not_running", "the query ended by itself before it was stopped", refused=True)
@@ -120,7 +120,7 @@ def _stop_within(run: SparkRun, seconds: float) -> BaseException | None:
     return raised[0] if raised else None
 
 
-def stop_aside(run: SparkRun, seconds: float = 30.0) -> None:
+def stop_unwanted(run: SparkRun, seconds: float = 30.0) -> None:
     """Stop what should not run, without waiting for ever."""
     _stop_within(run, seconds)
 
@@ -150,7 +150,7 @@ def _is_drained(stopped: StopResult) -> bool | None:
 def sentence_of(stopped: StopResult) -> str:
     """What became of the last batch, for people."""
     if stopped.continuous:
-        return _of_epochs(stopped)
+        return _epochs_sentence(stopped)
     if stopped.cut is not None:
         return _CUTS[stopped.moment].format(cut=stopped.cut, last=stopped.cut - 1)
     if stopped.committed is None:
@@ -177,7 +177,7 @@ _CUTS = {
 }
 
 
-def _of_epochs(stopped: StopResult) -> str:
+def _epochs_sentence(stopped: StopResult) -> str:
     last = "before its first epoch ended" if stopped.committed is None else f"after epoch {stopped.committed}"
     drained = " (continuous processing cannot be drained)" if stopped.moment == EPOCHS else ""
     return f"stopped {last}{drained}; rows written since then will be written again"

@@ -14,11 +14,11 @@ from typing import Callable
 from listeners.spark.engine import SparkRun
 
 #: Seconds; what is later than this is not told.
-PATIENCE = 0.5
-MOST_RUNS = 1000
+WAIT_SECONDS = 0.5
+MAX_RUNS = 1000
 
 
-def aside(act: Callable[[], None], seconds: float) -> bool:
+def run_with_timeout(act: Callable[[], None], seconds: float) -> bool:
     """Do it on another thread and wait so long: a JVM that hangs must not hold the program. True if it is done.
 
     RuntimeError where the interpreter ends and starts no thread any more (3.12).
@@ -36,37 +36,39 @@ class TerminationWait:
         self._ended: dict[str, None] = {}  # in the order they came
         self._changed = threading.Condition()
 
-    def heard(self, run_id: str) -> None:
+    def record(self, run_id: str) -> None:
         with self._changed:
             self._ended[run_id] = None
-            if len(self._ended) > MOST_RUNS:
+            if len(self._ended) > MAX_RUNS:
                 del self._ended[next(iter(self._ended))]
             self._changed.notify_all()
 
-    def wait(self, runs: Iterable[SparkRun], seconds: float = PATIENCE) -> bool:
+    def wait(self, runs: Iterable[SparkRun], seconds: float = WAIT_SECONDS) -> bool:
         """Until the end of each run that is over was heard; False if that took too long.
 
         Whether a run is over is asked aside: a server of Connect may not answer for long.
         """
         deadline = time.monotonic() + seconds
-        over: list[str] = []
-        asked = list(runs)
+        ended_runs: list[str] = []
+        queried = list(runs)
         try:
-            answered = aside(lambda: self._ask(asked, over), seconds)
+            answered = run_with_timeout(lambda: self._collect_ended(queried, ended_runs), seconds)
         except RuntimeError:
             return False
         with self._changed:
-            left = max(0.0, deadline - time.monotonic())
-            told = self._changed.wait_for(lambda: all(run_id in self._ended for run_id in over), left)
-        return told and answered
+            remaining = max(0.0, deadline - time.monotonic())
+            in_time = self._changed.wait_for(
+                lambda: all(run_id in self._ended for run_id in ended_runs), remaining
+            )
+        return in_time and answered
 
-    def _ask(self, runs: Iterable[SparkRun], over: list[str]) -> None:
+    def _collect_ended(self, runs: Iterable[SparkRun], ended_runs: list[str]) -> None:
         for run in runs:
-            if run.run_id not in self._ended and _is_over(run):
-                over.append(run.run_id)
+            if run.run_id not in self._ended and _has_ended(run):
+                ended_runs.append(run.run_id)
 
 
-def _is_over(run: SparkRun) -> bool:
+def _has_ended(run: SparkRun) -> bool:
     try:
         return not run.is_active()
     except Exception:  # its Spark is gone: nobody will tell

@@ -8,9 +8,9 @@ from typing import Any
 def error_class_of(error: BaseException) -> str | None:
     """Spark's error condition of a Python-side exception (`getCondition` in 4.x, `getErrorClass` in 3.x)."""
     for name in ("getCondition", "getErrorClass"):
-        ask = getattr(error, name, None)
-        if callable(ask):
-            found = _asked(ask)
+        method = getattr(error, name, None)
+        if callable(method):
+            found = _try(method)
             if found:
                 return str(found)
     return None
@@ -21,7 +21,7 @@ def text_of(error: BaseException) -> str:
     origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     stack = None
     if origin is not None:
-        stack = _asked(lambda: _java_stack(origin))
+        stack = _try(lambda: _java_stack(origin))
     return str(stack or getattr(error, "_stackTrace", None) or f"{type(error).__name__}: {error}")
 
 
@@ -32,8 +32,8 @@ def _java_stack(throwable: Any) -> str:
     return str(jvm.org.apache.spark.util.Utils.exceptionString(throwable))  # type: ignore[union-attr]
 
 
-def _asked(ask: Any) -> Any:
+def _try(method: Any) -> Any:
     try:
-        return ask()
+        return method()
     except Exception:
         return None

@@ -21,8 +21,8 @@ from listeners.spark.engine import SparkRun, SparkStatus, Start
 
 POOL = "spark.scheduler.pool"
 #: Of a thread's stack so many frames are told, without those of the machinery.
-MOST_FRAMES = 12
-PLUMBING = ("java.", "jdk.", "py4j.")
+MAX_FRAMES = 12
+INTERNAL_PREFIXES = ("java.", "jdk.", "py4j.")
 
 
 class ClassicRun:
@@ -82,7 +82,7 @@ _KEYS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 class ClassicEngine:
     """See `listeners.spark.engine.Engine`."""
 
-    ends_alone = False
+    independent_sessions = False
 
     def classes(self) -> Mapping[str, type]:
         from pyspark import SparkContext
@@ -134,7 +134,7 @@ class ClassicEngine:
         wrapped = gateway.jvm.PythonStreamingQueryListenerWrapper(listener)
         session.streams._jsqm.addListener(wrapped)
         # Weakly: a session that its program has let go of must not live on for our listener.
-        return partial(_take_off, weakref.ref(session), wrapped)
+        return partial(_remove_listener, weakref.ref(session), wrapped)
 
     def run(self, query: Any, start: Start | None = None) -> ClassicRun:
         return ClassicRun(query._jsq)
@@ -142,7 +142,7 @@ class ClassicEngine:
     def run_id(self, query: Any) -> str:
         return str(query._jsq.runId().toString())
 
-    def point(self, query: Any, run: Any) -> None:
+    def rebind(self, query: Any, run: Any) -> None:
         query._jsq = run.jsq
 
     def active(self, session: Any) -> list[ClassicRun]:
@@ -157,7 +157,7 @@ class ClassicEngine:
     def is_outage(self, failure: Exception) -> bool:
         return False  # the driver is this process
 
-    def gone(self, run: SparkRun) -> Exception | None:
+    def permanent_outage(self, run: SparkRun) -> Exception | None:
         """An error of Java's is an answer. A broken connection is tried twice: py4j then makes another."""
         return _unreachable(run) and _unreachable(run)
 
@@ -171,7 +171,7 @@ class ClassicEngine:
         found = session.sparkContext.getLocalProperty(POOL)
         return None if found is None else str(found)
 
-    def enter(self, session: Any, pool: str | None) -> None:
+    def activate(self, session: Any, pool: str | None) -> None:
         session.sparkContext.setLocalProperty(POOL, pool)
         find = getattr(session, "_get_j_spark_session_class", None)  # Spark 4 has two classes of that name
         java = find(session._jvm) if find is not None else session._jvm.SparkSession
@@ -184,7 +184,7 @@ class ClassicEngine:
 ENGINE = ClassicEngine()
 
 
-def _take_off(session: weakref.ReferenceType[Any], wrapped: Any) -> None:
+def _remove_listener(session: weakref.ReferenceType[Any], wrapped: Any) -> None:
     alive = session()
     if alive is not None:
         alive.streams._jsqm.removeListener(wrapped)
@@ -289,8 +289,10 @@ def _thread(thread: Any) -> dict[str, Any]:
     text = SparkContext._jvm.scala.runtime.ScalaRunTime.stringOf(stack)  # type: ignore[union-attr]
     frames = str(text)[len("Array(") : -1].split(", ")
     # A frame may begin with the name of a class loader: `app//py4j…`.
-    told = frames[:1] + [frame for frame in frames[1:] if not frame.split("//")[-1].startswith(PLUMBING)]
-    return {"state": thread.getState().toString(), "stack": told[:MOST_FRAMES]}
+    kept = frames[:1] + [
+        frame for frame in frames[1:] if not frame.split("//")[-1].startswith(INTERNAL_PREFIXES)
+    ]
+    return {"state": thread.getState().toString(), "stack": kept[:MAX_FRAMES]}
 
 
 def _newest(execution: Any, log: str) -> int | None:

@@ -66,7 +66,7 @@ class Engine(Protocol):
     """One kind of Spark session. `session`, `query`, `manager`, `writer` are PySpark's own objects."""
 
     #: Whether `stop()` of a session ends that session only, and not the application.
-    ends_alone: bool
+    independent_sessions: bool
 
     def classes(self) -> Mapping[str, type]:
         """PySpark's classes whose methods are wrapped, by the names `session`, `query`, `manager`, `writer`, and
@@ -96,7 +96,7 @@ class Engine(Protocol):
     def run_id(self, query: Any) -> str:
         """Cheap: for the user's own thread."""
 
-    def point(self, query: Any, run: SparkRun) -> None:
+    def rebind(self, query: Any, run: SparkRun) -> None:
         """From now on the user's handle stands for this run."""
 
     def active(self, session: Any) -> Sequence[SparkRun]: ...
@@ -108,7 +108,7 @@ class Engine(Protocol):
     def is_outage(self, failure: Exception) -> bool:
         """Whether a wait raised this because Spark could not be asked, and not because a query failed."""
 
-    def gone(self, run: SparkRun) -> Exception | None:
+    def permanent_outage(self, run: SparkRun) -> Exception | None:
         """What Spark answers where it will never run this query again: it is over, or forgot it. Else None,
         also where it only does not answer now."""
 
@@ -121,7 +121,7 @@ class Engine(Protocol):
     def pool(self, session: Any) -> str | None:
         """The scheduler pool of the calling thread."""
 
-    def enter(self, session: Any, pool: str | None) -> None:
+    def activate(self, session: Any, pool: str | None) -> None:
         """Let the calling thread start queries as the program's own did: this session active, in this pool."""
 
     def static_leaves(self, writer: Any) -> list[str]:
@@ -152,7 +152,7 @@ class Start:
         `interval` in seconds replaces the trigger's for this start, and then the writer is the program's own
         again; `own` is the interval of the present run.
         """
-        self.engine.enter(self.session, self.pool)
+        self.engine.activate(self.session, self.pool)
         self.interval = interval
         if interval is None:
             return self.original(self.writer, *self.args, **self.kwargs)

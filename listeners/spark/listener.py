@@ -74,7 +74,7 @@ class RawListener:
             self._inbox.put(type, data, at)
             self._on_event(type, data)
         except BaseException:  # also SystemExit: the thread is Spark's
-            self._inbox.lose("callback_error")
+            self._inbox.count_lost("callback_error")
         self.figures.add(time.perf_counter() - began)
 
     class Java:

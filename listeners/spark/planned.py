@@ -57,8 +57,8 @@ class Planned:
         return _field(self._java, "trigger")
 
     def outputMode(self) -> Any:
-        asked = self.arguments["outputMode"]
-        return _Text(asked) if asked else _field(self._java, "outputMode")
+        given_mode = self.arguments["outputMode"]
+        return _Text(given_mode) if given_mode else _field(self._java, "outputMode")
 
     def sparkSession(self) -> Any:
         return self._frame.sparkSession()
@@ -70,7 +70,7 @@ class Planned:
         return self._frame.queryExecution().analyzed()
 
     def sources(self) -> Any:
-        return _Nothing()
+        return _EmptySequence()
 
     # -- what only a start tells otherwise -------------------------------------------------------
 
@@ -80,11 +80,11 @@ class Planned:
 
     def checkpoint(self) -> str | None:
         """Where its checkpoint will be, as far as the program says."""
-        place = self._options.get("checkpointlocation")
-        if place is not None or self.name() is None:
-            return place
-        below = self.sparkSession().conf().getOption(CHECKPOINTS)
-        return f"{below.get()}/{self.name()}" if below.isDefined() else None
+        checkpoint_option = self._options.get("checkpointlocation")
+        if checkpoint_option is not None or self.name() is None:
+            return checkpoint_option
+        base_location = self.sparkSession().conf().getOption(CHECKPOINTS)
+        return f"{base_location.get()}/{self.name()}" if base_location.isDefined() else None
 
     def sink(self) -> dict[str, Any] | None:
         """As the shape of a running query has it; None where the class is not known before the start."""
@@ -92,8 +92,8 @@ class Planned:
         if self._method == "toTable":
             return None
         if format in FILE_FORMATS and "path" in self._options:
-            told = {**described(f"FileSink[{self._options['path']}]"), "type": "FileStreamSink"}
-            return {**told, "format": FILE_FORMATS[format], "options": allowed(self._options)}
+            file_sink = {**described(f"FileSink[{self._options['path']}]"), "type": "FileStreamSink"}
+            return {**file_sink, "format": FILE_FORMATS[format], "options": allowed(self._options)}
         if format not in SINKS:
             return None
         return {**described(SINKS[format]), "type": SINKS[format], "options": allowed(self._options)}
@@ -112,7 +112,7 @@ class _Text:
         return self._text
 
 
-class _Nothing:
+class _EmptySequence:
     """An empty Scala sequence."""
 
     def size(self) -> int:

@@ -139,8 +139,8 @@ def _sources(execution: Any, analysed: Any) -> list[dict[str, Any]]:
     running = [str(source.toString()) for source in items(execution.sources())]
     if not running:  # not set up yet: only what the plan says
         return [{**_expected(str(leaf.toString())), **_leaf(leaf)} for leaf in leaves]
-    told = [_leaf(leaf) for leaf in leaves] if len(leaves) == len(running) else [{} for _ in running]
-    return [{**described(text), **more} for text, more in zip(running, told)]
+    from_plan = [_leaf(leaf) for leaf in leaves] if len(leaves) == len(running) else [{} for _ in running]
+    return [{**described(text), **more} for text, more in zip(running, from_plan)]
 
 
 def _expected(text: str) -> dict[str, Any]:
@@ -163,11 +163,11 @@ def described(text: str) -> dict[str, Any]:
 def _streaming_leaves(analysed: Any) -> list[Any]:
     """The relations that are read, each once, as Spark makes one source of each."""
     leaves = [leaf for leaf in items(analysed.collectLeaves())[:MAX_ITEMS] if leaf.isStreaming()]
-    apart: list[Any] = []
+    distinct_leaves: list[Any] = []
     for leaf in leaves:
-        if not any(leaf.equals(each) for each in apart):
-            apart.append(leaf)
-    return apart
+        if not any(leaf.equals(each) for each in distinct_leaves):
+            distinct_leaves.append(leaf)
+    return distinct_leaves
 
 
 def _leaf(leaf: Any) -> dict[str, Any]:

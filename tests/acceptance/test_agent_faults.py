@@ -268,13 +268,13 @@ def test_what_memory_cannot_hold_either_is_counted_and_reported(
     recorder.refusal = None
     recorder.wait_for(lambda: numbers(recorder)[-1:] == [6000])
     lost = driver.agent.losses()["disk_unusable"]
-    driver.agent.nudge()
+    driver.agent.request_probe()
     dropped = recorder.wait_for(lambda: recorder.of_type("dropped", reason="disk_unusable"))
     assert sum(event["count"] for event in dropped) == lost
     other = [event for event in recorder.events if event["type"] != "progress"]
     lost_progress = 6000 - len(numbers(recorder))
     assert lost_progress <= lost <= lost_progress + len(other) + 10
-    driver.agent.nudge()
+    driver.agent.request_probe()
     assert recorder.wait_for(lambda: [h for h in recorder.of_type("heartbeat") if h["dropped"]])
 
 
@@ -355,7 +355,7 @@ def test_a_neighbour_that_dies_later_is_taken_care_of_too(
 ) -> None:
     from listeners.delivery.spool import Spool
 
-    monkeypatch.setattr(agents, "ADOPT_EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(agents, "ADOPT_INTERVAL_SECONDS", 0.1)
     driver = drivers(recorder.url)
     driver.tell(1)
     recorder.wait_for(all_of(driver, recorder))

@@ -63,7 +63,7 @@ paths = st.one_of(
 @given(st.dictionaries(paths, st.integers(0, 2000), max_size=120))
 def test_both_choose_the_same_files_where_all_fit(sizes: dict[str, int]) -> None:
     entries = {path: FileEntry(size) for path, size in sizes.items()}
-    assert inventory_policy.chosen(sizes, SERVER_BUDGET) == of_server.chosen(entries)
+    assert inventory_policy.select_contents(sizes, SERVER_BUDGET) == of_server.chosen(entries)
 
 
 def by_driver(spark: Any, place: str) -> Inventory:

@@ -71,8 +71,8 @@ def test_all_that_is_acknowledged_leaves_no_byte_waiting(queue: Queue) -> None:
 
 
 def test_losses_may_be_noted_and_a_closed_queue_takes_nothing(queue: Queue) -> None:
-    queue.note({"queue_full": 3})
-    queue.note({})
+    queue.save_losses({"queue_full": 3})
+    queue.save_losses({})
     queue.close()
     assert queue.peek(10, 1000) == []
 

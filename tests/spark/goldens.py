@@ -131,7 +131,7 @@ def run(inputs: Inputs, golden: Golden, checkpoint: Path, output: Path) -> Ran:
 # -- what they compute -----------------------------------------------------------------------------
 
 
-def plain(inputs: Inputs) -> Any:
+def display_root(inputs: Inputs) -> Any:
     return inputs.read()
 
 

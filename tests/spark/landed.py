@@ -133,11 +133,11 @@ class Zone:
         if not lines:
             return
         self._files += 1
-        plain = self._chance.random() < 0.5
-        name = f"by-hand-{self._files:06d}.ndjson" + ("" if plain else ".gz")
+        display_root = self._chance.random() < 0.5
+        name = f"by-hand-{self._files:06d}.ndjson" + ("" if display_root else ".gz")
         content = b"\n".join(lines) + b"\n"
         passing = self.folder / f"_{name}"
-        passing.write_bytes(content if plain else gzip.compress(content, 1))
+        passing.write_bytes(content if display_root else gzip.compress(content, 1))
         passing.rename(self.folder / name)
 
 

@@ -97,7 +97,7 @@ def test_the_delay_of_a_watermark_is_told_in_seconds(spark, attached, recorder, 
 
 
 def beats(attached: Any, recorder: RecordingServer) -> list[dict[str, Any]]:
-    attached.agent.nudge()  # the figures are of the round before: do not wait 10 s for it
+    attached.agent.request_probe()  # the figures are of the round before: do not wait 10 s for it
     return recorder.of_type("heartbeat")
 
 

@@ -23,14 +23,14 @@ from tests.spark.goldens import CHANGELOG, IDS, ROCKSDB, Golden, Inputs, Ran, ru
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 BATCHES = 5
-PLAIN = Golden("plain", goldens.plain)
+PLAIN = Golden("plain", goldens.display_root)
 COUNT = Golden("count", goldens.counted, "complete")
 STORED = Golden("count in RocksDB", goldens.counted, "complete", conf=ROCKSDB)
 LOGGED = Golden("count with changelogs", goldens.counted, "complete", conf=CHANGELOG)
 NAMED = Golden("count with state ids", goldens.counted, "complete", conf=IDS)
 JOIN = Golden("join", goldens.joined)
 DISTINCT = Golden("distinct", goldens.distinct)
-FILES = Golden("files", goldens.plain, sink="files")
+FILES = Golden("files", goldens.display_root, sink="files")
 GOLDENS = (PLAIN, COUNT, STORED, LOGGED, NAMED, JOIN, DISTINCT, FILES)
 
 Break = Callable[[Path], None]

@@ -44,16 +44,16 @@ KINDS = [
 KINDS += [
     Golden("transformed", goldens.transformed, "update", "noop", ROCKSDB),
     Golden("transformed with changelogs", goldens.transformed, "update", "noop", CHANGELOG),
-    Golden("plain to files", goldens.plain, sink="files"),
-    Golden("plain to a function", goldens.plain),
-    Golden("plain to the console", goldens.plain, sink="console"),
+    Golden("plain to files", goldens.display_root, sink="files"),
+    Golden("plain to a function", goldens.display_root),
+    Golden("plain to the console", goldens.display_root, sink="console"),
     Golden("united", goldens.united, sink="noop"),
     Golden("without a key", goldens.keyless, "complete", "noop"),
     Golden("by interval", goldens.counted, "complete", "noop", trigger=FAST),
     Golden("once", goldens.counted, "complete", "noop", trigger={"once": True}),
     Golden(
         "offsets by name",
-        goldens.plain,
+        goldens.display_root,
         "append",
         "noop",
         {"spark.sql.streaming.offsetLog.formatVersion": "2"},
@@ -110,7 +110,7 @@ def test_after_compactions_and_purges_it_is_healthy(spark: Any, tmp_path: Path, 
         "spark.sql.streaming.stateStore.maintenanceInterval": "200ms",
         "spark.sql.streaming.stateStore.minDeltasForSnapshot": "4",
     }
-    healthy(inputs, Golden("files", goldens.plain, sink="files", conf=kept), tmp_path / "files")
+    healthy(inputs, Golden("files", goldens.display_root, sink="files", conf=kept), tmp_path / "files")
     healthy(
         inputs, Golden("counts", goldens.counted, "complete", "noop", {**conf, **kept}), tmp_path / "counts"
     )

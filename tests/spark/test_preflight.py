@@ -153,14 +153,14 @@ def grouped(bench: Bench, state: str = "n bigint") -> Any:
     return rows.applyInPandasWithState(count, "k string, n bigint", state, "append", "NoTimeout")
 
 
-def plain(bench: Bench, name: str = "a", **options: str) -> Any:
+def display_root(bench: Bench, name: str = "a", **options: str) -> Any:
     return bench.read(name, **options)
 
 
 COUNT = Query(counted, "complete")
 JOIN = Query(joined)
-PLAIN = Query(plain)
-FILES = Query(plain, sink="files")
+PLAIN = Query(display_root)
+FILES = Query(display_root, sink="files")
 DISTINCT = Query(lambda b: b.late().dropDuplicates(["k"]))
 WINDOWED = Query(windowed)
 UNION = Query(lambda b: b.read().union(b.read("b")))
@@ -191,7 +191,7 @@ OFTEN = {
 CHANGES = {
     "nothing": Change(COUNT, COUNT, OK, ChangeEffect.RUNS, results="same"),
     "source added": Change(PLAIN, UNION, NO, ChangeEffect.FAILS),
-    "source removed": Change(UNION, Query(plain), NO, ChangeEffect.FAILS),
+    "source removed": Change(UNION, Query(display_root), NO, ChangeEffect.FAILS),
     "sources swapped": Change(
         UNION,
         Query(lambda b: b.read("b").union(b.read())),
@@ -310,7 +310,7 @@ CHANGES = {
         VALUES_DIFFER,
     ),
     "stateful operator added": Change(
-        Query(plain, "update"),
+        Query(display_root, "update"),
         Query(counted, "update"),
         NO,
         ChangeEffect.FAILS,
@@ -318,12 +318,12 @@ CHANGES = {
     ),
     "stateful operator removed": Change(
         Query(counted, "update"),
-        Query(plain, "update"),
+        Query(display_root, "update"),
         NO,
         ChangeEffect.FAILS,
         "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA",
     ),
-    "files to foreachBatch": Change(FILES, Query(plain), CARE, ChangeEffect.RUNS),
+    "files to foreachBatch": Change(FILES, Query(display_root), CARE, ChangeEffect.RUNS),
     "trigger": Change(
         COUNT,
         Query(counted, "complete", trigger={"processingTime": "0 seconds"}),
@@ -388,12 +388,12 @@ def test_an_append_without_a_watermark_is_predicted_and_refused_at_start(bench: 
 
 def test_files_in_another_directory_are_predicted_to_be_unreadable(bench: Bench) -> None:
     old = shape(checkpoint_of(bench, FILES, "moved"))
-    new = shape(run(bench, Query(plain, sink="other"), "moved-elsewhere"))
+    new = shape(run(bench, Query(display_root, sink="other"), "moved-elsewhere"))
     (finding,) = compare(old, new)
     assert (finding.rule, finding.effect) == ("sink.path", ChangeEffect.HARMS)
     shutil.rmtree(bench.directory / "other-output")
     bench.feed()
-    assert run(bench, Query(plain, sink="other"), "moved").error is None
+    assert run(bench, Query(display_root, sink="other"), "moved").error is None
     with pytest.raises(Exception, match=r"BATCH_METADATA_NOT_FOUND|doesn't exist"):
         bench.spark.read.parquet(str(bench.directory / "other-output")).collect()
 
@@ -500,7 +500,7 @@ def test_the_agent_tells_the_shape_of_each_run_once(
     (first,) = recorder.wait_for(lambda: told(query.runId))
     assert first == shape_of(query)
     attached.registry.register_factory("shaped", lambda: query)  # facts are told again
-    attached.agent.nudge()
+    attached.agent.request_probe()
     assert recorder.wait_for(lambda: retold("factory"))
     assert told(query.runId) == [first]
     query.stop()

@@ -21,10 +21,10 @@ from tests.spark.goldens import CHANGELOG, IDS, ROCKSDB, Golden, Inputs, Ran, ru
 
 pytestmark = pytest.mark.spark
 
-FILES = Golden("files", goldens.plain, sink="files")
+FILES = Golden("files", goldens.display_root, sink="files")
 COUNT = Golden("count", goldens.counted, "complete")
 REWOUND = (
-    Golden("plain", goldens.plain),
+    Golden("plain", goldens.display_root),
     COUNT,
     Golden("count in RocksDB", goldens.counted, "update", conf=ROCKSDB),
     Golden("count with changelogs", goldens.counted, "complete", conf=CHANGELOG),
@@ -172,7 +172,7 @@ def test_a_rewind_over_a_compaction_gives_the_same_rows(wards: Any) -> None:
 
 @pytest.mark.long
 def test_without_its_plain_entries_a_source_log_is_written_out_of_the_compaction(wards: Any) -> None:
-    ward = wards(Golden("compacted", goldens.plain), 12)
+    ward = wards(Golden("compacted", goldens.display_root), 12)
     first = ward.run()
     ward.lose("sources/0/[0-8]")
     assert ward.operate("rewind", "--resume-at", "5") == 0
@@ -305,7 +305,7 @@ def test_a_torn_entry_that_was_never_committed_is_planned_anew(wards: Any) -> No
 
 @pytest.mark.long
 def test_a_torn_commit_is_written_again(wards: Any) -> None:
-    ward = wards(Golden("plain", goldens.plain), 3)
+    ward = wards(Golden("plain", goldens.display_root), 3)
     ward.run()
     (ward.checkpoint / "commits/2").write_text('v1\n{"nextBatch')
     (ward.checkpoint / "commits/.2.crc").unlink()

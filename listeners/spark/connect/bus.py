@@ -13,30 +13,30 @@ from typing import Any, Callable, Optional, Protocol
 from listeners.spark.guard import guarded
 from listeners.spark.patching import Patches
 
-Heard = Callable[[str, str], None]
+OnEvent = Callable[[str, str], None]
 
 
-class Host(Protocol):
+class StreamOwner(Protocol):
     """Who has the stream where the program does not; see `listeners.spark.connect.events.EventStream`."""
 
-    def give_way(self, session: Any) -> None: ...
+    def yield_stream(self, session: Any) -> None: ...
 
-    def take_back(self) -> None: ...
+    def reclaim_stream(self) -> None: ...
 
     def join(self, session: Any) -> bool: ...
 
     def leave(self, session: Any) -> None: ...
 
 
-HostOf = Callable[[Any], Optional[Host]]
+OwnerOf = Callable[[Any], Optional[StreamOwner]]
 
 
-class Guest:
+class BusListener:
     """Our place among a program's listeners: what PySpark calls with its event objects."""
 
-    def __init__(self, heard: Heard):
-        self._heard = heard
-        self._is_seated = False
+    def __init__(self, on_event: OnEvent):
+        self._on_event = on_event
+        self._is_registered = False
 
     def join(self, session: Any) -> bool:
         """Take a place; False where the program has no listener."""
@@ -48,11 +48,11 @@ class Guest:
                 return False
             if self not in bus._listener_bus:
                 bus._listener_bus.append(self)
-            self._is_seated = True
+            self._is_registered = True
             return True
 
     def leave(self, session: Any) -> None:
-        bus, self._is_seated = bus_of(session), False
+        bus, self._is_registered = bus_of(session), False
         if bus is not None:
             with bus._lock:
                 if self in bus._listener_bus:
@@ -64,21 +64,21 @@ class Guest:
 
     def was_dropped(self) -> bool:
         """Asked when we are not in: whether PySpark threw us out. Said once."""
-        was, self._is_seated = self._is_seated, False
+        was, self._is_registered = self._is_registered, False
         return was
 
     def onQueryStarted(self, event: Any) -> None:
-        self._heard("started", _dump(event, name=event.name, timestamp=event.timestamp))
+        self._on_event("started", _dump(event, name=event.name, timestamp=event.timestamp))
 
     def onQueryProgress(self, event: Any) -> None:
-        self._heard("progress", event.progress.json)
+        self._on_event("progress", event.progress.json)
 
     def onQueryIdle(self, event: Any) -> None:
-        self._heard("idle", _dump(event, timestamp=event.timestamp))
+        self._on_event("idle", _dump(event, timestamp=event.timestamp))
 
     def onQueryTerminated(self, event: Any) -> None:
         text, error_class = event.exception, event.errorClassOnException
-        self._heard("terminated", _dump(event, exception=text, errorClassOnException=error_class))
+        self._on_event("terminated", _dump(event, exception=text, errorClassOnException=error_class))
 
 
 def _dump(event: Any, **fields: Any) -> str:
@@ -90,7 +90,7 @@ def bus_of(session: Any) -> Any:
     return getattr(getattr(session, "_sqm", None), "_sqlb", None)
 
 
-def share(patches: Patches, host_of: HostOf) -> None:
+def share(patches: Patches, owner_of: OwnerOf) -> None:
     """Wrap PySpark's bus, so that a session's host gives way and takes back."""
     try:
         from pyspark.sql.connect.streaming.query import StreamingQueryListenerBus
@@ -99,33 +99,33 @@ def share(patches: Patches, host_of: HostOf) -> None:
 
     def append(original: Callable[..., Any], bus: Any, listener: Any) -> Any:
         session = bus._sqm._session
-        host = host_of(session)
-        if host is None:
+        owner = owner_of(session)
+        if owner is None:
             return original(bus, listener)
         if not bus._listener_bus:
-            guarded(lambda: host.give_way(session))
+            guarded(lambda: owner.yield_stream(session))
         try:
             return original(bus, listener)
         finally:
-            guarded(lambda: _settle(host, session))
+            guarded(lambda: _join_or_reclaim(owner, session))
 
     def remove(original: Callable[..., Any], bus: Any, listener: Any) -> Any:
         session = bus._sqm._session
-        host = host_of(session)
-        if host is None:
+        owner = owner_of(session)
+        if owner is None:
             return original(bus, listener)
-        if sum(1 for each in bus._listener_bus if not isinstance(each, Guest)) <= 1:
-            guarded(lambda: host.leave(session))  # so that PySpark sees its last listener go
+        if sum(1 for each in bus._listener_bus if not isinstance(each, BusListener)) <= 1:
+            guarded(lambda: owner.leave(session))  # so that PySpark sees its last listener go
         try:
             return original(bus, listener)
         finally:
-            guarded(lambda: _settle(host, session))
+            guarded(lambda: _join_or_reclaim(owner, session))
 
     patches.wrap(StreamingQueryListenerBus, "append", append)
     patches.wrap(StreamingQueryListenerBus, "remove", remove)
 
 
-def _settle(host: Host, session: Any) -> None:
+def _join_or_reclaim(owner: StreamOwner, session: Any) -> None:
     """Be a guest where the program listens; have the stream where it does not."""
-    if not host.join(session):
-        host.take_back()
+    if not owner.join(session):
+        owner.reclaim_stream()

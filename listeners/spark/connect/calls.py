@@ -27,13 +27,13 @@ _UNKNOWN_RUN = re.compile(r"Streaming query \S+ is not found")
 
 
 def query(
-    session: Any, query_id: str, run_id: str, seconds: float | None = ANSWER_SECONDS, **asked: Any
+    session: Any, query_id: str, run_id: str, seconds: float | None = ANSWER_SECONDS, **fields: Any
 ) -> Any:
-    """The `StreamingQueryCommandResult` for one run; `asked`: a field of `StreamingQueryCommand` and its value."""
+    """The `StreamingQueryCommandResult` for one run; `fields`: a field of `StreamingQueryCommand` and its value."""
     command = _proto().Command()
     command.streaming_query_command.query_id.id = query_id
     command.streaming_query_command.query_id.run_id = run_id
-    for name, value in asked.items():
+    for name, value in fields.items():
         setattr(command.streaming_query_command, name, value)
     return _answer(session, command, "streaming_query_command_result", seconds)
 
@@ -48,15 +48,15 @@ def has_terminated(session: Any, query_id: str, run_id: str) -> bool:
     return bool(found.await_termination.terminated)
 
 
-def manager(session: Any, patient: bool = False, **asked: Any) -> Any:
-    """The `StreamingQueryManagerCommandResult`; `asked`: a field of `StreamingQueryManagerCommand`.
+def manager(session: Any, wait_for_ready: bool = False, **fields: Any) -> Any:
+    """The `StreamingQueryManagerCommandResult`; `fields`: a field of `StreamingQueryManagerCommand`.
 
-    `patient`: where there is no connection, wait for the next one as long as for an answer.
+    `wait_for_ready`: where there is no connection, wait for the next one as long as for an answer.
     """
     command = _proto().Command()
-    for name, value in asked.items():
+    for name, value in fields.items():
         setattr(command.streaming_query_manager_command, name, value)
-    return _answer(session, command, "streaming_query_manager_command_result", ANSWER_SECONDS, patient)
+    return _answer(session, command, "streaming_query_manager_command_result", ANSWER_SECONDS, wait_for_ready)
 
 
 def settings(session: Any, *names: str) -> dict[str, str]:
@@ -67,7 +67,7 @@ def settings(session: Any, *names: str) -> dict[str, str]:
         request.operation.get_option.keys.extend(names)
         answer = client._stub.Config(request, metadata=client._builder.metadata(), timeout=SETTING_SECONDS)
     except Exception as error:
-        raise _translated(error) from error
+        raise _connect_error(error) from error
     return {pair.key: pair.value for pair in answer.pairs if pair.HasField("value")}
 
 
@@ -81,7 +81,7 @@ def version(session: Any) -> str:
             request, metadata=client._builder.metadata(), timeout=SETTING_SECONDS
         )
     except Exception as error:
-        raise _translated(error) from error
+        raise _connect_error(error) from error
     return str(answer.spark_version.version)
 
 
@@ -101,7 +101,7 @@ def open_events(session: Any) -> Any:
     try:
         return _execute(session, command, None)
     except Exception as error:
-        raise _translated(error) from error
+        raise _connect_error(error) from error
 
 
 def events(call: Any) -> Iterator[tuple[str, str]]:
@@ -116,7 +116,7 @@ def events(call: Any) -> Iterator[tuple[str, str]]:
                     if event.event_type in EVENTS:
                         yield EVENTS[event.event_type], event.event_json
     except Exception as error:
-        raise _translated(error) from error
+        raise _connect_error(error) from error
 
 
 def close_events(session: Any, seconds: float = ANSWER_SECONDS) -> None:
@@ -127,7 +127,7 @@ def close_events(session: Any, seconds: float = ANSWER_SECONDS) -> None:
         for _ in _execute(session, command, seconds):
             pass
     except Exception as error:
-        raise _translated(error) from error
+        raise _connect_error(error) from error
 
 
 def _proto() -> Any:
@@ -136,28 +136,32 @@ def _proto() -> Any:
     return proto
 
 
-def _answer(session: Any, command: Any, field: str, seconds: float | None, patient: bool = False) -> Any:
+def _answer(
+    session: Any, command: Any, field: str, seconds: float | None, wait_for_ready: bool = False
+) -> Any:
     found = None
     try:
-        for response in _execute(session, command, seconds, patient):
+        for response in _execute(session, command, seconds, wait_for_ready):
             if response.HasField(field):
                 found = getattr(response, field)
     except Exception as error:
-        raise _translated(error) from error
+        raise _connect_error(error) from error
     if found is None:
         raise ConnectError("the Spark Connect server gave an answer without " + field)
     return found
 
 
-def _execute(session: Any, command: Any, seconds: float | None, patient: bool = False) -> Any:
+def _execute(session: Any, command: Any, seconds: float | None, wait_for_ready: bool = False) -> Any:
     client = session.client
     request = client._execute_plan_request_with_metadata()
     request.plan.command.CopyFrom(command)
     metadata = client._builder.metadata()
-    return client._stub.ExecutePlan(request, metadata=metadata, timeout=seconds, wait_for_ready=patient)
+    return client._stub.ExecutePlan(
+        request, metadata=metadata, timeout=seconds, wait_for_ready=wait_for_ready
+    )
 
 
-def _translated(error: Exception) -> ConnectError:
+def _connect_error(error: Exception) -> ConnectError:
     """gRPC's errors have `code()` and `details()`; a closed client raises one of PySpark's."""
     if isinstance(error, ConnectError):
         return error

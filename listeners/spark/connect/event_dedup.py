@@ -36,7 +36,7 @@ class ConnectEvent(NamedTuple):
 
 
 @dataclass
-class EventDeduplicator:
+class RunEvents:
     """What has been handed on of one run."""
 
     query_id: str
@@ -58,12 +58,12 @@ class EventDeduplicator:
         return True
 
 
-class SeenEvents:
+class EventDeduplicator:
     """Thread-safe. `admit` answers with the events to hand on for one that came: none, itself, or two."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._runs: collections.OrderedDict[str, EventDeduplicator] = collections.OrderedDict()
+        self._runs: collections.OrderedDict[str, RunEvents] = collections.OrderedDict()
         self._lock = threading.Lock()
 
     def admit(self, type: str, data: str, late: bool = False) -> list[ConnectEvent]:
@@ -75,52 +75,52 @@ class SeenEvents:
             return []
         with self._lock:
             name = _name(data) if type in ("progress", "started") else None
-            found = self._announced(ids.group(1), ids.group(2), name)
+            found = self._start_unless_known(ids.group(1), ids.group(2), name)
             if type == "started":  # PySpark's own, where the program has listeners: more exact than ours
                 return [ConnectEvent(type, data)] if found else []
-            told = self._runs[ids.group(2)]
-            if not self._is_new(told, type, data):
+            run = self._runs[ids.group(2)]
+            if not self._is_new(run, type, data):
                 return found
             at = when(data, self._clock()) if late else None
             return [*found, ConnectEvent(type, data, at)]
 
-    def began(self, query_id: str, run_id: str, name: str | None) -> list[ConnectEvent]:
+    def run_started(self, query_id: str, run_id: str, name: str | None) -> list[ConnectEvent]:
         """A run was seen: its start, unless that is known."""
         with self._lock:
-            return self._announced(query_id, run_id, name)
+            return self._start_unless_known(query_id, run_id, name)
 
-    def _announced(self, query_id: str, run_id: str, name: str | None) -> list[ConnectEvent]:
+    def _start_unless_known(self, query_id: str, run_id: str, name: str | None) -> list[ConnectEvent]:
         if run_id in self._runs:
             return []
-        self._runs[run_id] = EventDeduplicator(query_id, run_id, name)
-        ended = [each.run_id for each in self._runs.values() if each.ended]
+        self._runs[run_id] = RunEvents(query_id, run_id, name)
+        ended = [run.run_id for run in self._runs.values() if run.ended]
         for old in ended[: max(0, len(ended) - MAX_ENDED)]:
             del self._runs[old]
         now = stamp(self._clock())
         return [ConnectEvent("started", _dump(id=query_id, runId=run_id, name=name, timestamp=now))]
 
-    def _is_new(self, told: EventDeduplicator, type: str, data: str) -> bool:
+    def _is_new(self, run: RunEvents, type: str, data: str) -> bool:
         if type == "progress":
-            return told.is_new(report_of(data))
+            return run.is_new(report_of(data))
         if type == "terminated":
-            told.ended, was = True, told.ended
-            return not was
+            run.ended, was_ended = True, run.ended
+            return not was_ended
         return True
 
-    def open(self) -> list[EventDeduplicator]:
+    def open_runs(self) -> list[RunEvents]:
         """Runs whose end has not been heard."""
         with self._lock:
-            return [told for told in self._runs.values() if not told.ended]
+            return [run for run in self._runs.values() if not run.ended]
 
     def ended(self, run_id: str, exception: str | None, error_class: str | None) -> list[ConnectEvent]:
         """A run is over and no event said so: its end, unless that is known by now."""
         with self._lock:
-            told = self._runs.get(run_id)
-            if told is None or told.ended:
+            run = self._runs.get(run_id)
+            if run is None or run.ended:
                 return []
-            told.ended = True
+            run.ended = True
             data = _dump(
-                id=told.query_id, runId=run_id, exception=exception, errorClassOnException=error_class
+                id=run.query_id, runId=run_id, exception=exception, errorClassOnException=error_class
             )
             return [ConnectEvent("terminated", data)]
 
@@ -137,11 +137,13 @@ def report_of(data: str) -> tuple[int, str]:
 def when(data: str, now: float) -> float:
     """When a report that came late was made: its trigger's start and the batch's duration; never in the future."""
     document = json.loads(data)
-    began = _seconds(str(document.get("timestamp")))
-    if began is None:
+    started_at = _seconds(str(document.get("timestamp")))
+    if started_at is None:
         return now
-    took = document.get("batchDuration") or (document.get("durationMs") or {}).get("triggerExecution") or 0
-    return min(now, began + float(took) / 1000.0)
+    duration = (
+        document.get("batchDuration") or (document.get("durationMs") or {}).get("triggerExecution") or 0
+    )
+    return min(now, started_at + float(duration) / 1000.0)
 
 
 def _seconds(timestamp: str) -> float | None:

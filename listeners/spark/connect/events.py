@@ -19,30 +19,30 @@ from typing import Any
 from listeners.protocol.errors import ConnectError, RunUnknown, SessionGone
 from listeners.spark import guard
 from listeners.spark.connect import calls
-from listeners.spark.connect.bus import Guest
-from listeners.spark.connect.event_dedup import ConnectEvent, EventDeduplicator, SeenEvents, report_of
+from listeners.spark.connect.bus import BusListener
+from listeners.spark.connect.event_dedup import ConnectEvent, EventDeduplicator, RunEvents, report_of
 
 log = logging.getLogger("controlplane.agent")
 
 #: Seconds between two rounds, with and without a stream.
-CALM_SECONDS, ALONE_SECONDS = 5.0, 2.0
+ROUND_SECONDS, POLL_ROUND_SECONDS = 5.0, 2.0
 #: Between two tries to reach a server that does not answer.
-AWAY_SECONDS = 1.0
+RECONNECT_SECONDS = 1.0
 #: So long a stream may take to say that it has begun.
-ADDED_SECONDS = 3.0
+STREAM_START_SECONDS = 3.0
 #: What the program waits for when it ends.
-LAST_LOOK_SECONDS, END_SECONDS = 0.7, 0.3
+FINAL_POLL_SECONDS, CLOSE_SECONDS = 0.7, 0.3
 #: Between two tries where somebody else has the session's stream.
-TAKEN_SECONDS = 60.0
+RETRY_STREAM_SECONDS = 60.0
 
 
 class EventStream:
-    """`begin()` once, `close()` once. `listener` is a `listeners.spark.listener.RawListener`."""
+    """`start()` once, `close()` once. `listener` is a `listeners.spark.listener.RawListener`."""
 
     def __init__(self, session: Any, listener: Any):
         self._session, self._listener = weakref.ref(session), listener
-        self._ledger = SeenEvents()
-        self._guest = Guest(self._heard)
+        self._dedup = EventDeduplicator()
+        self._bus_listener = BusListener(self._on_event)
         self._wake, self._closed = threading.Event(), threading.Event()
         self._added, self._added_at = threading.Event(), 0.0
         self._lock = threading.RLock()
@@ -51,14 +51,14 @@ class EventStream:
         #: A stream of this client broke: the server may hold its listener still.
         self._orphaned = False
         #: The program's own listeners have the stream.
-        self._yielded = False
+        self._program_has_stream = False
         self._not_before = 0.0
         #: The server did not answer the last time.
         self._is_away = False
 
     # -- life ------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def start(self) -> None:
         threading.Thread(target=self._watch, name="controlplane-connect-watch", daemon=True).start()
 
     def close(self) -> None:
@@ -68,21 +68,21 @@ class EventStream:
         session = self._session()
         if session is None or self._is_away:
             return
-        last = threading.Thread(target=self._last_look, args=(session,), daemon=True)
+        last = threading.Thread(target=self._final_poll, args=(session,), daemon=True)
         try:
             last.start()
-            last.join(LAST_LOOK_SECONDS)
+            last.join(FINAL_POLL_SECONDS)
         except RuntimeError:  # an interpreter that ends starts no threads (3.12)
             pass
-        self._guest.leave(session)
-        self._end_stream(session, END_SECONDS)
+        self._bus_listener.leave(session)
+        self._end_stream(session, CLOSE_SECONDS)
 
-    def began(self, query_id: str, run_id: str, name: str | None) -> None:
+    def run_started(self, query_id: str, run_id: str, name: str | None) -> None:
         """The program started a run. For a user's thread."""
-        self._hand_on(self._ledger.began(query_id, run_id, name))
+        self._hand_on(self._dedup.run_started(query_id, run_id, name))
 
-    def _heard(self, type: str, data: str) -> None:
-        self._hand_on(self._ledger.admit(type, data))
+    def _on_event(self, type: str, data: str) -> None:
+        self._hand_on(self._dedup.admit(type, data))
 
     def _hand_on(self, events: Iterable[ConnectEvent]) -> None:
         for event in events:
@@ -94,42 +94,42 @@ class EventStream:
         reader = self._reader
         return self._added.is_set() and reader is not None and reader.is_alive()
 
-    def give_way(self, session: Any) -> None:
+    def yield_stream(self, session: Any) -> None:
         """The program is about to ask for the stream: it is free when this returns. For a user's thread."""
         with self._lock:
-            self._yielded = True
+            self._program_has_stream = True
             if self._orphaned or self._reader is not None:
                 self._end_stream(session, 2.0)
             self._orphaned = False
 
-    def take_back(self) -> None:
+    def reclaim_stream(self) -> None:
         """The program no longer wants the stream."""
         with self._lock:
-            self._yielded, self._not_before = False, 0.0
+            self._program_has_stream, self._not_before = False, 0.0
         self._wake.set()
 
     def join(self, session: Any) -> bool:
         """Be a guest among the program's own listeners; False where there are none."""
-        return self._guest.join(session)
+        return self._bus_listener.join(session)
 
     def leave(self, session: Any) -> None:
-        self._guest.leave(session)
+        self._bus_listener.leave(session)
 
     def _listen(self, session: Any) -> bool:
         """Have the stream, or a place among the program's listeners; False where neither can be had now."""
         with self._lock:
-            if self._guest.is_in(session) or self.is_streaming():
+            if self._bus_listener.is_in(session) or self.is_streaming():
                 return True
-            if self._guest.was_dropped():  # PySpark's stream broke and it threw all listeners out
-                self._orphaned, self._yielded = True, False
-            if self._guest.join(session):
+            if self._bus_listener.was_dropped():  # PySpark's stream broke and it threw all listeners out
+                self._orphaned, self._program_has_stream = True, False
+            if self._bus_listener.join(session):
                 return True
-            barred = self._yielded or self._closed.is_set() or not calls.can_listen()
-            return not barred and time.monotonic() >= self._not_before and self._open(session)
+            blocked = self._program_has_stream or self._closed.is_set() or not calls.can_listen()
+            return not blocked and time.monotonic() >= self._not_before and self._open(session)
 
     def _open(self, session: Any) -> bool:
         if self._orphaned:
-            calls.close_events(session, ADDED_SECONDS)
+            calls.close_events(session, STREAM_START_SECONDS)
             self._orphaned = False
         self._added.clear()
         self._call = call = calls.open_events(session)
@@ -137,25 +137,25 @@ class EventStream:
             target=self._read, args=(call,), name="controlplane-connect-events", daemon=True
         )
         self._reader.start()
-        if self._added.wait(ADDED_SECONDS):
+        if self._added.wait(STREAM_START_SECONDS):
             return True
         call.cancel()  # somebody else has it, or Spark is busy
         self._reader = self._call = None
-        self._not_before = time.monotonic() + TAKEN_SECONDS
+        self._not_before = time.monotonic() + RETRY_STREAM_SECONDS
         return False
 
     def _read(self, call: Any) -> None:
         """Until the stream ends: somebody took the listener off; or breaks."""
-        began = False
+        confirmed = False
         try:
             for type, data in calls.events(call):
                 if type == calls.ADDED:
-                    began, self._added_at = True, time.time()
+                    confirmed, self._added_at = True, time.time()
                     self._added.set()
                 else:
-                    self._heard(type, data)
+                    self._on_event(type, data)
         except ConnectError:
-            self._orphaned = self._orphaned or began
+            self._orphaned = self._orphaned or confirmed
         finally:
             self._added.clear()
             self._wake.set()
@@ -186,12 +186,12 @@ class EventStream:
             try:
                 pause = self._round(session)
             except SessionGone as error:
-                return self._gone(error)
+                return self._on_session_gone(error)
             except ConnectError as error:
-                pause = self._away(error)
+                pause = self._on_away(error)
             except Exception as error:
                 guard.log_error(error)
-                pause = CALM_SECONDS
+                pause = ROUND_SECONDS
             del session
 
     def _round(self, session: Any) -> float:
@@ -201,91 +201,95 @@ class EventStream:
         if self._is_away:
             log.warning("controlplane agent: the Spark Connect server answers again")
             self._is_away = False
-        self._look(session, active, 1 if self.is_streaming() else 0)
-        return CALM_SECONDS if listens else ALONE_SECONDS
+        self._poll(session, active, 1 if self.is_streaming() else 0)
+        return ROUND_SECONDS if listens else POLL_ROUND_SECONDS
 
-    def _last_look(self, session: Any) -> None:
+    def _final_poll(self, session: Any) -> None:
         try:
-            self._look(session, self._active(session), 0)
+            self._poll(session, self._active(session), 0)
         except ConnectError:
             pass  # it goes away with the program
 
     def _active(self, session: Any) -> dict[str, Any]:
         """The session's active runs by run id."""
-        found = calls.manager(session, patient=self._is_away, active=True).active.active_queries
-        return {each.id.run_id: each for each in found}
+        active_queries = calls.manager(
+            session, wait_for_ready=self._is_away, active=True
+        ).active.active_queries
+        return {each.id.run_id: each for each in active_queries}
 
-    def _look(self, session: Any, active: Mapping[str, Any], patience: int) -> None:
+    def _poll(self, session: Any, active: Mapping[str, Any], max_missing_rounds: int) -> None:
         """Hand on what is new among the active runs, and in Spark's memory of them.
 
-        `patience`: how many looks a run may be missing before it is told as ended.
+        `max_missing_rounds`: how many looks a run may be missing before it is told as ended.
         """
         for run_id, each in active.items():
-            self._hand_on(self._ledger.began(each.id.id, run_id, each.name or None))
+            self._hand_on(self._dedup.run_started(each.id.id, run_id, each.name or None))
         missed = 0.0
-        for told in self._ledger.open():
-            missed = max(missed, self._catch_up(session, told))
-            told.missing = 0 if told.run_id in active else told.missing + 1
-            if told.missing > patience:  # else its end may be on its way
-                self._end(session, told)
+        for run in self._dedup.open_runs():
+            missed = max(missed, self._catch_up(session, run))
+            run.missing = 0 if run.run_id in active else run.missing + 1
+            if run.missing > max_missing_rounds:  # else its end may be on its way
+                self._end(session, run)
         call = self._call
-        if missed > CALM_SECONDS and call is not None and self.is_streaming():
+        if missed > ROUND_SECONDS and call is not None and self.is_streaming():
             self._orphaned = True
             call.cancel()  # it should have brought that: opened again in the next round
 
-    def _catch_up(self, session: Any, told: EventDeduplicator) -> float:
+    def _catch_up(self, session: Any, run: RunEvents) -> float:
         """Hand on what was not heard; the age in seconds of the oldest that our stream should have brought."""
-        newest = self._remembered(session, told, last_progress=True)
-        if not newest or report_of(newest[-1]) in told.reports:
+        newest = self._recent_progress(session, run, last_progress=True)
+        if not newest or report_of(newest[-1]) in run.reports:
             return 0.0
         missed: list[ConnectEvent] = []
-        for report in self._remembered(session, told, recent_progress=True):
-            missed += self._ledger.admit("progress", report, late=True)
+        for report in self._recent_progress(session, run, recent_progress=True):
+            missed += self._dedup.admit("progress", report, late=True)
         self._hand_on(missed)
-        ages = [time.time() - each.at for each in missed if each.at is not None and each.at > self._added_at]
-        return max(ages, default=0.0)
+        delays = [
+            time.time() - each.at for each in missed if each.at is not None and each.at > self._added_at
+        ]
+        return max(delays, default=0.0)
 
-    def _remembered(self, session: Any, told: EventDeduplicator, **asked: Any) -> list[str]:
+    def _recent_progress(self, session: Any, run: RunEvents, **asked: Any) -> list[str]:
         """Progress as JSON, oldest first; empty where Spark knows the run no more."""
         try:
-            answer = calls.query(session, told.query_id, told.run_id, **asked)
+            answer = calls.query(session, run.query_id, run.run_id, **asked)
         except RunUnknown:
             return []
         return list(answer.recent_progress.recent_progress_json)
 
-    def _end(self, session: Any, told: EventDeduplicator) -> None:
-        text, error_class = failure_of(session, told.query_id, told.run_id)
-        self._hand_on(self._ledger.ended(told.run_id, text, error_class))
+    def _end(self, session: Any, run: RunEvents) -> None:
+        text, error_class = failure_of(session, run.query_id, run.run_id)
+        self._hand_on(self._dedup.ended(run.run_id, text, error_class))
 
     # -- trouble ---------------------------------------------------------------------------------
 
-    def _away(self, error: ConnectError) -> float:
+    def _on_away(self, error: ConnectError) -> float:
         """Said once until it answers again. The next round waits for a connection itself."""
         if not self._is_away and not self._closed.is_set():
             log.warning("controlplane agent: %s", error)
         self._is_away = True
-        return AWAY_SECONDS
+        return RECONNECT_SECONDS
 
-    def _gone(self, error: SessionGone) -> None:
+    def _on_session_gone(self, error: SessionGone) -> None:
         """The session's queries ended with it."""
         if self._closed.is_set():
             return
         log.warning(
             "controlplane agent: %s; a new session is attached when the program starts a query in it", error
         )
-        for told in self._ledger.open():
-            self._hand_on(self._ledger.ended(told.run_id, str(error), None))
+        for run in self._dedup.open_runs():
+            self._hand_on(self._dedup.ended(run.run_id, str(error), None))
 
 
 def failure_of(session: Any, query_id: str, run_id: str) -> tuple[str | None, str | None]:
     """(text, error class) of a run's failure as far as Spark still knows; (None, None) where it did not fail."""
     try:
-        found = calls.query(session, query_id, run_id, exception=True).exception
+        active_queries = calls.query(session, query_id, run_id, exception=True).exception
     except RunUnknown as error:
         return f"{error}; how it ended is not known", None
-    if not found.HasField("exception_message"):
+    if not active_queries.HasField("exception_message"):
         return None, None
-    text = found.exception_message
-    if found.HasField("stack_trace"):
-        text += "\n\nJVM stacktrace:\n" + found.stack_trace
-    return text, found.error_class if found.HasField("error_class") else None
+    text = active_queries.exception_message
+    if active_queries.HasField("stack_trace"):
+        text += "\n\nJVM stacktrace:\n" + active_queries.stack_trace
+    return text, active_queries.error_class if active_queries.HasField("error_class") else None

@@ -22,7 +22,7 @@ from listeners.spark.patching import Patches
 
 LOCATION = "spark.sql.streaming.checkpointLocation"
 #: A query without a checkpoint of its own gets one whose name begins so; the rest is the server's secret.
-MADE_UP = "temporary-"
+TEMPORARY_PREFIX = "temporary-"
 
 
 class ConnectRun:
@@ -75,18 +75,18 @@ class ConnectRun:
             return str(named)
         location = calls.settings(self.session, LOCATION).get(LOCATION)
         if not location:
-            return MADE_UP
+            return TEMPORARY_PREFIX
         return location.rstrip("/") + "/" + self.name if self.name else None  # else the server invents a name
 
     def facts(self) -> dict[str, Any]:
         if not self._facts:
             return {}
         root = self.checkpoint()
-        made_up = root == MADE_UP
+        is_temporary = root == TEMPORARY_PREFIX
         return {
             **self._facts,
-            "checkpoint": None if made_up else root,
-            "checkpointIsTemporary": made_up if root else None,
+            "checkpoint": None if is_temporary else root,
+            "checkpointIsTemporary": is_temporary if root else None,
             "watermarkDelay": connect_plan.watermark_of(self._write.input),
         }
 
@@ -111,10 +111,10 @@ class ConnectRun:
 class ConnectEngine:
     """See `listeners.spark.engine.Engine`."""
 
-    ends_alone = True
+    independent_sessions = True
 
     def __init__(self) -> None:
-        self._hearings: dict[int, EventStream] = {}
+        self._streams: dict[int, EventStream] = {}
         self._patches = Patches()
         self._process = os.getpid()
         self._lock = threading.RLock()
@@ -158,15 +158,15 @@ class ConnectEngine:
     def run(self, query: Any, start: Start | None = None) -> ConnectRun:
         """A start that was seen is also told: Connect tells it to nobody but this client."""
         run = ConnectRun(query._session, query._query_id, query._run_id, query._name, start)
-        hearing = self._hearing_of(query._session) if start is not None else None
-        if hearing is not None:
-            hearing.began(run.query_id, run.run_id, run.name)
+        stream = self._stream_of(query._session) if start is not None else None
+        if stream is not None:
+            stream.run_started(run.query_id, run.run_id, run.name)
         return run
 
     def run_id(self, query: Any) -> str:
         return str(query._run_id)
 
-    def point(self, query: Any, run: Any) -> None:
+    def rebind(self, query: Any, run: Any) -> None:
         query._run_id = run.run_id
 
     def active(self, session: Any) -> list[ConnectRun]:
@@ -188,7 +188,7 @@ class ConnectEngine:
 
         return not isinstance(failure, StreamingQueryException)
 
-    def gone(self, run: SparkRun) -> Exception | None:
+    def permanent_outage(self, run: SparkRun) -> Exception | None:
         """A server that is away may come back; a session that is over does not."""
         try:
             run.status()
@@ -205,7 +205,7 @@ class ConnectEngine:
     def pool(self, session: Any) -> str | None:
         return None
 
-    def enter(self, session: Any, pool: str | None) -> None:
+    def activate(self, session: Any, pool: str | None) -> None:
         type(session)._active_session.session = session
 
     def static_leaves(self, writer: Any) -> list[str]:
@@ -219,24 +219,24 @@ class ConnectEngine:
             raise AgentError("this PySpark's Connect has no streaming; use PySpark 3.5 or later")
         key = self.key(session)
         with self._lock:
-            if not self._hearings:
+            if not self._streams:
                 self._patches, self._process = Patches(), os.getpid()
-                bus.share(self._patches, self._hearing_of)
-            self._hearings[key] = hearing = EventStream(session, listener)
-        hearing.begin()
-        return partial(self._stop_listening, key, hearing)
+                bus.share(self._patches, self._stream_of)
+            self._streams[key] = stream = EventStream(session, listener)
+        stream.start()
+        return partial(self._stop_listening, key, stream)
 
-    def _stop_listening(self, key: int, hearing: EventStream) -> None:
+    def _stop_listening(self, key: int, stream: EventStream) -> None:
         with self._lock:
-            if self._hearings.get(key) is hearing:
-                del self._hearings[key]
-            if not self._hearings:
+            if self._streams.get(key) is stream:
+                del self._streams[key]
+            if not self._streams:
                 self._patches.undo()
-        hearing.close()
+        stream.close()
 
-    def _hearing_of(self, session: Any) -> EventStream | None:
+    def _stream_of(self, session: Any) -> EventStream | None:
         """None in a forked child: the threads are the parent's."""
-        return self._hearings.get(self.key(session)) if os.getpid() == self._process else None
+        return self._streams.get(self.key(session)) if os.getpid() == self._process else None
 
 
 ENGINE = ConnectEngine()

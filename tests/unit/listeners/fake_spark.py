@@ -173,7 +173,7 @@ class FakeEngine(ClassicEngine):
     def pool(self, session: Any) -> str | None:
         return None
 
-    def enter(self, session: Any, pool: str | None) -> None:
+    def activate(self, session: Any, pool: str | None) -> None:
         session.entered.append(pool)
 
 

@@ -1,11 +1,11 @@
-"""`listeners.checkpoints.hadoop.Files` over a plain folder, so that collecting can be tried without a JVM."""
+"""`listeners.checkpoints.hadoop.DirectoryReader` over a plain folder, so that collecting can be tried without a JVM."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from listeners.checkpoints.hadoop import Listed
+from listeners.checkpoints.hadoop import ListedFile
 from listeners.protocol.errors import FilesError
 
 
@@ -20,17 +20,17 @@ class LocalFiles:
         #: Path → done just before it is listed: what happens while the collector is at work.
         self.meanwhile: dict[str, object] = {}
 
-    def status(self) -> Listed:
-        return self._guarded(".", lambda: _listed(self.path))
+    def status(self) -> ListedFile:
+        return self._guarded(".", lambda: _from_match(self.path))
 
-    def listed(self, folder: str, most: int) -> tuple[list[Listed], bool]:
+    def list_folder(self, folder: str, limit: int) -> tuple[list[ListedFile], bool]:
         act = self.meanwhile.pop(folder, None)
         if callable(act):
             act()
         found = self._guarded(
-            folder, lambda: [_listed(Path(each.path)) for each in os.scandir(self.path / folder)]
+            folder, lambda: [_from_match(Path(each.path)) for each in os.scandir(self.path / folder)]
         )
-        return found[:most], len(found) <= most
+        return found[:limit], len(found) <= limit
 
     def read(self, path: str) -> bytes:
         return self._guarded(path, (self.path / path).read_bytes)
@@ -45,10 +45,10 @@ class LocalFiles:
             raise FilesError(f"java.io.FileNotFoundException: {error.filename}", gone=True) from None
 
 
-def _listed(path: Path) -> Listed:
+def _from_match(path: Path) -> ListedFile:
     found = path.stat()
     folder = path.is_dir()
-    return Listed(path.name, folder, 0 if folder else found.st_size, int(found.st_mtime * 1000) / 1000)
+    return ListedFile(path.name, folder, 0 if folder else found.st_size, int(found.st_mtime * 1000) / 1000)
 
 
 def write(root: Path, files: dict[str, str]) -> None:

@@ -107,7 +107,7 @@ def test_a_batch_that_is_too_large_is_split_and_a_poisoned_event_dropped_and_rep
         inbox.put("progress", data)
     wait_for(lambda: len(transport.data("progress")) == 2)
     assert agent.losses() == {"too_large": 1}
-    agent.nudge()
+    agent.request_probe()
     assert wait_for(lambda: transport.data("dropped")) == [{"reason": "too_large", "count": 1}]
 
 
@@ -226,10 +226,10 @@ def test_losses_are_noted_on_disk_until_they_are_reported(made, tmp_path):
     transport = ScriptedTransport(*[TransportError("away")] * 1000)
     agent, inbox = made(transport)
     noted = tmp_path / agent.identity.agent / "losses.json"
-    inbox.lose("callback_error", 3)
+    inbox.count_lost("callback_error", 3)
     inbox.put("progress", "{}")
     wait_for(lambda: noted.exists() or agent._reported)
-    agent.nudge()
+    agent.request_probe()
     wait_for(lambda: agent._reported == {"callback_error": 3} and not noted.exists())
 
 
@@ -237,7 +237,7 @@ def test_stopping_reports_the_last_losses(made):
     transport = ScriptedTransport()
     agent, inbox = made(transport)
     wait_for(lambda: transport.data("heartbeat"))
-    inbox.lose("callback_error", 2)
+    inbox.count_lost("callback_error", 2)
     agent.stop(5.0)
     assert transport.data("dropped") == [{"reason": "callback_error", "count": 2}]
 

@@ -30,7 +30,7 @@ class Made:
     def __init__(self, session, *others):
         self.app, self._on_end, self.ended, self.sessions = session.app, others[-1], None, [session]
 
-    def begin(self, session):
+    def start(self, session):
         assert session is self.sessions[0]
 
     def is_of(self, session):

@@ -15,7 +15,7 @@ from listeners import attachment
 class HangingEngine:
     """Its listeners cannot be taken off."""
 
-    ends_alone = False
+    independent_sessions = False
 
     def __init__(self) -> None:
         self.asked, self.released = threading.Event(), threading.Event()
@@ -47,15 +47,17 @@ class Session:
 def test_a_spark_that_hangs_does_not_hold_the_end_of_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine, ended = HangingEngine(), []
+    engine, terminated = HangingEngine(), []
     monkeypatch.setenv("CONTROLPLANE_SPOOL_DIR", str(tmp_path))
     monkeypatch.setattr(attachment, "engine_of", lambda session: engine)
     monkeypatch.setattr(attachment, "REMOVAL_SECONDS", 0.05)
-    made = attachment.Attachment(Session(), "http://127.0.0.1:9", None, {}, None, "all", on_end=ended.append)
+    made = attachment.Attachment(
+        Session(), "http://127.0.0.1:9", None, {}, None, "all", on_end=terminated.append
+    )
     session = Session()
     made.add_session(session)
     made.agent.start()
     made.detach(timeout=0.5)
-    assert ended == [made] and engine.asked.is_set() and not engine.released.is_set()
+    assert terminated == [made] and engine.asked.is_set() and not engine.released.is_set()
     assert any(b'"app_ended"' in path.read_bytes() for path in tmp_path.rglob("*.events"))
     engine.released.set()

@@ -119,7 +119,7 @@ def test_a_failure_whose_text_spark_does_not_give_is_printed_and_holds_no_progra
 
     monkeypatch.setattr(sys, "excepthook", lambda *failure: printed.set())
     monkeypatch.setattr(autoattach.causes, "text_of", hangs)
-    monkeypatch.setattr(autoattach, "TEXT_SECONDS", 0.05)
+    monkeypatch.setattr(autoattach, "EXCEPTION_TEXT_SECONDS", 0.05)
     autoattach.joined(Session(Context()))
     sys.excepthook(ValueError, ValueError("poison"), None)
     assert attaching.attachment.exception == "ValueError"

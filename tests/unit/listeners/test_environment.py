@@ -21,7 +21,7 @@ def test_labels_that_the_wire_does_not_take_are_left_out(caplog):
 
 
 @pytest.mark.parametrize(
-    ("given", "own", "told"),
+    ("given", "own", "chosen"),
     [
         (None, "orders", "orders"),
         ("billing", "orders", "billing"),
@@ -31,14 +31,14 @@ def test_labels_that_the_wire_does_not_take_are_left_out(caplog):
         (None, "", "local-1"),
     ],
 )
-def test_an_application_is_told_so_that_the_wire_takes_it(given, own, told, caplog):
+def test_an_application_is_told_so_that_the_wire_takes_it(given, own, chosen, caplog):
     found = {"name": own, "id": "local-1", "master": " ", "ui_url": "u" * 2000, "spark_version": None}
     app = environment.checked_app(found, given)
-    assert app == wire.App(told, "local-1", ui_url="u" * 1024)
+    assert app == wire.App(chosen, "local-1", ui_url="u" * 1024)
     assert (
         wire.decode_event(wire.encode_event(wire.Event(str(UUID(int=1)), 1, 1.0, app, "idle", {}))).app == app
     )
-    assert bool(caplog.text) == (told not in (own, given))
+    assert bool(caplog.text) == (chosen not in (own, given))
 
 
 def test_an_application_of_which_nothing_is_known_has_a_name(caplog):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from listeners.checkpoints.hadoop import parsed
+from listeners.checkpoints.hadoop import parse_listing
 
 
 def text(folder: str, *names: str, kind: str = "FileStatus", tail: str = "") -> str:
@@ -24,7 +24,7 @@ def test_names_of_all_kinds_come_back_with_their_sizes_and_times(kind):
         "x; isDirectory=true; length=7; modification_time=3",
         "%20#?",
     ]
-    found = parsed(
+    found = parse_listing(
         text("hdfs://nn:8020/ck/state", *names, kind=kind, tail="; hasAcl=false"), "hdfs://nn:8020/ck/state"
     )
     assert [(each.name, each.size, each.modified, each.folder) for each in found] == [
@@ -34,17 +34,19 @@ def test_names_of_all_kinds_come_back_with_their_sizes_and_times(kind):
 
 def test_folders_have_no_length():
     line = "Array(FileStatus{path=file:/c/state; isDirectory=true; modification_time=5000; access_time=0})"
-    assert parsed(line, "file:/c") == [("state", True, 0, 5.0)]
+    assert parse_listing(line, "file:/c") == [("state", True, 0, 5.0)]
 
 
 def test_a_folder_inside_an_object_store_is_parted_by_its_own_name():
     inner = "FileStatus{path=abfs://c@a/ck/offsets/1; isDirectory=false; length=3; modification_time=9}"
     assert (
-        parsed(f"Array(VersionedFileStatus{{{inner}; version = 'x'}})", "abfs://c@a/ck/offsets")[0].name
+        parse_listing(f"Array(VersionedFileStatus{{{inner}; version = 'x'}})", "abfs://c@a/ck/offsets")[
+            0
+        ].name
         == "1"
     )
 
 
 def test_what_is_worded_in_another_way_gives_nothing():
-    assert parsed("Array(Status(/c/1, 3), Status(/c/2, 4))", "file:/c") == []
-    assert parsed("Array()", "file:/c") == []
+    assert parse_listing("Array(Status(/c/1, 3), Status(/c/2, 4))", "file:/c") == []
+    assert parse_listing("Array()", "file:/c") == []

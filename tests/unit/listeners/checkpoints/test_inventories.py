@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from listeners.checkpoints.collection import MOST_BYTES, shortened
+from listeners.checkpoints.collection import MAX_EVENT_BYTES, fit_to_line
 from listeners.checkpoints.inventories import Inventories, checked_mode
 from listeners.checkpoints.inventory_reader import Bounds
 from listeners.protocol.wire import Command
@@ -70,13 +70,13 @@ def test_on_demand_the_event_goes_out_and_the_result_tells_files_and_seconds(dri
 
 def test_a_run_that_shows_a_batch_is_looked_at(driver):
     driver.inventories.started(driver.entry)
-    driver.inventories.heard("progress", "r1", "{}")
+    driver.inventories.on_event("progress", "r1", "{}")
     assert driver.came.wait(20)
     assert driver.out[0][1]["why"] == "started"
 
 
 @pytest.mark.parametrize(
-    ("data", "why"),
+    ("data", "reason"),
     [
         ('{"runId":"r1","exception":"boom"}', "failed"),
         ('{"runId":"r1","exception":null}', "stopped"),
@@ -84,10 +84,10 @@ def test_a_run_that_shows_a_batch_is_looked_at(driver):
         ('{"runId": "r1", "exception": "as Spark 3.4 is told"}', "failed"),
     ],
 )
-def test_an_end_is_looked_at_by_its_kind(driver, data, why):
-    driver.inventories.heard("terminated", "r1", data)
+def test_an_end_is_looked_at_by_its_kind(driver, data, reason):
+    driver.inventories.on_event("terminated", "r1", data)
     assert driver.came.wait(20)
-    assert driver.out[0][1]["why"] == why
+    assert driver.out[0][1]["why"] == reason
 
 
 def test_a_start_that_spark_refused_is_looked_at_as_a_failure(driver):
@@ -97,8 +97,8 @@ def test_a_start_that_spark_refused_is_looked_at_as_a_failure(driver):
 
 
 def test_events_of_runs_that_nobody_knows_are_passed_over(driver):
-    driver.inventories.heard("terminated", "somebody else's", "{}")
-    driver.inventories.heard("progress", "r1", "{}")
+    driver.inventories.on_event("terminated", "somebody else's", "{}")
+    driver.inventories.on_event("progress", "r1", "{}")
     assert driver.ask().state == "succeeded"
     assert [data["why"] for _, data in driver.out] == ["asked"]
 
@@ -121,7 +121,7 @@ def test_a_refusal_says_why_and_is_counted(driver):
 def test_switched_off_nothing_is_looked_at(tmp_path):
     driver = Driver(tmp_path, mode="off")
     driver.inventories.started(driver.entry)
-    driver.inventories.heard("terminated", "r1", "{}")
+    driver.inventories.on_event("terminated", "r1", "{}")
     assert driver.ask().code == "inventory_off"
     assert driver.files.calls == []
 
@@ -165,8 +165,8 @@ def test_a_command_that_waited_for_another_inventory_has_only_the_rest_of_its_ti
     write_checkpoint(tmp_path)
     driver, free = Driver(tmp_path, bounds=Bounds(seconds=3600)), threading.Event()
     driver.files.meanwhile = {"state/0": lambda: free.wait(60)}
-    driver.inventories._one.acquire()
-    threading.Timer(0.05, driver.inventories._one.release).start()
+    driver.inventories._collecting.acquire()
+    threading.Timer(0.05, driver.inventories._collecting.release).start()
     try:
         assert driver.ask(seconds=1.0).state == "succeeded"
         assert driver.out[0][1]["inventory"]["complete"] is False
@@ -188,7 +188,7 @@ def test_a_file_system_that_cannot_be_opened_fails_the_command_in_one_line(tmp_p
 
 def test_after_close_nothing_is_taken(driver):
     driver.inventories.close()
-    driver.inventories.heard("terminated", "r1", "{}")
+    driver.inventories.on_event("terminated", "r1", "{}")
     assert driver.ask().code == "closed"
     assert driver.out == []
 
@@ -206,11 +206,11 @@ def test_what_is_too_long_for_a_line_loses_contents_first_then_names():
             },
         }
 
-    short = json.loads(shortened(document([["a", 1, 2]], {"a": "eA=="})))
+    short = json.loads(fit_to_line(document([["a", 1, 2]], {"a": "eA=="})))
     assert short["inventory"]["contents"] == {"a": "eA=="} and short["inventory"]["errors"] == []
-    without = json.loads(shortened(document([["a", 1, 2]], {"a": "x" * MOST_BYTES})))
+    without = json.loads(fit_to_line(document([["a", 1, 2]], {"a": "x" * MAX_EVENT_BYTES})))
     assert without["inventory"]["contents"] == {} and without["inventory"]["files"] == [["a", 1, 2]]
-    nameless = json.loads(shortened(document([["a" * MOST_BYTES, 1, 2]], {})))
+    nameless = json.loads(fit_to_line(document([["a" * MAX_EVENT_BYTES, 1, 2]], {})))
     assert nameless["inventory"]["files"] == [] and nameless["inventory"]["complete"] is False
 
 
@@ -235,16 +235,16 @@ def test_the_output_of_a_file_sink_is_told_beside(driver, tmp_path):
 
 def test_a_run_that_failed_before_its_start_was_noted_is_looked_at(driver):
     """`start()` has not returned when Spark tells that the query is dead."""
-    driver.inventories.heard("terminated", "r2", '{"exception":"boom"}')
+    driver.inventories.on_event("terminated", "r2", '{"exception":"boom"}')
     assert driver.out == []
     driver.inventories.started(driver.start("q2", "r2", f"file:{driver.root}"))
     assert driver.came.wait(20)
     (_, told) = driver.out[0]
     assert (told["why"], told["runId"]) == ("failed", "r2")
-    assert driver.inventories._early == {}
+    assert driver.inventories._early_ends == {}
 
 
 def test_ends_of_runs_that_nobody_ever_starts_are_forgotten(driver):
     for number in range(300):
-        driver.inventories.heard("terminated", f"r-{number}", "{}")
-    assert len(driver.inventories._early) == 100
+        driver.inventories.on_event("terminated", f"r-{number}", "{}")
+    assert len(driver.inventories._early_ends) == 100

@@ -1,6 +1,6 @@
 """What an inventory carries and what it may leave out."""
 
-from listeners.checkpoints.inventory_policy import InventoryBudget, chosen, dispensable
+from listeners.checkpoints.inventory_policy import InventoryBudget, dispensable, select_contents
 
 SIZES = {
     "metadata": 45,
@@ -14,7 +14,7 @@ SIZES = {
 
 
 def test_the_logs_come_before_the_state_and_the_newest_before_the_old():
-    picked = chosen(SIZES, InventoryBudget())
+    picked = select_contents(SIZES, InventoryBudget())
     assert picked[:7] == [
         "metadata",
         "offsets/9",
@@ -30,15 +30,15 @@ def test_the_logs_come_before_the_state_and_the_newest_before_the_old():
 
 
 def test_what_does_not_fit_makes_room_for_what_does():
-    picked = chosen(dict(SIZES, **{"offsets/9": 400_000}), InventoryBudget())
+    picked = select_contents(dict(SIZES, **{"offsets/9": 400_000}), InventoryBudget())
     assert "offsets/9" not in picked and "offsets/8" in picked
-    few = chosen(SIZES, InventoryBudget(bytes=700))
+    few = select_contents(SIZES, InventoryBudget(bytes=700))
     assert few[:2] == ["metadata", "offsets/9"] and sum(SIZES[p] for p in few) <= 700
-    assert len(chosen(SIZES, InventoryBudget(files=5))) == 5
+    assert len(select_contents(SIZES, InventoryBudget(files=5))) == 5
 
 
 def test_empty_files_are_not_read():
-    assert chosen({"offsets/1": 0, "metadata": 0}, InventoryBudget()) == []
+    assert select_contents({"offsets/1": 0, "metadata": 0}, InventoryBudget()) == []
 
 
 def test_what_lies_before_the_last_three_snapshots_can_be_left_out():

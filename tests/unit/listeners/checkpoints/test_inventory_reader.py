@@ -14,9 +14,9 @@ from listeners.checkpoints.inventory_reader import (
     Bounds,
     DriverInventory,
     collect,
-    holds_rows,
-    output_of,
-    plain,
+    display_root,
+    holds_state_rows,
+    output_location,
 )
 from tests.unit.listeners.local_files import LocalFiles, write, write_batch, write_checkpoint
 
@@ -168,7 +168,7 @@ def test_rows_of_state_stay_in_the_driver_where_that_is_asked_for(place):
     found = inventory(LocalFiles(place))
     collect(found, rows=False)
     assert "state/0/_metadata/metadata" in found.contents
-    assert not any(map(holds_rows, found.contents))
+    assert not any(map(holds_state_rows, found.contents))
     assert "state/0/0/1.delta" in found.entries
 
 
@@ -200,11 +200,11 @@ def test_what_was_seen_so_far_can_be_told_at_any_moment(place):
     ],
 )
 def test_the_output_is_read_from_what_spark_calls_the_sink(sink, path):
-    assert output_of(sink) == path
+    assert output_location(sink) == path
 
 
 def test_a_local_place_is_named_without_its_scheme():
-    assert [plain(root) for root in ("file:/a/b/", "file:///a", "s3a://b/c", "file:/")] == [
+    assert [display_root(root) for root in ("file:/a/b/", "file:///a", "s3a://b/c", "file:/")] == [
         "/a/b",
         "/a",
         "s3a://b/c",

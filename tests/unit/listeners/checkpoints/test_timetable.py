@@ -1,11 +1,11 @@
 """When a checkpoint is looked at; one clock, in seconds."""
 
-from listeners.checkpoints.timetable import REMEMBERED_QUERIES, Timetable
+from listeners.checkpoints.timetable import MAX_QUERIES, Timetable
 
 
 def taken(plan, now):
     due = plan.take(now)
-    return None if due is None else (due.query_id, due.run_id, due.why)
+    return None if due is None else (due.query_id, due.run_id, due.reason)
 
 
 def test_a_start_is_looked_at_after_half_a_minute():
@@ -20,25 +20,25 @@ def test_a_start_is_looked_at_after_half_a_minute():
 def test_a_batch_or_an_idle_trigger_brings_it_forward():
     plan = Timetable()
     plan.started("q", "r1", 0.0)
-    plan.settled("q", "r1", 2.0)
+    plan.progressed("q", "r1", 2.0)
     assert taken(plan, 2.0) == ("q", "r1", "started")
-    assert not plan.awaits("q")
+    assert not plan.has_due("q")
 
 
 def test_a_late_event_of_an_earlier_run_brings_nothing_forward():
     plan = Timetable()
     plan.started("q", "r2", 0.0)
-    plan.settled("q", "r1", 2.0)
+    plan.progressed("q", "r1", 2.0)
     assert plan.next_at() == 30.0
 
 
 def test_two_starts_of_a_query_are_looked_at_a_minute_apart():
     plan = Timetable()
     plan.started("q", "r1", 0.0)
-    plan.settled("q", "r1", 1.0)
+    plan.progressed("q", "r1", 1.0)
     assert taken(plan, 1.0)
     plan.started("q", "r2", 5.0)
-    plan.settled("q", "r2", 6.0)
+    plan.progressed("q", "r2", 6.0)
     assert plan.next_at() == 61.0
 
 
@@ -62,14 +62,14 @@ def test_late_news_of_an_earlier_end_does_not_take_the_place_of_the_newer_start(
 
 
 def test_in_a_crash_loop_only_failures_are_looked_at_one_a_minute():
-    plan, why = Timetable(), []
+    plan, reason = Timetable(), []
     for number in range(10):
         at = number * 10.0
         plan.started("q", f"r{number}", at)
         plan.ended("q", f"r{number}", True, at + 1.0)
         due = plan.take(at + 1.0)
-        why.append(due and due.why)
-    assert why == ["failed", "failed", None, None, None, None, None, "failed", None, None]
+        reason.append(due and due.reason)
+    assert reason == ["failed", "failed", None, None, None, None, None, "failed", None, None]
     assert plan.skipped == 15
     plan.ended("q", "r9", False, 300.0)
     assert plan.take(300.0) is None
@@ -94,6 +94,6 @@ def test_what_is_due_first_is_taken_first():
 
 def test_queries_without_end_are_forgotten_oldest_first():
     plan = Timetable()
-    for number in range(REMEMBERED_QUERIES + 1):
+    for number in range(MAX_QUERIES + 1):
         plan.started(f"q{number}", "r", float(number))
-    assert not plan.awaits("q0") and plan.awaits("q1")
+    assert not plan.has_due("q0") and plan.has_due("q1")

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from listeners.commands import command_poller as orders
-from listeners.commands.command_poller import MOST_AT_ONCE, CommandPoller
+from listeners.commands.command_poller import MAX_CONCURRENT_COMMANDS, CommandPoller
 from listeners.protocol.errors import TransportError
 from listeners.protocol.wire import Command, CommandResult
 
@@ -46,7 +46,7 @@ def test_a_thousand_commands_at_once_make_only_so_many_threads():
 
     run(Server([Command(str(n), "stop", "q") for n in range(1000)]), execute, 0.2)
     go.set()
-    assert len(begun) == MOST_AT_ONCE
+    assert len(begun) == MAX_CONCURRENT_COMMANDS
 
 
 def test_a_server_that_answers_at_once_is_not_asked_again_at_once():
@@ -142,8 +142,8 @@ def test_answers_that_nobody_takes_do_not_pile_up_threads():
     for _ in range(20):
         for command in server.poll("agent", 0):
             orders._accept(command)
-    assert sum(t.name == "controlplane-command" for t in threading.enumerate()) <= MOST_AT_ONCE
-    assert len(done) <= MOST_AT_ONCE
+    assert sum(t.name == "controlplane-command" for t in threading.enumerate()) <= MAX_CONCURRENT_COMMANDS
+    assert len(done) <= MAX_CONCURRENT_COMMANDS
     stopping.set()
 
 

@@ -160,7 +160,7 @@ def test_an_attachment_to_a_folder_leaves_there_all_from_its_first_word_to_its_l
     monkeypatch.setattr(attachment, "engine_of", lambda session: engine)
     made = attachment.Attachment(Session(), zone.as_uri(), None, {}, None, "all")
     session = Session()
-    made.begin(session)
+    made.start(session)
     made.detach(timeout=5.0)
     told = [json.loads(one)["type"] for path in sorted(zone.glob("*.gz")) for one in lines_in(path)]
     assert told[0] == "app_started" and told[-1] == "app_ended"

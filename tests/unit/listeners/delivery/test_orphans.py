@@ -93,11 +93,11 @@ def test_only_old_and_empty_spools_are_swept_up_whosever_they_are(tmp_path):
 
 def test_damaged_records_are_kept_for_a_week_and_never_too_many(tmp_path):
     paths = [tmp_path / f"{uuid.uuid4()}.damaged" for _ in range(30)]
-    for place, path in enumerate(paths):
+    for index, path in enumerate(paths):
         path.write_text("x")
-        os.utime(path, (time.time() - place,) * 2)
+        os.utime(path, (time.time() - index,) * 2)
     os.utime(paths[0], (time.time() - 8 * 86400,) * 2)
     (tmp_path / "my.damaged").write_text("not ours")
     orphans.sweep(tmp_path, time.time())
     kept = {path.name for path in tmp_path.glob("*.damaged")} - {"my.damaged"}
-    assert kept == {path.name for path in paths[1 : orphans.MOST_DAMAGED_FILES + 1]}
+    assert kept == {path.name for path in paths[1 : orphans.MAX_DAMAGED_FILES + 1]}

@@ -7,7 +7,7 @@ import pytest
 
 from listeners.delivery.memory_queue import MemoryQueue
 from listeners.delivery.orphans import orphans
-from listeners.delivery.sender import Delivery
+from listeners.delivery.sender import EventSender
 from listeners.delivery.spool import Spool
 from listeners.delivery.transport import ServerAcknowledgement
 from listeners.protocol.errors import SpoolError, TooLarge, TransportError
@@ -38,14 +38,14 @@ def queue(*lines):
 def left_behind(root, agent="dead", lines=(b"seven",), owner=OWNER, losses=None):
     spool = Spool(root / agent, owner)
     spool.append([(seq, line) for seq, line in enumerate(lines, start=7)])
-    spool.note(losses or {})
+    spool.save_losses(losses or {})
     spool.close()
     return spool.directory
 
 
 def test_lines_that_the_server_rejects_are_counted_with_its_reason():
     warned, waiting = [], queue(b"one", b"two")
-    delivery = Delivery(Server(rejects=1), waiting, threading.Lock(), lambda *words: warned.append(words))
+    delivery = EventSender(Server(rejects=1), waiting, threading.Lock(), lambda *words: warned.append(words))
     delivery.drain(1.0)
     assert waiting.events == 0 and delivery.lost == {"rejected": 1}
     assert warned == [("rejected", "1 events were rejected: label name 'a b'")]
@@ -54,19 +54,19 @@ def test_lines_that_the_server_rejects_are_counted_with_its_reason():
 def test_a_server_that_is_away_leaves_everything_where_it_is():
     waiting = queue(b"one")
     with pytest.raises(TransportError):
-        Delivery(Server(TransportError("away")), waiting, threading.Lock()).drain(1.0)
+        EventSender(Server(TransportError("away")), waiting, threading.Lock()).drain(1.0)
     assert waiting.events == 1
 
 
 def test_what_the_server_does_not_acknowledge_is_not_deleted():
     waiting = queue(b"one", b"two")
     with pytest.raises(TransportError, match="acknowledged 1 of 2"):
-        Delivery(Server(acknowledges=1), waiting, threading.Lock()).drain(1.0)
+        EventSender(Server(acknowledges=1), waiting, threading.Lock()).drain(1.0)
     assert waiting.events == 2
 
 
 def test_a_server_that_rejects_more_than_it_got_makes_no_more_losses_than_events():
-    delivery = Delivery(Server(rejects=1000), queue(b"one"), threading.Lock())
+    delivery = EventSender(Server(rejects=1000), queue(b"one"), threading.Lock())
     delivery.drain(1.0)
     assert delivery.lost == {"rejected": 1}
 
@@ -76,7 +76,7 @@ def test_one_event_that_is_too_large_does_not_make_the_others_go_one_by_one():
         return TooLarge("413") if b"poison" in lines else None
 
     server = Server(refuse_poison)
-    delivery = Delivery(server, queue(b"poison", *[b"fine"] * 999), threading.Lock())
+    delivery = EventSender(server, queue(b"poison", *[b"fine"] * 999), threading.Lock())
     delivery.drain(1.0)
     assert len(server.lines) == 999 and delivery.lost == {"too_large": 1}
     assert len(server.sizes) < 25
@@ -84,18 +84,18 @@ def test_one_event_that_is_too_large_does_not_make_the_others_go_one_by_one():
 
 def test_draining_ends_in_time_with_events_left():
     waiting = queue(*[b"x"] * 1500)
-    Delivery(Server(), waiting, threading.Lock()).drain(1.0, until=time.monotonic() - 1)
+    EventSender(Server(), waiting, threading.Lock()).drain(1.0, until=time.monotonic() - 1)
     assert waiting.events == 1500
 
 
 def test_orphans_are_delivered_and_deleted_or_left_for_the_next_try(tmp_path):
     left_behind(tmp_path)
-    away = Delivery(Server(TransportError("away")), queue(), threading.Lock())
+    away = EventSender(Server(TransportError("away")), queue(), threading.Lock())
     with pytest.raises(TransportError):
         away.adopt(tmp_path, OWNER)
     assert [orphan.directory.name for orphan in closed(orphans(tmp_path, OWNER))] == ["dead"]
     server = Server()
-    assert Delivery(server, queue(), threading.Lock()).adopt(tmp_path, OWNER)
+    assert EventSender(server, queue(), threading.Lock()).adopt(tmp_path, OWNER)
     assert server.lines == [b"seven"] and not (tmp_path / "dead").exists()
 
 
@@ -108,7 +108,7 @@ def test_what_a_dead_process_lost_is_reported_by_who_adopts_its_spool_once(tmp_p
     def refuse_second(lines):
         return TransportError("away") if next(turns, "away") else None
 
-    delivery = Delivery(Server(refuse_second), queue(), threading.Lock())
+    delivery = EventSender(Server(refuse_second), queue(), threading.Lock())
     delivery.adopt(tmp_path, OWNER)
     assert delivery.lost == {"queue_full": 4, "corrupt_record": 1}
     assert delivery.adopt(tmp_path, OWNER) and sum(delivery.lost.values()) == 5
@@ -123,11 +123,11 @@ def test_losses_stay_with_an_orphan_that_could_not_be_delivered(tmp_path):
     def refuse_second(lines):
         return next(answers, TransportError("away"))
 
-    delivery = Delivery(Server(refuse_second), queue(), threading.Lock())
+    delivery = EventSender(Server(refuse_second), queue(), threading.Lock())
     with pytest.raises(TransportError):
         delivery.adopt(tmp_path, OWNER)
     assert delivery.lost == {}
-    later = Delivery(Server(), queue(), threading.Lock())
+    later = EventSender(Server(), queue(), threading.Lock())
     later.adopt(tmp_path, OWNER)
     assert later.lost == {"queue_full": 4, "corrupt_record": 1}
 
@@ -136,7 +136,7 @@ def test_a_long_adoption_ends_in_time_and_goes_on_later(tmp_path):
     left_behind(tmp_path, "one")
     left_behind(tmp_path, "two")
     server = Server()
-    delivery = Delivery(server, queue(), threading.Lock())
+    delivery = EventSender(server, queue(), threading.Lock())
     assert not delivery.adopt(tmp_path, OWNER, until=time.monotonic())
     assert delivery.adopt(tmp_path, OWNER) and server.lines == [b"seven", b"seven"]
 
@@ -152,9 +152,9 @@ def test_a_disk_that_does_not_give_events_is_an_error_that_passes(tmp_path, monk
     monkeypatch.setattr("listeners.delivery.segments.read_lines", refuse)
     server = Server()
     with pytest.raises(SpoolError):
-        Delivery(server, spool, threading.Lock()).drain(1.0)
+        EventSender(server, spool, threading.Lock()).drain(1.0)
     monkeypatch.undo()
-    Delivery(server, spool, threading.Lock()).drain(1.0)
+    EventSender(server, spool, threading.Lock()).drain(1.0)
     assert server.lines == [b"one"]
     spool.close()
 

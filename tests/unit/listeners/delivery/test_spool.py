@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from listeners.delivery import locks, segments
-from listeners.delivery.spool import MOST_READ_FAILURES, Spool
+from listeners.delivery.spool import MAX_READ_FAILURES, Spool
 from listeners.protocol.errors import SpoolError
 
 OWNER = {"app": "orders", "server": "http://localhost:8420"}
@@ -132,7 +132,7 @@ def test_what_a_read_only_disk_could_not_forget_neither_comes_again_nor_makes_a_
     with monkeypatch.context() as patched:
         spool._close_file()
         spool._release()
-        for owner, name in ((segments.Cursor, "save"), (Path, "unlink"), (locks, "take")):
+        for owner, name in ((segments.Cursor, "save"), (Path, "unlink"), (locks, "acquire")):
             patched.setattr(owner, name, refuse)
         spool.append(records(6, 3))
         assert spool.trouble and seqs(spool.peek(100, 10_000)) == list(range(1, 9))
@@ -243,7 +243,7 @@ def test_a_segment_that_cannot_be_read_is_tried_again_and_given_up_in_the_end(pl
         return real(path, start, size)
 
     monkeypatch.setattr(segments, "read_lines", read)
-    for _ in range(MOST_READ_FAILURES - 1):
+    for _ in range(MAX_READ_FAILURES - 1):
         with pytest.raises(SpoolError, match="Input/output error"):
             spool.peek(10, 10_000)
     assert seqs(spool.peek(10, 10_000)) == [2, 3, 4] and spool.lost == {"spool_unreadable": 1}
@@ -414,14 +414,14 @@ def test_a_cursor_that_points_behind_or_ahead_of_the_segments_is_survived(place)
 
 def test_losses_that_nobody_reported_outlive_the_process(place):
     spool = Spool(place, OWNER)
-    spool.note({"queue_full": 3})
+    spool.save_losses({"queue_full": 3})
     spool.close()
     again = Spool(place)
-    assert again.noted() == {"queue_full": 3}
-    again.note({})
-    assert again.noted() == {}
+    assert again.saved_losses() == {"queue_full": 3}
+    again.save_losses({})
+    assert again.saved_losses() == {}
     (place / "losses.json").write_text('["nonsense"]')
-    assert again.noted() == {}
+    assert again.saved_losses() == {}
 
 
 def test_a_forked_child_holds_no_lock_of_its_parent(place):

@@ -254,10 +254,10 @@ def test_a_held_wait_ends_with_what_spark_answers_once_it_is_gone(registry, quer
     class Mortal(type(ENGINE)):
         answer = None
 
-        def gone(self, run):
+        def permanent_outage(self, run):
             return self.answer
 
-    monkeypatch.setattr(awaiting, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(awaiting, "POLL_SECONDS", 0.02)
     engine = Mortal()
     waiter = Waiter(awaiting.await_termination, registry, engine, await_on_jvm, query)
     registry.hold(registry.entry("q"))

@@ -20,8 +20,8 @@ class Context:
 
 def test_the_stop_of_a_context_is_heard_once_and_before_it_is_done() -> None:
     context, heard = Context(), []
-    hearer = SimpleNamespace(context_stopping=lambda: heard.append(context._jsc))
-    made = hooks.Hooks(Registry(), hearer)  # type: ignore[arg-type]
+    observer = SimpleNamespace(context_stopping=lambda: heard.append(context._jsc))
+    made = hooks.Hooks(Registry(), observer)  # type: ignore[arg-type]
     made.wrap(SimpleNamespace(classes=lambda: {"context": Context}))  # type: ignore[arg-type]
     try:
         context.stop()

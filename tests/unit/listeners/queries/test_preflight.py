@@ -7,7 +7,7 @@ import pytest
 
 from listeners.protocol.errors import AgentError, TransportError
 from listeners.queries import preflight
-from listeners.queries.preflight import Preflight, QueryNotStarted, checked_mode, prevented
+from listeners.queries.preflight import Preflight, QueryNotStarted, checked_mode, refusal_message
 from listeners.spark.guard import StartRefused
 
 REFUSAL = {
@@ -28,7 +28,9 @@ REFUSAL = {
 @pytest.fixture
 def ask(monkeypatch):
     """`ask(answer)`: what a start comes to when the server gives that answer; a callable is called."""
-    monkeypatch.setattr(preflight, "question", lambda app, planned, name, redact: {"app": app, "name": name})
+    monkeypatch.setattr(
+        preflight, "request_body", lambda app, planned, name, redact: {"app": app, "name": name}
+    )
     monkeypatch.setattr(preflight, "Planned", lambda writer, method, args, kwargs: None)
     start = SimpleNamespace(
         session=SimpleNamespace(_jsparkSession=object()), writer=None, method="start", args=(), kwargs={}
@@ -103,12 +105,12 @@ def test_a_connect_client_is_not_held_up(ask, caplog):
     ],
 )
 def test_a_refusal_in_odd_words_is_still_a_message(hostile):
-    assert "was not started" in prevented(hostile, None)
+    assert "was not started" in refusal_message(hostile, None)
 
 
 def test_a_refusal_of_any_length_is_a_short_message():
     many = [{"severity": "error", "message": "x" * 5000, "remedy": ["y" * 5000] * 9}] * 50
-    assert len(prevented({"verdict": "not_allowed", "findings": many}, "q")) < 15_000
+    assert len(refusal_message({"verdict": "not_allowed", "findings": many}, "q")) < 15_000
 
 
 def test_an_unknown_word_prevents_nothing(caplog):

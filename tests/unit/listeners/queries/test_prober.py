@@ -88,7 +88,7 @@ def test_a_run_that_ended_before_any_look_is_still_described_once(driver):
     ended._jsq.stop()
     driver.probe()
     prober = Prober(driver.registry, list)
-    driver.registry.entry("short").told = None
+    driver.registry.entry("short").reported = None
     (described,) = prober.probe()["queries"]
     assert (described["id"], described["active"]) == ("short", False) and "trigger" in described["facts"]
     assert prober.probe()["queries"] == []

@@ -1,6 +1,6 @@
 """The registry: runs follow each other, writers have generations, ends have causes."""
 
-from listeners.queries.registry import MAX_REMEMBERED, Registry
+from listeners.queries.registry import MAX_QUERIES, Registry
 from listeners.spark.engine import Start
 from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session, Writer
 
@@ -58,12 +58,12 @@ def test_a_start_of_the_program_itself_leaves_older_handles_where_they_are():
 def test_only_so_many_ended_queries_are_kept_and_running_ones_always():
     registry, session = Registry(), Session()
     running = registry.started(Query(JavaQuery("running", "r")), None, session, ENGINE)
-    for i in range(MAX_REMEMBERED + 10):
+    for i in range(MAX_QUERIES + 10):
         query = Query(JavaQuery(f"q{i}", f"r{i}"))
         registry.started(query, None, session, ENGINE)
         query._jsq.stop()
     registry.trim()
-    assert len(registry.entries()) <= MAX_REMEMBERED + 1
+    assert len(registry.entries()) <= MAX_QUERIES + 1
     assert registry.entry("running") is running and registry.entry("q0") is None
     assert registry.entry_of_run("r0") is None
 
@@ -72,7 +72,7 @@ def test_a_run_on_probation_that_shows_a_batch_stands_on_its_own():
     registry = Registry()
     entry = registry.started(Query(JavaQuery("q", "r1")), None, Session(), ENGINE)
     entry.probation = "r1"
-    registry.shown_alive("r1")
+    registry.on_progress("r1")
     assert not registry.ended_on_probation("r1") and not entry.held
 
 

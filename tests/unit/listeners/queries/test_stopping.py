@@ -23,13 +23,13 @@ def test_a_busy_query_is_stopped_by_the_report_of_the_batch_that_it_was_in():
     outcome = []
     thread = threading.Thread(target=lambda: outcome.append(stopping.end(registry, entry, True, 60.0)))
     thread.start()
-    registry.shown_alive("r1", 4)  # late news of what had been committed before
-    registry.shown_alive("r1")  # an idle report
-    registry.shown_alive("r0", 9)  # another run
+    registry.on_progress("r1", 4)  # late news of what had been committed before
+    registry.on_progress("r1")  # an idle report
+    registry.on_progress("r0", 9)  # another run
     thread.join(0.3)
     assert thread.is_alive() and java.isActive()
     java.committed = 5
-    registry.shown_alive("r1", 5)
+    registry.on_progress("r1", 5)
     thread.join(10)
     assert outcome[0].moment == COMMIT and outcome[0].cut is None and not java.isActive()
     assert entry.awaited is None and entry.held

@@ -26,23 +26,23 @@ def test_nobody_is_waited_for_while_no_run_is_over(runs: list[Any]) -> None:
 
 
 def test_an_end_that_was_heard_is_not_waited_for() -> None:
-    farewell = TerminationWait()
-    farewell.heard("a")
-    assert farewell.wait([Run("a")], seconds=5.0)
+    termination_wait = TerminationWait()
+    termination_wait.record("a")
+    assert termination_wait.wait([Run("a")], seconds=5.0)
 
 
 def test_an_end_that_comes_in_time_is_waited_for() -> None:
-    farewell, asked = TerminationWait(), threading.Event()
+    termination_wait, asked = TerminationWait(), threading.Event()
 
     class Late(Run):
         def is_active(self) -> bool:
             asked.set()
             return False
 
-    teller = threading.Thread(target=lambda: (asked.wait(), farewell.heard("a")))
-    teller.start()
-    assert farewell.wait([Late("a")], seconds=60.0)
-    teller.join()
+    recorder = threading.Thread(target=lambda: (asked.wait(), termination_wait.record("a")))
+    recorder.start()
+    assert termination_wait.wait([Late("a")], seconds=60.0)
+    recorder.join()
 
 
 def test_an_interpreter_that_starts_no_thread_any_more_is_not_waited_in(

@@ -57,7 +57,7 @@ def test_a_jvm_is_gone_when_it_does_not_answer_on_a_new_connection_either() -> N
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     broken, refused = Py4JError("while calling isActive"), Py4JNetworkError("connection refused")
-    assert ENGINE.gone(Answering(broken, refused)) is refused
-    assert ENGINE.gone(Answering(ConnectionRefusedError(), refused)) is refused
-    assert ENGINE.gone(Answering(broken, False)) is None
-    assert ENGINE.gone(Answering(False)) is None
+    assert ENGINE.permanent_outage(Answering(broken, refused)) is refused
+    assert ENGINE.permanent_outage(Answering(ConnectionRefusedError(), refused)) is refused
+    assert ENGINE.permanent_outage(Answering(broken, False)) is None
+    assert ENGINE.permanent_outage(Answering(False)) is None

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from listeners.spark.connect.event_dedup import MAX_ENDED, SeenEvents, report_of, when
+from listeners.spark.connect.event_dedup import MAX_ENDED, EventDeduplicator, report_of, when
 
 QUERY, RUN = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
@@ -23,34 +23,34 @@ def types(events):
 
 
 @pytest.fixture
-def ledger():
-    return SeenEvents(clock=lambda: 1_767_225_700.0)  # 2026-01-01T00:01:40Z
+def dedup():
+    return EventDeduplicator(clock=lambda: 1_767_225_700.0)  # 2026-01-01T00:01:40Z
 
 
-def test_a_run_that_was_not_known_is_announced_before_its_first_event(ledger):
-    started, report = ledger.admit("progress", progress(0))
+def test_a_run_that_was_not_known_is_announced_before_its_first_event(dedup):
+    started, report = dedup.admit("progress", progress(0))
     document = json.loads(started.data)
     assert (started.type, document["id"], document["runId"]) == ("started", QUERY, RUN)
     assert (document["name"], document["timestamp"]) == ("orders", "2026-01-01T00:01:40.000Z")
     assert report.data == progress(0)
 
 
-def test_a_report_is_handed_on_once_whether_spark_pyspark_or_its_memory_brings_it(ledger):
-    assert types(ledger.admit("progress", '{"progress":' + progress(3) + "}")) == ["started", "progress"]
-    assert ledger.admit("progress", progress(3), late=True) == []
-    assert ledger.admit("progress", progress(3, separators=(", ", ": "))) == []
-    assert types(ledger.admit("progress", progress(4))) == ["progress"]
+def test_a_report_is_handed_on_once_whether_spark_pyspark_or_its_memory_brings_it(dedup):
+    assert types(dedup.admit("progress", '{"progress":' + progress(3) + "}")) == ["started", "progress"]
+    assert dedup.admit("progress", progress(3), late=True) == []
+    assert dedup.admit("progress", progress(3, separators=(", ", ": "))) == []
+    assert types(dedup.admit("progress", progress(4))) == ["progress"]
 
 
-def test_the_same_batch_of_another_run_is_another_report(ledger):
-    ledger.admit("progress", progress(3))
+def test_the_same_batch_of_another_run_is_another_report(dedup):
+    dedup.admit("progress", progress(3))
     other = RUN.replace("2222", "3333", 1)
-    assert types(ledger.admit("progress", progress(3, run=other))) == ["started", "progress"]
+    assert types(dedup.admit("progress", progress(3, run=other))) == ["started", "progress"]
 
 
-def test_a_report_from_memory_has_the_time_at_which_it_was_made(ledger):
-    assert ledger.admit("progress", progress(9), late=True)[-1].at == 1_767_225_609.5
-    assert ledger.admit("progress", progress(10))[-1].at is None
+def test_a_report_from_memory_has_the_time_at_which_it_was_made(dedup):
+    assert dedup.admit("progress", progress(9), late=True)[-1].at == 1_767_225_609.5
+    assert dedup.admit("progress", progress(10))[-1].at is None
 
 
 @pytest.mark.parametrize("timestamp", ["2026-01-01T00:09:00.000Z", "yesterday", None])
@@ -60,38 +60,38 @@ def test_a_report_is_never_from_the_future_nor_without_a_time(timestamp):
     )
 
 
-def test_a_start_that_pyspark_tells_is_taken_as_it_is_and_only_once(ledger):
+def test_a_start_that_pyspark_tells_is_taken_as_it_is_and_only_once(dedup):
     told = json.dumps({"id": QUERY, "runId": RUN, "name": 'a "b"', "timestamp": "t"})
-    assert [event.data for event in ledger.admit("started", told)] == [told]
-    assert ledger.admit("started", told) == ledger.began(QUERY, RUN, "x") == []
+    assert [event.data for event in dedup.admit("started", told)] == [told]
+    assert dedup.admit("started", told) == dedup.run_started(QUERY, RUN, "x") == []
 
 
-def test_an_end_is_told_once_by_spark_or_by_us(ledger):
-    assert types(ledger.admit("terminated", ended())) == ["started", "terminated"]
-    assert ledger.admit("terminated", ended()) == ledger.ended(RUN, "late", None) == []
+def test_an_end_is_told_once_by_spark_or_by_us(dedup):
+    assert types(dedup.admit("terminated", ended())) == ["started", "terminated"]
+    assert dedup.admit("terminated", ended()) == dedup.ended(RUN, "late", None) == []
     other = RUN.replace("2222", "3333", 1)
-    ledger.began(QUERY, other, None)
-    (made,) = ledger.ended(other, "gone", "SOME_CLASS")
+    dedup.run_started(QUERY, other, None)
+    (made,) = dedup.ended(other, "gone", "SOME_CLASS")
     assert json.loads(made.data) == {
         "id": QUERY,
         "runId": other,
         "exception": "gone",
         "errorClassOnException": "SOME_CLASS",
     }
-    assert ledger.admit("terminated", ended(other)) == [] and ledger.open() == []
+    assert dedup.admit("terminated", ended(other)) == [] and dedup.open_runs() == []
 
 
-def test_of_runs_that_ended_only_so_many_are_remembered(ledger):
+def test_of_runs_that_ended_only_so_many_are_remembered(dedup):
     for number in range(MAX_ENDED + 10):
         run = f"{number:08d}-2222-4222-8222-222222222222"
-        ledger.began(QUERY, run, None)
-        ledger.ended(run, None, None)
-    assert types(ledger.began(QUERY, f"{MAX_ENDED + 9:08d}-2222-4222-8222-222222222222", None)) == []
-    assert types(ledger.began(QUERY, "00000000-2222-4222-8222-222222222222", None)) == ["started"]
+        dedup.run_started(QUERY, run, None)
+        dedup.ended(run, None, None)
+    assert types(dedup.run_started(QUERY, f"{MAX_ENDED + 9:08d}-2222-4222-8222-222222222222", None)) == []
+    assert types(dedup.run_started(QUERY, "00000000-2222-4222-8222-222222222222", None)) == ["started"]
 
 
-def test_an_event_of_no_run_is_left_out(ledger):
-    assert ledger.admit("idle", '{"something":"else"}') == []
+def test_an_event_of_no_run_is_left_out(dedup):
+    assert dedup.admit("idle", '{"something":"else"}') == []
 
 
 def test_a_report_with_its_fields_in_another_order_is_known_too():

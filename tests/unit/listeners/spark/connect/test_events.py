@@ -42,9 +42,9 @@ class Recorder:
 
 @pytest.fixture
 def quick(monkeypatch):
-    for name in ("CALM_SECONDS", "ALONE_SECONDS", "AWAY_SECONDS"):
+    for name in ("ROUND_SECONDS", "POLL_ROUND_SECONDS", "RECONNECT_SECONDS"):
         monkeypatch.setattr(events, name, 0.05)
-    monkeypatch.setattr(events, "ADDED_SECONDS", 1.0)
+    monkeypatch.setattr(events, "STREAM_START_SECONDS", 1.0)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def engine(session, heard):
 
 
 def hearing(engine, session):
-    return engine._hearings[engine.key(session)]
+    return engine._streams[engine.key(session)]
 
 
 def test_an_error_that_comes_back_each_round_is_one_line(quick, monkeypatch, caplog):
@@ -93,7 +93,7 @@ def test_an_error_that_comes_back_each_round_is_one_line(quick, monkeypatch, cap
         raise KeyError("batchId")
 
     made._round = round
-    made.begin()
+    made.start()
     assert enough.wait(20)
     made._closed.set()
     assert caplog.text.count("'batchId'") == 1
@@ -184,7 +184,7 @@ def test_when_the_session_is_gone_its_runs_are_told_as_ended_and_the_threads_end
 
 
 def test_a_start_of_the_program_is_told_at_once(engine, session, server, heard):
-    hearing(engine, session).began("11111111-1111-4111-8111-111111111111", RUN, "orders")
+    hearing(engine, session).run_started("11111111-1111-4111-8111-111111111111", RUN, "orders")
     assert [(s["runId"], s["name"]) for s in heard.of("started")] == [(RUN, "orders")]
 
 
@@ -198,7 +198,7 @@ def test_taking_the_listener_off_has_a_last_look_and_frees_the_stream(session, s
     run.active = False
     off()
     assert heard.batches() == [0] and heard.of("terminated") and server.stream is None
-    assert not engine._hearings
+    assert not engine._streams
 
 
 # -- the program's own listeners -------------------------------------------------------------------

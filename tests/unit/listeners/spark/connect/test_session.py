@@ -135,7 +135,7 @@ def test_a_handle_can_stand_for_a_later_run(session, server):
 
     engine, later = ConnectEngine(), RUN.replace("2222", "3333", 1)
     handle = StreamingQuery(session, "11111111-1111-4111-8111-111111111111", RUN, "orders")
-    engine.point(handle, ConnectRun(session, handle.id, later, "orders"))
+    engine.rebind(handle, ConnectRun(session, handle.id, later, "orders"))
     assert handle.runId == engine.run_id(handle) == engine.run(handle).run_id == later
 
 
@@ -157,11 +157,11 @@ def test_a_run_tells_the_interval_that_a_command_gave_it_and_not_its_writers(ses
 
 def test_only_a_final_answer_says_that_spark_is_gone(session, server):
     run, engine = run_of(session, server), ConnectEngine()
-    assert engine.gone(run) is None
+    assert engine.permanent_outage(run) is None
     server.is_away = True
-    assert engine.gone(run) is None
+    assert engine.permanent_outage(run) is None
     server.is_away, server.is_gone = False, True
-    assert isinstance(engine.gone(run), SessionGone)
+    assert isinstance(engine.permanent_outage(run), SessionGone)
     server.is_gone = False
     server.runs.clear()
-    assert isinstance(engine.gone(run), RunUnknown)
+    assert isinstance(engine.permanent_outage(run), RunUnknown)
