@@ -13,9 +13,11 @@ from typing import Any
 from urllib.parse import quote_plus, urlsplit
 
 from alerts.durations import parse_duration
-from alerts.matching.regex import compile_pattern
+from alerts.matching.regex import replace_all, search
 
 MAX_WIDTH = 1000
+#: Characters of a text made by `reReplaceAll`, which could otherwise grow with each call.
+MAX_REPLACED = 10_000
 _VERB = re.compile(r"%([-+# 0]*)(\d+)?(?:\.(\d+)?)?([a-zA-Z%])|%")
 _DECIMAL = (("k", "M", "G", "T", "P", "E", "Z", "Y"), ("m", "u", "n", "p", "f", "a", "z", "y"))
 _BINARY = ("ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
@@ -229,7 +231,11 @@ def _or(*values: Any) -> Any:
 
 
 def _match(pattern: Any, text: Any) -> bool:
-    return compile_pattern(f"(?s).*(?:{pattern}).*")(str(text))
+    return search(str(pattern), str(text))
+
+
+def _replace_all(pattern: Any, replacement: Any, text: Any) -> str:
+    return replace_all(str(pattern), str(replacement), str(text), MAX_REPLACED)
 
 
 def _strip_port(text: Any) -> str:
@@ -264,6 +270,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "or": _or,
     "not": lambda value: not truth(value),
     "match": _match,
+    "reReplaceAll": _replace_all,
     "toUpper": lambda text: str(text).upper(),
     "toLower": lambda text: str(text).lower(),
     "title": lambda text: re.sub(r"\b[a-z]", lambda m: m[0].upper(), str(text)),
@@ -277,6 +284,6 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 #: Functions that Prometheus has and we have not: what calls them renders as nothing.
 UNSUPPORTED = frozenset(
-    "query first value label strvalue sortByLabel tableLink graphLink reReplaceAll toTime args tmpl html js "
+    "query first value label strvalue sortByLabel tableLink graphLink toTime args tmpl html js "
     "slice call now externalURL toDuration since".split()
 )

@@ -32,6 +32,9 @@ LABELS = {"query": "orders", "app": "shop", "url": "http://a/b?c", "host": "db.e
         ("{{ if gt $value 5.0 }}high{{ else if gt $value 2.0 }}mid{{ else }}low{{ end }}", 1, "low"),
         ('{{ if and (eq $labels.app "shop") (not $labels.none) }}yes{{ end }}', 1, "yes"),
         ('{{ if match "^ord.*" $labels.query }}yes{{ end }}', 1, "yes"),
+        ('{{ if match "der" $labels.query }}yes{{ end }}', 1, "yes"),
+        ('{{ reReplaceAll "(.*):([0-9]+)" "$2 of ${1}" $labels.host }}', 1, "5432 of db.example.org"),
+        ('{{ reReplaceAll "(?i)O" "0" $labels.query }}', 1, "0rders"),
         ("{{ with $labels.none }}some{{ else }}none{{ end }}", 1, "none"),
         ("{{ with $x := $labels.app }}{{ $x }}={{ . }}{{ end }}", 1, "shop=shop"),
         ("{{ $x := $labels.app }}{{ $x | toUpper }}", 1, "SHOP"),
@@ -130,7 +133,11 @@ def test_a_broken_template_is_told_with_its_place(text: str, line: int, column: 
         ("{{ $value.x }}", "has no field x"),
         ("{{ .Nothing }}", "there is no .Nothing"),
         ('{{ parseDuration "soon" }}', "is no duration"),
-        ('{{ match "(" "a" }}', "missing"),
+        ('{{ match "(" "a" }}', "missing )"),
+        (
+            '{{ reReplaceAll "a" "$0$0" (printf "%900s" "a") | reReplaceAll " " "            " }}',
+            "longer than",
+        ),
         ("{{ nosuch }}", "there is no function"),
     ],
 )
@@ -141,7 +148,7 @@ def test_an_error_while_filling_in_is_told_in_the_text_and_never_raised(text: st
 
 
 def test_functions_that_prometheus_has_and_we_have_not_say_nothing() -> None:
-    text = '{{ query "up" | first | value }}|{{ with query "up" }}x{{ end }}|{{ reReplaceAll "a" "b" "c" }}'
+    text = '{{ query "up" | first | value }}|{{ with query "up" }}x{{ end }}|{{ first query }}'
     assert mistakes(text) == ()
     assert expand(text, {}, 1.0) == "||"
 
