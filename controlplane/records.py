@@ -52,7 +52,7 @@ class AgentRow:
     """An agent with what only the store and this ledger need. `info`: its last app_started and heartbeat."""
 
     agent: Agent
-    told_at: float = 0.0
+    described_at: float = 0.0
     polled_at: float | None = None
     end_exception: str | None = None
     pruned_seq: int = 0
@@ -61,7 +61,7 @@ class AgentRow:
 
 @dataclass(frozen=True)
 class QueryRow:
-    """A query. `told_at`: time of what told its name and labels; `totals`: its counters, see `Window.totals`.
+    """A query. `described_at`: time of what told its name and labels; `totals`: its counters, see `Window.totals`.
 
     `reported`: which of its batches were reported.
     """
@@ -72,7 +72,7 @@ class QueryRow:
     name: str | None
     labels: Mapping[str, str]
     first_seen_at: float
-    told_at: float = 0.0
+    described_at: float = 0.0
     newest_run: str | None = None
     start_failed_at: float | None = None
     start_failure: str | None = None

@@ -87,7 +87,7 @@ def _hear_agent(ledger: UnitOfWork, name: str, said: list[wire.Event], beat_at: 
     if row is None:
         row = AgentRow(Agent(key=0, agent=name, app=newest.app.name, first_seen_at=newest.at))
     agent, app = row.agent, newest.app
-    if newest.at >= row.told_at:
+    if newest.at >= row.described_at:
         agent = replace(
             agent,
             app=app.name,
@@ -103,7 +103,7 @@ def _hear_agent(ledger: UnitOfWork, name: str, said: list[wire.Event], beat_at: 
         last_seen_at=max(agent.last_seen_at, newest.at, beat_at),
         high_seq=max(agent.high_seq, *(event.seq for event in said)),
     )
-    ledger.put_agent(replace(row, agent=agent, told_at=max(row.told_at, newest.at)))
+    ledger.put_agent(replace(row, agent=agent, described_at=max(row.described_at, newest.at)))
 
 
 def _on_progress(ledger: UnitOfWork, told: ParsedEvent) -> None:
@@ -147,7 +147,7 @@ def _on_start_failed(ledger: UnitOfWork, told: ParsedEvent) -> None:
         return
     query = _query(ledger, event, query_id, name)
     has_run = any(row.run.query_id == query_id and row.naming for row in ledger.runs.values())
-    if not has_run and event.at >= query.told_at:
+    if not has_run and event.at >= query.described_at:
         query = named(query, _naming(event, name))
         ledger.put_query(query)
     failure = progress.text(event.data.get("exception"), MAX_FAILURE_CHARS)
@@ -170,7 +170,7 @@ def _known_by_name(ledger: UnitOfWork, app: str, name: str | None) -> str | None
     if name is None:
         return None
     bearers = [row for row in ledger.queries.values() if (row.app, row.name) == (app, name)]
-    newest = max(bearers, key=lambda row: row.told_at, default=None)
+    newest = max(bearers, key=lambda row: row.described_at, default=None)
     return newest.query_id if newest is not None else unstarted_id(app, name)
 
 

@@ -46,7 +46,7 @@ def named(query: QueryRow, naming: Naming | None) -> QueryRow:
     """The query as this word has it."""
     if naming is None:
         return query
-    return replace(query, app=naming.app, name=naming.name, labels=naming.labels, told_at=naming.at)
+    return replace(query, app=naming.app, name=naming.name, labels=naming.labels, described_at=naming.at)
 
 
 def _added(totals: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, float]:

@@ -22,7 +22,14 @@ from alerts.notify.reasons import NotificationState
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState, Transition
 from controlplane.records import NoteOutcome, NotificationLogEntry
-from controlplane.store.tables import acknowledgements, alerts, notifications, rule_groups, silences, told
+from controlplane.store.tables import (
+    acknowledgements,
+    alerts,
+    notification_log,
+    notifications,
+    rule_groups,
+    silences,
+)
 
 RESOLVED = AlertState.RESOLVED.value
 #: Of a label that is indexed: PostgreSQL takes 2 700 bytes into an index, and no id of a query is this long.
@@ -216,7 +223,7 @@ def all_told(connection: Connection) -> dict[tuple[str, str], NotificationState]
         (row.group_key, row.receiver): NotificationState(
             frozenset(row.firing), frozenset(row.resolved), row.at
         )
-        for row in connection.execute(sa.select(told))
+        for row in connection.execute(sa.select(notification_log))
     }
 
 
@@ -227,7 +234,7 @@ def note(connection: Connection, line: NotificationLogEntry, now_told: Notificat
         "receiver": line.receiver,
         "group_key": line.group_key,
         "outcome": line.outcome.value,
-        "words": line.words,
+        "reason": line.words,
         "fingerprints": list(line.fingerprints),
     }
     same = (notifications.c.at == line.at) & (notifications.c.receiver == line.receiver)
@@ -236,12 +243,12 @@ def note(connection: Connection, line: NotificationLogEntry, now_told: Notificat
     if now_told is None:
         return
     digest = _digest(line.group_key, line.receiver)
-    connection.execute(sa.delete(told).where(told.c.digest == digest))
+    connection.execute(sa.delete(notification_log).where(notification_log.c.digest == digest))
     if not now_told.firing:
         return  # the receiver knows that all is over, as one who was never told
     known = {"firing": sorted(now_told.firing), "resolved": sorted(now_told.resolved), "at": now_told.at}
     named = {"digest": digest, "group_key": line.group_key, "receiver": line.receiver}
-    connection.execute(sa.insert(told).values(**named, **known))
+    connection.execute(sa.insert(notification_log).values(**named, **known))
 
 
 def _digest(group_key: str, receiver: str) -> str:
@@ -263,7 +270,7 @@ def notes(
             row.receiver,
             row.group_key,
             NoteOutcome(row.outcome),
-            row.words,
+            row.reason,
             tuple(row.fingerprints),
         )
         for row in connection.execute(query)
@@ -320,12 +327,12 @@ def prune(connection: Connection, cutoff: float) -> int:
         (notifications, notifications.c.at < cutoff),
         (silences, silences.c.ends_at < cutoff),
         (acknowledgements, (acknowledgements.c.at < cutoff) & over),
-        (told, told.c.digest.in_(_told_of_nothing(connection, cutoff, fires))),
+        (notification_log, notification_log.c.digest.in_(_told_of_nothing(connection, cutoff, fires))),
     )
     return sum(connection.execute(sa.delete(table).where(where)).rowcount for table, where in old)
 
 
 def _told_of_nothing(connection: Connection, cutoff: float, fires: sa.Select[tuple[str]]) -> list[str]:
-    rows = connection.execute(sa.select(told).where(told.c.at < cutoff)).all()
+    rows = connection.execute(sa.select(notification_log).where(notification_log.c.at < cutoff)).all()
     firing = set(connection.execute(fires).scalars()) if rows else set()
     return [row.digest for row in rows if firing.isdisjoint(row.firing)]

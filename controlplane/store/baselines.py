@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
 from controlplane.errors import BodyTooLarge
-from controlplane.store.findings import baselines
+from controlplane.store.tables import baselines
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ def _row(name: str, chunk: int, one: StoredBaseline | None) -> dict[str, object]
         "query": one.query if one else "",
         "query_id": one.query_id if one else "",
         "made_at": one.made_at if one else None,
-        "figures": zlib.compress(one.values.astype("<f4").tobytes(), 1) if one else b"",
+        "quantiles": zlib.compress(one.values.astype("<f4").tobytes(), 1) if one else b"",
     }
 
 
@@ -82,7 +82,7 @@ def current(connection: Connection) -> list[StoredBaseline]:
             row.app,
             row.query,
             row.made_at,
-            np.frombuffer(zlib.decompress(row.figures), "<f4").astype(np.float32),
+            np.frombuffer(zlib.decompress(row.quantiles), "<f4").astype(np.float32),
         )
         for row in rows
     ]

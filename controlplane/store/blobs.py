@@ -91,6 +91,6 @@ def newest(connection: Connection) -> Packer:
 
 def add_dictionary(connection: Connection, content: bytes, at: float) -> int:
     """Keep a dictionary; returns its id."""
-    row: Mapping[str, Any] = {"made_at": at, "content": content}
+    row: Mapping[str, Any] = {"created_at": at, "content": content}
     result = connection.execute(sa.insert(dictionaries).values(row).returning(dictionaries.c.id))
     return int(result.scalar_one())

@@ -14,9 +14,8 @@ from sqlalchemy.engine import Connection
 
 from controlplane.store import blobs
 from controlplane.store.blobs import Unpacker
-from controlplane.store.findings import checkpoint_verdicts, inventories
 from controlplane.store.rows import key_of
-from controlplane.store.tables import batches, events
+from controlplane.store.tables import batches, checkpoint_reports, events, inventories
 
 HEADERS = 20
 DOCUMENTS = 2
@@ -46,7 +45,7 @@ def put(connection: Connection, taken: Taken, judged_at: float, judgement: Mappi
         "run_id": taken.run_id,
         "checkpoint": taken.checkpoint,
         "taken_at": taken.taken_at,
-        "header": dict(taken.header),
+        "summary": dict(taken.header),
         "document": taken.document,
     }
     connection.execute(sa.insert(inventories).values(values))
@@ -76,43 +75,43 @@ def _thin_out(connection: Connection, query_id: str) -> None:
 def _put_verdict(
     connection: Connection, taken: Taken, judged_at: float, judgement: Mapping[str, Any]
 ) -> bool:
-    own = checkpoint_verdicts.c.query_id == taken.query_id
-    known = connection.execute(sa.select(checkpoint_verdicts.c.taken_at).where(own)).scalar()
+    own = checkpoint_reports.c.query_id == taken.query_id
+    known = connection.execute(sa.select(checkpoint_reports.c.taken_at).where(own)).scalar()
     if known is not None and known > taken.taken_at:
         return False
-    connection.execute(sa.delete(checkpoint_verdicts).where(own))
+    connection.execute(sa.delete(checkpoint_reports).where(own))
     values = {
         "query_id": taken.query_id,
         "taken_at": taken.taken_at,
-        "judged_at": judged_at,
+        "analyzed_at": judged_at,
         "verdict": str(judgement["verdict"]),
-        "judgement": dict(judgement),
+        "report": dict(judgement),
     }
-    connection.execute(sa.insert(checkpoint_verdicts).values(values))
+    connection.execute(sa.insert(checkpoint_reports).values(values))
     return True
 
 
 def judgement(connection: Connection, query_id: str) -> dict[str, Any] | None:
     """What the doctor said of the newest inventory, with `taken_at`; None where there is none."""
-    query = sa.select(checkpoint_verdicts).where(checkpoint_verdicts.c.query_id == query_id)
+    query = sa.select(checkpoint_reports).where(checkpoint_reports.c.query_id == query_id)
     row = connection.execute(query).mappings().first()
-    return {**row["judgement"], "taken_at": row["taken_at"]} if row else None
+    return {**row["report"], "taken_at": row["taken_at"]} if row else None
 
 
 def judgements(connection: Connection) -> dict[str, dict[str, Any]]:
     """The same of every query, by its id."""
-    rows = connection.execute(sa.select(checkpoint_verdicts)).mappings()
-    return {row["query_id"]: {**row["judgement"], "taken_at": row["taken_at"]} for row in rows}
+    rows = connection.execute(sa.select(checkpoint_reports)).mappings()
+    return {row["query_id"]: {**row["report"], "taken_at": row["taken_at"]} for row in rows}
 
 
 def headers(connection: Connection, query_id: str) -> list[dict[str, Any]]:
     """Headers of the inventories kept, oldest first, each with `taken_at`."""
     query = (
-        sa.select(inventories.c.taken_at, inventories.c.header)
+        sa.select(inventories.c.taken_at, inventories.c.summary)
         .where(inventories.c.query_id == query_id)
         .order_by(inventories.c.taken_at, inventories.c.key)
     )
-    return [{**row.header, "taken_at": row.taken_at} for row in connection.execute(query)]
+    return [{**row.summary, "taken_at": row.taken_at} for row in connection.execute(query)]
 
 
 def document(connection: Connection, query_id: str) -> dict[str, Any] | None:
@@ -164,5 +163,5 @@ def reports_before(
 def forget(connection: Connection, query_ids: Iterable[str]) -> None:
     """These queries are gone."""
     gone = list(query_ids)
-    for table in (inventories, checkpoint_verdicts):
+    for table in (inventories, checkpoint_reports):
         connection.execute(sa.delete(table).where(table.c.query_id.in_(gone)))

@@ -220,6 +220,6 @@ def sqlite_code(error: DBAPIError) -> str:
 
 def prove_writable(connection: Connection, now: int) -> None:
     """A real write, `now` in Unix seconds: on a full disk an empty transaction still commits."""
-    proof = counters.c.name == "ready"
+    proof = counters.c.name == "readiness_probe"
     if connection.execute(sa.update(counters).where(proof).values(value=now)).rowcount == 0:
-        connection.execute(sa.insert(counters).values(name="ready", value=now))
+        connection.execute(sa.insert(counters).values(name="readiness_probe", value=now))

@@ -19,15 +19,15 @@ from controlplane.store.rows import key_of
 from controlplane.store.tables import agents, batches, counters, events
 
 #: A number that tells stores apart which move to one lake.
-STORE = "lake_store"
+STORE = "store_id"
 #: How often the store was found to be set back, by a backup.
-LIVES = "lake_lives"
+LIVES = "generation"
 #: Events up to this id are in the lake, by a commit that was verified.
-SAFE = "lake"
+SAFE = "offloaded_until"
 #: Newest time (milliseconds) of an event that was deleted: from then on the store is complete.
-GONE = "gone"
+GONE = "deleted_until"
 #: Events that the byte limit deleted before the lake had them.
-LOST = "lake_lost"
+LOST = "lost_events"
 #: What the lake keeps of events; the other types tell only of the present, or are kept elsewhere.
 KEPT = frozenset(
     ("progress", "started", "idle", "terminated", "start_failed", "app_started", "app_ended", "dropped")

@@ -201,15 +201,21 @@ def _count_events(connection: Connection) -> int:
 
 def _sweep(connection: Connection, cutoff: float) -> tuple[int, bool]:
     """One page of passing events after the mark; False when what follows is too young."""
-    mark = connection.execute(sa.select(counters.c.value).where(counters.c.name == "swept")).scalar()
+    mark = connection.execute(
+        sa.select(counters.c.value).where(counters.c.name == "short_lived_deleted_until")
+    ).scalar()
     page = sa.select(*_COLUMNS).where(events.c.id > (mark or 0)).order_by(events.c.id).limit(CHUNK)
     rows = connection.execute(page).all()
     seen = rows[: next((place for place, row in enumerate(rows) if row.at >= cutoff), len(rows))]
     gone = _delete(connection, [row for row in seen if row.type in PASSING])
     if seen and mark is None:
-        connection.execute(sa.insert(counters).values(name="swept", value=seen[-1].id))
+        connection.execute(sa.insert(counters).values(name="short_lived_deleted_until", value=seen[-1].id))
     elif seen:
-        connection.execute(sa.update(counters).where(counters.c.name == "swept").values(value=seen[-1].id))
+        connection.execute(
+            sa.update(counters)
+            .where(counters.c.name == "short_lived_deleted_until")
+            .values(value=seen[-1].id)
+        )
     return gone, len(seen) == CHUNK
 
 
@@ -236,11 +242,13 @@ def _delete_queries(connection: Connection, cutoff: float) -> list[str]:
     """Queries put away before `cutoff`, and those whose name another one has taken, without an event left."""
     newer = queries.alias("newer")
     replaced = sa.exists().where(
-        newer.c.app == queries.c.app, newer.c.name == queries.c.name, newer.c.told_at > queries.c.told_at
+        newer.c.app == queries.c.app,
+        newer.c.name == queries.c.name,
+        newer.c.described_at > queries.c.described_at,
     )
     old = (
         ((queries.c.retired_at < cutoff) | replaced)
-        & (queries.c.told_at < cutoff)
+        & (queries.c.described_at < cutoff)
         & ~sa.exists().where(events.c.query_key == queries.c.key)
         & ~sa.exists().where(runs.c.query_key == queries.c.key, runs.c.last_event_at >= cutoff)
     )

@@ -41,7 +41,7 @@ def agent_row(row: RowMapping) -> AgentRow:
     labels = info.pop("labels", {})
     return AgentRow(
         agent=Agent(**{name: row[name] for name in AGENT_FIELDS}, labels=labels),
-        told_at=row["told_at"],
+        described_at=row["described_at"],
         polled_at=row["polled_at"],
         end_exception=row["end_exception"],
         pruned_seq=row["pruned_seq"],
@@ -93,7 +93,7 @@ def run_of(row: RowMapping) -> Run:
 
 def agent_values(row: AgentRow) -> dict[str, Any]:
     values = {name: getattr(row.agent, name) for name in AGENT_FIELDS}
-    extra = ("told_at", "polled_at", "end_exception", "pruned_seq")
+    extra = ("described_at", "polled_at", "end_exception", "pruned_seq")
     info = {**row.info, "labels": dict(row.agent.labels)}
     return values | {name: getattr(row, name) for name in extra} | {"info": info}
 

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 
-from controlplane.store.findings import shapes
+from controlplane.store.tables import shapes
 
 #: Of one query so many are kept.
 KEPT = 20

@@ -1,7 +1,7 @@
-"""All tables but those of `findings`, beside it. The schema is made by the migrations; a test holds the two together.
+"""Tables of the store. The migrations create the schema; a contract test compares the two.
 
-Times are Unix seconds. Keys are integers made here; the UUIDs of Spark and of the agents appear
-once, in `agents`, `queries` and `runs`. JSON is kept as text, so both databases take the same rows.
+Times are Unix seconds. Keys are integers assigned by the database; the UUIDs of Spark and of the agents are stored
+once, in `agents`, `queries` and `runs`. JSON is stored as text, so the same rows fit SQLite and PostgreSQL.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ metadata = MetaData(
     }
 )
 
-#: NUL (PostgreSQL refuses it in text) and halves of a surrogate pair (no database can encode them).
+#: NUL (PostgreSQL rejects it in text) and lone surrogates (no database can encode them).
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 
 
 def storable(text: str) -> str:
-    """Text that both databases and every JSON reader take: the impossible characters become U+FFFD."""
+    """Replace characters that a database or a JSON reader rejects with U+FFFD."""
     return _UNSTORABLE.sub("\ufffd", text)
 
 
 class CleanText(TypeDecorator[str]):
-    """Text in which what no database can hold is replaced."""
+    """Text column type; characters that no database can store are replaced on write."""
 
     impl = Text
     cache_ok = True
@@ -58,7 +58,7 @@ class CleanText(TypeDecorator[str]):
 
 
 class Json(TypeDecorator[Any]):
-    """A JSON value as text."""
+    """Column type of a JSON value stored as text."""
 
     impl = Text
     cache_ok = True
@@ -70,7 +70,7 @@ class Json(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
-#: A 64-bit key: SQLite makes keys by itself only for a column that is called INTEGER.
+#: A 64-bit key. SQLite assigns keys only to a column declared INTEGER.
 Key = BigInteger().with_variant(Integer, "sqlite")
 Seconds = Float(53)
 
@@ -87,7 +87,7 @@ agents = Table(
     Column("actions", CleanText, nullable=False),
     Column("first_seen_at", Seconds, nullable=False),
     Column("last_seen_at", Seconds, nullable=False),
-    Column("told_at", Seconds, nullable=False),
+    Column("described_at", Seconds, nullable=False),
     Column("polled_at", Seconds),
     Column("ended_at", Seconds),
     Column("end_reason", CleanText),
@@ -108,7 +108,7 @@ queries = Table(
     Column("name", CleanText),
     Column("labels", Json, nullable=False),
     Column("first_seen_at", Seconds, nullable=False),
-    Column("told_at", Seconds, nullable=False),
+    Column("described_at", Seconds, nullable=False),
     Column("newest_run", CleanText),
     Column("start_failed_at", Seconds),
     Column("start_failure", CleanText),
@@ -143,7 +143,7 @@ runs = Table(
     Index(None, "agent_key", "ended_at"),
 )
 
-#: What agents said, whole. Ids ascend in the order of arrival and are never used twice.
+#: Events as agents sent them. Ids ascend in the order of arrival and are never reused.
 events = Table(
     "events",
     metadata,
@@ -160,7 +160,7 @@ events = Table(
     Index(None, "query_key", "id"),
 )
 
-#: Which events are progress reports, by query and time; the report itself is the event of the same id.
+#: Index of progress reports by query and time; the report itself is the event with the same id.
 batches = Table(
     "batches",
     metadata,
@@ -174,16 +174,16 @@ batches = Table(
     Index(None, "query_key", "at"),
 )
 
-#: zstd dictionaries; 0 means compressed without one.
+#: zstd dictionaries. Events refer to them by id; id 0 stands for compression without a dictionary.
 dictionaries = Table(
     "dictionaries",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("made_at", Seconds, nullable=False),
+    Column("created_at", Seconds, nullable=False),
     Column("content", LargeBinary, nullable=False),
 )
 
-#: One row a counter; `events` is the last event id given out.
+#: Named integers: `events` is the last event id assigned, the others are marks of retention and offload.
 counters = Table(
     "counters",
     metadata,
@@ -257,8 +257,8 @@ audit = Table(
     Column("detail", Json, nullable=False),
 )
 
-#: One row an episode: from pending to resolved; a pending alert that never fired is deleted. `rule` names the
-#: rule in its group; `query_id` is the alert's label, for the history of a query.
+#: One row per alert episode, from pending to resolved; a pending alert that never fired is deleted. `rule` names
+#: the rule within its group; `query_id` is the alert's label and serves the history of a query.
 alerts = Table(
     "alerts",
     metadata,
@@ -281,7 +281,7 @@ alerts = Table(
     Index(None, "query_id", "fired_at"),
 )
 
-#: When each group of rules was evaluated last.
+#: Time of the last evaluation of each rule group.
 rule_groups = Table(
     "rule_groups",
     metadata,
@@ -289,10 +289,10 @@ rule_groups = Table(
     Column("evaluated_at", Seconds, nullable=False),
 )
 
-#: What each receiver was last told of each group of alerts: what keeps a restart from telling it twice. `digest`
-#: stands for both, since a group's key may be longer than what PostgreSQL takes into an index.
-told = Table(
-    "told",
+#: The last notification of each receiver about each group of alerts, like Alertmanager's nflog: a restarted server
+#: does not notify twice. `digest` is the key, since a group key may exceed PostgreSQL's limit for an index entry.
+notification_log = Table(
+    "notification_log",
     metadata,
     Column("digest", CleanText, primary_key=True),
     Column("group_key", CleanText, nullable=False),
@@ -302,7 +302,7 @@ told = Table(
     Column("at", Seconds, nullable=False),
 )
 
-#: The log of what was sent, what was not, and why.
+#: Every notification with its outcome: sent, failed or not sent, and why.
 notifications = Table(
     "notifications",
     metadata,
@@ -311,7 +311,7 @@ notifications = Table(
     Column("receiver", CleanText, nullable=False),
     Column("group_key", CleanText, nullable=False),
     Column("outcome", CleanText, nullable=False),
-    Column("words", CleanText, nullable=False),
+    Column("reason", CleanText, nullable=False),
     Column("fingerprints", Json, nullable=False),
     Index(None, "at"),
 )
@@ -340,4 +340,60 @@ acknowledgements = Table(
     Column("at", Seconds, nullable=False),
     Column("comment", CleanText, nullable=False),
     Index(None, "fingerprint"),
+)
+
+#: The newest checkpoint inventories of each query. `document`: the whole inventory, zstd; only the newest keep it.
+inventories = Table(
+    "inventories",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("query_id", CleanText, nullable=False),
+    Column("run_id", CleanText),
+    Column("checkpoint", CleanText, nullable=False),
+    Column("taken_at", Seconds, nullable=False),
+    Column("summary", Json, nullable=False),
+    Column("document", LargeBinary),
+    Index(None, "query_id", "taken_at"),
+)
+
+#: The doctor's report on the newest inventory of each query.
+checkpoint_reports = Table(
+    "checkpoint_reports",
+    metadata,
+    Column("query_id", CleanText, primary_key=True),
+    Column("taken_at", Seconds, nullable=False),
+    Column("analyzed_at", Seconds, nullable=False),
+    Column("verdict", CleanText, nullable=False),
+    Column("report", Json, nullable=False),
+)
+
+#: The shape of each run of a query and its comparison with the previous run.
+shapes = Table(
+    "shapes",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("run_id", CleanText, nullable=False, unique=True),
+    Column("query_id", CleanText, nullable=False),
+    Column("app", CleanText, nullable=False),
+    Column("name", CleanText),
+    Column("checkpoint", CleanText),
+    Column("at", Seconds, nullable=False),
+    Column("shape", Json, nullable=False),
+    Column("comparison", Json),
+    Index(None, "query_id", "at"),
+    Index(None, "app", "name", "at"),
+)
+
+#: Baselines of each query. `quantiles`: float32, zlib. A set is `current` once all of its chunks are stored.
+baselines = Table(
+    "baselines",
+    metadata,
+    Column("key", Key, primary_key=True),
+    Column("set_name", CleanText, nullable=False),
+    Column("chunk", Integer, nullable=False),
+    Column("current", Boolean, nullable=False),
+    *(Column(name, CleanText, nullable=False) for name in ("app", "query", "query_id")),
+    Column("made_at", Seconds),
+    Column("quantiles", LargeBinary, nullable=False),
+    Index(None, "set_name", "chunk"),
 )

@@ -67,7 +67,7 @@ def _newest_called(connection: Connection, names: Iterable[tuple[str, str | None
         query = (
             sa.select(queries.c.query_id)
             .where(queries.c.app == app, queries.c.name == name)
-            .order_by(queries.c.told_at.desc())
+            .order_by(queries.c.described_at.desc())
             .limit(1)
         )
         yield from connection.execute(query).scalars()

@@ -11,7 +11,6 @@ from alembic.migration import MigrationContext
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError
 
-import controlplane.store.findings  # noqa: F401 (puts its tables into the metadata)
 from controlplane import model
 from controlplane.errors import StoreUnavailable
 from controlplane.ingest import write_batcher

@@ -9,8 +9,8 @@ from sqlalchemy import func, select
 
 from controlplane.store import checkpoints, queries, retention, shapes
 from controlplane.store.checkpoints import DOCUMENTS, HEADERS, Taken
-from controlplane.store.findings import inventories
 from controlplane.store.shapes import KEPT, Shaped
+from controlplane.store.tables import inventories
 from tests.drivers import BEGIN, Driver
 from tests.stores import StoreHarness
 

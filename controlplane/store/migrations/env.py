@@ -1,8 +1,7 @@
-"""Runs the migrations on the connection that `controlplane.store.engine.upgrade` hands over."""
+"""Alembic environment: runs the migrations on the connection passed by `controlplane.store.engine.upgrade`."""
 
 from alembic import context
 
-from controlplane.store import findings  # noqa: F401 (puts its tables into the metadata)
 from controlplane.store.tables import metadata
 
 context.configure(

@@ -16,4 +16,4 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    raise NotImplementedError("go back by restoring a backup")
+    raise NotImplementedError("downgrade by restoring a backup of the store")
