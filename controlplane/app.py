@@ -47,22 +47,22 @@ from listeners.protocol.wire import Event
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]
 #: Events after which a query may have another status at once.
-LIFE = frozenset({"started", "start_failed", "terminated", "idle"})
-TICK_SECONDS = 5.0
+LIFECYCLE_EVENTS = frozenset({"started", "start_failed", "terminated", "idle"})
+JUDGE_SECONDS = 5.0
 RETENTION_SECONDS = 600.0
-MOVE_SECONDS = 10.0
-LOOKS_SECONDS = 1.0
-TOKEN_SECONDS = 5.0
+OFFLOAD_SECONDS = 10.0
+CHECKPOINT_SECONDS = 1.0
+TOKEN_RELOAD_SECONDS = 5.0
 DICTIONARY_SECONDS = 6 * 3600.0
-SOON = 20.0  # after the start, so that the reserve for a full disk is laid by
+FIRST_RUN_SECONDS = 20.0  # after the start, so that the reserve for a full disk is laid by
 DAY = 86400.0
-WRITABLE_SECONDS = 3.0
-RELOAD_SECONDS = 10.0
+WRITE_PROBE_SECONDS = 3.0
+RULE_RELOAD_SECONDS = 10.0
 SAVE_SERIES_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
-class Plane:
+class ControlPlane:
     """What the API asks. Made by `build`; `start` before use, `stop` after."""
 
     settings: Settings
@@ -73,7 +73,7 @@ class Plane:
     ingest: IngestService
     tokens: TokenRegistry
     outbox: Outbox
-    room: ActionService
+    actions: ActionService
     checkpoints: CheckpointService
     verdicts: VerdictLog
     baselines: BaselineStore
@@ -81,7 +81,7 @@ class Plane:
     alerting: AlertingService
     history: HistoryService
     scheduler: Scheduler
-    closing: contextlib.ExitStack
+    resources: contextlib.ExitStack
 
     @property
     def alerts(self) -> AlertQueries:
@@ -91,13 +91,13 @@ class Plane:
     def start(self) -> None:
         """Take up what the store knows, then begin the periodic work."""
         self.writer.start()
-        self.ensure_tokens()
-        self.read_tokens()
+        self.ensure_local_tokens()
+        self.reload_tokens()
         with self.reading() as conn:
             self.window.load(conn)
             self.checkpoints.load(conn)
-            self.verdicts.load(_changes(query_rows.latest_statuses(conn)))
-            self.room.load(action_rows.open_actions(conn))
+            self.verdicts.load(_restored_changes(query_rows.latest_statuses(conn)))
+            self.actions.load(action_rows.open_actions(conn))
             self.baselines.replace(map(from_stored, baseline_rows.current(conn)))
             self.alerting.load(conn)
             self.history.load(conn)
@@ -117,7 +117,7 @@ class Plane:
 
     def close(self) -> None:
         """Let go of the store and the data directory; for a plane that was never started, too."""
-        self.closing.close()
+        self.resources.close()
 
     def reading(self) -> contextlib.AbstractContextManager[Connection]:
         """A short read transaction; the database's errors come out as StoreUnavailable."""
@@ -125,14 +125,14 @@ class Plane:
 
     # -- tokens --------------------------------------------------------------------------------------
 
-    def read_tokens(self) -> None:
+    def reload_tokens(self) -> None:
         with self.reading() as conn:
             rows = token_rows.all(conn)
         self.tokens.replace(Token(**{**row, "role": Role(row["role"])}) for row in rows)
 
-    def ensure_tokens(self) -> None:
+    def ensure_local_tokens(self) -> None:
         """`admin.token` and `agent.token` in the data directory, for page, CLI and agents beside us."""
-        self.read_tokens()
+        self.reload_tokens()
         files = {Role.ADMIN: self.settings.admin_token_file, Role.AGENT: self.settings.agent_token_file}
         for role, path in files.items():
             secret = read_secret(path)
@@ -152,7 +152,7 @@ class Plane:
         known = self.window.agent(agent)
         return known.app if known else None
 
-    def views(self) -> list[QueryView]:
+    def fleet(self) -> list[QueryView]:
         """The fleet: all queries but those that a newer one of the same name has replaced."""
         return self.window.fleet()
 
@@ -170,20 +170,20 @@ class Plane:
 
         self.writer.write(work, lambda _: self.window.retire(query_id, now))
 
-    def troubles(self) -> list[str]:
+    def readiness_problems(self) -> list[str]:
         """Why this server is not ready for work, in words that anybody may read; empty when it is."""
         now = int(self.clock())
         try:
-            self.writer.write(lambda conn: prove_writable(conn, now), timeout=WRITABLE_SECONDS)
+            self.writer.write(lambda conn: prove_writable(conn, now), timeout=WRITE_PROBE_SECONDS)
         except ControlPlaneError as error:
             log.warning("not ready: %s", error)
-            return ["the store takes no writes; the server's log says why", *self._late()]
-        return self._late()
+            return ["the store takes no writes; the server's log says why", *self._overdue_jobs()]
+        return self._overdue_jobs()
 
-    def _late(self) -> list[str]:
+    def _overdue_jobs(self) -> list[str]:
         return [*self.scheduler.late(), *self.alerting.late()]
 
-    def own_figures(self) -> OwnFigures:
+    def server_metrics(self) -> OwnFigures:
         rules, notifier, series = self.alerting.evaluation, self.alerting.notifier, self.series.figures()
         moved = self.history.status()
         return OwnFigures(
@@ -200,7 +200,7 @@ class Plane:
             events_duplicate=self.ingest.duplicates,
             events_rejected=self.ingest.rejected,
             commit_seconds=self.writer.commit_seconds,
-            open_actions=self.room.open_count,
+            open_actions=self.actions.open_count,
             agents=sum(1 for agent in self.window.agents() if agent.ended_at is None),
         )
 
@@ -208,28 +208,28 @@ class Plane:
 
     def tick(self) -> None:
         """Record the verdicts that changed, carry actions on."""
-        self._note(self.verdicts.changes(self.window.views(), self.clock()))
-        self.room.tick()
+        self._store_changes(self.verdicts.changes(self.window.views(), self.clock()))
+        self.actions.tick()
 
-    def tick_looks(self) -> None:
+    def tick_checkpoints(self) -> None:
         """Give up looks at checkpoints that took too long, and let go what waits for them."""
         self.checkpoints.tick()
-        self.room.tick_looks()
+        self.actions.tick_checkpoints()
 
-    def noticed(self, events: Sequence[Event]) -> None:
+    def on_events(self, events: Sequence[Event]) -> None:
         """Queries started, rested or ended: their status is recorded now, not at the next tick."""
-        for query_id in {str(e.data.get("id")) for e in events if e.type in LIFE}:
-            self.look_at(query_id)
+        for query_id in {str(e.data.get("id")) for e in events if e.type in LIFECYCLE_EVENTS}:
+            self.record_status(query_id)
 
-    def look_at(self, query_id: str) -> None:
+    def record_status(self, query_id: str) -> None:
         view = self.window.view(query_id)
         if view is not None:
-            self._note(self.verdicts.changes_of([view], self.clock()))
+            self._store_changes(self.verdicts.changes_of([view], self.clock()))
 
-    def _note(self, found: list[StatusChange]) -> None:
+    def _store_changes(self, found: list[StatusChange]) -> None:
         changes = self.verdicts.take(found)
         if changes:
-            done = self.writer.submit(lambda conn: _record(conn, changes))
+            done = self.writer.submit(lambda conn: _insert_changes(conn, changes))
             done.add_done_callback(lambda f: self.verdicts.give_back(changes) if f.exception() else None)
             self.alerting.noticed(s for change in changes for s in (change.status, change.before))
 
@@ -242,21 +242,21 @@ class Plane:
         self.alerting.prune(self.clock() - age)
         log.log(logging.INFO if gone.events else logging.DEBUG, "retention: %s", gone)
 
-    def learn_dictionary(self) -> None:
+    def train_dictionary(self) -> None:
         """Compress what comes from now on with what this fleet's events have in common."""
         if dictionary.learn(self.writer, self.clock()) is not None:
             self.ingest.refresh_dictionary()
 
 
-def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothing) -> Plane:
+def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothing) -> ControlPlane:
     """Open the store and wire everything. SettingsError says in a line what is wrong with the settings.
 
     `reached`: see `controlplane.alerting.service`.
     """
-    with contextlib.ExitStack() as closing:
-        closing.enter_context(data_dir.held(settings.data_dir))
+    with contextlib.ExitStack() as resources:
+        resources.enter_context(data_dir.held(settings.data_dir))
         engine = open_engine(settings.database_url or default_url(settings.data_dir))
-        closing.callback(engine.dispose)
+        resources.callback(engine.dispose)
         upgrade(engine)
         writer = Writer(engine)
         window = Window(length=settings.window_length)
@@ -264,9 +264,9 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
         outbox = Outbox()
         reading = partial(_reading, engine)
         checkpoints = CheckpointService(writer, window, outbox, reading, clock, settings.checkpoint_roots)
-        room = ActionService(writer, window, outbox, clock, checkpoints)
-        checkpoints.listeners.append(room.looked_at)
-        ingest.listeners += [room.heard, checkpoints.heard]
+        actions = ActionService(writer, window, outbox, clock, checkpoints)
+        checkpoints.listeners.append(actions.looked_at)
+        ingest.listeners += [actions.heard, checkpoints.heard]
         verdicts = VerdictLog(clock())
         history = HistoryService(settings, writer, reading, clock)
         baselines = BaselineStore()
@@ -274,17 +274,17 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
             window,
             verdicts,
             clock,
-            lambda: plane.own_figures(),  # noqa: PLW0108 - there is no plane yet
+            lambda: plane.server_metrics(),  # noqa: PLW0108 - there is no plane yet
             reading,
             settings.data_dir,
             settings.series_step,
-            settings.most_series,
+            settings.max_series,
             history.beyond(window),
             baselines,
         )
         alerting = AlertingService(settings, series, writer, reading, clock, reached)
         jobs: list[Job] = []
-        plane = Plane(
+        plane = ControlPlane(
             settings=settings,
             clock=clock,
             engine=engine,
@@ -293,7 +293,7 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
             ingest=ingest,
             tokens=TokenRegistry(clock),
             outbox=outbox,
-            room=room,
+            actions=actions,
             checkpoints=checkpoints,
             verdicts=verdicts,
             baselines=baselines,
@@ -301,19 +301,19 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
             alerting=alerting,
             history=history,
             scheduler=Scheduler(jobs),
-            closing=closing.pop_all(),
+            resources=resources.pop_all(),
         )
-        ingest.listeners.append(plane.noticed)
-        room.listeners.append(plane.look_at)
+        ingest.listeners.append(plane.on_events)
+        actions.listeners.append(plane.record_status)
         jobs += [
-            Job("judge", TICK_SECONDS, plane.tick),
-            Job("checkpoints", LOOKS_SECONDS, plane.tick_looks),
-            Job("tokens", TOKEN_SECONDS, plane.read_tokens),
-            Job("retention", RETENTION_SECONDS, plane.prune, first=SOON),
-            Job("history", MOVE_SECONDS, history.tick, first=SOON),
-            Job("rule files", RELOAD_SECONDS, alerting.reload),
+            Job("judge", JUDGE_SECONDS, plane.tick),
+            Job("checkpoints", CHECKPOINT_SECONDS, plane.tick_checkpoints),
+            Job("tokens", TOKEN_RELOAD_SECONDS, plane.reload_tokens),
+            Job("retention", RETENTION_SECONDS, plane.prune, first=FIRST_RUN_SECONDS),
+            Job("history", OFFLOAD_SECONDS, history.tick, first=FIRST_RUN_SECONDS),
+            Job("rule files", RULE_RELOAD_SECONDS, alerting.reload),
             Job("series", SAVE_SERIES_SECONDS, series.save),
-            Job("dictionary", DICTIONARY_SECONDS, plane.learn_dictionary),
+            Job("dictionary", DICTIONARY_SECONDS, plane.train_dictionary),
         ]
         return plane
 
@@ -327,12 +327,12 @@ def _reading(engine: Engine) -> Iterator[Connection]:
         raise unavailable(error) from error
 
 
-def _record(conn: Connection, changes: list[StatusChange]) -> None:
+def _insert_changes(conn: Connection, changes: list[StatusChange]) -> None:
     for change in changes:
         query_rows.record_status(conn, change.query_id, change.at, change.status.value, change.reason)
 
 
-def _changes(latest: dict[str, dict[str, object]]) -> Iterator[StatusChange]:
+def _restored_changes(latest: dict[str, dict[str, object]]) -> Iterator[StatusChange]:
     for query_id, row in latest.items():
         at = float(str(row["at"]))
         yield StatusChange(query_id, at, QueryStatus(str(row["status"])), str(row["reason"]))

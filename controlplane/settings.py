@@ -36,37 +36,37 @@ class Settings:
     retention_bytes: int = 10 * 1024 * MIB
     lake: str | None = None  # where events go that are past `hot_days`: a path, or a URL that fsspec opens
     hot_days: float = 3.0  # with a lake: so long events stay in the store
-    move_hours: float = 6.0  # with a lake: how often the older ones are moved to it
+    offload_hours: float = 6.0  # with a lake: how often the older ones are moved to it
     window_length: int = 120
     rules: tuple[str, ...] = ()  # rule files; none: those that ship
     rules_scale: float = 1.0  # of the windows and waiting times of the rules that ship
     notify: Path | None = None  # who is told; none: the webhook, if there is one
     webhook: str | None = field(default=None, repr=False)
     series_step: float = 15.0
-    most_series: int = 50_000
+    max_series: int = 50_000
     checkpoint_roots: tuple[str, ...] = ()  # below these the server itself may look at checkpoints
     metrics_need_token: bool = False
-    body_bytes: int = 16 * MIB
-    inflated_bytes: int = 64 * MIB
-    bodies_bytes: int = 160 * MIB  # what all bodies in hand may hold together
+    max_body_bytes: int = 16 * MIB
+    max_decompressed_bytes: int = 64 * MIB
+    max_bodies_bytes: int = 160 * MIB  # what all bodies in memory may hold together
     url: str | None = None  # the server, for clients
     token: str | None = field(default=None, repr=False)  # for clients
     token_file: Path | None = None  # for clients; read at each use, so a renewed token is found
 
     @property
-    def days_in_store(self) -> float:
+    def store_days(self) -> float:
         """How long events stay in the store at least."""
         return self.retention_days if self.lake is None else min(self.hot_days, self.retention_days)
 
     @property
     def server_url(self) -> str:
         """Where a client of this configuration finds the server."""
-        return (self.url or f"http://{reachable(self.host)}:{self.port}").rstrip("/")
+        return (self.url or f"http://{connect_host(self.host)}:{self.port}").rstrip("/")
 
     @property
-    def page_url(self) -> str:
+    def dashboard_url(self) -> str:
         """Where people find the dashboard: links in alerts begin with it."""
-        return (self.external_url or f"http://{reachable(self.host)}:{self.ui_port}").rstrip("/")
+        return (self.external_url or f"http://{connect_host(self.host)}:{self.ui_port}").rstrip("/")
 
     @property
     def admin_token_file(self) -> Path:
@@ -77,7 +77,7 @@ class Settings:
         return self.data_dir / "agent.token"
 
 
-def reachable(host: str) -> str:
+def connect_host(host: str) -> str:
     """What a listening address is called in a URL on this machine: all addresses are the loopback one."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
@@ -92,20 +92,20 @@ def load(environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None)
     mistakes: list[str] = []
     for name in (f.name for f in fields(Settings)):
         try:
-            text = _text_of(environ, name)
+            text = _raw_value(environ, name)
             if text is not None:
-                values[name] = READERS[name](text)
+                values[name] = PARSERS[name](text)
         except ValueError as error:
             mistakes.append(f"{PREFIX}{name.upper()}: {error}")
     values |= {name: value for name, value in (overrides or {}).items() if value is not None}
     settings = replace(Settings(), **values)
-    mistakes += [line for line in check(settings) if line.split(":")[0] not in _names(mistakes)]
+    mistakes += [line for line in check(settings) if line.split(":")[0] not in _variables(mistakes)]
     if mistakes:
         raise SettingsError("\n".join(mistakes), detail={"mistakes": mistakes})
     return settings
 
 
-def _names(mistakes: Iterable[str]) -> set[str]:
+def _variables(mistakes: Iterable[str]) -> set[str]:
     return {line.split(":")[0] for line in mistakes}
 
 
@@ -121,25 +121,29 @@ def check(settings: Settings) -> list[str]:
             "hot_days",
             f"must be at most retention_days ({settings.retention_days:g})",
         ),
-        (settings.move_hours > 0, "move_hours", "must be above 0"),
+        (settings.offload_hours > 0, "offload_hours", "must be above 0"),
         (settings.retention_bytes >= MIB, "retention_bytes", "must be at least 1 MiB (1048576)"),
         (2 <= settings.window_length <= 10_000, "window_length", "must be 2 to 10000 samples"),
         (0 < settings.rules_scale <= 1000, "rules_scale", "must be above 0 and at most 1000"),
         (_is_url(settings.webhook), "webhook", "must be a URL like https://host/path"),
         (settings.webhook is None or settings.notify is None, "webhook", "is not used where notify is given"),
         (0.5 <= settings.series_step <= 300, "series_step", "must be 0.5 to 300 seconds"),
-        (settings.most_series >= 1000, "most_series", "must be at least 1000"),
+        (settings.max_series >= 1000, "max_series", "must be at least 1000"),
         (
             all(map(is_root, settings.checkpoint_roots)),
             "checkpoint_roots",
             "must be absolute paths, or URLs with a bucket or host, with commas between them",
         ),
-        (settings.body_bytes > 0, "body_bytes", "must be above 0"),
-        (settings.inflated_bytes >= settings.body_bytes, "inflated_bytes", "must be at least body_bytes"),
+        (settings.max_body_bytes > 0, "max_body_bytes", "must be above 0"),
         (
-            settings.bodies_bytes >= settings.body_bytes + settings.inflated_bytes,
-            "bodies_bytes",
-            "must be at least body_bytes and inflated_bytes together",
+            settings.max_decompressed_bytes >= settings.max_body_bytes,
+            "max_decompressed_bytes",
+            "must be at least max_body_bytes",
+        ),
+        (
+            settings.max_bodies_bytes >= settings.max_body_bytes + settings.max_decompressed_bytes,
+            "max_bodies_bytes",
+            "must be at least max_body_bytes and max_decompressed_bytes together",
         ),
         (_is_url(settings.external_url), "external_url", "must be a URL like https://host"),
         (_is_url(settings.url), "url", "must be a URL like http://host:8420"),
@@ -157,7 +161,7 @@ def _is_url(value: str | None) -> bool:
         return False
 
 
-def _text_of(environ: Mapping[str, str], name: str) -> str | None:
+def _raw_value(environ: Mapping[str, str], name: str) -> str | None:
     variable = PREFIX + name.upper()
     text = environ.get(variable)
     path = environ.get(variable + "_FILE") if name in SECRETS else None
@@ -210,7 +214,7 @@ def _flag(text: str) -> bool:
 
 #: May come from `CONTROLPLANE_…_FILE` as well. (The token's file is a setting of its own.)
 SECRETS = ("database_url", "webhook")
-READERS: dict[str, Callable[[str], Any]] = {
+PARSERS: dict[str, Callable[[str], Any]] = {
     "host": str,
     "port": _number(int),
     "ui_port": _number(int),
@@ -221,19 +225,19 @@ READERS: dict[str, Callable[[str], Any]] = {
     "retention_bytes": _bytes,
     "lake": str,
     "hot_days": _number(float),
-    "move_hours": _number(float),
+    "offload_hours": _number(float),
     "window_length": _number(int),
     "rules": _paths,
     "rules_scale": _number(float),
     "notify": Path,
     "webhook": str,
     "series_step": _number(float),
-    "most_series": _number(int),
+    "max_series": _number(int),
     "checkpoint_roots": lambda text: tuple(filter(None, map(str.strip, text.split(",")))),
     "metrics_need_token": _flag,
-    "body_bytes": _bytes,
-    "inflated_bytes": _bytes,
-    "bodies_bytes": _bytes,
+    "max_body_bytes": _bytes,
+    "max_decompressed_bytes": _bytes,
+    "max_bodies_bytes": _bytes,
     "url": str,
     "token": str,
     "token_file": Path,

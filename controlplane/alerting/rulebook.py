@@ -50,7 +50,7 @@ def texts(settings: Settings, mistakes: list[str]) -> Iterator[tuple[str, str]]:
     """Name and content of each rule file."""
     for name in settings.rules or (SHIPPED,):
         if name == SHIPPED:
-            yield SHIPPED, pack.render(settings.rules_scale, f"{settings.page_url}/runbook?name=")
+            yield SHIPPED, pack.render(settings.rules_scale, f"{settings.dashboard_url}/runbook?name=")
         elif (text := _read(Path(name), mistakes)) is not None:
             yield name, text
 

@@ -70,7 +70,7 @@ class AlertingService:
         book = rulebook.load(settings)
         self._files = _stamps(settings, book.config)
         self._refused: tuple[object, ...] | None = None
-        url = settings.page_url
+        url = settings.dashboard_url
         self.mutes = SilenceStates()
         self.evaluation = Evaluation(book, series, self._save, url, reached)
         self.notifier = Notifier(book, self.mutes, self._keep, url, clock, reached)

@@ -19,7 +19,7 @@ from controlplane.model import Role
 from controlplane.runtime.tokens import Token, well_formed
 
 if TYPE_CHECKING:
-    from controlplane.app import Plane
+    from controlplane.app import ControlPlane
 
 ANYONE: frozenset[Role] = frozenset(Role)
 AGENTS = frozenset({Role.AGENT})
@@ -100,7 +100,7 @@ ACCESS: dict[tuple[str, str], frozenset[Role]] = {
 
 async def authorize(request: Request) -> None:
     """Lets the request pass, with `request.state.token` set, or raises Unauthorized or Forbidden."""
-    plane: Plane = request.app.state.plane
+    plane: ControlPlane = request.app.state.plane
     key = (request.method, getattr(request.scope.get("route"), "path", ""))
     if key in OPEN or (key == METRICS and not plane.settings.metrics_need_token):
         return
@@ -110,7 +110,7 @@ async def authorize(request: Request) -> None:
     request.state.token = token
 
 
-async def _token_of(request: Request, plane: Plane, browser: bool) -> Token:
+async def _token_of(request: Request, plane: ControlPlane, browser: bool) -> Token:
     secret = _secret_of(request.headers.get("authorization", ""), browser)
     if secret is None:
         raise Unauthorized("send a token: Authorization: Bearer cp_…", detail={"browser": browser})
@@ -140,7 +140,7 @@ class Newcomers:
     costs the store nothing.
     """
 
-    def __init__(self, plane: Plane, interval: float = 1.0):
+    def __init__(self, plane: ControlPlane, interval: float = 1.0):
         self._plane = plane
         self._interval = interval
         self._lock: asyncio.Lock | None = None
@@ -156,5 +156,5 @@ class Newcomers:
             if self._read_at < came_at:
                 await asyncio.sleep(max(0.0, self._read_at + self._interval - loop.time()))
                 self._read_at = loop.time()
-                await run_in_threadpool(self._plane.read_tokens)
+                await run_in_threadpool(self._plane.reload_tokens)
         return self._plane.tokens.find(secret)

@@ -43,7 +43,7 @@ from controlplane.api.routes import (
     rules,
     silences,
 )
-from controlplane.app import Plane
+from controlplane.app import ControlPlane
 from controlplane.errors import ControlPlaneError
 
 log = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ ROUTERS = (
 MAX_MISTAKES = 20
 
 
-def create_app(plane: Plane) -> FastAPI:
+def create_app(plane: ControlPlane) -> FastAPI:
     """The application; it starts the plane with its lifespan and stops it at the end."""
     app = FastAPI(
         title="Spark control plane",
@@ -88,8 +88,8 @@ def create_app(plane: Plane) -> FastAPI:
     app.state.plane = plane
     app.state.newcomers = Newcomers(plane)
     app.state.rows = FleetCache(plane)
-    app.state.readiness = Readiness(plane.troubles)
-    app.state.budget = BodyBudget(plane.settings.bodies_bytes)
+    app.state.readiness = Readiness(plane.readiness_problems)
+    app.state.budget = BodyBudget(plane.settings.max_bodies_bytes)
     app.state.replaying = threading.Lock()
     app.state.began_at = plane.clock()
     app.state.seats = EvaluationLimiter(prometheus.EVALUATIONS, prometheus.PATIENCE)
@@ -107,7 +107,7 @@ def _version() -> str:
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    plane: Plane = app.state.plane
+    plane: ControlPlane = app.state.plane
     plane.outbox.bind(asyncio.get_running_loop())
     await run_in_threadpool(plane.start)
     try:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from controlplane.api import intake
 from controlplane.api.fleet_cache import FleetCache
-from controlplane.app import Plane
+from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest
 from controlplane.runtime.tokens import Token
 from controlplane.store.tables import storable
@@ -27,8 +27,8 @@ from listeners.protocol.errors import WireError
 M = TypeVar("M", bound=BaseModel)
 
 
-async def _plane(request: Request) -> Plane:
-    plane: Plane = request.app.state.plane
+async def _plane(request: Request) -> ControlPlane:
+    plane: ControlPlane = request.app.state.plane
     return plane
 
 
@@ -42,8 +42,8 @@ async def _rows(request: Request) -> FleetCache:
     return rows
 
 
-PlaneDep = Annotated[Plane, Depends(_plane)]
-RowsDep = Annotated[FleetCache, Depends(_rows)]
+ControlPlaneDep = Annotated[ControlPlane, Depends(_plane)]
+FleetCacheDep = Annotated[FleetCache, Depends(_rows)]
 CallerDep = Annotated[Token, Depends(_caller)]
 
 
@@ -73,9 +73,9 @@ class EventLines:
     claim: intake.Claim
 
 
-async def _events_body(request: Request, plane: PlaneDep) -> AsyncIterator[EventLines]:
+async def _events_body(request: Request, plane: ControlPlaneDep) -> AsyncIterator[EventLines]:
     with intake.Claim(request.app.state.budget) as claim:
-        raw = await intake.read_body(request, plane.settings.body_bytes, claim)
+        raw = await intake.read_body(request, plane.settings.max_body_bytes, claim)
         yield EventLines(raw, request.headers.get("content-encoding", ""), claim)
 
 

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from controlplane.alerting.alert_queries import worse
 from controlplane.api.bodies import QueryBody
 from controlplane.api.render import query_body
-from controlplane.app import Plane
+from controlplane.app import ControlPlane
 from controlplane.health.verdicts import QueryVerdict
 from controlplane.model import QueryView
 
@@ -23,7 +23,7 @@ FRESH_SECONDS = 1.0
 class FleetCache:
     """Rendered rows; each lives as long as the judgement it shows."""
 
-    def __init__(self, plane: Plane):
+    def __init__(self, plane: ControlPlane):
         self._plane = plane
         self._kept: WeakKeyDictionary[QueryVerdict, QueryBody] = WeakKeyDictionary()
         self._firing: tuple[float, Mapping[str, tuple[int, str]]] = (0.0, {})

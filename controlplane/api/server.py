@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 
 from controlplane.api.app import create_app
-from controlplane.app import Plane
+from controlplane.app import ControlPlane
 from controlplane.errors import SettingsError
 
 KEEP_ALIVE = 30  # seconds an idle connection stays open after an answer
@@ -29,7 +29,7 @@ SPARE_FILES = 200  # descriptors kept for the store, logs and the process itself
 class Server(uvicorn.Server):
     """A server for one plane."""
 
-    def __init__(self, config: uvicorn.Config, plane: Plane):
+    def __init__(self, config: uvicorn.Config, plane: ControlPlane):
         super().__init__(config)
         self._plane = plane
         self._silent: dict[Any, float] = {}
@@ -61,7 +61,7 @@ def _is_silent(connection: Any) -> bool:
     return not timed and (cycle is None or cycle.response_complete)
 
 
-def make_server(plane: Plane) -> Server:
+def make_server(plane: ControlPlane) -> Server:
     """A server that has not begun: `run(sockets=[…])` or `await serve(sockets=[…])`."""
     config = uvicorn.Config(
         create_app(plane),

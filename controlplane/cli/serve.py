@@ -32,7 +32,7 @@ from controlplane.cli.options import (
 )
 from controlplane.console.errors import UsageProblem
 from controlplane.runtime.child_processes import ends_with_us
-from controlplane.settings import Settings, reachable
+from controlplane.settings import Settings, connect_host
 
 UI_SECONDS = 3.0  # for the page's process to end
 external_url_option = click.option(
@@ -122,11 +122,11 @@ def _serve(settings: Settings, page: bool = False) -> None:
         logs.configure()
         stack.callback(plane.close)
         server = make_server(plane)
-        url = f"http://{reachable(settings.host)}:{listener.getsockname()[1]}"
+        url = f"http://{connect_host(settings.host)}:{listener.getsockname()[1]}"
         if page:
             _check_free(settings.host, settings.ui_port)
             stack.enter_context(_page(settings, url))
-            click.echo(f"page   http://{reachable(settings.host)}:{settings.ui_port}")
+            click.echo(f"page   http://{connect_host(settings.host)}:{settings.ui_port}")
         click.echo(f"server {url}  (data in {settings.data_dir})")
         if settings.external_url:
             click.echo(f"       {settings.external_url}  (for people elsewhere)")

@@ -78,7 +78,7 @@ class HistoryService:
         self._settings, self._writer, self._reading, self._clock = settings, writer, reading, clock
         self._lacking = lacking
         self._mover = OffloadProcess(settings.data_dir / LOG)
-        self._status = HistoryStatus(settings.lake, settings.days_in_store if settings.lake else None)
+        self._status = HistoryStatus(settings.lake, settings.store_days if settings.lake else None)
         self._errors: dict[str, str | None] = {}
         self._verifying: threading.Thread | None = None
         self._looked = float("-inf")
@@ -87,7 +87,7 @@ class HistoryService:
     @property
     def hot_seconds(self) -> float | None:
         """How long events stay in the store, where there is a lake."""
-        return None if self._settings.lake is None else self._settings.days_in_store * DAY
+        return None if self._settings.lake is None else self._settings.store_days * DAY
 
     def load(self, connection: Connection) -> None:
         """What the store knows of earlier moves. Before the first, the lake is made where there is none."""
@@ -209,7 +209,7 @@ class HistoryService:
             log.warning("what is in the lake cannot be noted: %s", error)
 
     def _pause(self, error: str | None) -> float:
-        pause = self._settings.move_hours * HOUR
+        pause = self._settings.offload_hours * HOUR
         return pause if error is None else min(pause, AGAIN_SECONDS)
 
     def _fails(self, what: str, error: str | None) -> None:

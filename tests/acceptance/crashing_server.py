@@ -15,7 +15,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from controlplane.api.server import listen, make_server
-from controlplane.app import Plane, build
+from controlplane.app import ControlPlane, build
 from controlplane.settings import Settings
 from controlplane.store.tables import alerts
 
@@ -29,13 +29,13 @@ class Deadly:
 
     def __init__(self, point: str, state: str):
         self._point, self._state = point, state
-        self.plane: Plane | None = None
+        self.plane: ControlPlane | None = None
 
     def __call__(self, point: str) -> None:
         if point == self._point and self.plane is not None and self._stored(self.plane):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def _stored(self, plane: Plane) -> bool:
+    def _stored(self, plane: ControlPlane) -> bool:
         wanted = (alerts.c.name == WATCHED) & (alerts.c.state == self._state)
         with plane.reading() as conn:
             return bool(conn.execute(sa.select(sa.func.count()).select_from(alerts).where(wanted)).scalar())

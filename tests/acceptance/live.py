@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from controlplane.api.server import Server, listen, make_server
-from controlplane.app import Plane, build
+from controlplane.app import ControlPlane, build
 from controlplane.model import Role
 from controlplane.settings import Settings
 from tests.acceptance.simulated import TLS, SimulatedAgent
@@ -24,7 +24,7 @@ class LiveServer:
     """A running server and clients for it, one for each role."""
 
     url: str
-    plane: Plane
+    plane: ControlPlane
     server: Server
 
     def token(self, role: Role, app: str | None = None) -> str:
@@ -33,7 +33,7 @@ class LiveServer:
 
         secret, token = issue(f"test {role.value}", role, self.plane.clock(), app)
         self.plane.writer.write(lambda conn: rows.insert(conn, **token.columns()))
-        self.plane.read_tokens()
+        self.plane.reload_tokens()
         return secret
 
     @property

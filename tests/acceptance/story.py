@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from controlplane.alerting.views import AlertView
-from controlplane.app import Plane, build
+from controlplane.app import ControlPlane, build
 from controlplane.settings import Settings
 from listeners.protocol import wire
 from tests.drivers import BEGIN, Driver
@@ -66,7 +66,7 @@ class Story:
         self.random = random.Random(7)
         self.plane = self._opened()
 
-    def _opened(self) -> Plane:
+    def _opened(self) -> ControlPlane:
         settings = replace(Settings(data_dir=self._data_dir), **self._changes)
         plane = build(settings, clock=lambda: self.now)
         plane.writer.start()
@@ -121,7 +121,7 @@ class Story:
 class LiveStory:
     """The same drivers on the clock of the wall, in front of a server that runs."""
 
-    def __init__(self, plane: Plane):
+    def __init__(self, plane: ControlPlane):
         self.plane = plane
         self._turns: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()

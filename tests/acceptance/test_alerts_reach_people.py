@@ -15,7 +15,7 @@ import pytest
 from alerts.matching.labels import parse_matchers
 from alerts.silences import Silence
 from alerts.state import AlertState
-from controlplane.app import Plane
+from controlplane.app import ControlPlane
 from controlplane.errors import StoreUnavailable
 from controlplane.store.engine import prove_writable
 from tests.acceptance.live import LiveServer, eventually, live_server
@@ -217,7 +217,7 @@ def fill(disk: Path) -> Path:
     return file
 
 
-def fill_store(plane: Plane, driver: SimulatedAgent, query: SimulatedQuery) -> None:
+def fill_store(plane: ControlPlane, driver: SimulatedAgent, query: SimulatedQuery) -> None:
     """Until not even a small write finds room in the log of the database."""
     with contextlib.suppress(httpx.HTTPStatusError):
         for _ in range(500):

@@ -147,7 +147,7 @@ def test_tokens_are_made_listed_and_revoked(cli: Cli, server: LiveServer) -> Non
     assert (rows[made["id"]]["role"], rows[made["id"]]["app"]) == ("agent", "a")
     assert cli("token", "revoke", made["id"]).code == 0
     assert "revoked" in mistake(cli("token", "revoke", made["id"]))
-    server.plane.read_tokens()
+    server.plane.reload_tokens()
     assert server.plane.tokens.find(made["token"]) is None
 
 

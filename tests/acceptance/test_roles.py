@@ -171,7 +171,7 @@ def test_a_revoked_token_is_dropped_and_a_poll_held_with_it_gets_nothing(
             token = server.plane.tokens.find(secret)
             assert token is not None
             server.plane.writer.write(lambda conn: rows.revoke(conn, token.id, server.plane.clock()))
-            server.plane.read_tokens()
+            server.plane.reload_tokens()
             await asyncio.to_thread(
                 admin.post, f"/api/v1/queries/{query.query_id}/actions", json={"action": "stop"}
             )

@@ -15,15 +15,15 @@ from controlplane.api.bodies import ActionRequest, ActionsBody, OneActionBody, Q
 from controlplane.api.deps import (
     ActionIdDep,
     CallerDep,
-    PlaneDep,
+    ControlPlaneDep,
+    FleetCacheDep,
     QueryIdDep,
-    RowsDep,
     body_of,
     body_schema,
 )
 from controlplane.api.render import action_body
 from controlplane.api.routes.queries import view_of
-from controlplane.app import Plane
+from controlplane.app import ControlPlane
 from controlplane.errors import Conflict, NotFound
 from controlplane.model import Action, ActionState, QueryStatus, QueryView
 from controlplane.runtime.tokens import Token
@@ -43,7 +43,7 @@ RetireRequestDep = Annotated[RetireRequest, Depends(body_of(RetireRequest))]
     responses={200: {"description": "this Idempotency-Key was used before"}, 409: {"description": "refused"}},
 )
 def post_action(
-    plane: PlaneDep,
+    plane: ControlPlaneDep,
     caller: CallerDep,
     query_id: QueryIdDep,
     body: ActionRequestDep,
@@ -52,7 +52,7 @@ def post_action(
 ) -> OneActionBody:
     """202 with the action on its way; 409 with the refused action, which is on record too."""
     ask = _ask(caller, body, idempotency_key)
-    action, fresh = plane.room.ask(view_of(plane, query_id), ask)
+    action, fresh = plane.actions.ask(view_of(plane, query_id), ask)
     if action.state == ActionState.REFUSED and action.delivered_at is None:
         raise _conflict(action)
     if not fresh:
@@ -82,7 +82,11 @@ def _conflict(action: Action) -> Conflict:
     "/queries/{query_id}/retire", summary="Put an old query away", openapi_extra=body_schema(RetireRequest)
 )
 def post_retire(
-    plane: PlaneDep, rows: RowsDep, caller: CallerDep, query_id: QueryIdDep, body: RetireRequestDep
+    plane: ControlPlaneDep,
+    rows: FleetCacheDep,
+    caller: CallerDep,
+    query_id: QueryIdDep,
+    body: RetireRequestDep,
 ) -> QueryBody:
     """It leaves the fleet and is no longer expected; its history stays. Again is harmless."""
     view = view_of(plane, query_id)
@@ -92,13 +96,13 @@ def post_retire(
     return rows.row(view_of(plane, query_id), plane.clock())
 
 
-def _lost(plane: Plane, view: QueryView) -> bool:
+def _lost(plane: ControlPlane, view: QueryView) -> bool:
     return plane.verdicts.judged(view, plane.clock()).verdict.status == QueryStatus.LOST
 
 
 @router.get("/actions", summary="Actions, newest first")
 def list_actions(
-    plane: PlaneDep,
+    plane: ControlPlaneDep,
     query_id: Annotated[uuid.UUID | None, Query()] = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> ActionsBody:
@@ -108,7 +112,7 @@ def list_actions(
 
 
 @router.get("/actions/{action_id}", summary="One action")
-def get_action(plane: PlaneDep, action_id: ActionIdDep) -> OneActionBody:
+def get_action(plane: ControlPlaneDep, action_id: ActionIdDep) -> OneActionBody:
     with plane.reading() as conn:
         action = action_rows.get(conn, action_id)
     if action is None:

@@ -16,9 +16,9 @@ from fastapi.responses import JSONResponse
 
 from controlplane.actions.transitions import command_of
 from controlplane.api.bodies import AgentsBody, OneActionBody
-from controlplane.api.deps import ActionIdDep, AgentIdDep, CallerDep, JsonDep, PlaneDep
+from controlplane.api.deps import ActionIdDep, AgentIdDep, CallerDep, ControlPlaneDep, JsonDep
 from controlplane.api.render import action_body, agent_body
-from controlplane.app import Plane
+from controlplane.app import ControlPlane
 from controlplane.checkpoints.inventory_requests import AGENT_SECONDS
 from controlplane.checkpoints.service import INVENTORY
 from controlplane.errors import BadRequest, Forbidden, Unauthorized
@@ -51,7 +51,7 @@ RESULT = {
 
 
 @router.get("/agents", summary="All agents, newest first")
-def list_agents(plane: PlaneDep) -> AgentsBody:
+def list_agents(plane: ControlPlaneDep) -> AgentsBody:
     return AgentsBody(agents=[agent_body(agent) for agent in plane.window.agents()])
 
 
@@ -61,7 +61,7 @@ def list_agents(plane: PlaneDep) -> AgentsBody:
     responses={204: {"description": "no command in this time; poll again"}},
 )
 async def poll_commands(
-    request: Request, plane: PlaneDep, caller: CallerDep, agent: AgentIdDep, wait: Wait = 25.0
+    request: Request, plane: ControlPlaneDep, caller: CallerDep, agent: AgentIdDep, wait: Wait = 25.0
 ) -> Response:
     """Commands for this agent, at once or as soon as there is one; 204 after `wait` seconds."""
     _check_bound(plane, caller, agent)
@@ -71,13 +71,13 @@ async def poll_commands(
     return JSONResponse({"commands": [_command(plane, action) for action in actions]})
 
 
-def _check_bound(plane: Plane, caller: Token, agent: str) -> None:
+def _check_bound(plane: ControlPlane, caller: Token, agent: str) -> None:
     app = plane.app_of(agent)
     if caller.app is not None and app is not None and app != caller.app:
         raise Forbidden(f"this token is bound to the app {caller.app}; the agent belongs to {app}")
 
 
-def _command(plane: Plane, action: Action) -> dict[str, Any]:
+def _command(plane: ControlPlane, action: Action) -> dict[str, Any]:
     command = command_of(action, plane.window.view(action.query_id))
     return wire.encode_command(
         replace(command, timeout_seconds=AGENT_SECONDS) if _is_look(action) else command
@@ -90,7 +90,7 @@ def _is_look(action: Action) -> bool:
 
 
 async def _next_actions(
-    request: Request, plane: Plane, caller: Token, agent: str, wait: float
+    request: Request, plane: ControlPlane, caller: Token, agent: str, wait: float
 ) -> list[Action]:
     loop, outbox = asyncio.get_running_loop(), plane.outbox
     until = loop.time() + spread(wait)
@@ -109,7 +109,7 @@ def spread(wait: float) -> float:
     return wait * random.uniform(1 - JITTER, 1) if wait >= JITTER_FROM else wait
 
 
-async def _hand_over(request: Request, plane: Plane, caller: Token, due: list[Action]) -> list[Action]:
+async def _hand_over(request: Request, plane: ControlPlane, caller: Token, due: list[Action]) -> list[Action]:
     """Mark as delivered, then answer. If the answer is lost, the next poll gets them again."""
     if await request.is_disconnected():
         return []
@@ -118,7 +118,7 @@ async def _hand_over(request: Request, plane: Plane, caller: Token, due: list[Ac
     plane.outbox.handed(due, plane.clock())
     try:
         on_record = [action for action in due if not _is_look(action)]
-        writes = [plane.room.deliver(action) for action in on_record if action.state == ActionState.REQUESTED]
+        writes = [plane.actions.deliver(action) for action in on_record if action.state == ActionState.REQUESTED]
         written = await asyncio.gather(*(asyncio.wrap_future(write) for write in writes))
     except BaseException:
         plane.outbox.handed(due, None)
@@ -131,12 +131,12 @@ async def _hand_over(request: Request, plane: Plane, caller: Token, due: list[Ac
     "/commands/{action_id}/result", summary="What became of a command", openapi_extra={"requestBody": RESULT}
 )
 def post_result(
-    plane: PlaneDep, caller: CallerDep, action_id: ActionIdDep, document: JsonDep
+    plane: ControlPlaneDep, caller: CallerDep, action_id: ActionIdDep, document: JsonDep
 ) -> OneActionBody:
     """Take a result. The same result twice, or one after the end, changes nothing."""
     try:
         result = wire.decode_result(document)
     except WireError as error:
         raise BadRequest(str(error)) from None
-    room = plane.checkpoints if plane.checkpoints.is_look(action_id) else plane.room
+    room = plane.checkpoints if plane.checkpoints.is_look(action_id) else plane.actions
     return OneActionBody(action=action_body(room.answer(action_id, result, caller.app)))

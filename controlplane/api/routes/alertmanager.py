@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 
 from controlplane.api import alertmanager
 from controlplane.api.alertmanager import Filter, PostableSilence
-from controlplane.api.deps import CallerDep, PlaneDep, body_of, body_schema
+from controlplane.api.deps import CallerDep, ControlPlaneDep, body_of, body_schema
 from controlplane.api.error_formats import speaking
 
 NO_PUSH = "alerts come from this server's rules and cannot be pushed to it; add a rule with --rules"
@@ -48,10 +48,10 @@ FilterDep = Annotated[Filter, Depends(_filter)]
 
 
 @router.get("/api/v2/alerts", summary="Firing alerts")
-def list_alerts(plane: PlaneDep, asked: FilterDep) -> Response:
+def list_alerts(plane: ControlPlaneDep, asked: FilterDep) -> Response:
     now = plane.clock()
     views = plane.alerts.alerts(now)
-    return JSONResponse(alertmanager.alerts(views, asked, plane.settings.page_url, now))
+    return JSONResponse(alertmanager.alerts(views, asked, plane.settings.dashboard_url, now))
 
 
 @router.post("/api/v2/alerts", summary="Not possible: alerts come from rules", status_code=405)
@@ -60,14 +60,14 @@ async def post_alerts() -> Response:
 
 
 @router.get("/api/v2/alerts/groups", summary="Firing alerts as they are told together")
-def list_groups(plane: PlaneDep, asked: FilterDep) -> Response:
+def list_groups(plane: ControlPlaneDep, asked: FilterDep) -> Response:
     now = plane.clock()
     groups, views = plane.alerts.groups(now), plane.alerts.alerts(now)
-    return JSONResponse(alertmanager.groups(groups, views, asked, plane.settings.page_url, now))
+    return JSONResponse(alertmanager.groups(groups, views, asked, plane.settings.dashboard_url, now))
 
 
 @router.get("/api/v2/silences", summary="Silences")
-def list_silences(plane: PlaneDep, filter: Texts = None) -> Response:
+def list_silences(plane: ControlPlaneDep, filter: Texts = None) -> Response:
     now = plane.clock()
     return JSONResponse(alertmanager.silences(plane.alerts.silences(now), filter or (), now))
 
@@ -75,7 +75,7 @@ def list_silences(plane: PlaneDep, filter: Texts = None) -> Response:
 @router.post(
     "/api/v2/silences", summary="Add a silence, or change one", openapi_extra=body_schema(PostableSilence)
 )
-def post_silence(plane: PlaneDep, caller: CallerDep, body: PostableSilenceDep) -> Response:
+def post_silence(plane: ControlPlaneDep, caller: CallerDep, body: PostableSilenceDep) -> Response:
     """Where what an active one covers would change, it ends and a new one begins: its id is answered."""
     now, desk = plane.clock(), plane.alerts
     old = desk.silence(body.id) if body.id else None
@@ -86,24 +86,24 @@ def post_silence(plane: PlaneDep, caller: CallerDep, body: PostableSilenceDep) -
 
 
 @router.get("/api/v2/silence/{silence_id}", summary="One silence")
-def get_silence(plane: PlaneDep, silence_id: SilenceId) -> Response:
+def get_silence(plane: ControlPlaneDep, silence_id: SilenceId) -> Response:
     return JSONResponse(alertmanager.silence(plane.alerts.silence(str(silence_id)), plane.clock()))
 
 
 @router.delete("/api/v2/silence/{silence_id}", summary="End a silence now")
-def delete_silence(plane: PlaneDep, caller: CallerDep, silence_id: SilenceId) -> Response:
+def delete_silence(plane: ControlPlaneDep, caller: CallerDep, silence_id: SilenceId) -> Response:
     plane.alerts.expire_silence(str(silence_id), caller.name, caller.name)
     return Response(status_code=200)
 
 
 @router.get("/api/v2/status", summary="Version and configuration, without secrets")
-def get_status(plane: PlaneDep, request: Request) -> Response:
+def get_status(plane: ControlPlaneDep, request: Request) -> Response:
     ours, began_at = request.app.version, request.app.state.began_at
     return JSONResponse(alertmanager.status(plane.alerts.config, ours, began_at))
 
 
 @router.get("/api/v2/receivers", summary="Names of those who are told")
-def list_receivers(plane: PlaneDep) -> Response:
+def list_receivers(plane: ControlPlaneDep) -> Response:
     return JSONResponse([{"name": name} for name in plane.alerts.config.receivers])
 
 

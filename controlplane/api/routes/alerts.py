@@ -22,9 +22,9 @@ from controlplane.api.alerting_bodies import (
     OneAlertBody,
     PastAlertsBody,
 )
-from controlplane.api.deps import CallerDep, PlaneDep, body_of, body_schema, stretch
+from controlplane.api.deps import CallerDep, ControlPlaneDep, body_of, body_schema, stretch
 from controlplane.api.routes.queries import Labels, Moment
-from controlplane.app import Plane
+from controlplane.app import ControlPlane
 
 router = APIRouter(prefix="/api/v1", tags=["alerts"])
 DEFAULT_RANGE = 86400.0  # seconds
@@ -37,7 +37,7 @@ AcknowledgeRequestDep = Annotated[AcknowledgeRequest, Depends(body_of(Acknowledg
 
 @router.get("/alerts", summary="Alerts, firing first")
 def list_alerts(
-    plane: PlaneDep,
+    plane: ControlPlaneDep,
     state: Annotated[list[AlertState] | None, Query(description="May be repeated; default: all")] = None,
     query_id: QueryId = None,
     label: Labels = None,
@@ -51,7 +51,7 @@ def list_alerts(
     return alerting.alerts_body(views, state or (), now)
 
 
-def _about(plane: Plane, views: list[AlertView], query_id: str) -> list[AlertView]:
+def _about(plane: ControlPlane, views: list[AlertView], query_id: str) -> list[AlertView]:
     query = plane.window.view(query_id)
     app = query.app if query else None
     return [view for view in views if alerting.is_about(view.alert, query_id, app)]
@@ -59,7 +59,7 @@ def _about(plane: Plane, views: list[AlertView], query_id: str) -> list[AlertVie
 
 @router.get("/alerts/history", summary="Alerts that fired, newest first")
 def get_alert_history(
-    plane: PlaneDep,
+    plane: ControlPlaneDep,
     start: Moment = None,
     end: Moment = None,
     query_id: Annotated[uuid.UUID | None, Query()] = None,
@@ -72,7 +72,7 @@ def get_alert_history(
 
 
 @router.get("/alerts/{fingerprint}", summary="One alert, and what was told of it")
-def get_alert(plane: PlaneDep, fingerprint: Fingerprint, limit: Limit = 100) -> AlertDetailBody:
+def get_alert(plane: ControlPlaneDep, fingerprint: Fingerprint, limit: Limit = 100) -> AlertDetailBody:
     """As it is now; where it is over, as it was last."""
     view = plane.alerts.alert(fingerprint, plane.clock())
     notes = plane.alerts.notes(limit, fingerprint)
@@ -87,7 +87,7 @@ def get_alert(plane: PlaneDep, fingerprint: Fingerprint, limit: Limit = 100) -> 
     openapi_extra=body_schema(AcknowledgeRequest),
 )
 def post_acknowledge(
-    plane: PlaneDep, caller: CallerDep, fingerprint: Fingerprint, body: AcknowledgeRequestDep
+    plane: ControlPlaneDep, caller: CallerDep, fingerprint: Fingerprint, body: AcknowledgeRequestDep
 ) -> OneAlertBody:
     """It is not repeated while it fires; its end is still told. 409 where it does not fire."""
     view = plane.alerts.acknowledge(fingerprint, body.actor or caller.name, caller.name, body.comment)
@@ -96,7 +96,7 @@ def post_acknowledge(
 
 @router.get("/notifications", summary="What was told, what was not, and why; newest first")
 def list_notifications(
-    plane: PlaneDep,
+    plane: ControlPlaneDep,
     limit: Limit = 100,
     fingerprint: Annotated[str | None, Query(pattern="^[0-9a-f]{16}$")] = None,
 ) -> NotesBody:

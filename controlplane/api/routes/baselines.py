@@ -11,8 +11,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from controlplane.api import intake
-from controlplane.api.deps import EventLines, PlaneDep
-from controlplane.app import Plane
+from controlplane.api.deps import ControlPlaneDep, EventLines
+from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest, NotFound
 from controlplane.metrics.baselines import Baseline, as_json, from_stored, parsed, to_stored
 from controlplane.store import baselines as rows
@@ -25,18 +25,18 @@ MOST_CHUNKS = 1_000
 LONGEST_NAME = 100
 
 
-async def _body(request: Request, plane: PlaneDep) -> AsyncIterator[EventLines]:
+async def _body(request: Request, plane: ControlPlaneDep) -> AsyncIterator[EventLines]:
     with intake.Claim(request.app.state.budget) as claim:
-        raw = await intake.read_body(request, plane.settings.body_bytes, claim)
+        raw = await intake.read_body(request, plane.settings.max_body_bytes, claim)
         yield EventLines(raw, request.headers.get("content-encoding", ""), claim)
 
 
 @router.put("/baselines", summary="One chunk of a new set of baselines")
-def put_baselines(plane: PlaneDep, body: Annotated[EventLines, Depends(_body)]) -> dict[str, Any]:
+def put_baselines(plane: ControlPlaneDep, body: Annotated[EventLines, Depends(_body)]) -> dict[str, Any]:
     """`{"set": NAME, "chunk": 0, "chunks": N, "baselines": [{"query_id", "app", "query", "made_at", "figures": {NAME:
     {"0.5": [168 values]}}}]}`, plain or gzip. Answers whether the set is complete, and so is what holds now.
     """
-    text = intake.decode(body.raw, body.encoding, plane.settings.inflated_bytes, body.claim)
+    text = intake.decode(body.raw, body.encoding, plane.settings.max_decompressed_bytes, body.claim)
     try:
         document = wire.loads(text)
     except WireError as error:
@@ -49,7 +49,7 @@ def put_baselines(plane: PlaneDep, body: Annotated[EventLines, Depends(_body)]) 
     return {"set": name, "chunk": chunk, "chunks": chunks, "complete": complete, "queries": len(found)}
 
 
-def _taken(plane: Plane, complete: bool) -> None:
+def _taken(plane: ControlPlane, complete: bool) -> None:
     if complete:
         with plane.reading() as conn:
             plane.baselines.replace(map(from_stored, rows.current(conn)))
@@ -81,7 +81,7 @@ def _whole(document: dict[str, Any], name: str, least: int, most: int) -> int:
 
 @router.get("/baselines", summary="What is usual for a query, or which queries that is known of")
 def get_baselines(
-    plane: PlaneDep,
+    plane: ControlPlaneDep,
     query_id: Annotated[str | None, Query(max_length=100, description="Spark's id of the query")] = None,
 ) -> dict[str, Any]:
     """With `query_id` all values by figure, quantile and hour of the week; NotFound where nothing is known."""

@@ -24,10 +24,10 @@ from controlplane.api.checkpoints import (
     RequestedBody,
     RunShapeBody,
 )
-from controlplane.api.deps import CallerDep, PlaneDep, QueryIdDep, body_of, body_schema
+from controlplane.api.deps import CallerDep, ControlPlaneDep, QueryIdDep, body_of, body_schema
 from controlplane.api.render import stamp
 from controlplane.api.routes.queries import view_of
-from controlplane.app import Plane
+from controlplane.app import ControlPlane
 from controlplane.checkpoints.analyzer import judge
 from controlplane.checkpoints.arrivals import bounded
 from controlplane.checkpoints.inventory.model import NotAnInventory
@@ -51,22 +51,22 @@ LookRequestDep = Annotated[LookRequest, Depends(body_of(LookRequest))]
 PreflightDep = Annotated[PreflightRequest, Depends(body_of(PreflightRequest))]
 
 
-def _body(plane: Plane, view: QueryView) -> CheckpointBody:
+def _body(plane: ControlPlane, view: QueryView) -> CheckpointBody:
     room = plane.checkpoints
     looking = room.looking(view.query_id) is not None
     return bodies.checkpoint_body(view, looking, room.trouble(view.query_id))
 
 
 @router.get("/checkpoints", summary="All checkpoints, worst first")
-def list_checkpoints(plane: PlaneDep) -> CheckpointsBody:
+def list_checkpoints(plane: ControlPlaneDep) -> CheckpointsBody:
     """Of every query but those put away and those that a newer one of the same name has replaced."""
-    views = [view for view in plane.views() if view.retired_at is None]
+    views = [view for view in plane.fleet() if view.retired_at is None]
     found = bodies.worst_first([_body(plane, view) for view in views])
     return CheckpointsBody(as_of=stamp(plane.clock()) or "", checkpoints=found)
 
 
 @router.get("/checkpoints/{query_id}", summary="One checkpoint: findings, state, growth, shape")
-def get_checkpoint(plane: PlaneDep, query_id: QueryIdDep) -> CheckpointDetailBody:
+def get_checkpoint(plane: ControlPlaneDep, query_id: QueryIdDep) -> CheckpointDetailBody:
     view = view_of(plane, query_id)
     with plane.reading() as conn:
         judgement, headers = rows.judgement(conn, query_id), rows.headers(conn, query_id)
@@ -75,7 +75,7 @@ def get_checkpoint(plane: PlaneDep, query_id: QueryIdDep) -> CheckpointDetailBod
 
 
 @router.get("/checkpoints/{query_id}/inventory", summary="The newest inventory, as it was taken")
-def get_inventory(plane: PlaneDep, query_id: QueryIdDep) -> dict[str, Any]:
+def get_inventory(plane: ControlPlaneDep, query_id: QueryIdDep) -> dict[str, Any]:
     view_of(plane, query_id)
     with plane.reading() as conn:
         document = rows.document(conn, query_id)
@@ -91,7 +91,7 @@ def get_inventory(plane: PlaneDep, query_id: QueryIdDep) -> dict[str, Any]:
     openapi_extra=body_schema(LookRequest),
     responses={409: {"description": "nobody can look, and why"}},
 )
-def post_inventory(plane: PlaneDep, query_id: QueryIdDep, body: LookRequestDep) -> RequestedBody:
+def post_inventory(plane: ControlPlaneDep, query_id: QueryIdDep, body: LookRequestDep) -> RequestedBody:
     """Of the query's agent; where that is gone, of this server, below its checkpoint roots only."""
     return RequestedBody(requested=True, by=plane.checkpoints.request(view_of(plane, query_id)))
 
@@ -158,7 +158,7 @@ def _survey(raw: bytes) -> Survey:
 
 @router.get("/queries/{query_id}/shape", summary="The shape of a query's newest run, or of one run")
 def get_shape(
-    plane: PlaneDep, query_id: QueryIdDep, run: Annotated[str | None, Query(max_length=64)] = None
+    plane: ControlPlaneDep, query_id: QueryIdDep, run: Annotated[str | None, Query(max_length=64)] = None
 ) -> RunShapeBody:
     """What of it its checkpoint depends on, as its agent told; for `controlplane preflight`."""
     with plane.reading() as conn:
@@ -173,7 +173,7 @@ def get_shape(
     summary="Will this query restart from its checkpoint?",
     openapi_extra=body_schema(PreflightRequest),
 )
-def post_preflight(plane: PlaneDep, caller: CallerDep, body: PreflightDep) -> PreflightBody:
+def post_preflight(plane: ControlPlaneDep, caller: CallerDep, body: PreflightDep) -> PreflightBody:
     """Compares a shape that is to start with that of the last run on its checkpoint. Nothing is kept."""
     if caller.app not in (None, body.app):
         raise Forbidden(f"this token is bound to the app {caller.app} and may not ask for {body.app}")

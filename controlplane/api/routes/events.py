@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from controlplane.api import intake
 from controlplane.api.bodies import EventsAnswer, RejectedLine
-from controlplane.api.deps import CallerDep, EventsBodyDep, PlaneDep, SentAtDep
+from controlplane.api.deps import CallerDep, ControlPlaneDep, EventsBodyDep, SentAtDep
 from controlplane.events.parsing import concerned
 from controlplane.events.window import Window
 from controlplane.runtime.tokens import Token
@@ -24,9 +24,11 @@ NDJSON = {
 
 
 @router.post("/events", summary="A batch of events", openapi_extra={"requestBody": NDJSON})
-def post_events(plane: PlaneDep, caller: CallerDep, body: EventsBodyDep, sent_at: SentAtDep) -> EventsAnswer:
+def post_events(
+    plane: ControlPlaneDep, caller: CallerDep, body: EventsBodyDep, sent_at: SentAtDep
+) -> EventsAnswer:
     """Store what is new. A bad line is named in `rejected` and spoils none of its neighbours."""
-    text = intake.decode(body.raw, body.encoding, plane.settings.inflated_bytes, body.claim)
+    text = intake.decode(body.raw, body.encoding, plane.settings.max_decompressed_bytes, body.claim)
     answer = plane.ingest.accept(
         intake.lines_of(text), sent_at, lambda event: may_speak(caller, event, plane.window)
     )

@@ -6,11 +6,11 @@ from fastapi import APIRouter
 
 from controlplane.api import render
 from controlplane.api.bodies import HistoryBody
-from controlplane.api.deps import PlaneDep
+from controlplane.api.deps import ControlPlaneDep
 
 router = APIRouter(prefix="/api/v1/history", tags=["history"])
 
 
 @router.get("", summary="The lake, and what has moved to it")
-async def history(plane: PlaneDep) -> HistoryBody:
+async def history(plane: ControlPlaneDep) -> HistoryBody:
     return render.history_body(plane.history.status())

@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 
 from controlplane.api.access import ACCESS, OPEN
 from controlplane.api.bodies import StateBody, WhoBody
-from controlplane.api.deps import CallerDep, PlaneDep
+from controlplane.api.deps import CallerDep, ControlPlaneDep
 from controlplane.api.readiness import Readiness
 from controlplane.metrics import exposition
 
@@ -36,13 +36,13 @@ def readyz(request: Request, response: Response) -> StateBody:
 
 
 @router.get("/metrics", summary="OpenMetrics exposition", response_class=Response)
-def metrics(plane: PlaneDep, request: Request) -> Response:
-    now, views = plane.clock(), plane.views()
+def metrics(plane: ControlPlaneDep, request: Request) -> Response:
+    now, views = plane.clock(), plane.fleet()
     accept = request.headers.get("accept")
     body, content_type = exposition.render(
         views,
         plane.verdicts.all(views, now),
-        plane.own_figures(),
+        plane.server_metrics(),
         now,
         accept,
         totals_of=plane.window.totals,

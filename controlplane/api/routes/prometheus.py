@@ -19,12 +19,12 @@ from alerts.promql.series import SeriesSource
 from alerts.promql.syntax.nodes import Node
 from alerts.promql.syntax.parser import parse
 from controlplane.api import intake, prometheus, prometheus_form, prometheus_series
-from controlplane.api.deps import PlaneDep
+from controlplane.api.deps import ControlPlaneDep
 from controlplane.api.error_formats import speaking
 from controlplane.api.limiter import EvaluationLimiter, LimiterTimeout
 from controlplane.api.prometheus import PrometheusError
 from controlplane.api.prometheus_form import Form
-from controlplane.app import Plane
+from controlplane.app import ControlPlane
 
 EVALUATIONS = 4  # at a time
 PATIENCE = 5.0  # seconds to wait for a turn
@@ -73,12 +73,12 @@ def _answer(body: bytes) -> Response:
     return Response(body, media_type="application/json")
 
 
-def _now(plane: Plane) -> float:
+def _now(plane: ControlPlane) -> float:
     """In whole milliseconds, as series count: what is live now must not lie after the question."""
     return int(plane.clock() * 1000) / 1000
 
 
-def _live_at(plane: Plane, asked: float) -> float:
+def _live_at(plane: ControlPlane, asked: float) -> float:
     """The moment whose live values go into an answer: now, or the moment asked for when it was now."""
     now = _now(plane)
     return asked if now - UNDERWAY <= asked <= now else now
@@ -105,7 +105,7 @@ QUERY_RANGE = ("query", "start", "end", "step", "timeout", "limit", "lookback_de
 Evaluate = Callable[[Node, SeriesSource, float, Limits, list[str]], bytes]
 
 
-def _evaluated(plane: Plane, form: Form, at: float, evaluation: Evaluate) -> Response:
+def _evaluated(plane: ControlPlane, form: Form, at: float, evaluation: Evaluate) -> Response:
     lookback = form.duration("lookback_delta", 0.0)
     asked = form.duration("timeout", DEFAULT_LIMITS.seconds)
     seconds = asked if asked < DEFAULT_LIMITS.seconds else DEFAULT_LIMITS.seconds  # NaN bounds nothing
@@ -119,7 +119,7 @@ def _evaluated(plane: Plane, form: Form, at: float, evaluation: Evaluate) -> Res
 
 @router.get("/query", summary="A query at one moment", openapi_extra=described(*QUERY), dependencies=SEATED)
 @router.post("/query", summary="A query at one moment", openapi_extra=described(*QUERY), dependencies=SEATED)
-def query(plane: PlaneDep, form: FormDep) -> Response:
+def query(plane: ControlPlaneDep, form: FormDep) -> Response:
     limit, at = form.limit(), form.moment("time", _now(plane))
 
     def instant(node: Node, source: SeriesSource, lookback: float, limits: Limits, notes: list[str]) -> bytes:
@@ -134,7 +134,7 @@ def query(plane: PlaneDep, form: FormDep) -> Response:
 @router.post(
     "/query_range", summary="A query over time", openapi_extra=described(*QUERY_RANGE), dependencies=SEATED
 )
-def query_range(plane: PlaneDep, form: FormDep) -> Response:
+def query_range(plane: ControlPlaneDep, form: FormDep) -> Response:
     """At most 11 000 points a series."""
     limit, times = form.limit(), prometheus_form.stretch(form)
 
@@ -151,7 +151,7 @@ def query_range(plane: PlaneDep, form: FormDep) -> Response:
 LISTED = ("match[]", "start", "end", "limit")
 
 
-def _found(plane: Plane, form: Form) -> prometheus_series.Found:
+def _found(plane: ControlPlane, form: Form) -> prometheus_series.Found:
     end = form.moment("end", _now(plane))
     start = form.moment("start", end - prometheus_series.DEFAULT_RANGE)
     now = _live_at(plane, end)
@@ -166,7 +166,7 @@ def _found(plane: Plane, form: Form) -> prometheus_series.Found:
 @router.post(
     "/series", summary="Which series there are", openapi_extra=described(*LISTED), dependencies=SEATED
 )
-def series(plane: PlaneDep, form: FormDep) -> Response:
+def series(plane: ControlPlaneDep, form: FormDep) -> Response:
     if not form.texts("match[]"):
         raise PrometheusError("bad_data", "no match[] parameter provided")
     limit, found = form.limit(), _found(plane, form)
@@ -176,7 +176,7 @@ def series(plane: PlaneDep, form: FormDep) -> Response:
 
 @router.get("/labels", summary="Names of labels", openapi_extra=described(*LISTED), dependencies=SEATED)
 @router.post("/labels", summary="Names of labels", openapi_extra=described(*LISTED), dependencies=SEATED)
-def labels(plane: PlaneDep, form: FormDep) -> Response:
+def labels(plane: ControlPlaneDep, form: FormDep) -> Response:
     limit, found = form.limit(), _found(plane, form)
     return _answer(prometheus.listing(prometheus_series.names(found.series), limit, found.warnings))
 
@@ -184,7 +184,7 @@ def labels(plane: PlaneDep, form: FormDep) -> Response:
 @router.get(
     "/label/{name}/values", summary="Values of a label", openapi_extra=described(*LISTED), dependencies=SEATED
 )
-def label_values(plane: PlaneDep, form: FormDep, name: str) -> Response:
+def label_values(plane: ControlPlaneDep, form: FormDep, name: str) -> Response:
     if not prometheus_form.LABEL_NAME.fullmatch(name):
         raise PrometheusError("bad_data", f'invalid label name: "{name[:80]}"')
     limit, found = form.limit(), _found(plane, form)
@@ -203,12 +203,12 @@ RULES = ("type", "rule_name[]", "rule_group[]", "file[]", "match[]", "exclude_al
 
 
 @router.get("/rules", summary="Rules and their state", openapi_extra=described(*RULES, "group_next_token"))
-def rules(plane: PlaneDep, form: FormDep) -> Response:
+def rules(plane: ControlPlaneDep, form: FormDep) -> Response:
     return _answer(prometheus.rules(plane.alerts.rules(), prometheus_form.rules_wanted(form)))
 
 
 @router.get("/alerts", summary="Pending and firing alerts")
-def alerts(plane: PlaneDep) -> Response:
+def alerts(plane: ControlPlaneDep) -> Response:
     return _answer(prometheus.alerts(view.alert for view in plane.alerts.alerts(plane.clock())))
 
 

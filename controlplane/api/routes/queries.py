@@ -26,8 +26,8 @@ from controlplane.api.bodies import (
     QueryDetailBody,
     RunsBody,
 )
-from controlplane.api.deps import PlaneDep, QueryIdDep, RowsDep, stretch
-from controlplane.app import Plane
+from controlplane.api.deps import ControlPlaneDep, FleetCacheDep, QueryIdDep, stretch
+from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest, NotFound
 from controlplane.history.model import ProgressRequest
 from controlplane.model import QueryStatus, QueryView
@@ -52,13 +52,17 @@ Moment = Annotated[str | None, Query(max_length=64, description="RFC 3339 or Uni
 
 @router.get("", summary="The fleet, worst first")
 def list_queries(
-    plane: PlaneDep, rows: RowsDep, app: Words = None, status: QueryStatus | None = None, label: Labels = None
+    plane: ControlPlaneDep,
+    rows: FleetCacheDep,
+    app: Words = None,
+    status: QueryStatus | None = None,
+    label: Labels = None,
 ) -> FleetBody:
     """All queries but retired ones (`status=retired`) and those replaced by a newer one of the same name."""
     now = plane.clock()
     wanted = [matcher for text in label or () for matcher in _matchers(text)]
     retired = status == QueryStatus.RETIRED
-    fleet = plane.window.views() if retired else (v for v in plane.views() if v.retired_at is None)
+    fleet = plane.window.views() if retired else (v for v in plane.fleet() if v.retired_at is None)
     views = (v for v in fleet if app in (None, v.app) and matches(wanted, v.labels))
     shown = [row for row in (rows.row(view, now) for view in views) if status in (None, row.status)]
     shown.sort(key=lambda q: (WORST_FIRST[q.status], q.app, q.name or "", q.query_id))
@@ -73,7 +77,7 @@ def _matchers(text: str) -> tuple[Matcher, ...]:
         raise BadRequest(f"label: {error}") from None
 
 
-def view_of(plane: Plane, query_id: str) -> QueryView:
+def view_of(plane: ControlPlane, query_id: str) -> QueryView:
     view = plane.window.view(query_id)
     if view is None:
         raise NotFound(f"there is no query {query_id}")
@@ -81,7 +85,7 @@ def view_of(plane: Plane, query_id: str) -> QueryView:
 
 
 @router.get("/{query_id}", summary="One query with all that is known of it")
-def get_query(plane: PlaneDep, rows: RowsDep, query_id: QueryIdDep) -> QueryDetailBody:
+def get_query(plane: ControlPlaneDep, rows: FleetCacheDep, query_id: QueryIdDep) -> QueryDetailBody:
     view = view_of(plane, query_id)
     with plane.reading() as conn:
         history = _history(conn, query_id)
@@ -123,7 +127,7 @@ def _failure(view: QueryView) -> FailureBody | None:
 
 @router.get("/{query_id}/progress", summary="Progress, at most 2 000 points, however long ago")
 def get_progress(
-    plane: PlaneDep,
+    plane: ControlPlaneDep,
     query_id: QueryIdDep,
     start: Moment = None,
     end: Moment = None,
@@ -143,7 +147,9 @@ def get_progress(
 
 
 @router.get("/{query_id}/past", summary="Runs, alerts and actions as the lake tells them")
-def get_past(plane: PlaneDep, query_id: QueryIdDep, start: Moment = None, end: Moment = None) -> HappenedBody:
+def get_past(
+    plane: ControlPlaneDep, query_id: QueryIdDep, start: Moment = None, end: Moment = None
+) -> HappenedBody:
     """By default of the last 30 days; empty without a lake.
 
     What was moved there is told by the store too as long as that keeps it: the same by `run_id`, by `fingerprint` and
@@ -155,7 +161,7 @@ def get_past(plane: PlaneDep, query_id: QueryIdDep, start: Moment = None, end: M
 
 @router.get("/{query_id}/runs", summary="Runs, newest first")
 def get_runs(
-    plane: PlaneDep, query_id: QueryIdDep, limit: Annotated[int, Query(ge=1, le=1000)] = 100
+    plane: ControlPlaneDep, query_id: QueryIdDep, limit: Annotated[int, Query(ge=1, le=1000)] = 100
 ) -> RunsBody:
     view_of(plane, query_id)
     with plane.reading() as conn:
@@ -164,7 +170,7 @@ def get_runs(
 
 @router.get("/{query_id}/events", summary="Events as they were sent, oldest first, in pages")
 def get_events(
-    plane: PlaneDep,
+    plane: ControlPlaneDep,
     query_id: QueryIdDep,
     after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,

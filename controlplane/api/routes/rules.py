@@ -13,7 +13,7 @@ from alerts.rules import loader, pack
 from alerts.state import TemplateContext
 from controlplane.api import alerting
 from controlplane.api.alerting_bodies import ReplayBody, ReplayRequest, RulesBody, RunbookBody
-from controlplane.api.deps import PlaneDep, body_of, body_schema
+from controlplane.api.deps import ControlPlaneDep, body_of, body_schema
 from controlplane.errors import BadRequest, Conflict, NotFound
 from listeners.protocol.wire import rfc3339
 
@@ -28,7 +28,7 @@ ReplayRequestDep = Annotated[ReplayRequest, Depends(body_of(ReplayRequest))]
 
 
 @router.get("", summary="Groups of rules with their state")
-def list_rules(plane: PlaneDep) -> RulesBody:
+def list_rules(plane: ControlPlaneDep) -> RulesBody:
     groups = [alerting.group_body(view) for view in plane.alerts.rules()]
     return RulesBody(as_of=rfc3339(plane.clock()), groups=groups)
 
@@ -39,7 +39,7 @@ def list_rules(plane: PlaneDep) -> RulesBody:
     openapi_extra=body_schema(ReplayRequest),
     responses={409: {"description": "another replay runs"}},
 )
-def post_replay(plane: PlaneDep, request: Request, body: ReplayRequestDep) -> ReplayBody:
+def post_replay(plane: ControlPlaneDep, request: Request, body: ReplayRequestDep) -> ReplayBody:
     """Plays a rule file over what is stored, within two minutes; `notes` say what was cut."""
     groups = alerting.rules_or_mistakes(*loader.load(body.rules))
     end = alerting.seconds("end", body.end)
@@ -52,7 +52,7 @@ def post_replay(plane: PlaneDep, request: Request, body: ReplayRequestDep) -> Re
         raise Conflict("another replay runs; try again when it is done", code="busy")
     try:
         until = time.monotonic() + REPLAY_SECONDS
-        around = TemplateContext(external_url=plane.settings.page_url)
+        around = TemplateContext(external_url=plane.settings.dashboard_url)
         source = plane.series.source(plane.clock())
         found = replay(
             groups,

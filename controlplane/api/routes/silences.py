@@ -11,8 +11,8 @@ from alerts.silences import Silence, SilenceState
 from alerts.state import Alert, AlertState
 from controlplane.api import alerting
 from controlplane.api.alerting_bodies import OneSilenceBody, SilenceRequest, SilencesBody
-from controlplane.api.deps import CallerDep, PlaneDep, body_of, body_schema
-from controlplane.app import Plane
+from controlplane.api.deps import CallerDep, ControlPlaneDep, body_of, body_schema
+from controlplane.app import ControlPlane
 
 router = APIRouter(prefix="/api/v1/silences", tags=["silences"])
 SilenceRequestDep = Annotated[SilenceRequest, Depends(body_of(SilenceRequest))]
@@ -20,7 +20,7 @@ SilenceRequestDep = Annotated[SilenceRequest, Depends(body_of(SilenceRequest))]
 
 @router.get("", summary="Silences, newest first")
 def list_silences(
-    plane: PlaneDep,
+    plane: ControlPlaneDep,
     active: Annotated[bool | None, Query(description="Only those that last now, or only the others")] = None,
 ) -> SilencesBody:
     now, firing = plane.clock(), _firing(plane)
@@ -35,7 +35,7 @@ def list_silences(
 @router.post(
     "", status_code=201, summary="Silence alerts for a time", openapi_extra=body_schema(SilenceRequest)
 )
-def post_silence(plane: PlaneDep, caller: CallerDep, body: SilenceRequestDep) -> OneSilenceBody:
+def post_silence(plane: ControlPlaneDep, caller: CallerDep, body: SilenceRequestDep) -> OneSilenceBody:
     actor = body.actor or caller.name
     asked = alerting.silence_of(body, actor, plane.clock())
     return _shown(plane, plane.alerts.add_silence(asked, actor, caller.name))
@@ -43,7 +43,7 @@ def post_silence(plane: PlaneDep, caller: CallerDep, body: SilenceRequestDep) ->
 
 @router.delete("/{silence_id}", summary="End a silence now")
 def delete_silence(
-    plane: PlaneDep,
+    plane: ControlPlaneDep,
     caller: CallerDep,
     silence_id: Annotated[uuid.UUID, Path()],
     actor: Annotated[str | None, Query(max_length=200, description="the person, where a page asks")] = None,
@@ -53,10 +53,10 @@ def delete_silence(
     return _shown(plane, plane.alerts.expire_silence(str(silence_id), person, caller.name))
 
 
-def _shown(plane: Plane, silence: Silence) -> OneSilenceBody:
+def _shown(plane: ControlPlane, silence: Silence) -> OneSilenceBody:
     return OneSilenceBody(silence=alerting.silence_body(silence, _firing(plane), plane.clock()))
 
 
-def _firing(plane: Plane) -> list[Alert]:
+def _firing(plane: ControlPlane) -> list[Alert]:
     views = plane.alerts.alerts(plane.clock())
     return [view.alert for view in views if view.alert.state is AlertState.FIRING]

@@ -59,7 +59,7 @@ def move(
     from controlplane.pipeline.offload.offload_job import Moving, move
     from controlplane.pipeline.runtime.session import close, in_words, session
 
-    kept = settings.days_in_store * DAY if older_than is None else older_than
+    kept = settings.store_days * DAY if older_than is None else older_than
     cutoff = time.time() - kept if before is None else _moment(before)
     spark = session("controlplane history move", master)
     try:

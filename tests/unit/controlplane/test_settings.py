@@ -84,11 +84,11 @@ def test_a_named_server_wins() -> None:
 
 
 def test_with_a_lake_events_stay_for_the_hot_days_and_no_longer_than_all_else() -> None:
-    assert load({}).days_in_store == 14.0
+    assert load({}).store_days == 14.0
     lake = {"CONTROLPLANE_LAKE": "s3://bucket/lake"}
-    assert load(lake).days_in_store == 3.0
+    assert load(lake).store_days == 3.0
     with pytest.raises(SettingsError, match=r"HOT_DAYS: must be at most retention_days \(2\)"):
         load({**lake, "CONTROLPLANE_RETENTION_DAYS": "2"})
-    assert load({"CONTROLPLANE_RETENTION_DAYS": "2"}).days_in_store == 2.0
-    with pytest.raises(SettingsError, match="MOVE_HOURS: must be above 0"):
-        load({**lake, "CONTROLPLANE_MOVE_HOURS": "0"})
+    assert load({"CONTROLPLANE_RETENTION_DAYS": "2"}).store_days == 2.0
+    with pytest.raises(SettingsError, match="OFFLOAD_HOURS: must be above 0"):
+        load({**lake, "CONTROLPLANE_OFFLOAD_HOURS": "0"})
