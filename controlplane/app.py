@@ -265,8 +265,8 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
         reading = partial(_reading, engine)
         checkpoints = CheckpointService(writer, window, outbox, reading, clock, settings.checkpoint_roots)
         actions = ActionService(writer, window, outbox, clock, checkpoints)
-        checkpoints.listeners.append(actions.looked_at)
-        ingest.listeners += [actions.heard, checkpoints.heard]
+        checkpoints.listeners.append(actions.on_checkpoint_checked)
+        ingest.listeners += [actions.on_events, checkpoints.heard]
         verdicts = VerdictLog(clock())
         history = HistoryService(settings, writer, reading, clock)
         baselines = BaselineStore()

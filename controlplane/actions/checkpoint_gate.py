@@ -9,37 +9,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from controlplane.actions import guards
-from controlplane.actions import transitions as steps
-from controlplane.actions.transitions import Ask
+from controlplane.actions import guards, transitions
+from controlplane.actions.transitions import NewAction
 from controlplane.model import Action, CheckpointSeen, QueryView, Run
 from listeners.protocol.wire import rfc3339
 
-MOST_FINDINGS = 10
-Judgement = Mapping[str, Any]
+MAX_FINDINGS = 10
+StoredReport = Mapping[str, Any]
 
 
-def needs_look(view: QueryView, ask: Ask, now: float) -> bool:
+def needs_inventory(view: QueryView, ask: NewAction, now: float) -> bool:
     """Whether the checkpoint is to be looked at before this is done."""
-    if ask.action not in steps.START_ACTIONS or ask.force:
+    if ask.action not in transitions.START_ACTIONS or ask.force:
         return False
-    return not guards.is_fresh(view.checkpoint, view, now) or guards.is_in_hands(view, now)
+    return not guards.is_fresh(view.checkpoint, view, now) or guards.may_have_changed(view, now)
 
 
-def decided(action: Action, seen: CheckpointSeen | None, judgement: Judgement | None, now: float) -> Action:
+def decide(action: Action, seen: CheckpointSeen | None, judgement: StoredReport | None, now: float) -> Action:
     """The action with what the newest inventory foretells: refused, or on its way."""
-    refusal = guards.foretold(seen)
+    refusal = guards.predicted_failure(seen)
     if refusal is not None and not action.evidence.get("forced_by"):
-        return steps.refuse(action, refusal, now, evidence(seen, judgement))
-    return steps.let_go(action, evidence(seen, judgement), now)
+        return transitions.refuse(action, refusal, now, checkpoint_evidence(seen, judgement))
+    return transitions.release(action, checkpoint_evidence(seen, judgement), now)
 
 
-def unseen(action: Action, view: QueryView, judgement: Judgement | None, why: str, now: float) -> Action:
+def decide_without_inventory(
+    action: Action, view: QueryView, judgement: StoredReport | None, why: str, now: float
+) -> Action:
     """Nobody could look. What was found broken stays so until somebody looks again, or a run has proved it wrong."""
     seen = view.checkpoint
-    if guards.foretold(seen) is not None and not _is_outrun(seen, view.run):
-        return decided(action, seen, judgement, now)
-    return steps.let_go(action, {"checkpoint": f"not seen: {why}"}, now)
+    if guards.predicted_failure(seen) is not None and not _is_outrun(seen, view.run):
+        return decide(action, seen, judgement, now)
+    return transitions.release(action, {"checkpoint": f"not seen: {why}"}, now)
 
 
 def _is_outrun(seen: CheckpointSeen | None, run: Run | None) -> bool:
@@ -49,18 +50,18 @@ def _is_outrun(seen: CheckpointSeen | None, run: Run | None) -> bool:
     return run.started_at > seen.taken_at and run.last_batch_id is not None
 
 
-def forced(action: Action, seen: CheckpointSeen | None, judgement: Judgement | None, now: float) -> Action:
+def force(action: Action, seen: CheckpointSeen | None, judgement: StoredReport | None, now: float) -> Action:
     """Somebody wants it whatever the doctor says; that is on record, with what it says."""
-    told = {**evidence(seen, judgement), "forced_by": action.actor}
-    return steps.let_go(action, told, now)
+    told = {**checkpoint_evidence(seen, judgement), "forced_by": action.actor}
+    return transitions.release(action, told, now)
 
 
-def is_out_of_time(action: Action, now: float) -> bool:
-    until = action.evidence.get(steps.LOOKING_UNTIL)
+def is_wait_over(action: Action, now: float) -> bool:
+    until = action.evidence.get(transitions.WAITING_UNTIL)
     return isinstance(until, int | float) and now >= until
 
 
-def evidence(seen: CheckpointSeen | None, judgement: Judgement | None) -> dict[str, Any]:
+def checkpoint_evidence(seen: CheckpointSeen | None, judgement: StoredReport | None) -> dict[str, Any]:
     """The verdict and its weightiest findings, as they stand in an action's evidence."""
     if seen is None:
         return {"checkpoint": "not seen: no inventory of it has come yet"}
@@ -73,4 +74,4 @@ def evidence(seen: CheckpointSeen | None, judgement: Judgement | None) -> dict[s
     }
     found = (judgement or {}).get("findings") or []
     grave = [finding for finding in found if finding.get("severity") != "info"]
-    return {"checkpoint": told, "findings": grave[:MOST_FINDINGS]}
+    return {"checkpoint": told, "findings": grave[:MAX_FINDINGS]}

@@ -111,11 +111,11 @@ def _wrong_state(view: QueryView, action: str, vanished: bool) -> ActionRefusal 
 
 
 #: For so many seconds an inventory tells of now; of a query that has ended, as long as a start that has waited for it
-#: (`actions.LOOK_SECONDS`) must find it fresh.
+#: (`actions.INVENTORY_WAIT_SECONDS`) must find it fresh.
 FRESH_SECONDS = 60.0
-FRESH_AT_REST_SECONDS = 20.0
+FRESH_AFTER_END_SECONDS = 20.0
 #: Once a query has ended people work on its checkpoint, and start it as soon as they are done.
-HANDS_OFF_SECONDS = 3.0
+EDIT_GRACE_SECONDS = 3.0
 BROKEN = "checkpoint_broken"
 
 
@@ -127,15 +127,15 @@ def is_fresh(seen: CheckpointSeen | None, view: QueryView, now: float) -> bool:
     ended = run is not None and run.ended_at is not None
     if ended and not _is_of_the_end(seen, run):
         return False
-    return now - seen.taken_at <= (FRESH_AT_REST_SECONDS if ended else FRESH_SECONDS)
+    return now - seen.taken_at <= (FRESH_AFTER_END_SECONDS if ended else FRESH_SECONDS)
 
 
-def is_in_hands(view: QueryView, now: float) -> bool:
+def may_have_changed(view: QueryView, now: float) -> bool:
     """Whether somebody may have worked on the checkpoint since the newest inventory: another look costs a moment."""
     seen, ended = view.checkpoint, view.run is not None and view.run.ended_at is not None
     if seen is None or not ended:
         return False
-    return seen.verdict == "broken" or now - seen.taken_at > HANDS_OFF_SECONDS
+    return seen.verdict == "broken" or now - seen.taken_at > EDIT_GRACE_SECONDS
 
 
 def _is_of_the_end(seen: CheckpointSeen, run: Run | None) -> bool:
@@ -145,7 +145,7 @@ def _is_of_the_end(seen: CheckpointSeen, run: Run | None) -> bool:
     return seen.taken_at >= run.ended_at or (seen.run_id == run.run_id and seen.why in ("failed", "stopped"))
 
 
-def foretold(seen: CheckpointSeen | None) -> ActionRefusal | None:
+def predicted_failure(seen: CheckpointSeen | None) -> ActionRefusal | None:
     """Why a start will fail, as the doctor sees it; None where it sees nothing that it will fail by."""
     if seen is None or seen.verdict != "broken":
         return None

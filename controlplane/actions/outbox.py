@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from controlplane.actions.transitions import is_held
 from controlplane.model import Action, ActionState
 
-REDELIVER_AFTER = 5.0  # seconds without a word from the agent: the answer to its poll was lost
+REDELIVER_SECONDS = 5.0  # seconds without a word from the agent: the answer to its poll was lost
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Outbox:
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        self.held = 0
+        self.held_polls = 0
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """The loop whose polls are woken; called once it runs."""
@@ -61,8 +61,8 @@ class Outbox:
             slots = self._slots.get(agent, {}).values()
             return [s.action for s in slots if _is_due(s, now) and app in (None, s.action.app)]
 
-    def handed(self, actions: list[Action], at: float | None) -> None:
-        """These went out; they come again only after `REDELIVER_AFTER`. None: they did not go out."""
+    def mark_sent(self, actions: list[Action], at: float | None) -> None:
+        """These went out; they come again only after `REDELIVER_SECONDS`. None: they did not go out."""
         with self._lock:
             for action in actions:
                 slot = self._slots.get(action.agent or "", {}).get(action.id)
@@ -75,17 +75,17 @@ class Outbox:
             return
         event = asyncio.Event()
         self._waiting.setdefault(agent, set()).add(event)
-        self.held += 1
+        self.held_polls += 1
         try:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(event.wait(), min(seconds, self._pause(agent)))
         finally:
-            self.held -= 1
+            self.held_polls -= 1
             self._forget(agent, event)
 
     def _pause(self, agent: str) -> float:
         with self._lock:
-            return REDELIVER_AFTER if agent in self._slots else float("inf")
+            return REDELIVER_SECONDS if agent in self._slots else float("inf")
 
     def _forget(self, agent: str, event: asyncio.Event) -> None:
         events = self._waiting.get(agent, set())
@@ -114,4 +114,4 @@ class Outbox:
 
 
 def _is_due(slot: _Slot, now: float) -> bool:
-    return slot.handed_at is None or now - slot.handed_at >= REDELIVER_AFTER
+    return slot.handed_at is None or now - slot.handed_at >= REDELIVER_SECONDS

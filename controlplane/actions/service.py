@@ -1,8 +1,8 @@
-"""Where actions are carried on: takes asks, hands commands to agents, hears answers and events.
+"""Service for actions on queries: accepts requests, sends commands to agents, applies their results.
 
-Every change is one step of `actions` on the row in the store, done by the writer thread and
-published (window, outbox) in the order of the commits. Called by the API, by ingest after each
-commit, and by the scheduler's tick.
+Every change is one step of `controlplane.actions.transitions` on the row in the store. The writer thread makes it
+and publishes it (to the window and the outbox) in the order of the commits. Called by the API, by ingest after each
+commit, and by the scheduler.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Protocol
 
 from sqlalchemy.engine import Connection
 
-from controlplane.actions import checkpoint_gate, guards
-from controlplane.actions import transitions as steps
+from controlplane.actions import checkpoint_gate, guards, transitions
 from controlplane.actions.outbox import Outbox
-from controlplane.actions.transitions import ActionOutcome, Ask
+from controlplane.actions.transitions import ActionOutcome, NewAction
 from controlplane.actions.verification import verify
 from controlplane.errors import Conflict, Forbidden, NotFound, StoreUnavailable
 from controlplane.health import terminal_status
@@ -37,16 +36,16 @@ WRITE_SECONDS = 15.0
 Step = Callable[[Action], Action]
 
 
-class Views(Protocol):
-    """What the control room asks of the window."""
+class QueryViews(Protocol):
+    """The part of `controlplane.events.window.Window` that the service uses."""
 
     def view(self, query_id: str) -> QueryView | None: ...
 
     def set_action(self, query_id: str, action: Action | None) -> None: ...
 
 
-class Doctor(Protocol):
-    """What it asks before a start: an inventory of the query's checkpoint. Conflict says why nobody can look."""
+class CheckpointDoctor(Protocol):
+    """Requests an inventory of a query's checkpoint before a start; Conflict gives the reason when none can be made."""
 
     def look_before_start(self, view: QueryView) -> None: ...
 
@@ -55,8 +54,8 @@ class Doctor(Protocol):
     def looking(self, query_id: str) -> object | None: ...
 
 
-class Commits(Protocol):
-    """What it asks of the writer: a transaction; `then` after the commit, in the order of commits."""
+class ActionWriter(Protocol):
+    """The part of the store's writer that the service uses: a transaction, then `then` in the order of commits."""
 
     def submit(
         self, work: Callable[[Connection], Action], then: Callable[[Action], None] | None = None
@@ -64,15 +63,15 @@ class Commits(Protocol):
 
 
 class ActionService:
-    """All actions under way, by id. Thread-safe; decisions are in the pure modules beside it."""
+    """The open actions, by id. Thread-safe; the pure modules of this package make the decisions."""
 
     def __init__(
         self,
-        writer: Commits,
-        window: Views,
+        writer: ActionWriter,
+        window: QueryViews,
         outbox: Outbox,
         clock: Callable[[], float],
-        doctor: Doctor | None = None,
+        doctor: CheckpointDoctor | None = None,
     ):
         self._doctor = doctor
         self._writer = writer
@@ -81,97 +80,100 @@ class ActionService:
         self._clock = clock
         self._lock = threading.Lock()
         self._open: dict[str, Action] = {}
-        #: Told the id of a query whose action changed.
+        #: Called with the id of each query whose action changed.
         self.listeners: list[Callable[[str], None]] = []
 
     def load(self, actions: Iterable[Action]) -> None:
-        """Take up what was under way when the server ended."""
+        """Restore the open actions after a restart of the server."""
         for action in actions:
             self._publish(action)
 
     @property
     def open_count(self) -> int:
+        """Number of open actions."""
         return len(self._open)
 
-    def ask(self, view: QueryView, ask: Ask) -> tuple[Action, bool]:
-        """Put an action on record, refused or under way. False: this key asked before; this is that one."""
+    def request(self, view: QueryView, wanted: NewAction) -> tuple[Action, bool]:
+        """Store a new action, open or refused. False: an earlier request with this key; its action is returned."""
         action_id, now = str(uuid.uuid4()), self._clock()
 
         def work(conn: Connection) -> Action:
-            earlier = _earlier(conn, view.query_id, ask)
-            return earlier or _record(conn, view, ask, action_id, now, self._doctor)
+            earlier = _previous_request(conn, view.query_id, wanted)
+            return earlier or _insert(conn, view, wanted, action_id, now, self._doctor)
 
         action = _result(self._commit(work))
         return action, action.id == action_id
 
     def deliver(self, action: Action) -> Future[Action]:
-        """Note that this goes out to its agent now; it did if the state is `delivered` after the commit."""
+        """Store that the action goes to its agent now; it was sent if its state is `delivered` after the commit."""
         view, now = self._window.view(action.query_id), self._clock()
-        return self._step(action.id, lambda current: steps.deliver(current, view, now))
+        return self._step(action.id, lambda current: transitions.deliver(current, view, now))
 
     def answer(self, action_id: str, result: CommandResult, app: str | None) -> Action:
-        """Take an agent's result; Forbidden where its token is bound to another app."""
+        """Apply an agent's result; Forbidden if the token is bound to another app, NotFound for an unknown id."""
         now = self._clock()
 
         def step(current: Action) -> Action:
             if app not in (None, current.app):
-                raise Forbidden(f"this token is bound to the app {app}")
+                raise Forbidden(f"the token is bound to the app {app}")
             view = self._window.view(current.query_id)
-            answered = steps.answer(current, result, view, now)
-            return self._verified(answered, now) if answered != current else current
+            changed = transitions.apply_result(current, result, view, now)
+            return self._verified(changed, now) if changed != current else current
 
         return _result(self._step(action_id, step))
 
-    def heard(self, events: Sequence[Event]) -> None:
-        """Events were committed: verify the actions they may concern. Does not wait for the store."""
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Verify the actions that committed events may concern, without waiting for the store."""
         if not self._open:
             return
         agents = {event.agent for event in events}
         for action in list(self._open.values()):
             if action.agent in agents:
-                self._look_at(action, due=False)
+                self._reconcile(action, due=False)
 
-    def looked_at(self, query_id: str) -> None:
-        """The doctor has seen this query's checkpoint, or could not: a start that waits for it is decided."""
+    def on_checkpoint_checked(self, query_id: str) -> None:
+        """Decide the starts that wait for this query's checkpoint check, whether it succeeded or failed."""
         for action in list(self._open.values()):
-            if action.query_id == query_id and steps.is_held(action):
-                self._decide(action.id)
+            if action.query_id == query_id and transitions.is_held(action):
+                self._decide_start(action.id)
 
-    def _decide(self, action_id: str) -> None:
+    def _decide_start(self, action_id: str) -> None:
         now = self._clock()
 
         def work(conn: Connection) -> Action:
-            return _advance(conn, action_id, lambda current: self._decided(conn, current, now), now)
+            return _advance(conn, action_id, lambda current: self._decision(conn, current, now), now)
 
         self._commit(work).add_done_callback(_log_failure)
 
-    def _decided(self, conn: Connection, action: Action, now: float) -> Action:
+    def _decision(self, conn: Connection, action: Action, now: float) -> Action:
         view = self._window.view(action.query_id)
-        if view is None or not steps.is_held(action):
+        if view is None or not transitions.is_held(action):
             return action
-        judgement = checkpoint_rows.judgement(conn, action.query_id)
+        report = checkpoint_rows.judgement(conn, action.query_id)
         if guards.is_fresh(view.checkpoint, view, now):
-            return checkpoint_gate.decided(action, view.checkpoint, judgement, now)
-        why = self._doctor.trouble(action.query_id) if self._doctor is not None else "nobody looks"
-        if why is None and not checkpoint_gate.is_out_of_time(action, now):
+            return checkpoint_gate.decide(action, view.checkpoint, report, now)
+        why = (
+            self._doctor.trouble(action.query_id) if self._doctor is not None else "checkpoint checks are off"
+        )
+        if why is None and not checkpoint_gate.is_wait_over(action, now):
             return action
-        why = why or f"no inventory came within {steps.LOOK_SECONDS:.0f} s"
-        return checkpoint_gate.unseen(action, view, judgement, why, now)
+        why = why or f"no inventory arrived within {transitions.INVENTORY_WAIT_SECONDS:.0f} s"
+        return checkpoint_gate.decide_without_inventory(action, view, report, why, now)
 
-    def tick_looks(self) -> None:
-        """Let go the starts that have waited for a look at their checkpoint for too long."""
+    def tick_checkpoints(self) -> None:
+        """Decide the starts whose wait for a checkpoint check is over."""
         now = self._clock()
         for action in list(self._open.values()):
-            looks = self._doctor is not None and self._doctor.looking(action.query_id) is not None
-            if steps.is_held(action) and (checkpoint_gate.is_out_of_time(action, now) or not looks):
-                self._decide(action.id)
+            pending = self._doctor is not None and self._doctor.looking(action.query_id) is not None
+            if transitions.is_held(action) and (checkpoint_gate.is_wait_over(action, now) or not pending):
+                self._decide_start(action.id)
 
     def tick(self) -> None:
-        """Verify what is under way and end what is past its deadline."""
+        """Verify the open actions and end those past their deadline."""
         for action in list(self._open.values()):
-            self._look_at(action, due=True)
+            self._reconcile(action, due=True)
 
-    def _look_at(self, action: Action, due: bool) -> None:
+    def _reconcile(self, action: Action, due: bool) -> None:
         now = self._clock()
 
         def step(current: Action) -> Action:
@@ -183,8 +185,8 @@ class ActionService:
     def _verified(self, action: Action, now: float, due: bool = False) -> Action:
         view = self._window.view(action.query_id)
         outcome: ActionOutcome | None = verify(action, view, now) if view else None
-        outcome = outcome or (steps.overdue(action, now) if due else None)
-        return steps.settle(action, outcome, now) if outcome else action
+        outcome = outcome or (transitions.overdue_outcome(action, now) if due else None)
+        return transitions.finish(action, outcome, now) if outcome else action
 
     def _step(self, action_id: str, step: Step) -> Future[Action]:
         now = self._clock()
@@ -205,65 +207,74 @@ class ActionService:
             listener(action.query_id)
 
 
-def _earlier(conn: Connection, query_id: str, ask: Ask) -> Action | None:
-    if ask.idempotency_key is None:
+def _previous_request(conn: Connection, query_id: str, wanted: NewAction) -> Action | None:
+    """The action of an earlier request with this key; Conflict if that request asked for something else."""
+    if wanted.idempotency_key is None:
         return None
-    action = rows.by_idempotency_key(conn, ask.idempotency_key, query_id)
-    if action is not None and action.action != ask.action:
-        message = f"this Idempotency-Key was used for a {action.action}; use a new one for a {ask.action}"
+    action = rows.by_idempotency_key(conn, wanted.idempotency_key, query_id)
+    if action is not None and action.action != wanted.action:
+        message = f"this Idempotency-Key was used for a {action.action}; use a new key for a {wanted.action}"
         raise Conflict(message, code="idempotency_key_reused")
-    if action is not None and ask.force and action.evidence.get("code") == "checkpoint_broken":
-        message = "this Idempotency-Key was refused because of the checkpoint; use a new one to force it"
+    if action is not None and wanted.force and action.evidence.get("code") == "checkpoint_broken":
+        message = (
+            "the action with this Idempotency-Key was refused because of the checkpoint; "
+            "use a new key to force it"
+        )
         raise Conflict(message, code="idempotency_key_reused")
     return action
 
 
-def _record(
-    conn: Connection, view: QueryView, ask: Ask, action_id: str, now: float, doctor: Doctor | None
+def _insert(
+    conn: Connection,
+    view: QueryView,
+    wanted: NewAction,
+    action_id: str,
+    now: float,
+    doctor: CheckpointDoctor | None,
 ) -> Action:
-    action = steps.request(view, ask, action_id, now)
+    action = transitions.request(view, wanted, action_id, now)
     others = [agent for agent in query_rows.drivers_of(conn, view.query_id) if _is_other(agent, view, now)]
     vanished = terminal_status.vanished(open_case(view, now, DEFAULTS)) is not None
-    refusal = guards.check(view, ask.action, rows.open_for_query(conn, view.query_id), others, vanished)
+    refusal = guards.check(view, wanted.action, rows.open_for_query(conn, view.query_id), others, vanished)
     if refusal is not None:
-        action = steps.refuse(action, refusal, now)
-    elif doctor is not None and ask.action in steps.START_ACTIONS:
-        action = _foreseen(conn, view, ask, action, now, doctor)
+        action = transitions.refuse(action, refusal, now)
+    elif doctor is not None and wanted.action in transitions.START_ACTIONS:
+        action = _gated(conn, view, wanted, action, now, doctor)
     rows.insert(conn, action)
-    detail = {"state": action.state.value, "reason": action.reason, "request_reason": ask.reason}
-    forced = {"force": True} if ask.force else {}
+    detail = {"state": action.state.value, "reason": action.reason, "request_reason": wanted.reason}
+    forced = {"force": True} if wanted.force else {}
     audit.record(
         conn,
         now,
-        ask.actor,
-        ask.via,
-        f"query.{ask.action}",
+        wanted.actor,
+        wanted.via,
+        f"query.{wanted.action}",
         view.query_id,
         {"id": action_id, **detail, **forced},
     )
     return action
 
 
-def _foreseen(
-    conn: Connection, view: QueryView, ask: Ask, action: Action, now: float, doctor: Doctor
+def _gated(
+    conn: Connection, view: QueryView, wanted: NewAction, action: Action, now: float, doctor: CheckpointDoctor
 ) -> Action:
-    """The action with what the doctor says of the checkpoint; held where somebody looks first."""
-    seen, judgement = view.checkpoint, checkpoint_rows.judgement(conn, view.query_id)
-    if ask.force:
-        return checkpoint_gate.forced(action, seen, judgement, now)
-    if not checkpoint_gate.needs_look(view, ask, now):
-        return checkpoint_gate.decided(action, seen, judgement, now)
+    """The action after the checkpoint gate: refused, released, or held until an inventory arrives."""
+    seen, report = view.checkpoint, checkpoint_rows.judgement(conn, view.query_id)
+    if wanted.force:
+        return checkpoint_gate.force(action, seen, report, now)
+    if not checkpoint_gate.needs_inventory(view, wanted, now):
+        return checkpoint_gate.decide(action, seen, report, now)
     if view.facts.checkpoint_is_temporary:
-        return steps.let_go(action, {"checkpoint": "not seen: it is temporary"}, now)
+        return transitions.release(action, {"checkpoint": "not checked: it is temporary"}, now)
     try:
         doctor.look_before_start(view)
     except Conflict as error:
-        return checkpoint_gate.unseen(action, view, judgement, str(error), now)
-    return steps.hold(action, now)
+        return checkpoint_gate.decide_without_inventory(action, view, report, str(error), now)
+    return transitions.hold(action, now)
 
 
 def _is_other(agent: Agent, view: QueryView, now: float) -> bool:
-    """Does another driver than the view's live? One that fell silent may have been replaced by it."""
+    """Whether this is another live driver than the view's. A silent one may have been replaced by the view's."""
     own = view.agent is not None and agent.agent == view.agent.agent
     return not own and agent.ended_at is None and now - agent.last_seen_at <= DEFAULTS.unheard_seconds
 
@@ -292,4 +303,4 @@ def _result(future: Future[Action]) -> Action:
 def _log_failure(future: Future[Action]) -> None:
     error = future.exception()
     if error is not None:
-        log.warning("an action could not be carried on: %s", error)
+        log.warning("a step of an action failed: %s", error)

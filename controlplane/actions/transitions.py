@@ -20,19 +20,19 @@ from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import Action, ActionState, Failure, QueryView
 from listeners.protocol.wire import Command, CommandResult
 
-LEAST_ALLOWANCE = 120.0  # seconds
-MOST_ALLOWANCE = 3600.0  # what the wire format lets a command ask for
-ANSWER_GRACE = 30.0  # the agent's own time limit runs out first, then its answer travels
+MIN_STAGE_SECONDS = 120.0  # seconds
+MAX_STAGE_SECONDS = 3600.0  # what the wire format lets a command ask for
+ANSWER_GRACE_SECONDS = 30.0  # the agent's own time limit runs out first, then its answer travels
 START_ACTIONS = ("start", "restart")
 #: So long a start waits for the look at its checkpoint; until when stands in the evidence of one that waits.
-LOOK_SECONDS = 12.0
-LOOKING_UNTIL = "looking_until"
+INVENTORY_WAIT_SECONDS = 12.0
+WAITING_UNTIL = "waiting_for_inventory_until"
 #: The exception's class before its message: a condition says more.
 _HEAD = re.compile(r"^(?:\w+\.)+[\w$]+: ")
 
 
 @dataclass(frozen=True)
-class Ask:
+class NewAction:
     """What a person or a program wants of a query. `via` is the token's name, `actor` the person."""
 
     action: str
@@ -54,15 +54,15 @@ class ActionOutcome:
     evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
-def allowance(view: QueryView | None) -> float:
+def stage_timeout(view: QueryView | None) -> float:
     """Seconds one stage may take: max(2 min, 2 × trigger, 3 × usual batch (p95)), at most an hour."""
     if view is None:
-        return LEAST_ALLOWANCE
+        return MIN_STAGE_SECONDS
     trigger = view.facts.trigger_interval or 0.0
-    return min(MOST_ALLOWANCE, max(LEAST_ALLOWANCE, 2 * trigger, 3 * usual_batch(view)))
+    return min(MAX_STAGE_SECONDS, max(MIN_STAGE_SECONDS, 2 * trigger, 3 * usual_batch(view)))
 
 
-def request(view: QueryView, ask: Ask, action_id: str, now: float) -> Action:
+def request(view: QueryView, ask: NewAction, action_id: str, now: float) -> Action:
     """A new action on this query, for the agent that reported its newest run."""
     last = view.progress[-1] if view.progress else None
     known = (last.batch_id if last else None, view.run.last_batch_id if view.run else None)
@@ -75,7 +75,7 @@ def request(view: QueryView, ask: Ask, action_id: str, now: float) -> Action:
         actor=ask.actor,
         state=ActionState.REQUESTED,
         requested_at=now,
-        deadline_at=now + allowance(view),
+        deadline_at=now + stage_timeout(view),
         request_reason=ask.reason,
         reason=_silence(view, now),
         drain=ask.drain,
@@ -98,24 +98,24 @@ def _silence(view: QueryView, now: float) -> str:
 def refuse(
     action: Action, refusal: ActionRefusal, now: float, evidence: Mapping[str, Any] = MappingProxyType({})
 ) -> Action:
-    held = {name: value for name, value in action.evidence.items() if name != LOOKING_UNTIL}
+    held = {name: value for name, value in action.evidence.items() if name != WAITING_UNTIL}
     told = {**held, **evidence, "code": refusal.code}
     return _end(action, ActionOutcome(ActionState.REFUSED, refusal.reason, told), now)
 
 
 def hold(action: Action, now: float) -> Action:
     """It waits, not handed out, until its checkpoint has been looked at."""
-    evidence = {**action.evidence, LOOKING_UNTIL: now + LOOK_SECONDS}
+    evidence = {**action.evidence, WAITING_UNTIL: now + INVENTORY_WAIT_SECONDS}
     return replace(action, reason="looking at its checkpoint first", evidence=evidence)
 
 
 def is_held(action: Action) -> bool:
-    return action.state == ActionState.REQUESTED and LOOKING_UNTIL in action.evidence
+    return action.state == ActionState.REQUESTED and WAITING_UNTIL in action.evidence
 
 
-def let_go(action: Action, evidence: Mapping[str, Any], now: float) -> Action:
+def release(action: Action, evidence: Mapping[str, Any], now: float) -> Action:
     """It goes to its agent, with what is known of its checkpoint; the way there has its whole time from now on."""
-    held = {name: value for name, value in action.evidence.items() if name != LOOKING_UNTIL}
+    held = {name: value for name, value in action.evidence.items() if name != WAITING_UNTIL}
     deadline = action.deadline_at + (now - action.requested_at)
     reason = "" if is_held(action) else action.reason
     return replace(action, reason=reason, evidence={**held, **evidence}, deadline_at=deadline)
@@ -125,26 +125,26 @@ def deliver(action: Action, view: QueryView | None, now: float) -> Action:
     """Handed to the agent's poll. Handing it out once more changes nothing, its deadline neither."""
     if action.state != ActionState.REQUESTED:
         return action
-    deadline = now + allowance(view) + ANSWER_GRACE
+    deadline = now + stage_timeout(view) + ANSWER_GRACE_SECONDS
     return replace(action, state=ActionState.DELIVERED, reason="", delivered_at=now, deadline_at=deadline)
 
 
-def answer(action: Action, result: CommandResult, view: QueryView | None, now: float) -> Action:
+def apply_result(action: Action, result: CommandResult, view: QueryView | None, now: float) -> Action:
     """What the agent said became of its command. After the end, and repeated, it changes nothing."""
     if action.state.final or is_started(action):
         return action
     evidence = {**action.evidence, **result.evidence, **({"code": result.code} if result.code else {})}
     if result.state == "running":
-        deadline = now + allowance(view) + ANSWER_GRACE
+        deadline = now + stage_timeout(view) + ANSWER_GRACE_SECONDS
         return replace(
             action, state=ActionState.RUNNING, reason=result.reason, evidence=evidence, deadline_at=deadline
         )
     if result.state == "refused":
         return _end(action, ActionOutcome(ActionState.REFUSED, _said(result, "refused"), evidence), now)
     if result.state == "failed":
-        return _end(action, failed_in_driver(result, evidence), now)
+        return _end(action, driver_failure(result, evidence), now)
     if action.action in START_ACTIONS:
-        return _started(action, result, evidence, now + allowance(view))
+        return _started(action, result, evidence, now + stage_timeout(view))
     reason = result.reason or "the query is no longer active"
     return _end(action, ActionOutcome(ActionState.SUCCEEDED, reason, evidence), now)
 
@@ -170,7 +170,7 @@ def _said(result: CommandResult, word: str) -> str:
     return result.reason or f"the driver {word} it ({result.code or 'no reason given'})"
 
 
-def failed_in_driver(result: CommandResult, evidence: Mapping[str, Any]) -> ActionOutcome:
+def driver_failure(result: CommandResult, evidence: Mapping[str, Any]) -> ActionOutcome:
     """The agent's failure, with Spark's exception explained where it sent one."""
     text = evidence.get("exception")
     if not isinstance(text, str) or not text:
@@ -179,12 +179,12 @@ def failed_in_driver(result: CommandResult, evidence: Mapping[str, Any]) -> Acti
     failure = failures.explain(text, error_class if isinstance(error_class, str) else None)
     return ActionOutcome(
         ActionState.FAILED,
-        f"{_said(result, 'could not do')}: {sentence_of(failure)}",
+        f"{_said(result, 'could not do')}: {failure_sentence(failure)}",
         {**evidence, "failure": asdict(failure)},
     )
 
 
-def sentence_of(failure: Failure) -> str:
+def failure_sentence(failure: Failure) -> str:
     """Condition, cause and advice in one line, each of them once."""
     cause = failure.root_cause or failure.message
     if failure.condition:
@@ -193,14 +193,14 @@ def sentence_of(failure: Failure) -> str:
     return f"{': '.join(part for part in said if part).rstrip('.')}. {failure.advice}".strip()
 
 
-def settle(action: Action, outcome: ActionOutcome, now: float) -> Action:
+def finish(action: Action, outcome: ActionOutcome, now: float) -> Action:
     """End the action as its verification says."""
     if action.state.final:
         return action
     return _end(action, replace(outcome, evidence={**action.evidence, **outcome.evidence}), now)
 
 
-def overdue(action: Action, now: float) -> ActionOutcome | None:
+def overdue_outcome(action: Action, now: float) -> ActionOutcome | None:
     """What a deadline that has passed makes of this action; None while there is time."""
     if action.state.final or now < action.deadline_at:
         return None
@@ -234,6 +234,6 @@ def command_of(action: Action, view: QueryView | None) -> Command:
         action=action.action,
         query_id=action.query_id,
         drain=action.drain,
-        timeout_seconds=allowance(view),
+        timeout_seconds=stage_timeout(view),
         overrides=action.overrides,
     )

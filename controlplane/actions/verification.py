@@ -11,15 +11,15 @@ import itertools
 from collections.abc import Callable
 from dataclasses import asdict
 
-from controlplane.actions.transitions import ActionOutcome, is_started, sentence_of
+from controlplane.actions.transitions import ActionOutcome, failure_sentence, is_started
 from controlplane.health import failures
 from controlplane.model import Action, ActionState, ProgressSample, QueryView, Run, RunEnd
 from listeners.protocol.wire import rfc3339
 
 WAITING_FOR_DATA = "Waiting for data to arrive"
 Check = Callable[[Action, QueryView, float], ActionOutcome | None]
-FACTS_LAG = 20.0  # seconds after which the agent's next round has told what a run was
-ANSWER_LAG = 10.0  # seconds that the agent's own, richer answer may come after the run's end
+FACTS_DELAY_SECONDS = 20.0  # seconds after which the agent's next round has told what a run was
+RESULT_GRACE_SECONDS = 10.0  # seconds that the agent's own, richer answer may come after the run's end
 
 
 def verify(action: Action, view: QueryView, now: float) -> ActionOutcome | None:
@@ -114,7 +114,7 @@ def _by_end(action: Action, view: QueryView, now: float) -> ActionOutcome | None
     if run.end == RunEnd.FAILED:
         failure = failures.explain(run.failure_text or "", run.error_class)
         evidence = {"failure": asdict(failure)}
-        reason = f"the new run failed: {sentence_of(failure)}{_had_foretold(action)}"
+        reason = f"the new run failed: {failure_sentence(failure)}{_had_foretold(action)}"
         return ActionOutcome(ActionState.FAILED, reason, evidence)
     if run.end == RunEnd.FINISHED:
         reason = "the new run processed what there was and finished"
@@ -135,7 +135,7 @@ def _had_foretold(action: Action) -> str:
 
 def _is_told(view: QueryView, run: Run, now: float) -> bool:
     """Whether the run's trigger is known, or would be by now: with some it has finished, not been stopped."""
-    return view.facts.trigger is not None or run.ended_at is None or now - run.ended_at >= FACTS_LAG
+    return view.facts.trigger is not None or run.ended_at is None or now - run.ended_at >= FACTS_DELAY_SECONDS
 
 
 def _new_run(action: Action, view: QueryView) -> Run | None:
@@ -147,7 +147,7 @@ def _stopped(action: Action, view: QueryView, now: float) -> ActionOutcome | Non
     run = view.run
     if run is None or run.run_id != action.previous_run_id or run.ended_at is None:
         return None
-    if now - run.ended_at < ANSWER_LAG:
+    if now - run.ended_at < RESULT_GRACE_SECONDS:
         return None
     reason = f"the run ended at {rfc3339(run.ended_at)}; the agent sent no answer of its own"
     return ActionOutcome(ActionState.SUCCEEDED, reason, {"verified_by": "terminated"})

@@ -180,7 +180,7 @@ def test_a_running_query_is_not_stopped_for_a_restart_that_would_fail(
     agent.serve_commands(looks(query, lambda: root))
     done = ended(operator, ask(operator, query))
     assert (done["state"], done["evidence"]["code"]) == ("refused", "checkpoint_broken")
-    assert "looking_until" not in done["evidence"]
+    assert "waiting_for_inventory_until" not in done["evidence"]
     assert query.active
     assert [command["action"] for command in agent.commands] == ["inventory"]
 
@@ -205,7 +205,7 @@ def test_where_nobody_can_look_the_restart_goes_on_and_says_so(
 def test_an_agent_that_never_looks_holds_a_restart_for_a_while_only(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transitions, "LOOK_SECONDS", 1.0)
+    monkeypatch.setattr(transitions, "INVENTORY_WAIT_SECONDS", 1.0)
     healthy = restarts(query, lambda driver: driver.tell(driver.progress(query)))
     agent.serve_commands(
         lambda driver, c: {"state": "running"} if c["action"] == "inventory" else healthy(driver, c)
@@ -397,7 +397,7 @@ def test_an_ended_query_is_looked_at_anew_before_a_start(
     judged(operator, query, "ok")
     judged_by = time.time()
     (root / "offsets/1").write_text("v1\n")
-    assert eventually(lambda: time.time() - judged_by > guards.FRESH_AT_REST_SECONDS)
+    assert eventually(lambda: time.time() - judged_by > guards.FRESH_AFTER_END_SECONDS)
     agent.serve_commands(looks(query, lambda: root))
     done = ended(operator, ask(operator, query, "start"))
     assert [command["action"] for command in agent.commands] == ["inventory"]
@@ -410,7 +410,7 @@ def test_an_agent_is_told_to_look_for_less_time_than_a_start_waits(
     ask(operator, query)
     [command] = eventually(lambda: agent.poll(1.0))
     assert command["action"] == "inventory"
-    assert command["timeout_seconds"] + 2 <= transitions.LOOK_SECONDS
+    assert command["timeout_seconds"] + 2 <= transitions.INVENTORY_WAIT_SECONDS
 
 
 HEAD = {"format": "spark-checkpoint-inventory", "version": 1}

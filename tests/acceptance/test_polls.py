@@ -58,7 +58,7 @@ def held(url: str, token: str, count: int) -> Iterator[Holder]:
 @pytest.fixture(scope="module")
 def crowd(server: LiveServer) -> Iterator[Holder]:
     with held(server.url, server.agent_token, POLLS) as holder:
-        assert eventually(lambda: server.plane.outbox.held == POLLS, 20)
+        assert eventually(lambda: server.plane.outbox.held_polls == POLLS, 20)
         yield holder
 
 
@@ -73,7 +73,7 @@ def test_ingest_and_pages_answer_beside_held_polls(
         times.append(time.perf_counter() - began)
     assert sorted(times)[len(times) // 2] < 0.5
     assert crowd.failed == 0
-    assert server.plane.outbox.held >= POLLS - 50  # some may be renewing
+    assert server.plane.outbox.held_polls >= POLLS - 50  # some may be renewing
 
 
 def test_only_the_poll_that_is_meant_wakes(
@@ -102,7 +102,7 @@ def test_a_poll_answers_204_when_its_time_is_over(agent: SimulatedAgent) -> None
 
 def test_a_server_told_to_stop_lets_all_polls_go(tmp_path: Path) -> None:
     with live_server(tmp_path) as running, held(running.url, running.agent_token, POLLS) as holder:
-        assert eventually(lambda: running.plane.outbox.held == POLLS, 20)
+        assert eventually(lambda: running.plane.outbox.held_polls == POLLS, 20)
         running.server.should_exit = True
         began = time.perf_counter()
         assert eventually(lambda: not running.server.server_state.connections, 5)

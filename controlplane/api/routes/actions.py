@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Query, Response
 
-from controlplane.actions.transitions import Ask
+from controlplane.actions.transitions import NewAction
 from controlplane.api.bodies import ActionRequest, ActionsBody, OneActionBody, QueryBody, RetireRequest
 from controlplane.api.deps import (
     ActionIdDep,
@@ -52,7 +52,7 @@ def post_action(
 ) -> OneActionBody:
     """202 with the action on its way; 409 with the refused action, which is on record too."""
     ask = _ask(caller, body, idempotency_key)
-    action, fresh = plane.actions.ask(view_of(plane, query_id), ask)
+    action, fresh = plane.actions.request(view_of(plane, query_id), ask)
     if action.state == ActionState.REFUSED and action.delivered_at is None:
         raise _conflict(action)
     if not fresh:
@@ -60,8 +60,8 @@ def post_action(
     return OneActionBody(action=action_body(action))
 
 
-def _ask(caller: Token, body: ActionRequest, key: str | None) -> Ask:
-    return Ask(
+def _ask(caller: Token, body: ActionRequest, key: str | None) -> NewAction:
+    return NewAction(
         action=body.action,
         actor=body.actor or caller.name,
         via=caller.name,

@@ -115,13 +115,15 @@ async def _hand_over(request: Request, plane: ControlPlane, caller: Token, due: 
         return []
     if not plane.tokens.holds(caller):
         raise Unauthorized("this token was revoked or has expired")
-    plane.outbox.handed(due, plane.clock())
+    plane.outbox.mark_sent(due, plane.clock())
     try:
         on_record = [action for action in due if not _is_look(action)]
-        writes = [plane.actions.deliver(action) for action in on_record if action.state == ActionState.REQUESTED]
+        writes = [
+            plane.actions.deliver(action) for action in on_record if action.state == ActionState.REQUESTED
+        ]
         written = await asyncio.gather(*(asyncio.wrap_future(write) for write in writes))
     except BaseException:
-        plane.outbox.handed(due, None)
+        plane.outbox.mark_sent(due, None)
         raise
     again = [action for action in due if action.state == ActionState.DELIVERED or action not in on_record]
     return again + [action for action in written if action.state == ActionState.DELIVERED]

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.actions import checkpoint_gate, guards
-from controlplane.actions import transitions as steps
+from controlplane.actions import checkpoint_gate, guards, transitions
 from controlplane.checkpoints.inventory_requests import SLACK_SECONDS
 from controlplane.model import ActionState, CheckpointSeen, QueryView, Run
 from tests.unit.controlplane.actions.views import NOW, ask, requested, run, view
@@ -55,9 +54,9 @@ def test_an_inventory_counts_while_it_tells_of_now(
     assert guards.is_fresh(checkpoint, at, NOW) is fresh
     looked = replace(at, checkpoint=checkpoint)
     at_rest = at.run is not None and at.run.ended_at is not None
-    assert checkpoint_gate.needs_look(looked, ask("restart"), NOW) is (at_rest or not fresh)
-    assert not checkpoint_gate.needs_look(looked, ask("stop"), NOW)
-    assert not checkpoint_gate.needs_look(looked, ask("restart", force=True), NOW)
+    assert checkpoint_gate.needs_inventory(looked, ask("restart"), NOW) is (at_rest or not fresh)
+    assert not checkpoint_gate.needs_inventory(looked, ask("stop"), NOW)
+    assert not checkpoint_gate.needs_inventory(looked, ask("restart", force=True), NOW)
 
 
 def test_of_a_query_at_rest_only_a_look_of_this_moment_counts_and_no_broken_one() -> None:
@@ -65,24 +64,26 @@ def test_of_a_query_at_rest_only_a_look_of_this_moment_counts_and_no_broken_one(
         replace(STOPPED, checkpoint=seen(NOW - age, verdict))
         for age, verdict in ((2, "ok"), (4, "ok"), (1, "broken"))
     )
-    assert not checkpoint_gate.needs_look(at_once, ask("start"), NOW)
-    assert checkpoint_gate.needs_look(since, ask("start"), NOW)
-    assert checkpoint_gate.needs_look(broken, ask("start"), NOW), "it may have been mended"
+    assert not checkpoint_gate.needs_inventory(at_once, ask("start"), NOW)
+    assert checkpoint_gate.needs_inventory(since, ask("start"), NOW)
+    assert checkpoint_gate.needs_inventory(broken, ask("start"), NOW), "it may have been mended"
 
 
 def test_a_broken_checkpoint_refuses_a_start_and_says_by_what() -> None:
-    refused = checkpoint_gate.decided(steps.hold(requested(), NOW), seen(verdict="broken"), JUDGEMENT, NOW)
+    refused = checkpoint_gate.decide(
+        transitions.hold(requested(), NOW), seen(verdict="broken"), JUDGEMENT, NOW
+    )
     assert (refused.state, refused.evidence["code"]) == (ActionState.REFUSED, "checkpoint_broken")
     assert "the commit log is ahead" in refused.reason
     assert [f["check"] for f in refused.evidence["findings"]] == ["log.commit-ahead"]
-    assert steps.LOOKING_UNTIL not in refused.evidence
+    assert transitions.WAITING_UNTIL not in refused.evidence
 
 
 @pytest.mark.parametrize("verdict", ["ok", "risky", "unreadable"])
 def test_any_other_verdict_lets_it_go_and_stays_in_the_evidence(verdict: str) -> None:
-    action = checkpoint_gate.decided(steps.hold(requested(), NOW), seen(verdict=verdict), None, NOW + 3)
+    action = checkpoint_gate.decide(transitions.hold(requested(), NOW), seen(verdict=verdict), None, NOW + 3)
     assert (action.state, action.reason) == (ActionState.REQUESTED, "")
-    assert not steps.is_held(action)
+    assert not transitions.is_held(action)
     assert action.evidence["checkpoint"]["verdict"] == verdict
     assert action.deadline_at == requested().deadline_at + 3, (
         "the wait does not come off the way to the agent"
@@ -90,11 +91,13 @@ def test_any_other_verdict_lets_it_go_and_stays_in_the_evidence(verdict: str) ->
 
 
 def test_where_nobody_can_look_it_goes_on_unless_it_was_found_broken_before() -> None:
-    held = steps.hold(requested(), NOW)
-    free = checkpoint_gate.unseen(held, view(checkpoint=seen()), None, "its agent is mute", NOW)
+    held = transitions.hold(requested(), NOW)
+    free = checkpoint_gate.decide_without_inventory(
+        held, view(checkpoint=seen()), None, "its agent is mute", NOW
+    )
     assert (free.state, free.evidence["checkpoint"]) == (ActionState.REQUESTED, "not seen: its agent is mute")
     broken = view(checkpoint=seen(verdict="broken"))
-    still = checkpoint_gate.unseen(held, broken, JUDGEMENT, "its agent is mute", NOW)
+    still = checkpoint_gate.decide_without_inventory(held, broken, JUDGEMENT, "its agent is mute", NOW)
     assert still.state == ActionState.REFUSED
 
 
@@ -117,22 +120,28 @@ def test_what_was_found_broken_is_outrun_by_a_later_run_that_committed_a_batch(
     later: Run, state: ActionState
 ) -> None:
     outrun = view(run=later, checkpoint=seen(NOW - 200, "broken"))
-    action = checkpoint_gate.unseen(steps.hold(requested(), NOW), outrun, JUDGEMENT, "its agent is mute", NOW)
+    action = checkpoint_gate.decide_without_inventory(
+        transitions.hold(requested(), NOW), outrun, JUDGEMENT, "its agent is mute", NOW
+    )
     assert action.state == state
 
 
 def test_force_goes_on_and_names_who() -> None:
-    forced = checkpoint_gate.forced(requested(), seen(verdict="broken"), JUDGEMENT, NOW)
+    forced = checkpoint_gate.force(requested(), seen(verdict="broken"), JUDGEMENT, NOW)
     assert (forced.state, forced.evidence["forced_by"]) == (ActionState.REQUESTED, "ada")
     assert forced.evidence["checkpoint"]["verdict"] == "broken"
-    unknown = checkpoint_gate.forced(requested(), None, None, NOW)
+    unknown = checkpoint_gate.force(requested(), None, None, NOW)
     assert "not seen" in unknown.evidence["checkpoint"]
 
 
 def test_a_held_start_waits_for_a_while_only() -> None:
-    held = steps.hold(requested(), NOW)
-    assert steps.is_held(held)
-    assert not checkpoint_gate.is_out_of_time(held, NOW + steps.LOOK_SECONDS - 0.1)
-    assert checkpoint_gate.is_out_of_time(held, NOW + steps.LOOK_SECONDS)
-    assert steps.LOOK_SECONDS + SLACK_SECONDS < guards.FRESH_AT_REST_SECONDS, "what came in time counts"
-    assert not steps.is_held(steps.deliver(checkpoint_gate.unseen(held, view(), None, "x", NOW), None, NOW))
+    held = transitions.hold(requested(), NOW)
+    assert transitions.is_held(held)
+    assert not checkpoint_gate.is_wait_over(held, NOW + transitions.INVENTORY_WAIT_SECONDS - 0.1)
+    assert checkpoint_gate.is_wait_over(held, NOW + transitions.INVENTORY_WAIT_SECONDS)
+    assert transitions.INVENTORY_WAIT_SECONDS + SLACK_SECONDS < guards.FRESH_AFTER_END_SECONDS, (
+        "what came in time counts"
+    )
+    assert not transitions.is_held(
+        transitions.deliver(checkpoint_gate.decide_without_inventory(held, view(), None, "x", NOW), None, NOW)
+    )

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import replace
 
-from controlplane.actions.outbox import REDELIVER_AFTER, Outbox
+from controlplane.actions.outbox import REDELIVER_SECONDS, Outbox
 from controlplane.model import ActionState
 from tests.unit.controlplane.actions.views import NOW, requested
 
@@ -30,17 +30,17 @@ def test_what_was_handed_over_comes_again_only_after_a_while() -> None:
     outbox = Outbox()
     action = requested()
     outbox.put(action)
-    outbox.handed([action], NOW)
-    assert outbox.due("a1", None, NOW + REDELIVER_AFTER - 0.1) == []
-    assert len(outbox.due("a1", None, NOW + REDELIVER_AFTER)) == 1
+    outbox.mark_sent([action], NOW)
+    assert outbox.due("a1", None, NOW + REDELIVER_SECONDS - 0.1) == []
+    assert len(outbox.due("a1", None, NOW + REDELIVER_SECONDS)) == 1
 
 
 def test_what_could_not_be_handed_over_is_due_at_once() -> None:
     outbox = Outbox()
     action = requested()
     outbox.put(action)
-    outbox.handed([action], NOW)
-    outbox.handed([action], None)
+    outbox.mark_sent([action], NOW)
+    outbox.mark_sent([action], None)
     assert len(outbox.due("a1", None, NOW)) == 1
 
 
@@ -63,7 +63,7 @@ def test_a_held_poll_wakes_when_another_thread_puts_a_command() -> None:
         return time.monotonic() - began
 
     assert asyncio.run(poll()) < 2.0
-    assert outbox.held == 0
+    assert outbox.held_polls == 0
 
 
 def test_a_poll_ends_when_its_time_is_over() -> None:
@@ -74,7 +74,7 @@ def test_a_poll_ends_when_its_time_is_over() -> None:
         await outbox.wait("a1", 0.01)
 
     asyncio.run(poll())
-    assert outbox.held == 0
+    assert outbox.held_polls == 0
 
 
 def test_closing_ends_all_held_polls() -> None:
@@ -84,7 +84,7 @@ def test_closing_ends_all_held_polls() -> None:
         outbox.bind(asyncio.get_running_loop())
         held = [asyncio.create_task(outbox.wait(f"a{i}", 30.0)) for i in range(50)]
         await asyncio.sleep(0.01)
-        assert outbox.held == 50
+        assert outbox.held_polls == 50
         outbox.close()
         await asyncio.wait_for(asyncio.gather(*held), 2.0)
         await outbox.wait("late", 30.0)

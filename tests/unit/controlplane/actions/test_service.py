@@ -1,4 +1,4 @@
-"""The control room on a real store: whom a command goes to, and when to nobody."""
+"""The control service on a real store: whom a command goes to, and when to nobody."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.actions.outbox import Outbox
 from controlplane.actions.service import ActionService
-from controlplane.actions.transitions import LOOK_SECONDS, Ask, is_held
+from controlplane.actions.transitions import INVENTORY_WAIT_SECONDS, NewAction, is_held
 from controlplane.errors import Conflict
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import Action, ActionState, QueryView
@@ -25,10 +25,10 @@ def harness(tmp_path: Path) -> Iterator[StoreHarness]:
 
 
 def asked(harness: StoreHarness) -> Action:
-    room = ActionService(harness.writer, harness.window, Outbox(), lambda: harness.now)
+    service = ActionService(harness.writer, harness.window, Outbox(), lambda: harness.now)
     view = harness.window.view("q")
     assert view is not None
-    return room.ask(view, Ask("stop", "ann", "cli"))[0]
+    return service.request(view, NewAction("stop", "ann", "cli"))[0]
 
 
 def test_while_two_drivers_run_one_query_id_no_command_goes_to_either(harness: StoreHarness) -> None:
@@ -72,14 +72,14 @@ class Mute:
         return self
 
 
-def room_of(harness: StoreHarness, outbox: Outbox, doctor: Mute) -> ActionService:
+def service_of(harness: StoreHarness, outbox: Outbox, doctor: Mute) -> ActionService:
     return ActionService(harness.writer, harness.window, outbox, lambda: harness.now, doctor)
 
 
-def wish(harness: StoreHarness, room: ActionService, **more: bool) -> Action:
+def wish(harness: StoreHarness, service: ActionService, **more: bool) -> Action:
     view = harness.window.view("q")
     assert view is not None
-    return room.ask(view, Ask("restart", "ann", "cli", **more))[0]
+    return service.request(view, NewAction("restart", "ann", "cli", **more))[0]
 
 
 def current(harness: StoreHarness, action: Action) -> Action:
@@ -94,16 +94,16 @@ def test_a_start_that_waits_for_a_look_is_not_handed_out_and_survives_a_restart_
     driver = Driver()
     harness.accept(driver.started("q", "r1", at=harness.now - 20))
     outbox = Outbox()
-    action = wish(harness, room_of(harness, outbox, Mute()))
+    action = wish(harness, service_of(harness, outbox, Mute()))
     assert is_held(action)
     assert outbox.due(driver.agent, None, harness.now) == []
     later, again = Outbox(), Mute()
-    room = room_of(harness, later, again)
-    room.load(harness.read(actions.open_actions))
+    service = service_of(harness, later, again)
+    service.load(harness.read(actions.open_actions))
     assert later.due(driver.agent, None, harness.now) == []
-    room.tick_looks()
-    harness.now += LOOK_SECONDS
-    room.tick_looks()
+    service.tick_checkpoints()
+    harness.now += INVENTORY_WAIT_SECONDS
+    service.tick_checkpoints()
     harness.writer.write(lambda connection: None)
     assert not is_held(current(harness, action))
     assert [one.id for one in later.due(driver.agent, None, harness.now)] == [action.id]
@@ -113,7 +113,7 @@ def test_a_start_that_waits_for_a_look_is_not_handed_out_and_survives_a_restart_
 def test_where_nobody_can_look_a_start_goes_on_at_once(harness: StoreHarness) -> None:
     driver = Driver()
     harness.accept(driver.started("q", "r1", at=harness.now - 20))
-    action = wish(harness, room_of(harness, Outbox(), Mute("its agent did not answer the last time")))
+    action = wish(harness, service_of(harness, Outbox(), Mute("its agent did not answer the last time")))
     assert (action.state, is_held(action)) == (ActionState.REQUESTED, False)
     assert action.evidence["checkpoint"] == "not seen: its agent did not answer the last time"
 
@@ -121,5 +121,5 @@ def test_where_nobody_can_look_a_start_goes_on_at_once(harness: StoreHarness) ->
 def test_by_force_nobody_is_asked(harness: StoreHarness) -> None:
     harness.accept(Driver().started("q", "r1", at=harness.now - 20))
     doctor = Mute()
-    action = wish(harness, room_of(harness, Outbox(), doctor), force=True)
+    action = wish(harness, service_of(harness, Outbox(), doctor), force=True)
     assert (doctor.asked, is_held(action), action.evidence["forced_by"]) == ([], False, "ann")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.actions import transitions as steps
+from controlplane.actions import transitions
 from controlplane.actions.guards import ActionRefusal
 from controlplane.model import ActionState, Failure, RunFacts
 from listeners.protocol.wire import CommandResult
@@ -24,7 +24,7 @@ def test_an_action_remembers_the_last_batch_and_the_agent_that_ran_it() -> None:
 def test_an_action_for_a_silent_agent_says_what_it_waits_for() -> None:
     action = requested(seen=view(agent=replace(AGENT, last_seen_at=NOW - 90)))
     assert action.reason == "waiting for its agent, last heard 90 s ago"
-    assert steps.deliver(action, view(), NOW).reason == ""
+    assert transitions.deliver(action, view(), NOW).reason == ""
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_a_stage_may_take_two_minutes_two_triggers_or_three_usual_batches(
         facts=RunFacts(trigger_interval=interval),
         progress=tuple(sample(i, duration=duration) for i in range(5)),
     )
-    assert steps.allowance(slow) == expected
+    assert transitions.stage_timeout(slow) == expected
 
 
 def test_one_outlier_does_not_make_a_usual_batch() -> None:
     samples = [*(sample(i) for i in range(40)), sample(41, duration=3000.0)]
-    assert steps.allowance(view(progress=tuple(samples))) == 120.0
+    assert transitions.stage_timeout(view(progress=tuple(samples))) == 120.0
 
 
 @pytest.mark.parametrize(
@@ -60,39 +60,41 @@ def test_one_outlier_does_not_make_a_usual_batch() -> None:
 def test_a_failure_in_one_line_says_everything_once(
     condition: str | None, message: str, root_cause: str | None, sentence: str
 ) -> None:
-    assert steps.sentence_of(Failure(condition, message, root_cause, "never", "Do it.")) == sentence
+    assert (
+        transitions.failure_sentence(Failure(condition, message, root_cause, "never", "Do it.")) == sentence
+    )
 
 
 def test_delivering_twice_keeps_the_first_deadline() -> None:
-    once = steps.deliver(requested(), view(), NOW + 1)
+    once = transitions.deliver(requested(), view(), NOW + 1)
     assert (once.state, once.delivered_at, once.deadline_at) == (ActionState.DELIVERED, NOW + 1, NOW + 151)
-    assert steps.deliver(once, view(), NOW + 50) == once
+    assert transitions.deliver(once, view(), NOW + 50) == once
 
 
 def test_a_start_is_not_done_when_the_agent_says_so() -> None:
-    action = steps.answer(steps.deliver(requested(), view(), NOW), STARTED, view(), NOW + 5)
+    action = transitions.apply_result(transitions.deliver(requested(), view(), NOW), STARTED, view(), NOW + 5)
     assert action.state == ActionState.RUNNING
-    assert steps.is_started(action)
+    assert transitions.is_started(action)
     assert (action.evidence["run_id"], action.deadline_at) == ("new", NOW + 125)
 
 
 def test_a_stop_is_done_when_the_agent_says_so() -> None:
     result = CommandResult("succeeded", "stopped between two batches", "stopped", {"batch_cut": False})
-    action = steps.answer(requested("stop"), result, view(), NOW + 5)
+    action = transitions.apply_result(requested("stop"), result, view(), NOW + 5)
     assert (action.state, action.finished_at) == (ActionState.SUCCEEDED, NOW + 5)
     assert action.evidence["batch_cut"] is False
 
 
 def test_the_same_answer_twice_changes_nothing() -> None:
-    once = steps.answer(requested(), STARTED, view(), NOW + 5)
-    assert steps.answer(once, STARTED, view(), NOW + 9) == once
-    ended = steps.answer(requested("stop"), CommandResult("succeeded"), view(), NOW)
-    assert steps.answer(ended, CommandResult("failed", "late"), view(), NOW + 9) == ended
+    once = transitions.apply_result(requested(), STARTED, view(), NOW + 5)
+    assert transitions.apply_result(once, STARTED, view(), NOW + 9) == once
+    ended = transitions.apply_result(requested("stop"), CommandResult("succeeded"), view(), NOW)
+    assert transitions.apply_result(ended, CommandResult("failed", "late"), view(), NOW + 9) == ended
 
 
 def test_a_refusal_of_the_driver_keeps_its_code_and_sentence() -> None:
     result = CommandResult("refused", "register a factory for it", "needs_factory")
-    action = steps.answer(requested(), result, view(), NOW)
+    action = transitions.apply_result(requested(), result, view(), NOW)
     assert (action.state, action.reason) == (ActionState.REFUSED, "register a factory for it")
     assert action.evidence["code"] == "needs_factory"
 
@@ -101,46 +103,46 @@ def test_an_exception_of_start_is_explained() -> None:
     text = "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log."
     evidence = {"exception": text, "errorClass": "CONCURRENT_STREAM_LOG_UPDATE"}
     result = CommandResult("failed", "Spark refused to start the query", "start_failed", evidence)
-    action = steps.answer(requested(), result, view(), NOW)
+    action = transitions.apply_result(requested(), result, view(), NOW)
     assert action.state == ActionState.FAILED
     assert action.reason.startswith("Spark refused to start the query")
     assert set(action.evidence["failure"]) >= {"condition", "root_cause", "advice", "retry"}
 
 
 def test_a_failure_without_words_still_says_something() -> None:
-    action = steps.answer(requested(), CommandResult("failed"), view(), NOW)
+    action = transitions.apply_result(requested(), CommandResult("failed"), view(), NOW)
     assert action.reason
 
 
 @pytest.mark.parametrize("early", [0.0, 119.0])
 def test_nothing_is_overdue_before_its_deadline(early: float) -> None:
-    assert steps.overdue(requested(), NOW + early) is None
+    assert transitions.overdue_outcome(requested(), NOW + early) is None
 
 
 def test_what_no_agent_fetched_expires() -> None:
-    outcome = steps.overdue(requested(), NOW + 120)
+    outcome = transitions.overdue_outcome(requested(), NOW + 120)
     assert outcome is not None
     assert outcome.state == ActionState.EXPIRED
     assert "120 s" in outcome.reason
 
 
 def test_what_the_agent_took_and_never_answered_is_unverified() -> None:
-    action = steps.deliver(requested(), view(), NOW)
-    outcome = steps.overdue(action, action.deadline_at)
+    action = transitions.deliver(requested(), view(), NOW)
+    outcome = transitions.overdue_outcome(action, action.deadline_at)
     assert outcome is not None
     assert outcome.state == ActionState.UNVERIFIED
 
 
 def test_a_start_without_proof_is_unverified_not_failed() -> None:
-    action = steps.answer(requested(), STARTED, view(), NOW)
-    outcome = steps.overdue(action, action.deadline_at)
+    action = transitions.apply_result(requested(), STARTED, view(), NOW)
+    outcome = transitions.overdue_outcome(action, action.deadline_at)
     assert outcome is not None
     assert outcome.state == ActionState.UNVERIFIED
     assert "neither committed a batch" in outcome.reason
 
 
 def test_a_refused_action_ends_at_once() -> None:
-    action = steps.refuse(requested(), ActionRefusal("retired", "it was retired"), NOW)
+    action = transitions.refuse(requested(), ActionRefusal("retired", "it was retired"), NOW)
     assert (action.state, action.evidence["code"], action.finished_at) == (
         ActionState.REFUSED,
         "retired",
@@ -149,7 +151,7 @@ def test_a_refused_action_ends_at_once() -> None:
 
 
 def test_the_command_carries_what_was_asked() -> None:
-    command = steps.command_of(requested("stop"), view())
+    command = transitions.command_of(requested("stop"), view())
     assert (command.id, command.action, command.query_id, command.timeout_seconds) == (
         "id-1",
         "stop",

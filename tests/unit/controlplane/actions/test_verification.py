@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.actions import transitions as steps
-from controlplane.actions.verification import ANSWER_LAG, FACTS_LAG, verify
+from controlplane.actions import transitions
+from controlplane.actions.verification import FACTS_DELAY_SECONDS, RESULT_GRACE_SECONDS, verify
 from controlplane.model import Action, ActionState, QueryView, RunEnd, RunFacts
 from listeners.protocol.wire import CommandResult
 from tests.unit.controlplane.actions.views import AGENT, NOW, requested, run, sample, status, view
@@ -18,7 +18,7 @@ BEFORE = (sample(6), sample(7))
 
 def started() -> Action:
     result = CommandResult("succeeded", evidence={"run_id": "new", "previous_run_id": "old"})
-    return steps.answer(steps.deliver(requested(), view(), NOW), result, view(), NOW)
+    return transitions.apply_result(transitions.deliver(requested(), view(), NOW), result, view(), NOW)
 
 
 def after(**changes: Any) -> QueryView:
@@ -138,21 +138,21 @@ def test_somebody_stopping_the_new_run_leaves_it_unverified() -> None:
 def test_a_short_run_that_ended_before_its_trigger_was_told_is_waited_for() -> None:
     ended = after(run=run("new", end=RunEnd.STOPPED, ended_at=NOW), facts=RunFacts())
     assert verify(started(), ended, NOW + 5) is None
-    outcome = verify(started(), ended, NOW + FACTS_LAG)
+    outcome = verify(started(), ended, NOW + FACTS_DELAY_SECONDS)
     assert outcome is not None
     assert outcome.state == ActionState.UNVERIFIED
 
 
 def test_a_stop_that_was_never_answered_is_proven_by_the_end_of_the_run() -> None:
-    action = steps.deliver(requested("stop"), view(), NOW)
+    action = transitions.deliver(requested("stop"), view(), NOW)
     ended = view(run=run(ended_at=NOW, end=RunEnd.STOPPED))
-    assert verify(action, ended, NOW + ANSWER_LAG / 2) is None
-    outcome = verify(action, ended, NOW + ANSWER_LAG)
+    assert verify(action, ended, NOW + RESULT_GRACE_SECONDS / 2) is None
+    outcome = verify(action, ended, NOW + RESULT_GRACE_SECONDS)
     assert outcome is not None
     assert (outcome.state, outcome.evidence["verified_by"]) == (ActionState.SUCCEEDED, "terminated")
 
 
-@pytest.mark.parametrize("action", [requested(), steps.deliver(requested(), view(), NOW), started()])
+@pytest.mark.parametrize("action", [requested(), transitions.deliver(requested(), view(), NOW), started()])
 def test_a_driver_that_ends_in_between_ends_the_action(action: Action) -> None:
     seen = after(agent=replace(AGENT, ended_at=NOW + 1, end_reason="exit"))
     outcome = verify(action, seen, NOW + 2)

@@ -1,10 +1,10 @@
-"""Views, samples and actions for the tests of the control room."""
+"""Views, samples and actions for the tests of the control service."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from controlplane.actions.transitions import Ask, request
+from controlplane.actions.transitions import NewAction, request
 from controlplane.model import Action, Agent, ProgressSample, QueryView, Run, RunFacts, StatusSample
 
 NOW = 1_795_000_000.0
@@ -60,8 +60,8 @@ def status(run_id: str = "new", **changes: Any) -> StatusSample:
     return StatusSample(**values)
 
 
-def ask(action: str = "restart", **changes: Any) -> Ask:
-    return Ask(**{"action": action, "actor": "ada", "via": "ui", **changes})
+def ask(action: str = "restart", **changes: Any) -> NewAction:
+    return NewAction(**{"action": action, "actor": "ada", "via": "ui", **changes})
 
 
 def requested(action: str = "restart", seen: QueryView | None = None) -> Action:

@@ -76,4 +76,4 @@ def test_an_agent_that_never_answers_is_mute_until_it_speaks(looks: InventoryReq
 
 
 def test_an_agent_has_less_time_to_look_than_a_start_waits_and_that_is_less_than_a_look_lasts() -> None:
-    assert AGENT_SECONDS + 2 <= transitions.LOOK_SECONDS < LOOK_SECONDS
+    assert AGENT_SECONDS + 2 <= transitions.INVENTORY_WAIT_SECONDS < LOOK_SECONDS
