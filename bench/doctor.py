@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from controlplane.checkpoints.analyzer import judge  # noqa: E402
+from controlplane.checkpoints.analyzer import analyze  # noqa: E402
 from controlplane.checkpoints.decoding import lz4  # noqa: E402
 from controlplane.checkpoints.inventory.collector import collect  # noqa: E402
 from controlplane.checkpoints.inventory.model import to_json  # noqa: E402
@@ -92,7 +92,7 @@ def main() -> None:
         built(root, files)
         floor, count = fastest(lambda: listed(root))
         collecting, inventory = fastest(lambda: collect(str(root), time.time()))
-        judging, verdict = fastest(lambda: judge(inventory, SparkVersion(4, 3, 0)))
+        judging, verdict = fastest(lambda: analyze(inventory, SparkVersion(4, 3, 0)))
     figures = {
         "files": count,
         "listing_seconds": round(floor, 3),

@@ -266,7 +266,7 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothi
         checkpoints = CheckpointService(writer, window, outbox, reading, clock, settings.checkpoint_roots)
         actions = ActionService(writer, window, outbox, clock, checkpoints)
         checkpoints.listeners.append(actions.on_checkpoint_checked)
-        ingest.listeners += [actions.on_events, checkpoints.heard]
+        ingest.listeners += [actions.on_events, checkpoints.on_events]
         verdicts = VerdictLog(clock())
         history = HistoryService(settings, writer, reading, clock)
         baselines = BaselineStore()

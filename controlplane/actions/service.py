@@ -47,11 +47,11 @@ class QueryViews(Protocol):
 class CheckpointDoctor(Protocol):
     """Requests an inventory of a query's checkpoint before a start; Conflict gives the reason when none can be made."""
 
-    def look_before_start(self, view: QueryView) -> None: ...
+    def request_before_start(self, view: QueryView) -> None: ...
 
     def trouble(self, query_id: str) -> str | None: ...
 
-    def looking(self, query_id: str) -> object | None: ...
+    def pending_request(self, query_id: str) -> object | None: ...
 
 
 class ActionWriter(Protocol):
@@ -164,7 +164,7 @@ class ActionService:
         """Decide the starts whose wait for a checkpoint check is over."""
         now = self._clock()
         for action in list(self._open.values()):
-            pending = self._doctor is not None and self._doctor.looking(action.query_id) is not None
+            pending = self._doctor is not None and self._doctor.pending_request(action.query_id) is not None
             if transitions.is_held(action) and (checkpoint_gate.is_wait_over(action, now) or not pending):
                 self._decide_start(action.id)
 
@@ -267,7 +267,7 @@ def _gated(
     if view.facts.checkpoint_is_temporary:
         return transitions.release(action, {"checkpoint": "not checked: it is temporary"}, now)
     try:
-        doctor.look_before_start(view)
+        doctor.request_before_start(view)
     except Conflict as error:
         return checkpoint_gate.decide_without_inventory(action, view, report, str(error), now)
     return transitions.hold(action, now)

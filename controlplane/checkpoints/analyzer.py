@@ -38,23 +38,23 @@ CHECKS: tuple[Check, ...] = (
     settings.provider,
     settings.versions,
     settings.future_watermark,
-    sources.lines,
+    sources.source_lines,
     sources.offsets,
     sources.file_logs,
     sources.inputs,
-    state.present,
+    state.state_folder,
     state.repartition,
     state.partitions,
     state.ids,
     state.stores,
     state.blocks,
-    state.uneven,
-    state.abandoned,
+    state.uneven_versions,
+    state.snapshots_ahead,
     state_identity.operator_metadata,
     state_identity.operator_names,
     state_identity.schemas,
     state_identity.schema_paths,
-    state_identity.clones,
+    state_identity.cloned_partitions,
     sink.ahead,
     sink.holes,
     sink.data_files,
@@ -63,13 +63,13 @@ CHECKS: tuple[Check, ...] = (
     memory.ahead,
     memory.behind,
     memory.watermark,
-    memory.unlike,
+    memory.disallowed_changes,
     memory.unknown,
 )
 PARTS = ("metadata", "offsets", "commits", "sources", "state")
 
 
-def judge(
+def analyze(
     inventory: Inventory,
     target: SparkVersion | None = None,
     *,
@@ -84,26 +84,26 @@ def judge(
     """
     writer = writer_version(inventory)
     chosen = target or writer or LATEST
-    question = CheckpointView(inventory, chosen, history or KnownHistory(), output, tuple(inputs))
+    view = CheckpointView(inventory, chosen, history or KnownHistory(), output, tuple(inputs))
     unreadable = _unreadable(inventory)
-    findings = (*unreadable, *sink.ahead(question)) if unreadable else tuple(_found(question))
+    findings = (*unreadable, *sink.ahead(view)) if unreadable else tuple(_found(view))
     return CheckpointReport(
         checkpoint=inventory.root,
         verdict=ReportStatus.UNREADABLE if unreadable else status_of(findings),
-        query_id=logs.query_id(question),
+        query_id=logs.query_id(view),
         spark_version=None if writer is None else inventory.spark_version or f"{writer.major}.{writer.minor}",
         target_spark=str(chosen),
-        last_planned_batch=question.planned,
-        last_committed_batch=question.committed,
-        next_batch=None if unreadable else question.next_batch,
+        last_planned_batch=view.planned,
+        last_committed_batch=view.committed,
+        next_batch=None if unreadable else view.next_batch,
         findings=worst_first(findings),
     )
 
 
-def _found(question: CheckpointView) -> Iterator[Finding]:
+def _found(view: CheckpointView) -> Iterator[Finding]:
     for check in CHECKS:
-        yield from check(question)
-    yield from _incomplete(question.inventory)
+        yield from check(view)
+    yield from _incomplete(view.inventory)
 
 
 def _unreadable(inventory: Inventory) -> tuple[Finding, ...]:

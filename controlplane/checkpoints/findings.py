@@ -76,7 +76,7 @@ SILENTLY = "never: Spark does not notice"
 _ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
 
 
-def fails(
+def restart_fails(
     check: str,
     message: str,
     *,
@@ -91,14 +91,14 @@ def fails(
     )
 
 
-def harms(check: str, message: str, *, remedy: Iterable[str] = (), **evidence: Any) -> Finding:
+def results_change(check: str, message: str, *, remedy: Iterable[str] = (), **evidence: Any) -> Finding:
     """A restart will run, and lose, repeat or change results without a word."""
     return Finding(
         check, Severity.WARNING, RestartEffect.DATA, message, evidence, SILENTLY, "", tuple(remedy)
     )
 
 
-def later(
+def fails_later(
     check: str,
     message: str,
     *,
@@ -113,12 +113,12 @@ def later(
     )
 
 
-def notes(check: str, message: str, *, remedy: Iterable[str] = (), **evidence: Any) -> Finding:
+def note(check: str, message: str, *, remedy: Iterable[str] = (), **evidence: Any) -> Finding:
     """Worth knowing; nothing to do before a restart."""
     return Finding(check, Severity.INFO, RestartEffect.NONE, message, evidence, "", "", tuple(remedy))
 
 
-def counted(count: int, word: str) -> str:
+def plural(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 

@@ -1,6 +1,6 @@
 """What the server remembers of a query, as the judge's `History`: from stored reports, inventories and shapes.
 
-`history` is pure; `recall` reads for it. Called by `controlplane.checkpoints.service` on its own thread.
+`history_from` is pure; `load_history` reads for it. Called by `controlplane.checkpoints.service` on its own thread.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from controlplane.store import checkpoints as rows
 from controlplane.store import shapes as shape_rows
 
 #: How many reports are looked through, the newest ones.
-REPORTS = 200
+MAX_REPORTS = 200
 #: A report that came so shortly before the listing may be of a batch that the listing does not show yet.
 RACE_SECONDS = 2.0
 ASYNCHRONOUS = "asyncprogresstrackingenabled"
 
 
-def recall(
+def load_history(
     connection: Connection, query_id: str, run_id: str | None, checkpoint: str, taken_at: float
 ) -> KnownHistory:
     """What is known of the query that used this checkpoint, up to the time of its inventory (our clock)."""
-    told = rows.reports_before(connection, query_id, taken_at, REPORTS)
+    told = rows.reports_before(connection, query_id, taken_at, MAX_REPORTS)
     former = rows.former_query(connection, checkpoint, query_id) if _continues(told) else None
-    known = history(former or query_id, told, checkpoint, shape_rows.newest(connection, query_id), run_id)
+    known = history_from(
+        former or query_id, told, checkpoint, shape_rows.newest(connection, query_id), run_id
+    )
     recent = (batch for batch, one in known.reports.items() if one.at > taken_at - RACE_SECONDS)
     return replace(known, recent=frozenset(recent))
 
@@ -40,7 +42,7 @@ def _continues(told: Iterable[tuple[float, Mapping[str, Any]]]) -> bool:
     return isinstance(first, int) and first > 0
 
 
-def history(
+def history_from(
     query_id: str,
     told: Iterable[tuple[float, Mapping[str, Any]]],
     checkpoint: str | None,
@@ -64,14 +66,14 @@ def history(
         location=checkpoint,
         asynchronous=_asynchronous(shape),
         reports=reports,
-        unlike=_not_allowed(shape, run_id),
+        disallowed_changes=_not_allowed(shape, run_id),
     )
 
 
 def _reported(at: float, report: Mapping[str, Any]) -> ReportedBatch:
-    ends = tuple(source.get("endOffset") for source in progress.items(report.get("sources")))
+    end_offsets = tuple(source.get("endOffset") for source in progress.items(report.get("sources")))
     watermark = progress.moment(progress.mapping(report.get("eventTime")).get("watermark"))
-    return ReportedBatch(at, ends, None if watermark is None else round(watermark * 1000))
+    return ReportedBatch(at, end_offsets, None if watermark is None else round(watermark * 1000))
 
 
 def _asynchronous(shape: Mapping[str, Any] | None) -> bool:

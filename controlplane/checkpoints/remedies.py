@@ -7,18 +7,20 @@ import shlex
 from controlplane.checkpoints.reading.checkpoint import CheckpointView
 
 
-def repair(q: CheckpointView, *options: str) -> str:
-    return _command("repair", q, *options)
+def repair_command(view: CheckpointView, *options: str) -> str:
+    return _command("repair", view, *options)
 
 
-def rewind(q: CheckpointView, batch: int | None = None) -> str:
+def rewind_command(view: CheckpointView, batch: int | None = None) -> str:
     """To one batch, or, without one, the question how far back is possible. With the file sink's output, if given."""
-    return _command("rewind", q, *(["--list"] if batch is None else ["--resume-at", str(batch)]))
+    return _command("rewind", view, *(["--list"] if batch is None else ["--resume-at", str(batch)]))
 
 
-def _command(name: str, q: CheckpointView, *options: str) -> str:
+def _command(name: str, view: CheckpointView, *options: str) -> str:
     output = (
-        ["--output", q.output.root] if q.output is not None and q.sink and q.sink.newest is not None else []
+        ["--output", view.output.root]
+        if view.output is not None and view.sink and view.sink.newest is not None
+        else []
     )
     # The output comes first: half of a command, copied from a line that was broken, must not be a command.
-    return shlex.join(["controlplane", name, *output, q.inventory.root, *options])
+    return shlex.join(["controlplane", name, *output, view.inventory.root, *options])

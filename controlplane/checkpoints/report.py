@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.findings import CheckpointReport, ReportStatus, RestartEffect, Severity
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.reading.checkpoint import CheckpointView, KnownHistory
@@ -17,31 +17,35 @@ from controlplane.checkpoints.reading.versions import LATEST, SparkVersion, pars
 from controlplane.checkpoints.survey import Survey
 from controlplane.model import CheckpointSeen
 
-MOST_STORES = 2000
-MOST_FINDINGS = 200
-MOST_SENTENCE = 600
+MAX_STORES = 2000
+MAX_FINDINGS = 200
+MAX_SUMMARY_LENGTH = 600
 
 
-def judged(survey: Survey, target: SparkVersion | None, history: KnownHistory | None) -> dict[str, Any]:
-    """The verdict as the doctor's JSON, with `summary`, `stores`, `bytes`, `files` and `committed_at` besides."""
-    verdict = judge(survey.checkpoint, target, history=history, output=survey.output, inputs=survey.inputs)
-    return {**shortened(verdict), "summary": summary(verdict), **figures(survey.checkpoint, verdict)}
+def build_report(survey: Survey, target: SparkVersion | None, history: KnownHistory | None) -> dict[str, Any]:
+    """The verdict as the doctor's JSON, with `summary`, `store_rows`, `bytes`, `files` and `committed_at` besides."""
+    verdict = analyze(survey.checkpoint, target, history=history, output=survey.output, inputs=survey.inputs)
+    return {
+        **truncated_report(verdict),
+        "summary": summary(verdict),
+        **file_statistics(survey.checkpoint, verdict),
+    }
 
 
-def shortened(verdict: CheckpointReport) -> dict[str, Any]:
+def truncated_report(verdict: CheckpointReport) -> dict[str, Any]:
     document = verdict.as_json()
-    return {**document, "findings": document["findings"][:MOST_FINDINGS]}
+    return {**document, "findings": document["findings"][:MAX_FINDINGS]}
 
 
-def not_judged(trouble: str, checkpoint: str) -> dict[str, Any]:
+def unreadable_report(trouble: str, checkpoint: str) -> dict[str, Any]:
     """The document of an inventory that cannot be read."""
     return {
         "checkpoint": checkpoint,
         "verdict": ReportStatus.UNREADABLE.value,
-        "summary": f"the inventory cannot be judged: {trouble}"[:MOST_SENTENCE],
+        "summary": f"the inventory cannot be judged: {trouble}"[:MAX_SUMMARY_LENGTH],
         "findings": [],
         "stores": [],
-        "trouble": trouble[:MOST_SENTENCE],
+        "trouble": trouble[:MAX_SUMMARY_LENGTH],
     }
 
 
@@ -54,10 +58,10 @@ def summary(verdict: CheckpointReport) -> str:
         ReportStatus.BROKEN: f"a restart will fail: {worst}",
         ReportStatus.UNREADABLE: worst,
     }
-    return words[verdict.verdict][:MOST_SENTENCE]
+    return words[verdict.verdict][:MAX_SUMMARY_LENGTH]
 
 
-def figures(inventory: Inventory, verdict: CheckpointReport) -> dict[str, Any]:
+def file_statistics(inventory: Inventory, verdict: CheckpointReport) -> dict[str, Any]:
     files = [entry.size for entry in inventory.entries.values() if not entry.folder]
     newest = inventory.entries.get(f"commits/{verdict.last_committed_batch}")
     return {
@@ -65,16 +69,16 @@ def figures(inventory: Inventory, verdict: CheckpointReport) -> dict[str, Any]:
         "bytes": sum(files),
         "committed_at": newest.modified if newest else None,
         "complete": inventory.complete,
-        "stores": list(stores(inventory, verdict))[:MOST_STORES],
+        "stores": list(store_rows(inventory, verdict))[:MAX_STORES],
     }
 
 
-def stores(inventory: Inventory, verdict: CheckpointReport) -> Iterator[dict[str, Any]]:
+def store_rows(inventory: Inventory, verdict: CheckpointReport) -> Iterator[dict[str, Any]]:
     """Each state store: its newest version and snapshot, the version that the next batch loads, files and bytes."""
-    question = CheckpointView(inventory, _target(verdict))
-    wanted = question.first_executed or None
+    view = CheckpointView(inventory, _target(verdict))
+    wanted = view.first_executed_batch or None
     sizes = _sizes(inventory)
-    for operator in question.operators:
+    for operator in view.operators:
         for (partition, name), store in sorted(operator.stores.items()):
             count, size = sizes.get(store.folder, (0, 0))
             yield {
@@ -110,7 +114,7 @@ def _sizes(inventory: Inventory) -> dict[str, tuple[int, int]]:
     return {folder: (counts[folder], sizes[folder]) for folder in counts}
 
 
-def seen_of(document: Mapping[str, Any], taken_at: float) -> CheckpointSeen:
+def checkpoint_seen(document: Mapping[str, Any], taken_at: float) -> CheckpointSeen:
     """The part of a stored judgement that is kept at hand."""
     findings = document.get("findings") or []
     return CheckpointSeen(

@@ -17,7 +17,7 @@ from controlplane.checkpoints.reading.file_logs import file_log
 
 SURVEY = "spark-checkpoint-survey"
 #: Folders of input that are listed unasked.
-MOST_INPUTS = 5
+MAX_INPUTS = 5
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Survey:
     inputs: tuple[Inventory, ...] = ()
 
 
-def survey(
+def collect_survey(
     url: str,
     now: float,
     *,
@@ -62,7 +62,7 @@ def input_folders(checkpoint: Inventory) -> list[str]:
     """For each file source the folder that all the files it last read have in common, after relocation."""
     names = [name for name in checkpoint.names("sources") if checkpoint.is_folder(f"sources/{name}")]
     found: dict[str, None] = {}
-    for log in (file_log(checkpoint, f"sources/{name}") for name in names[:MOST_INPUTS]):
+    for log in (file_log(checkpoint, f"sources/{name}") for name in names[:MAX_INPUTS]):
         folders = [dirname(relocated(path, checkpoint.relocations)) for path in log.known]
         if folders and all(folder.startswith("/") for folder in folders):
             found.setdefault(_without_partitions(commonpath(folders)))

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy.exc import DBAPIError
 
-from controlplane.checkpoints.arrivals import slim
+from controlplane.checkpoints.inventory_events import without_listing
 from controlplane.errors import Forbidden, StoreUnavailable
 from controlplane.events.clocks import Clock, Clocks, corrected
 from controlplane.events.parsing import ParsedEvent, read
@@ -229,7 +229,7 @@ class _Reading:
         beat_at = self._clock.received(event.at, self._now) if event.type == "heartbeat" else None
         event = replace(event, at=corrected(event.at, offset, self._now))
         told = read(event)
-        kept = slim(event.data) if event.type == "inventory" else event.data
+        kept = without_listing(event.data) if event.type == "inventory" else event.data
         blob = self._packer.pack(blobs.pack_json(kept))
         return Prepared(number, told, offset, self._packer.dictionary, blob, beat_at)
 

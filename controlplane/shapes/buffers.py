@@ -33,7 +33,7 @@ _CALL = re.compile(r"^(\w+)\(")
 _INSIDE = re.compile(rf"\b({'|'.join(_BUFFERS)})\(")
 
 
-def buffers(values: tuple[tuple[str, str], ...]) -> tuple[tuple[str, bool], ...] | None:
+def buffer_columns(values: tuple[tuple[str, str], ...]) -> tuple[tuple[str, bool], ...] | None:
     """(type, may be null) of each column of state; None where a function or its place is not known.
 
     `values` are (expression, type) of an aggregation: `("sum(v)", "long")` → `(("long", True),)`.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from controlplane.shapes import conditions, inputs, outputs, state
+from controlplane.shapes import inputs, outputs, settings, state
 from controlplane.shapes.findings import ShapeFinding, sorted_by_weight
 from controlplane.shapes.model import Shape
 
@@ -20,17 +20,17 @@ CHECKS: tuple[Check, ...] = (
     outputs.compare_output_mode,
     outputs.compare_projection,
     outputs.compare_filters,
-    conditions.compare_watermarks,
-    conditions.compare_settings,
-    conditions.compare_trigger,
-    conditions.compare_progress_tracking,
-    conditions.compare_versions,
-    conditions.compare_names,
-    conditions.compare_what_is_told,
+    settings.compare_watermarks,
+    settings.compare_settings,
+    settings.compare_trigger,
+    settings.compare_progress_tracking,
+    settings.compare_versions,
+    settings.compare_names,
+    settings.compare_completeness,
 )
 
 
-def compare(old: Shape, new: Shape) -> list[ShapeFinding]:
+def compare_shapes(old: Shape, new: Shape) -> list[ShapeFinding]:
     """Every change between the run that wrote a checkpoint and the one that is to go on from it, worst first.
 
     No finding: nothing that a shape tells has changed. What a shape cannot tell (code of user functions,

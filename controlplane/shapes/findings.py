@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class ShapeReport(StrEnum):
+class ShapeVerdict(StrEnum):
     """May this change be made on the checkpoint? In the order of how bad it is."""
 
     ALLOWED = "allowed"
@@ -46,7 +46,7 @@ class ShapeFinding:
     """One change. `condition` is Spark's error condition where it fails with one; None on Spark 3 as a rule."""
 
     rule: str
-    verdict: ShapeReport
+    verdict: ShapeVerdict
     effect: ChangeEffect
     change: str
     spark: str
@@ -55,10 +55,10 @@ class ShapeFinding:
     when: When = When.NEVER
 
 
-def verdict_of(findings: Sequence[ShapeFinding]) -> ShapeReport:
+def verdict_of(findings: Sequence[ShapeFinding]) -> ShapeVerdict:
     """The worst of all; no finding is allowed."""
-    order = list(ShapeReport)
-    return max((finding.verdict for finding in findings), key=order.index, default=ShapeReport.ALLOWED)
+    order = list(ShapeVerdict)
+    return max((finding.verdict for finding in findings), key=order.index, default=ShapeVerdict.ALLOWED)
 
 
 def effect_of(findings: Sequence[ShapeFinding]) -> ChangeEffect:
@@ -75,25 +75,25 @@ def effect_of(findings: Sequence[ShapeFinding]) -> ChangeEffect:
 
 def sorted_by_weight(findings: Sequence[ShapeFinding]) -> list[ShapeFinding]:
     """The worst first."""
-    order = list(ShapeReport)
+    order = list(ShapeVerdict)
     return sorted(findings, key=lambda finding: -order.index(finding.verdict))
 
 
 def allowed(rule: str, change: str, spark: str, effect: ChangeEffect = ChangeEffect.RUNS) -> ShapeFinding:
-    return ShapeFinding(rule, ShapeReport.ALLOWED, effect, change, spark)
+    return ShapeFinding(rule, ShapeVerdict.ALLOWED, effect, change, spark)
 
 
 def with_consequences(
     rule: str, effect: ChangeEffect, change: str, spark: str, remedy: str = ""
 ) -> ShapeFinding:
     when = When.LATER if effect in (ChangeEffect.HARMS, ChangeEffect.UNKNOWN) else When.NEVER
-    return ShapeFinding(rule, ShapeReport.CONSEQUENCES, effect, change, spark, remedy, None, when)
+    return ShapeFinding(rule, ShapeVerdict.CONSEQUENCES, effect, change, spark, remedy, None, when)
 
 
 def harmful(rule: str, change: str, spark: str, remedy: str) -> ShapeFinding:
     """Not allowed, although Spark does not object."""
     return ShapeFinding(
-        rule, ShapeReport.NOT_ALLOWED, ChangeEffect.HARMS, change, spark, remedy, None, When.LATER
+        rule, ShapeVerdict.NOT_ALLOWED, ChangeEffect.HARMS, change, spark, remedy, None, When.LATER
     )
 
 
@@ -107,5 +107,5 @@ def fatal(
 ) -> ShapeFinding:
     """Not allowed, and Spark refuses."""
     return ShapeFinding(
-        rule, ShapeReport.NOT_ALLOWED, ChangeEffect.FAILS, change, spark, remedy, condition, when
+        rule, ShapeVerdict.NOT_ALLOWED, ChangeEffect.FAILS, change, spark, remedy, condition, when
     )

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from controlplane.shapes.comparison import compare
-from controlplane.shapes.findings import ShapeFinding, ShapeReport, effect_of, verdict_of
+from controlplane.shapes.comparison import compare_shapes
+from controlplane.shapes.findings import ShapeFinding, ShapeVerdict, effect_of, verdict_of
 from controlplane.shapes.model import ShapeError, shape_from
 
 UNKNOWN = "unknown"
 _SEVERITIES = {
-    ShapeReport.NOT_ALLOWED: "error",
-    ShapeReport.CONSEQUENCES: "warning",
-    ShapeReport.ALLOWED: "info",
+    ShapeVerdict.NOT_ALLOWED: "error",
+    ShapeVerdict.CONSEQUENCES: "warning",
+    ShapeVerdict.ALLOWED: "info",
 }
 
 
-def compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+def comparison_document(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """`{"verdict", "effect", "findings"}`; *unknown* where one of the two cannot be read."""
     try:
-        findings = compare(shape_from(old), shape_from(new))
+        findings = compare_shapes(shape_from(old), shape_from(new))
     except ShapeError as error:
         return {"verdict": UNKNOWN, "effect": UNKNOWN, "findings": [], "reason": str(error)}
     return {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controlplane.shapes.buffers import buffers
+from controlplane.shapes.buffers import buffer_columns
 from controlplane.shapes.findings import (
     ChangeEffect,
     ShapeFinding,
@@ -209,7 +209,7 @@ def _values(
     old: Shape,
     new: Shape,
 ) -> ShapeFinding:
-    before, after = buffers(was), buffers(now)
+    before, after = buffer_columns(was), buffer_columns(now)
     if before is not None and after is not None and _fits(before, after, _is_lenient(old, new)):
         spark = (
             "It runs, as the state's columns have the same types: what one remembered is taken for another's."

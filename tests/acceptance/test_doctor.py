@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.findings import CheckpointReport, RestartEffect, Severity
-from controlplane.checkpoints.survey import survey
+from controlplane.checkpoints.survey import collect_survey
 from tests.checkpoint_cases import Case, cases, unpack
 
 #: Cases whose checkpoint is not there any more: a start begins anew, and there is nothing to judge.
@@ -42,8 +42,10 @@ def verdicts(unpacked: Path) -> dict[str, tuple[Case, CheckpointReport]]:
 def verdict_of(case: Case) -> CheckpointReport:
     now = 1_795_160_000.0
     relocations = case.relocations
-    held = survey(case.checkpoint, now, output=case.output, inputs=case.inputs, relocations=relocations)
-    return judge(held.checkpoint, case.target, output=held.output, inputs=held.inputs)
+    held = collect_survey(
+        case.checkpoint, now, output=case.output, inputs=case.inputs, relocations=relocations
+    )
+    return analyze(held.checkpoint, case.target, output=held.output, inputs=held.inputs)
 
 
 def share(verdicts: dict[str, tuple[Case, CheckpointReport]], wanted: str, said: set[str]) -> float:
@@ -104,7 +106,7 @@ def test_without_output_and_relocation_no_failure_is_missed_and_nothing_fine_is_
     """As on a copy of which nothing is known: the version is the one that wrote it."""
     moved_versions = {"downgrade-agg_rocksv2__35_from43", "upgrade-join__43_from35"}
     for case in cases(unpacked):
-        verdict = judge(survey(case.checkpoint, 1_795_160_000.0).checkpoint)
+        verdict = analyze(collect_survey(case.checkpoint, 1_795_160_000.0).checkpoint)
         if case.wanted == "broken" and case.name not in moved_versions:
             assert verdict.verdict == "broken", case.name
         if case.wanted == "ok" and case.name not in GONE:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.checkpoints.repair import writer_detection
-from controlplane.cli.checkpoints.repair import Bench
+from controlplane.cli.checkpoints.repair import RepairSession
 from controlplane.cli.main import run
 from tests.acceptance.live import LiveServer
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
@@ -103,7 +103,7 @@ def test_where_nobody_can_be_asked_nothing_is_done_without_yes(case: Path) -> No
 
 
 def test_somebody_who_writes_between_two_looks_is_seen(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_detection, "LEAST_PAUSE", 3.0)
+    monkeypatch.setattr(writer_detection, "MIN_PAUSE_SECONDS", 3.0)
     writer = threading.Timer(1, lambda: (case / "checkpoint/offsets/4").write_text("v1\n{}\n{}"))
     writer.start()
     before = content(case)
@@ -233,10 +233,10 @@ def test_a_reader_that_goes_away_is_told_of_what_was_done(case: Path, tmp_path: 
 def test_an_outcome_that_cannot_be_judged_was_done_all_the_same(
     case: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: Bench, *_: object) -> int:
+    def fail(self: RepairSession, *_: object) -> int:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(Bench, "_conclude", fail)
+    monkeypatch.setattr(RepairSession, "_conclude", fail)
     answer = controlplane("rewind", case / "checkpoint", "--resume-at", "2", "--yes", "--assume-stopped")
     assert answer.returncode == 1 and str(backup_of(case)) in answer.stderr
     assert "nothing was changed" not in answer.stderr

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.findings import Finding
 from controlplane.checkpoints.inventory import selection as of_server
 from controlplane.checkpoints.inventory.collector import collect as collect_by_fsspec
@@ -91,7 +91,7 @@ def words(inventory: Inventory) -> list[tuple[str, str, str]]:
     def key(finding: Finding) -> tuple[str, str, str]:
         return finding.check, finding.severity.value, finding.message
 
-    verdict = judge(inventory)
+    verdict = analyze(inventory)
     return [
         (verdict.verdict, str(verdict.query_id), str(verdict.last_committed_batch)),
         *map(key, verdict.findings),
@@ -147,7 +147,7 @@ def test_both_see_the_same_checkpoint_whole_and_broken(
 ) -> None:
     place = built(kind, conf)
     agree(by_driver(spark, f"file:{place}"), collect_by_fsspec(str(place), 1.0))
-    assert judge(by_driver(spark, str(place))).verdict == "ok"
+    assert analyze(by_driver(spark, str(place))).verdict == "ok"
     for path in (
         place / "offsets/10",
         place / "commits/9",
@@ -160,7 +160,7 @@ def test_both_see_the_same_checkpoint_whole_and_broken(
     (place / "offsets/line\nbreak; isDirectory=true; length=3").write_text("x")
     found = by_driver(spark, str(place))
     agree(found, collect_by_fsspec(str(place), 1.0))
-    assert judge(found).verdict == "broken"
+    assert analyze(found).verdict == "broken"
 
 
 @pytest.mark.spark

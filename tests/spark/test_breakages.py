@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.findings import CheckpointReport, ReportStatus, RestartEffect
 from controlplane.checkpoints.reading.checkpoint import KnownHistory
 from controlplane.checkpoints.reading.versions import parse_version
-from controlplane.checkpoints.survey import survey
+from controlplane.checkpoints.survey import collect_survey
 from tests.spark import goldens
 from tests.spark.goldens import CHANGELOG, IDS, ROCKSDB, Golden, Inputs, Ran, run
 
@@ -206,10 +206,12 @@ class Lab:
         output = str(place / "out") if golden.sink == "files" else None
         inputs = [str(self.directory / "in" / name) for name in ("a", "b")]
         moved = [(str(self.directory / golden.name), str(place))]
-        held = survey(str(place / "checkpoint"), time.time(), output=output, inputs=inputs, relocations=moved)
+        held = collect_survey(
+            str(place / "checkpoint"), time.time(), output=output, inputs=inputs, relocations=moved
+        )
         version = parse_version(self.inputs.spark.version)
         history = KnownHistory(stateful=golden not in (PLAIN, FILES))  # as a server knows from the reports
-        return judge(held.checkpoint, version, history=history, output=held.output, inputs=held.inputs)
+        return analyze(held.checkpoint, version, history=history, output=held.output, inputs=held.inputs)
 
 
 @pytest.fixture(scope="module")

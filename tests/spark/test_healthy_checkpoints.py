@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.findings import Severity
 from controlplane.checkpoints.reading.versions import parse_version
-from controlplane.checkpoints.survey import survey
+from controlplane.checkpoints.survey import collect_survey
 from tests.spark import goldens
 from tests.spark.deployment import PROGRAMS, wait_for
 from tests.spark.goldens import CHANGELOG, HDFS, PROVIDERS, ROCKSDB, Golden, Inputs, run
@@ -73,8 +73,8 @@ def complaints(checkpoint: Path, output: Path | None = None) -> list[str]:
     """What the doctor says beyond remarks; asked as by a user who names the output, and as by one who does not."""
     found = []
     for known in {output, None}:
-        held = survey(str(checkpoint), time.time(), output=known and str(known))
-        verdict = judge(held.checkpoint, parse_version("4.3.0"), output=held.output, inputs=held.inputs)
+        held = collect_survey(str(checkpoint), time.time(), output=known and str(known))
+        verdict = analyze(held.checkpoint, parse_version("4.3.0"), output=held.output, inputs=held.inputs)
         found += [f"{f.check}: {f.message}" for f in verdict.findings if f.severity is not Severity.INFO]
         assert verdict.verdict == ("risky" if found else "ok")
     return found

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.inventory.model import from_json
-from controlplane.shapes.report import compared
+from controlplane.shapes.report import comparison_document
 from listeners import attach
 from listeners.queries.preflight import QueryNotStarted
 from listeners.spark.planned import Planned, planned_shape
@@ -42,7 +42,7 @@ def test_a_run_is_looked_at_when_it_has_settled_when_it_is_asked_for_and_when_it
     query = writer(rows, tmp_path, path=str(tmp_path / "out")).format("json").start()
     (started,) = recorder.wait_for(lambda: recorder.of_type("inventory", why="started"))
     assert (started["id"], started["runId"], started["name"]) == (query.id, query.runId, "looked-at")
-    verdict = judge(from_json(started["inventory"]), output=from_json(started["output"]))
+    verdict = analyze(from_json(started["inventory"]), output=from_json(started["output"]))
     assert (verdict.verdict, verdict.query_id) == ("ok", query.id)
     result = recorder.command("inventory", query.id, timeout_seconds=20)
     assert result["state"] == "succeeded" and result["evidence"]["files"] > 5
@@ -51,7 +51,7 @@ def test_a_run_is_looked_at_when_it_has_settled_when_it_is_asked_for_and_when_it
     query.stop()
     (stopped,) = recorder.wait_for(lambda: recorder.of_type("inventory", why="stopped"))
     inventory = from_json(stopped["inventory"])
-    assert judge(inventory).last_committed_batch == 0
+    assert analyze(inventory).last_committed_batch == 0
     assert any(path.endswith(".crc") for path in inventory.entries)
     assert [path for path in from_json(stopped["output"]).contents if path == "_spark_metadata/0"]
 
@@ -66,7 +66,7 @@ def test_a_failure_is_looked_at_at_once_and_what_broke_it_is_found(
     broken = writer(rows, tmp_path).format("noop").start()
     (told,) = recorder.wait_for(lambda: recorder.of_type("inventory", why="failed"))
     assert told["runId"] == broken.runId
-    assert judge(from_json(told["inventory"])).verdict == "broken"
+    assert analyze(from_json(told["inventory"])).verdict == "broken"
 
 
 def test_a_temporary_checkpoint_is_refused_with_the_reason(
@@ -94,7 +94,7 @@ class Oracle:
                 answer: dict[str, Any] = {}
                 if self.path == "/api/v1/preflight":
                     oracle.asked.append(json.loads(body))
-                    told = compared(oracle.old or {}, oracle.asked[-1]["shape"])
+                    told = comparison_document(oracle.old or {}, oracle.asked[-1]["shape"])
                     answer = {**told, "against": {"run_id": "5e6f", "at": 1.0}}
                 self.send_response(200)
                 self.end_headers()
@@ -184,7 +184,7 @@ def test_the_shape_before_the_start_is_that_of_the_run(rows: Any, tmp_path: Path
     query = made.start(**arguments)
     query.awaitTermination()
     after = shape_of(query)
-    assert compared(after, json.loads(json.dumps(before)))["findings"] == []
+    assert comparison_document(after, json.loads(json.dumps(before)))["findings"] == []
     assert {**before, "sources": 0, "sink": 0} == {**after, "sources": 0, "sink": 0}
     assert [source["type"] for source in before["sources"]] == [source["type"] for source in after["sources"]]
     assert before["sink"]["type"] == after["sink"]["type"]

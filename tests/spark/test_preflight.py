@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from controlplane.health.failures import explain
-from controlplane.shapes.comparison import compare
-from controlplane.shapes.findings import ChangeEffect, ShapeReport, When, effect_of, verdict_of
+from controlplane.shapes.comparison import compare_shapes
+from controlplane.shapes.findings import ChangeEffect, ShapeVerdict, When, effect_of, verdict_of
 from controlplane.shapes.model import Shape, shape_from
 from listeners.spark import causes
 from listeners.spark.shape import shape_of
@@ -172,13 +172,13 @@ class Change:
 
     old: Query
     new: Query
-    verdict: ShapeReport
+    verdict: ShapeVerdict
     effect: ChangeEffect
     condition: str | None = None
     results: str | None = None
 
 
-OK, CARE, NO = ShapeReport.ALLOWED, ShapeReport.CONSEQUENCES, ShapeReport.NOT_ALLOWED
+OK, CARE, NO = ShapeVerdict.ALLOWED, ShapeVerdict.CONSEQUENCES, ShapeVerdict.NOT_ALLOWED
 #: Enough to see that predictions hold; the others are left to the long tests.
 OFTEN = {
     "nothing",
@@ -361,7 +361,7 @@ def test_what_is_predicted_of_a_change_is_what_spark_does(bench: Bench, name: st
     change, place = CHANGES[name], name.replace(" ", "-")
     old = shape(checkpoint_of(bench, change.old, place))
     new = shape(run(bench, change.new, f"{place}-elsewhere"))
-    findings = compare(old, new)
+    findings = compare_shapes(old, new)
     assert (verdict_of(findings), effect_of(findings)) == (change.verdict, change.effect), findings
     bench.feed()
     after = run(bench, change.new, place)
@@ -376,7 +376,7 @@ def test_what_is_predicted_of_a_change_is_what_spark_does(bench: Bench, name: st
 
 def test_an_append_without_a_watermark_is_predicted_and_refused_at_start(bench: Bench) -> None:
     old = checkpoint_of(bench, COUNT, "append")
-    findings = compare(shape(old), shape_from({**(old.shape or {}), "outputMode": "append"}))
+    findings = compare_shapes(shape(old), shape_from({**(old.shape or {}), "outputMode": "append"}))
     (refused,) = [finding for finding in findings if finding.verdict is NO]
     assert refused.when is When.START
     after = run(bench, Query(counted, "append"), "append")
@@ -389,7 +389,7 @@ def test_an_append_without_a_watermark_is_predicted_and_refused_at_start(bench: 
 def test_files_in_another_directory_are_predicted_to_be_unreadable(bench: Bench) -> None:
     old = shape(checkpoint_of(bench, FILES, "moved"))
     new = shape(run(bench, Query(display_root, sink="other"), "moved-elsewhere"))
-    (finding,) = compare(old, new)
+    (finding,) = compare_shapes(old, new)
     assert (finding.rule, finding.effect) == ("sink.path", ChangeEffect.HARMS)
     shutil.rmtree(bench.directory / "other-output")
     bench.feed()

@@ -19,7 +19,7 @@ from controlplane.api.bodies import AgentsBody, OneActionBody
 from controlplane.api.deps import ActionIdDep, AgentIdDep, CallerDep, ControlPlaneDep, JsonDep
 from controlplane.api.render import action_body, agent_body
 from controlplane.app import ControlPlane
-from controlplane.checkpoints.inventory_requests import AGENT_SECONDS
+from controlplane.checkpoints.inventory_requests import AGENT_COLLECT_SECONDS
 from controlplane.checkpoints.service import INVENTORY
 from controlplane.errors import BadRequest, Forbidden, Unauthorized
 from controlplane.model import Action, ActionState
@@ -80,7 +80,7 @@ def _check_bound(plane: ControlPlane, caller: Token, agent: str) -> None:
 def _command(plane: ControlPlane, action: Action) -> dict[str, Any]:
     command = command_of(action, plane.window.view(action.query_id))
     return wire.encode_command(
-        replace(command, timeout_seconds=AGENT_SECONDS) if _is_look(action) else command
+        replace(command, timeout_seconds=AGENT_COLLECT_SECONDS) if _is_look(action) else command
     )
 
 
@@ -140,5 +140,5 @@ def post_result(
         result = wire.decode_result(document)
     except WireError as error:
         raise BadRequest(str(error)) from None
-    room = plane.checkpoints if plane.checkpoints.is_look(action_id) else plane.actions
+    room = plane.checkpoints if plane.checkpoints.is_inventory_command(action_id) else plane.actions
     return OneActionBody(action=action_body(room.answer(action_id, result, caller.app)))

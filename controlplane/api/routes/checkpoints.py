@@ -28,9 +28,9 @@ from controlplane.api.deps import CallerDep, ControlPlaneDep, QueryIdDep, body_o
 from controlplane.api.render import stamp
 from controlplane.api.routes.queries import view_of
 from controlplane.app import ControlPlane
-from controlplane.checkpoints.analyzer import judge
-from controlplane.checkpoints.arrivals import bounded
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.inventory.model import NotAnInventory
+from controlplane.checkpoints.inventory_events import bounded_inventory
 from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
 from controlplane.checkpoints.survey import SURVEY, Survey
 from controlplane.errors import BadRequest, Forbidden, NotFound, StoreUnavailable
@@ -53,8 +53,8 @@ PreflightDep = Annotated[PreflightRequest, Depends(body_of(PreflightRequest))]
 
 def _body(plane: ControlPlane, view: QueryView) -> CheckpointBody:
     room = plane.checkpoints
-    looking = room.looking(view.query_id) is not None
-    return bodies.checkpoint_body(view, looking, room.trouble(view.query_id))
+    collecting = room.pending_request(view.query_id) is not None
+    return bodies.checkpoint_body(view, collecting, room.trouble(view.query_id))
 
 
 @router.get("/checkpoints", summary="All checkpoints, worst first")
@@ -124,7 +124,7 @@ def post_judge(
         raise StoreUnavailable("the server judges other inventories; send it again", code="overloaded")
     try:
         survey = _survey(intake.decode(body.raw, body.encoding, JUDGED_BYTES, body.claim))
-        return judge(survey.checkpoint, version, output=survey.output, inputs=survey.inputs).as_json()
+        return analyze(survey.checkpoint, version, output=survey.output, inputs=survey.inputs).as_json()
     finally:
         _JUDGING.release()
 
@@ -142,13 +142,13 @@ def _survey(raw: bytes) -> Survey:
         if deeper_than(document, DEEPEST):
             raise BadRequest(f"the body is nested more than {DEEPEST} deep", code="bad_json")
         if not isinstance(document, dict) or document.get("format") != SURVEY:
-            return Survey(bounded(document))
+            return Survey(bounded_inventory(document))
         output, inputs = document.get("output"), document.get("inputs")
         listed = inputs if isinstance(inputs, list) else []
         return Survey(
-            bounded(document.get("checkpoint")),
-            None if output is None else bounded(output),
-            tuple(bounded(one) for one in listed[:20]),
+            bounded_inventory(document.get("checkpoint")),
+            None if output is None else bounded_inventory(output),
+            tuple(bounded_inventory(one) for one in listed[:20]),
         )
     except WireError as error:
         raise BadRequest(f"the body: {error}", code="bad_json") from None

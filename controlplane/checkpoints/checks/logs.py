@@ -13,16 +13,16 @@ from controlplane.checkpoints.findings import (
     INITIALIZATION,
     START,
     Finding,
-    counted,
-    fails,
-    harms,
-    later,
-    notes,
+    fails_later,
+    note,
+    plural,
+    restart_fails,
+    results_change,
 )
 from controlplane.checkpoints.lock import locked_by
 from controlplane.checkpoints.reading.checkpoint import BatchLog, CheckpointView
 from controlplane.checkpoints.reading.logs import OffsetEntry, Torn
-from controlplane.checkpoints.remedies import repair, rewind
+from controlplane.checkpoints.remedies import repair_command, rewind_command
 
 REWRITE_ID = 'it must hold the query id known from earlier progress events: {"id":"<query id>"}'
 CONTINUOUS = (
@@ -32,9 +32,9 @@ CONTINUOUS = (
 BACKUP = "copy the checkpoint away before anything is changed"
 
 
-def query_id(q: CheckpointView) -> str | None:
+def query_id(view: CheckpointView) -> str | None:
     """The id in `metadata`, where it is one."""
-    text = q.inventory.text("metadata")
+    text = view.inventory.text("metadata")
     try:
         held = json.loads(text or "")
         return str(uuid.UUID(held["id"])) if isinstance(held, dict) else None
@@ -42,53 +42,55 @@ def query_id(q: CheckpointView) -> str | None:
         return None
 
 
-def metadata(q: CheckpointView) -> Iterator[Finding]:
+def metadata(view: CheckpointView) -> Iterator[Finding]:
     """`meta.missing`, `meta.unreadable`, `meta.bad-id`, `meta.id-changed`, `ckpt.surgery-unfinished`."""
-    if backup := locked_by(q.inventory):
+    if backup := locked_by(view.inventory):
         message = (
             "a rewind, repair or undo stopped in the middle; Spark refuses to start until it is put back"
         )
         remedy = (f"controlplane undo {shlex.quote(backup)}",)
-        yield fails("ckpt.surgery-unfinished", message, when=START, remedy=remedy, backup=backup)
+        yield restart_fails("ckpt.surgery-unfinished", message, when=START, remedy=remedy, backup=backup)
         return
-    if not q.inventory.is_file("metadata"):
-        yield from _metadata_missing(q)
+    if not view.inventory.is_file("metadata"):
+        yield from _metadata_missing(view)
         return
-    found = query_id(q)
-    if found is None and ("metadata" in q.inventory.contents or q.inventory.size("metadata") == 0):
-        yield _bad_metadata(q)
-    if found and q.history.query_id and found != q.history.query_id:
-        message = f"metadata holds the id {found}, the query was known as {q.history.query_id}"
-        yield harms("meta.id-changed", message, found=found, known=q.history.query_id, remedy=(REWRITE_ID,))
+    found = query_id(view)
+    if found is None and ("metadata" in view.inventory.contents or view.inventory.size("metadata") == 0):
+        yield _bad_metadata(view)
+    if found and view.history.query_id and found != view.history.query_id:
+        message = f"metadata holds the id {found}, the query was known as {view.history.query_id}"
+        yield results_change(
+            "meta.id-changed", message, found=found, known=view.history.query_id, remedy=(REWRITE_ID,)
+        )
 
 
-def _metadata_missing(q: CheckpointView) -> Iterator[Finding]:
-    if (q.planned is None and q.committed is None) or not q.inventory.complete:
+def _metadata_missing(view: CheckpointView) -> Iterator[Finding]:
+    if (view.planned is None and view.committed is None) or not view.inventory.complete:
         return
-    held: dict[str, Any] = {"last_planned_batch": q.planned, "last_committed_batch": q.committed}
-    if q.target.misses_metadata:
-        yield fails(
+    held: dict[str, Any] = {"last_planned_batch": view.planned, "last_committed_batch": view.committed}
+    if view.target.requires_metadata:
+        yield restart_fails(
             "meta.missing",
             "the file metadata is missing beside full logs; Spark refuses to start",
             when=START,
             condition="STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
-            remedy=(REWRITE_ID, _write_id(q)),
+            remedy=(REWRITE_ID, _write_id(view)),
             **held,
         )
     else:
         message = (
             "the file metadata is missing; this Spark starts under a new query id, and sinks that know it "
         )
-        yield notes(
+        yield note(
             "meta.missing",
             message + "by the old one may take batches twice",
-            remedy=(REWRITE_ID, _write_id(q)),
+            remedy=(REWRITE_ID, _write_id(view)),
             **held,
         )
 
 
-def _bad_metadata(q: CheckpointView) -> Finding:
-    data = q.inventory.contents.get("metadata", b"")
+def _bad_metadata(view: CheckpointView) -> Finding:
+    data = view.inventory.contents.get("metadata", b"")
     shown = data[:80].decode("utf-8", errors="replace")
     try:
         parsed = isinstance(json.loads(data)["id"], str)
@@ -100,69 +102,69 @@ def _bad_metadata(q: CheckpointView) -> Finding:
     if not data:
         why = "it is empty"
     message = f"the file metadata cannot be read: {why}"
-    remedy = (REWRITE_ID, _write_id(q))
-    return fails(check, message, when=START, remedy=remedy, content=shown, bytes=len(data))
+    remedy = (REWRITE_ID, _write_id(view))
+    return restart_fails(check, message, when=START, remedy=remedy, content=shown, bytes=len(data))
 
 
-def _write_id(q: CheckpointView) -> str:
-    return repair(q, "--query-id", q.history.query_id or "ID")
+def _write_id(view: CheckpointView) -> str:
+    return repair_command(view, "--query-id", view.history.query_id or "ID")
 
 
-def entries(q: CheckpointView) -> Iterator[Finding]:
+def entries(view: CheckpointView) -> Iterator[Finding]:
     """`log.offset-unreadable`, `log.commit-unreadable`, `log.version-unsupported`: the entries Spark will read."""
-    n = q.planned
+    n = view.planned
     for batch in (n, n - 1) if n else (n,):
-        entry = q.offset_entry(batch)
+        entry = view.offset_entry(batch)
         if isinstance(entry, Torn):
-            yield _torn(q, "offsets", batch, entry, "log.offset-unreadable", _offset_remedy(q, batch))
+            yield _torn(view, "offsets", batch, entry, "log.offset-unreadable", _offset_remedy(view, batch))
         elif batch == n and _is_blank(entry):
-            if _is_continuous(q):
-                yield notes("log.continuous", CONTINUOUS)
+            if _is_continuous(view):
+                yield note("log.continuous", CONTINUOUS)
                 continue
             wrong = Torn("its second line (metadata) is blank")
-            yield _torn(q, "offsets", batch, wrong, "log.offset-unreadable", _offset_remedy(q, batch))
-    commit = q.commit_entry(q.committed)
+            yield _torn(view, "offsets", batch, wrong, "log.offset-unreadable", _offset_remedy(view, batch))
+    commit = view.commit_entry(view.committed)
     if isinstance(commit, Torn):
-        yield _torn(q, "commits", q.committed, commit, "log.commit-unreadable", _commit_remedy(q))
+        yield _torn(view, "commits", view.committed, commit, "log.commit-unreadable", _commit_remedy(view))
 
 
 def _is_blank(entry: OffsetEntry | Torn | None) -> bool:
     return isinstance(entry, OffsetEntry) and entry.blank_metadata
 
 
-def _is_continuous(q: CheckpointView) -> bool:
+def _is_continuous(view: CheckpointView) -> bool:
     """Continuous processing leaves that line blank in every entry; damage does so in one."""
-    earlier = [batch for batch in q.offsets.batches if q.planned is not None and batch < q.planned]
-    return _is_blank(q.offset_entry(earlier[-1])) if earlier else True
+    earlier = [batch for batch in view.offsets.batches if view.planned is not None and batch < view.planned]
+    return _is_blank(view.offset_entry(earlier[-1])) if earlier else True
 
 
 def _torn(
-    q: CheckpointView, folder: str, batch: int | None, torn: Torn, check: str, remedy: tuple[str, ...]
+    view: CheckpointView, folder: str, batch: int | None, torn: Torn, check: str, remedy: tuple[str, ...]
 ) -> Finding:
     path = f"{folder}/{batch}"
     if torn.version is not None:
         check, remedy = "log.version-unsupported", ("run a Spark that reads this version of the log",)
-    early = q.target.since(4, 2) and folder == "offsets" and batch == q.planned
-    return fails(
+    early = view.target.since(4, 2) and folder == "offsets" and batch == view.planned
+    return restart_fails(
         check,
         f"{path} cannot be read: {torn.reason}",
         when=INITIALIZATION if early else "in the first batch",
-        condition=torn.condition if q.target.since(4, 0) else "",
+        condition=torn.condition if view.target.since(4, 0) else "",
         remedy=remedy,
         file=path,
-        bytes=q.inventory.size(path),
-        beginning=(q.inventory.text(path) or "")[:80],
+        bytes=view.inventory.size(path),
+        beginning=(view.inventory.text(path) or "")[:80],
     )
 
 
-def _offset_remedy(q: CheckpointView, batch: int | None) -> tuple[str, ...]:
-    if batch == q.planned and q.in_flight:
+def _offset_remedy(view: CheckpointView, batch: int | None) -> tuple[str, ...]:
+    if batch == view.planned and view.in_flight:
         return (
             f"make sure that the sink has not taken batch {batch}",
-            f"take offsets/{batch} away, it was never committed and Spark plans it again: {repair(q)}",
+            f"take offsets/{batch} away, it was never committed and Spark plans it again: {repair_command(view)}",
         )
     return (
-        f"see how far one must go back to leave the damage behind: {rewind(q)}",
+        f"see how far one must go back to leave the damage behind: {rewind_command(view)}",
         f"or without going back: {BACKUP}, then",
         f"restore offsets/{batch} from a backup, or write it anew from its neighbour's first two lines "
         "and the end offsets of that batch's progress event",
@@ -170,22 +172,22 @@ def _offset_remedy(q: CheckpointView, batch: int | None) -> tuple[str, ...]:
     )
 
 
-def _commit_remedy(q: CheckpointView) -> tuple[str, ...]:
-    k = q.committed
+def _commit_remedy(view: CheckpointView) -> tuple[str, ...]:
+    k = view.committed
     return (
-        f"if its watermark can be told from disk: {repair(q)}",
+        f"if its watermark can be told from disk: {repair_command(view)}",
         f'else write commits/{k} anew: v1, then {{"nextBatchWatermarkMs":W}} with its watermark (0 without one)',
-        f"or run batch {k} again, if the sink may take it twice: {rewind(q, k)}",
+        f"or run batch {k} again, if the sink may take it twice: {rewind_command(view, k)}",
     )
 
 
-def order(q: CheckpointView) -> Iterator[Finding]:
+def order(view: CheckpointView) -> Iterator[Finding]:
     """How the newest entries of both logs stand to each other."""
-    n, k = q.planned, q.committed
+    n, k = view.planned, view.committed
     if n is None:
-        yield from _no_offsets(q)
+        yield from _no_offsets(view)
     elif k is not None and k > n:
-        yield fails(
+        yield restart_fails(
             "log.commit-ahead",
             f"the commit log is ahead: batch {k} is committed, the newest planned is {n}. "
             f"Each attempt runs batch {n} again, delivers it, and fails",
@@ -195,22 +197,22 @@ def order(q: CheckpointView) -> Iterator[Finding]:
                 BACKUP,
                 f"if batch {k} did run: restore offsets/{n + 1}…{k}",
                 f"if it never ran (its progress is not in the history): move commits/{n + 1}…{k} away",
-                f"or go back to batch {n}, which every attempt delivers again anyway: {rewind(q, n)}",
+                f"or go back to batch {n}, which every attempt delivers again anyway: {rewind_command(view, n)}",
             ),
             newest_offsets=n,
             newest_commits=k,
         )
     elif k is None or n - k > 1:
-        yield from _commit_lag(q, n, k)
+        yield from _commit_lag(view, n, k)
 
 
-def _no_offsets(q: CheckpointView) -> Iterator[Finding]:
-    k = q.committed
+def _no_offsets(view: CheckpointView) -> Iterator[Finding]:
+    k = view.committed
     if k is not None:
-        yield fails(
+        yield restart_fails(
             "log.offsets-empty-commits-present",
             f"offsets/ holds no batch, commits/ holds up to {k}",
-            condition="" if q.target.since(4, 2) else "CONCURRENT_STREAM_LOG_UPDATE",
+            condition="" if view.target.since(4, 2) else "CONCURRENT_STREAM_LOG_UPDATE",
             remedy=(
                 "restore offsets/ from a backup",
                 "or take a new checkpoint, together with a plan for the sink",
@@ -218,9 +220,9 @@ def _no_offsets(q: CheckpointView) -> Iterator[Finding]:
             newest_commits=k,
         )
         return
-    state, sources = q.inventory.names("state"), {name: log.newest for name, log in q.sources.items()}
-    if q.stateful and q.target.minds_leftover_state:
-        yield fails(
+    state, sources = view.inventory.names("state"), {name: log.newest for name, log in view.sources.items()}
+    if view.stateful and view.target.rejects_leftover_state:
+        yield restart_fails(
             "log.empty-but-state-present",
             "offsets/ and commits/ are empty, but state/ is not: Spark wants an empty place for batch 0",
             condition="STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
@@ -230,8 +232,8 @@ def _no_offsets(q: CheckpointView) -> Iterator[Finding]:
             ),
             state=list(state),
         )
-    elif q.stateful or any(newest is not None for newest in sources.values()):
-        yield harms(
+    elif view.stateful or any(newest is not None for newest in sources.values()):
+        yield results_change(
             "log.empty-but-state-present",
             "offsets/ and commits/ are empty, but older parts are there: Spark starts at batch 0 on top of them, "
             "so input is read again, or skipped by a file sink that remembers the batches",
@@ -241,38 +243,40 @@ def _no_offsets(q: CheckpointView) -> Iterator[Finding]:
         )
 
 
-def _commit_lag(q: CheckpointView, n: int, k: int | None) -> Iterator[Finding]:
-    first = q.offsets.batches[0]
-    if n - first < 1 or sparse(q):
+def _commit_lag(view: CheckpointView, n: int, k: int | None) -> Iterator[Finding]:
+    first = view.offsets.batches[0]
+    if n - first < 1 or sparse(view):
         return
     last = "none" if k is None else k
     message = f"the newest commit is {last}, the newest planned batch {n}: only batch {n} runs again"
-    yield notes("log.commit-lag", message, newest_offsets=n, newest_commits=k)
+    yield note("log.commit-lag", message, newest_offsets=n, newest_commits=k)
 
 
-def sparse(q: CheckpointView) -> bool:
+def sparse(view: CheckpointView) -> bool:
     """Whether the offset log has holes by design: asynchronous progress tracking writes some batches only."""
-    return q.offsets.gaps >= 2 and len(set(q.offsets.batches) & set(q.commits.batches)) >= 2
+    return view.offsets.gaps >= 2 and len(set(view.offsets.batches) & set(view.commits.batches)) >= 2
 
 
-def previous(q: CheckpointView) -> Iterator[Finding]:
+def previous(view: CheckpointView) -> Iterator[Finding]:
     """`log.offset-previous-missing` and older gaps."""
-    n = q.planned
-    if n is None or not q.inventory.complete:
+    n = view.planned
+    if n is None or not view.inventory.complete:
         return
-    if n > 0 and n - 1 not in q.offsets.batches:
-        yield _previous_missing(q, n)
+    if n > 0 and n - 1 not in view.offsets.batches:
+        yield _previous_missing(view, n)
     gaps = [
-        (a, b) for a, b in zip(q.offsets.batches, q.offsets.batches[1:], strict=False) if b - a > 1 and b < n
+        (a, b)
+        for a, b in zip(view.offsets.batches, view.offsets.batches[1:], strict=False)
+        if b - a > 1 and b < n
     ]
-    if gaps and not sparse(q):
+    if gaps and not sparse(view):
         message = "older batches are missing in offsets/: no harm to a restart, but no rewind to them"
-        yield notes("log.offset-gap-old", message, gaps=[list(gap) for gap in gaps[:5]])
+        yield note("log.offset-gap-old", message, gaps=[list(gap) for gap in gaps[:5]])
 
 
-def _previous_missing(q: CheckpointView, n: int) -> Finding:
-    around = [batch for batch in q.offsets.batches if batch >= n - 10]
-    if sparse(q):
+def _previous_missing(view: CheckpointView, n: int) -> Finding:
+    around = [batch for batch in view.offsets.batches if batch >= n - 10]
+    if sparse(view):
         message = (
             f"offsets/{n - 1} is not there: the log is written by asynchronous progress tracking. A restart works "
             "with it on; with it off it fails"
@@ -281,26 +285,26 @@ def _previous_missing(q: CheckpointView, n: int) -> Finding:
             "keep asyncProgressTrackingEnabled on",
             "before turning it off: run a few batches with asyncProgressTrackingCheckpointIntervalMs=0",
         )
-        return notes("log.offset-previous-missing", message, remedy=remedy, offsets=around)
-    return fails(
+        return note("log.offset-previous-missing", message, remedy=remedy, offsets=around)
+    return restart_fails(
         "log.offset-previous-missing",
         f"offsets/{n - 1} is missing; Spark reads it with offsets/{n}: batch {n - 1} doesn't exist",
         remedy=(
             BACKUP,
             f"restore offsets/{n - 1}",
-            f"or go back to where both are there: {rewind(q)}",
+            f"or go back to where both are there: {rewind_command(view)}",
             f"or, if offsets/{n} is a foreign copy that this query never planned, move it away",
         ),
         offsets=around,
     )
 
 
-def folders(q: CheckpointView) -> Iterator[Finding]:
+def folders(view: CheckpointView) -> Iterator[Finding]:
     """`log.dir-named-as-batch`: a folder stands where a batch will be written."""
-    first = {"offsets": 0 if q.planned is None else q.planned + 1, "commits": q.next_batch}
-    for log in (q.offsets, q.commits):
+    first = {"offsets": 0 if view.planned is None else view.planned + 1, "commits": view.next_batch}
+    for log in (view.offsets, view.commits):
         for number in (number for number in log.folders if number >= first[log.folder]):
-            yield _blocked(log, number, first[log.folder], q.next_batch)
+            yield _blocked(log, number, first[log.folder], view.next_batch)
 
 
 def _blocked(log: BatchLog, number: int, first: int, next_batch: int) -> Finding:
@@ -309,40 +313,40 @@ def _blocked(log: BatchLog, number: int, first: int, next_batch: int) -> Finding
     message = f"the folder {path} stands where batch {number} is to be written"
     if number <= max(first, next_batch):
         condition = "CONCURRENT_STREAM_LOG_UPDATE"
-        return fails("log.dir-named-as-batch", message, condition=condition, remedy=remedy, path=path)
-    return later("log.dir-named-as-batch", message, when=f"in batch {number}", remedy=remedy, path=path)
+        return restart_fails("log.dir-named-as-batch", message, condition=condition, remedy=remedy, path=path)
+    return fails_later("log.dir-named-as-batch", message, when=f"in batch {number}", remedy=remedy, path=path)
 
 
-def leftovers(q: CheckpointView) -> Iterator[Finding]:
+def leftovers(view: CheckpointView) -> Iterator[Finding]:
     """`log.tmp-leftover`: temporary files of writes that never ended."""
-    found = [path for path in q.inventory.entries if path.endswith(".tmp")]
+    found = [path for path in view.inventory.entries if path.endswith(".tmp")]
     if found:
-        message = f"{counted(len(found), 'temporary file')} of unfinished writes; Spark ignores them"
-        yield notes("log.tmp-leftover", message, files=sorted(found)[:5])
+        message = f"{plural(len(found), 'temporary file')} of unfinished writes; Spark ignores them"
+        yield note("log.tmp-leftover", message, files=sorted(found)[:5])
 
 
-def side_files(q: CheckpointView) -> Iterator[Finding]:
+def side_files(view: CheckpointView) -> Iterator[Finding]:
     """`ckpt.crc-mismatch`: a file differs from what its hidden .crc sums; Spark does not look at that."""
-    n = q.planned
+    n = view.planned
     weighty = {f"offsets/{n}", f"offsets/{n - 1}"} if n is not None else set()
-    for path, data in q.inventory.contents.items():
+    for path, data in view.inventory.contents.items():
         folder, _, name = path.rpartition("/")
-        sums = q.inventory.contents.get(f"{folder}/.{name}.crc".lstrip("/"))
+        sums = view.inventory.contents.get(f"{folder}/.{name}.crc".lstrip("/"))
         at = first_bad_chunk(data, sums) if sums else None
-        if at is None or isinstance(_log_entry(q, path), Torn):
+        if at is None or isinstance(_log_entry(view, path), Torn):
             continue
         message = (
             f"{path} is not what was written: it differs from its .crc file, which Spark does not look at"
         )
         if path in weighty:
             remedy = ("compare it with the end offsets in the progress history", f"restore {path}")
-            yield harms("ckpt.crc-mismatch", message, file=path, byte=at, remedy=remedy)
+            yield results_change("ckpt.crc-mismatch", message, file=path, byte=at, remedy=remedy)
         else:
-            yield notes("ckpt.crc-mismatch", message, file=path, byte=at)
+            yield note("ckpt.crc-mismatch", message, file=path, byte=at)
 
 
-def _log_entry(q: CheckpointView, path: str) -> object:
+def _log_entry(view: CheckpointView, path: str) -> object:
     folder, _, name = path.rpartition("/")
     if folder not in ("offsets", "commits") or not name.isdigit():
         return None
-    return q.offset_entry(int(name)) if folder == "offsets" else q.commit_entry(int(name))
+    return view.offset_entry(int(name)) if folder == "offsets" else view.commit_entry(int(name))

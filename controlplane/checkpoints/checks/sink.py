@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from posixpath import basename
 from typing import Any
 
-from controlplane.checkpoints.findings import Finding, counted, harms, later, notes
+from controlplane.checkpoints.findings import Finding, fails_later, note, plural, results_change
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.reading.checkpoint import SINK_LOG, CheckpointView
 from controlplane.checkpoints.reading.file_logs import FileLog
 from controlplane.checkpoints.reading.input_files import InputFiles
-from controlplane.checkpoints.remedies import rewind
+from controlplane.checkpoints.remedies import rewind_command
 
 READERS = "at once for readers of the output"
 
 
-def ahead(q: CheckpointView) -> Iterator[Finding]:
+def ahead(view: CheckpointView) -> Iterator[Finding]:
     """`sink.metadata-ahead`, `sink.metadata-without-checkpoint`: the sink skips every batch that it already has."""
-    if q.sink is None or q.sink.newest is None:
+    if view.sink is None or view.sink.newest is None:
         return
-    known = max((batch for batch in (q.planned, q.committed) if batch is not None), default=-1)
-    newest = q.sink.newest
+    known = max((batch for batch in (view.planned, view.committed) if batch is not None), default=-1)
+    newest = view.sink.newest
     if newest <= known:
         return
     check = "sink.metadata-without-checkpoint" if known < 0 else "sink.metadata-ahead"
@@ -29,8 +29,8 @@ def ahead(q: CheckpointView) -> Iterator[Finding]:
         f"the file sink has batches up to {newest}, the checkpoint ends at {known}: those between are skipped"
     )
     evidence: dict[str, Any] = {"sink_newest": newest, "checkpoint_newest": known}
-    if same_batches_again(q, newest - known):
-        yield notes(
+    if same_batches_again(view, newest - known):
+        yield note(
             check,
             f"{message}; the same input files will be planned for them again, so nothing is lost",
             **evidence,
@@ -38,9 +38,9 @@ def ahead(q: CheckpointView) -> Iterator[Finding]:
         return
     remedy = (
         "if the batches will hold exactly the same input again (same files, same limit a batch): start",
-        f"else take _spark_metadata/{known + 1}…{newest} away, with the data files they name: {_cut(q)}",
+        f"else take _spark_metadata/{known + 1}…{newest} away, with the data files they name: {_cut(view)}",
     )
-    yield harms(
+    yield results_change(
         check,
         f"{message}, and what they read is lost unless it is the same input again",
         remedy=remedy,
@@ -48,33 +48,38 @@ def ahead(q: CheckpointView) -> Iterator[Finding]:
     )
 
 
-def _cut(q: CheckpointView) -> str:
+def _cut(view: CheckpointView) -> str:
     """A rewind to the batch that is next anyway touches the sink's log alone."""
-    return f"{rewind(q, q.next_batch)} --move-data"
+    return f"{rewind_command(view, view.next_batch)} --move-data"
 
 
-def same_batches_again(q: CheckpointView, skipped: int) -> bool:
+def same_batches_again(view: CheckpointView, skipped: int) -> bool:
     """Whether the input that waits is what the skipped batches held: so many files, each taken alone under a limit.
 
     The limit shows where a file was there before an earlier batch began, and that batch left it.
     """
-    unread = InputFiles(q).unread()
-    if unread is None or len(unread) != skipped or q.last is None or len(q.sources) != len(q.last.offsets):
+    unread = InputFiles(view).unread()
+    if (
+        unread is None
+        or len(unread) != skipped
+        or view.last is None
+        or len(view.sources) != len(view.last.offsets)
+    ):
         return False
-    began = q.last.timestamp_ms / 1000
-    counts = {len(log.entries(batch)) for log in q.sources.values() for batch in log.plain}
-    return counts == {1} and len(q.sources) == 1 and all(at < began for at in unread)
+    began = view.last.timestamp_ms / 1000
+    counts = {len(log.entries(batch)) for log in view.sources.values() for batch in log.plain}
+    return counts == {1} and len(view.sources) == 1 and all(at < began for at in unread)
 
 
-def holes(q: CheckpointView) -> Iterator[Finding]:
+def holes(view: CheckpointView) -> Iterator[Finding]:
     """`sink.metadata-missing`, `-behind`, `-gap`, `-unreadable`: readers fail, and the query at its next compaction."""
-    log, k = q.sink, q.committed
-    if log is None or q.output is None or k is None or not q.output.complete:
+    log, k = view.sink, view.committed
+    if log is None or view.output is None or k is None or not view.output.complete:
         return
     if log.newest is None:
-        yield from _no_log(q.output, k)
+        yield from _no_log(view.output, k)
         return
-    if log.newest < k and log.newest < (q.offsets.batches[0] if q.offsets.batches else 0):
+    if log.newest < k and log.newest < (view.offsets.batches[0] if view.offsets.batches else 0):
         return
     if log.newest < k:
         message = (
@@ -103,7 +108,7 @@ def _unreadable(
     check: str, log: FileLog, message: str, *, after: int | None = None, **evidence: Any
 ) -> Finding:
     dies = log.next_compaction(log.newest if log.newest is not None else after or 0)
-    return later(
+    return fails_later(
         check,
         f"{message}. The query runs on and dies at batch {dies}, its next compaction",
         when=f"{READERS}; for the query in batch {dies}",
@@ -117,18 +122,18 @@ def _unreadable(
     )
 
 
-def data_files(q: CheckpointView) -> Iterator[Finding]:
+def data_files(view: CheckpointView) -> Iterator[Finding]:
     """`sink.data-file-missing`: the log names a file that is gone."""
-    if q.sink is None or q.output is None or not q.output.complete:
+    if view.sink is None or view.output is None or not view.output.complete:
         return
-    there = {basename(path) for path, entry in q.output.entries.items() if not entry.folder}
-    gone = [path for path in _added(q.sink) if basename(path) not in there]
+    there = {basename(path) for path, entry in view.output.entries.items() if not entry.folder}
+    gone = [path for path in _added(view.sink) if basename(path) not in there]
     if gone:
         message = (
-            f"{counted(len(gone), 'data file')} that the sink's log names: gone; readers of the output fail"
+            f"{plural(len(gone), 'data file')} that the sink's log names: gone; readers of the output fail"
         )
         remedy = ("restore them from a backup",)
-        yield later("sink.data-file-missing", message, when=READERS, files=gone[:10], remedy=remedy)
+        yield fails_later("sink.data-file-missing", message, when=READERS, files=gone[:10], remedy=remedy)
 
 
 def _added(log: FileLog) -> Iterator[str]:

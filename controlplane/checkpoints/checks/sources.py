@@ -10,11 +10,11 @@ from controlplane.checkpoints.findings import (
     INITIALIZATION,
     START,
     Finding,
-    counted,
-    fails,
-    harms,
-    later,
-    notes,
+    fails_later,
+    note,
+    plural,
+    restart_fails,
+    results_change,
 )
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.inventory.relocation import plain_path
@@ -22,7 +22,7 @@ from controlplane.checkpoints.reading import logs
 from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.reading.file_logs import FileLog
 from controlplane.checkpoints.reading.input_files import InputFiles
-from controlplane.checkpoints.remedies import rewind
+from controlplane.checkpoints.remedies import rewind_command
 
 RESTORE_LINE = (
     "copy the checkpoint away",
@@ -30,49 +30,49 @@ RESTORE_LINE = (
 )
 
 
-def lines(q: CheckpointView) -> Iterator[Finding]:
+def source_lines(view: CheckpointView) -> Iterator[Finding]:
     """`src.count-changed-in-log`, `src.missing-line-v2`, `src.no-line`: as many sources as in the batch before."""
-    if q.last is None:
+    if view.last is None:
         return
-    now = q.last.offsets
-    before = q.previous.offsets if q.previous else None
+    now = view.last.offsets
+    before = view.previous.offsets if view.previous else None
     if not now:
-        yield _count(q, 0, len(before or ()))
-    elif before is not None and q.last.version >= 2:
+        yield _count(view, 0, len(before or ()))
+    elif before is not None and view.last.version >= 2:
         for source in sorted(set(before) - set(now)):
-            message = f"source {source} has no line in offsets/{q.planned}, the batch before has one: it is read again"
-            yield harms("src.missing-line-v2", message, source=source, remedy=RESTORE_LINE)
+            message = f"source {source} has no line in offsets/{view.planned}, the batch before has one: it is read again"
+            yield results_change("src.missing-line-v2", message, source=source, remedy=RESTORE_LINE)
     elif before is not None and len(before) != len(now):
-        yield _count(q, len(now), len(before))
+        yield _count(view, len(now), len(before))
 
 
-def _count(q: CheckpointView, now: int, before: int) -> Finding:
-    message = f"offsets/{q.planned} names {now} sources" + (f", the batch before {before}" if before else "")
+def _count(view: CheckpointView, now: int, before: int) -> Finding:
+    message = f"offsets/{view.planned} names {now} sources" + (
+        f", the batch before {before}" if before else ""
+    )
     remedy = ("copy the checkpoint away", "restore the entry; never edit its lines to fit another query")
-    return fails("src.count-changed-in-log", message, now=now, before=before, remedy=remedy)
+    return restart_fails("src.count-changed-in-log", message, now=now, before=before, remedy=remedy)
 
 
-def offsets(q: CheckpointView) -> Iterator[Finding]:
+def offsets(view: CheckpointView) -> Iterator[Finding]:
     """`src.offset-torn`, `src.offset-became-void`, `src.offset-regressed`, line by line."""
-    if q.last is None:
+    if view.last is None:
         return
-    before = q.previous.offsets if q.previous else {}
-    for source, offset in q.last.offsets.items():
+    before = view.previous.offsets if view.previous else {}
+    for source, offset in view.last.offsets.items():
         old = before.get(source)
         if logs.torn_offset(offset):
-            message = f"the offset of source {source} in offsets/{q.planned} breaks off"
-            yield fails("log.offset-unreadable", message, line=offset[:120], remedy=RESTORE_LINE)
+            message = f"the offset of source {source} in offsets/{view.planned} breaks off"
+            yield restart_fails("log.offset-unreadable", message, line=offset[:120], remedy=RESTORE_LINE)
         elif offset.strip() == logs.VOID:
             if old is not None and old.strip() != logs.VOID:
-                message = (
-                    f"source {source} lost its offset in offsets/{q.planned}: it is read from its beginning"
-                )
-                yield harms("src.offset-became-void", message, before=old, remedy=RESTORE_LINE)
+                message = f"source {source} lost its offset in offsets/{view.planned}: it is read from its beginning"
+                yield results_change("src.offset-became-void", message, before=old, remedy=RESTORE_LINE)
         elif old is not None:
-            yield from _regressed(q, source, old, offset)
+            yield from _regressed(view, source, old, offset)
 
 
-def _regressed(q: CheckpointView, source: str, old: str, new: str) -> Iterator[Finding]:
+def _regressed(view: CheckpointView, source: str, old: str, new: str) -> Iterator[Finding]:
     was, now = logs.positions(old), logs.positions(new)
     lower = {path: [was[path], now[path]] for path in was.keys() & now.keys() if now[path] < was[path]}
     # Of other sources any figure may be a version or a time; those of Kafka are by topic and partition.
@@ -80,41 +80,43 @@ def _regressed(q: CheckpointView, source: str, old: str, new: str) -> Iterator[F
     kafka = bool(lower) and all("/" in path and path.rpartition("/")[2].isdigit() for path in lower)
     if not lower or not (files or kafka or set(lower) == {""}):
         return
-    message = f"source {source} goes backwards in offsets/{q.planned}"
+    message = f"source {source} goes backwards in offsets/{view.planned}"
     if files:
         remedy = (
             "a failed start over a lost source log writes such an entry: restore the source's log first",
-            f"then move offsets/{q.planned} away, if it was never committed",
+            f"then move offsets/{view.planned} away, if it was never committed",
         )
-        yield fails("src.offset-regressed", message, before=old, now=new, remedy=remedy)
+        yield restart_fails("src.offset-regressed", message, before=old, now=new, remedy=remedy)
     else:
         message += ": what lies between is read and delivered again"
-        yield harms(
+        yield results_change(
             "src.offset-regressed", message, lower=dict(list(lower.items())[:10]), remedy=RESTORE_LINE
         )
 
 
-def file_logs(q: CheckpointView) -> Iterator[Finding]:
+def file_logs(view: CheckpointView) -> Iterator[Finding]:
     """`src.file-log-…`: the log of each file source against itself and against the offsets."""
-    known = {name: logs.log_offset(offset) for name, offset in (q.last.offsets if q.last else {}).items()}
-    for name, log in q.sources.items():
+    known = {
+        name: logs.log_offset(offset) for name, offset in (view.last.offsets if view.last else {}).items()
+    }
+    for name, log in view.sources.items():
         yield from _holes(log)
         wanted = known.get(name)
         if wanted is not None and (log.newest is None or log.newest < wanted):
-            yield _behind(q, name, log.newest, wanted)
+            yield _behind(view, name, log.newest, wanted)
         elif wanted is not None and log.newest is not None and log.newest > wanted:
             message = f"the log of source {name} is at {log.newest}, its offset at {wanted}; the next batch takes both"
-            yield notes("src.file-log-ahead", message, newest=log.newest, offset=wanted)
+            yield note("src.file-log-ahead", message, newest=log.newest, offset=wanted)
     for name, wanted in known.items():
-        if wanted is not None and wanted >= 0 and name not in q.sources and q.inventory.complete:
-            yield _behind(q, name, None, wanted)
+        if wanted is not None and wanted >= 0 and name not in view.sources and view.inventory.complete:
+            yield _behind(view, name, None, wanted)
 
 
-def _behind(q: CheckpointView, source: str, newest: int | None, wanted: int) -> Finding:
+def _behind(view: CheckpointView, source: str, newest: int | None, wanted: int) -> Finding:
     held = "is gone" if newest is None else f"ends at {newest}"
-    return fails(
+    return restart_fails(
         "src.file-log-behind-offset",
-        f"the log of source {source} {held}, offsets/{q.planned} counts on entry {wanted}. "
+        f"the log of source {source} {held}, offsets/{view.planned} counts on entry {wanted}. "
         "Do not start: a failed start writes a wrong offset and makes it worse",
         when=FIRST_BATCH,
         source=source,
@@ -123,7 +125,7 @@ def _behind(q: CheckpointView, source: str, newest: int | None, wanted: int) -> 
         remedy=(
             "stop whatever restarts the query",
             f"restore sources/{source} from a backup",
-            f"or go back to an entry that is there: {rewind(q)}",
+            f"or go back to an entry that is there: {rewind_command(view)}",
         ),
     )
 
@@ -133,28 +135,26 @@ def _holes(log: FileLog) -> Iterator[Finding]:
         check = "src.file-log-compact-missing" if log.is_compaction(batch) else "src.file-log-gap"
         message = f"{log.name_of(batch)} is missing; the source reads it when it opens"
         remedy = (f"restore {log.name_of(batch)} from a backup",)
-        yield fails(
+        yield restart_fails(
             check, message, when=INITIALIZATION, newest=log.newest, interval=log.interval, remedy=remedy
         )
     for batch, why in list(log.torn.items())[:3]:
         message = f"{log.name_of(batch)} cannot be read: {why}"
         remedy = (f"restore {log.name_of(batch)} from a backup",)
-        yield fails(
+        yield restart_fails(
             "src.file-log-unreadable", message, when=INITIALIZATION, file=log.name_of(batch), remedy=remedy
         )
 
 
-def inputs(q: CheckpointView) -> Iterator[Finding]:
+def inputs(view: CheckpointView) -> Iterator[Finding]:
     """`src.inflight-input-missing`, `src.input-dir-missing`: what the batch in flight will read."""
-    files = InputFiles(q)
+    files = InputFiles(view)
     yield from map(_missing_folder, files.missing_folders())
     gone = [path for path in files.in_flight() if files.is_missing(path)]
-    if gone and q.first_executed == q.next_batch:
-        message = (
-            f"{counted(len(gone), 'input file')} planned for batch {q.planned}: gone. Spark skips it silently"
-        )
+    if gone and view.first_executed_batch == view.next_batch:
+        message = f"{plural(len(gone), 'input file')} planned for batch {view.planned}: gone. Spark skips it silently"
         remedy = ("put them back under the same names before the start",)
-        yield harms(
+        yield results_change(
             "src.inflight-input-missing", message, files=gone[:10], folder=dirname(gone[0]), remedy=remedy
         )
 
@@ -167,9 +167,9 @@ def _missing_folder(listed: Inventory) -> Finding:
     condition = "PATH_NOT_FOUND"
     if listed.guessed:
         message += "; if the source reads that folder, and not one above it, the start fails"
-        return later(
+        return fails_later(
             "src.input-dir-missing", message, when=START, condition=condition, folder=folder, remedy=remedy
         )
-    return fails(
+    return restart_fails(
         "src.input-dir-missing", message, when=START, condition=condition, folder=folder, remedy=remedy
     )

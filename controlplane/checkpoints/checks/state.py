@@ -4,59 +4,68 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from controlplane.checkpoints.findings import FIRST_BATCH, Finding, counted, fails, harms, notes
+from controlplane.checkpoints.findings import (
+    FIRST_BATCH,
+    Finding,
+    note,
+    plural,
+    restart_fails,
+    results_change,
+)
 from controlplane.checkpoints.reading import logs
 from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.reading.state_loading import (
     HDFS,
     ROCKSDB,
     Fault,
-    Loading,
-    ProviderKind,
+    FaultKind,
+    LoadResult,
     damaged_blocks,
 )
 from controlplane.checkpoints.reading.state_tree import DEFAULT_STORE, StateFile, StateOperator, Store
-from controlplane.checkpoints.remedies import repair, rewind
+from controlplane.checkpoints.remedies import repair_command, rewind_command
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 RESTORE = "restore the named files from a backup"
 #: The root of a checkpoint gets its entries with the first batch; a change so much later is somebody's.
 LATE_SECONDS = 60.0
 OWN_ENTRIES = {"metadata", "offsets", "commits", "sources", "state", ".metadata.crc"}
 
 
-def present(q: CheckpointView) -> Iterator[Finding]:
+def state_folder(view: CheckpointView) -> Iterator[Finding]:
     """`state.dir-missing`: a query with state, and no state."""
-    if q.next_batch == 0 or q.stateful or not q.inventory.complete or q.planned is None:
+    if view.next_batch == 0 or view.stateful or not view.inventory.complete or view.planned is None:
         return
-    condition = "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY" if q.target.compares_operators else ""
+    condition = (
+        "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY" if view.target.validates_operators else ""
+    )
     remedy = ("restore state/ from a backup", "or take a new checkpoint and fill the state anew")
-    if q.inventory.is_folder("state"):
+    if view.inventory.is_folder("state"):
         message = "state/ is there and empty; only a query with state has it"
-        yield fails("state.dir-missing", message, condition=condition, remedy=remedy)
-    elif q.history.stateful is False:
+        yield restart_fails("state.dir-missing", message, condition=condition, remedy=remedy)
+    elif view.history.stateful is False:
         return  # its reports name no stateful operator
-    elif q.history.stateful:
+    elif view.history.stateful:
         message = "the query keeps state, and state/ is gone"
-        yield fails("state.dir-missing", message, condition=condition, remedy=remedy)
-    elif (seconds := _changed_late(q)) is not None:
+        yield restart_fails("state.dir-missing", message, condition=condition, remedy=remedy)
+    elif (seconds := _changed_late(view)) is not None:
         message = (
             f"something was taken out of the checkpoint's root {seconds:.0f} s after the last batch, and the "
             "one thing not there is state/. If the query keeps state it cannot start; if not, this means nothing"
         )
-        yield fails(
+        yield restart_fails(
             "state.dir-missing", message, condition=condition, remedy=remedy, likely=True, seconds=seconds
         )
-    elif q.last is not None and q.last.watermark_ms > 0:
+    elif view.last is not None and view.last.watermark_ms > 0:
         message = (
             "the log has a watermark, but there is no state/: a query that uses the watermark cannot start"
         )
-        yield harms("state.dir-missing", message, watermark_ms=q.last.watermark_ms, remedy=remedy)
+        yield results_change("state.dir-missing", message, watermark_ms=view.last.watermark_ms, remedy=remedy)
 
 
-def _changed_late(q: CheckpointView) -> float | None:
+def _changed_late(view: CheckpointView) -> float | None:
     """Seconds from the newest file to the last change of the root folder, where nothing seen explains that change."""
-    inventory = q.inventory
+    inventory = view.inventory
     names, root = set(inventory.names("")), inventory.root_modified
     times = [e.modified for e in inventory.entries.values() if not e.folder and e.modified is not None]
     # What else is gone may be what was taken out.
@@ -70,22 +79,22 @@ def _changed_late(q: CheckpointView) -> float | None:
     return None if foreign or copied or root < newest + LATE_SECONDS else root - newest
 
 
-def partitions(q: CheckpointView) -> Iterator[Finding]:
+def partitions(view: CheckpointView) -> Iterator[Finding]:
     """`state.partition-missing`, `state.more-partitions-than-conf`, `state.partition-count-mismatch`."""
-    wanted = q.last.partitions if q.last else None
-    if wanted is None or q.next_batch == 0 or not q.inventory.complete:
+    wanted = view.last.partitions if view.last else None
+    if wanted is None or view.next_batch == 0 or not view.inventory.complete:
         return
-    for operator in q.operators:
+    for operator in view.operators:
         held = {store.partition for store in operator.stores.values() if store.files}
-        yield from _lost_partitions(q, operator, held, wanted)
-        beyond = [p for p in sorted(held) if p >= wanted and _is_current(q, operator, p)]
+        yield from _lost_partitions(view, operator, held, wanted)
+        beyond = [p for p in sorted(held) if p >= wanted and _is_current(view, operator, p)]
         if beyond:
-            message = f"operator {operator.number} has {max(held) + 1} partitions, offsets/{q.planned} pins {wanted}"
+            message = f"operator {operator.number} has {max(held) + 1} partitions, offsets/{view.planned} pins {wanted}"
             remedy = (
                 "copy the checkpoint away",
-                f"set {logs.PARTITIONS} in offsets/{q.planned} back to {max(held) + 1}",
+                f"set {logs.PARTITIONS} in offsets/{view.planned} back to {max(held) + 1}",
             )
-            yield harms(
+            yield results_change(
                 "state.more-partitions-than-conf",
                 f"{message}: the keys of the others are forgotten",
                 partitions=max(held) + 1,
@@ -97,97 +106,99 @@ def partitions(q: CheckpointView) -> Iterator[Finding]:
             message = (
                 f"the metadata of operator {operator.number} says {told} partitions, the log pins {wanted}"
             )
-            yield notes("state.partition-count-mismatch", message, metadata=told, pinned=wanted)
+            yield note("state.partition-count-mismatch", message, metadata=told, pinned=wanted)
 
 
-def _is_current(q: CheckpointView, operator: StateOperator, partition: int) -> bool:
+def _is_current(view: CheckpointView, operator: StateOperator, partition: int) -> bool:
     """Whether a partition was still written with the newest batches; a repartition leaves older ones behind."""
     stores = [store for (p, _), store in operator.stores.items() if p == partition]
-    return any((store.newest or 0) >= q.next_batch for store in stores)
+    return any((store.newest or 0) >= view.next_batch for store in stores)
 
 
 def _lost_partitions(
-    q: CheckpointView, operator: StateOperator, held: set[int], wanted: int
+    view: CheckpointView, operator: StateOperator, held: set[int], wanted: int
 ) -> Iterator[Finding]:
     lost = [p for p in range(min(wanted, 1_000_000)) if p not in held]
     only_first = held == {0} and len(lost) == wanted - 1
-    if not lost or (only_first and operator.keyless) or unfinished_repartition(q):
+    if not lost or (only_first and operator.keyless) or unfinished_repartition(view):
         return
     message = f"operator {operator.number} has no state files for {len(lost)} of {wanted} partitions"
     if only_first and operator.keyless is None:
         message += "; that is right only for an aggregation without a grouping key"
-        yield harms("state.partition-missing", message, partitions=lost[:MOST_NAMED])
+        yield results_change("state.partition-missing", message, partitions=lost[:MAX_NAMED])
         return
     remedy = (RESTORE, "running the last batch again cannot bring a whole partition back")
-    yield fails(
+    yield restart_fails(
         "state.partition-missing",
         message,
-        condition=_condition(q, ProviderKind.MISSING),
-        partitions=lost[:MOST_NAMED],
+        condition=_condition(view, FaultKind.MISSING),
+        partitions=lost[:MAX_NAMED],
         pinned=wanted,
         remedy=remedy,
     )
 
 
-def unfinished_repartition(q: CheckpointView) -> bool:
+def unfinished_repartition(view: CheckpointView) -> bool:
     """A planned batch with the offsets of the one before it and another number of partitions."""
-    last, previous = q.last, q.previous
-    if not q.in_flight or last is None or previous is None or last.partitions is None:
+    last, previous = view.last, view.previous
+    if not view.in_flight or last is None or previous is None or last.partitions is None:
         return False
     return last.offsets == previous.offsets and previous.partitions not in (None, last.partitions)
 
 
-def repartition(q: CheckpointView) -> Iterator[Finding]:
+def repartition(view: CheckpointView) -> Iterator[Finding]:
     """`state.repartition-unfinished`."""
-    if not unfinished_repartition(q) or q.last is None or q.previous is None:
+    if not unfinished_repartition(view) or view.last is None or view.previous is None:
         return
-    old, new = q.previous.partitions, q.last.partitions
-    yield fails(
+    old, new = view.previous.partitions, view.last.partitions
+    yield restart_fails(
         "state.repartition-unfinished",
-        f"batch {q.planned} is a repartition from {old} to {new} that never ended",
-        condition="STREAMING_UNFINISHED_REPARTITION_DETECTED" if q.target.knows_repartition else "",
+        f"batch {view.planned} is a repartition from {old} to {new} that never ended",
+        condition="STREAMING_UNFINISHED_REPARTITION_DETECTED"
+        if view.target.detects_unfinished_repartition
+        else "",
         before=old,
         after=new,
         remedy=(
             f"run the repartition to {new} again",
-            f"or forget it, it holds no data, and stay with {old}: {repair(q)}",
+            f"or forget it, it holds no data, and stay with {old}: {repair_command(view)}",
         ),
     )
 
 
-def stores(q: CheckpointView) -> Iterator[Finding]:
+def stores(view: CheckpointView) -> Iterator[Finding]:
     """`state.version-file-missing`, `-corrupt`, `state.checksum-failed`, `state.snapshot-corrupt`."""
-    version, name = q.first_executed, _provider(q)
+    version, name = view.first_executed_batch, _provider(view)
     if version == 0 or name is None:
         return
-    loaded = [(store, _load(q, operator, store, version, name)) for operator, store in _needed(q)]
+    loaded = [(store, _load(view, operator, store, version, name)) for operator, store in _needed(view)]
     faults = [fault for _, loading in loaded for fault in loading.faults]
-    for kind in ProviderKind:
+    for kind in FaultKind:
         chosen = [fault for fault in faults if fault.kind is kind]
-        if chosen and (kind is not ProviderKind.MISSING or q.inventory.complete):
-            yield _unloadable(q, kind, chosen, version)
-    passed = [fault for _, loading in loaded for fault in loading.passed]
-    if passed:
-        message = f"{counted(len(passed), 'damaged snapshot')}; Spark {q.target} passes over that"
+        if chosen and (kind is not FaultKind.MISSING or view.inventory.complete):
+            yield _unloadable(view, kind, chosen, version)
+    skipped = [fault for _, loading in loaded for fault in loading.skipped]
+    if skipped:
+        message = f"{plural(len(skipped), 'damaged snapshot')}; Spark {view.target} passes over that"
         remedy = (
             "let the query run: it writes new snapshots",
             "an older Spark (before 4.1) would fail on them",
         )
-        yield notes(
+        yield note(
             "state.snapshot-corrupt",
             message,
-            files=[str(fault) for fault in passed[:MOST_NAMED]],
+            files=[str(fault) for fault in skipped[:MAX_NAMED]],
             remedy=remedy,
         )
 
 
-def _provider(q: CheckpointView) -> str | None:
+def _provider(view: CheckpointView) -> str | None:
     """The store that the log pins; without a pin the one whose files are there. None for a foreign one."""
-    pinned = q.last.conf.get(logs.PROVIDER) if q.last else None
+    pinned = view.last.conf.get(logs.PROVIDER) if view.last else None
     if pinned is not None:
         simple = pinned.rpartition(".")[2]
         return simple if simple in (HDFS, ROCKSDB) else None
-    kinds = {file.kind for _, store in _all(q.operators) for file in store.files}
+    kinds = {file.kind for _, store in _all(view.operators) for file in store.files}
     return ROCKSDB if kinds & {"zip", "changelog"} else HDFS
 
 
@@ -195,10 +206,10 @@ def _all(operators: Iterable[StateOperator]) -> Iterator[tuple[StateOperator, St
     return ((operator, store) for operator in operators for store in operator.stores.values())
 
 
-def _needed(q: CheckpointView) -> Iterator[tuple[StateOperator, Store]]:
+def _needed(view: CheckpointView) -> Iterator[tuple[StateOperator, Store]]:
     """Every store of every partition that the next batch opens; wholly lost partitions are told elsewhere."""
-    wanted = q.last.partitions if q.last else None
-    for operator in q.operators:
+    wanted = view.last.partitions if view.last else None
+    for operator in view.operators:
         filled = {partition for (partition, _), store in operator.stores.items() if store.files}
         for partition in sorted(filled):
             if wanted is not None and partition >= wanted:
@@ -213,10 +224,10 @@ def _folder(operator: StateOperator, partition: int, name: str) -> str:
     return at if name == DEFAULT_STORE else f"{at}/{name}"
 
 
-def _load(q: CheckpointView, operator: StateOperator, store: Store, version: int, name: str) -> Loading:
+def _load(view: CheckpointView, operator: StateOperator, store: Store, version: int, name: str) -> LoadResult:
     if not any(file.id for file in store.files):
-        return q.loader.load(store, version, name)
-    commit = q.last_commit
+        return view.loader.load(store, version, name)
+    commit = view.last_commit
     ids = commit.ids.get(str(operator.number), ()) if commit else ()
     candidates = ids[store.partition] if store.partition < len(ids) else ()
     own = {file.id for file in store.files}
@@ -224,85 +235,83 @@ def _load(q: CheckpointView, operator: StateOperator, store: Store, version: int
     known = next((unique for unique in candidates if unique in own), None)
     chosen = known or (candidates[place] if place < len(candidates) else None)
     if chosen is None:
-        return Loading()  # told by `ids`
-    return q.loader.load_by_id(store, version, chosen)
+        return LoadResult()  # told by `ids`
+    return view.loader.load_by_id(store, version, chosen)
 
 
-def _condition(q: CheckpointView, kind: ProviderKind) -> str:
-    if not q.target.since(4, 0):
+def _condition(view: CheckpointView, kind: FaultKind) -> str:
+    if not view.target.since(4, 0):
         return ""
-    if kind is ProviderKind.CHECKSUM:
+    if kind is FaultKind.CHECKSUM:
         return "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED"
-    if kind is ProviderKind.CORRUPT:
+    if kind is FaultKind.CORRUPT:
         return "CANNOT_LOAD_STATE_STORE.UNCATEGORIZED"
     missing = (
-        "CANNOT_READ_DELTA_FILE_NOT_EXISTS" if _provider(q) == HDFS else "CANNOT_READ_STREAMING_STATE_FILE"
+        "CANNOT_READ_DELTA_FILE_NOT_EXISTS" if _provider(view) == HDFS else "CANNOT_READ_STREAMING_STATE_FILE"
     )
     return f"CANNOT_LOAD_STATE_STORE.{missing}"
 
 
 _CHECKS = {
-    ProviderKind.MISSING: ("state.version-file-missing", "missing"),
-    ProviderKind.CORRUPT: ("state.version-file-corrupt", "damaged"),
-    ProviderKind.CHECKSUM: ("state.checksum-failed", "not matching the checksum beside it"),
+    FaultKind.MISSING: ("state.version-file-missing", "missing"),
+    FaultKind.CORRUPT: ("state.version-file-corrupt", "damaged"),
+    FaultKind.CHECKSUM: ("state.checksum-failed", "not matching the checksum beside it"),
 }
 
 
-def _unloadable(q: CheckpointView, kind: ProviderKind, faults: list[Fault], version: int) -> Finding:
+def _unloadable(view: CheckpointView, kind: FaultKind, faults: list[Fault], version: int) -> Finding:
     check, words = _CHECKS[kind]
-    named = [str(fault) for fault in faults[:MOST_NAMED]]
+    named = [str(fault) for fault in faults[:MAX_NAMED]]
     message = (
-        f"batch {version} cannot load its state: {counted(len(faults), 'file')} {words}, first {faults[0]}"
+        f"batch {version} cannot load its state: {plural(len(faults), 'file')} {words}, first {faults[0]}"
     )
     remedy = [
         RESTORE,
-        f"or, if only the newest version is lost, run the last batch again: {repair(q, '--confirm', 'R-STATE-1')}",
-        f"or go back to a version that every store can load: {rewind(q)}",
+        f"or, if only the newest version is lost, run the last batch again: {repair_command(view, '--confirm', 'R-STATE-1')}",
+        f"or go back to a version that every store can load: {rewind_command(view)}",
     ]
-    if kind is ProviderKind.CHECKSUM:
+    if kind is FaultKind.CHECKSUM:
         remedy.insert(
             1, "if the data file is proved good, move its .crc file away: without one Spark does not check"
         )
-    return fails(
+    return restart_fails(
         check,
         message,
-        when=_when(q),
-        condition=_condition(q, kind),
+        when=_when(view),
+        condition=_condition(view, kind),
         remedy=remedy,
         version=version,
         files=named,
     )
 
 
-def _when(q: CheckpointView) -> str:
-    if q.first_executed == q.next_batch:
+def _when(view: CheckpointView) -> str:
+    if view.first_executed_batch == view.next_batch:
         return FIRST_BATCH
-    return (
-        f"in batch {q.first_executed}: the file sink skips those before it, so their state is never written"
-    )
+    return f"in batch {view.first_executed_batch}: the file sink skips those before it, so their state is never written"
 
 
-def ids(q: CheckpointView) -> Iterator[Finding]:
+def ids(view: CheckpointView) -> Iterator[Finding]:
     """`state.v2-ids-missing`, `state.v2-commit-lag`: format version 2 finds state by the ids in the commit log."""
-    version = q.next_batch
-    with_ids = [operator for operator, store in _all(q.operators) if any(file.id for file in store.files)]
+    version = view.next_batch
+    with_ids = [operator for operator, store in _all(view.operators) if any(file.id for file in store.files)]
     if version == 0 or not with_ids:
         return
-    if q.committed is None or q.committed != version - 1:
-        message = f"the ids of state version {version} are in commits/{version - 1}, the newest commit is {q.committed}"
-        yield fails(
+    if view.committed is None or view.committed != version - 1:
+        message = f"the ids of state version {version} are in commits/{version - 1}, the newest commit is {view.committed}"
+        yield restart_fails(
             "state.v2-commit-lag",
             message,
-            condition=_condition(q, ProviderKind.MISSING),
+            condition=_condition(view, FaultKind.MISSING),
             remedy=_rebuild(version),
         )
-    elif q.last_commit is not None:
-        told = q.last_commit.ids
+    elif view.last_commit is not None:
+        told = view.last_commit.ids
         silent = sorted({o.number for o in with_ids if not any(told.get(str(o.number), ()))})
         if silent:
-            message = f"commits/{q.committed} has no ids for the state of operators {silent}"
+            message = f"commits/{view.committed} has no ids for the state of operators {silent}"
             condition = "CANNOT_LOAD_STATE_STORE.UNCATEGORIZED"
-            yield fails(
+            yield restart_fails(
                 "state.v2-ids-missing",
                 message,
                 condition=condition,
@@ -318,42 +327,46 @@ def _rebuild(version: int) -> tuple[str, ...]:
     )
 
 
-def blocks(q: CheckpointView) -> Iterator[Finding]:
+def blocks(view: CheckpointView) -> Iterator[Finding]:
     """`state.sst-block-corrupt`: RocksDB notices such a block when it first reads it, often at the commit."""
-    version = q.first_executed
-    if version == 0 or _provider(q) != ROCKSDB:
+    version = view.first_executed_batch
+    if version == 0 or _provider(view) != ROCKSDB:
         return
-    damaged = [fault for _, store in _needed(q) for fault in damaged_blocks(q.inventory, store, version)]
+    damaged = [
+        fault for _, store in _needed(view) for fault in damaged_blocks(view.inventory, store, version)
+    ]
     if damaged:
-        message = f"{counted(len(damaged), 'SST file')} with damaged blocks, first {damaged[0]}"
-        condition = "CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT" if q.target.since(4, 0) else ""
+        message = f"{plural(len(damaged), 'SST file')} with damaged blocks, first {damaged[0]}"
+        condition = "CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT" if view.target.since(4, 0) else ""
         remedy = (
             RESTORE,
             "with changelogs from an older good snapshot on: move the snapshots that name the file away",
             "without: an SST is shared by many versions, so going back a batch does not help",
         )
-        named = [str(fault) for fault in damaged[:MOST_NAMED]]
-        yield fails("state.sst-block-corrupt", message, condition=condition, files=named, remedy=remedy)
+        named = [str(fault) for fault in damaged[:MAX_NAMED]]
+        yield restart_fails(
+            "state.sst-block-corrupt", message, condition=condition, files=named, remedy=remedy
+        )
 
 
-def abandoned(q: CheckpointView) -> Iterator[Finding]:
+def snapshots_ahead(view: CheckpointView) -> Iterator[Finding]:
     """`state.snapshot-ahead`: snapshots that batches yet to come would have written: of a line that was cut by hand.
 
     Change files are written over; a snapshot is not, and is loaded under the changes of the new line.
     """
     ahead = [
         file.path
-        for _, store in _all(q.operators)
+        for _, store in _all(view.operators)
         for file in _snapshots(store)
-        if file.version > q.next_batch + 1
+        if file.version > view.next_batch + 1
     ]
-    if ahead and q.planned is not None:
+    if ahead and view.planned is not None:
         message = (
-            f"{counted(len(ahead), 'snapshot')} of the state beyond version {q.next_batch + 1}, from before a rewind: "
+            f"{plural(len(ahead), 'snapshot')} of the state beyond version {view.next_batch + 1}, from before a rewind: "
             "if the batches come out otherwise than then, a later start loads rows that do not belong together"
         )
-        remedy = (f"take them away: {rewind(q, q.next_batch)}",)
-        yield notes("state.snapshot-ahead", message, files=ahead[:MOST_NAMED], remedy=remedy)
+        remedy = (f"take them away: {rewind_command(view, view.next_batch)}",)
+        yield note("state.snapshot-ahead", message, files=ahead[:MAX_NAMED], remedy=remedy)
 
 
 def _snapshots(store: Store) -> Iterator[StateFile]:
@@ -362,13 +375,13 @@ def _snapshots(store: Store) -> Iterator[StateFile]:
     return (f for f in store.of("snapshot", *(["zip"] if logged else [])) if not f.id)
 
 
-def uneven(q: CheckpointView) -> Iterator[Finding]:
+def uneven_versions(view: CheckpointView) -> Iterator[Finding]:
     """`state.uneven-versions`: partitions ended at different versions; worth knowing where they load none the less."""
-    for operator in q.operators:
+    for operator in view.operators:
         newest = {
             f"{s.partition}/{s.name}": s.newest for s in operator.stores.values() if s.newest is not None
         }
         if len(set(newest.values())) > 1:
             low, high = min(newest.values()), max(newest.values())
             message = f"the stores of operator {operator.number} end at versions {low} to {high}"
-            yield notes("state.uneven-versions", message, newest=dict(list(newest.items())[:MOST_NAMED]))
+            yield note("state.uneven-versions", message, newest=dict(list(newest.items())[:MAX_NAMED]))

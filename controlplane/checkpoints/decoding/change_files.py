@@ -16,7 +16,7 @@ from controlplane.checkpoints.decoding import lz4
 from controlplane.checkpoints.decoding.errors import Corrupt
 
 #: More than this is not unpacked; what is read by then is judged.
-MOST_BYTES = 4 << 20
+MAX_DECOMPRESSED_BYTES = 4 << 20
 #: First bytes of a compressed stream → the codec's name in Spark.
 MAGICS = {b"LZ4Block": "lz4", b"\x28\xb5\x2f\xfd": "zstd", b"\x82SNAPPY\x00": "snappy", b"ZV": "lzf"}
 
@@ -51,14 +51,14 @@ def read(data: bytes, codec: str = "lz4") -> ChangeFile:
         )
     if short not in ("lz4", "zstd"):
         return ChangeFile(0, b"", complete=False)
-    plain, stopped = lz4.decompress_stream(data, MOST_BYTES) if short == "lz4" else _zstd(data)
+    plain, stopped = lz4.decompress_stream(data, MAX_DECOMPRESSED_BYTES) if short == "lz4" else _zstd(data)
     return _parsed(plain, stopped)
 
 
 def _zstd(data: bytes) -> tuple[bytes, str | None]:
     reader = zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True)
     try:
-        plain = reader.read(MOST_BYTES)
+        plain = reader.read(MAX_DECOMPRESSED_BYTES)
     except zstandard.ZstdError as error:
         return b"", f"zstd: {error}"
     return plain, None
@@ -72,7 +72,7 @@ def _parsed(plain: bytes, stopped: str | None) -> ChangeFile:
             raise Corrupt(stopped)
         return ChangeFile(0, b"", lineage, complete=False, size=len(plain))
     count, end = _records(plain, at)
-    if end is None and len(plain) < MOST_BYTES:
+    if end is None and len(plain) < MAX_DECOMPRESSED_BYTES:
         raise Corrupt(stopped or "it ends before its end mark")
     digest = hashlib.blake2b(plain[at:end], digest_size=16).digest()
     return ChangeFile(count, digest, lineage, complete=end is not None, size=len(plain))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from controlplane.checkpoints.decoding.errors import Corrupt
 
 #: A schema of a thousand wide columns is far below.
-MOST_CHUNKS = 10_000
+MAX_CHUNKS = 10_000
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _Reader:
 
     def chunks(self) -> str:
         count = int.from_bytes(self._taken(4), "big")
-        if count > MOST_CHUNKS:
+        if count > MAX_CHUNKS:
             raise Corrupt(f"it says that a schema has {count} parts")
         return "".join(self.text() for _ in range(count))
 

@@ -19,7 +19,7 @@ TRAILER = 5
 CRC32C, XXH3 = 1, 4
 
 
-def fault(data: bytes) -> str | None:
+def find_damage(data: bytes) -> str | None:
     """Which block is damaged; None where none is, or where the table is of a kind that this does not read."""
     if len(data) < FOOTER or int.from_bytes(data[-8:], "little") != MAGIC:
         return None

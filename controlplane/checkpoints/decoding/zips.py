@@ -15,7 +15,7 @@ from controlplane.checkpoints.decoding.errors import Corrupt
 _LOCAL = struct.Struct("<IHHHHHIIIHH")
 _LOCAL_MARK, _DESCRIPTOR_MARK = 0x04034B50, 0x08074B50
 #: Of an entry (a manifest, an option file) no more is kept, and no more unpacked at once.
-MOST_BYTES = 1 << 20
+MAX_ENTRY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -86,11 +86,11 @@ def _inflated(data: bytes, start: int, name: str) -> tuple[bytes, int, int]:
     rest = data[start:]
     try:
         while not stream.eof:
-            piece = stream.decompress(rest, MOST_BYTES)
+            piece = stream.decompress(rest, MAX_ENTRY_BYTES)
             if not piece and not stream.eof:
                 raise Corrupt(f"it is cut off within its entry {name}")
             crc, rest = zlib.crc32(piece, crc), stream.unconsumed_tail
-            kept += piece[: MOST_BYTES - len(kept)]
+            kept += piece[: MAX_ENTRY_BYTES - len(kept)]
     except zlib.error as error:
         raise Corrupt(f"its entry {name} cannot be unpacked ({error})") from None
     return bytes(kept), crc, len(data) - len(stream.unused_data)

@@ -17,9 +17,9 @@ from controlplane.checkpoints.inventory import selection
 from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 
 #: More are not listed; the inventory then says that it is not complete.
-MOST_ENTRIES = 200_000
-DEEPEST = 16
-MOST_ERRORS = 100
+MAX_ENTRIES = 200_000
+MAX_DEPTH = 16
+MAX_ERRORS = 100
 #: URL scheme → what to install, where fsspec has no backend of its own.
 PACKAGES = {
     "s3": "s3fs",
@@ -58,7 +58,7 @@ def collect(
 
     `links`: whether links are followed. After `seconds` the listing is cut.
     """
-    fs, root = opened(url)
+    fs, root = open_filesystem(url)
     nothing = Inventory(
         root=root if _scheme(url) == "file" else url,
         entries={},
@@ -79,7 +79,7 @@ def collect(
 def _filled(nothing: Inventory, listing: _Listing, contents: bool) -> Inventory:
     fs, root = listing.fs, listing.root
     listing.fill(_scheme(nothing.root) in OBJECT_STORES)
-    held = dict(_read(fs, root, selection.chosen(listing.entries), listing.errors)) if contents else {}
+    held = dict(_read(fs, root, selection.select_files(listing.entries), listing.errors)) if contents else {}
     return replace(
         nothing,
         entries=listing.entries,
@@ -95,13 +95,13 @@ def with_contents(inventory: Inventory, url: str, paths: Iterable[str]) -> Inven
     missing = [path for path in paths if inventory.is_file(path) and path not in inventory.contents]
     if not missing:
         return inventory
-    fs, root = opened(url)
+    fs, root = open_filesystem(url)
     errors: list[str] = []
     read = dict(_read(fs, root, missing, errors))
     return replace(inventory, contents={**inventory.contents, **read}, errors=(*inventory.errors, *errors))
 
 
-def opened(url: str) -> tuple[Any, str]:
+def open_filesystem(url: str) -> tuple[Any, str]:
     """The file system of a URL and the path within. CannotOpen names the package that is missing."""
     import fsspec
 
@@ -162,7 +162,7 @@ class _Listing:
     def fill(self, at_once: bool) -> None:
         infos = self._found() if at_once else self._walked()
         for info in infos:
-            if len(self.entries) >= MOST_ENTRIES or time.monotonic() > self.until:
+            if len(self.entries) >= MAX_ENTRIES or time.monotonic() > self.until:
                 self.cut = True
                 return
             self._add(info)
@@ -172,9 +172,7 @@ class _Listing:
         if not path:
             return
         if info.get("islink") and not self.links:
-            self.errors += (
-                [f"{path}: a link, which is not followed"] if len(self.errors) < MOST_ERRORS else []
-            )
+            self.errors += [f"{path}: a link, which is not followed"] if len(self.errors) < MAX_ERRORS else []
             return
         kind = _kind(info)
         if kind == "directory":
@@ -200,7 +198,7 @@ class _Listing:
             for info in infos:
                 yield info
                 # A link to a folder may lead in a circle; Spark's checkpoints have none.
-                if _kind(info) == "directory" and not info.get("islink") and depth < DEEPEST:
+                if _kind(info) == "directory" and not info.get("islink") and depth < MAX_DEPTH:
                     pending.append((str(info["name"]), depth + 1))
 
 

@@ -15,8 +15,8 @@ from typing import Any
 FORMAT = "spark-checkpoint-inventory"
 VERSION = 1
 #: What a file system can tell: bytes in 63 bits, and seconds from 881 to 3058, which a date can hold.
-MOST_BYTES = 2**63 - 1
-MOST_SECONDS = 2.0**35
+MAX_FILE_BYTES = 2**63 - 1
+MAX_TIMESTAMP = 2.0**35
 
 
 class NotAnInventory(ValueError):
@@ -152,13 +152,13 @@ def _seconds(value: Any) -> float | None:
 
 
 def _bounded(seconds: float) -> float:
-    if not abs(seconds) <= MOST_SECONDS:  # which is so of NaN too
+    if not abs(seconds) <= MAX_TIMESTAMP:  # which is so of NaN too
         raise ValueError(f"{seconds:g} is no time")
     return seconds
 
 
 def _bytes(value: Any) -> int:
     size = int(value)
-    if not 0 <= size <= MOST_BYTES:
+    if not 0 <= size <= MAX_FILE_BYTES:
         raise ValueError("a file's size is below 0 or beyond 63 bits")
     return size

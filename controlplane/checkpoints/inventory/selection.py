@@ -8,20 +8,20 @@ from collections.abc import Iterable, Iterator, Mapping
 from controlplane.checkpoints.inventory.model import FileEntry
 
 #: Of one inventory: files, bytes in all, bytes of one file.
-MOST_FILES = 4000
-MOST_BYTES = 6 << 20
-MOST_EACH = 256 << 10
+MAX_FILES = 4000
+MAX_TOTAL_BYTES = 6 << 20
+MAX_FILE_BYTES = 256 << 10
 #: A source's compaction holds every file that it ever read.
-MOST_COMPACT = 1 << 20
+MAX_COMPACTION_BYTES = 1 << 20
 #: SSTs are large by nature; damage shows in the small ones of a quiet query.
-MOST_SST = 64 << 10
+MAX_SST_BYTES = 64 << 10
 NEWEST_BATCHES = 3
 NEWEST_SNAPSHOTS = 3
 NEWEST_CHANGES = 60
 _STATE_FILE = re.compile(r"(\d{1,18})(?:_[0-9a-zA-Z-]+)?\.(delta|snapshot|zip|changelog)(\.crc)?")
 
 
-def chosen(entries: Mapping[str, FileEntry]) -> list[str]:
+def select_files(entries: Mapping[str, FileEntry]) -> list[str]:
     """Paths to read, within the budget."""
     picked: dict[str, None] = {}
     spent = 0
@@ -29,7 +29,7 @@ def chosen(entries: Mapping[str, FileEntry]) -> list[str]:
         entry = entries.get(path)
         if entry is None or entry.folder or path in picked or not 0 < entry.size <= limit:
             continue
-        if len(picked) >= MOST_FILES or spent + entry.size > MOST_BYTES:
+        if len(picked) >= MAX_FILES or spent + entry.size > MAX_TOTAL_BYTES:
             break
         picked[path] = None
         spent += entry.size
@@ -39,15 +39,17 @@ def chosen(entries: Mapping[str, FileEntry]) -> list[str]:
 def _wanted(entries: Mapping[str, FileEntry]) -> Iterator[tuple[str, int]]:
     """Path and the most bytes it may have, weightiest first."""
     folders = _by_folder(entries)
-    yield from ((path, MOST_EACH) for path in ("metadata", ".metadata.crc"))
+    yield from ((path, MAX_FILE_BYTES) for path in ("metadata", ".metadata.crc"))
     for folder in ("offsets", "commits"):
-        yield from ((path, MOST_EACH) for path in _newest(folder, folders.get(folder, ())))
+        yield from ((path, MAX_FILE_BYTES) for path in _newest(folder, folders.get(folder, ())))
     yield from (
-        (path, MOST_EACH) for path in sorted(entries) if "_metadata/" in path and path.startswith("state/")
+        (path, MAX_FILE_BYTES)
+        for path in sorted(entries)
+        if "_metadata/" in path and path.startswith("state/")
     )
     for folder in sorted(folders):
         if folder.startswith("sources/") or folder == "_spark_metadata":
-            yield from ((path, MOST_COMPACT) for path in _of_file_log(folder, folders[folder]))
+            yield from ((path, MAX_COMPACTION_BYTES) for path in _of_file_log(folder, folders[folder]))
     yield from _of_state(entries, folders)
 
 
@@ -94,7 +96,9 @@ def _of_state(
     for folder, names in folders.items():
         if folder.startswith("state/") and not folder.endswith(("_metadata", "_metadata/v2")):
             ranked += _ranked(folder, names)
-    yield from ((path, MOST_SST if path.endswith(".sst") else MOST_EACH) for _, path in sorted(ranked))
+    yield from (
+        (path, MAX_SST_BYTES if path.endswith(".sst") else MAX_FILE_BYTES) for _, path in sorted(ranked)
+    )
 
 
 def _ranked(folder: str, names: list[str]) -> Iterator[tuple[int, str]]:

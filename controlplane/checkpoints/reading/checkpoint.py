@@ -18,7 +18,7 @@ from controlplane.checkpoints.reading.file_logs import FileLog
 from controlplane.checkpoints.reading.logs import CommitEntry, OffsetEntry, Torn
 from controlplane.checkpoints.reading.state_loading import StateLoader
 from controlplane.checkpoints.reading.state_tree import StateOperator
-from controlplane.checkpoints.reading.versions import LATEST, SparkVersion, parse_version, writer_of
+from controlplane.checkpoints.reading.versions import LATEST, SparkVersion, parse_version, writer_from_conf
 
 SINK_LOG = "_spark_metadata"
 
@@ -31,7 +31,7 @@ class ReportedBatch:
     """
 
     at: float
-    ends: tuple[Any, ...]
+    end_offsets: tuple[Any, ...]
     watermark_ms: int | None = None
 
 
@@ -50,7 +50,7 @@ class KnownHistory:
     asynchronous: bool = False
     reports: Mapping[int, ReportedBatch] = field(default_factory=dict)
     recent: frozenset[int] = frozenset()
-    unlike: tuple[str, ...] = ()
+    disallowed_changes: tuple[str, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -161,7 +161,7 @@ class CheckpointView:
         return state_tree.operators(self.inventory)
 
     @property
-    def first_executed(self) -> int:
+    def first_executed_batch(self) -> int:
         """The first batch that will run its plan, and load state: a file sink skips those that it already has."""
         newest = self.sink.newest if self.sink else None
         return self.next_batch if newest is None else max(self.next_batch, newest + 1)
@@ -195,7 +195,7 @@ class CheckpointView:
         """The file sink's own log below the output, where an output was given."""
         return file_logs.file_log(self.output, SINK_LOG) if self.output is not None else None
 
-    def at_home(self, path: str) -> str:
+    def relocated_path(self, path: str) -> str:
         """Where a path in the logs is now, after relocation."""
         return relocated(path, self.inventory.relocations)
 
@@ -210,6 +210,6 @@ def writer_version(inventory: Inventory) -> SparkVersion | None:
     for batch in reversed(batch_log(inventory, "offsets").batches):
         text = inventory.text(f"offsets/{batch}")
         entry = logs.read_offsets(text, LATEST.newest_offset_log) if text else None
-        if isinstance(entry, OffsetEntry) and (version := writer_of(dict(entry.conf))):
+        if isinstance(entry, OffsetEntry) and (version := writer_from_conf(dict(entry.conf))):
             return version
     return None

@@ -17,7 +17,7 @@ from controlplane.checkpoints.inventory.model import Inventory
 DEFAULT_INTERVAL = 10
 COMPACT = ".compact"
 #: A log whose newest part is longer than this is looked at from its end; Spark's own is a handful.
-MOST_NEEDED = 10_000
+MAX_NEEDED = 10_000
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class FileLog:
         newest = self.newest
         if newest is None:
             return range(0)
-        start = max(0, (newest + 1) // self.interval * self.interval - 1, newest - MOST_NEEDED)
+        start = max(0, (newest + 1) // self.interval * self.interval - 1, newest - MAX_NEEDED)
         return range(start, newest + 1)
 
     def path_of(self, batch: int) -> str | None:
@@ -98,7 +98,7 @@ def derived_interval(only: int, default: int = DEFAULT_INTERVAL) -> int:
     size = only + 1
     if size <= default or default >= size / 2:
         return size
-    candidates = range(default, min(size // 2, MOST_NEEDED) + 1)
+    candidates = range(default, min(size // 2, MAX_NEEDED) + 1)
     return next((i for i in candidates if size % i == 0), size)
 
 

@@ -22,39 +22,39 @@ from controlplane.checkpoints.reading.file_logs import FileLog
 class InputFiles:
     """Files by their absolute path after relocation."""
 
-    question: CheckpointView
+    view: CheckpointView
 
     def missing_folders(self) -> list[Inventory]:
         """Input folders that were looked for and are not there, of those the logs name."""
         named = [dirname(path) for path in self.paths]
-        gone = [listed for listed in self.question.inputs if not listed.exists]
+        gone = [listed for listed in self.view.inputs if not listed.exists]
         return [listed for listed in gone if any(_holds(plain_path(listed.root), at) for at in named)]
 
     def paths_of(self, log: FileLog) -> list[str]:
-        return [self.question.at_home(path) for path in log.known]
+        return [self.view.relocated_path(path) for path in log.known]
 
     def in_flight(self) -> list[str]:
         """Paths that the batch in flight will read."""
-        q = self.question
-        if not q.in_flight or q.last is None:
+        view = self.view
+        if not view.in_flight or view.last is None:
             return []
-        return [path for name, offset in q.last.offsets.items() for path in self._planned(name, offset)]
+        return [path for name, offset in view.last.offsets.items() for path in self._planned(name, offset)]
 
     def _planned(self, name: str, offset: str) -> Iterator[str]:
-        q, log = self.question, self.question.sources.get(name)
+        view, log = self.view, self.view.sources.get(name)
         end = logs.log_offset(offset)
-        start = logs.log_offset(q.previous.offsets.get(name)) if q.previous else None
+        start = logs.log_offset(view.previous.offsets.get(name)) if view.previous else None
         if log is None or end is None:
             return
         first = -1 if start is None else start
         # A compaction holds the batches before it too; a record knows its own.
         for path, record in log.known.items():
             if first < _batch_of(record) <= end:
-                yield q.at_home(path)
+                yield view.relocated_path(path)
 
     def is_missing(self, path: str) -> bool:
         """Whether a folder that was listed does not hold this file."""
-        for listed in self.question.inputs:
+        for listed in self.view.inputs:
             inside = below(path, self._origin(listed))
             if inside is not None and listed.exists and listed.complete:
                 return inside not in listed.entries
@@ -71,11 +71,11 @@ class InputFiles:
     @cached_property
     def paths(self) -> list[str]:
         """All paths that the logs know, after relocation."""
-        return [path for log in self.question.sources.values() for path in self.paths_of(log)]
+        return [path for log in self.view.sources.values() for path in self.paths_of(log)]
 
     def unread(self) -> list[float] | None:
         """Times of input files that no log has seen, oldest first; None where the input was not listed."""
-        listed = [inventory for inventory in self.question.inputs if inventory.exists and inventory.complete]
+        listed = [inventory for inventory in self.view.inputs if inventory.exists and inventory.complete]
         if not listed:
             return None
         seen = set(self.paths)

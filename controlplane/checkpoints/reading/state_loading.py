@@ -18,14 +18,14 @@ from controlplane.checkpoints.reading.state_tree import StateFile, Store
 from controlplane.checkpoints.reading.versions import SparkVersion
 
 #: Spark replays no more change files than this when it passes over a bad snapshot.
-MOST_REPLAYED = 50
+MAX_REPLAYED_FILES = 50
 #: Bytes of change files that are unpacked for one checkpoint; what is beyond counts as good.
-MOST_UNPACKED = 64 << 20
+MAX_DECOMPRESSED_BYTES = 64 << 20
 HDFS = "HDFSBackedStateStoreProvider"
 ROCKSDB = "RocksDBStateStoreProvider"
 
 
-class ProviderKind(StrEnum):
+class FaultKind(StrEnum):
     MISSING = "missing"
     CORRUPT = "corrupt"
     CHECKSUM = "checksum"
@@ -36,7 +36,7 @@ class Fault:
     """What is wrong with one file of a store."""
 
     path: str
-    kind: ProviderKind
+    kind: FaultKind
     reason: str
 
     def __str__(self) -> str:
@@ -44,11 +44,11 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Loading:
+class LoadResult:
     """The outcome: `faults` stop it, `passed` are bad snapshots that the target passes over."""
 
     faults: tuple[Fault, ...] = ()
-    passed: tuple[Fault, ...] = ()
+    skipped: tuple[Fault, ...] = ()
 
     @property
     def loads(self) -> bool:
@@ -67,24 +67,24 @@ class StateLoader:
     _snapshots: dict[str, zips.Snapshot] = field(default_factory=dict)
     _unpacked: int = 0
 
-    def load(self, store: Store, version: int, provider: str) -> Loading:
+    def load(self, store: Store, version: int, provider: str) -> LoadResult:
         """Version `version` by plain names (`5.delta`, `5.zip`)."""
         snapshot, change = ("snapshot", "delta") if provider == HDFS else ("zip", "changelog")
         plain = [file for file in store.files if not file.id]
         snapshots = {f.version: f for f in plain if f.kind == snapshot and f.version <= version}
         changes = {f.version: f for f in plain if f.kind == change}
         bases = [snapshots[v] for v in sorted(snapshots, reverse=True)]
-        passed: list[Fault] = []
+        skipped: list[Fault] = []
         for base in bases:
             fault = self.fault_of_snapshot(store, base)
             if fault is None:
-                return _settled(passed, self._replayed(store, changes, base.version, version, change))
-            passed.append(fault)
-            if not self.target.repairs_snapshots:
-                return Loading(tuple(passed))
-        if passed and version > MOST_REPLAYED:
-            return Loading(tuple(passed))
-        return _settled(passed, self._replayed(store, changes, 0, version, change))
+                return _settled(skipped, self._replayed(store, changes, base.version, version, change))
+            skipped.append(fault)
+            if not self.target.skips_bad_snapshots:
+                return LoadResult(tuple(skipped))
+        if skipped and version > MAX_REPLAYED_FILES:
+            return LoadResult(tuple(skipped))
+        return _settled(skipped, self._replayed(store, changes, 0, version, change))
 
     def _replayed(
         self, store: Store, changes: Mapping[int, StateFile], base: int, version: int, kind: str
@@ -94,47 +94,43 @@ class StateLoader:
         for number in range(version, base, -1):
             file = changes.get(number)
             if file is None:
-                found.append(
-                    Fault(f"{store.folder}/{number}.{kind}", ProviderKind.MISSING, "it is not there")
-                )
+                found.append(Fault(f"{store.folder}/{number}.{kind}", FaultKind.MISSING, "it is not there"))
             elif (fault := self.fault_of_change(file)) is not None:
                 found.append(fault)
             if len(found) == 3:
                 break
         return tuple(found)
 
-    def load_by_id(self, store: Store, version: int, unique_id: str) -> Loading:
+    def load_by_id(self, store: Store, version: int, unique_id: str) -> LoadResult:
         """Version `version` with its id (format version 2), back along the lineage to a good snapshot."""
         files = {(file.version, file.id, file.kind): file for file in store.files}
         lineage: dict[int, str] = {version: unique_id}
-        passed: list[Fault] = []
+        skipped: list[Fault] = []
         at = version
         while at > 0:
             key = lineage.get(at)
             if key is None:
-                fault = Fault(
-                    f"{store.folder}/{at}_….changelog", ProviderKind.MISSING, "no lineage leads to it"
-                )
-                return Loading((*passed, fault))
+                fault = Fault(f"{store.folder}/{at}_….changelog", FaultKind.MISSING, "no lineage leads to it")
+                return LoadResult((*skipped, fault))
             snapshot = files.get((at, key, "zip"))
             if snapshot is not None:
                 fault_here = self.fault_of_snapshot(store, snapshot)
                 if fault_here is None:
                     break
-                passed.append(fault_here)
-                if not self.target.repairs_snapshots:
-                    return Loading(tuple(passed))
+                skipped.append(fault_here)
+                if not self.target.skips_bad_snapshots:
+                    return LoadResult(tuple(skipped))
             change = files.get((at, key, "changelog"))
-            missing = Fault(f"{store.folder}/{at}_{key}.changelog", ProviderKind.MISSING, "it is not there")
+            missing = Fault(f"{store.folder}/{at}_{key}.changelog", FaultKind.MISSING, "it is not there")
             wrong = missing if change is None else self.fault_of_change(change)
             if wrong is not None or change is None:
-                return Loading((*passed, wrong or missing))
+                return LoadResult((*skipped, wrong or missing))
             held = self._lineage(change)
             if held is None:
                 break
             lineage = {**held, **lineage}
             at -= 1
-        return Loading((), tuple(passed))
+        return LoadResult((), tuple(skipped))
 
     def _lineage(self, file: StateFile) -> dict[int, str] | None:
         """Version → id of those before a changelog; None where it was not collected."""
@@ -150,7 +146,7 @@ class StateLoader:
         return self._once(file.path, self._read_change)
 
     def _read_change(self, path: str, data: bytes) -> None:
-        if self._unpacked > MOST_UNPACKED and data:
+        if self._unpacked > MAX_DECOMPRESSED_BYTES and data:
             return
         held = self._changes[path] = change_files.read(data, self.codec)
         self._unpacked += held.size
@@ -172,10 +168,10 @@ class StateLoader:
             path = f"{store.folder}/{folder}/{name}"
             if not self.inventory.is_file(path):
                 if self.inventory.complete:
-                    yield Fault(path, ProviderKind.MISSING, f"{file.path} needs it and it is not there")
+                    yield Fault(path, FaultKind.MISSING, f"{file.path} needs it and it is not there")
             elif self.inventory.size(path) != size:
                 reason = f"it has {self.inventory.size(path)} bytes, {file.path} says {size}"
-                yield Fault(path, ProviderKind.CORRUPT, reason)
+                yield Fault(path, FaultKind.CORRUPT, reason)
 
     def _once(self, path: str, read: Callable[[str, bytes], None]) -> Fault | None:
         if path not in self._known:
@@ -191,7 +187,7 @@ class StateLoader:
         try:
             read(path, data or b"")
         except Corrupt as error:
-            return Fault(path, ProviderKind.CORRUPT, str(error))
+            return Fault(path, FaultKind.CORRUPT, str(error))
         return None
 
     def _checksum_fault(self, path: str) -> Fault | None:
@@ -205,21 +201,21 @@ class StateLoader:
         try:
             said = checksums.spark_checksum(sums or b"")
         except Corrupt as error:
-            return Fault(beside, ProviderKind.CHECKSUM, str(error))
+            return Fault(beside, FaultKind.CHECKSUM, str(error))
         if said.size != self.inventory.size(path):
             return Fault(
                 path,
-                ProviderKind.CHECKSUM,
+                FaultKind.CHECKSUM,
                 f"it has {self.inventory.size(path)} bytes, its checksum file says {said.size}",
             )
         if data is not None and said.algorithm == "CRC32C" and checksums.crc32c(data) != said.value:
-            return Fault(path, ProviderKind.CHECKSUM, "its bytes do not match its checksum file")
+            return Fault(path, FaultKind.CHECKSUM, "its bytes do not match its checksum file")
         return None
 
 
-def _settled(passed: list[Fault], faults: tuple[Fault, ...]) -> Loading:
+def _settled(skipped: list[Fault], faults: tuple[Fault, ...]) -> LoadResult:
     """A bad snapshot that the changes do not make up for is what Spark reports."""
-    return Loading((*passed, *faults)) if faults else Loading((), tuple(passed))
+    return LoadResult((*skipped, *faults)) if faults else LoadResult((), tuple(skipped))
 
 
 def damaged_blocks(inventory: Inventory, store: Store, version: int) -> Iterator[Fault]:
@@ -234,5 +230,5 @@ def damaged_blocks(inventory: Inventory, store: Store, version: int) -> Iterator
     for name, _ in members:
         path = f"{store.folder}/SSTs/{name}"
         content = inventory.contents.get(path)
-        if content and len(content) == inventory.size(path) and (reason := sst.fault(content)):
-            yield Fault(path, ProviderKind.CORRUPT, reason)
+        if content and len(content) == inventory.size(path) and (reason := sst.find_damage(content)):
+            yield Fault(path, FaultKind.CORRUPT, reason)

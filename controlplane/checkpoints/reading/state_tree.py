@@ -48,7 +48,7 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Metadata:
+class OperatorMetadata:
     """What `_metadata` tells of an operator (4.0 and later). `fault`: why it cannot be read."""
 
     version: int
@@ -66,7 +66,7 @@ class StateOperator:
     number: int
     folder: str
     stores: Mapping[tuple[int, str], Store]
-    metadata: Metadata | None
+    metadata: OperatorMetadata | None
     schemas: Mapping[str, StateSchema | str] = field(default_factory=dict)
 
     @property
@@ -144,7 +144,7 @@ def _files(inventory: Inventory, folder: str) -> Iterator[StateFile]:
             yield StateFile(f"{folder}/{name}", int(match[1]), match[3], match[2] or "")
 
 
-def _metadata(inventory: Inventory, folder: str) -> Metadata | None:
+def _metadata(inventory: Inventory, folder: str) -> OperatorMetadata | None:
     """The newest of version 2, else the only one of version 1."""
     second = f"{folder}/_metadata/v2"
     batches = sorted((int(name) for name in inventory.names(second) if _is_number(name)), reverse=True)
@@ -153,20 +153,20 @@ def _metadata(inventory: Inventory, folder: str) -> Metadata | None:
         return None
     version = 2 if batches else 1
     if inventory.size(path) == 0:
-        return Metadata(version, path, fault="it is empty")
+        return OperatorMetadata(version, path, fault="it is empty")
     text = inventory.text(path)
-    return Metadata(version, path) if text is None else _read_metadata(version, path, text)
+    return OperatorMetadata(version, path) if text is None else _read_metadata(version, path, text)
 
 
-def _read_metadata(version: int, path: str, text: str) -> Metadata:
+def _read_metadata(version: int, path: str, text: str) -> OperatorMetadata:
     try:
         held = json.loads(text.partition("\n")[2])
         stores = held["stateStoreInfo"]
         paths = tuple(str(p) for store in stores for p in store.get("stateSchemaFilePaths") or ())
         partitions = max((int(store["numPartitions"]) for store in stores), default=None)
-        return Metadata(version, path, str(held["operatorInfo"]["operatorName"]), partitions, paths)
+        return OperatorMetadata(version, path, str(held["operatorInfo"]["operatorName"]), partitions, paths)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-        return Metadata(version, path, fault="it is no complete JSON of Spark's")
+        return OperatorMetadata(version, path, fault="it is no complete JSON of Spark's")
 
 
 def _schemas(inventory: Inventory, folder: str) -> Iterator[tuple[str, StateSchema | str]]:

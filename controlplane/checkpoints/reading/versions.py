@@ -39,12 +39,12 @@ class SparkVersion:
         return 3 if self.since(4, 3) else 2 if self.since(4, 0) else 1
 
     @property
-    def misses_metadata(self) -> bool:
+    def requires_metadata(self) -> bool:
         """Whether a lost `metadata` beside full logs stops the start; before, a new id is written."""
         return self.since(4, 2)
 
     @property
-    def repairs_snapshots(self) -> bool:
+    def skips_bad_snapshots(self) -> bool:
         """Whether a bad snapshot is passed over for an older one and its change files."""
         return self.since(4, 1)
 
@@ -53,17 +53,17 @@ class SparkVersion:
         return self.since(4, 1)
 
     @property
-    def minds_leftover_state(self) -> bool:
+    def rejects_leftover_state(self) -> bool:
         """Whether state without logs stops the first batch; before, Spark starts over on top of it."""
         return self.since(4, 0)
 
     @property
-    def compares_operators(self) -> bool:
+    def validates_operators(self) -> bool:
         """Whether the operator metadata (and a missing state/) is looked at before the first batch."""
         return self.since(4, 0)
 
     @property
-    def knows_repartition(self) -> bool:
+    def detects_unfinished_repartition(self) -> bool:
         return self.since(4, 2)
 
 
@@ -94,6 +94,6 @@ _FIRST_WRITERS = (
 )
 
 
-def writer_of(conf: dict[str, str]) -> SparkVersion | None:
+def writer_from_conf(conf: dict[str, str]) -> SparkVersion | None:
     """The version whose set of pinned settings this is; the patch is unknown. None where there is no conf."""
     return next((version for key, version in _FIRST_WRITERS if key in conf), None)

@@ -21,7 +21,7 @@ SAVED, DONE, UNDONE = "saved", "done", "undone"
 
 
 @dataclass(frozen=True)
-class Touched:
+class ChangedFile:
     """One file: what it held before, what after; None where it was not, or is no more."""
 
     place: str
@@ -32,13 +32,13 @@ class Touched:
     access: Access | None = None
 
     @property
-    def saved(self) -> str:
+    def backup_path(self) -> str:
         """Where its bytes are in the backup."""
         return f"files/{self.place}/{self.path}"
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchedFolder:
     """The names of the files in a folder: who writes there later leaves another name, or takes one away."""
 
     place: str
@@ -48,7 +48,7 @@ class Watched:
 
 
 @dataclass(frozen=True)
-class RecordedVerdict:
+class AnalysisOptions:
     """How the outcome is judged: so is that of the undo. `target`: the Spark that will start, as text."""
 
     inputs: tuple[str, ...] = ()
@@ -65,15 +65,15 @@ class BackupManifest:
     made_at: float
     state: str
     places: Mapping[str, str]
-    files: tuple[Touched, ...]
-    watched: tuple[Watched, ...]
-    judged: RecordedVerdict = field(default_factory=RecordedVerdict)
+    files: tuple[ChangedFile, ...]
+    watched: tuple[WatchedFolder, ...]
+    judged: AnalysisOptions = field(default_factory=AnalysisOptions)
 
-    def of(self, place: str, path: str) -> Touched | None:
+    def of(self, place: str, path: str) -> ChangedFile | None:
         return self._by_path.get((place, path))
 
     @cached_property
-    def _by_path(self) -> Mapping[tuple[str, str], Touched]:
+    def _by_path(self) -> Mapping[tuple[str, str], ChangedFile]:
         return {(file.place, file.path): file for file in self.files}
 
     def as_json(self) -> dict[str, Any]:
@@ -101,9 +101,9 @@ def from_json(document: Any) -> BackupManifest:
         raise NotABackup(f"a part of its manifest is missing or of the wrong kind: {error}") from None
 
 
-def _touched(held: dict[str, Any]) -> Touched:
+def _touched(held: dict[str, Any]) -> ChangedFile:
     modified = held.get("modified")
-    return Touched(
+    return ChangedFile(
         str(held["place"]),
         _inside(held["path"]),
         _digest(held["before"]),
@@ -117,17 +117,17 @@ def _access(held: Any) -> Access | None:
     return None if held is None else Access(int(held["mode"]) & 0o777, int(held["uid"]), int(held["gid"]))
 
 
-def _judged(held: dict[str, Any]) -> RecordedVerdict:
+def _judged(held: dict[str, Any]) -> AnalysisOptions:
     target = held["target"]
-    return RecordedVerdict(
+    return AnalysisOptions(
         tuple(map(str, held["inputs"])),
         tuple((str(source), str(to)) for source, to in held["relocations"]),
         None if target is None else str(parse_version(str(target))),
     )
 
 
-def _watched(held: dict[str, Any]) -> Watched:
-    return Watched(
+def _watched(held: dict[str, Any]) -> WatchedFolder:
+    return WatchedFolder(
         str(held["place"]),
         _inside(held["folder"]),
         tuple(map(str, held["before"])),
@@ -147,7 +147,7 @@ def _digest(held: Any) -> Digest | None:
     return None if held is None else Digest(str(held["sha256"]), int(held["size"]))
 
 
-def opened_backup(folder: CheckpointFolder) -> BackupManifest:
+def read_manifest(folder: CheckpointFolder) -> BackupManifest:
     """The manifest of a backup. NotABackup where there is none."""
     try:
         data = folder.read(MANIFEST)
@@ -165,5 +165,5 @@ def opened_backup(folder: CheckpointFolder) -> BackupManifest:
         raise NotABackup(f"{folder}: its {MANIFEST} is no JSON document") from None
 
 
-def written(folder: CheckpointFolder, manifest: BackupManifest) -> None:
+def write_manifest(folder: CheckpointFolder, manifest: BackupManifest) -> None:
     folder.write(MANIFEST, json.dumps(manifest.as_json(), indent=1).encode())

@@ -26,7 +26,7 @@ class InUse(RepairError):
     """Somebody writes to this checkpoint, or is about to."""
 
 
-class Unfinished(RepairError):
+class RepairUnfinished(RepairError):
     """An earlier surgery stopped in the middle; `backup` is where its backup is."""
 
     def __init__(self, backup: str):
@@ -40,11 +40,11 @@ class NotABackup(RepairError):
     """The folder holds no backup, or one that cannot be read."""
 
 
-class CheckpointMoved(RepairError):
+class CheckpointChanged(RepairError):
     """Files are not as the surgery left them; the message names them."""
 
 
-class RepairStopped(RepairError):
+class RepairInterrupted(RepairError):
     """It failed after the first change."""
 
     def __init__(self, why: str, backup: str):

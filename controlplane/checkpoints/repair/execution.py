@@ -13,31 +13,31 @@ from controlplane.checkpoints.lock import LOCK, METADATA
 from controlplane.checkpoints.repair.backup import (
     DONE,
     SAVED,
+    AnalysisOptions,
     BackupManifest,
-    RecordedVerdict,
-    Touched,
-    Watched,
-    written,
+    ChangedFile,
+    WatchedFolder,
+    write_manifest,
 )
-from controlplane.checkpoints.repair.errors import CheckpointMoved, Impossible, InUse, RepairStopped
+from controlplane.checkpoints.repair.errors import CheckpointChanged, Impossible, InUse, RepairInterrupted
 from controlplane.checkpoints.repair.folders import CheckpointFolder, digest_of
 from controlplane.checkpoints.repair.steps import CHECKPOINT, Prune, RepairPlan, Step, Write
 
 Folders = Mapping[str, CheckpointFolder]
 
 
-def perform(
+def execute_plan(
     plan: RepairPlan,
     folders: Folders,
     backup: CheckpointFolder,
     now: float,
-    judged: RecordedVerdict | None = None,
+    judged: AnalysisOptions | None = None,
 ) -> BackupManifest:
     """Do it. InUse, Impossible, OSError: nothing was changed. Stopped: it was begun, and `undo` heals it.
 
     judged: how the outcome is judged, noted for the undo.
     """
-    manifest = _saved(plan, folders, backup, now, judged or RecordedVerdict())
+    manifest = _saved(plan, folders, backup, now, judged or AnalysisOptions())
     root = folders[CHECKPOINT].modified("")
     lock(folders[CHECKPOINT], backup)
     try:
@@ -45,10 +45,10 @@ def perform(
             _do(step, folders[step.place], manifest)
         _unlock(manifest, folders[CHECKPOINT], plan.steps, backup)
         manifest = replace(manifest, state=DONE, watched=_watch(manifest, folders))
-        written(backup, manifest)
+        write_manifest(backup, manifest)
         folders[CHECKPOINT].set_modified("", root)
     except (Exception, KeyboardInterrupt) as error:  # whatever it is, the way back must be named
-        raise stopped(error, backup) from error
+        raise interrupted(error, backup) from error
     return manifest
 
 
@@ -58,7 +58,7 @@ def lock(checkpoint: CheckpointFolder, backup: CheckpointFolder) -> None:
         checkpoint.write(METADATA, f"{LOCK}{backup}".encode())
     except BaseException as error:
         if _may_be_locked(checkpoint):
-            raise stopped(error, backup) from error
+            raise interrupted(error, backup) from error
         raise
 
 
@@ -69,18 +69,18 @@ def _may_be_locked(checkpoint: CheckpointFolder) -> bool:
         return True
 
 
-def stopped(error: BaseException, backup: CheckpointFolder) -> RepairStopped:
+def interrupted(error: BaseException, backup: CheckpointFolder) -> RepairInterrupted:
     """What ended the act, in words, with the way back."""
     said = (
         getattr(error, "strerror", None)
         or str(error)
         or ("interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__)
     )
-    return RepairStopped(str(said), str(backup))
+    return RepairInterrupted(str(said), str(backup))
 
 
 def _saved(
-    plan: RepairPlan, folders: Folders, backup: CheckpointFolder, now: float, judged: RecordedVerdict
+    plan: RepairPlan, folders: Folders, backup: CheckpointFolder, now: float, judged: AnalysisOptions
 ) -> BackupManifest:
     """Copy what will be touched, and write down what it is. InUse where a file changed under our hands."""
     _apart(folders, backup)
@@ -99,7 +99,7 @@ def _saved(
         watched=tuple(_folders_of(files, folders)),
         judged=judged,
     )
-    written(backup, manifest)
+    write_manifest(backup, manifest)
     return manifest
 
 
@@ -113,18 +113,20 @@ def _targets(steps: Iterable[Step]) -> Iterable[tuple[str, str, bytes | None]]:
         yield CHECKPOINT, METADATA, b""
 
 
-def _touched(folders: Folders, place: str, path: str, content: bytes | None) -> Touched:
+def _touched(folders: Folders, place: str, path: str, content: bytes | None) -> ChangedFile:
     folder = folders[place]
     before = folder.digest(path)
     after = None if content is None else digest_of(content)
     if (place, path) == (CHECKPOINT, METADATA) and content == b"":
         after = before
-    return Touched(place, path, before, after, folder.modified(path), folder.access(path))
+    return ChangedFile(place, path, before, after, folder.modified(path), folder.access(path))
 
 
-def _copied(source: CheckpointFolder, backup: CheckpointFolder, file: Touched) -> None:
-    copied = backup.copy_from(source, file.path, file.saved, file.modified, access=file.access, durable=False)
-    if copied != file.before or backup.digest(file.saved) != copied:
+def _copied(source: CheckpointFolder, backup: CheckpointFolder, file: ChangedFile) -> None:
+    copied = backup.copy_from(
+        source, file.path, file.backup_path, file.modified, access=file.access, durable=False
+    )
+    if copied != file.before or backup.digest(file.backup_path) != copied:
         raise InUse(f"{file.path} changed while it was copied into the backup; nothing was changed")
 
 
@@ -136,20 +138,20 @@ def _apart(folders: Folders, backup: CheckpointFolder) -> None:
         raise Impossible(f"the backup folder {backup} is not empty; give --backup-dir another one")
 
 
-def _folders_of(files: Sequence[Touched], folders: Folders) -> Iterable[Watched]:
+def _folders_of(files: Sequence[ChangedFile], folders: Folders) -> Iterable[WatchedFolder]:
     """All of the checkpoint, for the query writes everywhere in it; of an output the folders that are touched."""
     for folder, names in sorted(folders[CHECKPOINT].tree().items()):
-        yield Watched(CHECKPOINT, folder, tuple(names), ())
+        yield WatchedFolder(CHECKPOINT, folder, tuple(names), ())
     named = {(file.place, file.path.rpartition("/")[0]) for file in files if file.place != CHECKPOINT}
     for place, folder in sorted(named):
-        yield Watched(place, folder, tuple(folders[place].names(folder)), ())
+        yield WatchedFolder(place, folder, tuple(folders[place].names(folder)), ())
 
 
-def _watch(manifest: BackupManifest, folders: Folders) -> tuple[Watched, ...]:
+def _watch(manifest: BackupManifest, folders: Folders) -> tuple[WatchedFolder, ...]:
     """The same, with the names there are now; new folders have new files only, and these are among those touched."""
     tree = folders[CHECKPOINT].tree()
 
-    def now(watched: Watched) -> Iterable[str]:
+    def now(watched: WatchedFolder) -> Iterable[str]:
         if watched.place == CHECKPOINT:
             return tree.get(watched.folder, ())
         return folders[watched.place].names(watched.folder)
@@ -167,7 +169,7 @@ def _do(step: Step, folder: CheckpointFolder, manifest: BackupManifest) -> None:
         return
     now = folder.digest(step.path)
     if now != file.before:
-        raise CheckpointMoved(f"{step.path} changed under our hands: somebody writes to this checkpoint")
+        raise CheckpointChanged(f"{step.path} changed under our hands: somebody writes to this checkpoint")
     if isinstance(step, Write):
         folder.write(step.path, step.content)
     elif now is not None:
@@ -187,4 +189,4 @@ def _unlock(
     elif file is None or file.before is None:
         folder.remove(METADATA)
     else:
-        folder.copy_from(backup, file.saved, METADATA, file.modified, access=file.access)
+        folder.copy_from(backup, file.backup_path, METADATA, file.modified, access=file.access)

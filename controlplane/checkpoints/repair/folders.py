@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.checkpoints.inventory.collector import opened
+from controlplane.checkpoints.inventory.collector import open_filesystem
 
-PIECE = 1 << 20
+CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class CheckpointFolder:
 
     def __init__(self, url: str):
         self.url = url
-        self._fs, self._root = opened(url)
+        self._fs, self._root = open_filesystem(url)
         self._local = type(self._fs).__name__ == "LocalFileSystem"
 
     def __str__(self) -> str:
@@ -174,7 +174,7 @@ class CheckpointFolder:
 
     def _pieces(self, path: str) -> Iterator[bytes]:
         with _backend(), self._fs.open(self._at(path), "rb") as file:
-            while piece := file.read(PIECE):
+            while piece := file.read(CHUNK_BYTES):
                 yield piece
 
     def _put(
@@ -198,7 +198,7 @@ class CheckpointFolder:
             whole.writelines(pieces)
             whole.seek(0)
             with _backend(), self._fs.open(target, "wb") as file:
-                shutil.copyfileobj(whole, file, PIECE)
+                shutil.copyfileobj(whole, file, CHUNK_BYTES)
 
     def _at(self, path: str) -> str:
         return f"{self._root.rstrip('/')}/{path}"

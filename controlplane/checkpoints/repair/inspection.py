@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 from controlplane.checkpoints.inventory import selection
 from controlplane.checkpoints.inventory.collector import with_contents
 from controlplane.checkpoints.inventory.model import Inventory
-from controlplane.checkpoints.repair.steps import Step, after
-from controlplane.checkpoints.survey import Survey, survey
+from controlplane.checkpoints.repair.steps import Step, apply_steps
+from controlplane.checkpoints.survey import Survey, collect_survey
 
 #: Entries of offsets/ and commits/ that are read, the newest; Spark keeps 101 by default.
-MOST_ENTRIES = 250
+MAX_LOG_ENTRIES = 250
 
 
 @dataclass(frozen=True)
-class Places:
+class RepairPlaces:
     """Where the checkpoint is, and the output of its file sink. Paths or URLs."""
 
     checkpoint: str
@@ -25,9 +25,9 @@ class Places:
     relocations: tuple[tuple[str, str], ...] = ()
 
 
-def look(places: Places, now: float) -> Survey:
+def inspect(places: RepairPlaces, now: float) -> Survey:
     """What is there as of `now`. CannotOpen where a URL cannot be opened."""
-    held = survey(
+    survey = collect_survey(
         places.checkpoint,
         now,
         output=places.output,
@@ -35,18 +35,18 @@ def look(places: Places, now: float) -> Survey:
         relocations=places.relocations,
     )
     return replace(
-        held, checkpoint=with_contents(held.checkpoint, places.checkpoint, _entries(held.checkpoint))
+        survey, checkpoint=with_contents(survey.checkpoint, places.checkpoint, _entries(survey.checkpoint))
     )
 
 
 def _entries(inventory: Inventory) -> Iterable[str]:
     for folder in ("offsets", "commits"):
         numbers = sorted(int(name) for name in inventory.names(folder) if name.isascii() and name.isdigit())
-        yield from (f"{folder}/{number}" for number in numbers[-MOST_ENTRIES:])
+        yield from (f"{folder}/{number}" for number in numbers[-MAX_LOG_ENTRIES:])
 
 
-def outcome(held: Survey, steps: Iterable[Step], places: Places) -> Survey:
+def survey_after(survey: Survey, steps: Iterable[Step], places: RepairPlaces) -> Survey:
     """The survey once the steps are done, with the contents that count then."""
-    then = after(held, steps)
-    wanted = selection.chosen(then.checkpoint.entries)
+    then = apply_steps(survey, steps)
+    wanted = selection.select_files(then.checkpoint.entries)
     return replace(then, checkpoint=with_contents(then.checkpoint, places.checkpoint, wanted))

@@ -8,86 +8,86 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.checks.logs import sparse
-from controlplane.checkpoints.findings import CheckpointReport, Finding, RestartEffect, Severity, counted
+from controlplane.checkpoints.findings import CheckpointReport, Finding, RestartEffect, Severity, plural
 from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.reading.input_files import InputFiles
 from controlplane.checkpoints.reading.logs import OffsetEntry, Torn
 from controlplane.checkpoints.reading.versions import SparkVersion
 from controlplane.checkpoints.repair import sink_effects, truncation
 from controlplane.checkpoints.repair.errors import Impossible
-from controlplane.checkpoints.repair.steps import RepairPlan, after, merged
-from controlplane.checkpoints.repair.truncation import Cut
+from controlplane.checkpoints.repair.steps import RepairPlan, apply_steps, merge_steps
+from controlplane.checkpoints.repair.truncation import CutPoint
 from controlplane.checkpoints.survey import Survey
 
-#: The newest that `chances` looks at; Spark keeps 100 batches by default.
-MOST_LISTED = 200
+#: The newest that `rewind_targets` looks at; Spark keeps 100 batches by default.
+MAX_LISTED = 200
 
 
 @dataclass(frozen=True)
-class Chance:
+class RewindTarget:
     """Whether a query can be made to run batch `batch` next; `reason`: why not."""
 
     batch: int
     reason: str | None = None
 
 
-def question(held: Survey, target: SparkVersion) -> CheckpointView:
-    return CheckpointView(held.checkpoint, target, output=held.output, inputs=held.inputs)
+def view_of(survey: Survey, target: SparkVersion) -> CheckpointView:
+    return CheckpointView(survey.checkpoint, target, output=survey.output, inputs=survey.inputs)
 
 
-def plan(held: Survey, resume_at: int, target: SparkVersion, *, data: bool = False) -> RepairPlan:
+def plan_rewind(survey: Survey, resume_at: int, target: SparkVersion, *, data: bool = False) -> RepairPlan:
     """What makes the query run `resume_at` next. Impossible where that cannot be; `objections` judges the outcome.
 
     data: take the data files of a file sink's batches away too, not only their entries in its log.
     """
-    return _planned(question(held, target), resume_at, data)
+    return _planned(view_of(survey, target), resume_at, data)
 
 
-def _planned(q: CheckpointView, resume_at: int, data: bool) -> RepairPlan:
-    found = list(truncation.steps(q, cut(q, resume_at)))
-    if q.output is not None and q.sink is not None:
-        found += truncation.cut_sink(q.output, q.sink, resume_at, data=data)
+def _planned(view: CheckpointView, resume_at: int, data: bool) -> RepairPlan:
+    found = list(truncation.truncation_steps(view, cut_for(view, resume_at)))
+    if view.output is not None and view.sink is not None:
+        found += truncation.cut_sink(view.output, view.sink, resume_at, data=data)
     if not found:
         raise Impossible(f"batch {resume_at} is what runs next already; there is nothing to do")
-    title = f"batch {resume_at} runs next, instead of batch {q.next_batch}"
-    return RepairPlan("rewind", title, merged(found), tuple(_consequences(q, resume_at, data)))
+    title = f"batch {resume_at} runs next, instead of batch {view.next_batch}"
+    return RepairPlan("rewind", title, merge_steps(found), tuple(_consequences(view, resume_at, data)))
 
 
-def cut(q: CheckpointView, resume_at: int) -> Cut:
+def cut_for(view: CheckpointView, resume_at: int) -> CutPoint:
     """Where a rewind cuts. Impossible, with the reason, where an entry that Spark will open is not there."""
-    newest = q.next_batch
-    if q.planned is None:
+    newest = view.next_batch
+    if view.planned is None:
         raise Impossible("there is no batch in offsets/: the query begins at batch 0")
     if resume_at > newest:
         raise Impossible(f"batch {newest} is what runs next; a rewind only goes back")
     if resume_at == 0:
-        return Cut(0, 0, 0, None)
-    if sparse(q):
+        return CutPoint(0, 0, 0, None)
+    if sparse(view):
         raise Impossible(
             "the logs were written by asynchronous progress tracking and hold some batches only; run a few batches "
             "with asyncProgressTrackingCheckpointIntervalMs=0 first"
         )
-    return Cut(resume_at, resume_at, resume_at, _entry(q, resume_at))
+    return CutPoint(resume_at, resume_at, resume_at, _entry(view, resume_at))
 
 
-def _entry(q: CheckpointView, resume_at: int) -> OffsetEntry:
+def _entry(view: CheckpointView, resume_at: int) -> OffsetEntry:
     last = resume_at - 1
     for batch in (last, last - 1)[:resume_at]:
-        if batch not in q.offsets.batches:
-            raise Impossible(_lacking(q, resume_at, batch))
-    if last not in q.commits.batches:
+        if batch not in view.offsets.batches:
+            raise Impossible(_lacking(view, resume_at, batch))
+    if last not in view.commits.batches:
         raise Impossible(f"commits/{last} is not there: Spark would run batch {last} again, not {resume_at}")
-    entry = q.offset_entry(last)
+    entry = view.offset_entry(last)
     if not isinstance(entry, OffsetEntry):
         why = f": {entry.reason}" if isinstance(entry, Torn) else ""
         raise Impossible(f"offsets/{last} cannot be read{why}")
     return entry
 
 
-def _lacking(q: CheckpointView, resume_at: int, batch: int) -> str:
-    oldest = q.offsets.batches[0]
+def _lacking(view: CheckpointView, resume_at: int, batch: int) -> str:
+    oldest = view.offsets.batches[0]
     why = f"the log begins at {oldest}, older entries were purged" if batch < oldest else "it is missing"
     return f"offsets/{batch} is not there ({why}): Spark opens it to run batch {resume_at}"
 
@@ -95,12 +95,14 @@ def _lacking(q: CheckpointView, resume_at: int, batch: int) -> str:
 def objections(outcome: CheckpointReport, now: CheckpointReport) -> list[Finding]:
     """Why Spark would fail on the outcome; what a rewind cannot mend is taken from the verdict of now."""
     found = [f for f in outcome.findings if _fails(f) and not f.evidence.get("likely")]
-    kept = [f for f in now.findings if _fails(f) and f.check in LASTING and not _begins(f, outcome)]
+    kept = [
+        f for f in now.findings if _fails(f) and f.check in NOT_FIXED_BY_REWIND and not _begins(f, outcome)
+    ]
     return found + kept
 
 
 #: Findings that lie in no batch, so that leaving batches out mends none of them.
-LASTING = ("meta.missing", "meta.unreadable", "meta.bad-id", "state.dir-missing")
+NOT_FIXED_BY_REWIND = ("meta.missing", "meta.unreadable", "meta.bad-id", "state.dir-missing")
 
 
 def _begins(finding: Finding, outcome: CheckpointReport) -> bool:
@@ -112,78 +114,80 @@ def _fails(finding: Finding) -> bool:
     return finding.severity is Severity.ERROR and finding.effect is RestartEffect.FAILS
 
 
-def judged(held: Survey, target: SparkVersion) -> CheckpointReport:
-    return judge(held.checkpoint, target, output=held.output, inputs=held.inputs)
+def analyze_survey(survey: Survey, target: SparkVersion) -> CheckpointReport:
+    return analyze(survey.checkpoint, target, output=survey.output, inputs=survey.inputs)
 
 
-def chances(held: Survey, target: SparkVersion) -> Iterator[Chance]:
+def rewind_targets(survey: Survey, target: SparkVersion) -> Iterator[RewindTarget]:
     """Every batch up to the newest planned one, newest first."""
-    q = question(held, target)
-    if q.planned is None:
+    view = view_of(survey, target)
+    if view.planned is None:
         return
-    now = judged(held, target)
-    oldest = max(0, q.offsets.batches[0] - 1, q.planned - MOST_LISTED)
-    for batch in [*range(q.planned, oldest - 1, -1), *([0] if oldest else [])]:
-        yield Chance(batch, _reason(q, held, batch, now))
+    now = analyze_survey(survey, target)
+    oldest = max(0, view.offsets.batches[0] - 1, view.planned - MAX_LISTED)
+    for batch in [*range(view.planned, oldest - 1, -1), *([0] if oldest else [])]:
+        yield RewindTarget(batch, _reason(view, survey, batch, now))
 
 
-def _reason(q: CheckpointView, held: Survey, batch: int, now: CheckpointReport) -> str | None:
+def _reason(view: CheckpointView, survey: Survey, batch: int, now: CheckpointReport) -> str | None:
     try:
-        steps = _planned(q, batch, data=False).steps
+        steps = _planned(view, batch, data=False).steps
     except Impossible as error:
         return str(error)
-    found = objections(judged(after(held, steps), q.target), now)
+    found = objections(analyze_survey(apply_steps(survey, steps), view.target), now)
     return found[0].message if found else None
 
 
-def newest_possible(held: Survey, target: SparkVersion) -> int | None:
+def newest_possible(survey: Survey, target: SparkVersion) -> int | None:
     """The newest batch that a rewind can lead to; what is nearest costs least."""
-    return next((chance.batch for chance in chances(held, target) if chance.reason is None), None)
+    return next((chance.batch for chance in rewind_targets(survey, target) if chance.reason is None), None)
 
 
-def _consequences(q: CheckpointView, resume_at: int, data: bool) -> Iterator[str]:
-    again = [batch for batch in q.offsets.batches if batch >= resume_at]
+def _consequences(view: CheckpointView, resume_at: int, data: bool) -> Iterator[str]:
+    again = [batch for batch in view.offsets.batches if batch >= resume_at]
     if again:
         yield (
             f"{_named(again)} forgotten: what was read then is read and delivered again, cut into batches anew"
         )
-    yield from _watermark(q, resume_at)
-    yield from _inputs(q, resume_at)
-    yield from sink_effects.consequences(q, resume_at, data=data)
+    yield from _watermark(view, resume_at)
+    yield from _inputs(view, resume_at)
+    yield from sink_effects.consequences(view, resume_at, data=data)
 
 
 def _named(batches: list[int]) -> str:
     return f"batch {batches[0]} is" if len(batches) == 1 else f"batches {batches[0]} to {batches[-1]} are"
 
 
-def _watermark(q: CheckpointView, resume_at: int) -> Iterator[str]:
-    entry = q.commit_entry(resume_at - 1) if resume_at else None
-    moved = q.last is not None and q.last.watermark_ms > 0
+def _watermark(view: CheckpointView, resume_at: int) -> Iterator[str]:
+    entry = view.commit_entry(resume_at - 1) if resume_at else None
+    moved = view.last is not None and view.last.watermark_ms > 0
     if moved and not isinstance(entry, Torn):
         at = f"{entry.watermark_ms} ms" if entry else "its beginning"
         yield f"the watermark goes back too, to {at}: rows that append mode has emitted since are emitted again"
 
 
-def _inputs(q: CheckpointView, resume_at: int) -> Iterator[str]:
+def _inputs(view: CheckpointView, resume_at: int) -> Iterator[str]:
     """Input that is to be read again and is not there: Spark passes over it silently."""
-    files = InputFiles(q)
-    gone = [path for path in _read_since(q, resume_at) if files.is_missing(path)]
+    files = InputFiles(view)
+    gone = [path for path in _read_since(view, resume_at) if files.is_missing(path)]
     if gone:
         yield (
-            f"ROWS ARE LOST: {counted(len(gone), 'input file')} that those batches read: gone (first {gone[0]}); "
+            f"ROWS ARE LOST: {plural(len(gone), 'input file')} that those batches read: gone (first {gone[0]}); "
             "put them back before the start"
         )
-    if any(name not in q.sources for name in (q.last.offsets if q.last else ())):
+    if any(name not in view.sources for name in (view.last.offsets if view.last else ())):
         yield "a source that is no folder of files (Kafka, a rate) must still hold what those batches read"
 
 
-def _read_since(q: CheckpointView, resume_at: int) -> Iterable[str]:
-    entry = q.offset_entry(resume_at - 1) if resume_at else None
+def _read_since(view: CheckpointView, resume_at: int) -> Iterable[str]:
+    entry = view.offset_entry(resume_at - 1) if resume_at else None
     last = entry if isinstance(entry, OffsetEntry) else None
-    for name, log in q.sources.items():
-        kept = truncation.kept(last, name)
+    for name, log in view.sources.items():
+        kept = truncation.last_kept_entry(last, name)
         yield from (
-            q.at_home(path) for path, record in log.known.items() if _batch(record.get("batchId")) > kept
+            view.relocated_path(path)
+            for path, record in log.known.items()
+            if _batch(record.get("batchId")) > kept
         )
 
 

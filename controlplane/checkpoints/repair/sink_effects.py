@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from controlplane.checkpoints.findings import counted
+from controlplane.checkpoints.findings import plural
 from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.repair import truncation
 
@@ -20,26 +20,26 @@ UNKNOWN_SINK = (
 )
 
 
-def consequences(q: CheckpointView, resume_at: int, *, data: bool) -> Iterator[str]:
+def consequences(view: CheckpointView, resume_at: int, *, data: bool) -> Iterator[str]:
     """Sentences for the plan: exact where the output was given, by kind where it was not."""
-    if q.output is None:
+    if view.output is None:
         yield from UNKNOWN_SINK
-    elif q.sink is None or q.sink.newest is None:
-        yield f"{q.output.root} holds no _spark_metadata: no file sink wrote there"
-    elif q.sink.newest < resume_at:
+    elif view.sink is None or view.sink.newest is None:
+        yield f"{view.output.root} holds no _spark_metadata: no file sink wrote there"
+    elif view.sink.newest < resume_at:
         yield "the file sink has none of these batches: nothing there is touched"
     else:
-        yield from _file_sink(q, resume_at, data)
+        yield from _file_sink(view, resume_at, data)
 
 
-def _file_sink(q: CheckpointView, resume_at: int, data: bool) -> Iterator[str]:
-    assert q.output is not None and q.sink is not None
-    newest, left = q.sink.newest, truncation.orphans(q.output, q.sink, resume_at)
+def _file_sink(view: CheckpointView, resume_at: int, data: bool) -> Iterator[str]:
+    assert view.output is not None and view.sink is not None
+    newest, left = view.sink.newest, truncation.orphaned_files(view.output, view.sink, resume_at)
     yield f"the file sink forgets batches {resume_at} to {newest}, then writes them: Spark's readers see each row once"
     if left and data:
-        yield f"{counted(len(left), 'data file')} of those batches: taken away with them"
+        yield f"{plural(len(left), 'data file')} of those batches: taken away with them"
     elif left:
         yield (
-            f"{counted(len(left), 'data file')} of those batches stay in the folder: whoever lists it without "
+            f"{plural(len(left), 'data file')} of those batches stay in the folder: whoever lists it without "
             "_spark_metadata sees rows twice (--move-data takes them away)"
         )

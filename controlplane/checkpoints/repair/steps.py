@@ -71,14 +71,14 @@ def _step_json(step: Step) -> dict[str, Any]:
     return {"action": "prune" if isinstance(step, Prune) else "remove", **head}
 
 
-def removals(inventory: Inventory, place: str, paths: Iterable[str]) -> Iterator[Remove]:
+def removal_steps(inventory: Inventory, place: str, paths: Iterable[str]) -> Iterator[Remove]:
     """Files with their side files, these first: a file without them is whole, a checksum without its file is not."""
     for path in paths:
         yield from (Remove(place, beside) for beside in side_files(inventory, path))
         yield Remove(place, path)
 
 
-def writing(inventory: Inventory, place: str, path: str, content: bytes) -> Iterator[Step]:
+def write_steps(inventory: Inventory, place: str, path: str, content: bytes) -> Iterator[Step]:
     """A file written anew, after the side files of the old one are gone."""
     yield from (Remove(place, beside) for beside in side_files(inventory, path))
     yield Write(place, path, content)
@@ -90,7 +90,7 @@ def side_files(inventory: Inventory, path: str) -> list[str]:
     return [path for path in beside if inventory.is_file(path)]
 
 
-def merged(steps: Iterable[Step]) -> tuple[Step, ...]:
+def merge_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
     """One step a file, the last that was said of it, in the order of the first."""
     last: dict[tuple[str, str], Step] = {}
     for step in steps:
@@ -98,12 +98,12 @@ def merged(steps: Iterable[Step]) -> tuple[Step, ...]:
     return tuple(last.values())
 
 
-def after(held: Survey, steps: Iterable[Step]) -> Survey:
+def apply_steps(survey: Survey, steps: Iterable[Step]) -> Survey:
     """The survey as it will be; the time of the root tells nothing any more."""
     chosen = tuple(steps)
-    checkpoint = replace(_after(held.checkpoint, chosen, CHECKPOINT), root_modified=None)
-    output = None if held.output is None else _after(held.output, chosen, OUTPUT)
-    return Survey(checkpoint, output, held.inputs)
+    checkpoint = replace(_after(survey.checkpoint, chosen, CHECKPOINT), root_modified=None)
+    output = None if survey.output is None else _after(survey.output, chosen, OUTPUT)
+    return Survey(checkpoint, output, survey.inputs)
 
 
 def _after(inventory: Inventory, steps: tuple[Step, ...], place: str) -> Inventory:

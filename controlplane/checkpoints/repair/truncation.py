@@ -15,11 +15,19 @@ from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.reading.file_logs import COMPACT, FileLog
 from controlplane.checkpoints.reading.logs import OffsetEntry
 from controlplane.checkpoints.repair.errors import Impossible
-from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Prune, Remove, Step, removals, writing
+from controlplane.checkpoints.repair.steps import (
+    CHECKPOINT,
+    OUTPUT,
+    Prune,
+    Remove,
+    Step,
+    removal_steps,
+    write_steps,
+)
 
 
 @dataclass(frozen=True)
-class Cut:
+class CutPoint:
     """The first batch that goes, in each log; the newest state version that stays.
 
     `last`: the entry of the offset log that will be the newest, None where none stays.
@@ -31,36 +39,36 @@ class Cut:
     last: OffsetEntry | None
 
 
-def steps(q: CheckpointView, cut: Cut, *, sources: bool = True) -> Iterator[Step]:
+def truncation_steps(view: CheckpointView, cut: CutPoint, *, sources: bool = True) -> Iterator[Step]:
     """Everything beyond the cut, state first, the logs that point to it last. Impossible where a log cannot be cut.
 
     sources: whether the logs of file sources are cut too; what they are ahead goes into the next batch.
     """
-    inventory = q.inventory
-    yield from _state(q, cut.state)
-    for name, log in q.sources.items() if sources else ():
-        yield from cut_source(log, kept(cut.last, name))
-    for batches, first in ((q.commits, cut.commits), (q.offsets, cut.offsets)):
+    inventory = view.inventory
+    yield from _state(view, cut.state)
+    for name, log in view.sources.items() if sources else ():
+        yield from cut_source(log, last_kept_entry(cut.last, name))
+    for batches, first in ((view.commits, cut.commits), (view.offsets, cut.offsets)):
         paths = [f"{batches.folder}/{batch}" for batch in reversed(batches.batches) if batch >= first]
-        yield from removals(inventory, CHECKPOINT, paths)
+        yield from removal_steps(inventory, CHECKPOINT, paths)
 
 
-def kept(last: OffsetEntry | None, source: str) -> int:
+def last_kept_entry(last: OffsetEntry | None, source: str) -> int:
     offset = logs.log_offset(last.offsets.get(source)) if last else None
     return -1 if offset is None else offset
 
 
-def _state(q: CheckpointView, newest: int) -> Iterator[Step]:
+def _state(view: CheckpointView, newest: int) -> Iterator[Step]:
     """State beyond a version: a snapshot of the abandoned line would be loaded under changes of the new one."""
     if newest == 0:
-        yield from _all_state(q.inventory)
+        yield from _all_state(view.inventory)
         return
-    for operator in q.operators:
+    for operator in view.operators:
         for store in operator.stores.values():
             beyond = [file.path for file in store.files if file.version > newest]
-            yield from removals(q.inventory, CHECKPOINT, beyond)
-        later = _operator_metadata(q.inventory, f"{operator.folder}/_metadata/v2", newest)
-        yield from removals(q.inventory, CHECKPOINT, later)
+            yield from removal_steps(view.inventory, CHECKPOINT, beyond)
+        later = _operator_metadata(view.inventory, f"{operator.folder}/_metadata/v2", newest)
+        yield from removal_steps(view.inventory, CHECKPOINT, later)
 
 
 def _all_state(inventory: Inventory) -> Iterator[Step]:
@@ -83,8 +91,8 @@ def cut_source(log: FileLog, keep: int) -> Iterator[Step]:
     beyond, rest = _beyond(log, keep), _shortened(log, keep)
     for batch in _lacking(rest, keep) if beyond else ():
         content = _rebuilt(log, batch, rest.is_compaction(batch))
-        yield from writing(log.inventory, CHECKPOINT, rest.name_of(batch), content)
-    yield from removals(log.inventory, CHECKPOINT, beyond)
+        yield from write_steps(log.inventory, CHECKPOINT, rest.name_of(batch), content)
+    yield from removal_steps(log.inventory, CHECKPOINT, beyond)
 
 
 def cut_sink(output: Inventory, log: FileLog, first: int, *, data: bool) -> Iterator[Step]:
@@ -96,9 +104,9 @@ def cut_sink(output: Inventory, log: FileLog, first: int, *, data: bool) -> Iter
             f"the file sink's log cannot be cut at batch {first}: {rest.name_of(lacking[0])} is no more, "
             "and a later compaction does not tell the batch of a file"
         )
-    yield from removals(output, OUTPUT, beyond)
+    yield from removal_steps(output, OUTPUT, beyond)
     if data:
-        yield from removals(output, OUTPUT, orphans(output, log, first))
+        yield from removal_steps(output, OUTPUT, orphaned_files(output, log, first))
 
 
 def _lacking(rest: FileLog, newest: int) -> list[int]:
@@ -107,10 +115,10 @@ def _lacking(rest: FileLog, newest: int) -> list[int]:
     return [batch for batch in range(start, newest + 1) if rest.path_of(batch) is None]
 
 
-def orphans(output: Inventory, log: FileLog, first: int) -> list[str]:
+def orphaned_files(output: Inventory, log: FileLog, first: int) -> list[str]:
     """Data files that the entries from `first` on added."""
-    kept = set(_shortened(log, first - 1).known)
-    names = {path.rpartition("/")[2] for path in log.known if path not in kept}
+    last_kept_entry = set(_shortened(log, first - 1).known)
+    names = {path.rpartition("/")[2] for path in log.known if path not in last_kept_entry}
     held = {path.rpartition("/")[2]: path for path, entry in output.entries.items() if not entry.folder}
     return sorted(held[name] for name in names if name in held)
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from controlplane.checkpoints.findings import counted
+from controlplane.checkpoints.findings import plural
 from controlplane.checkpoints.lock import LOCK, METADATA
 from controlplane.checkpoints.reading.checkpoint import SINK_LOG
-from controlplane.checkpoints.repair.backup import UNDONE, BackupManifest, Touched, written
-from controlplane.checkpoints.repair.errors import CheckpointMoved, Impossible, InUse, NotABackup
-from controlplane.checkpoints.repair.execution import Folders, lock, stopped
+from controlplane.checkpoints.repair.backup import UNDONE, BackupManifest, ChangedFile, write_manifest
+from controlplane.checkpoints.repair.errors import CheckpointChanged, Impossible, InUse, NotABackup
+from controlplane.checkpoints.repair.execution import Folders, interrupted, lock
 from controlplane.checkpoints.repair.folders import CheckpointFolder, Digest
 from controlplane.checkpoints.repair.steps import CHECKPOINT
 
@@ -23,7 +23,7 @@ from controlplane.checkpoints.repair.steps import CHECKPOINT
 Names = Mapping[tuple[str, str], Sequence[str]]
 
 
-class Stand(StrEnum):
+class FileStatus(StrEnum):
     """How a file stands to what the manifest says of it."""
 
     BEFORE = "as before"
@@ -50,48 +50,48 @@ class UndoPlan:
     `lost`: files of before that are neither there nor in the backup, so that what was cannot come back.
     """
 
-    restore: tuple[Touched, ...]
+    restore: tuple[ChangedFile, ...]
     remove: tuple[tuple[str, str], ...]
-    moved: tuple[Difference, ...]
+    changed: tuple[Difference, ...]
     lost: tuple[str, ...] = ()
 
     @property
-    def nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.restore or self.remove or self.lost)
 
 
-def stand(file: Touched, now: Digest | None) -> Stand:
+def file_status(file: ChangedFile, now: Digest | None) -> FileStatus:
     if now == file.before:
-        return Stand.BEFORE
-    return Stand.AFTER if now == file.after else Stand.OTHER
+        return FileStatus.BEFORE
+    return FileStatus.AFTER if now == file.after else FileStatus.OTHER
 
 
-def look(manifest: BackupManifest, folders: Folders) -> UndoPlan:
+def plan_undo(manifest: BackupManifest, folders: Folders) -> UndoPlan:
     """Compare the checkpoint with the manifest."""
-    restore: list[Touched] = []
+    restore: list[ChangedFile] = []
     remove: list[tuple[str, str]] = []
-    moved: list[Difference] = []
+    changed: list[Difference] = []
     for file in manifest.files:
         how = _stand_now(file, folders[file.place])
-        if how is Stand.BEFORE:
+        if how is FileStatus.BEFORE:
             continue
-        if how is Stand.OTHER:
-            moved.append(Difference(file.place, file.path, how))
+        if how is FileStatus.OTHER:
+            changed.append(Difference(file.place, file.path, how))
         if file.before is not None:
             restore.append(file)
         else:
             remove.append((file.place, file.path))
     names = _names_now(manifest, folders)
     strange = list(_strangers(manifest, names))
-    moved += [Difference(place, path, "new") for place, path in strange]
-    return UndoPlan(tuple(restore), (*remove, *strange), tuple(moved), tuple(_lost(manifest, names)))
+    changed += [Difference(place, path, "new") for place, path in strange]
+    return UndoPlan(tuple(restore), (*remove, *strange), tuple(changed), tuple(_lost(manifest, names)))
 
 
-def _stand_now(file: Touched, folder: CheckpointFolder) -> Stand:
-    how = stand(file, folder.digest(file.path))
+def _stand_now(file: ChangedFile, folder: CheckpointFolder) -> FileStatus:
+    how = file_status(file, folder.digest(file.path))
     is_lock = (file.place, file.path) == (CHECKPOINT, METADATA)
-    if how is Stand.OTHER and is_lock and (folder.read(METADATA) or b"").startswith(LOCK.encode()):
-        return Stand.AFTER
+    if how is FileStatus.OTHER and is_lock and (folder.read(METADATA) or b"").startswith(LOCK.encode()):
+        return FileStatus.AFTER
     return how
 
 
@@ -132,7 +132,7 @@ def _lost(manifest: BackupManifest, names: Names) -> Iterator[str]:
                 yield path
 
 
-def undo(
+def execute_undo(
     manifest: BackupManifest,
     folders: Folders,
     backup: CheckpointFolder,
@@ -146,64 +146,64 @@ def undo(
     writes there. NotABackup: a saved file is not what the manifest says. Stopped: begun and not ended; the same undo
     goes on.
     """
-    way = look(manifest, folders)
-    if way.lost:
-        raise Impossible(_lost_words(way, manifest))
-    if way.moved and not force:
-        raise CheckpointMoved(_words(way))
-    if way.nothing:
-        return way
-    _intact(way, manifest, backup)
-    _set_aside(way, folders, aside)
+    plan = plan_undo(manifest, folders)
+    if plan.lost:
+        raise Impossible(_lost_words(plan, manifest))
+    if plan.changed and not force:
+        raise CheckpointChanged(_words(plan))
+    if plan.is_empty:
+        return plan
+    _intact(plan, manifest, backup)
+    _set_aside(plan, folders, aside)
     checkpoint = folders[CHECKPOINT]
     root = checkpoint.modified("")
     lock(checkpoint, backup)
     try:
-        for place, path in way.remove:
+        for place, path in plan.remove:
             if (place, path) != (CHECKPOINT, METADATA):
                 folders[place].remove(path)
-        for file in way.restore:
+        for file in plan.restore:
             if (file.place, file.path) != (CHECKPOINT, METADATA):
                 folders[file.place].copy_from(
-                    backup, file.saved, file.path, file.modified, access=file.access
+                    backup, file.backup_path, file.path, file.modified, access=file.access
                 )
-        _pruned(way, manifest, folders)
+        _pruned(plan, manifest, folders)
         _unlock(manifest, checkpoint, backup)
         checkpoint.set_modified("", root)
-        written(backup, replace(manifest, state=UNDONE))
+        write_manifest(backup, replace(manifest, state=UNDONE))
     except (Exception, KeyboardInterrupt) as error:  # whatever it is, the way back must be named
-        raise stopped(error, backup) from error
-    return way
+        raise interrupted(error, backup) from error
+    return plan
 
 
-def _words(way: UndoPlan) -> str:
-    shown = "; ".join(map(str, way.moved[:5]))
-    more = f" and {len(way.moved) - 5} more" if len(way.moved) > 5 else ""
+def _words(plan: UndoPlan) -> str:
+    shown = "; ".join(map(str, plan.changed[:5]))
+    more = f" and {len(plan.changed) - 5} more" if len(plan.changed) > 5 else ""
     return (
         f"the checkpoint is not as the surgery left it, the query has probably run since: {shown}{more}. "
         "Nothing was changed. --force puts the old files back all the same, and keeps the new ones in the backup"
     )
 
 
-def _lost_words(way: UndoPlan, manifest: BackupManifest) -> str:
-    more = f" and {len(way.lost) - 1} more" if len(way.lost) > 1 else ""
+def _lost_words(plan: UndoPlan, manifest: BackupManifest) -> str:
+    more = f" and {len(plan.lost) - 1} more" if len(plan.lost) > 1 else ""
     return (
-        f"{way.lost[0]}{more} went since the surgery, not into the backup: Spark purges what it no longer needs, so "
+        f"{plan.lost[0]}{more} went since the surgery, not into the backup: Spark purges what it no longer needs, so "
         "the checkpoint of before cannot come back, and half of it would not start. Nothing was changed. To go "
         f"back: {shlex.join(['controlplane', 'rewind', manifest.places[CHECKPOINT], '--list'])}"
     )
 
 
-def _intact(way: UndoPlan, manifest: BackupManifest, backup: CheckpointFolder) -> None:
+def _intact(plan: UndoPlan, manifest: BackupManifest, backup: CheckpointFolder) -> None:
     lock = manifest.of(CHECKPOINT, METADATA)
-    for file in (*way.restore, *([lock] if lock and lock.before else [])):
-        if backup.digest(file.saved) != file.before:
-            raise NotABackup(f"{backup}: {file.saved} is not what was saved; nothing was changed")
+    for file in (*plan.restore, *([lock] if lock and lock.before else [])):
+        if backup.digest(file.backup_path) != file.before:
+            raise NotABackup(f"{backup}: {file.backup_path} is not what was saved; nothing was changed")
 
 
-def _set_aside(way: UndoPlan, folders: Folders, aside: CheckpointFolder) -> None:
+def _set_aside(plan: UndoPlan, folders: Folders, aside: CheckpointFolder) -> None:
     """Keep what the undo would destroy: files that nobody else has."""
-    for file in way.moved:
+    for file in plan.changed:
         source = folders[file.place]
         now = source.digest(file.path)
         if now is None:
@@ -213,10 +213,10 @@ def _set_aside(way: UndoPlan, folders: Folders, aside: CheckpointFolder) -> None
             raise InUse(f"{file.path} changed while it was set aside; nothing was changed")
 
 
-def _pruned(way: UndoPlan, manifest: BackupManifest, folders: Folders) -> None:
+def _pruned(plan: UndoPlan, manifest: BackupManifest, folders: Folders) -> None:
     """Folders that the query made since, once they are empty: Spark wants none of state/ at batch 0."""
     before = {watched.folder for watched in manifest.watched if watched.place == CHECKPOINT}
-    now = {path.rpartition("/")[0] for place, path in way.remove if place == CHECKPOINT}
+    now = {path.rpartition("/")[0] for place, path in plan.remove if place == CHECKPOINT}
     since = {"/".join(parts[:n]) for parts in (f.split("/") for f in now) for n in range(1, len(parts) + 1)}
     for folder in sorted(since - before, key=len, reverse=True):
         if folder:
@@ -228,10 +228,10 @@ def _unlock(manifest: BackupManifest, checkpoint: CheckpointFolder, backup: Chec
     if file is None or file.before is None:
         checkpoint.remove(METADATA)
     else:
-        checkpoint.copy_from(backup, file.saved, METADATA, file.modified, access=file.access)
+        checkpoint.copy_from(backup, file.backup_path, METADATA, file.modified, access=file.access)
 
 
-def summary(way: UndoPlan) -> str:
-    if way.nothing:
+def summary(plan: UndoPlan) -> str:
+    if plan.is_empty:
         return "nothing to do: every file is as it was before"
-    return f"{counted(len(way.restore), 'file')} put back, {len(way.remove)} taken away"
+    return f"{plural(len(plan.restore), 'file')} put back, {len(plan.remove)} taken away"

@@ -5,36 +5,36 @@ An idle query writes nothing: only the server, where it knows the query, can tel
 
 from __future__ import annotations
 
-from controlplane.checkpoints.findings import counted
+from controlplane.checkpoints.findings import plural
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.reading.logs import OffsetEntry
 
-LEAST_PAUSE, MOST_PAUSE = 10.0, 60.0
+MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 10.0, 60.0
 #: A temporary file younger than this (seconds) belongs to a write that may still be under way.
 FRESH_SECONDS = 60.0
 #: Statuses of the server in which a query runs, or will by itself in a moment.
 RUNNING = ("starting", "running", "idle", "busy", "lagging", "stuck", "restarting", "backing_off")
 
 
-def pause(q: CheckpointView) -> float:
+def pause_seconds(view: CheckpointView) -> float:
     """Seconds between two looks: twice the time between the last two batches, within bounds."""
     times = [
         entry.timestamp_ms / 1000
-        for entry in (q.last, q.previous)
+        for entry in (view.last, view.previous)
         if isinstance(entry, OffsetEntry) and entry.timestamp_ms > 0
     ]
     apart = times[0] - times[1] if len(times) == 2 else 0.0
-    return min(max(2 * apart, LEAST_PAUSE), MOST_PAUSE)
+    return min(max(2 * apart, MIN_PAUSE_SECONDS), MAX_PAUSE_SECONDS)
 
 
-def signs(first: Inventory, second: Inventory) -> list[str]:
+def writer_signs(first: Inventory, second: Inventory) -> list[str]:
     """What two looks at one checkpoint tell of a writer."""
     found = [f"{path} {how}" for path, how in sorted(changes(first, second).items())]
-    signs = (
-        [f"{counted(len(found), 'file')} changed between two looks: {', '.join(found[:3])}"] if found else []
+    writer_signs = (
+        [f"{plural(len(found), 'file')} changed between two looks: {', '.join(found[:3])}"] if found else []
     )
-    return signs + _fresh(second)
+    return writer_signs + _fresh(second)
 
 
 def changes(first: Inventory, second: Inventory) -> dict[str, str]:

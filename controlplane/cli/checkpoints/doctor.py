@@ -15,18 +15,18 @@ from pathlib import Path
 
 import click
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.findings import CheckpointReport, Finding, ReportStatus, RestartEffect, Severity
 from controlplane.checkpoints.inventory.collector import CannotOpen
 from controlplane.checkpoints.inventory.model import Inventory, NotAnInventory
 from controlplane.checkpoints.reading.versions import SparkVersion, parse_version
-from controlplane.checkpoints.survey import Survey, survey, survey_from_json, survey_to_json
+from controlplane.checkpoints.survey import Survey, collect_survey, survey_from_json, survey_to_json
 from controlplane.console.errors import UsageProblem
 from controlplane.console.tables import plain
 
-CODES = {ReportStatus.OK: 0, ReportStatus.RISKY: 1, ReportStatus.BROKEN: 2, ReportStatus.UNREADABLE: 3}
+EXIT_CODES = {ReportStatus.OK: 0, ReportStatus.RISKY: 1, ReportStatus.BROKEN: 2, ReportStatus.UNREADABLE: 3}
 WIDTH = 100
-MOST_NOTES = 8
+MAX_NOTES = 8
 Pairs = tuple[tuple[str, str], ...]
 
 
@@ -117,11 +117,11 @@ def doctor(
     for name, held in _surveys(checkpoints, saved, output, inputs, relocations):
         if save is not None and name == checkpoints[0]:
             _save(save, held)
-        verdict = judge(held.checkpoint, target, output=held.output, inputs=held.inputs)
+        verdict = analyze(held.checkpoint, target, output=held.output, inputs=held.inputs)
         if name is not None:
             verdict = replace(verdict, checkpoint=name)
-        click.echo(json.dumps(verdict.as_json()) if as_json else "\n".join(in_words(verdict)) + "\n")
-        worst = max(worst, CODES[verdict.verdict])
+        click.echo(json.dumps(verdict.as_json()) if as_json else "\n".join(report_lines(verdict)) + "\n")
+        worst = max(worst, EXIT_CODES[verdict.verdict])
     return worst
 
 
@@ -136,7 +136,10 @@ def _surveys(
     now = time.time()
     for checkpoint in checkpoints:
         try:
-            yield checkpoint, survey(checkpoint, now, output=output, inputs=inputs, relocations=relocations)
+            yield (
+                checkpoint,
+                collect_survey(checkpoint, now, output=output, inputs=inputs, relocations=relocations),
+            )
         except CannotOpen as error:
             if not str(error).startswith(f"{checkpoint}:"):
                 raise UsageProblem(str(error)) from None
@@ -179,7 +182,7 @@ MEANINGS = {
 LABELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "note"}
 
 
-def in_words(verdict: CheckpointReport) -> Iterator[str]:
+def report_lines(verdict: CheckpointReport) -> Iterator[str]:
     """A verdict for people: what will happen, why, what to do; notes last and short."""
     yield f"{verdict.verdict.upper()}  {plain(verdict.checkpoint)}"
     yield f"  {MEANINGS[verdict.verdict].format(spark=verdict.target_spark)}"
@@ -234,10 +237,10 @@ def _short(value: object) -> str:
 
 
 def _notes(findings: Sequence[Finding]) -> Iterator[str]:
-    for finding in findings[:MOST_NOTES]:
+    for finding in findings[:MAX_NOTES]:
         yield from _wrapped(f"{finding.check}: {finding.message}", "        ", "  note  ")
-    if len(findings) > MOST_NOTES:
-        yield f"  and {len(findings) - MOST_NOTES} more notes (--json has them)"
+    if len(findings) > MAX_NOTES:
+        yield f"  and {len(findings) - MAX_NOTES} more notes (--json has them)"
 
 
 def _wrapped(text: str, indent: str, first: str | None = None) -> list[str]:

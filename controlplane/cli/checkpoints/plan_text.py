@@ -7,18 +7,18 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from controlplane.checkpoints.findings import ReportStatus, counted
-from controlplane.checkpoints.repair.repair_plan import Diagnosis, Offer
-from controlplane.checkpoints.repair.rewind_plan import Chance
+from controlplane.checkpoints.findings import ReportStatus, plural
+from controlplane.checkpoints.repair.repair_plan import Diagnosis, RepairOffer
+from controlplane.checkpoints.repair.rewind_plan import RewindTarget
 from controlplane.checkpoints.repair.steps import OUTPUT, Prune, Remove, RepairPlan, Step
 from controlplane.console.tables import plain
 
 WIDTH = 100
 #: Files of one folder that are named; more are counted.
-MOST_NAMED = 6
+MAX_NAMED = 6
 
 
-def plan_in_words(plan: RepairPlan) -> list[str]:
+def plan_lines(plan: RepairPlan) -> list[str]:
     """What will be done, then what comes of it."""
     return [
         f"PLAN  {plain(plan.title)}",
@@ -36,11 +36,11 @@ def _steps(steps: Sequence[Step]) -> Iterator[str]:
         names = [step.path.rpartition("/")[2] for step in group]
         what = "take out of" if gone else "write into"
         where = f"{'the output' if place == OUTPUT else 'the checkpoint'}, {folder or 'its root'}"
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        yield from _wrapped(f"{what} {where}: {', '.join(names[:MOST_NAMED])}{more}", "      ", "  ")
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        yield from _wrapped(f"{what} {where}: {', '.join(names[:MAX_NAMED])}{more}", "      ", "  ")
     side = sum(_is_hidden(step.path) for step in steps)
     if side:
-        yield f"  and {counted(side, 'checksum file')} beside them"
+        yield f"  and {plural(side, 'checksum file')} beside them"
 
 
 def _is_hidden(path: str) -> bool:
@@ -51,14 +51,14 @@ def _group(step: Step) -> tuple[str, str, bool]:
     return step.place, step.path.rpartition("/")[0], isinstance(step, Remove)
 
 
-def diagnosis_in_words(
+def diagnosis_lines(
     found: Diagnosis, verdict: ReportStatus, checkpoint: str, options: Sequence[str] = ()
 ) -> list[str]:
     """Repairs that will be done, those that wait, and what is left to people. `options`: what a rewind needs too."""
-    lines = [] if found.plan is None else plan_in_words(found.plan)
+    lines = [] if found.plan is None else plan_lines(found.plan)
     for offer in found.offers:
         lines += ["", *_offer(offer)]
-    for finding in found.left:
+    for finding in found.unresolved:
         lines += ["", *_wrapped(f"{finding.check}: {finding.message}", "      ", "  By hand: ")]
         for number, step in enumerate(finding.remedy, 1):
             lines += _wrapped(step, "      ", f"    {number}. ")
@@ -74,7 +74,7 @@ def diagnosis_in_words(
     return lines if lines[0] else lines[1:]
 
 
-def _offer(offer: Offer) -> Iterator[str]:
+def _offer(offer: RepairOffer) -> Iterator[str]:
     if not offer.steps:
         yield from _wrapped(f"{offer.id} not possible: {offer.title}", "      ", "  ")
         yield from _wrapped(offer.blocked, "      ", "    - ")
@@ -84,7 +84,7 @@ def _offer(offer: Offer) -> Iterator[str]:
         yield from _wrapped(text, "      ", "    - ")
 
 
-def chances_in_words(chances: Sequence[Chance], next_batch: int | None) -> list[str]:
+def rewind_target_lines(chances: Sequence[RewindTarget], next_batch: int | None) -> list[str]:
     """Runs of batches that are possible, and runs that are not, with the reason."""
     if not chances:
         return ["there is no batch to go back to: the query begins at batch 0"]

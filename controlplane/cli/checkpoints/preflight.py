@@ -13,19 +13,19 @@ import click
 
 from controlplane.cli.options import json_option
 from controlplane.console.tables import plain
-from controlplane.shapes.comparison import compare
-from controlplane.shapes.findings import ChangeEffect, ShapeFinding, ShapeReport, effect_of, verdict_of
+from controlplane.shapes.comparison import compare_shapes
+from controlplane.shapes.findings import ChangeEffect, ShapeFinding, ShapeVerdict, effect_of, verdict_of
 from controlplane.shapes.model import Shape, ShapeError, shape_from
 
 #: 2 stays what it is in every command: a mistake in how it was called.
 UNREADABLE = 3
-EXIT_CODES = {ShapeReport.ALLOWED: 0, ShapeReport.CONSEQUENCES: 1, ShapeReport.NOT_ALLOWED: 4}
-WORDS = {
-    ShapeReport.ALLOWED: "allowed",
-    ShapeReport.CONSEQUENCES: "allowed with consequences",
-    ShapeReport.NOT_ALLOWED: "not allowed",
+EXIT_CODES = {ShapeVerdict.ALLOWED: 0, ShapeVerdict.CONSEQUENCES: 1, ShapeVerdict.NOT_ALLOWED: 4}
+VERDICT_LABELS = {
+    ShapeVerdict.ALLOWED: "allowed",
+    ShapeVerdict.CONSEQUENCES: "allowed with consequences",
+    ShapeVerdict.NOT_ALLOWED: "not allowed",
 }
-EFFECTS = {
+EFFECT_LABELS = {
     ChangeEffect.RUNS: "runs",
     ChangeEffect.IGNORED: "runs, with the old value",
     ChangeEffect.HARMS: "runs, and does harm",
@@ -34,7 +34,7 @@ EFFECTS = {
 }
 
 
-class Unreadable(click.ClickException):
+class UnreadableShape(click.ClickException):
     """A file that is not there, or holds no shape."""
 
     exit_code = UNREADABLE
@@ -52,9 +52,11 @@ def preflight(old: Path, new: Path, as_json: bool) -> int:
     Exit codes: 0 allowed, 1 allowed with consequences, 4 not allowed, 3 a file cannot be read or holds no
     shape; 2, as in every command, is a mistake in the call itself.
     """
-    findings = compare(read(old), read(new))
+    findings = compare_shapes(read(old), read(new))
     verdict = verdict_of(findings)
-    click.echo(json.dumps(document_of(findings), indent=2) if as_json else "\n".join(told(findings)))
+    click.echo(
+        json.dumps(document_of(findings), indent=2) if as_json else "\n".join(comparison_lines(findings))
+    )
     return EXIT_CODES[verdict]
 
 
@@ -63,11 +65,11 @@ def read(file: Path) -> Shape:
     try:
         return shape_from(json.loads(file.read_text(encoding="utf-8")))
     except OSError as error:
-        raise Unreadable(f"cannot read {file}: {error.strerror or error}") from None
+        raise UnreadableShape(f"cannot read {file}: {error.strerror or error}") from None
     except ShapeError as error:
-        raise Unreadable(f"{file} holds no shape: {plain(str(error))}") from None
+        raise UnreadableShape(f"{file} holds no shape: {plain(str(error))}") from None
     except (ValueError, RecursionError):  # what is no UTF-8 text is no JSON either
-        raise Unreadable(f"{file} holds no shape: it is not JSON") from None
+        raise UnreadableShape(f"{file} holds no shape: it is not JSON") from None
 
 
 def document_of(findings: list[ShapeFinding]) -> dict[str, object]:
@@ -78,12 +80,12 @@ def document_of(findings: list[ShapeFinding]) -> dict[str, object]:
     }
 
 
-def told(findings: list[ShapeFinding]) -> list[str]:
+def comparison_lines(findings: list[ShapeFinding]) -> list[str]:
     """The verdict, then each finding: what changed, what Spark does, what to do."""
     count = f"{len(findings)} change{'s' * (len(findings) != 1)}" if findings else "nothing changed"
-    lines = [f"{WORDS[verdict_of(findings)]}: {count}"]
+    lines = [f"{VERDICT_LABELS[verdict_of(findings)]}: {count}"]
     for finding in findings:
-        lines.append(f"{WORDS[finding.verdict]}  {finding.rule}  {plain(finding.change)}")
+        lines.append(f"{VERDICT_LABELS[finding.verdict]}  {finding.rule}  {plain(finding.change)}")
         lines.append(f"    Spark: {_does(finding)}. {finding.spark}")
         if finding.remedy:
             lines.append(f"    Do: {finding.remedy}")
@@ -92,5 +94,5 @@ def told(findings: list[ShapeFinding]) -> list[str]:
 
 def _does(finding: ShapeFinding) -> str:
     if finding.effect is not ChangeEffect.FAILS:
-        return EFFECTS[finding.effect]
+        return EFFECT_LABELS[finding.effect]
     return f"fails {finding.when}{f' with {finding.condition}' if finding.condition else ''}"

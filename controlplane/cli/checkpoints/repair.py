@@ -23,15 +23,20 @@ from controlplane.checkpoints.inventory.collector import CannotOpen
 from controlplane.checkpoints.lock import locked_by
 from controlplane.checkpoints.reading.versions import LATEST, SparkVersion
 from controlplane.checkpoints.repair import execution, inspection, repair_plan, rewind_plan, writer_detection
-from controlplane.checkpoints.repair.backup import RecordedVerdict
-from controlplane.checkpoints.repair.errors import Impossible, RepairError, RepairStopped, Unfinished
+from controlplane.checkpoints.repair.backup import AnalysisOptions
+from controlplane.checkpoints.repair.errors import (
+    Impossible,
+    RepairError,
+    RepairInterrupted,
+    RepairUnfinished,
+)
 from controlplane.checkpoints.repair.folders import CheckpointFolder
-from controlplane.checkpoints.repair.inspection import Places
+from controlplane.checkpoints.repair.inspection import RepairPlaces
 from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, RepairPlan
 from controlplane.checkpoints.survey import Survey
 from controlplane.cli.checkpoints import writer_check
-from controlplane.cli.checkpoints.doctor import Relocation, SparkVersionType, in_words
-from controlplane.cli.checkpoints.plan_text import chances_in_words, diagnosis_in_words, plan_in_words
+from controlplane.cli.checkpoints.doctor import Relocation, SparkVersionType, report_lines
+from controlplane.cli.checkpoints.plan_text import diagnosis_lines, plan_lines, rewind_target_lines
 from controlplane.cli.options import client_options, json_option
 from controlplane.console.errors import ServerFailed, UsageProblem
 
@@ -72,7 +77,7 @@ backup_option = click.option(
 )
 
 
-def surgical(command: F) -> F:
+def repair_options(command: F) -> F:
     """The options that rewind and repair share."""
     shared = (
         output_option, input_option, relocate_option, target_option,
@@ -83,64 +88,69 @@ def surgical(command: F) -> F:
     return command
 
 
-class Bench:
+class RepairSession:
     """One checkpoint on the table: what was seen of it, and what the user allowed."""
 
-    def __init__(self, checkpoint: str, asked: dict[str, Any]):
-        self.asked = asked
-        self.places = Places(checkpoint, asked["output"], asked["inputs"], asked["relocations"])
-        self.held = look(self.places)
-        self.target: SparkVersion = asked["target"] or writer_version(self.held.checkpoint) or LATEST
-        self.verdict = rewind_plan.judged(self.held, self.target)
-        self.known = writer_check.known(
-            asked["url"], asked["data_dir"], checkpoint, self._id(), a_copy=bool(asked["relocations"])
+    def __init__(self, checkpoint: str, options: dict[str, Any]):
+        self.options = options
+        self.places = RepairPlaces(checkpoint, options["output"], options["inputs"], options["relocations"])
+        self.survey = inspect_now(self.places)
+        self.target: SparkVersion = options["target"] or writer_version(self.survey.checkpoint) or LATEST
+        self.verdict = rewind_plan.analyze_survey(self.survey, self.target)
+        self.query = writer_check.find_known_query(
+            options["url"], options["data_dir"], checkpoint, self._id(), is_copy=bool(options["relocations"])
         )
 
     def refuse_without_output(self) -> None:
         """Impossible where the server knows that the query writes files, and nobody named where."""
-        if self.asked["output"] is None and not self.known.elsewhere and (folder := self.known.written_files):
+        if (
+            self.options["output"] is None
+            and not self.query.is_elsewhere
+            and (folder := self.query.file_sink_path)
+        ):
             raise Impossible(f"the query writes files: give --output {shlex.quote(folder)}, or rows are lost")
 
     def _id(self) -> str | None:
-        return self.verdict.query_id or self.asked.get("query_id")
+        return self.verdict.query_id or self.options.get("query_id")
 
     def operate(self, plan: RepairPlan, report: dict[str, Any]) -> int:
         """Confirm, make sure that nobody writes, act, judge. The exit code."""
-        writer_check.refuse_running(self.known, self.places.output)
-        confirm(self.asked["yes"])
-        if not self.asked["assume_stopped"]:
+        writer_check.refuse_running(self.query, self.places.output)
+        confirm(self.options["yes"])
+        if not self.options["assume_stopped"]:
             self._look_twice()
-        folders = folders_of(self.places)
-        backup = CheckpointFolder(self.asked["backup_dir"] or default_backup(folders[CHECKPOINT]))
-        execution.perform(plan, folders, backup, time.time(), self._judged())
-        with done(f"it was done, the backup is {backup}"):
-            writer_check.ask_for_a_look(self.known, self.asked["url"], self.asked["data_dir"])
+        folders = open_folders(self.places)
+        backup = CheckpointFolder(self.options["backup_dir"] or default_backup(folders[CHECKPOINT]))
+        execution.execute_plan(plan, folders, backup, time.time(), self._judged())
+        with after_change(f"it was done, the backup is {backup}"):
+            writer_check.request_check(self.query, self.options["url"], self.options["data_dir"])
             return self._conclude(str(backup), report)
 
-    def _judged(self) -> RecordedVerdict:
-        target = self.asked["target"]
-        return RecordedVerdict(
+    def _judged(self) -> AnalysisOptions:
+        target = self.options["target"]
+        return AnalysisOptions(
             tuple(str(CheckpointFolder(place)) for place in self.places.inputs),
             self.places.relocations,
             None if target is None else str(target),
         )
 
     def _look_twice(self) -> None:
-        seconds = writer_detection.pause(rewind_plan.question(self.held, self.target))
-        writer_check.look_twice(self.places.checkpoint, self.held.checkpoint, seconds)
+        seconds = writer_detection.pause_seconds(rewind_plan.view_of(self.survey, self.target))
+        writer_check.check_for_writers(self.places.checkpoint, self.survey.checkpoint, seconds)
 
     def _conclude(self, backup: str, report: dict[str, Any]) -> int:
         verdict = replace(
-            rewind_plan.judged(look(self.places), self.target), checkpoint=self.places.checkpoint
+            rewind_plan.analyze_survey(inspect_now(self.places), self.target),
+            checkpoint=self.places.checkpoint,
         )
-        if self.asked["as_json"]:
+        if self.options["as_json"]:
             click.echo(json.dumps({**report, "backup": backup, "verdict": verdict.as_json()}, indent=2))
         else:
             click.echo(
                 f"\nDone. The backup is {backup}; to put everything back: controlplane undo {shlex.quote(backup)}\n"
             )
-            click.echo("\n".join(in_words(verdict)))
-        return code_of(verdict)
+            click.echo("\n".join(report_lines(verdict)))
+        return exit_code_of(verdict)
 
 
 @click.command(short_help="Make a query run an earlier batch next.")
@@ -150,8 +160,8 @@ class Bench:
 @click.option(
     "--move-data", is_flag=True, help="With --output: take the data files of those batches away too."
 )
-@surgical
-def rewind(checkpoint: str, resume_at: int | None, listing: bool, move_data: bool, **asked: Any) -> int:
+@repair_options
+def rewind(checkpoint: str, resume_at: int | None, listing: bool, move_data: bool, **options: Any) -> int:
     """Make the query of a stopped checkpoint run batch R next, as if the batches from R on had never been.
 
     Shows what will be done and what every kind of sink makes of it; asks; backs up what it touches; acts; judges
@@ -159,34 +169,36 @@ def rewind(checkpoint: str, resume_at: int | None, listing: bool, move_data: boo
     """
     if (resume_at is None) is not listing:
         raise click.UsageError("give --resume-at R, or --list")
-    if move_data and asked["output"] is None:
+    if move_data and options["output"] is None:
         raise click.UsageError("--move-data needs --output PATH")
-    with_lines = one_line(_rewind)
-    return with_lines(checkpoint, resume_at, move_data, asked)
+    with_lines = errors_in_one_line(_rewind)
+    return with_lines(checkpoint, resume_at, move_data, options)
 
 
-def _rewind(checkpoint: str, resume_at: int | None, move_data: bool, asked: dict[str, Any]) -> int:
-    bench = Bench(checkpoint, asked)
+def _rewind(checkpoint: str, resume_at: int | None, move_data: bool, options: dict[str, Any]) -> int:
+    bench = RepairSession(checkpoint, options)
     _readable(bench)
     if resume_at is None:
         return _list(bench)
     bench.refuse_without_output()
-    plan = rewind_plan.plan(bench.held, resume_at, bench.target, data=move_data)
-    verdict = rewind_plan.judged(inspection.outcome(bench.held, plan.steps, bench.places), bench.target)
+    plan = rewind_plan.plan_rewind(bench.survey, resume_at, bench.target, data=move_data)
+    verdict = rewind_plan.analyze_survey(
+        inspection.survey_after(bench.survey, plan.steps, bench.places), bench.target
+    )
     if found := rewind_plan.objections(verdict, bench.verdict):
         raise Impossible(f"batch {resume_at} cannot be next: {found[0].message}")
     report = {"plan": plan.as_json()}
-    _show(asked, report, plan_in_words(plan))
-    return 0 if asked["dry_run"] else bench.operate(plan, report)
+    _show(options, report, plan_lines(plan))
+    return 0 if options["dry_run"] else bench.operate(plan, report)
 
 
-def _list(bench: Bench) -> int:
-    found = list(rewind_plan.chances(bench.held, bench.target))
-    if bench.asked["as_json"]:
+def _list(bench: RepairSession) -> int:
+    found = list(rewind_plan.rewind_targets(bench.survey, bench.target))
+    if bench.options["as_json"]:
         rows = [{"resume_at": c.batch, "possible": c.reason is None, "reason": c.reason} for c in found]
         click.echo(json.dumps({"next_batch": bench.verdict.next_batch, "batches": rows}, indent=2))
     else:
-        click.echo("\n".join(chances_in_words(found, bench.verdict.next_batch)))
+        click.echo("\n".join(rewind_target_lines(found, bench.verdict.next_batch)))
     return 0
 
 
@@ -197,12 +209,12 @@ def _list(bench: Bench) -> int:
     "--confirm",
     "confirmed",
     multiple=True,
-    type=click.Choice(repair_plan.IDS),
+    type=click.Choice(repair_plan.REPAIR_IDS),
     metavar="REPAIR",
     help="Allow a repair that delivers a batch again or trusts you, such as R-STATE-1; repeatable.",
 )
-@surgical
-def repair(checkpoint: str, query_id: str | None, confirmed: tuple[str, ...], **asked: Any) -> int:
+@repair_options
+def repair(checkpoint: str, query_id: str | None, confirmed: tuple[str, ...], **options: Any) -> int:
     """Mend what the doctor found, where that was seen to work; advice for the rest.
 
     Repairs that lose nothing are done at once; others wait for --confirm. Shows, asks, backs up, acts, judges again;
@@ -210,64 +222,64 @@ def repair(checkpoint: str, query_id: str | None, confirmed: tuple[str, ...], **
     """
     if query_id is not None and not _is_uuid(query_id):
         raise click.UsageError(f"--query-id: {query_id!r} is no UUID")
-    return one_line(_repair)(checkpoint, confirmed, {**asked, "query_id": query_id})
+    return errors_in_one_line(_repair)(checkpoint, confirmed, {**options, "query_id": query_id})
 
 
-def _repair(checkpoint: str, confirmed: tuple[str, ...], asked: dict[str, Any]) -> int:
-    bench = Bench(checkpoint, asked)
+def _repair(checkpoint: str, confirmed: tuple[str, ...], options: dict[str, Any]) -> int:
+    bench = RepairSession(checkpoint, options)
     _readable(bench)
     bench.refuse_without_output()
-    query_id = asked["query_id"] or bench.known.query_id
-    case = repair_plan.RepairContext(bench.held, bench.target, bench.verdict, query_id)
+    query_id = options["query_id"] or bench.query.query_id
+    case = repair_plan.RepairContext(bench.survey, bench.target, bench.verdict, query_id)
     found = repair_plan.diagnose(case, confirmed)
     report = {
-        "repairs": [offer.as_json() for offer in found.chosen],
+        "repairs": [offer.as_json() for offer in found.selected],
         "offers": [offer.as_json() for offer in found.offers],
-        "left": [finding.as_json() for finding in found.left],
+        "left": [finding.as_json() for finding in found.unresolved],
         "rewind_to": found.rewind_to,
         "plan": found.plan and found.plan.as_json(),
     }
-    _show(asked, report, diagnosis_in_words(found, bench.verdict.verdict, checkpoint, _same(asked)))
+    _show(options, report, diagnosis_lines(found, bench.verdict.verdict, checkpoint, _same(options)))
     if found.plan is None:
-        if asked["as_json"] and not asked["dry_run"]:
+        if options["as_json"] and not options["dry_run"]:
             click.echo(json.dumps(report, indent=2))
-        return 1 if bench.verdict.verdict == ReportStatus.BROKEN and not asked["dry_run"] else 0
-    return 0 if asked["dry_run"] else bench.operate(found.plan, report)
+        return 1 if bench.verdict.verdict == ReportStatus.BROKEN and not options["dry_run"] else 0
+    return 0 if options["dry_run"] else bench.operate(found.plan, report)
 
 
 # What these two and `controlplane.cli.checkpoints.undo` share
 
 
-def look(places: Places) -> Survey:
-    return inspection.look(places, time.time())
+def inspect_now(places: RepairPlaces) -> Survey:
+    return inspection.inspect(places, time.time())
 
 
-def folders_of(places: Places) -> dict[str, CheckpointFolder]:
+def open_folders(places: RepairPlaces) -> dict[str, CheckpointFolder]:
     folders = {CHECKPOINT: CheckpointFolder(places.checkpoint)}
     return folders if places.output is None else {**folders, OUTPUT: CheckpointFolder(places.output)}
 
 
-def code_of(verdict: CheckpointReport) -> int:
+def exit_code_of(verdict: CheckpointReport) -> int:
     return 1 if verdict.verdict in (ReportStatus.BROKEN, ReportStatus.UNREADABLE) else 0
 
 
 def default_backup(checkpoint: CheckpointFolder) -> str:
-    return f"{str(checkpoint).rstrip('/')}.backup-{stamp(time.time())}"
+    return f"{str(checkpoint).rstrip('/')}.backup-{utc_stamp(time.time())}"
 
 
-def stamp(now: float) -> str:
+def utc_stamp(now: float) -> str:
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
 
 
-def _readable(bench: Bench) -> None:
-    inventory = bench.held.checkpoint
+def _readable(bench: RepairSession) -> None:
+    inventory = bench.survey.checkpoint
     if backup := locked_by(inventory):
-        raise Unfinished(backup)
+        raise RepairUnfinished(backup)
     if bench.verdict.verdict == ReportStatus.UNREADABLE:
         raise Impossible(f"{bench.places.checkpoint}: {bench.verdict.findings[0].message}")
     if not inventory.complete:
         raise Impossible("the checkpoint has more files than are listed; surgery needs to see them all")
-    output = bench.held.output
+    output = bench.survey.output
     if output is not None and not output.exists:
         raise Impossible(f"--output: there is nothing at {output.root}")
 
@@ -281,11 +293,11 @@ def _is_uuid(text: str) -> bool:
         return False
 
 
-def _show(asked: dict[str, Any], report: dict[str, Any], lines: list[str]) -> None:
+def _show(options: dict[str, Any], report: dict[str, Any], lines: list[str]) -> None:
     """The plan, before anything is asked: on standard error where standard output is for JSON."""
-    if not asked["as_json"]:
+    if not options["as_json"]:
         click.echo("\n".join(lines))
-    elif asked["dry_run"]:
+    elif options["dry_run"]:
         click.echo(json.dumps(report, indent=2))
     else:
         click.echo("\n".join(lines), err=True)
@@ -300,17 +312,17 @@ def confirm(yes: bool) -> None:
         raise UsageProblem("nothing was changed")
 
 
-def _same(asked: dict[str, Any]) -> list[str]:
+def _same(options: dict[str, Any]) -> list[str]:
     """The options that the next command needs as this one did."""
-    given = [("--output", asked["output"])] if asked["output"] else []
-    given += [("--input", place) for place in asked["inputs"]]
-    given += [("--relocate", "=".join(pair)) for pair in asked["relocations"]]
-    given += [("--target-spark", str(asked["target"]))] if asked["target"] else []
+    given = [("--output", options["output"])] if options["output"] else []
+    given += [("--input", place) for place in options["inputs"]]
+    given += [("--relocate", "=".join(pair)) for pair in options["relocations"]]
+    given += [("--target-spark", str(options["target"]))] if options["target"] else []
     return [word for pair in given for word in pair]
 
 
 @contextmanager
-def done(what: str) -> Iterator[None]:
+def after_change(what: str) -> Iterator[None]:
     """After the act: whatever fails now, it was done. `what`: says so."""
     try:
         yield
@@ -321,7 +333,7 @@ def done(what: str) -> Iterator[None]:
         raise ServerFailed(f"{what}; the outcome could not be judged: {error}") from None
 
 
-def one_line(act: Callable[..., int]) -> Callable[..., int]:
+def errors_in_one_line(act: Callable[..., int]) -> Callable[..., int]:
     """Errors of surgery as one line and an exit code."""
 
     def run(*arguments: Any) -> int:
@@ -329,7 +341,7 @@ def one_line(act: Callable[..., int]) -> Callable[..., int]:
             return act(*arguments)
         except BrokenPipeError:
             raise
-        except RepairStopped as error:
+        except RepairInterrupted as error:
             raise ServerFailed(str(error)) from None
         except (RepairError, CannotOpen) as error:
             raise UsageProblem(str(error)) from None

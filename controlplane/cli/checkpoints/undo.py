@@ -17,14 +17,21 @@ from controlplane.checkpoints.findings import CheckpointReport
 from controlplane.checkpoints.reading.versions import LATEST, parse_version
 from controlplane.checkpoints.repair import rewind_plan, writer_detection
 from controlplane.checkpoints.repair import undo as undoing
-from controlplane.checkpoints.repair.backup import BackupManifest, opened_backup
+from controlplane.checkpoints.repair.backup import BackupManifest, read_manifest
 from controlplane.checkpoints.repair.folders import CheckpointFolder
-from controlplane.checkpoints.repair.inspection import Places
+from controlplane.checkpoints.repair.inspection import RepairPlaces
 from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT
 from controlplane.checkpoints.repair.undo import UndoPlan
 from controlplane.cli.checkpoints import writer_check
-from controlplane.cli.checkpoints.doctor import in_words
-from controlplane.cli.checkpoints.repair import code_of, done, look, one_line, stamp, stopped_option
+from controlplane.cli.checkpoints.doctor import report_lines
+from controlplane.cli.checkpoints.repair import (
+    after_change,
+    errors_in_one_line,
+    exit_code_of,
+    inspect_now,
+    stopped_option,
+    utc_stamp,
+)
 from controlplane.cli.options import client_options, json_option
 from controlplane.console.tables import plain
 
@@ -49,7 +56,7 @@ def undo(
 
     Refused, with the names of the files, where the checkpoint is not as the surgery left it.
     """
-    return one_line(_undo)(backup, force, dry_run, assume_stopped, as_json, url, data_dir)
+    return errors_in_one_line(_undo)(backup, force, dry_run, assume_stopped, as_json, url, data_dir)
 
 
 def _undo(
@@ -62,63 +69,63 @@ def _undo(
     data_dir: Path | None,
 ) -> int:
     place = CheckpointFolder(backup)
-    manifest = opened_backup(place)
+    manifest = read_manifest(place)
     folders = {name: CheckpointFolder(where) for name, where in manifest.places.items()}
-    way = undoing.look(manifest, folders)
-    if dry_run or way.nothing:
-        return _undone(manifest, way, None, dry_run, as_json)
+    plan = undoing.plan_undo(manifest, folders)
+    if dry_run or plan.is_empty:
+        return _undone(manifest, plan, None, dry_run, as_json)
     told = _alone(manifest, assume_stopped, url, data_dir)
-    aside = CheckpointFolder(f"{place}/set-aside-{stamp(time.time())}")
-    way = undoing.undo(manifest, folders, place, aside, force=force)
-    with done(f"{manifest.places[CHECKPOINT]} was put back"):
-        writer_check.ask_for_a_look(told, url, data_dir)
-        return _undone(manifest, way, _outcome(manifest), dry_run, as_json)
+    aside = CheckpointFolder(f"{place}/set-aside-{utc_stamp(time.time())}")
+    plan = undoing.execute_undo(manifest, folders, place, aside, force=force)
+    with after_change(f"{manifest.places[CHECKPOINT]} was put back"):
+        writer_check.request_check(told, url, data_dir)
+        return _undone(manifest, plan, _outcome(manifest), dry_run, as_json)
 
 
 def _outcome(manifest: BackupManifest) -> CheckpointReport:
     """The verdict on what was put back, judged as the surgery was."""
     asked, checkpoint = manifest.judged, manifest.places[CHECKPOINT]
-    held = look(Places(checkpoint, manifest.places.get(OUTPUT), asked.inputs, asked.relocations))
+    held = inspect_now(RepairPlaces(checkpoint, manifest.places.get(OUTPUT), asked.inputs, asked.relocations))
     target = parse_version(asked.target) if asked.target else writer_version(held.checkpoint) or LATEST
-    return replace(rewind_plan.judged(held, target), checkpoint=checkpoint)
+    return replace(rewind_plan.analyze_survey(held, target), checkpoint=checkpoint)
 
 
 def _undone(
-    manifest: BackupManifest, way: UndoPlan, verdict: CheckpointReport | None, dry_run: bool, as_json: bool
+    manifest: BackupManifest, plan: UndoPlan, verdict: CheckpointReport | None, dry_run: bool, as_json: bool
 ) -> int:
     """Say what was put back and what became of it. The exit code."""
-    checkpoint, said = manifest.places[CHECKPOINT], undoing.summary(way)
+    checkpoint, said = manifest.places[CHECKPOINT], undoing.summary(plan)
     if as_json:
         report = {
             "undone": not dry_run,
             "summary": said,
             "checkpoint": checkpoint,
-            "changed": [str(file) for file in way.moved],
-            "lost": list(way.lost),
+            "changed": [str(file) for file in plan.changed],
+            "lost": list(plan.lost),
             "verdict": verdict and verdict.as_json(),
         }
         click.echo(json.dumps(report, indent=2))
     else:
-        lines = [plain(f"  {file}") for file in way.moved[:10]]
-        lines += [plain(f"  {path} is gone, and not in the backup") for path in way.lost[:10]]
-        lines += ["", *in_words(verdict)] if verdict else []
+        lines = [plain(f"  {file}") for file in plan.changed[:10]]
+        lines += [plain(f"  {path} is gone, and not in the backup") for path in plan.lost[:10]]
+        lines += ["", *report_lines(verdict)] if verdict else []
         click.echo(f"{checkpoint}: {said}" + (" (dry run, nothing was done)" if dry_run else ""))
         click.echo("\n".join(lines), nl=bool(lines))
-    return code_of(verdict) if verdict else 0
+    return exit_code_of(verdict) if verdict else 0
 
 
 def _alone(
     manifest: BackupManifest, assume_stopped: bool, url: str | None, data_dir: Path | None
-) -> writer_check.Known:
+) -> writer_check.KnownQuery:
     """Nobody writes to the checkpoint that is to be put back. What the server knows of its query."""
     checkpoint = manifest.places[CHECKPOINT]
-    held = look(Places(checkpoint))
-    verdict = rewind_plan.judged(held, LATEST)
-    a_copy = bool(manifest.judged.relocations)
-    told = writer_check.known(url, data_dir, checkpoint, verdict.query_id, a_copy=a_copy)
+    held = inspect_now(RepairPlaces(checkpoint))
+    verdict = rewind_plan.analyze_survey(held, LATEST)
+    is_copy = bool(manifest.judged.relocations)
+    told = writer_check.find_known_query(url, data_dir, checkpoint, verdict.query_id, is_copy=is_copy)
     writer_check.refuse_running(told, manifest.places.get(OUTPUT))
     if not assume_stopped and verdict.query_id is not None:
-        writer_check.look_twice(
-            checkpoint, held.checkpoint, writer_detection.pause(rewind_plan.question(held, LATEST))
+        writer_check.check_for_writers(
+            checkpoint, held.checkpoint, writer_detection.pause_seconds(rewind_plan.view_of(held, LATEST))
         )
     return told

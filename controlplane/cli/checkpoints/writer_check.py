@@ -30,7 +30,7 @@ Sleep = Callable[[float], None]
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownQuery:
     """What the server knows of the query of a checkpoint; nothing where there is no server.
 
     `place`: where its checkpoint is, as its agent said; `same`: whether that is the one here, where it can be told.
@@ -41,32 +41,34 @@ class Known:
     status: str | None = None
     name: str = ""
     document: dict[str, Any] = field(default_factory=dict)
-    place: str = ""
-    same: bool | None = None
-    a_copy: bool = False
+    location: str = ""
+    same_location: bool | None = None
+    is_copy: bool = False
 
     @property
-    def elsewhere(self) -> bool:
+    def is_elsewhere(self) -> bool:
         """Whether the query has its checkpoint elsewhere: the one here is a copy."""
-        return bool(self.place) and (self.same is False or (self.same is None and self.a_copy))
+        return bool(self.location) and (
+            self.same_location is False or (self.same_location is None and self.is_copy)
+        )
 
     @property
-    def written_files(self) -> str | None:
+    def file_sink_path(self) -> str | None:
         """Where the query writes files, as the server heard; None where it does not, or nobody knows."""
         sink = (self.document.get("sink") or {}).get("description") or ""
         return sink[len("FileSink[") :].rstrip("]") if sink.startswith("FileSink[") else None
 
 
-def known(
-    url: str | None, data_dir: Path | None, checkpoint: str, query_id: str | None, *, a_copy: bool = False
-) -> Known:
+def find_known_query(
+    url: str | None, data_dir: Path | None, checkpoint: str, query_id: str | None, *, is_copy: bool = False
+) -> KnownQuery:
     """Ask by the id, else by the place. Where nobody named a server and none answers, nothing is known.
 
     a_copy: the user says that it is a copy; where its place is another than the query's, that is believed.
     """
     settings = settings_of(url=url, data_dir=data_dir)
     if not (settings.url or settings.admin_token_file.exists()):
-        return Known()
+        return KnownQuery()
     client = open_client(settings)
     try:
         told = _asked(client, checkpoint, query_id)
@@ -76,14 +78,14 @@ def known(
         click.echo(
             f"no answer from the server at {client.url} ({plain(str(error))}); going by the files", err=True
         )
-        return Known()
-    same = same_place(told.place, checkpoint, told.query_id or "") if told.place else None
-    return replace(told, same=same, a_copy=a_copy)
+        return KnownQuery()
+    same_location = same_place(told.location, checkpoint, told.query_id or "") if told.location else None
+    return replace(told, same_location=same_location, is_copy=is_copy)
 
 
-def ask_for_a_look(told: Known, url: str | None, data_dir: Path | None) -> None:
+def request_check(told: KnownQuery, url: str | None, data_dir: Path | None) -> None:
     """What the server shows of this checkpoint is no longer so: ask it to look. A line says whether it will."""
-    if told.query_id is None or not told.status or told.elsewhere:
+    if told.query_id is None or not told.status or told.is_elsewhere:
         return
     client = open_client(settings_of(url=url, data_dir=data_dir))
     try:
@@ -109,9 +111,9 @@ def same_place(told: str, here: str, query_id: str) -> bool | None:
         return None
 
 
-def _located(place: str) -> str:
+def _located(location: str) -> str:
     """One spelling for one place: links followed, `s3a` and `s3n` as `s3`, `hdfs` by its path only."""
-    scheme, mark, rest = plain_path(place).partition("://")
+    scheme, mark, rest = plain_path(location).partition("://")
     if not mark:
         return os.path.realpath(scheme)
     if scheme in ("hdfs", "webhdfs"):
@@ -123,18 +125,18 @@ def _named(settings: Settings, data_dir: Path | None) -> bool:
     return bool(settings.url) or data_dir is not None
 
 
-def _asked(client: ApiClient, checkpoint: str, query_id: str | None) -> Known:
+def _asked(client: ApiClient, checkpoint: str, query_id: str | None) -> KnownQuery:
     found = query_id or _by_place(client, checkpoint)
     if found is None:
-        return Known()
+        return KnownQuery()
     try:
         query = client.get(f"/api/v1/queries/{found}")
     except RequestRefused as error:
         if error.status == 404:
-            return Known(query_id)
+            return KnownQuery(query_id)
         raise
-    place = str((query.get("facts") or {}).get("checkpoint") or "")
-    return Known(str(query["query_id"]), str(query["status"]), query_name(query), query, place)
+    location = str((query.get("facts") or {}).get("checkpoint") or "")
+    return KnownQuery(str(query["query_id"]), str(query["status"]), query_name(query), query, location)
 
 
 def _by_place(client: ApiClient, checkpoint: str) -> str | None:
@@ -145,24 +147,24 @@ def _by_place(client: ApiClient, checkpoint: str) -> str | None:
         if error.status == 404:
             return None
         raise
-    place = plain_path(checkpoint)
+    location = plain_path(checkpoint)
     found = {
         str(item["query_id"])
         for item in held
-        if item.get("checkpoint") and plain_path(item["checkpoint"]) == place
+        if item.get("checkpoint") and plain_path(item["checkpoint"]) == location
     }
     return found.pop() if len(found) == 1 else None
 
 
-def refuse_running(told: Known, output: str | None = None) -> None:
+def refuse_running(told: KnownQuery, output: str | None = None) -> None:
     """InUse where the server says that the query runs, here or, of a copy, into the same `output`."""
-    if told.elsewhere and not _shares(told, output):
+    if told.is_elsewhere and not _shares(told, output):
         return
     if told.status in writer_detection.RUNNING:
-        where = f"; it runs on {told.place}: if this is a copy of that, say so with --relocate"
+        where = f"; it runs on {told.location}: if this is a copy of that, say so with --relocate"
         raise InUse(
             f"the query {told.name} is {told.status}: stop it first (controlplane stop {told.query_id})"
-            + (where if told.place and told.same is None and not told.a_copy else "")
+            + (where if told.location and told.same_location is None and not told.is_copy else "")
         )
     if told.status == "lost":
         click.echo(
@@ -170,12 +172,12 @@ def refuse_running(told: Known, output: str | None = None) -> None:
         )
 
 
-def _shares(told: Known, output: str | None) -> bool:
+def _shares(told: KnownQuery, output: str | None) -> bool:
     """Whether surgery would touch the output that the query writes to."""
-    return output is not None and _located(output) == _located(told.written_files or "")
+    return output is not None and _located(output) == _located(told.file_sink_path or "")
 
 
-def look_twice(checkpoint: str, first: Inventory, seconds: float, sleep: Sleep = time.sleep) -> None:
+def check_for_writers(checkpoint: str, first: Inventory, seconds: float, sleep: Sleep = time.sleep) -> None:
     """Wait, look again, compare. InUse names what changed."""
     click.echo(
         f"looking for {seconds:.0f} s whether anybody writes here (--assume-stopped spares that)…", err=True
@@ -185,6 +187,6 @@ def look_twice(checkpoint: str, first: Inventory, seconds: float, sleep: Sleep =
 
 
 def refuse_writers(first: Inventory, second: Inventory) -> None:
-    found = writer_detection.signs(first, second)
+    found = writer_detection.writer_signs(first, second)
     if found:
         raise InUse(f"somebody writes to this checkpoint: {found[0]}; stop the query first")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from controlplane.actions import checkpoint_gate, guards, transitions
-from controlplane.checkpoints.inventory_requests import SLACK_SECONDS
+from controlplane.checkpoints.inventory_requests import CLOCK_SLACK_SECONDS
 from controlplane.model import ActionState, CheckpointSeen, QueryView, Run
 from tests.unit.controlplane.actions.views import NOW, ask, requested, run, view
 
@@ -139,7 +139,7 @@ def test_a_held_start_waits_for_a_while_only() -> None:
     assert transitions.is_held(held)
     assert not checkpoint_gate.is_wait_over(held, NOW + transitions.INVENTORY_WAIT_SECONDS - 0.1)
     assert checkpoint_gate.is_wait_over(held, NOW + transitions.INVENTORY_WAIT_SECONDS)
-    assert transitions.INVENTORY_WAIT_SECONDS + SLACK_SECONDS < guards.FRESH_AFTER_END_SECONDS, (
+    assert transitions.INVENTORY_WAIT_SECONDS + CLOCK_SLACK_SECONDS < guards.FRESH_AFTER_END_SECONDS, (
         "what came in time counts"
     )
     assert not transitions.is_held(

@@ -60,7 +60,7 @@ class Mute:
         self.asked: list[str] = []
         self._refusal = refusal
 
-    def look_before_start(self, view: QueryView) -> None:
+    def request_before_start(self, view: QueryView) -> None:
         self.asked.append(view.query_id)
         if self._refusal:
             raise Conflict(self._refusal)
@@ -68,7 +68,7 @@ class Mute:
     def trouble(self, query_id: str) -> str | None:
         return None
 
-    def looking(self, query_id: str) -> object | None:
+    def pending_request(self, query_id: str) -> object | None:
         return self
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from controlplane.checkpoints.inventory.model import FileEntry, Inventory
-from controlplane.checkpoints.survey import Survey, survey
+from controlplane.checkpoints.survey import Survey, collect_survey
 from tests.checkpoint_cases import Case, cases, unpack
 
 #: Name → the case whose checkpoint is whole (what was done to it touched nothing that is kept here).
@@ -47,7 +47,7 @@ def _unpacked() -> dict[str, Case]:
 def golden(name: str, spark: str = "4.3.0") -> Survey:
     """The survey of a healthy checkpoint that `spark` wrote. KeyError where that version has none."""
     case = _unpacked()[GOLDENS[name] + ("__35" if spark.startswith("3.5") else "")]
-    held = survey(
+    held = collect_survey(
         case.checkpoint,
         COLLECTED_AT,
         output=case.output,

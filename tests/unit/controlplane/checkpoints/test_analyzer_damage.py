@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.findings import CheckpointReport
 from controlplane.checkpoints.reading.versions import parse_version
 from tests.unit.controlplane.checkpoints.goldens import (
@@ -372,7 +372,7 @@ def judged(name: str, spark: str, steps: list[Step]) -> CheckpointReport:
     damaged = held.checkpoint
     for step in steps:
         damaged = step(damaged)
-    return judge(damaged, parse_version(spark), output=held.output, inputs=held.inputs)
+    return analyze(damaged, parse_version(spark), output=held.output, inputs=held.inputs)
 
 
 ROWS = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.findings import ReportStatus
 from controlplane.checkpoints.inventory.model import FileEntry, Inventory, NotAnInventory, from_json, to_json
 from controlplane.checkpoints.reading.versions import SparkVersion
@@ -79,7 +79,7 @@ def damaged(draw: st.DrawFn) -> Inventory:
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(damaged(), VERSIONS)
 def test_damage_of_any_kind_gets_a_verdict_that_is_json(inventory: Inventory, target: SparkVersion) -> None:
-    verdict = judge(inventory, target)
+    verdict = analyze(inventory, target)
     document = json.loads(json.dumps(verdict.as_json()))
     assert document["verdict"] in {status.value for status in ReportStatus}
     assert all(finding["message"] and finding["check"] for finding in document["findings"])
@@ -107,7 +107,7 @@ def test_hostile_content_in_every_place_gets_a_verdict(content: bytes) -> None:
         "state/0/0/_metadata/schema",
     ]
     held = Inventory("/x", {path: FileEntry(len(content)) for path in paths}, dict.fromkeys(paths, content))
-    assert judge(held, SparkVersion(4, 3), output=held, inputs=(held,)).verdict is not ReportStatus.OK
+    assert analyze(held, SparkVersion(4, 3), output=held, inputs=(held,)).verdict is not ReportStatus.OK
 
 
 @settings(max_examples=200, deadline=None)

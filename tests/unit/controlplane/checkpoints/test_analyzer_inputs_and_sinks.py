@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.findings import CheckpointReport, Finding, ReportStatus
 from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 from controlplane.checkpoints.reading.checkpoint import KnownHistory
@@ -20,7 +20,7 @@ ADDED = b'v1\n{"path":"file:///before/out/part-1-x.parquet","size":1,"isDir":fal
 
 
 def asked(held: Survey, history: KnownHistory | None = None) -> CheckpointReport:
-    return judge(held.checkpoint, SPARK, history=history, output=held.output, inputs=held.inputs)
+    return analyze(held.checkpoint, SPARK, history=history, output=held.output, inputs=held.inputs)
 
 
 def the(verdict: CheckpointReport, check: str) -> Finding:
@@ -180,13 +180,13 @@ def test_a_root_that_changed_long_after_the_last_batch_betrays_that_state_was_ta
     taken = with_checkpoint(held, lose("state")).checkpoint
     newest = max(entry.modified or 0 for entry in taken.entries.values())
     late, soon = (replace(taken, root_modified=newest + seconds) for seconds in (600.0, 5.0))
-    assert the(judge(late, SPARK), "state.dir-missing").evidence["likely"] is True
-    assert judge(soon, SPARK).verdict is ReportStatus.OK
+    assert the(analyze(late, SPARK), "state.dir-missing").evidence["likely"] is True
+    assert analyze(soon, SPARK).verdict is ReportStatus.OK
     foreign = put("notes.txt", b"x")(late)
-    assert judge(foreign, SPARK).verdict is ReportStatus.OK
+    assert analyze(foreign, SPARK).verdict is ReportStatus.OK
     folders = {path: replace(e, modified=newest + 600.0) for path, e in late.entries.items() if e.folder}
     copied = replace(late, entries={**late.entries, **folders})
-    assert judge(copied, SPARK).verdict is ReportStatus.OK
+    assert analyze(copied, SPARK).verdict is ReportStatus.OK
 
 
 def test_a_sparse_log_of_asynchronous_progress_is_a_note() -> None:
@@ -200,7 +200,7 @@ def test_a_sparse_log_of_asynchronous_progress_is_a_note() -> None:
     sparse = Inventory(
         "/c", {**entries, "metadata": FileEntry(len(metadata["metadata"]))}, {**contents, **metadata}
     )
-    verdict = judge(sparse, SPARK)
+    verdict = analyze(sparse, SPARK)
     assert verdict.verdict is ReportStatus.OK
     assert "asynchronous" in the(verdict, "log.offset-previous-missing").message
     assert json.dumps(verdict.as_json())

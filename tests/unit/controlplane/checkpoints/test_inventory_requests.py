@@ -6,8 +6,8 @@ import pytest
 
 from controlplane.actions import transitions
 from controlplane.checkpoints.inventory_requests import (
-    AGENT_SECONDS,
-    LOOK_SECONDS,
+    AGENT_COLLECT_SECONDS,
+    REQUEST_TIMEOUT_SECONDS,
     InventoryRequest,
     InventoryRequests,
 )
@@ -40,9 +40,9 @@ def test_an_inventory_taken_since_ends_it_and_an_older_one_does_not(
     looks: InventoryRequests, ended: list[str]
 ) -> None:
     looks.begin(look())
-    looks.came("q1", AT - 60)
+    looks.completed("q1", AT - 60)
     assert ended == []
-    looks.came("q1", AT + 1)
+    looks.completed("q1", AT + 1)
     assert (ended, looks.of("q1"), looks.trouble("q1")) == (["l1"], None, None)
     assert looks.by_id("l1") is not None, "its result may come after its inventory"
 
@@ -51,7 +51,7 @@ def test_a_failure_is_remembered_until_an_inventory_comes(looks: InventoryReques
     looks.begin(look())
     looks.failed("q1", "no storage")
     assert (ended, looks.trouble("q1")) == (["l1"], "no storage")
-    looks.came("q1", AT + 99)
+    looks.completed("q1", AT + 99)
     assert (ended, looks.trouble("q1")) == (["l1"], None)
 
 
@@ -60,20 +60,20 @@ def test_a_failure_is_remembered_until_an_inventory_comes(looks: InventoryReques
 )
 def test_what_takes_too_long_ends(looks: InventoryRequests, ended: list[str], by: str, words: str) -> None:
     looks.begin(look(by=by))
-    looks.tick(AT + LOOK_SECONDS)
+    looks.tick(AT + REQUEST_TIMEOUT_SECONDS)
     assert ended == []
-    looks.tick(AT + LOOK_SECONDS + 0.1)
+    looks.tick(AT + REQUEST_TIMEOUT_SECONDS + 0.1)
     assert ended == ["l1"]
     assert words in str(looks.trouble("q1"))
 
 
 def test_an_agent_that_never_answers_is_mute_until_it_speaks(looks: InventoryRequests) -> None:
     looks.begin(look())
-    looks.tick(AT + LOOK_SECONDS + 1)
-    assert looks.is_mute("a1")
-    looks.spoke("a1")
-    assert not looks.is_mute("a1")
+    looks.tick(AT + REQUEST_TIMEOUT_SECONDS + 1)
+    assert looks.is_unresponsive("a1")
+    looks.agent_answered("a1")
+    assert not looks.is_unresponsive("a1")
 
 
 def test_an_agent_has_less_time_to_look_than_a_start_waits_and_that_is_less_than_a_look_lasts() -> None:
-    assert AGENT_SECONDS + 2 <= transitions.INVENTORY_WAIT_SECONDS < LOOK_SECONDS
+    assert AGENT_COLLECT_SECONDS + 2 <= transitions.INVENTORY_WAIT_SECONDS < REQUEST_TIMEOUT_SECONDS

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controlplane.checkpoints.known_history import history
+from controlplane.checkpoints.known_history import history_from
 
 Told = list[tuple[float, dict[str, Any]]]
 
@@ -21,24 +21,24 @@ def told(*batches: int) -> Told:
 
 
 def test_each_batch_is_known_by_its_last_report() -> None:
-    known = history("q", told(0, 1, 2), "/c", None, "r").reports
-    assert {batch: one.ends for batch, one in known.items()} == {0: (0,), 1: (1,), 2: (2,)}
+    known = history_from("q", told(0, 1, 2), "/c", None, "r").reports
+    assert {batch: one.end_offsets for batch, one in known.items()} == {0: (0,), 1: (1,), 2: (2,)}
 
 
 def test_what_came_after_a_batch_that_runs_again_is_undone() -> None:
-    known = history("q", told(0, 1, 2, 3, 1), "/c", None, "r").reports
-    assert {batch: one.ends for batch, one in known.items()} == {0: (0,), 1: (4,)}
+    known = history_from("q", told(0, 1, 2, 3, 1), "/c", None, "r").reports
+    assert {batch: one.end_offsets for batch, one in known.items()} == {0: (0,), 1: (4,)}
 
 
 def test_state_and_watermark_are_read() -> None:
     stateful = report(
         3, stateOperators=[{"operatorName": "dedupe"}], eventTime={"watermark": "2026-01-01T00:00:00Z"}
     )
-    known = history("q", [(1.0, stateful)], "/c", None, "r")
+    known = history_from("q", [(1.0, stateful)], "/c", None, "r")
     assert known.stateful is True
     assert known.reports[3].watermark_ms == 1_767_225_600_000
-    assert history("q", told(1), "/c", None, "r").stateful is False
-    assert history("q", [], "/c", None, "r").empty
+    assert history_from("q", told(1), "/c", None, "r").stateful is False
+    assert history_from("q", [], "/c", None, "r").empty
 
 
 def test_only_the_comparison_of_this_run_counts() -> None:
@@ -48,14 +48,14 @@ def test_only_the_comparison_of_this_run_counts() -> None:
     ]
     comparison = {"verdict": "not_allowed", "findings": findings}
     shape = {"run_id": "r", "shape": {}, "comparison": comparison}
-    assert history("q", [], "/c", shape, "r").unlike == ("a source was added",)
-    assert history("q", [], "/c", shape, "other").unlike == ()
-    assert history("q", [], "/c", {**shape, "comparison": None}, "r").unlike == ()
+    assert history_from("q", [], "/c", shape, "r").disallowed_changes == ("a source was added",)
+    assert history_from("q", [], "/c", shape, "other").disallowed_changes == ()
+    assert history_from("q", [], "/c", {**shape, "comparison": None}, "r").disallowed_changes == ()
 
 
 def test_asynchronous_progress_is_known_from_the_shape() -> None:
     sink = {"options": {"asyncprogresstrackingenabled": "true"}}
-    assert history(
+    assert history_from(
         "q", [], "/c", {"run_id": "r", "shape": {"sink": sink}, "comparison": None}, "r"
     ).asynchronous
 
@@ -76,4 +76,4 @@ def test_asynchronous_progress_is_known_from_the_shape() -> None:
     )
 )
 def test_any_report_at_all_is_read(reports: list[dict[str, Any]]) -> None:
-    history("q", list(enumerate(reports)), "/c", None, None)
+    history_from("q", list(enumerate(reports)), "/c", None, None)

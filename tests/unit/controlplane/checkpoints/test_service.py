@@ -22,7 +22,7 @@ from tests.acceptance.live import eventually
 from tests.acceptance.written import write
 from tests.drivers import Driver
 from tests.stores import StoreHarness, sqlite_harness
-from tests.unit.controlplane.checkpoints.test_arrivals import GOOD
+from tests.unit.controlplane.checkpoints.test_inventory_events import GOOD
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def room(harness: StoreHarness, lake: Path) -> Iterator[CheckpointService]:
     made = CheckpointService(
         harness.writer, harness.window, Outbox(), harness.engine.connect, lambda: harness.now, (str(lake),)
     )
-    harness.ingest.listeners.append(made.heard)
+    harness.ingest.listeners.append(made.on_events)
     made.start()
     yield made
     made.stop()
@@ -101,9 +101,9 @@ def test_a_mount_that_is_dead_holds_nobody_who_asks(
     view, gate = left_behind(harness, lake / "dead"), threading.Event()
     hangs = held(monkeypatch, gate, "lake/dead")
     try:
-        harness.write(lambda connection: room.look_before_start(view))
+        harness.write(lambda connection: room.request_before_start(view))
         assert eventually(hangs)
-        assert room.looking(view.query_id), "it was asked, and nobody waits for it"
+        assert room.pending_request(view.query_id), "it was asked, and nobody waits for it"
         harness.accept(Driver().started("another", "r2"))
         assert view_of(harness, "another")
     finally:

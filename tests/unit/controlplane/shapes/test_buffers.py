@@ -2,7 +2,7 @@
 
 import pytest
 
-from controlplane.shapes.buffers import buffers
+from controlplane.shapes.buffers import buffer_columns
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from controlplane.shapes.buffers import buffers
     ],
 )
 def test_the_buffers_of_known_functions_are_told_in_order(values: list, columns: list) -> None:
-    assert buffers(tuple(values)) == tuple(columns)
+    assert buffer_columns(tuple(values)) == tuple(columns)
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_the_buffers_of_known_functions_are_told_in_order(values: list, columns:
     ],
 )
 def test_what_is_not_sure_is_not_told(expression: str, type: str) -> None:
-    assert buffers((("count(1)", "long"), (expression, type))) is None
+    assert buffer_columns((("count(1)", "long"), (expression, type))) is None

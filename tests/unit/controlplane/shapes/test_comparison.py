@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from controlplane.health.failures import explain
-from controlplane.shapes.comparison import CHECKS, compare
-from controlplane.shapes.findings import ChangeEffect, ShapeReport, effect_of, verdict_of
+from controlplane.shapes.comparison import CHECKS, compare_shapes
+from controlplane.shapes.findings import ChangeEffect, ShapeVerdict, effect_of, verdict_of
 from tests.unit.controlplane.shapes.shapes import (
     CONF,
     ROCKSDB,
@@ -30,7 +30,7 @@ from tests.unit.controlplane.shapes.shapes import (
     topics,
 )
 
-OK, CARE, NO = ShapeReport.ALLOWED, ShapeReport.CONSEQUENCES, ShapeReport.NOT_ALLOWED
+OK, CARE, NO = ShapeVerdict.ALLOWED, ShapeVerdict.CONSEQUENCES, ShapeVerdict.NOT_ALLOWED
 RUNS, IGNORED, HARMS, FAILS, OPEN = (
     ChangeEffect.RUNS,
     ChangeEffect.IGNORED,
@@ -338,7 +338,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_change_is_judged_by_its_rule(case: str) -> None:
     old, new, rule, verdict, effect, condition = CASES[case]
-    findings = compare(old, new)
+    findings = compare_shapes(old, new)
     assert (verdict_of(findings), effect_of(findings)) == (verdict, effect), findings
     assert (findings[0].rule if findings else None) == rule
     assert next((f.condition for f in findings if f.condition), None) == condition
@@ -347,43 +347,45 @@ def test_a_change_is_judged_by_its_rule(case: str) -> None:
 @pytest.mark.parametrize("case", CASES)
 def test_a_query_without_a_change_has_no_finding(case: str) -> None:
     old = CASES[case][0]
-    assert compare(old, old) == []
+    assert compare_shapes(old, old) == []
 
 
 def test_what_fails_comes_first_and_counts_for_all() -> None:
     old = shape(aggregate(), sources=[source()])
     new = shape(aggregate(COUNT), sources=[source(), source("b")], name="other", filters=["x"])
-    findings = compare(old, new)
+    findings = compare_shapes(old, new)
     assert [finding.verdict for finding in findings] == [NO, NO, OK, OK]
     assert (verdict_of(findings), effect_of(findings)) == (NO, FAILS)
 
 
 def test_without_the_schema_check_what_would_fail_does_harm() -> None:
     unchecked = configured(aggregate(keys=[key("k", "long")]), stateStore__stateSchemaCheck="false")
-    (keys, *_) = compare(shape(aggregate()), unchecked)
+    (keys, *_) = compare_shapes(shape(aggregate()), unchecked)
     assert (keys.rule, keys.effect, keys.condition) == ("aggregation.keys", HARMS, None)
 
 
 def test_what_the_checkpoint_pinned_counts_and_not_what_the_old_program_asked_for() -> None:
     old = replace(configured(aggregate(), partitions="10"), pinned={"spark.sql.shuffle.partitions": "200"})
-    assert compare(old, shape(aggregate())) == []
+    assert compare_shapes(old, shape(aggregate())) == []
 
 
 def test_every_finding_that_is_no_plain_yes_says_what_spark_does_and_what_to_do() -> None:
     for old, new, *_ in CASES.values():
-        for finding in compare(old, new):
+        for finding in compare_shapes(old, new):
             assert finding.spark.endswith("."), finding
             assert finding.verdict is not NO or finding.remedy.endswith("."), finding
 
 
 def test_every_condition_that_is_predicted_is_one_that_we_explain() -> None:
-    predicted = {f.condition for old, new, *_ in CASES.values() for f in compare(old, new) if f.condition}
+    predicted = {
+        f.condition for old, new, *_ in CASES.values() for f in compare_shapes(old, new) if f.condition
+    }
     assert len(predicted) > 8
     assert {name for name in predicted if explain(f"[{name}] x").retry != "never"} == set()
 
 
 @given(st.sampled_from(sorted(CASES)), st.sampled_from(sorted(CASES)))
 def test_any_two_shapes_can_be_compared(one: str, other: str) -> None:
-    findings = compare(CASES[one][0], CASES[other][1])
-    assert verdict_of(findings) in ShapeReport
+    findings = compare_shapes(CASES[one][0], CASES[other][1])
+    assert verdict_of(findings) in ShapeVerdict
     assert len({check.__name__ for check in CHECKS}) == len(CHECKS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.findings import CheckpointReport, Finding, ReportStatus
 from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 from controlplane.checkpoints.reading.checkpoint import KnownHistory, ReportedBatch
@@ -52,7 +52,7 @@ def remembered(newest: int = 3, **more: Any) -> KnownHistory:
 
 
 def judged(held: Inventory, history: KnownHistory | None) -> CheckpointReport:
-    return judge(held, LATEST, history=history)
+    return analyze(held, LATEST, history=history)
 
 
 def the(verdict: CheckpointReport, check: str) -> Finding:
@@ -144,7 +144,7 @@ def test_another_id_than_the_known_one_is_told() -> None:
 
 
 def test_a_run_that_began_against_the_rules_is_told_and_never_calls_the_checkpoint_broken() -> None:
-    verdict = judged(healthy(), remembered(unlike=("a source was added", "a key was changed")))
+    verdict = judged(healthy(), remembered(disallowed_changes=("a source was added", "a key was changed")))
     assert verdict.verdict is ReportStatus.RISKY
     assert "a source was added (and 1 more)" in the(verdict, "run.not-allowed").message
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from tests.unit.controlplane.checkpoints.goldens import Step, change, golden
 
 
@@ -15,7 +15,7 @@ def checks_of(*steps: Step) -> set[str]:
     inventory = golden("files").checkpoint
     for step in steps:
         inventory = step(inventory)
-    return {finding.check for finding in judge(inventory).findings}
+    return {finding.check for finding in analyze(inventory).findings}
 
 
 def test_a_blank_line_in_each_entry_is_continuous_processing_and_no_damage() -> None:

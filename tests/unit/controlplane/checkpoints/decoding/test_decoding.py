@@ -160,9 +160,9 @@ def test_a_zip_that_unpacks_to_very_much_is_not_kept_in_memory() -> None:
 def test_a_flipped_bit_in_any_data_block_is_found_and_healthy_tables_are_not_blamed(version: str) -> None:
     contents = golden("rocks", version).checkpoint.contents
     tables = [data for path, data in contents.items() if path.endswith(".sst")]
-    assert tables and [sst.fault(data) for data in tables] == [None] * len(tables)
+    assert tables and [sst.find_damage(data) for data in tables] == [None] * len(tables)
     data = tables[0]
-    assert sst.fault(data[:20] + bytes([data[20] ^ 1]) + data[21:]) is not None
+    assert sst.find_damage(data[:20] + bytes([data[20] ^ 1]) + data[21:]) is not None
 
 
 def test_a_schema_tells_fields_and_whether_the_state_has_a_key() -> None:

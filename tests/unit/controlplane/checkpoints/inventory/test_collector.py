@@ -10,7 +10,7 @@ import pytest
 
 from controlplane.checkpoints.inventory import collector
 from controlplane.checkpoints.inventory.collector import CannotOpen, collect
-from controlplane.checkpoints.survey import survey, survey_from_json, survey_to_json
+from controlplane.checkpoints.survey import collect_survey, survey_from_json, survey_to_json
 
 NOW = 1_795_160_000.0
 
@@ -118,7 +118,7 @@ def test_a_file_that_cannot_be_read_is_told_by_its_path(tmp_path: Path) -> None:
 def test_a_listing_beyond_the_bound_says_that_it_is_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collector, "MOST_ENTRIES", 5)
+    monkeypatch.setattr(collector, "MAX_ENTRIES", 5)
     written(tmp_path, **{f"offsets__{n}": "x" for n in range(10)})
     held = collect(str(tmp_path), NOW)
     assert (len(held.entries), held.complete) == (5, False)
@@ -128,7 +128,7 @@ def test_a_survey_takes_along_the_input_folders_that_the_logs_name(tmp_path: Pat
     written(tmp_path, **{"in__a b.json": "{}", "in__c.json": "{}"})
     entry = 'v1\n{"path":"file:///before/in/a%20b.json","timestamp":1,"batchId":0}'
     written(tmp_path / "checkpoint", metadata="{}", sources__0__0=entry)
-    held = survey(str(tmp_path / "checkpoint"), NOW, relocations=[("/before", str(tmp_path))])
+    held = collect_survey(str(tmp_path / "checkpoint"), NOW, relocations=[("/before", str(tmp_path))])
     assert [listed.root for listed in held.inputs] == [str(tmp_path / "in")]
     assert set(held.inputs[0].entries) == {"a b.json", "c.json"}
     assert held.inputs[0].contents == {}
@@ -138,7 +138,7 @@ def test_a_survey_takes_along_the_input_folders_that_the_logs_name(tmp_path: Pat
 def test_an_input_folder_of_another_machine_is_not_asked_for(tmp_path: Path) -> None:
     entry = 'v1\n{"path":"file:///no/such/place/at/all/a.json","timestamp":1,"batchId":0}'
     written(tmp_path, metadata="{}", sources__0__0=entry)
-    assert survey(str(tmp_path), NOW).inputs == ()
+    assert collect_survey(str(tmp_path), NOW).inputs == ()
 
 
 def test_a_folder_of_a_partition_stands_for_the_one_above_it(tmp_path: Path) -> None:
@@ -146,14 +146,14 @@ def test_a_folder_of_a_partition_stands_for_the_one_above_it(tmp_path: Path) -> 
     entry = f'v1\n{{"path":"file://{tmp_path}/in/day=1/a.json","timestamp":1,"batchId":0}}'
     written(tmp_path, **{"in__day=2__b.json": "{}"})
     written(tmp_path / "checkpoint", metadata="{}", sources__0__0=entry)
-    (listed,) = survey(str(tmp_path / "checkpoint"), NOW).inputs
+    (listed,) = collect_survey(str(tmp_path / "checkpoint"), NOW).inputs
     assert (listed.root, listed.exists, listed.guessed) == (str(tmp_path / "in"), True, True)
 
 
 def test_output_and_input_may_be_named_as_they_were_before_the_copy(tmp_path: Path) -> None:
     written(tmp_path, checkpoint__metadata="{}", out___spark_metadata__0="v1", in__a="x")
     pairs = [("/before", str(tmp_path))]
-    held = survey(
+    held = collect_survey(
         str(tmp_path / "checkpoint"),
         NOW,
         output="/before/out",

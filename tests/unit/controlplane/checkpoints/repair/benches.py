@@ -12,8 +12,8 @@ from controlplane.checkpoints.findings import CheckpointReport
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.reading.versions import parse_version
 from controlplane.checkpoints.repair import inspection, rewind_plan
-from controlplane.checkpoints.repair.inspection import Places
-from controlplane.checkpoints.repair.steps import RepairPlan, after
+from controlplane.checkpoints.repair.inspection import RepairPlaces
+from controlplane.checkpoints.repair.steps import RepairPlan, apply_steps
 from controlplane.checkpoints.survey import Survey
 from tests.unit.controlplane.checkpoints import goldens
 from tests.unit.controlplane.checkpoints.goldens import COLLECTED_AT, GOLDENS, Step, golden
@@ -34,12 +34,12 @@ def seen(name: str, damage: Sequence[Step] = (), spark: str = "4.3.0") -> Survey
 
 @lru_cache(maxsize=32)
 def _entries(name: str, spark: str) -> Inventory:
-    return inspection.look(Places(golden(name, spark).checkpoint.root), COLLECTED_AT).checkpoint
+    return inspection.inspect(RepairPlaces(golden(name, spark).checkpoint.root), COLLECTED_AT).checkpoint
 
 
 def judged(held: Survey, plan: RepairPlan) -> CheckpointReport:
     """The verdict on what the plan makes of it."""
-    return rewind_plan.judged(after(held, plan.steps), SPARK)
+    return rewind_plan.analyze_survey(apply_steps(held, plan.steps), SPARK)
 
 
 def on_disk(name: str, folder: Path) -> Path:

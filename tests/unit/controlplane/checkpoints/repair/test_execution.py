@@ -9,21 +9,21 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from controlplane.checkpoints.analyzer import judge
+from controlplane.checkpoints.analyzer import analyze
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.lock import locked_by
 from controlplane.checkpoints.repair import execution, inspection, rewind_plan
 from controlplane.checkpoints.repair import undo as undoing
-from controlplane.checkpoints.repair.backup import DONE, UNDONE, BackupManifest, opened_backup
+from controlplane.checkpoints.repair.backup import DONE, UNDONE, BackupManifest, read_manifest
 from controlplane.checkpoints.repair.errors import (
-    CheckpointMoved,
+    CheckpointChanged,
     Impossible,
     InUse,
     NotABackup,
-    RepairStopped,
+    RepairInterrupted,
 )
 from controlplane.checkpoints.repair.folders import Access, CheckpointFolder, Digest
-from controlplane.checkpoints.repair.inspection import Places
+from controlplane.checkpoints.repair.inspection import RepairPlaces
 from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Remove, RepairPlan, Write
 from tests.unit.controlplane.checkpoints.repair.benches import SPARK, content, on_disk
 
@@ -67,22 +67,22 @@ class Table:
 
     def __init__(self, folder: Path, name: str = "files", batch: int = 2):
         self.root = on_disk(name, folder)
-        self.places = Places(str(self.root / "checkpoint"), str(self.root / "out"))
+        self.places = RepairPlaces(str(self.root / "checkpoint"), str(self.root / "out"))
         self.before = content(self.root)
         self.backup = CheckpointFolder(str(folder / "backup"))
-        self.plan = rewind_plan.plan(inspection.look(self.places, NOW), batch, SPARK)
+        self.plan = rewind_plan.plan_rewind(inspection.inspect(self.places, NOW), batch, SPARK)
         self.checkpoint = Flaky(self.places.checkpoint)
         self.folders = {CHECKPOINT: self.checkpoint, OUTPUT: CheckpointFolder(str(self.root / "out"))}
 
     def perform(self) -> BackupManifest:
-        return execution.perform(self.plan, self.folders, self.backup, NOW)
+        return execution.execute_plan(self.plan, self.folders, self.backup, NOW)
 
     def undo(self, *, force: bool = False) -> undoing.UndoPlan:
         aside = CheckpointFolder(f"{self.backup}/aside")
-        return undoing.undo(opened_backup(self.backup), self.folders, self.backup, aside, force=force)
+        return undoing.execute_undo(read_manifest(self.backup), self.folders, self.backup, aside, force=force)
 
     def seen(self) -> Inventory:
-        return inspection.look(self.places, NOW).checkpoint
+        return inspection.inspect(self.places, NOW).checkpoint
 
 
 @pytest.fixture
@@ -94,8 +94,8 @@ def test_what_the_plan_says_is_done_and_nothing_else(table: Table) -> None:
     manifest = table.perform()
     gone = {f"{'out' if s.place == OUTPUT else 'checkpoint'}/{s.path}" for s in table.plan.steps}
     assert content(table.root) == {path: data for path, data in table.before.items() if path not in gone}
-    assert manifest.state == DONE == opened_backup(table.backup).state
-    assert judge(table.seen()).next_batch == 2
+    assert manifest.state == DONE == read_manifest(table.backup).state
+    assert analyze(table.seen()).next_batch == 2
 
 
 def test_undo_gives_every_byte_and_every_time_back(table: Table) -> None:
@@ -106,8 +106,8 @@ def test_undo_gives_every_byte_and_every_time_back(table: Table) -> None:
     assert {path: (table.root / path).stat().st_mtime_ns for path in table.before} == pytest.approx(
         times, abs=1000
     )
-    assert opened_backup(table.backup).state == UNDONE
-    assert table.undo().nothing
+    assert read_manifest(table.backup).state == UNDONE
+    assert table.undo().is_empty
 
 
 def test_stopped_at_any_point_the_query_cannot_start_and_undo_heals_it(tmp_path: Path) -> None:
@@ -116,26 +116,28 @@ def test_stopped_at_any_point_the_query_cannot_start_and_undo_heals_it(tmp_path:
     for changes in range(1, 10_000 - whole.checkpoint.left, 3):
         table = Table(tmp_path / str(changes))
         table.checkpoint.left = changes
-        with pytest.raises(RepairStopped, match="Input/output error; put it back with: controlplane undo"):
+        with pytest.raises(
+            RepairInterrupted, match="Input/output error; put it back with: controlplane undo"
+        ):
             table.perform()
         table.checkpoint.left = 10_000
         assert locked_by(table.seen()) == str(table.backup)
-        assert judge(table.seen()).verdict == "broken"
+        assert analyze(table.seen()).verdict == "broken"
         table.undo()
         assert content(table.root) == table.before
 
 
 def test_an_undo_that_stops_is_finished_by_the_same_undo(table: Table) -> None:
     table.perform()
-    way = undoing.look(opened_backup(table.backup), table.folders)
+    way = undoing.plan_undo(read_manifest(table.backup), table.folders)
     assert len(way.restore) > 5
-    (Path(str(table.backup)) / way.restore[5].saved).rename(table.root / "elsewhere")
+    (Path(str(table.backup)) / way.restore[5].backup_path).rename(table.root / "elsewhere")
     with pytest.raises(NotABackup, match="is not what was saved; nothing was changed"):
         table.undo()
-    (table.root / "elsewhere").rename(Path(str(table.backup)) / way.restore[5].saved)
+    (table.root / "elsewhere").rename(Path(str(table.backup)) / way.restore[5].backup_path)
     for changes in (1, 4, 5):
         table.checkpoint.left = changes
-        with pytest.raises(RepairStopped):
+        with pytest.raises(RepairInterrupted):
             table.undo()
     table.checkpoint.left = 10_000
     table.undo()
@@ -147,7 +149,7 @@ def test_after_the_query_has_run_again_undo_names_the_files_and_changes_nothing(
     (table.root / "checkpoint/offsets/2").write_text("v1\n{}\n{}")
     (table.root / "checkpoint/offsets/77").write_text("v1\n{}\n{}")
     held = content(table.root)
-    with pytest.raises(CheckpointMoved) as caught:
+    with pytest.raises(CheckpointChanged) as caught:
         table.undo()
     assert "offsets/2 is changed since" in str(caught.value) and "offsets/77 is new" in str(caught.value)
     assert content(table.root) == held
@@ -177,7 +179,7 @@ def test_forced_it_takes_the_state_of_the_abandoned_line_along(table: Table, tmp
     state = table.root / "checkpoint/state/0/0"
     state.mkdir(parents=True)
     (state / "9.snapshot").write_text("of another line")
-    with pytest.raises(CheckpointMoved, match=r"state/0/0/9\.snapshot is new"):
+    with pytest.raises(CheckpointChanged, match=r"state/0/0/9\.snapshot is new"):
         table.undo()
     table.undo(force=True)
     assert content(table.root) == table.before and not (table.root / "checkpoint/state").exists()
@@ -236,7 +238,7 @@ def test_a_lock_that_fails_after_it_was_set_is_no_nothing_was_changed(table: Tab
             raise OSError(5, "Input/output error")
 
     table.folders[CHECKPOINT] = Late(table.places.checkpoint)
-    with pytest.raises(RepairStopped, match="controlplane undo"):
+    with pytest.raises(RepairInterrupted, match="controlplane undo"):
         table.perform()
     table.folders[CHECKPOINT] = table.checkpoint
     table.undo()
@@ -253,17 +255,17 @@ def test_a_file_that_changes_under_our_hands_stops_the_surgery(table: Table) -> 
             (table.root / "checkpoint" / last).write_text("somebody else's")
 
     table.folders[CHECKPOINT] = Busy(table.places.checkpoint)
-    with pytest.raises(RepairStopped, match=f"{last} changed under our hands"):
+    with pytest.raises(RepairInterrupted, match=f"{last} changed under our hands"):
         table.perform()
 
 
 def test_the_backup_lies_outside_and_is_a_folder_of_its_own(table: Table) -> None:
     with pytest.raises(Impossible, match="would lie inside"):
-        execution.perform(
+        execution.execute_plan(
             table.plan, table.folders, CheckpointFolder(f"{table.places.checkpoint}/backup"), NOW
         )
     with pytest.raises(Impossible, match="is not empty"):
-        execution.perform(table.plan, table.folders, CheckpointFolder(str(table.root / "in")), NOW)
+        execution.execute_plan(table.plan, table.folders, CheckpointFolder(str(table.root / "in")), NOW)
     assert content(table.root) == table.before
 
 
@@ -279,7 +281,7 @@ def test_a_lost_id_is_written_and_its_stale_checksum_is_not_left(tmp_path: Path)
     plan = RepairPlan(
         "repair", "", (Remove(CHECKPOINT, ".metadata.crc"), Write(CHECKPOINT, "metadata", b'{"id":"x"}'))
     )
-    execution.perform(plan, table.folders, table.backup, NOW)
+    execution.execute_plan(plan, table.folders, table.backup, NOW)
     now = content(table.root / "checkpoint")
     assert now["metadata"] == b'{"id":"x"}' and ".metadata.crc" not in now
     table.undo()
@@ -300,15 +302,15 @@ def test_an_object_store_is_operated_on_by_puts_and_deletes(tmp_path: Path) -> N
     root = on_disk("dedup", tmp_path)
     store.put(f"{root}/checkpoint/", "/surgery/ck/", recursive=True)
     before = {path: store.cat_file(path) for path in store.find("/surgery/ck")}
-    places = Places("memory://surgery/ck")
-    plan = rewind_plan.plan(inspection.look(places, NOW), 2, SPARK)
+    places = RepairPlaces("memory://surgery/ck")
+    plan = rewind_plan.plan_rewind(inspection.inspect(places, NOW), 2, SPARK)
     folders, backup = (
         {CHECKPOINT: CheckpointFolder("memory://surgery/ck")},
         CheckpointFolder("memory://surgery/ck.backup"),
     )
-    execution.perform(plan, folders, backup, NOW)
-    assert judge(inspection.look(places, NOW).checkpoint).next_batch == 2
-    undoing.undo(opened_backup(backup), folders, backup, CheckpointFolder("memory://surgery/aside"))
+    execution.execute_plan(plan, folders, backup, NOW)
+    assert analyze(inspection.inspect(places, NOW).checkpoint).next_batch == 2
+    undoing.execute_undo(read_manifest(backup), folders, backup, CheckpointFolder("memory://surgery/aside"))
     assert {path: store.cat_file(path) for path in store.find("/surgery/ck")} == before
 
 
@@ -319,8 +321,8 @@ def test_an_error_that_only_the_store_knows_leaves_the_way_back(
     root = on_disk("dedup", tmp_path)
     store.put(f"{root}/checkpoint/", "/flaky/ck/", recursive=True)
     before = {path: store.cat_file(path) for path in store.find("/flaky/ck")}
-    places = Places("memory://flaky/ck")
-    plan = rewind_plan.plan(inspection.look(places, NOW), 2, SPARK)
+    places = RepairPlaces("memory://flaky/ck")
+    plan = rewind_plan.plan_rewind(inspection.inspect(places, NOW), 2, SPARK)
     folders, backup = (
         {CHECKPOINT: CheckpointFolder("memory://flaky/ck")},
         CheckpointFolder("memory://flaky/ck.backup"),
@@ -338,21 +340,21 @@ def test_an_error_that_only_the_store_knows_leaves_the_way_back(
 
     monkeypatch.setattr(type(store), "rm_file", removed)
     with pytest.raises(
-        RepairStopped, match="RuntimeError: 503 try again; put it back with: controlplane undo"
+        RepairInterrupted, match="RuntimeError: 503 try again; put it back with: controlplane undo"
     ):
-        execution.perform(plan, folders, backup, NOW)
-    assert locked_by(inspection.look(places, NOW).checkpoint) == str(backup)
+        execution.execute_plan(plan, folders, backup, NOW)
+    assert locked_by(inspection.inspect(places, NOW).checkpoint) == str(backup)
     monkeypatch.undo()
-    undoing.undo(opened_backup(backup), folders, backup, CheckpointFolder("memory://flaky/aside"))
+    undoing.execute_undo(read_manifest(backup), folders, backup, CheckpointFolder("memory://flaky/aside"))
     backup = CheckpointFolder("memory://flaky/ck.second")
-    execution.perform(plan, folders, backup, NOW)
+    execution.execute_plan(plan, folders, backup, NOW)
     monkeypatch.setattr(type(store), "_open", opened)
     with pytest.raises(
-        RepairStopped, match="RuntimeError: 503 try again; put it back with: controlplane undo"
+        RepairInterrupted, match="RuntimeError: 503 try again; put it back with: controlplane undo"
     ):
-        undoing.undo(opened_backup(backup), folders, backup, CheckpointFolder("memory://flaky/aside"))
+        undoing.execute_undo(read_manifest(backup), folders, backup, CheckpointFolder("memory://flaky/aside"))
     monkeypatch.undo()
-    undoing.undo(opened_backup(backup), folders, backup, CheckpointFolder("memory://flaky/aside"))
+    undoing.execute_undo(read_manifest(backup), folders, backup, CheckpointFolder("memory://flaky/aside"))
     assert {path: store.cat_file(path) for path in store.find("/flaky/ck")} == before
 
 
@@ -370,7 +372,7 @@ def test_what_is_no_backup_is_said_to_be_none(tmp_path: Path, text: str | None, 
     if text is not None:
         (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(NotABackup, match=words):
-        opened_backup(CheckpointFolder(str(tmp_path)))
+        read_manifest(CheckpointFolder(str(tmp_path)))
 
 
 def test_a_manifest_cannot_lead_out_of_the_checkpoint(table: Table) -> None:
@@ -380,7 +382,7 @@ def test_a_manifest_cannot_lead_out_of_the_checkpoint(table: Table) -> None:
     held["files"][0]["path"] = "../../elsewhere"
     file.write_text(json.dumps(held))
     with pytest.raises(NotABackup, match="leads out of the checkpoint"):
-        opened_backup(table.backup)
+        read_manifest(table.backup)
 
 
 def test_a_copy_that_differs_from_what_was_read_is_no_backup(table: Table) -> None:
@@ -391,6 +393,6 @@ def test_a_copy_that_differs_from_what_was_read_is_no_backup(table: Table) -> No
             return copied
 
     with pytest.raises(InUse, match="nothing was changed"):
-        execution.perform(table.plan, table.folders, Forgetful(str(table.root / "b")), NOW)
+        execution.execute_plan(table.plan, table.folders, Forgetful(str(table.root / "b")), NOW)
     held = content(table.root)
     assert {path: held[path] for path in table.before} == table.before

@@ -10,8 +10,8 @@ import pytest
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.reading.versions import parse_version
 from controlplane.checkpoints.repair import repair_plan, rewind_plan
-from controlplane.checkpoints.repair.repair_plan import IDS, Diagnosis, RepairContext, diagnose
-from controlplane.checkpoints.repair.steps import Remove, Write, after
+from controlplane.checkpoints.repair.repair_plan import REPAIR_IDS, Diagnosis, RepairContext, diagnose
+from controlplane.checkpoints.repair.steps import Remove, Write, apply_steps
 from controlplane.checkpoints.survey import Survey
 from tests.unit.controlplane.checkpoints.goldens import Step, cut, edit, empty, flip, lose, put
 from tests.unit.controlplane.checkpoints.repair.benches import SPARK, seen
@@ -21,12 +21,12 @@ ID = "9b43c760-2baa-4810-939c-6c4fb7c86f89"
 
 def diagnosed(held: Survey, *confirmed: str, known: str | None = ID, spark: str = "4.3.0") -> Diagnosis:
     target = parse_version(spark)
-    return diagnose(RepairContext(held, target, rewind_plan.judged(held, target), known), confirmed)
+    return diagnose(RepairContext(held, target, rewind_plan.analyze_survey(held, target), known), confirmed)
 
 
 def outcome(held: Survey, found: Diagnosis, spark: str = "4.3.0") -> str:
     assert found.plan is not None
-    return rewind_plan.judged(after(held, found.plan.steps), parse_version(spark)).verdict
+    return rewind_plan.analyze_survey(apply_steps(held, found.plan.steps), parse_version(spark)).verdict
 
 
 HEALED: list[tuple[str, list[Step], list[str]]] = [
@@ -50,14 +50,14 @@ HEALED: list[tuple[str, list[Step], list[str]]] = [
 @pytest.mark.parametrize(("name", "damage", "wanted"), HEALED)
 def test_what_is_repaired_starts_again(name: str, damage: list[Step], wanted: list[str]) -> None:
     held = seen(name, damage)
-    found = diagnosed(held, *IDS)
-    assert [offer.id for offer in found.chosen] == wanted
+    found = diagnosed(held, *REPAIR_IDS)
+    assert [offer.id for offer in found.selected] == wanted
     if wanted:
         assert outcome(held, found) in ("ok", "risky")
 
 
 def test_nothing_is_offered_for_what_is_whole() -> None:
-    found = diagnosed(seen("agg"), *IDS)
+    found = diagnosed(seen("agg"), *REPAIR_IDS)
     assert found == Diagnosis((), (), None, (), None)
 
 
@@ -66,7 +66,7 @@ def test_what_delivers_a_batch_again_waits_for_a_word() -> None:
     found = diagnosed(held)
     assert found.plan is None and found.rewind_to == 4
     (offer,) = found.offers
-    assert offer.id == "R-STATE-1" and offer.asks and offer.steps
+    assert offer.id == "R-STATE-1" and offer.needs_confirmation and offer.steps
 
 
 def test_the_batch_that_runs_again_keeps_its_plan_and_its_input() -> None:
@@ -84,7 +84,7 @@ def test_after_a_failed_start_the_entry_that_it_left_goes_too() -> None:
 
 
 def test_state_that_is_lost_below_the_newest_version_is_not_written_by_one_batch() -> None:
-    found = diagnosed(seen("agg", [lose("state/0/0/3.delta")]), *IDS)
+    found = diagnosed(seen("agg", [lose("state/0/0/3.delta")]), *REPAIR_IDS)
     (offer,) = found.offers
     assert not offer.steps and "version 4 cannot be loaded either" in offer.blocked
     assert found.plan is None and found.rewind_to == 2
@@ -113,10 +113,10 @@ def test_a_batch_is_planned_anew_unasked_only_where_the_output_is_known_or_named
     torn = [cut("offsets/4", 0.5), lose("commits/4")]
     found = diagnosed(seen("agg", torn))
     (offer,) = found.offers
-    assert found.plan is None and offer.id == "R-OFF-1" and offer.asks
+    assert found.plan is None and offer.id == "R-OFF-1" and offer.needs_confirmation
     assert any("--output" in text and "would be lost" in text for text in offer.consequences)
     named = replace(seen("agg", torn), output=Inventory("/out", {}))
-    assert [offer.id for offer in diagnosed(named).chosen] == ["R-OFF-1"]
+    assert [offer.id for offer in diagnosed(named).selected] == ["R-OFF-1"]
 
 
 def test_what_a_batch_left_in_state_goes_with_its_entry() -> None:
@@ -132,7 +132,7 @@ def test_a_damaged_snapshot_goes_where_the_changes_hold_the_same() -> None:
     if held is None:
         held = seen("agg", [put("state/0/0/3.snapshot", b"no snapshot")])
     found = diagnosed(held, spark="3.5.9")
-    assert [offer.id for offer in found.chosen] == ["R-STATE-2"]
+    assert [offer.id for offer in found.selected] == ["R-STATE-2"]
     assert outcome(held, found, "3.5.9") == "ok"
 
 
@@ -141,16 +141,16 @@ def _has(name: str, path: str) -> bool:
 
 
 def test_of_a_stateful_query_a_lost_watermark_is_not_guessed() -> None:
-    (offer,) = diagnosed(seen("agg", [cut("commits/4", 0.5)]), *IDS).offers
+    (offer,) = diagnosed(seen("agg", [cut("commits/4", 0.5)]), *REPAIR_IDS).offers
     assert offer.id == "R-COM-2" and not offer.steps and "cannot be told from the disk" in offer.blocked
 
 
 def test_what_no_repair_is_known_for_is_left_with_the_doctors_words() -> None:
-    found = diagnosed(seen("agg", [edit("offsets/4", "HDFSBackedStateStoreProvider", "Gone")]), *IDS)
-    assert {finding.check for finding in found.left} >= {"conf.custom-provider"}
+    found = diagnosed(seen("agg", [edit("offsets/4", "HDFSBackedStateStoreProvider", "Gone")]), *REPAIR_IDS)
+    assert {finding.check for finding in found.unresolved} >= {"conf.custom-provider"}
     assert found.rewind_to == 4
 
 
 def test_every_repair_has_its_name_in_the_list_that_the_command_knows() -> None:
-    assert len(repair_plan.REPAIRS) == len(IDS)
+    assert len(repair_plan.REPAIRS) == len(REPAIR_IDS)
     assert SPARK.since(4, 0)

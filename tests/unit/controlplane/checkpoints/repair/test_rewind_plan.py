@@ -7,7 +7,7 @@ import pytest
 from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.repair import rewind_plan
 from controlplane.checkpoints.repair.errors import Impossible
-from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Remove, RepairPlan, Write, after
+from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Remove, RepairPlan, Write, apply_steps
 from controlplane.checkpoints.survey import Survey
 from tests.unit.controlplane.checkpoints.goldens import Step, change, edit, lose, put
 from tests.unit.controlplane.checkpoints.repair.benches import SPARK, judged, seen
@@ -24,16 +24,16 @@ def removed(plan: RepairPlan) -> set[str]:
 @pytest.mark.parametrize("name", EVERYONE)
 def test_after_a_rewind_the_judge_says_that_the_batch_asked_for_is_next(name: str) -> None:
     held = seen(name)
-    newest = rewind_plan.question(held, SPARK).planned
+    newest = rewind_plan.view_of(held, SPARK).planned
     assert newest is not None
     for batch in range(1, newest + 1):
-        verdict = judged(held, rewind_plan.plan(held, batch, SPARK))
+        verdict = judged(held, rewind_plan.plan_rewind(held, batch, SPARK))
         assert verdict.next_batch == batch
-        assert not rewind_plan.objections(verdict, rewind_plan.judged(held, SPARK)), verdict.findings
+        assert not rewind_plan.objections(verdict, rewind_plan.analyze_survey(held, SPARK)), verdict.findings
 
 
 def test_what_goes_are_the_logs_from_that_batch_on_and_the_state_beyond_its_version() -> None:
-    plan = rewind_plan.plan(seen("dedup"), 2, SPARK)
+    plan = rewind_plan.plan_rewind(seen("dedup"), 2, SPARK)
     logs = {f"{folder}/{batch}" for folder in ("offsets", "commits", "sources/0") for batch in (2, 3)}
     state = {f"state/0/{partition}/{version}.delta" for partition in (0, 1) for version in (3, 4)}
     assert removed(plan) == logs | state
@@ -44,18 +44,20 @@ def test_a_log_of_a_file_source_is_cut_where_the_offsets_say_and_not_at_the_batc
     """A batch without new files adds no entry to the source's log, so its numbers lag behind the batches."""
     behind = edit("offsets/2", '"logOffset":2', '"logOffset":1')
     held = seen("dedup", [behind])
-    assert {"sources/0/2", "sources/0/3"} <= removed(rewind_plan.plan(held, 3, SPARK))
+    assert {"sources/0/2", "sources/0/3"} <= removed(rewind_plan.plan_rewind(held, 3, SPARK))
 
 
 def test_a_source_that_had_read_nothing_yet_forgets_all_its_files() -> None:
     void = change("offsets/1", lambda data: data.rpartition(b"\n")[0] + b"\n-")
-    assert {f"sources/0/{n}" for n in range(4)} <= removed(rewind_plan.plan(seen("dedup", [void]), 2, SPARK))
+    assert {f"sources/0/{n}" for n in range(4)} <= removed(
+        rewind_plan.plan_rewind(seen("dedup", [void]), 2, SPARK)
+    )
 
 
 def test_batch_0_means_an_empty_state_and_the_same_id() -> None:
     held = seen("tws")
-    plan = rewind_plan.plan(held, 0, SPARK)
-    left = after(held, plan.steps).checkpoint
+    plan = rewind_plan.plan_rewind(held, 0, SPARK)
+    left = apply_steps(held, plan.steps).checkpoint
     assert not [
         path for path, entry in left.entries.items() if path.startswith("state/") and not entry.folder
     ]
@@ -63,7 +65,7 @@ def test_batch_0_means_an_empty_state_and_the_same_id() -> None:
 
 
 def without_tail(held: Survey, first: int) -> Survey:
-    return after(
+    return apply_steps(
         held,
         [Remove("checkpoint", f"{folder}/{n}") for folder in ("offsets", "commits") for n in range(first)],
     )
@@ -71,7 +73,7 @@ def without_tail(held: Survey, first: int) -> Survey:
 
 def test_batches_that_spark_cannot_open_any_more_are_refused_with_the_file_that_lacks() -> None:
     held = without_tail(seen("dedup"), 2)
-    found = {chance.batch: chance.reason for chance in rewind_plan.chances(held, SPARK)}
+    found = {chance.batch: chance.reason for chance in rewind_plan.rewind_targets(held, SPARK)}
     assert found[3] is not None and "offsets/1 is not there (the log begins at 2" in found[3]
     assert found[0] is None
 
@@ -90,13 +92,13 @@ def test_batches_that_spark_cannot_open_any_more_are_refused_with_the_file_that_
 )
 def test_what_cannot_be_is_said_with_its_reason(damage: list[Step], batch: int, words: str) -> None:
     with pytest.raises(Impossible) as caught:
-        rewind_plan.plan(seen("dedup", damage), batch, SPARK)
+        rewind_plan.plan_rewind(seen("dedup", damage), batch, SPARK)
     assert words in str(caught.value)
 
 
 def test_state_that_is_gone_stops_a_rewind_to_its_version_and_to_all_above() -> None:
     held = seen("agg", [lose("state/0/0/3.delta")])
-    found = {chance.batch: chance.reason for chance in rewind_plan.chances(held, SPARK)}
+    found = {chance.batch: chance.reason for chance in rewind_plan.rewind_targets(held, SPARK)}
     assert [batch for batch in sorted(found) if found[batch] is None] == [0, 1, 2]
     assert "3.delta" in (found[3] or "")
 
@@ -104,14 +106,16 @@ def test_state_that_is_gone_stops_a_rewind_to_its_version_and_to_all_above() -> 
 def test_sparse_logs_of_asynchronous_progress_are_not_rewound() -> None:
     held = seen("files", [lose("offsets/1", "commits/1", "offsets/3", "commits/3")])
     with pytest.raises(Impossible, match="asynchronous progress"):
-        rewind_plan.plan(held, 2, SPARK)
+        rewind_plan.plan_rewind(held, 2, SPARK)
 
 
 def test_a_lost_id_or_lost_state_is_not_mended_by_leaving_batches_out() -> None:
     held = seen("dedup", [put("metadata", b"")])
-    assert all("metadata" in (chance.reason or "") for chance in rewind_plan.chances(held, SPARK))
+    assert all("metadata" in (chance.reason or "") for chance in rewind_plan.rewind_targets(held, SPARK))
     stateless = seen("dedup", [lose("state/0")])
-    possible = [chance.batch for chance in rewind_plan.chances(stateless, SPARK) if chance.reason is None]
+    possible = [
+        chance.batch for chance in rewind_plan.rewind_targets(stateless, SPARK) if chance.reason is None
+    ]
     assert possible == [0]
 
 
@@ -119,7 +123,7 @@ def test_a_lost_id_or_lost_state_is_not_mended_by_leaving_batches_out() -> None:
 
 
 def test_a_file_sink_forgets_the_batches_that_run_again() -> None:
-    plan = rewind_plan.plan(seen("files"), 3, SPARK)
+    plan = rewind_plan.plan_rewind(seen("files"), 3, SPARK)
     gone = {step.path for step in plan.steps if step.place == OUTPUT and not step.path.endswith(".crc")}
     assert gone == {"_spark_metadata/3", "_spark_metadata/4"}
     assert any("Spark's readers see each row once" in text for text in plan.consequences)
@@ -127,13 +131,13 @@ def test_a_file_sink_forgets_the_batches_that_run_again() -> None:
 
 
 def test_the_data_files_of_those_batches_go_too_where_that_is_asked_for() -> None:
-    plan = rewind_plan.plan(seen("files"), 3, SPARK, data=True)
+    plan = rewind_plan.plan_rewind(seen("files"), 3, SPARK, data=True)
     gone = {step.path for step in plan.steps if step.place == OUTPUT}
     assert len([path for path in gone if path.startswith("part-")]) == 2
 
 
 def test_without_an_output_the_plan_says_what_each_kind_of_sink_makes_of_it() -> None:
-    text = " ".join(rewind_plan.plan(seen("agg"), 3, SPARK).consequences)
+    text = " ".join(rewind_plan.plan_rewind(seen("agg"), 3, SPARK).consequences)
     for word in ("--output", "foreachBatch", "Kafka", "Delta", "complete mode"):
         assert word in text
 
@@ -143,7 +147,7 @@ def test_without_an_output_the_plan_says_what_each_kind_of_sink_makes_of_it() ->
 
 def test_a_rewind_over_a_compaction_needs_the_plain_entries_below_it() -> None:
     held = seen("files12")
-    plan = rewind_plan.plan(held, 9, SPARK)
+    plan = rewind_plan.plan_rewind(held, 9, SPARK)
     assert "sources/0/9.compact" in removed(plan)
     assert judged(held, plan).next_batch == 9
 
@@ -151,7 +155,7 @@ def test_a_rewind_over_a_compaction_needs_the_plain_entries_below_it() -> None:
 def test_plain_entries_that_were_purged_are_written_out_of_the_compaction() -> None:
     purged = lose(*(f"sources/0/{n}" for n in range(9)))
     held = seen("files12", [purged])
-    plan = rewind_plan.plan(held, 5, SPARK)
+    plan = rewind_plan.plan_rewind(held, 5, SPARK)
     written = {step.path: step.content for step in plan.steps if isinstance(step, Write)}
     whole = seen("files12").checkpoint.contents
     assert sorted(written) == [f"sources/0/{n}" for n in range(5)]
@@ -162,7 +166,7 @@ def test_plain_entries_that_were_purged_are_written_out_of_the_compaction() -> N
 def test_entries_that_no_compaction_tells_are_not_made_up() -> None:
     purged = [lose(*(f"sources/0/{n}" for n in range(9))), put("sources/0/9.compact", b"v1\n")]
     with pytest.raises(Impossible, match="has no record of it"):
-        rewind_plan.plan(seen("files12", purged), 5, SPARK)
+        rewind_plan.plan_rewind(seen("files12", purged), 5, SPARK)
 
 
 # Input
@@ -175,9 +179,9 @@ def test_input_that_is_gone_is_told_as_rows_that_are_lost() -> None:
     less = Inventory(
         listed.root, {p: e for p, e in listed.entries.items() if p != gone}, guessed=listed.guessed
     )
-    plan = rewind_plan.plan(Survey(held.checkpoint, held.output, (less,)), 4, SPARK)
+    plan = rewind_plan.plan_rewind(Survey(held.checkpoint, held.output, (less,)), 4, SPARK)
     assert any("ROWS ARE LOST: 1 input file" in text and gone in text for text in plan.consequences)
-    assert not any("ROWS ARE LOST" in text for text in rewind_plan.plan(held, 4, SPARK).consequences)
+    assert not any("ROWS ARE LOST" in text for text in rewind_plan.plan_rewind(held, 4, SPARK).consequences)
 
 
 # What the doctor says of surgery done by hand, or half done
@@ -185,17 +189,21 @@ def test_input_that_is_gone_is_told_as_rows_that_are_lost() -> None:
 
 def test_a_snapshot_of_an_abandoned_line_is_noted_and_goes_with_a_rewind_to_the_batch_that_is_next() -> None:
     held = seen("agg", [put("state/0/0/9.snapshot", b"of another line")])
-    (noted,) = [f for f in rewind_plan.judged(held, SPARK).findings if f.check == "state.snapshot-ahead"]
+    (noted,) = [
+        f for f in rewind_plan.analyze_survey(held, SPARK).findings if f.check == "state.snapshot-ahead"
+    ]
     assert "--resume-at 5" in noted.remedy[0]
-    plan = rewind_plan.plan(held, 5, SPARK)
+    plan = rewind_plan.plan_rewind(held, 5, SPARK)
     assert removed(plan) == {"state/0/0/9.snapshot"}
     assert not [f for f in judged(held, plan).findings if f.check == "state.snapshot-ahead"]
     assert not [
-        f for f in rewind_plan.judged(seen("rocks"), SPARK).findings if f.check == "state.snapshot-ahead"
+        f
+        for f in rewind_plan.analyze_survey(seen("rocks"), SPARK).findings
+        if f.check == "state.snapshot-ahead"
     ]
 
 
 def test_surgery_that_stopped_in_the_middle_is_what_the_doctor_says_first() -> None:
     locked = put("metadata", b"surgery under way, put it back with: controlplane undo /there/it is")
-    found = rewind_plan.judged(seen("agg", [locked]), SPARK).findings[0]
+    found = rewind_plan.analyze_survey(seen("agg", [locked]), SPARK).findings[0]
     assert (found.check, found.remedy) == ("ckpt.surgery-unfinished", ("controlplane undo '/there/it is'",))

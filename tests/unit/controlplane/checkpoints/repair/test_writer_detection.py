@@ -24,7 +24,7 @@ def also(**entries: FileEntry) -> Inventory:
 
 
 def test_two_looks_at_a_checkpoint_that_nobody_touches_tell_nothing() -> None:
-    assert writer_detection.signs(QUIET, QUIET) == []
+    assert writer_detection.writer_signs(QUIET, QUIET) == []
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ def test_two_looks_at_a_checkpoint_that_nobody_touches_tell_nothing() -> None:
     ],
 )
 def test_what_changed_is_named(later: Inventory, words: str) -> None:
-    assert words in writer_detection.signs(QUIET, later)[0]
+    assert words in writer_detection.writer_signs(QUIET, later)[0]
 
 
 def test_a_temporary_file_of_this_minute_is_a_write_under_way_and_an_old_one_is_not() -> None:
     fresh, old = (also(**{"offsets/.5.x.tmp": FileEntry(0, NOW - age)}) for age in (5, 5000))
-    assert "under way" in writer_detection.signs(fresh, fresh)[0]
-    assert writer_detection.signs(old, old) == []
+    assert "under way" in writer_detection.writer_signs(fresh, fresh)[0]
+    assert writer_detection.writer_signs(old, old) == []
 
 
 def test_the_pause_is_twice_the_time_between_batches_within_bounds() -> None:
@@ -54,6 +54,8 @@ def test_the_pause_is_twice_the_time_between_batches_within_bounds() -> None:
             head, _, rest = data.partition(b'"batchTimestampMs":')
             return head + b'"batchTimestampMs":%d,' % at + rest.partition(b",")[2]
 
-        return writer_detection.pause(rewind_plan.question(seen("agg", [change("offsets/4", later)]), SPARK))
+        return writer_detection.pause_seconds(
+            rewind_plan.view_of(seen("agg", [change("offsets/4", later)]), SPARK)
+        )
 
     assert [paused(seconds) for seconds in (1, 12, 600, -5)] == [10.0, 24.0, 60.0, 10.0]

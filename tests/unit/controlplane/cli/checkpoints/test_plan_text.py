@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 
 from controlplane.checkpoints.findings import ReportStatus
-from controlplane.checkpoints.repair.repair_plan import Diagnosis, Offer
-from controlplane.checkpoints.repair.rewind_plan import Chance
+from controlplane.checkpoints.repair.repair_plan import Diagnosis, RepairOffer
+from controlplane.checkpoints.repair.rewind_plan import RewindTarget
 from controlplane.checkpoints.repair.steps import CHECKPOINT, OUTPUT, Prune, Remove, RepairPlan, Write
-from controlplane.cli.checkpoints.plan_text import chances_in_words, diagnosis_in_words, plan_in_words
+from controlplane.cli.checkpoints.plan_text import diagnosis_lines, plan_lines, rewind_target_lines
 
 STEPS = (
     *(Remove(CHECKPOINT, f"offsets/{n}") for n in range(9)),
@@ -20,7 +20,7 @@ STEPS = (
 
 
 def test_a_plan_is_a_line_for_each_folder_and_names_a_few_files() -> None:
-    told = plan_in_words(RepairPlan("rewind", "batch 0 runs next", STEPS, ("rows come again",)))
+    told = plan_lines(RepairPlan("rewind", "batch 0 runs next", STEPS, ("rows come again",)))
     assert told[0] == "PLAN  batch 0 runs next"
     assert "  take out of the checkpoint, offsets: 0, 1, 2, 3, 4, 5 and 3 more" in told
     assert "  take out of the output, _spark_metadata: 8" in told
@@ -30,24 +30,29 @@ def test_a_plan_is_a_line_for_each_folder_and_names_a_few_files() -> None:
 
 
 def test_chances_are_told_in_runs_with_their_reason() -> None:
-    possible = [Chance(batch) for batch in (9, 8, 7)]
-    gone = [Chance(batch, "offsets/4 is not there") for batch in (6, 5)]
-    told = chances_in_words([*possible, *gone, Chance(0)], 10)
+    possible = [RewindTarget(batch) for batch in (9, 8, 7)]
+    gone = [RewindTarget(batch, "offsets/4 is not there") for batch in (6, 5)]
+    told = rewind_target_lines([*possible, *gone, RewindTarget(0)], 10)
     assert told == [
         "batch 10 runs next; --resume-at can be:",
         "  9 to 7: yes",
         "  6 to 5: no, offsets/4 is not there",
         "  0: yes",
     ]
-    assert "begins at batch 0" in chances_in_words([], 0)[0]
+    assert "begins at batch 0" in rewind_target_lines([], 0)[0]
 
 
 def test_an_offer_says_what_it_waits_for_and_one_that_is_blocked_says_why() -> None:
-    waits = Offer(
-        "R-STATE-1", "run batch 4 again", ("c",), (Remove(CHECKPOINT, "commits/4"),), ("twice",), asks=True
+    waits = RepairOffer(
+        "R-STATE-1",
+        "run batch 4 again",
+        ("c",),
+        (Remove(CHECKPOINT, "commits/4"),),
+        ("twice",),
+        needs_confirmation=True,
     )
-    blocked = Offer("R-META-1", "write the id", ("m",), blocked="the id is not known")
-    told = diagnosis_in_words(Diagnosis((), (waits, blocked), None, (), 4), ReportStatus.BROKEN, "/ck")
+    blocked = RepairOffer("R-META-1", "write the id", ("m",), blocked="the id is not known")
+    told = diagnosis_lines(Diagnosis((), (waits, blocked), None, (), 4), ReportStatus.BROKEN, "/ck")
     assert "  R-STATE-1 waits for --confirm R-STATE-1: run batch 4 again" in told
     assert "    - the id is not known" in told
     assert told[-2:] == [
@@ -58,10 +63,10 @@ def test_an_offer_says_what_it_waits_for_and_one_that_is_blocked_says_why() -> N
 
 def test_a_command_to_go_back_is_one_line_with_all_that_it_needs() -> None:
     options = ["--output", "/a rather long place of an output/that has a space in its name", "--input", "/in"]
-    told = diagnosis_in_words(Diagnosis((), (), None, (), 5), ReportStatus.BROKEN, "/ck", options)
+    told = diagnosis_lines(Diagnosis((), (), None, (), 5), ReportStatus.BROKEN, "/ck", options)
     assert told[-1] == f"    {shlex.join(['controlplane', 'rewind', '/ck', '--resume-at', '5', *options])}"
 
 
 def test_of_a_whole_checkpoint_it_says_that_there_is_nothing_to_do() -> None:
-    told = diagnosis_in_words(Diagnosis((), (), None, (), None), ReportStatus.OK, "/ck")
+    told = diagnosis_lines(Diagnosis((), (), None, (), None), ReportStatus.OK, "/ck")
     assert told == ["nothing to repair: the doctor calls this checkpoint ok"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.checkpoints.repair.errors import InUse
-from controlplane.cli.checkpoints.writer_check import Known, refuse_running, same_place
+from controlplane.cli.checkpoints.writer_check import KnownQuery, refuse_running, same_place
 
 ID = "9b43c760-2baa-4810-939c-6c4fb7c86f89"
 
@@ -38,7 +38,7 @@ def test_a_folder_of_that_name_that_holds_another_query_is_another_machines(orig
 
 
 @pytest.mark.parametrize(
-    ("told", "here", "same"),
+    ("told", "here", "same_location"),
     [
         ("s3a://lake/ck", "s3://lake/ck/", True),
         ("s3a://lake/ck", "s3://lake/copy", False),
@@ -49,26 +49,30 @@ def test_a_folder_of_that_name_that_holds_another_query_is_another_machines(orig
         ("dbfs:/ck", "/dbfs/ck", None),
     ],
 )
-def test_what_cannot_be_told_is_not_told(told: str, here: str, same: bool | None) -> None:
-    assert same_place(told, here, ID) is same
+def test_what_cannot_be_told_is_not_told(told: str, here: str, same_location: bool | None) -> None:
+    assert same_place(told, here, ID) is same_location
 
 
-def running(**more: object) -> Known:
+def running(**more: object) -> KnownQuery:
     sink = {"sink": {"description": "FileSink[file:/out/a]"}}
-    return Known(ID, "running", "app/q", sink, "file:/ck/a", **more)  # type: ignore[arg-type]
+    return KnownQuery(ID, "running", "app/q", sink, "file:/ck/a", **more)  # type: ignore[arg-type]
 
 
 def test_only_a_copy_is_operated_on_while_its_original_runs() -> None:
-    refuse_running(running(same=False))
-    refuse_running(running(same=None, a_copy=True))
-    for told in (running(same=True), running(same=True, a_copy=True), running(same=None)):
+    refuse_running(running(same_location=False))
+    refuse_running(running(same_location=None, is_copy=True))
+    for told in (
+        running(same_location=True),
+        running(same_location=True, is_copy=True),
+        running(same_location=None),
+    ):
         with pytest.raises(InUse, match="stop it first"):
             refuse_running(told)
     with pytest.raises(InUse, match="--relocate"):
-        refuse_running(running(same=None))
+        refuse_running(running(same_location=None))
 
 
 def test_an_output_that_the_original_writes_to_is_not_cut_for_its_copy() -> None:
-    refuse_running(running(same=False), "/out/copy")
+    refuse_running(running(same_location=False), "/out/copy")
     with pytest.raises(InUse, match="stop it first"):
-        refuse_running(running(same=False), "/out/a")
+        refuse_running(running(same_location=False), "/out/a")

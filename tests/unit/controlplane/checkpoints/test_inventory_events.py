@@ -10,10 +10,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from controlplane.checkpoints.arrivals import arrival, shapes_in, slim, survey_of, without_rows
 from controlplane.checkpoints.inventory.model import NotAnInventory
-from controlplane.checkpoints.known_history import history
-from controlplane.checkpoints.report import judged, seen_of
+from controlplane.checkpoints.inventory_events import (
+    received_inventory,
+    shapes_in_status,
+    survey_from,
+    without_listing,
+    without_state_rows,
+)
+from controlplane.checkpoints.known_history import history_from
+from controlplane.checkpoints.report import build_report, checkpoint_seen
 from controlplane.events.parsing import read
 from listeners.protocol import wire
 from tests.drivers import BEGIN, Driver
@@ -42,27 +48,27 @@ def event(inventory: Any, **more: Any) -> wire.Event:
 
 
 def test_the_time_of_an_inventory_is_when_its_collection_began() -> None:
-    assert arrival(event(GOOD, seconds=3.5)).taken_at == BEGIN + 1 - 3.5
-    assert arrival(event(GOOD, seconds=-7)).taken_at == BEGIN + 1
-    assert arrival(event(GOOD, seconds="x")).taken_at == BEGIN + 1
+    assert received_inventory(event(GOOD, seconds=3.5)).taken_at == BEGIN + 1 - 3.5
+    assert received_inventory(event(GOOD, seconds=-7)).taken_at == BEGIN + 1
+    assert received_inventory(event(GOOD, seconds="x")).taken_at == BEGIN + 1
 
 
 def test_the_version_of_spark_is_the_events_else_its_apps() -> None:
     told = event(GOOD)
-    assert arrival(event(GOOD, sparkVersion="3.5.9")).spark_version == "3.5.9"
-    assert arrival(told).spark_version is None
+    assert received_inventory(event(GOOD, sparkVersion="3.5.9")).spark_version == "3.5.9"
+    assert received_inventory(told).spark_version is None
 
 
 def test_a_slim_event_keeps_figures_in_place_of_bulk_and_all_else() -> None:
-    kept = slim({"id": "q", "new": 1, "inventory": GOOD, "output": None})
+    kept = without_listing({"id": "q", "new": 1, "inventory": GOOD, "output": None})
     assert (kept["inventory"]["files"], kept["inventory"]["contents"], kept["new"]) == (3, 1, 1)
     assert kept["inventory"]["root"] == "/c"
-    assert slim({"inventory": "odd"}) == {"inventory": "odd"}
+    assert without_listing({"inventory": "odd"}) == {"inventory": "odd"}
 
 
 def test_a_list_beyond_the_bound_is_refused_before_it_is_built() -> None:
     with pytest.raises(NotAnInventory, match="more than 200,000"):
-        survey_of(arrival(event({**GOOD, "files": [None] * 200_001})))
+        survey_from(received_inventory(event({**GOOD, "files": [None] * 200_001})))
 
 
 @pytest.mark.parametrize(
@@ -83,7 +89,7 @@ def test_a_list_beyond_the_bound_is_refused_before_it_is_built() -> None:
 )
 def test_what_no_file_system_has_is_refused(row: list[Any]) -> None:
     with pytest.raises(NotAnInventory):
-        survey_of(arrival(event({**GOOD, "files": [row]})))
+        survey_from(received_inventory(event({**GOOD, "files": [row]})))
 
 
 @pytest.mark.parametrize(
@@ -91,19 +97,19 @@ def test_what_no_file_system_has_is_refused(row: list[Any]) -> None:
 )
 def test_a_place_or_time_that_is_none_is_refused(changed: dict[str, Any]) -> None:
     with pytest.raises(NotAnInventory):
-        survey_of(arrival(event({**GOOD, **changed})))
+        survey_from(received_inventory(event({**GOOD, **changed})))
 
 
 def test_what_a_file_system_can_have_is_taken() -> None:
     files = [["x/" * 32 + "a", 2**63 - 1, 0.0], ["y" * 4096, 0, -1.0]]
-    survey = survey_of(arrival(event({**GOOD, "files": files})))
+    survey = survey_from(received_inventory(event({**GOOD, "files": files})))
     assert survey.checkpoint.size(files[0][0]) == 2**63 - 1
 
 
 def test_a_short_document_that_names_many_folders_is_refused() -> None:
     files = [[f"{n}/" + "a/" * 30 + "b", 1, 1.0] for n in range(7_000)]
     with pytest.raises(NotAnInventory, match="more than 200,000 folders"):
-        survey_of(arrival(event({**GOOD, "files": files})))
+        survey_from(received_inventory(event({**GOOD, "files": files})))
 
 
 @pytest.mark.parametrize(
@@ -119,14 +125,14 @@ def test_a_short_document_that_names_many_folders_is_refused() -> None:
     ids=lambda bulk: next(iter(bulk)),
 )
 def test_all_that_an_inventory_holds_weighs(bulk: dict[str, Any]) -> None:
-    assert arrival(event({**GOOD, **bulk})).weight > 50_000
-    assert arrival(event(GOOD, output={**GOOD, **bulk})).weight > 50_000
-    assert arrival(event(GOOD)).weight < 10_000
+    assert received_inventory(event({**GOOD, **bulk})).weight > 50_000
+    assert received_inventory(event(GOOD, output={**GOOD, **bulk})).weight > 50_000
+    assert received_inventory(event(GOOD)).weight < 10_000
 
 
 def test_shapes_are_found_with_whose_they_are() -> None:
     told = {"id": "q", "runId": "r", "name": "orders", "facts": {"checkpoint": "file:/c", "shape": {"v": 1}}}
-    found = list(shapes_in(Driver().event("status", {"queries": [told, {"id": "x"}, 7]})))
+    found = list(shapes_in_status(Driver().event("status", {"queries": [told, {"id": "x"}, 7]})))
     assert [(whose.run_id, whose.checkpoint, shape) for whose, shape in found] == [("r", "/c", {"v": 1})]
 
 
@@ -163,17 +169,19 @@ def whole(files: list[Any], contents: dict[str, str], changed: dict[str, Any]) -
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_inventory_at_all_is_judged_or_refused_in_words(document: dict[str, Any]) -> None:
     line = wire.dumps(wire.loads(json.dumps(document)))
-    came = arrival(event(wire.loads(line), output=document.get("errors")))
+    came = received_inventory(event(wire.loads(line), output=document.get("errors")))
     read(event(wire.loads(line)))
     try:
-        survey = survey_of(came)
+        survey = survey_from(came)
     except NotAnInventory:
         return
-    said = judged(
-        survey, None, history("q", [(1.0, {"batchId": 1, "sources": [{"endOffset": 5}]})], "/c", None, "r")
+    said = build_report(
+        survey,
+        None,
+        history_from("q", [(1.0, {"batchId": 1, "sources": [{"endOffset": 5}]})], "/c", None, "r"),
     )
     assert said["summary"]
-    assert seen_of(wire.loads(wire.dumps(said)), BEGIN).verdict == said["verdict"]
+    assert checkpoint_seen(wire.loads(wire.dumps(said)), BEGIN).verdict == said["verdict"]
 
 
 def test_what_is_kept_holds_no_rows_of_state() -> None:
@@ -184,7 +192,7 @@ def test_what_is_kept_holds_no_rows_of_state() -> None:
     ]
     held = ["metadata", "offsets/1", *schemas]
     rows = ["state/0/0/3.delta", "state/0/0/left-keyToNumValues/4.changelog", "state/0/1/5.zip"]
-    kept = without_rows({**GOOD, "contents": dict.fromkeys([*held, *rows], "e30=")})
+    kept = without_state_rows({**GOOD, "contents": dict.fromkeys([*held, *rows], "e30=")})
     assert list(kept["contents"]) == held
-    assert without_rows("nonsense") == "nonsense"
-    assert without_rows({"contents": 3}) == {"contents": 3}
+    assert without_state_rows("nonsense") == "nonsense"
+    assert without_state_rows({"contents": 3}) == {"contents": 3}

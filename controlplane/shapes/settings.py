@@ -236,7 +236,7 @@ def compare_names(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
         yield allowed("name", change, "A checkpoint does not know its query's name.")
 
 
-def compare_what_is_told(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
+def compare_completeness(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     """What one of the shapes leaves out cannot be judged: said, not passed over."""
     for words, before, after in (
         ("sources", old.sources, new.sources),

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.checkpoints.inventory.collector import MOST_ENTRIES
+from controlplane.checkpoints.inventory.collector import MAX_ENTRIES
 from controlplane.checkpoints.inventory.model import Inventory, NotAnInventory, from_json
 from controlplane.checkpoints.inventory.relocation import plain_path
 from controlplane.checkpoints.survey import Survey
@@ -20,15 +20,15 @@ from controlplane.store.shapes import Shaped
 from listeners.protocol.wire import Event
 
 #: The parts of an inventory that are kept with it only, not with the raw event.
-BULKY = ("files", "folders", "contents")
+LISTING_PARTS = ("files", "folders", "contents")
 #: What collecting may have taken, in seconds; beyond it is no time span.
-LONGEST = 600.0
+MAX_COLLECT_SECONDS = 600.0
 #: Characters of a path, as Linux has it, and folders in it: Spark's own files have eight.
-LONGEST_PATH, DEEPEST = 4096, 32
+MAX_PATH_LENGTH, MAX_FOLDER_DEPTH = 4096, 32
 
 
 @dataclass(frozen=True)
-class Arrival:
+class ReceivedInventory:
     """An inventory that came. `taken_at`: when its collection began, by our clock. Documents as they were sent."""
 
     query_id: str
@@ -56,15 +56,15 @@ def _weight(value: Any) -> int:
     return own + sum(map(_weight, value)) if isinstance(value, list) else own
 
 
-def arrival(event: Event) -> Arrival:
+def received_inventory(event: Event) -> ReceivedInventory:
     """The inventory in an event that `controlplane.events.parsing` took."""
     data = event.data
     seconds = progress.number(data.get("seconds")) or 0.0
     output = data.get("output")
-    return Arrival(
+    return ReceivedInventory(
         query_id=progress.identity(data, "id"),
         run_id=progress.text(data.get("runId"), 64),
-        taken_at=event.at - min(max(seconds, 0.0), LONGEST),
+        taken_at=event.at - min(max(seconds, 0.0), MAX_COLLECT_SECONDS),
         why=progress.text(data.get("why"), 40) or "unknown",
         spark_version=progress.text(data.get("sparkVersion"), 40) or event.app.spark_version,
         inventory=data["inventory"],
@@ -72,18 +72,18 @@ def arrival(event: Event) -> Arrival:
     )
 
 
-def survey_of(arrival: Arrival) -> Survey:
+def survey_from(received: ReceivedInventory) -> Survey:
     """NotAnInventory says in words what is wrong with it."""
-    output = None if arrival.output is None else bounded(arrival.output)
-    return Survey(bounded(arrival.inventory), output)
+    output = None if received.output is None else bounded_inventory(received.output)
+    return Survey(bounded_inventory(received.inventory), output)
 
 
-def bounded(document: Any) -> Inventory:
+def bounded_inventory(document: Any) -> Inventory:
     """An inventory from a document that anybody may have sent; NotAnInventory where it is none, or too large."""
     if isinstance(document, dict):
         listed = (document.get("files"), document.get("folders"))
-        if sum(len(part) for part in listed if isinstance(part, list)) > MOST_ENTRIES:
-            raise NotAnInventory(f"it lists more than {MOST_ENTRIES:,} entries")
+        if sum(len(part) for part in listed if isinstance(part, list)) > MAX_ENTRIES:
+            raise NotAnInventory(f"it lists more than {MAX_ENTRIES:,} entries")
     inventory = from_json(document)
     _check_paths((inventory.root, *inventory.entries, *inventory.contents))
     _check_folders(inventory.entries)
@@ -92,30 +92,30 @@ def bounded(document: Any) -> Inventory:
 
 def _check_paths(paths: Iterable[str]) -> None:
     for path in paths:
-        if len(path) > LONGEST_PATH:
-            raise NotAnInventory(f"a path in it is longer than {LONGEST_PATH:,} characters")
+        if len(path) > MAX_PATH_LENGTH:
+            raise NotAnInventory(f"a path in it is longer than {MAX_PATH_LENGTH:,} characters")
 
 
 def _check_folders(paths: Iterable[str]) -> None:
     """A short document can name many folders by its files only, and each costs the judge far more than its name."""
     folders: set[str] = set()
     for path in paths:
-        if path.count("/") > DEEPEST:
-            raise NotAnInventory(f"a path in it is more than {DEEPEST} folders deep")
+        if path.count("/") > MAX_FOLDER_DEPTH:
+            raise NotAnInventory(f"a path in it is more than {MAX_FOLDER_DEPTH} folders deep")
         folder = path.rpartition("/")[0]
         while folder and folder not in folders:
             folders.add(folder)
             folder = folder.rpartition("/")[0]
-        if len(folders) > MOST_ENTRIES:
-            raise NotAnInventory(f"it names more than {MOST_ENTRIES:,} folders")
+        if len(folders) > MAX_ENTRIES:
+            raise NotAnInventory(f"it names more than {MAX_ENTRIES:,} folders")
 
 
-def slim(data: Mapping[str, Any]) -> dict[str, Any]:
+def without_listing(data: Mapping[str, Any]) -> dict[str, Any]:
     """An inventory event without its bulk, as it stays among the raw events."""
     return {**data, **{part: _counted(data[part]) for part in ("inventory", "output") if part in data}}
 
 
-def without_rows(document: Any) -> Any:
+def without_state_rows(document: Any) -> Any:
     """An inventory document as it is kept: without the files of state, which only the doctor needs: they hold rows."""
     if not isinstance(document, dict) or not isinstance(document.get("contents"), dict):
         return document
@@ -131,11 +131,11 @@ def _counted(document: Any) -> Any:
     """Lists and contents by their number."""
     if not isinstance(document, dict):
         return document
-    counts = {name: len(v) for name in BULKY if isinstance(v := document.get(name), list | dict)}
+    counts = {name: len(v) for name in LISTING_PARTS if isinstance(v := document.get(name), list | dict)}
     return {**document, **counts}
 
 
-def shapes_in(event: Event) -> Iterator[tuple[Shaped, Mapping[str, Any]]]:
+def shapes_in_status(event: Event) -> Iterator[tuple[Shaped, Mapping[str, Any]]]:
     """The shapes of runs that a status event tells, each with whose it is."""
     for told in progress.items(event.data.get("queries")):
         facts = progress.mapping(told.get("facts"))
@@ -148,13 +148,13 @@ def shapes_in(event: Event) -> Iterator[tuple[Shaped, Mapping[str, Any]]]:
                     query_id=progress.identity(told, "id"),
                     app=event.app.name,
                     name=progress.text(told.get("name"), 256),
-                    checkpoint=place(checkpoint),
+                    checkpoint=normalized_path(checkpoint),
                     at=event.at,
                 ),
                 shape,
             )
 
 
-def place(checkpoint: str | None) -> str | None:
+def normalized_path(checkpoint: str | None) -> str | None:
     """A checkpoint's path as shapes are found by it: one spelling for `file:/a`, `file:///a` and `/a`."""
     return plain_path(checkpoint) if checkpoint else None
