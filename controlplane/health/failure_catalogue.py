@@ -49,7 +49,7 @@ def _rule(entry: dict[str, Any]) -> FailureRule:
     return FailureRule(names, entry["retry"], entry["advice"], entry.get("vague", False) or wrapper, wrapper)
 
 
-_FILE = tomllib.loads(files("controlplane").joinpath("failures.toml").read_text("utf-8"))
+_FILE = tomllib.loads(files("controlplane.health").joinpath("failures.toml").read_text("utf-8"))
 RULES = tuple(_rule(entry) for entry in _FILE["rule"])
 _BY_NAME = {name: rule for rule in RULES for name in rule.names}
 _FAMILIES = sorted((name[:-1] for name in _BY_NAME if name.endswith("*")), key=len, reverse=True)
