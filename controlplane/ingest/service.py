@@ -34,9 +34,9 @@ from listeners.protocol.errors import WireError
 
 log = logging.getLogger(__name__)
 
-MAX_LINE = 1024 * 1024
+MAX_LINE_BYTES = 1024 * 1024
 #: The inventory of a checkpoint holds the contents of its small files.
-MAX_INVENTORY = 4 * 1024 * 1024
+MAX_INVENTORY_BYTES = 4 * 1024 * 1024
 #: Lines that share one submission to the writer.
 CHUNK = 1_000
 MAX_REJECTED = 1_000
@@ -236,16 +236,20 @@ class _Reading:
 
 def read_line(line: bytes) -> wire.Event:
     """One line -> event; WireError says what is wrong. Text that no database can hold is made good."""
-    if len(line) > MAX_INVENTORY:
-        raise WireError(f"a line may have at most {MAX_LINE} bytes, not {len(line)}")
+    if len(line) > MAX_INVENTORY_BYTES:
+        raise _too_long(line, MAX_INVENTORY_BYTES)
     if UNSTORABLE.search(line) is not None:
         line = blobs.pack_json(_storable(wire.loads(line)))
     event = wire.decode_event(line)
-    if len(line) > MAX_LINE and event.type != "inventory":
-        raise WireError(f"a line may have at most {MAX_LINE} bytes, not {len(line)}")
+    if len(line) > MAX_LINE_BYTES and event.type != "inventory":
+        raise _too_long(line, MAX_LINE_BYTES)
     if line.count(b"{") + line.count(b"[") > MAX_DEPTH and deeper_than(event.data, MAX_DEPTH):
         raise WireError(f"not JSON we take: nested more than {MAX_DEPTH} deep")
     return event
+
+
+def _too_long(line: bytes, limit: int) -> WireError:
+    return WireError(f"a line may have at most {limit} bytes, not {len(line)}")
 
 
 def deeper_than(value: Any, levels: int) -> bool:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from controlplane.errors import StoreUnavailable
 from controlplane.ingest import deduplication
-from controlplane.ingest.service import MAX_DEPTH, MAX_LINE, deeper_than
+from controlplane.ingest.service import MAX_DEPTH, MAX_INVENTORY_BYTES, MAX_LINE_BYTES, deeper_than
 from controlplane.store import events, queries, tables
 from listeners.protocol import wire
 from tests.drivers import BEGIN, Driver, report
@@ -62,7 +62,7 @@ BAD_LINES: list[tuple[str, Any, str]] = [
     ("a run of another type", lambda d: d.line("started", {"id": "q", "runId": 7}), "data.runId must be text"),
     ("a status without a run", lambda d: d.status({"id": "q"}), "data.runId must be text"),
     ("an inventory of nothing", lambda d: d.line("inventory", {"id": "q"}), "data.inventory must be"),
-    ("a line of 10 MB", lambda d: d.line("inventory", {"x": "y" * 10_000_000}), "at most 1048576 bytes"),
+    ("a line of 10 MB", lambda d: d.line("inventory", {"x": "y" * 10_000_000}), "at most 4194304 bytes"),
     ("deep nesting", lambda d: with_data(d, nested(5_000)), "nested"),
     ("nesting just too deep", lambda d: with_data(d, nested(MAX_DEPTH + 1), "inventory"), "nested"),
     ("an endless number", lambda d: with_data(d, b'{"n":' + b"9" * 5000 + b"}", "inventory"), "number is too long"),
@@ -127,13 +127,23 @@ def test_an_empty_request_is_answered(harness: StoreHarness) -> None:
 def test_a_line_may_be_as_long_as_the_cap(harness: StoreHarness) -> None:
     driver = Driver()
     line = driver.line("weather", {"x": ""})
-    assert harness.accept(line[:-3] + b"y" * (MAX_LINE - len(line)) + line[-3:]).stored == 1
-    longer = driver.line("weather", {"x": "y" * MAX_LINE})
+    assert harness.accept(line[:-3] + b"y" * (MAX_LINE_BYTES - len(line)) + line[-3:]).stored == 1
+    longer = driver.line("weather", {"x": "y" * MAX_LINE_BYTES})
     assert "at most" in harness.accept(longer).rejected[0]["error"]
     inventory = driver.line(
-        "inventory", {"id": "q", "inventory": {"contents": {"offsets/1": "y" * MAX_LINE}}}
+        "inventory", {"id": "q", "inventory": {"contents": {"offsets/1": "y" * MAX_LINE_BYTES}}}
     )
     assert harness.accept(inventory).stored == 1
+
+
+@pytest.mark.parametrize(("kind", "limit"), [("weather", MAX_LINE_BYTES), ("inventory", MAX_INVENTORY_BYTES)])
+def test_the_error_of_a_line_that_is_too_long_names_the_limit_of_its_type(
+    harness: StoreHarness, kind: str, limit: int
+) -> None:
+    line = Driver().line(kind, {"id": "q", "inventory": {"x": "y" * limit}})
+    assert harness.accept(line).rejected[0]["error"] == (
+        f"a line may have at most {limit} bytes, not {len(line.rstrip())}"
+    )
 
 
 def test_depth_is_counted_in_lists_and_objects() -> None:
