@@ -30,8 +30,8 @@ from alerts.rules.pack import render  # noqa: E402
 from controlplane.events.progress import Numbers  # noqa: E402
 from controlplane.health.verdicts import VerdictLog  # noqa: E402
 from controlplane.metrics.series import selection  # noqa: E402
-from controlplane.metrics.series.grid import Grid, Told  # noqa: E402
-from controlplane.metrics.series.scrape import OwnFigures, readings  # noqa: E402
+from controlplane.metrics.series.grid import Grid, NamedSample  # noqa: E402
+from controlplane.metrics.series.scrape import ServerMetrics, all_samples  # noqa: E402
 from controlplane.model import (  # noqa: E402
     Agent,
     OperatorSample,
@@ -137,9 +137,9 @@ class Fleet:
 
     def judged(
         self, verdicts: Mapping[str, Any], now: float, wanted: frozenset[str] | None
-    ) -> Iterator[Told]:
-        own = OwnFigures()
-        found = readings(self.views, verdicts, self.agents, self.totals, lambda _: {}, own, now, wanted)
+    ) -> Iterator[NamedSample]:
+        own = ServerMetrics()
+        found = all_samples(self.views, verdicts, self.agents, self.totals, lambda _: {}, own, now, wanted)
         return ((one.metric.name, one.labels, float(one.value)) for one in found)
 
 
@@ -153,11 +153,11 @@ def measure(queries: int, scrapes: int, tries: int) -> dict[str, float]:
     groups, mistakes = load(render(), "streaming.yaml")
     assert not mistakes
     fleet = Fleet(queries)
-    grid = Grid(selection.kept(groups, STEP).seconds, STEP)
+    grid = Grid(selection.retention_for(groups, STEP).seconds, STEP)
     judging, computing, putting, at = [], [], [], NOW
     for _ in range(scrapes):
         verdicts: dict[str, Any] = {}
-        told: list[Told] = []
+        told: list[NamedSample] = []
         judging.append(timed(lambda: verdicts.update(VerdictLog().all(fleet.views, at))))  # noqa: B023
         computing.append(timed(lambda: told.extend(fleet.judged(verdicts, at, grid.names))))  # noqa: B023
         putting.append(timed(lambda: grid.put(at, told)))  # noqa: B023

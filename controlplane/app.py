@@ -28,7 +28,7 @@ from controlplane.health.verdicts import StatusChange, VerdictLog
 from controlplane.history.service import HistoryService
 from controlplane.ingest.service import IngestService
 from controlplane.metrics.baselines import BaselineStore, from_stored
-from controlplane.metrics.series.scrape import OwnFigures
+from controlplane.metrics.series.scrape import ServerMetrics
 from controlplane.metrics.series.service import SeriesService
 from controlplane.model import QueryStatus, QueryView, Role
 from controlplane.runtime import data_dir
@@ -183,10 +183,10 @@ class ControlPlane:
     def _overdue_jobs(self) -> list[str]:
         return [*self.scheduler.late(), *self.alerting.late()]
 
-    def server_metrics(self) -> OwnFigures:
+    def server_metrics(self) -> ServerMetrics:
         rules, notifier, series = self.alerting.evaluation, self.alerting.notifier, self.series.figures()
         moved = self.history.status()
-        return OwnFigures(
+        return ServerMetrics(
             rule_evaluations=rules.evaluations,
             rule_evaluation_failures=rules.failures,
             notifications_sent=notifier.sent,

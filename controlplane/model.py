@@ -253,7 +253,7 @@ class RunFacts:
 
 
 @dataclass(frozen=True)
-class CheckpointSeen:
+class CheckpointSummary:
     """What the doctor said of a query's checkpoint as it was at `taken_at`. `counts`: (check, severity) → findings.
 
     `foretold`: of a broken one, its worst finding in a sentence. `trouble`: why the inventory could not be judged.
@@ -299,7 +299,7 @@ class QueryView:
     start_failure: str | None = None
     action: Action | None = None  # the action under way, if any
     retired_at: float | None = None
-    checkpoint: CheckpointSeen | None = None  # the newest inventory's verdict
+    checkpoint: CheckpointSummary | None = None  # the newest inventory's verdict
 
 
 @dataclass(frozen=True)

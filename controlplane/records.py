@@ -82,7 +82,7 @@ class QueryRow:
 
 
 @dataclass(frozen=True)
-class Naming:
+class QueryNaming:
     """What the agent of a run calls its query, and when it last said so. The newest run's word counts."""
 
     at: float
@@ -107,7 +107,7 @@ class RunRow:
     facts: RunFacts = NO_FACTS
     idle_at: float | None = None
     status: StatusSample | None = None
-    naming: Naming | None = None
+    naming: QueryNaming | None = None
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class UnitOfWork:
         self.counts.setdefault(query_id, Counter())[name] += by
 
 
-class NoteOutcome(StrEnum):
+class DeliveryOutcome(StrEnum):
     """What became of a look at a group of alerts for one receiver."""
 
     SENT = "sent"
@@ -176,6 +176,6 @@ class NotificationLogEntry:
     at: float
     receiver: str
     group_key: str
-    outcome: NoteOutcome
+    outcome: DeliveryOutcome
     words: str
     fingerprints: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from sqlalchemy.engine import Engine
 
 from controlplane.events import progress
 from controlplane.events.window import Window
-from controlplane.ingest.service import Answer, IngestService
+from controlplane.ingest.service import IngestResult, IngestService
 from controlplane.model import ProgressSample
 from controlplane.store import queries
 from controlplane.store.engine import default_url, open_engine, upgrade
@@ -41,7 +41,7 @@ class StoreHarness:
     ingest: IngestService
     now: float = BEGIN + 1000.0
 
-    def accept(self, *lines: bytes, sent_at: float | None = None) -> Answer:
+    def accept(self, *lines: bytes, sent_at: float | None = None) -> IngestResult:
         return self.ingest.accept(lines, sent_at, lambda event: None)
 
     def read(self, question: Callable[..., Any], *arguments: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 
 from controlplane.actions import guards, transitions
 from controlplane.actions.transitions import NewAction
-from controlplane.model import Action, CheckpointSeen, QueryView, Run
+from controlplane.model import Action, CheckpointSummary, QueryView, Run
 from listeners.protocol.wire import rfc3339
 
 MAX_FINDINGS = 10
@@ -25,7 +25,9 @@ def needs_inventory(view: QueryView, ask: NewAction, now: float) -> bool:
     return not guards.is_fresh(view.checkpoint, view, now) or guards.may_have_changed(view, now)
 
 
-def decide(action: Action, seen: CheckpointSeen | None, judgement: StoredReport | None, now: float) -> Action:
+def decide(
+    action: Action, seen: CheckpointSummary | None, judgement: StoredReport | None, now: float
+) -> Action:
     """The action with what the newest inventory foretells: refused, or on its way."""
     refusal = guards.predicted_failure(seen)
     if refusal is not None and not action.evidence.get("forced_by"):
@@ -43,14 +45,16 @@ def decide_without_inventory(
     return transitions.release(action, {"checkpoint": f"not seen: {why}"}, now)
 
 
-def _is_outrun(seen: CheckpointSeen | None, run: Run | None) -> bool:
+def _is_outrun(seen: CheckpointSummary | None, run: Run | None) -> bool:
     """Whether a later run has started from this checkpoint all the same, and committed a batch."""
     if seen is None or run is None:
         return False
     return run.started_at > seen.taken_at and run.last_batch_id is not None
 
 
-def force(action: Action, seen: CheckpointSeen | None, judgement: StoredReport | None, now: float) -> Action:
+def force(
+    action: Action, seen: CheckpointSummary | None, judgement: StoredReport | None, now: float
+) -> Action:
     """Somebody wants it whatever the doctor says; that is on record, with what it says."""
     told = {**checkpoint_evidence(seen, judgement), "forced_by": action.actor}
     return transitions.release(action, told, now)
@@ -61,7 +65,7 @@ def is_wait_over(action: Action, now: float) -> bool:
     return isinstance(until, int | float) and now >= until
 
 
-def checkpoint_evidence(seen: CheckpointSeen | None, judgement: StoredReport | None) -> dict[str, Any]:
+def checkpoint_evidence(seen: CheckpointSummary | None, judgement: StoredReport | None) -> dict[str, Any]:
     """The verdict and its weightiest findings, as they stand in an action's evidence."""
     if seen is None:
         return {"checkpoint": "not seen: no inventory of it has come yet"}

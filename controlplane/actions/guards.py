@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from controlplane.model import Action, Agent, CheckpointSeen, QueryView, Run
+from controlplane.model import Action, Agent, CheckpointSummary, QueryView, Run
 from listeners.protocol.wire import rfc3339
 
 ALLOWED = {"none": (), "stop": ("stop",), "all": ("stop", "start", "restart")}
@@ -119,7 +119,7 @@ EDIT_GRACE_SECONDS = 3.0
 BROKEN = "checkpoint_broken"
 
 
-def is_fresh(seen: CheckpointSeen | None, view: QueryView, now: float) -> bool:
+def is_fresh(seen: CheckpointSummary | None, view: QueryView, now: float) -> bool:
     """Whether this inventory tells what a start would find: it is of now, and no run has begun or ended since."""
     run = view.run
     if seen is None or (run is not None and seen.taken_at < run.started_at):
@@ -138,14 +138,14 @@ def may_have_changed(view: QueryView, now: float) -> bool:
     return seen.verdict == "broken" or now - seen.taken_at > EDIT_GRACE_SECONDS
 
 
-def _is_of_the_end(seen: CheckpointSeen, run: Run | None) -> bool:
+def _is_of_the_end(seen: CheckpointSummary, run: Run | None) -> bool:
     """Taken after the run ended; its agent's clock may differ by a moment from the one that told the end."""
     if run is None or run.ended_at is None:
         return False
     return seen.taken_at >= run.ended_at or (seen.run_id == run.run_id and seen.why in ("failed", "stopped"))
 
 
-def predicted_failure(seen: CheckpointSeen | None) -> ActionRefusal | None:
+def predicted_failure(seen: CheckpointSummary | None) -> ActionRefusal | None:
     """Why a start will fail, as the doctor sees it; None where it sees nothing that it will fail by."""
     if seen is None or seen.verdict != "broken":
         return None

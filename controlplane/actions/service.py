@@ -22,7 +22,7 @@ from controlplane.actions.transitions import ActionOutcome, NewAction
 from controlplane.actions.verification import verify
 from controlplane.errors import Conflict, Forbidden, NotFound, StoreUnavailable
 from controlplane.health import terminal_status
-from controlplane.health.context import open_case
+from controlplane.health.context import context_at
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import Action, Agent, QueryView
 from controlplane.store import actions as rows
@@ -234,7 +234,7 @@ def _insert(
 ) -> Action:
     action = transitions.request(view, wanted, action_id, now)
     others = [agent for agent in query_rows.drivers_of(conn, view.query_id) if _is_other(agent, view, now)]
-    vanished = terminal_status.vanished(open_case(view, now, DEFAULTS)) is not None
+    vanished = terminal_status.disappeared(context_at(view, now, DEFAULTS)) is not None
     refusal = guards.check(view, wanted.action, rows.open_for_query(conn, view.query_id), others, vanished)
     if refusal is not None:
         action = transitions.refuse(action, refusal, now)

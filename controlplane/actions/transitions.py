@@ -15,7 +15,7 @@ from typing import Any
 
 from controlplane.actions.guards import ActionRefusal
 from controlplane.health import failures
-from controlplane.health.context import usual_batch
+from controlplane.health.context import p95_batch_seconds
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import Action, ActionState, Failure, QueryView
 from listeners.protocol.wire import Command, CommandResult
@@ -59,7 +59,7 @@ def stage_timeout(view: QueryView | None) -> float:
     if view is None:
         return MIN_STAGE_SECONDS
     trigger = view.facts.trigger_interval or 0.0
-    return min(MAX_STAGE_SECONDS, max(MIN_STAGE_SECONDS, 2 * trigger, 3 * usual_batch(view)))
+    return min(MAX_STAGE_SECONDS, max(MIN_STAGE_SECONDS, 2 * trigger, 3 * p95_batch_seconds(view)))
 
 
 def request(view: QueryView, ask: NewAction, action_id: str, now: float) -> Action:

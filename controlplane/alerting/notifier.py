@@ -26,7 +26,7 @@ from controlplane.alerting.evaluation import Reached, nothing
 from controlplane.alerting.rulebook import Rulebook
 from controlplane.alerting.silence_state import SilenceStates
 from controlplane.errors import StoreUnavailable
-from controlplane.records import NoteOutcome, NotificationLogEntry
+from controlplane.records import DeliveryOutcome, NotificationLogEntry
 
 log = logging.getLogger(__name__)
 #: The longest the watching thread sleeps, so that a clock that was set does not matter.
@@ -223,7 +223,7 @@ class Notifier:
     def _note(self, outcome: NotificationOutcome) -> None:
         """Remember and store what became of a look."""
         note = note_of(outcome)
-        if note.outcome is NoteOutcome.SENT:
+        if note.outcome is DeliveryOutcome.SENT:
             self._reached("message sent")
         with self._lock:
             told = self._now_told(outcome)
@@ -233,7 +233,7 @@ class Notifier:
             self._remember(note)
             self._know((note.group_key, note.receiver), told)
             self._unsaved.append((note, told))
-        level = {NoteOutcome.FAILED: logging.WARNING, NoteOutcome.SENT: logging.INFO}
+        level = {DeliveryOutcome.FAILED: logging.WARNING, DeliveryOutcome.SENT: logging.INFO}
         log.log(level.get(note.outcome, logging.DEBUG), "%s", _words(note))
         if not self._away:  # else the next round tries it: a store that hangs must not delay messages
             self._save()
@@ -252,11 +252,11 @@ class Notifier:
         name = note.group_key, note.receiver
         said = f"{note.outcome} {_DIGITS.sub('#', note.words)}"
         known, self._said[name] = self._said.get(name), said
-        return known != said or note.outcome is NoteOutcome.SENT
+        return known != said or note.outcome is DeliveryOutcome.SENT
 
     def _count(self, note: NotificationLogEntry) -> None:
-        self.sent += note.outcome is NoteOutcome.SENT
-        self.failed += note.outcome is NoteOutcome.FAILED
+        self.sent += note.outcome is DeliveryOutcome.SENT
+        self.failed += note.outcome is DeliveryOutcome.FAILED
 
     def _know(self, name: Name, told: NotificationState | None) -> None:
         if told is not None and told.firing:
@@ -265,7 +265,7 @@ class Notifier:
             self._told.pop(name, None)
 
     def _remember(self, note: NotificationLogEntry) -> None:
-        for fingerprint in note.fingerprints if note.outcome is NoteOutcome.SENT else ():
+        for fingerprint in note.fingerprints if note.outcome is DeliveryOutcome.SENT else ():
             self._newest[fingerprint] = note
             self._newest.move_to_end(fingerprint)
         while len(self._newest) > REMEMBERED:
@@ -329,11 +329,11 @@ def alert_url(page_url: str, alert: Alert) -> str:
 def note_of(outcome: NotificationOutcome) -> NotificationLogEntry:
     """An outcome as a line of the log."""
     told = outcome.message.alerts if outcome.message else tuple(outcome.group.alerts.values())
-    became = NoteOutcome.NOT_SENT
+    became = DeliveryOutcome.NOT_SENT
     if outcome.sent:
-        became = NoteOutcome.SENT
+        became = DeliveryOutcome.SENT
     elif outcome.error is not None:
-        became = NoteOutcome.FAILED
+        became = DeliveryOutcome.FAILED
     fingerprints = tuple(alert.fingerprint for alert in told)
     return NotificationLogEntry(
         outcome.at, outcome.receiver, outcome.group.key, became, outcome.words, fingerprints
@@ -341,5 +341,7 @@ def note_of(outcome: NotificationOutcome) -> NotificationLogEntry:
 
 
 def _words(note: NotificationLogEntry) -> str:
-    told = {NoteOutcome.SENT: "told", NoteOutcome.FAILED: "could not tell"}.get(note.outcome, "did not tell")
+    told = {DeliveryOutcome.SENT: "told", DeliveryOutcome.FAILED: "could not tell"}.get(
+        note.outcome, "did not tell"
+    )
     return f"{told} {note.receiver} of {len(note.fingerprints)} alerts ({note.group_key[:200]}): {note.words}"

@@ -30,7 +30,7 @@ from controlplane.api.bodies import (
 )
 from controlplane.events.progress import items, number, whole
 from controlplane.health import failures, lag, terminal_status
-from controlplane.health.context import open_case
+from controlplane.health.context import context_at
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.history.model import PastRun, Point, TimelineResult
 from controlplane.history.service import HistoryStatus
@@ -97,7 +97,7 @@ def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now
         labels=dict(view.labels),
         alerts=0,
         alert_severity=None,
-        vanished=terminal_status.vanished(open_case(view, now, DEFAULTS)) is not None,
+        vanished=terminal_status.disappeared(context_at(view, now, DEFAULTS)) is not None,
         agent=agent.agent if agent else None,
         spark_version=agent.spark_version if agent else None,
         ui_url=agent.ui_url if agent else None,
@@ -111,7 +111,7 @@ def query_body(view: QueryView, verdict: Verdict, since: float, starts: int, now
         restart=RestartBody(how=facts.restart or "unknown", reason=facts.restart_reason),
         action=action_body(view.action) if view.action else None,
         recent=recent_body(view.progress[-RECENT:]),
-        arrival_rows_per_second=finite(lag.arrivals(view.progress[-2:])),
+        arrival_rows_per_second=finite(lag.total_arrival_rate(view.progress[-2:])),
         **_figures(last),
     )
 
@@ -320,7 +320,7 @@ def _progress(sample: ProgressSample, pair: Sequence[ProgressSample]) -> Progres
         batch_id=sample.batch_id,
         phases_ms={name: float(ms) for name, ms in sample.phases_ms.items()},
         input_rows=sample.input_rows,
-        arrival_rows_per_second=finite(lag.arrivals(pair)),
+        arrival_rows_per_second=finite(lag.total_arrival_rate(pair)),
         output_rows=sample.output_rows,
         **{**_figures(sample), "batch_duration_seconds": finite(sample.duration) or 0.0},
     )

@@ -72,7 +72,7 @@ def history_from(
 
 def _reported(at: float, report: Mapping[str, Any]) -> ReportedBatch:
     end_offsets = tuple(source.get("endOffset") for source in progress.items(report.get("sources")))
-    watermark = progress.moment(progress.mapping(report.get("eventTime")).get("watermark"))
+    watermark = progress.unix_seconds(progress.mapping(report.get("eventTime")).get("watermark"))
     return ReportedBatch(at, end_offsets, None if watermark is None else round(watermark * 1000))
 
 

@@ -15,7 +15,7 @@ from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.reading.checkpoint import CheckpointView, KnownHistory
 from controlplane.checkpoints.reading.versions import LATEST, SparkVersion, parse_version
 from controlplane.checkpoints.survey import Survey
-from controlplane.model import CheckpointSeen
+from controlplane.model import CheckpointSummary
 
 MAX_STORES = 2000
 MAX_FINDINGS = 200
@@ -114,10 +114,10 @@ def _sizes(inventory: Inventory) -> dict[str, tuple[int, int]]:
     return {folder: (counts[folder], sizes[folder]) for folder in counts}
 
 
-def checkpoint_seen(document: Mapping[str, Any], taken_at: float) -> CheckpointSeen:
+def checkpoint_seen(document: Mapping[str, Any], taken_at: float) -> CheckpointSummary:
     """The part of a stored judgement that is kept at hand."""
     findings = document.get("findings") or []
-    return CheckpointSeen(
+    return CheckpointSummary(
         taken_at=taken_at,
         verdict=str(document["verdict"]),
         summary=str(document.get("summary") or ""),

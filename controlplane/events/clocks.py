@@ -11,26 +11,26 @@ from collections import deque
 from dataclasses import dataclass, field
 
 #: A clock that differs by less is taken at its word, in seconds.
-CLOCK_TOLERANCE = 2.0
+CLOCK_TOLERANCE_SECONDS = 2.0
 RECENT_OFFSETS = 20
 #: A clock was set back when two requests in a row are so many seconds behind the best one known, or one
 #: is by more than any way can take. Until that is seen, what its agent tells would seem long past.
-SET_BACK, SET_FAR_BACK = 5.0, 60.0
+SET_BACK_SECONDS, MAX_DELAY_SECONDS = 5.0, 60.0
 MAX_CLOCKS = 10_000
 
 
 def corrected(at: float, offset: float | None, now: float) -> float:
     """An agent's time by our clock. Nothing was heard in the future: such a time becomes `now`."""
-    if offset is not None and abs(offset) > CLOCK_TOLERANCE:
+    if offset is not None and abs(offset) > CLOCK_TOLERANCE_SECONDS:
         at += offset
-    return max(0.0, now if at > now + CLOCK_TOLERANCE else at)
+    return max(0.0, now if at > now + CLOCK_TOLERANCE_SECONDS else at)
 
 
 @dataclass(frozen=True)
-class Clock:
+class SenderClock:
     """How far the sender's clock is off, for whichever agent speaks in a request."""
 
-    clocks: Clocks
+    clocks: AgentClocks
     offset: float | None
     found: dict[str, float] = field(default_factory=dict, compare=False)  # once a request, not once a line
 
@@ -50,17 +50,17 @@ class Clock:
         return None if self.offset is None else max(0.0, min(now, at + self.offset))
 
 
-class Clocks:
+class AgentClocks:
     """The recent clock offsets of each agent: the smallest had the shortest way, so it is the best."""
 
     def __init__(self) -> None:
         self._recent: dict[str, deque[float]] = {}
         self._lock = threading.Lock()
 
-    def note(self, now: float, sent_at: float | None) -> Clock:
+    def note(self, now: float, sent_at: float | None) -> SenderClock:
         """The clock of one request; `sent_at` that is no time is ignored."""
         sane = sent_at is not None and math.isfinite(sent_at) and sent_at > 0
-        return Clock(self, now - sent_at if sane and sent_at is not None else None)
+        return SenderClock(self, now - sent_at if sane and sent_at is not None else None)
 
     def smallest(self, agent: str, offset: float) -> float:
         with self._lock:
@@ -69,9 +69,9 @@ class Clocks:
             recent = self._recent.setdefault(agent, deque(maxlen=RECENT_OFFSETS))
             recent.append(offset)
             best = min(recent)
-            if offset - best > SET_FAR_BACK:
+            if offset - best > MAX_DELAY_SECONDS:
                 _forget(recent, but=1)
-            elif len(recent) > 1 and min(recent[-1], recent[-2]) - best > SET_BACK:
+            elif len(recent) > 1 and min(recent[-1], recent[-2]) - best > SET_BACK_SECONDS:
                 _forget(recent, but=2)
             return min(recent)
 

@@ -13,13 +13,13 @@ from dataclasses import replace
 from controlplane.records import Gap, ReportedBatches
 
 #: Beyond this a query's oldest gaps are forgotten: first those that count already, then the others count at once.
-MOST_GAPS = 50
+MAX_GAPS = 50
 #: A spool that a dead driver left needs this long to be found and sent; then the gap counts for good.
 GRACE_SECONDS = 120.0
 CONTINUOUS = "continuous"
 
 
-def report(known: ReportedBatches, run_id: str, batch_id: int, now: float) -> ReportedBatches:
+def record_report(known: ReportedBatches, run_id: str, batch_id: int, now: float) -> ReportedBatches:
     """What is known after a report of this batch."""
     high = known.high
     if high is None:
@@ -33,7 +33,7 @@ def report(known: ReportedBatches, run_id: str, batch_id: int, now: float) -> Re
 
 
 def _bounded(known: ReportedBatches) -> ReportedBatches:
-    excess = len(known.gaps) - MOST_GAPS
+    excess = len(known.gaps) - MAX_GAPS
     if excess <= 0:
         return known
     gone = sorted(known.gaps, key=lambda gap: not gap.counted)[:excess]  # stable: the oldest of each kind
@@ -53,7 +53,7 @@ def _without(gaps: tuple[Gap, ...], batch_id: int) -> Iterator[Gap]:
             yield replace(gap, first=batch_id + 1)
 
 
-def overdue(known: ReportedBatches, now: float, trigger: str | None) -> tuple[ReportedBatches, int]:
+def count_overdue(known: ReportedBatches, now: float, trigger: str | None) -> tuple[ReportedBatches, int]:
     """Gaps that have stood for the grace become counted; how many batches that adds. Never taken back.
 
     `trigger`: that of the newest run, as its facts tell it; in continuous mode there are no gaps.

@@ -18,10 +18,10 @@ from types import MappingProxyType
 from typing import Any
 
 from controlplane.events import gaps, progress
-from controlplane.events.parsing import ParsedEvent, name_in
-from controlplane.events.run_resolution import count_failure, named, settle
+from controlplane.events.parsing import ParsedEvent, query_name
+from controlplane.events.run_resolution import count_failure, resolve_runs, with_naming
 from controlplane.model import Agent, ProgressSample, Run, RunFacts
-from controlplane.records import AgentRow, Naming, QueryRow, RunRow, UnitOfWork
+from controlplane.records import AgentRow, QueryNaming, QueryRow, RunRow, UnitOfWork
 from listeners.protocol import wire
 from listeners.protocol.catalogue import distinct
 
@@ -31,10 +31,10 @@ MAX_REASONS = 30
 _UNSTARTED = uuid.UUID("6f2f5a0c-5c0f-5b0e-9c57-0d9b3f6a2b11")
 
 
-def fold(ledger: UnitOfWork, told: Iterable[ParsedEvent], now: float) -> None:
+def apply_events(ledger: UnitOfWork, told: Iterable[ParsedEvent], now: float) -> None:
     """Apply events to the rows of the ledger, then settle what follows from all of them together.
 
-    `hear` comes first: it makes the rows of the agents.
+    `record_agents` comes first: it makes the rows of the agents.
     """
     concerned: set[str] = set()
     for one in told:
@@ -42,24 +42,24 @@ def fold(ledger: UnitOfWork, told: Iterable[ParsedEvent], now: float) -> None:
         if handler is not None and not one.raw:
             handler(ledger, one)
             _report(ledger, one, now)
-        concerned.update(filter(None, (meant(ledger, one), *(entry.query_id for entry in one.entries))))
+        concerned.update(filter(None, (query_id_of(ledger, one), *(entry.query_id for entry in one.entries))))
     rows_of: dict[str, list[RunRow]] = {}
     for row in ledger.runs.values():
         rows_of.setdefault(row.run.query_id, []).append(row)
         if row.run.agent in ledger.ended_agents:
             concerned.add(row.run.query_id)
     for query_id in concerned & ledger.queries.keys():
-        settle(ledger, query_id, rows_of.get(query_id, []), now)
+        resolve_runs(ledger, query_id, rows_of.get(query_id, []), now)
 
 
 def _report(ledger: UnitOfWork, told: ParsedEvent, now: float) -> None:
     if told.batch is not None and told.query_id is not None:
         query = ledger.queries[told.query_id]
-        reported = gaps.report(query.reported, told.batch.run_id, told.batch.batch_id, now)
+        reported = gaps.record_report(query.reported, told.batch.run_id, told.batch.batch_id, now)
         ledger.put_query(replace(query, reported=reported))
 
 
-def hear(
+def record_agents(
     ledger: UnitOfWork,
     events: Iterable[wire.Event],
     clock_offsets: Mapping[str, float],
@@ -107,17 +107,17 @@ def _hear_agent(ledger: UnitOfWork, name: str, said: list[wire.Event], beat_at: 
 
 
 def _on_progress(ledger: UnitOfWork, told: ParsedEvent) -> None:
-    query = _query(ledger, told.event, told.query_id, name_in(told.event.data))
+    query = _query(ledger, told.event, told.query_id, query_name(told.event.data))
     batch = told.batch
     row = _on_run(ledger, told, query, batch_id=batch.batch_id if batch else None, idle=batch is None)
-    _name(ledger, row, told.event, name_in(told.event.data))
+    _name(ledger, row, told.event, query_name(told.event.data))
     if batch is not None:
         _count(ledger, query.query_id, batch)
 
 
 def _on_started(ledger: UnitOfWork, told: ParsedEvent) -> None:
-    query = _query(ledger, told.event, told.query_id, name_in(told.event.data))
-    _name(ledger, _on_run(ledger, told, query), told.event, name_in(told.event.data))
+    query = _query(ledger, told.event, told.query_id, query_name(told.event.data))
+    _name(ledger, _on_run(ledger, told, query), told.event, query_name(told.event.data))
     _revive_agent(ledger, told)
 
 
@@ -141,14 +141,14 @@ def _on_terminated(ledger: UnitOfWork, told: ParsedEvent) -> None:
 
 
 def _on_start_failed(ledger: UnitOfWork, told: ParsedEvent) -> None:
-    event, name = told.event, name_in(told.event.data)
-    query_id = meant(ledger, told)
+    event, name = told.event, query_name(told.event.data)
+    query_id = query_id_of(ledger, told)
     if query_id is None:
         return
     query = _query(ledger, event, query_id, name)
     has_run = any(row.run.query_id == query_id and row.naming for row in ledger.runs.values())
     if not has_run and event.at >= query.described_at:
-        query = named(query, _naming(event, name))
+        query = with_naming(query, _naming(event, name))
         ledger.put_query(query)
     failure = progress.text(event.data.get("exception"), MAX_FAILURE_CHARS)
     ledger.count(query_id, "starts")
@@ -158,11 +158,11 @@ def _on_start_failed(ledger: UnitOfWork, told: ParsedEvent) -> None:
         ledger.put_query(query)
 
 
-def meant(ledger: UnitOfWork, told: ParsedEvent) -> str | None:
+def query_id_of(ledger: UnitOfWork, told: ParsedEvent) -> str | None:
     """The query an event is about; a start that failed may tell its name alone."""
     if told.query_id is not None or told.event.type != "start_failed" or told.raw:
         return told.query_id
-    return _known_by_name(ledger, told.event.app.name, name_in(told.event.data))
+    return _known_by_name(ledger, told.event.app.name, query_name(told.event.data))
 
 
 def _known_by_name(ledger: UnitOfWork, app: str, name: str | None) -> str | None:
@@ -256,8 +256,8 @@ def _query(ledger: UnitOfWork, event: wire.Event, query_id: str | None, name: st
     return row
 
 
-def _naming(event: wire.Event, name: str | None) -> Naming:
-    return Naming(event.at, event.agent, event.app.name, name, dict(event.labels))
+def _naming(event: wire.Event, name: str | None) -> QueryNaming:
+    return QueryNaming(event.at, event.agent, event.app.name, name, dict(event.labels))
 
 
 def _name(ledger: UnitOfWork, row: RunRow, event: wire.Event, name: str | None) -> None:
@@ -338,10 +338,10 @@ def _joined(known: RunFacts, told: RunFacts) -> RunFacts:
 
 def _count(ledger: UnitOfWork, query_id: str, batch: ProgressSample) -> None:
     """Totals of a query: plain names, and `name|label` for each source and operator."""
-    ledger.counts.setdefault(query_id, Counter()).update(counted(batch))
+    ledger.counts.setdefault(query_id, Counter()).update(batch_counts(batch))
 
 
-def counted(batch: ProgressSample) -> Counter[str]:
+def batch_counts(batch: ProgressSample) -> Counter[str]:
     """What a batch adds to the totals of its query."""
     counts = Counter({"batches": 1, "input_rows": batch.input_rows})
     if batch.output_rows is not None:

@@ -43,7 +43,7 @@ class ParsedEvent:
         return None if self.sample is None or progress.is_idle(self.sample) else self.sample
 
 
-def read(event: wire.Event) -> ParsedEvent:
+def parse(event: wire.Event) -> ParsedEvent:
     """What an event is about; ValueError says what is wrong with its data."""
     data = event.data
     match event.type:
@@ -66,7 +66,7 @@ def read(event: wire.Event) -> ParsedEvent:
             return ParsedEvent(event, progress.text(data.get("id"), 64), progress.text(data.get("runId"), 64))
 
 
-def concerned(event: wire.Event) -> Iterator[str]:
+def named_ids(event: wire.Event) -> Iterator[str]:
     """The ids of all queries and runs that an event names, before it is read."""
     for said in (event.data, *progress.items(event.data.get("queries"))):
         yield from (one for one in (said.get("id"), said.get("runId")) if isinstance(one, str))
@@ -75,12 +75,12 @@ def concerned(event: wire.Event) -> Iterator[str]:
 def _entry(data: Mapping[str, Any], at: float) -> StatusEntry:
     return StatusEntry(
         progress.identity(data, "id"),
-        name_in(data),
+        query_name(data),
         progress.status(data, at),
         progress.facts(data.get("facts")),
         active=data.get("active") is not False,
     )
 
 
-def name_in(data: Mapping[str, Any]) -> str | None:
+def query_name(data: Mapping[str, Any]) -> str | None:
     return progress.text(data.get("name"), wire.MAX_NAME_CHARS)

@@ -100,7 +100,7 @@ def text(value: Any, most: int | None = None) -> str | None:
     return value[:most] if isinstance(value, str) and value else None
 
 
-def moment(value: Any) -> float | None:
+def unix_seconds(value: Any) -> float | None:
     """RFC 3339 text or Unix seconds -> Unix seconds, or None."""
     try:
         return wire.seconds_of(value)
@@ -160,7 +160,7 @@ def sample(data: Mapping[str, Any], at: float) -> ProgressSample:
         operators=tuple(_operator(item) for item in items(data.get("stateOperators"))),
         sink=sys.intern(text(sink.get("description"), 1000) or ""),
         output_rows=_known_count(sink.get("numOutputRows")),
-        watermark=moment(event_time.get("watermark")) or None,  # Spark says 1970 for "none yet"
+        watermark=unix_seconds(event_time.get("watermark")) or None,  # Spark says 1970 for "none yet"
         event_time=_moments(event_time),
     )
 
@@ -174,7 +174,7 @@ def _trigger_at(data: Mapping[str, Any], at: float) -> float:
     stamp = data.get("timestamp")
     if stamp is None:
         return at
-    trigger_at = moment(stamp)
+    trigger_at = unix_seconds(stamp)
     if trigger_at is None:
         raise ValueError("data.timestamp must be RFC 3339 text, e.g. 2026-11-20T05:30:00.000Z")
     return trigger_at
@@ -214,7 +214,7 @@ def _known_count(value: Any) -> int | None:
 def _moments(event_time: Mapping[str, Any]) -> Mapping[str, float]:
     known = {}
     for name in ("avg", "max", "min"):
-        stamp = moment(event_time.get(name)) if name in event_time else None
+        stamp = unix_seconds(event_time.get(name)) if name in event_time else None
         if stamp is not None:
             known[name] = stamp
     return Numbers(known) if known else NOTHING
@@ -291,7 +291,7 @@ def status(data: Mapping[str, Any], at: float) -> StatusSample:
         trigger_active=data.get("isTriggerActive") is True,
         tasks_active=_known_count(data.get("tasksActive")),
         tasks_completed=_known_count(data.get("tasksCompleted")),
-        last_task_at=moment(data.get("lastTaskAt")),
+        last_task_at=unix_seconds(data.get("lastTaskAt")),
     )
 
 

@@ -1,6 +1,6 @@
 """What follows from all events of a group together: which run is the newest, which are over, what is counted.
 
-Called by `controlplane.events.lifecycle.fold` for each query that its events concern. Pure. The strongest word
+Called by `controlplane.events.lifecycle.apply_events` for each query that its events concern. Pure. The strongest word
 on an end counts: Spark's own, else the end of its driver, else that a later run took its place.
 """
 
@@ -13,7 +13,7 @@ from controlplane.events import gaps
 from controlplane.health.failures import explain
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import ENDING_TRIGGERS, Run, RunEnd
-from controlplane.records import Naming, QueryRow, RunRow, UnitOfWork
+from controlplane.records import QueryNaming, QueryRow, RunRow, UnitOfWork
 
 #: Labels come from outside: a query keeps no more counters than this.
 MAX_TOTALS = 300
@@ -21,7 +21,7 @@ MAX_TOTALS = 300
 INFERRED = ("superseded", "lost")
 
 
-def settle(ledger: UnitOfWork, query_id: str, rows: list[RunRow], now: float) -> None:
+def resolve_runs(ledger: UnitOfWork, query_id: str, rows: list[RunRow], now: float) -> None:
     """Which run is the newest, and which older ones are over although nobody said so."""
     newest = max((row.run for row in rows), key=lambda run: (run.started_at, run.run_id), default=None)
     for row in rows:
@@ -29,10 +29,10 @@ def settle(ledger: UnitOfWork, query_id: str, rows: list[RunRow], now: float) ->
     query = ledger.queries[query_id]
     if newest is not None:
         back = query.retired_at is not None and newest.started_at > query.retired_at
-        query = named(query, ledger.runs[newest.run_id].naming)
+        query = with_naming(query, ledger.runs[newest.run_id].naming)
         query = replace(query, newest_run=newest.run_id, retired_at=None if back else query.retired_at)
     trigger = ledger.runs[newest.run_id].facts.trigger if newest is not None else None
-    reported, unreported = gaps.overdue(query.reported, now, trigger)
+    reported, unreported = gaps.count_overdue(query.reported, now, trigger)
     if unreported:
         ledger.count(query_id, "batches_unreported", unreported)
     query = replace(query, reported=reported)
@@ -42,7 +42,7 @@ def settle(ledger: UnitOfWork, query_id: str, rows: list[RunRow], now: float) ->
     ledger.put_query(query)
 
 
-def named(query: QueryRow, naming: Naming | None) -> QueryRow:
+def with_naming(query: QueryRow, naming: QueryNaming | None) -> QueryRow:
     """The query as this word has it."""
     if naming is None:
         return query

@@ -16,18 +16,18 @@ from sqlalchemy.engine import Connection
 
 from controlplane.events import progress as progress_json
 from controlplane.health.thresholds import DEFAULTS
-from controlplane.model import Action, Agent, CheckpointSeen, ProgressSample, QueryView
+from controlplane.model import Action, Agent, CheckpointSummary, ProgressSample, QueryView
 from controlplane.records import AgentRow, Changes, QueryRow, RunRow
 from controlplane.store import actions as stored_actions
 from controlplane.store import queries as stored_queries
 
-LENGTH = 120
+WINDOW_LENGTH = 120
 
 
 class Window:
     """At most `length` progress samples a query, with the newest run and its agent."""
 
-    def __init__(self, length: int = LENGTH):
+    def __init__(self, length: int = WINDOW_LENGTH):
         self._length = length
         self._lock = threading.RLock()
         self._agents: dict[str, AgentRow] = {}
@@ -38,7 +38,7 @@ class Window:
         self._progress: dict[str, list[ProgressSample]] = {}
         self._named: dict[tuple[str, str | None], set[str]] = {}  # (app, name) -> its queries
         self._actions: dict[str, Action] = {}
-        self._checkpoints: dict[str, CheckpointSeen] = {}
+        self._checkpoints: dict[str, CheckpointSummary] = {}
         self._views: dict[str, QueryView] = {}
         self._stale: set[str] = set()  # queries whose view must be made anew
 
@@ -128,7 +128,7 @@ class Window:
                 self._actions[query_id] = action
             self._stale.add(query_id)
 
-    def set_checkpoint(self, query_id: str, seen: CheckpointSeen) -> None:
+    def set_checkpoint(self, query_id: str, seen: CheckpointSummary) -> None:
         """What the doctor said of a query's checkpoint; what it said of an older inventory stays away."""
         with self._lock:
             known = self._checkpoints.get(query_id)

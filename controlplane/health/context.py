@@ -42,7 +42,7 @@ class QueryContext:
     @cached_property
     def usual(self) -> float:
         """B, in seconds."""
-        return usual_batch(self.view)
+        return p95_batch_seconds(self.view)
 
     @cached_property
     def behind(self) -> float | None:
@@ -50,8 +50,8 @@ class QueryContext:
         return lag.lag_seconds(self.view, self.now)
 
     @cached_property
-    def trails(self) -> tuple[lag.Trail, ...]:
-        return tuple(lag.trails(self.batches, self.limits))
+    def trails(self) -> tuple[lag.LagWindow, ...]:
+        return tuple(lag.lag_windows(self.batches, self.limits))
 
     @property
     def active(self) -> bool:
@@ -145,7 +145,7 @@ class QueryContext:
         return f"{span(self.now - at)} ago"
 
 
-def open_case(view: QueryView, now: float, limits: Thresholds, listening_since: float = 0.0) -> QueryContext:
+def context_at(view: QueryView, now: float, limits: Thresholds, listening_since: float = 0.0) -> QueryContext:
     """The case of a view at `now`, Unix seconds."""
     run_id = view.run.run_id if view.run else None
     own = [s for s in view.progress if run_id is None or s.run_id == run_id]
@@ -153,7 +153,7 @@ def open_case(view: QueryView, now: float, limits: Thresholds, listening_since: 
     return QueryContext(view, now, limits, own, interval, listening_since)
 
 
-def usual_batch(view: QueryView) -> float:
+def p95_batch_seconds(view: QueryView) -> float:
     """B: the 95th percentile of the batch durations known, in seconds; 0.0 where none is."""
     return percentile((sample.duration for sample in view.progress), 0.95)
 

@@ -14,12 +14,12 @@ from controlplane.health.failure_catalogue import UNKNOWN, FailureRule, kind_of_
 from controlplane.model import Failure
 
 #: Of a longer text the two ends are read: the outermost message and the innermost cause.
-MOST_CHARS = 200_000
-MOST_SENTENCE = 500
-MOST_HEADLINE = 120
+MAX_CHARS = 200_000
+MAX_MESSAGE_CHARS = 500
+MAX_HEADLINE_CHARS = 120
 #: A kind is the value of a label.
-MOST_KIND = 200
-NO_KIND = "unknown"
+MAX_KIND_CHARS = 200
+UNKNOWN_KIND = "unknown"
 
 _CONDITION = re.compile(r"\[(_?[A-Z][A-Z0-9]*_[A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]")
 _CAUSED_BY = re.compile(r"^[ \t]*Caused by: ", re.MULTILINE)
@@ -58,9 +58,9 @@ def headline(failure: Failure) -> str:
     """A failure in a few words: its condition, and what is inside where that is only a wrapper."""
     inside = failure.root_cause or failure.message
     if failure.condition is None:
-        return inside[:MOST_HEADLINE]
+        return inside[:MAX_HEADLINE_CHARS]
     return (
-        f"{failure.condition} ({inside[:MOST_HEADLINE]})"
+        f"{failure.condition} ({inside[:MAX_HEADLINE_CHARS]})"
         if _is_wrapper(failure.condition)
         else failure.condition
     )
@@ -68,8 +68,8 @@ def headline(failure: Failure) -> str:
 
 def _readable(text: str) -> str:
     """The text without the plan dump, whose names in brackets are columns, and not endless."""
-    if len(text) > MOST_CHARS:
-        text = f"{text[: MOST_CHARS // 2]}\n{text[-MOST_CHARS // 2 :]}"
+    if len(text) > MAX_CHARS:
+        text = f"{text[: MAX_CHARS // 2]}\n{text[-MAX_CHARS // 2 :]}"
     return _PLAN.sub("", text)
 
 
@@ -101,7 +101,7 @@ def _rule(conditions: list[str], said: str | None) -> FailureRule:
 def _kind(condition: str | None, said: str | None) -> str:
     """The condition; where there is none, or but a wrapper, what the messages tell of (Spark 3 names few)."""
     kind = condition if condition and not _is_wrapper(condition) else said or condition
-    return (kind or NO_KIND)[:MOST_KIND]
+    return (kind or UNKNOWN_KIND)[:MAX_KIND_CHARS]
 
 
 def _causes(text: str) -> list[str]:
@@ -141,4 +141,4 @@ def _message(text: str, condition: str | None, causes: list[str], root_cause: st
 
 def _sentence(text: str) -> str:
     line = next((line for line in text.strip().splitlines() if line.strip()), "")
-    return _ENVELOPE.sub("", line).strip()[:MOST_SENTENCE]
+    return _ENVELOPE.sub("", line).strip()[:MAX_MESSAGE_CHARS]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from controlplane.health import lag, terminal_status
-from controlplane.health.context import QueryContext, open_case
+from controlplane.health.context import QueryContext, context_at
 from controlplane.health.formatting import rows, span
 from controlplane.health.thresholds import DEFAULTS, Thresholds
 from controlplane.model import QueryStatus, QueryView, Verdict
@@ -23,7 +23,7 @@ def judge(
 
     `listening_since`: the server's start, so that agents have a minute to be heard again after it.
     """
-    case = open_case(view, now, limits, listening_since)
+    case = context_at(view, now, limits, listening_since)
     return next(verdict for step in STEPS if (verdict := step(case)) is not None)
 
 
@@ -93,13 +93,13 @@ def _growing(case: QueryContext) -> Verdict | None:
     return Verdict(QueryStatus.LAGGING, f"the lag of {_where(trail)} never fell, {path}{_behind_words(case)}")
 
 
-def _worst(case: QueryContext, trend: lag.LagTrend) -> lag.Trail | None:
+def _worst(case: QueryContext, trend: lag.LagTrend) -> lag.LagWindow | None:
     """Of the sources and partitions with this trend, the one whose lag grew most."""
     found = (trail for trail in case.trails if lag.trend(trail, case.limits) is trend)
     return max(found, key=lambda trail: trail.grown, default=None)
 
 
-def _where(trail: lag.Trail) -> str:
+def _where(trail: lag.LagWindow) -> str:
     source = trail.source[:120]
     return source if trail.part is None else f"{trail.part} of {source}"
 
@@ -112,7 +112,7 @@ def _behind(case: QueryContext) -> Verdict | None:
     behind = case.behind
     if behind is None or behind <= case.behind_after or case.ends_by_itself:
         return None
-    left = lag.catch_up_seconds(lag.lag_points(lag.window(case.batches, case.limits) or case.batches))
+    left = lag.catch_up_seconds(lag.lag_points(lag.trend_window(case.batches, case.limits) or case.batches))
     pace = "not catching up" if left is None else f"catching up, about {span(left)} left"
     return Verdict(QueryStatus.LAGGING, f"{span(behind)} behind, {_waiting_words(case)}; {pace}")
 
@@ -152,7 +152,7 @@ def _delay(case: QueryContext) -> float:
     """The longest that a row waits from its arrival to the end of its batch; 0.0 where heads tell of lag."""
     if case.last is None or case.last.lag_rows:
         return 0.0
-    since = case.now - lag.began(case.last) if case.in_batch else 0.0
+    since = case.now - lag.triggered_at(case.last) if case.in_batch else 0.0
     return max(since, sum(sample.duration for sample in case.batches[-2:]))
 
 
@@ -184,9 +184,9 @@ STEPS: tuple[Callable[[QueryContext], Verdict | None], ...] = (
     terminal_status.restarting,
     terminal_status.start_failed,
     terminal_status.ended,
-    terminal_status.silent,
+    terminal_status.lost_contact,
     terminal_status.never_ran,
-    terminal_status.vanished,
+    terminal_status.disappeared,
     _continuous,
     _idle,
     _starting,

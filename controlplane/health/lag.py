@@ -29,7 +29,7 @@ class LagTrend(StrEnum):
 
 
 @dataclass(frozen=True)
-class Trail:
+class LagWindow:
     """Lag and end offsets over a window of `seconds`, of one partition or (`part` None) of a whole source."""
 
     source: str
@@ -44,7 +44,7 @@ class Trail:
         return self.lags[-1] - self.lags[0]
 
 
-def began(sample: ProgressSample) -> float:
+def triggered_at(sample: ProgressSample) -> float:
     """When the sample's trigger began, by the corrected clock; its head was read then."""
     return sample.at - sample.duration
 
@@ -75,11 +75,11 @@ def _partition_age(view: QueryView, index: int, part: str, now: float) -> float 
         return None
     if end >= head:
         return 0.0
-    written = written_at(heads(view, index, part), end)
+    written = written_at(latest_offsets(view, index, part), end)
     return None if written is None else max(0.0, now - written)
 
 
-def heads(view: QueryView, index: int, part: str) -> Iterator[Point]:
+def latest_offsets(view: QueryView, index: int, part: str) -> Iterator[Point]:
     """The recorded heads of a partition, newest first.
 
     An idle event tells one too: at that moment the head was where the batch before it had ended.
@@ -92,7 +92,7 @@ def heads(view: QueryView, index: int, part: str) -> Iterator[Point]:
         if rested_at is not None and sample.at <= rested_at:
             yield rested_at, max(source.latest[part], (source.end or {}).get(part, 0.0))
             rested_at = None
-        yield began(sample), source.latest[part]
+        yield triggered_at(sample), source.latest[part]
 
 
 def written_at(points: Iterable[Point], end: float) -> float | None:
@@ -122,7 +122,7 @@ def _before(oldest: Point, newest: Point, end: float) -> float:
     return oldest[0] - (oldest[1] - end) / rate if rate > 0 else oldest[0]
 
 
-def window(samples: Sequence[ProgressSample], limits: Thresholds) -> list[ProgressSample]:
+def trend_window(samples: Sequence[ProgressSample], limits: Thresholds) -> list[ProgressSample]:
     """The last samples to see a trend in: `trend_samples` of them, evenly over at least `trend_seconds`."""
     if len(samples) < limits.trend_samples:
         return []
@@ -134,12 +134,12 @@ def window(samples: Sequence[ProgressSample], limits: Thresholds) -> list[Progre
     return [wide[round(i * step)] for i in range(limits.trend_samples)]
 
 
-def trails(samples: Sequence[ProgressSample], limits: Thresholds) -> Iterator[Trail]:
+def lag_windows(samples: Sequence[ProgressSample], limits: Thresholds) -> Iterator[LagWindow]:
     """Of each source that tells a head throughout the window: the whole of it, then its partitions.
 
     Left out is what lags by no more than the least lag allowed: it has no trend.
     """
-    chosen = window(samples, limits)
+    chosen = trend_window(samples, limits)
     for index in range(len(chosen[-1].sources) if chosen else 0):
         told = [s.sources[index] for s in chosen if index < len(s.sources)]
         now = partition_lags(told[-1])
@@ -164,13 +164,13 @@ def _finite(offsets: Mapping[str, float] | None, part: str) -> bool:
 
 def _trail(
     told: Sequence[SourceSample], part: str | None, parts: Sequence[str], seconds: float, limits: Thresholds
-) -> Trail:
+) -> LagWindow:
     ends = tuple(_sum(source.end, parts) for source in told)
     lags = tuple(sum(max(0.0, _at(s.latest, p) - _at(s.end, p)) for p in parts) for s in told)
     read = [e - _sum(s.start, parts) for s, e in zip(told, ends, strict=True) if _covers(s.start, parts)]
     usual = median(max(0.0, rows) for rows in read) if read else 0.0
     allowed = max(limits.allowed_rows, limits.allowed_batches * usual)
-    return Trail(told[-1].name, part, lags, ends, seconds, allowed)
+    return LagWindow(told[-1].name, part, lags, ends, seconds, allowed)
 
 
 def _at(offsets: Mapping[str, float] | None, part: str) -> float:
@@ -185,7 +185,7 @@ def _covers(offsets: Mapping[str, float] | None, parts: Iterable[str]) -> bool:
     return all(_finite(offsets, part) for part in parts)
 
 
-def trend(trail: Trail, limits: Thresholds) -> LagTrend:
+def trend(trail: LagWindow, limits: Thresholds) -> LagTrend:
     """Burrow's rules 3 to 5, and one of ours: steady growth from nothing by more than the allowed lag."""
     steps = [after - before for before, after in pairwise(trail.lags)]
     always_behind = min(trail.lags) > trail.allowed
@@ -221,7 +221,7 @@ def partition_lags(source: SourceSample) -> Mapping[str, float]:
     return {part: max(0.0, head - ends[part]) for part, head in told.items() if part in ends}
 
 
-def arrivals(samples: Sequence[ProgressSample]) -> float | None:
+def total_arrival_rate(samples: Sequence[ProgressSample]) -> float | None:
     """Rows a second that arrived at all sources between the last two samples; None where none tells a head.
 
     Spark's `inputRowsPerSecond` is not that: it counts what was read.
@@ -239,7 +239,7 @@ def arrival_rate(samples: Sequence[ProgressSample], index: int) -> float | None:
     if len(samples) < 2 or index >= min(len(samples[-1].sources), len(samples[-2].sources)):
         return None
     before, after = (sample.sources[index].latest or {} for sample in samples[-2:])
-    seconds = began(samples[-1]) - began(samples[-2])
+    seconds = triggered_at(samples[-1]) - triggered_at(samples[-2])
     parts = before.keys() & after.keys()
     moved = sum(after[p] - before[p] for p in parts)
     return moved / seconds if parts and seconds > 0 and moved >= 0 else None

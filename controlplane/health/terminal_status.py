@@ -109,7 +109,7 @@ def _silence_note(case: QueryContext) -> str:
     return f"; its agent is silent for {span(case.now - case.last_word_at)}" if case.silent else ""
 
 
-def silent(case: QueryContext) -> Verdict | None:
+def lost_contact(case: QueryContext) -> Verdict | None:
     """It should run, but its driver says nothing."""
     if not case.silent:
         return None
@@ -122,7 +122,7 @@ def never_ran(case: QueryContext) -> Verdict | None:
     return None if case.run else Verdict(QueryStatus.STARTING, "no run of it has been seen yet")
 
 
-def vanished(case: QueryContext) -> Verdict | None:
+def disappeared(case: QueryContext) -> Verdict | None:
     """Its driver lives and lists its queries, and this one is no longer among them."""
     polled_at, status = case.view.polled_at, case.view.status
     seen = max(case.heard_at, status.at if status else 0.0)

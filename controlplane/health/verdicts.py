@@ -1,6 +1,6 @@
 """The verdicts as they stand: which status each query has, and since when; changes go to the store.
 
-A verdict is made anew when its query's view changed, or after `FRESH` seconds: however many people
+A verdict is made anew when its query's view changed, or after `FRESH_SECONDS` seconds: however many people
 look, an unchanged query is judged once. Called by the scheduler's tick and the API, calls
 `controlplane.health.judge`.
 """
@@ -15,7 +15,7 @@ from controlplane.health import judge
 from controlplane.model import QueryStatus, QueryView, Verdict
 
 ENDED = frozenset({QueryStatus.FAILED, QueryStatus.STOPPED, QueryStatus.FINISHED})
-FRESH = 4.0  # seconds; less than a tick, so that each tick looks again at everything
+FRESH_SECONDS = 4.0  # seconds; less than a tick, so that each tick looks again at everything
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class QueryVerdict:
     verdict: Verdict
 
     def holds(self, view: QueryView, now: float) -> bool:
-        return self.view is view and 0 <= now - self.at < FRESH
+        return self.view is view and 0 <= now - self.at < FRESH_SECONDS
 
 
 class VerdictLog:

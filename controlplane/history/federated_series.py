@@ -27,10 +27,10 @@ from controlplane.history import lake_series
 from controlplane.history.archive import Archive, of
 from controlplane.history.lake_cache import Where
 from controlplane.history.lake_series import FIGURES, WIDTHS, Spans
-from controlplane.metrics.samples import OF_LIFE, query_labels
+from controlplane.metrics.samples import LIFECYCLE_METRICS, query_labels
 from controlplane.metrics.series.blocks import series_of_rows
 from controlplane.metrics.series.replay import SeriesReplay, may_match, replayable
-from controlplane.metrics.series.sources import exact_name, joined
+from controlplane.metrics.series.sources import exact_name, join_series
 from controlplane.model import QueryView
 from controlplane.store import offload_marks
 from listeners.protocol.wire import rfc3339
@@ -94,7 +94,7 @@ class FederatedSeries:
                     raise
         near = self.parts.exact if end - start <= BY_REPORT else self.parts.coarse
         known = self.now - self.parts.retention_seconds
-        if name in OF_LIFE and known < since:  # runs and statuses outlive the events
+        if name in LIFECYCLE_METRICS and known < since:  # runs and statuses outlive the events
             with contextlib.suppress(TooCostly):
                 return self._stitched(name, matchers, start, end, views, _seams(views, known, imported), near)
         return self._stitched(name, matchers, start, end, views, _seams(views, since, imported), near)
@@ -141,7 +141,7 @@ class FederatedSeries:
                 [one for one in some if slots.get(one.labels["query_id"]) == seam] for some in (past, near)
             ]
             before = [_until(one, seam) for one in of_seam[0]]
-            found += joined(before, of_seam[1], seam) if seam <= end else before
+            found += join_series(before, of_seam[1], seam) if seam <= end else before
         return found
 
     def _strange(self, matchers: Sequence[Matcher]) -> dict[str, QueryView | None]:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Connection
 
 from controlplane.events import lifecycle
-from controlplane.events.parsing import ParsedEvent, name_in
+from controlplane.events.parsing import ParsedEvent, query_name
 from controlplane.records import Changes, References, UnitOfWork
 from controlplane.store import events, unit_of_work
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedEvent:
     """A line that was read: where it stood, what it tells, and its data as it will be kept.
 
     `beat_at`: of a heartbeat, when we received it less the time it had waited to be sent.
@@ -36,17 +36,17 @@ class Prepared:
 class StoredChunk:
     """What was new, and what it changed."""
 
-    fresh: list[Prepared]
+    fresh: list[PreparedEvent]
     changes: Changes
 
 
-def store(connection: Connection, prepared: Sequence[Prepared], now: float) -> StoredChunk:
+def store(connection: Connection, prepared: Sequence[PreparedEvent], now: float) -> StoredChunk:
     """Store what is new of a chunk, in the writer's transaction."""
     book = unit_of_work.load(connection, references([one.told for one in prepared]))
     unheard = _unheard(connection, book, prepared)
     fresh = _unreported(connection, book, unheard)
-    lifecycle.hear(book, [one.told.event for one in unheard], _offsets(prepared), _beats(unheard))
-    lifecycle.fold(book, [one.told for one in fresh], now)
+    lifecycle.record_agents(book, [one.told.event for one in unheard], _offsets(prepared), _beats(unheard))
+    lifecycle.apply_events(book, [one.told for one in fresh], now)
     unit_of_work.save(connection, book)
     _append(connection, book, fresh)
     return StoredChunk(fresh, _changes(book, fresh))
@@ -63,11 +63,13 @@ def references(told: Sequence[ParsedEvent]) -> References:
         | {entry.query_id for entry in entries},
         run_ids={one.run_id for one in told if one.run_id is not None}
         | {entry.status.run_id for entry in entries},
-        names={(event.app.name, name_in(event.data)) for event in failed},
+        names={(event.app.name, query_name(event.data)) for event in failed},
     )
 
 
-def _unheard(connection: Connection, book: UnitOfWork, prepared: Sequence[Prepared]) -> list[Prepared]:
+def _unheard(
+    connection: Connection, book: UnitOfWork, prepared: Sequence[PreparedEvent]
+) -> list[PreparedEvent]:
     """What was not stored before, by agent and sequence number."""
     doubtful: dict[str, list[int]] = {}
     for one in prepared:
@@ -89,7 +91,9 @@ def _unheard(connection: Connection, book: UnitOfWork, prepared: Sequence[Prepar
     return unheard
 
 
-def _unreported(connection: Connection, book: UnitOfWork, prepared: Sequence[Prepared]) -> list[Prepared]:
+def _unreported(
+    connection: Connection, book: UnitOfWork, prepared: Sequence[PreparedEvent]
+) -> list[PreparedEvent]:
     """Without the batches that somebody else has told of: two agents may hear the same report."""
     seen = _known_batches(connection, book, prepared)
     fresh = []
@@ -105,7 +109,7 @@ def _unreported(connection: Connection, book: UnitOfWork, prepared: Sequence[Pre
 
 
 def _known_batches(
-    connection: Connection, book: UnitOfWork, prepared: Sequence[Prepared]
+    connection: Connection, book: UnitOfWork, prepared: Sequence[PreparedEvent]
 ) -> set[tuple[str, int, float]]:
     names: dict[int, str] = {}
     batch_ids = set()
@@ -120,11 +124,11 @@ def _known_batches(
     return {(names[run_key], batch_id, trigger_at) for run_key, batch_id, trigger_at in known}
 
 
-def _offsets(prepared: Sequence[Prepared]) -> Mapping[str, float]:
+def _offsets(prepared: Sequence[PreparedEvent]) -> Mapping[str, float]:
     return {one.told.event.agent: one.clock_offset for one in prepared if one.clock_offset is not None}
 
 
-def _beats(prepared: Sequence[Prepared]) -> Mapping[str, float]:
+def _beats(prepared: Sequence[PreparedEvent]) -> Mapping[str, float]:
     beats: dict[str, float] = {}
     for one in prepared:
         if one.beat_at is not None:
@@ -132,14 +136,14 @@ def _beats(prepared: Sequence[Prepared]) -> Mapping[str, float]:
     return beats
 
 
-def _append(connection: Connection, book: UnitOfWork, fresh: Sequence[Prepared]) -> None:
+def _append(connection: Connection, book: UnitOfWork, fresh: Sequence[PreparedEvent]) -> None:
     if not fresh:
         return
     first_id = events.reserve_ids(connection, len(fresh))
     rows, batch_rows = [], []
     for event_id, one in enumerate(fresh, start=first_id):
         told, event = one.told, one.told.event
-        query = book.queries.get(lifecycle.meant(book, told) or "")
+        query = book.queries.get(lifecycle.query_id_of(book, told) or "")
         run = book.runs.get(told.run_id) if told.run_id else None
         rows.append(
             {
@@ -160,7 +164,7 @@ def _append(connection: Connection, book: UnitOfWork, fresh: Sequence[Prepared])
     events.append_batches(connection, batch_rows)
 
 
-def _changes(book: UnitOfWork, fresh: Sequence[Prepared]) -> Changes:
+def _changes(book: UnitOfWork, fresh: Sequence[PreparedEvent]) -> Changes:
     return Changes(
         agents=[row for name, row in book.agents.items() if name in book.changed],
         queries=[row for name, row in book.queries.items() if name in book.changed],

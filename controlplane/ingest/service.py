@@ -20,11 +20,11 @@ from sqlalchemy.exc import DBAPIError
 
 from controlplane.checkpoints.inventory_events import without_listing
 from controlplane.errors import Forbidden, StoreUnavailable
-from controlplane.events.clocks import Clock, Clocks, corrected
-from controlplane.events.parsing import ParsedEvent, read
+from controlplane.events.clocks import AgentClocks, SenderClock, corrected
+from controlplane.events.parsing import ParsedEvent, parse
 from controlplane.events.window import Window
-from controlplane.ingest.deduplication import Prepared
-from controlplane.ingest.write_batcher import Share, WriteBatcher, settled
+from controlplane.ingest.deduplication import PreparedEvent
+from controlplane.ingest.write_batcher import ChunkOutcome, WriteBatcher, result_of
 from controlplane.store import blobs
 from controlplane.store.engine import unavailable
 from controlplane.store.tables import storable
@@ -38,19 +38,19 @@ MAX_LINE_BYTES = 1024 * 1024
 #: The inventory of a checkpoint holds the contents of its small files.
 MAX_INVENTORY_BYTES = 4 * 1024 * 1024
 #: Lines that share one submission to the writer.
-CHUNK = 1_000
+CHUNK_LINES = 1_000
 MAX_REJECTED = 1_000
 #: Deeper JSON than Spark ever writes would break those who read it after us.
 MAX_DEPTH = 64
 #: Halves of surrogate pairs, and NUL.
 UNSTORABLE = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
-MaySpeak = Callable[[wire.Event], str | None]
-Listener = Callable[[list[wire.Event]], None]
-Attempt = tuple[list[Prepared], Future[Share]]
+SenderCheck = Callable[[wire.Event], str | None]
+EventListener = Callable[[list[wire.Event]], None]
+Attempt = tuple[list[PreparedEvent], Future[ChunkOutcome]]
 
 
 @dataclass(frozen=True)
-class Answer:
+class IngestResult:
     """What became of a request.
 
     `acknowledged`: the highest sequence number that need not be sent again; `rejected`: lines that
@@ -70,14 +70,14 @@ class IngestService:
         self._writer = writer
         self._pile = WriteBatcher(writer, window.apply)
         self._clock = clock
-        self._clocks = Clocks()
+        self._clocks = AgentClocks()
         self._lock = threading.Lock()
         self._packer: blobs.Packer | None = None
-        self.listeners: list[Listener] = []
+        self.listeners: list[EventListener] = []
         #: Totals since the start of this process.
         self.stored = self.duplicates = self.rejected = 0
 
-    def accept(self, lines: Iterable[bytes], sent_at: float | None, may_speak: MaySpeak) -> Answer:
+    def accept(self, lines: Iterable[bytes], sent_at: float | None, may_speak: SenderCheck) -> IngestResult:
         """Store a batch; returns after COMMIT. StoreUnavailable when the store cannot take it now.
 
         `sent_at`: the agent's clock when it sent; `may_speak` says why an event must not come from
@@ -91,7 +91,7 @@ class IngestService:
             raise Forbidden(reading.forbidden)
         shares = [self._share(chunk, future, reading) for chunk, future in waiting]
         fresh = [one.told.event for share in shares for one in share.fresh]
-        answer = Answer(
+        answer = IngestResult(
             acknowledged=reading.high_seq,
             stored=len(fresh),
             duplicates=sum(share.duplicates for share in shares),
@@ -119,23 +119,27 @@ class IngestService:
         except DBAPIError as error:
             raise unavailable(error) from error
 
-    def _share(self, chunk: list[Prepared], future: Future[Share], reading: _Reading) -> Share:
+    def _share(
+        self, chunk: list[PreparedEvent], future: Future[ChunkOutcome], reading: _Reading
+    ) -> ChunkOutcome:
         """Together; what fails then alone; what fails again as it came, not understood; and else it is refused.
 
         We did not foresee such a line, whichever it is: the others must not be lost with it.
         """
-        shares: list[Share] = []
+        shares: list[ChunkOutcome] = []
         failed = _settle([(chunk, future)], shares)
         failed = _settle((self._put_alone(one) for one, _ in failed), shares)
         failed = _settle((self._put_alone(_as_it_came(one)) for one, _ in failed), shares)
         for one, error in failed:
             reading.refuse(one.line, f"could not be stored ({type(error).__name__})")
-        return Share([one for share in shares for one in share.fresh], sum(s.duplicates for s in shares))
+        return ChunkOutcome(
+            [one for share in shares for one in share.fresh], sum(s.duplicates for s in shares)
+        )
 
-    def _put_alone(self, one: Prepared) -> Attempt:
+    def _put_alone(self, one: PreparedEvent) -> Attempt:
         return [one], self._pile.put_alone(one, self._clock())
 
-    def _count(self, answer: Answer, rejected: int) -> None:
+    def _count(self, answer: IngestResult, rejected: int) -> None:
         with self._lock:
             self.stored += answer.stored
             self.duplicates += answer.duplicates
@@ -149,12 +153,12 @@ class IngestService:
                 log.exception("a listener failed; the events are stored")
 
 
-def _settle(attempts: Iterable[Attempt], shares: list[Share]) -> list[tuple[Prepared, Exception]]:
+def _settle(attempts: Iterable[Attempt], shares: list[ChunkOutcome]) -> list[tuple[PreparedEvent, Exception]]:
     """Wait for each attempt and note its share; the events of those that failed, each with the reason."""
-    failed: list[tuple[Prepared, Exception]] = []
+    failed: list[tuple[PreparedEvent, Exception]] = []
     for events, future in attempts:
         try:
-            shares.append(settled(future))
+            shares.append(result_of(future))
         except StoreUnavailable:
             raise
         except Exception as error:
@@ -165,15 +169,15 @@ def _settle(attempts: Iterable[Attempt], shares: list[Share]) -> list[tuple[Prep
     return failed
 
 
-def _as_it_came(one: Prepared) -> Prepared:
+def _as_it_came(one: PreparedEvent) -> PreparedEvent:
     return replace(one, told=ParsedEvent(one.told.event, raw=True))
 
 
-def _chunks(prepared: Iterator[Prepared]) -> Iterator[list[Prepared]]:
-    chunk: list[Prepared] = []
+def _chunks(prepared: Iterator[PreparedEvent]) -> Iterator[list[PreparedEvent]]:
+    chunk: list[PreparedEvent] = []
     for one in prepared:
         chunk.append(one)
-        if len(chunk) == CHUNK:
+        if len(chunk) == CHUNK_LINES:
             yield chunk
             chunk = []
     if chunk:
@@ -190,7 +194,7 @@ class _MayNot(Exception):
 class _Reading:
     """One request being read."""
 
-    def __init__(self, may_speak: MaySpeak, clock: Clock, packer: blobs.Packer, now: float):
+    def __init__(self, may_speak: SenderCheck, clock: SenderClock, packer: blobs.Packer, now: float):
         self._may_speak = may_speak
         self._clock = clock
         self._packer = packer
@@ -201,7 +205,7 @@ class _Reading:
         self.forbidden: str | None = None
         self.allowed = False
 
-    def read(self, lines: Iterable[bytes]) -> Iterator[Prepared]:
+    def read(self, lines: Iterable[bytes]) -> Iterator[PreparedEvent]:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
@@ -218,7 +222,7 @@ class _Reading:
     def refuse(self, line: int, error: str) -> None:
         self.rejected.append({"line": line, "error": error[:500]})
 
-    def _prepare(self, number: int, line: bytes) -> Prepared:
+    def _prepare(self, number: int, line: bytes) -> PreparedEvent:
         event = read_line(line)
         self.high_seq = max(self.high_seq, event.seq)
         forbidden = self._may_speak(event)
@@ -228,10 +232,10 @@ class _Reading:
         offset = self._clock.of(event.agent)
         beat_at = self._clock.received(event.at, self._now) if event.type == "heartbeat" else None
         event = replace(event, at=corrected(event.at, offset, self._now))
-        told = read(event)
+        told = parse(event)
         kept = without_listing(event.data) if event.type == "inventory" else event.data
         blob = self._packer.pack(blobs.pack_json(kept))
-        return Prepared(number, told, offset, self._packer.dictionary, blob, beat_at)
+        return PreparedEvent(number, told, offset, self._packer.dictionary, blob, beat_at)
 
 
 def read_line(line: bytes) -> wire.Event:

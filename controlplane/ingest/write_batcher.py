@@ -14,27 +14,27 @@ from dataclasses import dataclass
 from sqlalchemy.engine import Connection
 
 from controlplane.errors import StoreUnavailable
-from controlplane.ingest.deduplication import Prepared, StoredChunk, store
+from controlplane.ingest.deduplication import PreparedEvent, StoredChunk, store
 from controlplane.records import Changes
 from controlplane.store.writer import WRITE_TIMEOUT, Writer
 
 #: Events in one submission: enough to share the costs, few enough for short transactions and statements.
-MOST_TOGETHER = 5_000
+MAX_BATCH_EVENTS = 5_000
 
 
 @dataclass(frozen=True)
-class Share:
+class ChunkOutcome:
     """What became of one chunk: the events that were new, and how many were not."""
 
-    fresh: list[Prepared]
+    fresh: list[PreparedEvent]
     duplicates: int
 
 
 @dataclass(frozen=True)
-class _Parcel:
-    chunk: Sequence[Prepared]
+class _PendingChunk:
+    chunk: Sequence[PreparedEvent]
     now: float
-    future: Future[Share]
+    future: Future[ChunkOutcome]
 
 
 class WriteBatcher:
@@ -44,11 +44,11 @@ class WriteBatcher:
         self._writer = writer
         self._follow = follow
         self._lock = threading.Lock()
-        self._parcels: list[_Parcel] = []
+        self._parcels: list[_PendingChunk] = []
 
-    def put(self, chunk: Sequence[Prepared], now: float) -> Future[Share]:
+    def put(self, chunk: Sequence[PreparedEvent], now: float) -> Future[ChunkOutcome]:
         """Store a chunk, with whatever else is waiting; resolves after COMMIT."""
-        parcel = _Parcel(chunk, now, Future())
+        parcel = _PendingChunk(chunk, now, Future())
         with self._lock:
             self._parcels.append(parcel)
             first = len(self._parcels) == 1
@@ -56,14 +56,14 @@ class WriteBatcher:
             self._submit(self._take)
         return parcel.future
 
-    def put_alone(self, one: Prepared, now: float) -> Future[Share]:
+    def put_alone(self, one: PreparedEvent, now: float) -> Future[ChunkOutcome]:
         """Store one event with no other: what is wrong with it stays its own."""
-        parcel = _Parcel([one], now, Future())
+        parcel = _PendingChunk([one], now, Future())
         self._submit(lambda: [parcel])
         return parcel.future
 
-    def _submit(self, take: Callable[[], list[_Parcel]]) -> None:
-        taken: list[_Parcel] = []
+    def _submit(self, take: Callable[[], list[_PendingChunk]]) -> None:
+        taken: list[_PendingChunk] = []
 
         def work(connection: Connection) -> StoredChunk:
             taken.extend(take())
@@ -80,11 +80,11 @@ class WriteBatcher:
         future = self._writer.submit(work, lambda outcome: self._follow(outcome.changes))
         future.add_done_callback(deliver)
 
-    def _take(self) -> list[_Parcel]:
+    def _take(self) -> list[_PendingChunk]:
         """The parcels that came first, up to MOST_TOGETHER events; the rest is the next submission's."""
-        taken: list[_Parcel] = []
+        taken: list[_PendingChunk] = []
         with self._lock:
-            while self._parcels and sum(len(parcel.chunk) for parcel in taken) < MOST_TOGETHER:
+            while self._parcels and sum(len(parcel.chunk) for parcel in taken) < MAX_BATCH_EVENTS:
                 taken.append(self._parcels.pop(0))
             left = bool(self._parcels)
         if left:
@@ -92,14 +92,14 @@ class WriteBatcher:
         return taken
 
 
-def _deliver(parcels: Sequence[_Parcel], outcome: StoredChunk) -> None:
+def _deliver(parcels: Sequence[_PendingChunk], outcome: StoredChunk) -> None:
     new = {id(one) for one in outcome.fresh}
     for parcel in parcels:
         fresh = [one for one in parcel.chunk if id(one) in new]
-        parcel.future.set_result(Share(fresh, len(parcel.chunk) - len(fresh)))
+        parcel.future.set_result(ChunkOutcome(fresh, len(parcel.chunk) - len(fresh)))
 
 
-def settled(future: Future[Share]) -> Share:
+def result_of(future: Future[ChunkOutcome]) -> ChunkOutcome:
     """The result of a submission; StoreUnavailable when it does not come in time."""
     try:
         return future.result(WRITE_TIMEOUT)

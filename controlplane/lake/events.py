@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from controlplane.events.progress import moment, text, whole
+from controlplane.events.progress import text, unix_seconds, whole
 from controlplane.lake.rows import LakeRows, Who
 from listeners.protocol import wire
 from listeners.protocol.errors import WireError
@@ -39,7 +39,7 @@ def key_of(event: wire.Event) -> bytes:
     an agent's own, by its number.
     """
     data = event.data
-    run, when, batch = data.get("runId"), moment(data.get("timestamp")), whole(data.get("batchId"))
+    run, when, batch = data.get("runId"), unix_seconds(data.get("timestamp")), whole(data.get("batchId"))
     told: tuple[Any, ...] = (event.agent, event.seq)
     if isinstance(run, str) and run:
         if event.type == "progress" and when is not None and batch is not None:
@@ -84,5 +84,5 @@ def add(rows: LakeRows, event: wire.Event) -> bool:
 
 def _happened(event: wire.Event) -> float:
     """Spark's own time where it tells one: two who hear the same trigger then say the same."""
-    told = moment(event.data.get("timestamp")) if event.type in ("started", "idle") else None
+    told = unix_seconds(event.data.get("timestamp")) if event.type in ("started", "idle") else None
     return event.at if told is None else told

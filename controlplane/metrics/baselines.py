@@ -27,11 +27,11 @@ HOURS = 168
 SHAPE = (len(FIGURES), HOURS, len(QUANTILES))
 NAMES = frozenset(metric.name for metric in BASELINE)
 #: The first Monday of 1970, which began on a Thursday.
-MONDAY, HOUR = 4 * 86400.0, 3600.0
+FIRST_MONDAY, HOUR_SECONDS = 4 * 86400.0, 3600.0
 #: As many as a query's own label values are cut to.
-LONGEST = 1000
+MAX_TEXT_CHARS = 1000
 #: Values are below it, so that they are finite as 32 bits, too.
-MOST = 3e38
+MAX_VALUE = 3e38
 Values = npt.NDArray[np.float32]
 
 
@@ -53,12 +53,12 @@ class Baseline:
 
 def hour_of_week(at: float) -> int:
     """0 is Monday 00:00 UTC."""
-    return int((at - MONDAY) // HOUR) % HOURS
+    return int((at - FIRST_MONDAY) // HOUR_SECONDS) % HOURS
 
 
 def hours_of_week(times: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     """The same of many times."""
-    return ((times - MONDAY) // HOUR).astype(np.int64) % HOURS
+    return ((times - FIRST_MONDAY) // HOUR_SECONDS).astype(np.int64) % HOURS
 
 
 def from_stored(stored: StoredBaseline) -> Baseline:
@@ -123,7 +123,7 @@ def _quantiles(metric: Metric, labels: Mapping[str, str], values: Values) -> Ite
 # -- from and to JSON ----------------------------------------------------------------------------------
 
 
-def parsed(document: Any, where: str) -> Baseline:
+def from_json(document: Any, where: str) -> Baseline:
     """One query's baselines. BadRequest says at which place what is wrong."""
     if not isinstance(document, dict):
         raise BadRequest(f"{where} must be an object, not {type(document).__name__}")
@@ -139,8 +139,8 @@ def parsed(document: Any, where: str) -> Baseline:
 
 
 def _text(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= LONGEST:
-        raise BadRequest(f"{where} must be a text of 1 to {LONGEST} characters")
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT_CHARS:
+        raise BadRequest(f"{where} must be a text of 1 to {MAX_TEXT_CHARS} characters")
     return value
 
 
@@ -169,13 +169,13 @@ def _figure(told: Any, where: str) -> Values:
 def _finite(value: Any, where: str) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MOST:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < MAX_VALUE:
         raise BadRequest(f"{where} must be a number or null")
     return float(value)
 
 
-def as_json(baseline: Baseline) -> dict[str, Any]:
-    """What `parsed` reads."""
+def to_json(baseline: Baseline) -> dict[str, Any]:
+    """What `from_json` reads."""
     figures = {
         name: {
             quantile: [None if math.isnan(value) else float(f"{value:.6g}") for value in column]

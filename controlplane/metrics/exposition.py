@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from controlplane.metrics.samples import MetricSample, Totals
-from controlplane.metrics.series.scrape import OwnFigures, readings
+from controlplane.metrics.series.scrape import ServerMetrics, all_samples
 from controlplane.model import Agent, QueryView, Verdict
 from listeners.protocol.catalogue import Metric
 
@@ -26,7 +26,7 @@ def _nothing(_: str) -> Mapping[str, Any]:
 def render(
     views: Sequence[QueryView],
     statuses: Mapping[str, Verdict],
-    own: OwnFigures,
+    own: ServerMetrics,
     now: float,
     accept: str | None = None,
     totals_of: Callable[[str], Totals] = _nothing,
@@ -40,7 +40,7 @@ def render(
     them, with a query or without;
     `heartbeat_of`: the data of an agent's last heartbeat, by agent id; `more`: readings besides these.
     """
-    told = readings(views, statuses, agents, totals_of, heartbeat_of, own, now)
+    told = all_samples(views, statuses, agents, totals_of, heartbeat_of, own, now)
     encode, content_type = _encoder(accept)
     return encode(_Families(chain(told, more))), content_type
 

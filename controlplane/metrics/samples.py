@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any, TypeGuard
 
 from controlplane.health import lag
-from controlplane.health.context import QueryContext, open_case
+from controlplane.health.context import QueryContext, context_at
 from controlplane.health.terminal_status import failure
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import (
@@ -37,9 +37,9 @@ from listeners.protocol.catalogue import (
 
 #: Statuses in which the query does not run, and those in which nobody expects it to.
 DOWN = frozenset({QueryStatus.FAILED, QueryStatus.LOST, QueryStatus.BACKING_OFF, QueryStatus.RESTARTING})
-AT_REST = frozenset({QueryStatus.STOPPED, QueryStatus.FINISHED, QueryStatus.RETIRED})
+NOT_EXPECTED = frozenset({QueryStatus.STOPPED, QueryStatus.FINISHED, QueryStatus.RETIRED})
 #: Figures that an operator or a source may report besides Spark's own, so that none floods the rest.
-MOST_CUSTOM = 100
+MAX_CUSTOM_METRICS = 100
 
 Totals = Mapping[str, float]
 #: Names of metrics; None is all. What nobody wants is not computed where it costs something.
@@ -55,7 +55,7 @@ class MetricSample:
     value: float
 
 
-def query_readings(
+def query_samples(
     view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted: Wanted = None
 ) -> Iterator[MetricSample]:
     """All that is known of one query. `totals`: its counters, named as `Window.totals` does."""
@@ -92,12 +92,12 @@ NONE: Mapping[str, str] = {}
 def _facts(view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted: Wanted) -> Iterator[Fact]:
     yield from _life(view, verdict)
     if verdict.status is QueryStatus.FAILED:
-        yield "query_failure_info", _failure(open_case(view, now, DEFAULTS)), 1
+        yield "query_failure_info", _failure(context_at(view, now, DEFAULTS)), 1
     yield from _counters(totals)
     yield from _checkpoint(view)
-    if verdict.status in DOWN | AT_REST or (wanted is not None and wanted <= OF_LIFE):
+    if verdict.status in DOWN | NOT_EXPECTED or (wanted is not None and wanted <= LIFECYCLE_METRICS):
         return
-    case = open_case(view, now, DEFAULTS)
+    case = context_at(view, now, DEFAULTS)
     yield from _running_batch(case)
     if case.last is not None:
         yield from _last_batch(case, case.last)
@@ -107,8 +107,8 @@ def _facts(view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted
 
 def _life(view: QueryView, verdict: Verdict) -> Iterator[Fact]:
     yield "query_status", {"status": verdict.status.value}, 1
-    yield "query_up", NONE, verdict.status not in DOWN | AT_REST
-    yield "query_expected", NONE, verdict.status not in AT_REST
+    yield "query_up", NONE, verdict.status not in DOWN | NOT_EXPECTED
+    yield "query_expected", NONE, verdict.status not in NOT_EXPECTED
     if view.run is not None:
         yield "query_info", _info(view, view.run.run_id), 1
         yield "query_start_timestamp_seconds", NONE, view.run.started_at
@@ -142,7 +142,7 @@ COUNTERS = {
 
 
 #: What is told of a query whether it runs or not.
-OF_LIFE = frozenset(
+LIFECYCLE_METRICS = frozenset(
     PREFIX + name
     for name in (
         "query_status",
@@ -198,14 +198,18 @@ def _last_batch(case: QueryContext, last: ProgressSample) -> Iterator[Fact]:
     yield "last_progress_timestamp_seconds", NONE, last.at
     yield "utilization_ratio", NONE, _utilization(case.batches)
     yield "watermark_timestamp_seconds", NONE, last.watermark
-    yield "watermark_lag_seconds", NONE, None if last.watermark is None else lag.began(last) - last.watermark
+    yield (
+        "watermark_lag_seconds",
+        NONE,
+        None if last.watermark is None else lag.triggered_at(last) - last.watermark,
+    )
     yield "event_time_max_timestamp_seconds", NONE, last.event_time.get("max")
 
 
 def _utilization(samples: Sequence[ProgressSample]) -> float | None:
     if len(samples) < 2:
         return None
-    gap = lag.began(samples[-1]) - lag.began(samples[-2])
+    gap = lag.triggered_at(samples[-1]) - lag.triggered_at(samples[-2])
     return samples[-1].duration / gap if gap > 0 else None
 
 
@@ -218,7 +222,7 @@ _SOURCE: Mapping[str, Callable[[QueryContext, SourceSample, int], float | None]]
     ),
     "source_arrival_rows_per_second": lambda case, source, index: lag.arrival_rate(case.batches, index),
     "source_catch_up_seconds": lambda case, source, index: lag.catch_up_seconds(
-        lag.lag_points(lag.window(case.batches, case.limits) or case.batches, index)
+        lag.lag_points(lag.trend_window(case.batches, case.limits) or case.batches, index)
     ),
 }
 
@@ -235,7 +239,7 @@ def _sources(case: QueryContext, last: ProgressSample, wanted: Wanted) -> Iterat
 
 def _reported(source: SourceSample, own: Mapping[str, str]) -> Iterator[Fact]:
     """The source's own figures, which Spark writes as text."""
-    for name, text in islice(source.metrics.items(), MOST_CUSTOM):
+    for name, text in islice(source.metrics.items(), MAX_CUSTOM_METRICS):
         metric = source_metric(name)
         if metric is not None:
             yield metric, own, _number(text, metric.factor)
@@ -270,12 +274,12 @@ def _custom(operator: OperatorSample, own: Mapping[str, str]) -> Iterator[Fact]:
     told = ((custom_metric(name), value) for name, value in operator.metrics.items())
     return (
         (metric, own, value * metric.factor)
-        for metric, value in islice(told, MOST_CUSTOM)
+        for metric, value in islice(told, MAX_CUSTOM_METRICS)
         if metric is not None
     )
 
 
-def agent_readings(
+def agent_samples(
     agents: Iterable[Agent], heartbeat_of: Callable[[str], Mapping[str, Any]]
 ) -> Iterator[MetricSample]:
     """Of every agent that has not ended. `heartbeat_of`: the data of an agent's last heartbeat, by its id."""

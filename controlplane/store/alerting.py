@@ -21,7 +21,7 @@ from alerts.matching.labels import Matcher
 from alerts.notify.reasons import NotificationState
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState, Transition
-from controlplane.records import NoteOutcome, NotificationLogEntry
+from controlplane.records import DeliveryOutcome, NotificationLogEntry
 from controlplane.store.tables import (
     acknowledgements,
     alerts,
@@ -269,7 +269,7 @@ def notes(
             row.at,
             row.receiver,
             row.group_key,
-            NoteOutcome(row.outcome),
+            DeliveryOutcome(row.outcome),
             row.reason,
             tuple(row.fingerprints),
         )

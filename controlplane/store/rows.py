@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import RowMapping
 
 from controlplane.model import Agent, Run, RunEnd, RunFacts, StatusSample
-from controlplane.records import NOTHING, AgentRow, Gap, Naming, QueryRow, ReportedBatches, RunRow
+from controlplane.records import NOTHING, AgentRow, Gap, QueryNaming, QueryRow, ReportedBatches, RunRow
 from controlplane.store.tables import agents, queries, runs
 
 #: An agent's labels have no column: they are kept with what it says of itself.
@@ -70,7 +70,7 @@ def run_row(row: RowMapping) -> RunRow:
         facts=RunFacts(**row["facts"]),
         idle_at=row["idle_at"],
         status=StatusSample(**row["status"]) if row["status"] else None,
-        naming=Naming(**row["naming"]) if row["naming"] else None,
+        naming=QueryNaming(**row["naming"]) if row["naming"] else None,
     )
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from alerts.promql.series import Series, SeriesInMemory, SeriesSource, series_of
 from controlplane.api.prometheus_series import Reading
-from controlplane.metrics.series.service import Figures
+from controlplane.metrics.series.service import GridStats
 from tests.acceptance.live import eventually, live_server
 from tests.unit.alerts.promql.peer import Peer, peer_over
 
@@ -66,8 +66,8 @@ class Room:
     def source(self, now: float, notes: list[str] | None = None) -> SeriesSource:
         return SeriesInMemory(self.series)
 
-    def figures(self) -> Figures:
-        return Figures()
+    def figures(self) -> GridStats:
+        return GridStats()
 
     def live(self, now: float) -> list[Reading]:
         bare = [({k: v for k, v in s.labels.items() if k != "__name__"}, s) for s in self.series]

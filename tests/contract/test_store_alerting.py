@@ -15,7 +15,7 @@ from alerts.matching.labels import Matcher
 from alerts.notify.reasons import NotificationState
 from alerts.silences import Silence
 from alerts.state import Alert, AlertState, Transition
-from controlplane.records import NoteOutcome, NotificationLogEntry
+from controlplane.records import DeliveryOutcome, NotificationLogEntry
 from controlplane.store import alerting
 from controlplane.store.alerting import AlertChange, StoredAlert
 from tests.stores import StoreHarness
@@ -139,7 +139,7 @@ def test_odd_words_come_back_as_they_were(harness: StoreHarness, words: str) -> 
     record(harness, change(one, reason=words))
     assert current(harness) == [StoredAlert(GROUP, "Lag", one, words)]
     assert history(harness, 0.0, 1e10, words) == [one]
-    kept = NotificationLogEntry(5.0, words, words, NoteOutcome.SENT, words, (one.fingerprint,))
+    kept = NotificationLogEntry(5.0, words, words, DeliveryOutcome.SENT, words, (one.fingerprint,))
     told = NotificationState(frozenset([one.fingerprint]), frozenset(), 5.0)
     harness.write(alerting.note, kept, told)
     assert harness.read(alerting.notes) == [kept]
@@ -155,7 +155,7 @@ def test_what_no_database_can_hold_becomes_a_sign_for_it(harness: StoreHarness, 
     one = Alert("Lag", named, {"summary": words}, 1.0, AlertState.PENDING, 1.0)
     harness.write(alerting.put_acknowledgement, Acknowledgement("f", 1.0, words, 2.0, words))
     assert harness.read(alerting.all_acknowledgements)[0].comment == "a\ufffdb"
-    harness.write(alerting.note, NotificationLogEntry(1.0, words, words, NoteOutcome.FAILED, words), None)
+    harness.write(alerting.note, NotificationLogEntry(1.0, words, words, DeliveryOutcome.FAILED, words), None)
     assert harness.read(alerting.notes)[0].words == "a\ufffdb"
     if words != UNSTORABLE["half"]:  # such a label has no fingerprint
         record(harness, change(one, reason=words))
@@ -178,7 +178,7 @@ def told_of(*fingerprints: str, at: float = 5.0) -> NotificationState:
 def line(
     key: str = "{}:{}", receiver: str = "team/webhook[0]", at: float = 5.0, *named: str
 ) -> NotificationLogEntry:
-    return NotificationLogEntry(at, receiver, key, NoteOutcome.SENT, "1 alert fires", named)
+    return NotificationLogEntry(at, receiver, key, DeliveryOutcome.SENT, "1 alert fires", named)
 
 
 def test_the_newest_that_was_told_is_kept_by_group_and_receiver(harness: StoreHarness) -> None:
@@ -200,7 +200,7 @@ def test_a_receiver_that_knows_that_all_is_over_is_as_one_that_was_never_told(ha
 
 def test_a_note_without_news_leaves_what_was_told(harness: StoreHarness) -> None:
     harness.write(alerting.note, line(), told_of("a"))
-    harness.write(alerting.note, replace(line(), outcome=NoteOutcome.FAILED), None)
+    harness.write(alerting.note, replace(line(), outcome=DeliveryOutcome.FAILED), None)
     assert harness.read(alerting.all_told) == {("{}:{}", "team/webhook[0]"): told_of("a")}
 
 

@@ -14,7 +14,7 @@ from controlplane.api import intake
 from controlplane.api.deps import ControlPlaneDep, EventLines
 from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest, NotFound
-from controlplane.metrics.baselines import Baseline, as_json, from_stored, parsed, to_stored
+from controlplane.metrics.baselines import Baseline, from_json, from_stored, to_json, to_stored
 from controlplane.store import baselines as rows
 from controlplane.store.tables import storable
 from listeners.protocol import wire
@@ -66,7 +66,7 @@ def _parsed(document: Any) -> tuple[str, int, int, list[Baseline]]:
     told = document.get("baselines")
     if not isinstance(told, list):
         raise BadRequest("baselines must be a list of objects, one a query")
-    found = [parsed(one, f"baselines[{place}]") for place, one in enumerate(told)]
+    found = [from_json(one, f"baselines[{place}]") for place, one in enumerate(told)]
     if len({one.query_id for one in found}) < len(found):
         raise BadRequest("baselines: a query_id comes twice")
     return storable(name), chunk, chunks, found
@@ -87,9 +87,9 @@ def get_baselines(
     """With `query_id` all values by figure, quantile and hour of the week; NotFound where nothing is known."""
     if query_id is None:
         known = plane.baselines.all()
-        return {"baselines": [{k: v for k, v in as_json(one).items() if k != "figures"} for one in known]}
+        return {"baselines": [{k: v for k, v in to_json(one).items() if k != "figures"} for one in known]}
     view = plane.window.view(query_id)
     baseline = plane.baselines.by_id(query_id) or (plane.baselines.of(view) if view else None)
     if baseline is None:
         raise NotFound(f"nothing is known of what is usual for {query_id}")
-    return as_json(baseline)
+    return to_json(baseline)

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from controlplane.api import intake
 from controlplane.api.bodies import EventsAnswer, RejectedLine
 from controlplane.api.deps import CallerDep, ControlPlaneDep, EventsBodyDep, SentAtDep
-from controlplane.events.parsing import concerned
+from controlplane.events.parsing import named_ids
 from controlplane.events.window import Window
 from controlplane.runtime.tokens import Token
 from listeners.protocol.wire import Event
@@ -50,7 +50,7 @@ def may_speak(token: Token, event: Event, window: Window) -> str | None:
         return None
     if token.app != app:
         return f"this token is bound to the app {token.app} and may not speak for {app}"
-    owners = (window.agent(event.agent), *(window.teller(one) for one in concerned(event)))
+    owners = (window.agent(event.agent), *(window.teller(one) for one in named_ids(event)))
     if all(owner is None or owner.app == app for owner in owners):
         return None
     return f"this token is bound to the app {app}, and what this event is about is another app's"

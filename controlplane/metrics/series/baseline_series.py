@@ -21,7 +21,7 @@ from controlplane.model import QueryView
 from listeners.protocol.catalogue import BY_NAME
 
 #: Samples of one question.
-MOST = 5_000_000
+MAX_SAMPLES = 5_000_000
 
 
 class BaselineSeries:
@@ -47,7 +47,7 @@ class BaselineSeries:
             times = self._times(max(start, view.first_seen_at), min(end, self._now))
             if len(times):
                 found += self._of(view, str(name), matchers, times)
-                if sum(len(one.times) for one in found) > MOST:
+                if sum(len(one.times) for one in found) > MAX_SAMPLES:
                     raise TooCostly('these are too many baselines: name a query, as in NAME{query="…"}')
         return found
 

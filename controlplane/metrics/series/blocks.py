@@ -20,12 +20,12 @@ Flags = NDArray[np.bool_]
 #: Label sets without the name, the slots that were sampled, values of the shape (series, slots).
 Content = tuple[Sequence[Labels], Integers, Floats]
 #: Selections that are remembered; rules and pages ask the same few again and again.
-MOST_ANSWERS = 64
+MAX_CACHED_SELECTIONS = 64
 NEVER = -1
 
 
 @dataclass
-class _Answer:
+class _CachedSelection:
     """Which rows pass some matchers, as of `version`."""
 
     passes: Flags
@@ -46,7 +46,7 @@ class Block:
         self._rows: dict[frozenset[tuple[str, str]], int] = {}
         self._free: list[int] = []
         self._version = 0
-        self._answers: dict[tuple[Matcher, ...], _Answer] = {}
+        self._answers: dict[tuple[Matcher, ...], _CachedSelection] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -143,9 +143,9 @@ class Block:
         """Rows in use that pass; each row is looked at once for each matchers, when it is new."""
         known = self._answers.get(matchers)
         if known is None:
-            if len(self._answers) >= MOST_ANSWERS:
+            if len(self._answers) >= MAX_CACHED_SELECTIONS:
                 self._answers.clear()
-            known = self._answers[matchers] = _Answer(np.zeros(0, bool), 0)
+            known = self._answers[matchers] = _CachedSelection(np.zeros(0, bool), 0)
         if known.version < self._version:
             passes = np.zeros(len(self._last), bool)
             passes[: len(known.passes)] = known.passes

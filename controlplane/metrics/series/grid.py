@@ -13,18 +13,18 @@ from alerts.matching.labels import Labels, Matcher
 from alerts.promql.series import METRIC_NAME, Series
 from controlplane.metrics.series.blocks import Block, Content
 
-STEP = 15.0
-MOST_SERIES = 50_000
+STEP_SECONDS = 15.0
+MAX_SERIES = 50_000
 #: Slots that may be missing between two others before what lies behind them counts as another story.
-HOLE = 4
+MAX_MISSING_SLOTS = 4
 #: The name of a metric, its labels without `__name__`, its value.
-Told = tuple[str, Labels, float]
+NamedSample = tuple[str, Labels, float]
 
 
 class Grid:
     """`kept`: seconds by metric name; `step`: seconds between slots; `most_series`: of all metrics together."""
 
-    def __init__(self, kept: Mapping[str, float], step: float = STEP, most_series: int = MOST_SERIES):
+    def __init__(self, kept: Mapping[str, float], step: float = STEP_SECONDS, most_series: int = MAX_SERIES):
         self.step, self.most_series = step, most_series
         #: Of the last scrape: series that were too many, and label sets that were told twice.
         self.refused = self.duplicates = 0
@@ -36,7 +36,7 @@ class Grid:
 
     # -- writing ---------------------------------------------------------------------------------
 
-    def put(self, at: float, samples: Iterable[Told], names: Iterable[str] | None = None) -> None:
+    def put(self, at: float, samples: Iterable[NamedSample], names: Iterable[str] | None = None) -> None:
         """One scrape: of every metric kept (of `names` alone, where given), a series not among the samples is absent.
 
         `at`: Unix seconds, a multiple of the step, ValueError otherwise; a slot that is too old is let go.
@@ -101,7 +101,7 @@ class Grid:
             block = self._blocks.get(name)
             slots = block.sampled().tolist() if block is not None else []
         begin = len(slots) - 1
-        while begin > 0 and slots[begin] - slots[begin - 1] <= HOLE:
+        while begin > 0 and slots[begin] - slots[begin - 1] <= MAX_MISSING_SLOTS:
             begin -= 1
         return slots[begin] * self.step if slots else None
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
 
-from controlplane.events.lifecycle import counted
+from controlplane.events.lifecycle import batch_counts
 from controlplane.events.run_resolution import INFERRED, failure_kind
 from controlplane.health import terminal_status
-from controlplane.health.context import open_case
+from controlplane.health.context import context_at
 from controlplane.health.thresholds import DEFAULTS
 from controlplane.metrics.samples import Totals
 from controlplane.model import Agent, ProgressSample, QueryStatus, QueryView, Run, Verdict
@@ -107,7 +107,7 @@ class QueryHistory:
         status = self.status(t)
         if status is not None:
             return Verdict(status, "as recorded")
-        case = open_case(view, t, DEFAULTS)
+        case = context_at(view, t, DEFAULTS)
         told = (verdict for step in _ENDINGS if (verdict := step(case)) is not None)
         return next(told, Verdict(QueryStatus.RUNNING, "nothing else is on record"))
 
@@ -136,7 +136,7 @@ def _run_at(row: RunRow, t: float) -> Run:
     return replace(row.run, ended_at=None, end=None, failure_text=None, error_class=None)
 
 
-def bearers(histories: Sequence[QueryHistory], t: float) -> set[str]:
+def holders_of_name(histories: Sequence[QueryHistory], t: float) -> set[str]:
     """Of queries of one name, those that went by it at `t`: the one born last, and what ran beside it."""
     known = [one for one in histories if one.at(t) is not None]
     newest = max(known, key=lambda one: (one.born(t), one.view.query_id), default=None)
@@ -155,34 +155,36 @@ def _beside(one: QueryHistory, newest: QueryHistory | None, t: float) -> bool:
 
 
 @dataclass(frozen=True)
-class Addition:
+class CounterIncrease:
     """What counters rose by at a moment."""
 
     at: float
     amounts: Mapping[str, float]
 
 
-def additions(
+def counter_increases(
     history: QueryHistory,
     after: float,
     batches_at: Iterable[float],
     failed_starts: Iterable[tuple[float, str]],
-) -> list[Addition]:
+) -> list[CounterIncrease]:
     """What was counted after `after`, oldest first.
 
     `batches_at`: times of batches whose reports were not read; `failed_starts`: time and kind of each.
     """
-    found = [Addition(report.at, counted(report)) for report in history.reports if report.at > after]
-    found += [Addition(at, {"batches": 1}) for at in batches_at]
+    found = [
+        CounterIncrease(report.at, batch_counts(report)) for report in history.reports if report.at > after
+    ]
+    found += [CounterIncrease(at, {"batches": 1}) for at in batches_at]
     for at, kind in failed_starts:
-        found.append(Addition(at, {"starts": 1, f"failures|{kind}": 1}))
+        found.append(CounterIncrease(at, {"starts": 1, f"failures|{kind}": 1}))
     for row, later in zip_longest(history.runs, history.runs[1:]):
         run, failed = row.run, failure_kind(row)
-        found.append(Addition(run.started_at, {"starts": 1}))
+        found.append(CounterIncrease(run.started_at, {"starts": 1}))
         if run.ended_at is not None and failed is not None:
             # That a run was lost is known once the next one has begun.
             at = later.run.started_at if later and row.ended_by == "lost" else run.ended_at
-            found.append(Addition(at, {f"failures|{failed}": 1}))
+            found.append(CounterIncrease(at, {f"failures|{failed}": 1}))
     return sorted((one for one in found if one.at > after), key=lambda one: one.at)
 
 
@@ -190,10 +192,10 @@ def additions(
 ONCE = ("starts", "failures")
 
 
-class CountedBack:
+class CounterReplay:
     """Counters at a time that goes forward: the totals of now less what came after. `place`: additions so far."""
 
-    def __init__(self, totals: Totals, later: Sequence[Addition]):
+    def __init__(self, totals: Totals, later: Sequence[CounterIncrease]):
         self._later, self.place = later, 0
         self._totals = dict(totals)
         for one in later:
@@ -212,7 +214,7 @@ class CountedBack:
     def totals(self) -> Totals:
         return {name: value for name, value in self._totals.items() if name in self._begun}
 
-    def _add(self, one: Addition, sign: int) -> None:
+    def _add(self, one: CounterIncrease, sign: int) -> None:
         for name, amount in one.amounts.items():
             if name in self._totals:
                 self._totals[name] += sign * amount

@@ -1,7 +1,7 @@
 """The series of any time, made from stored events with the functions that make those of now.
 
 For what the grid does not hold, and to fill the grid after a start. Figures that only polls and heartbeats tell
-(`UNTOLD`), and those of this server, are not told of the past.
+(`NOT_REPLAYABLE`), and those of this server, are not told of the past.
 """
 
 from __future__ import annotations
@@ -20,16 +20,22 @@ from alerts.matching.labels import Labels, Matcher, matches
 from alerts.promql.errors import TooCostly, Unanswerable
 from alerts.promql.series import METRIC_NAME, Floats, Series
 from controlplane.events.window import Window
-from controlplane.metrics.samples import OF_LIFE, query_labels, query_readings
+from controlplane.metrics.samples import LIFECYCLE_METRICS, query_labels, query_samples
 from controlplane.metrics.series.blocks import series_of_rows
-from controlplane.metrics.series.grid import Grid, Told
-from controlplane.metrics.series.query_history import CountedBack
+from controlplane.metrics.series.grid import Grid, NamedSample
+from controlplane.metrics.series.query_history import CounterReplay
 from controlplane.metrics.series.sources import exact_name
-from controlplane.metrics.series.stored_history import DEEP, NARROWER, Earlier, HistoryReader, Past
+from controlplane.metrics.series.stored_history import (
+    DEEP,
+    NARROW_HINT,
+    ArchivedHistory,
+    HistoryReader,
+    QueryPast,
+)
 from controlplane.model import QueryView
 from listeners.protocol.catalogue import AGENT, BASELINE, PREFIX
 
-UNTOLD = frozenset(
+NOT_REPLAYABLE = frozenset(
     [
         PREFIX + "batch_age_seconds",
         PREFIX + "last_task_finished_timestamp_seconds",
@@ -37,16 +43,16 @@ UNTOLD = frozenset(
     ]
 )
 #: What changes with the time that passes, though nothing happens.
-PASSING = frozenset({PREFIX + "source_lag_seconds"})
+TIME_DEPENDENT = frozenset({PREFIX + "source_lag_seconds"})
 #: Queries times slots of one request, more of what needs no reports and fewer of what needs many; and reports that
 #: it reads from the store. Up to five seconds each.
-MOST_POINTS = 50_000
-MOST_OF_LIFE, MOST_DEEP = 4.0, 0.3
-MOST_REPORTS = 25_000
+MAX_POINTS = 50_000
+LIFECYCLE_FACTOR, DEEP_FACTOR = 4.0, 0.3
+MAX_REPORTS = 25_000
 #: Slots that are filled at a time, the newest first.
-AT_ONCE = 20
+FILL_CHUNK_SLOTS = 20
 #: Reports from before the stretch that filling reads: lag by time is then seen a little less far back.
-BEFORE = 10
+FILL_REPORTS_BEFORE = 10
 
 
 class SeriesReplay:
@@ -61,7 +67,7 @@ class SeriesReplay:
         window: Window,
         clock: Callable[[], float],
         step: float,
-        earlier: Earlier | None = None,
+        earlier: ArchivedHistory | None = None,
         coarse: bool = False,
     ):
         self._reading, self._window, self._clock, self._step = reading, window, clock, step
@@ -71,7 +77,7 @@ class SeriesReplay:
     def step(self) -> float:
         return self._step
 
-    def over(self, earlier: Earlier | None, coarse: float | None = None) -> SeriesReplay:
+    def over(self, earlier: ArchivedHistory | None, coarse: float | None = None) -> SeriesReplay:
         """The same over the store and what it has forgotten; `coarse`: on a grid of so many seconds."""
         step = coarse or self._step
         return SeriesReplay(self._reading, self._window, self._clock, step, earlier, coarse is not None)
@@ -87,11 +93,11 @@ class SeriesReplay:
         slots = range(first, _slot(min(end, self._clock()), self._step) + 1)
         if not views or not slots:
             return []
-        if len(slots) * len(views) > MOST_POINTS * _share(name):
-            raise TooCostly(f"{len(views)} queries at {len(slots)} moments each are too much: {NARROWER}")
+        if len(slots) * len(views) > MAX_POINTS * _share(name):
+            raise TooCostly(f"{len(views)} queries at {len(slots)} moments each are too much: {NARROW_HINT}")
         query_ids = [view.query_id for view in views]
         tracks = self._tracks(frozenset({name}), query_ids, slots, earlier=self._earlier)
-        track = tracks.of.get(name, _Track(len(slots)))
+        track = tracks.of.get(name, _MetricRows(len(slots)))
         labels = [{METRIC_NAME: name, **labels} for labels in track.labels]
         times = np.array(slots) * float(self._step)
         found = series_of_rows(labels, track.values, times, 1 if times[0] <= start else 0)
@@ -113,9 +119,9 @@ class SeriesReplay:
         query_ids = [view.query_id for view in self._window.views()]
         filled = 0
         while filled < len(missing) and time.monotonic() < deadline:
-            chunk = missing[filled : filled + AT_ONCE]
+            chunk = missing[filled : filled + FILL_CHUNK_SLOTS]
             slots = range(chunk[-1], chunk[0] + 1)
-            tracks = self._tracks(names, query_ids, slots, sys.maxsize, BEFORE, None)
+            tracks = self._tracks(names, query_ids, slots, sys.maxsize, FILL_REPORTS_BEFORE, None)
             for slot in chunk:
                 grid.put(slot * self._step, tracks.told(slot - slots[0]), grid.missing(slot) & names)
             filled += len(chunk)
@@ -128,11 +134,11 @@ class SeriesReplay:
         slots: range,
         most: int | None = None,
         before: int | None = None,
-        earlier: Earlier | None = None,
-    ) -> _Tracks:
-        tracks = _Tracks(len(slots))
+        earlier: ArchivedHistory | None = None,
+    ) -> _ReplayedRows:
+        tracks = _ReplayedRows(len(slots))
         start, end = (slots[0] - 1) * self._step, slots[-1] * self._step
-        most = MOST_REPORTS if most is None else most
+        most = MAX_REPORTS if most is None else most
         with self._reading() as connection:
             every = self._step if self._coarse else None
             reader = HistoryReader(connection, self._window, names, start, end, most, before, earlier, every)
@@ -140,23 +146,23 @@ class SeriesReplay:
                 self._follow(tracks, past, names, slots)
         return tracks
 
-    def _follow(self, tracks: _Tracks, past: Past, names: frozenset[str], slots: range) -> None:
+    def _follow(self, tracks: _ReplayedRows, past: QueryPast, names: frozenset[str], slots: range) -> None:
         """Every slot of one query. What only events change is looked at again after one."""
-        counters = CountedBack(past.totals, past.later)
+        counters = CounterReplay(past.totals, past.later)
         before: object = None
         for place, slot in enumerate(slots):
             t = slot * self._step
             counters.go_to(t)
             view, state = past.history.at(t), (counters.place, *past.history.state(t))
             gone = view is None or not past.bears(t)
-            asked = names & PASSING if state == before and not gone else names
+            asked = names & TIME_DEPENDENT if state == before and not gone else names
             before = None if gone else state
             if asked != names:
                 tracks.carry(past.history.view.query_id, place, asked)
             if view is None or gone or not asked:
                 continue
             verdict = past.history.verdict(view, t)
-            for reading in query_readings(view, verdict, t, counters.totals, asked):
+            for reading in query_samples(view, verdict, t, counters.totals, asked):
                 tracks.add(view.query_id, place, (reading.metric.name, reading.labels, float(reading.value)))
 
 
@@ -165,12 +171,12 @@ def _slot(at: float, step: float) -> int:
 
 
 def _share(name: str) -> float:
-    return MOST_OF_LIFE if name in OF_LIFE else MOST_DEEP if name in DEEP else 1.0
+    return LIFECYCLE_FACTOR if name in LIFECYCLE_METRICS else DEEP_FACTOR if name in DEEP else 1.0
 
 
 def replayable(name: str) -> bool:
     """Whether stored events tell this metric."""
-    return name.startswith(PREFIX) and name not in UNTOLD
+    return name.startswith(PREFIX) and name not in NOT_REPLAYABLE
 
 
 def may_match(matchers: Sequence[Matcher], view: QueryView) -> bool:
@@ -180,7 +186,7 @@ def may_match(matchers: Sequence[Matcher], view: QueryView) -> bool:
 
 
 @dataclass
-class _Track:
+class _MetricRows:
     """The series of one metric: their labels, and their values at each place."""
 
     places: int
@@ -198,21 +204,21 @@ class _Track:
         return row
 
 
-class _Tracks:
+class _ReplayedRows:
     """Series that come in query by query, by metric."""
 
     def __init__(self, places: int):
         self._places = places
-        self.of: dict[str, _Track] = {}
+        self.of: dict[str, _MetricRows] = {}
         self._rows: dict[str, dict[tuple[str, frozenset[tuple[str, str]]], Floats]] = {}
 
-    def add(self, query_id: str, place: int, told: Told) -> None:
+    def add(self, query_id: str, place: int, told: NamedSample) -> None:
         name, labels, value = told
         rows = self._rows.setdefault(query_id, {})
         key = name, frozenset(labels.items())
         row = rows.get(key)
         if row is None:
-            row = rows[key] = self.of.setdefault(name, _Track(self._places)).append(labels)
+            row = rows[key] = self.of.setdefault(name, _MetricRows(self._places)).append(labels)
         row[place] = value
 
     def carry(self, query_id: str, place: int, but: frozenset[str]) -> None:
@@ -221,7 +227,7 @@ class _Tracks:
             if name not in but:
                 row[place] = row[place - 1]
 
-    def told(self, place: int) -> Iterator[Told]:
+    def told(self, place: int) -> Iterator[NamedSample]:
         for name, track in self.of.items():
             for labels, row in zip(track.labels, track.rows, strict=True):
                 if not math.isnan(row[place]):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controlplane.metrics.samples import MetricSample, Totals, Wanted, agent_readings, query_readings
+from controlplane.metrics.samples import MetricSample, Totals, Wanted, agent_samples, query_samples
 from controlplane.model import Agent, QueryStatus, QueryView, Verdict
 from listeners.protocol.catalogue import BY_NAME, PREFIX
 
@@ -15,7 +15,7 @@ UNJUDGED = Verdict(QueryStatus.STARTING, "not judged yet")
 
 
 @dataclass(frozen=True)
-class OwnFigures:
+class ServerMetrics:
     """Figures of this server itself; totals since its start, seconds of the last commit."""
 
     events_stored: int = 0
@@ -35,13 +35,13 @@ class OwnFigures:
     lake_verified_at: float | None = None
 
 
-def readings(
+def all_samples(
     views: Sequence[QueryView],
     verdicts: Mapping[str, Verdict],
     agents: Iterable[Agent],
     totals_of: Callable[[str], Totals],
     heartbeat_of: Callable[[str], Mapping[str, Any]],
-    own: OwnFigures,
+    own: ServerMetrics,
     now: float,
     wanted: Wanted = None,
 ) -> Iterator[MetricSample]:
@@ -53,14 +53,14 @@ def readings(
     if wanted is None or any(name.startswith(PREFIX) for name in wanted):
         for view in views:
             verdict = verdicts.get(view.query_id, UNJUDGED)
-            yield from query_readings(view, verdict, now, totals_of(view.query_id), wanted)
+            yield from query_samples(view, verdict, now, totals_of(view.query_id), wanted)
     statuses = Counter(verdicts[view.query_id].status for view in views if view.query_id in verdicts)
-    for reading in (*agent_readings(agents, heartbeat_of), *_own_readings(own, statuses)):
+    for reading in (*agent_samples(agents, heartbeat_of), *_own_readings(own, statuses)):
         if wanted is None or reading.metric.name in wanted:
             yield reading
 
 
-def _own_readings(own: OwnFigures, statuses: Mapping[QueryStatus, int]) -> Iterator[MetricSample]:
+def _own_readings(own: ServerMetrics, statuses: Mapping[QueryStatus, int]) -> Iterator[MetricSample]:
     figures = {
         "events_stored_total": own.events_stored,
         "events_duplicate_total": own.events_duplicate,

@@ -14,10 +14,10 @@ from alerts.promql.syntax.nodes import Node, Selector, Shift, Subquery, children
 from alerts.rules.model import Rule, RuleGroup
 
 #: The grid keeps no more than this; of a thousand series that is 90 MB.
-LONGEST = 2 * 86400.0
+MAX_KEPT_SECONDS = 2 * 86400.0
 
 
-class Kept(NamedTuple):
+class MetricRetention(NamedTuple):
     """`seconds` to keep by metric name; `beyond`: rules that read what the grid never holds whole.
 
     Those have a selector that names no metric, an absolute time, or a reach of more than LONGEST.
@@ -27,19 +27,19 @@ class Kept(NamedTuple):
     beyond: tuple[Rule, ...]
 
 
-def kept(groups: Iterable[RuleGroup], step: float) -> Kept:
+def retention_for(groups: Iterable[RuleGroup], step: float) -> MetricRetention:
     """What these groups read. `step`: of the grid, in seconds; one is added to every reach."""
     seconds: dict[str, float] = {}
     beyond: list[Rule] = []
     for group in groups:
         for rule in group.rules:
             for name, reach in _reaches(rule.node, max(0.0, group.query_offset)):
-                if name is None or reach > LONGEST:
+                if name is None or reach > MAX_KEPT_SECONDS:
                     beyond += [rule] if rule not in beyond else []
                 if name is not None:
-                    needed = min(reach, LONGEST) + LOOKBACK + step
+                    needed = min(reach, MAX_KEPT_SECONDS) + LOOKBACK + step
                     seconds[name] = max(seconds.get(name, 0.0), needed)
-    return Kept(seconds, tuple(beyond))
+    return MetricRetention(seconds, tuple(beyond))
 
 
 def _reaches(node: Node, back: float) -> Iterator[tuple[str | None, float]]:

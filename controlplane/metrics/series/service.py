@@ -23,10 +23,10 @@ from controlplane.metrics.baselines import BaselineStore
 from controlplane.metrics.samples import Wanted
 from controlplane.metrics.series import selection, snapshot
 from controlplane.metrics.series.baseline_series import BaselineSeries
-from controlplane.metrics.series.grid import MOST_SERIES, STEP, Grid, Told
+from controlplane.metrics.series.grid import MAX_SERIES, STEP_SECONDS, Grid, NamedSample
 from controlplane.metrics.series.replay import SeriesReplay
-from controlplane.metrics.series.scrape import OwnFigures, readings
-from controlplane.metrics.series.sources import Joined, Live
+from controlplane.metrics.series.scrape import ServerMetrics, all_samples
+from controlplane.metrics.series.sources import GridWithHistory, LiveSource
 
 log = logging.getLogger(__name__)
 SNAPSHOT = "series.npz"
@@ -35,7 +35,7 @@ FILL_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
-class Figures:
+class GridStats:
     """How much the grid holds. `refused`: series of the last scrape that were too many; `seconds`: it took."""
 
     series: int = 0
@@ -56,11 +56,11 @@ class SeriesService:
         window: Window,
         verdicts: VerdictLog,
         clock: Callable[[], float],
-        own_figures: Callable[[], OwnFigures],
+        own_figures: Callable[[], ServerMetrics],
         reading: Callable[[], AbstractContextManager[Connection]],
         data_dir: Path,
-        step: float = STEP,
-        most_series: int = MOST_SERIES,
+        step: float = STEP_SECONDS,
+        most_series: int = MAX_SERIES,
         beyond: Callable[[SeriesReplay, float, list[str]], SeriesSource] | None = None,
         baselines: BaselineStore | None = None,
     ):
@@ -72,7 +72,7 @@ class SeriesService:
         self.grid = Grid({}, step, most_series)
         self.replay = SeriesReplay(reading, window, clock, step)
         self._lock = threading.Lock()
-        self._recorded: dict[str, tuple[Told, ...]] = {}
+        self._recorded: dict[str, tuple[NamedSample, ...]] = {}
         self._seconds = 0.0
 
     def keep(self, kept: Mapping[str, float]) -> None:
@@ -81,7 +81,7 @@ class SeriesService:
 
     def keep_for(self, groups: Sequence[RuleGroup]) -> None:
         """Keep what these groups of rules read; the log names rules that read more than is ever kept."""
-        chosen = selection.kept(groups, self.step)
+        chosen = selection.retention_for(groups, self.step)
         for rule in chosen.beyond:
             log.warning("the rule %s reads more than the server keeps at hand: %s", rule.name, rule.expr)
         self.keep(chosen.seconds)
@@ -107,7 +107,7 @@ class SeriesService:
 
     # -- reading ---------------------------------------------------------------------------------
 
-    def live(self, now: float) -> list[Told]:
+    def live(self, now: float) -> list[NamedSample]:
         """Everything that a scrape at `now` would hold, of all metrics."""
         return list(self._told(now, None))
 
@@ -116,21 +116,21 @@ class SeriesService:
         told: list[str] = [] if notes is None else notes
         before = self.replay if self._beyond is None else self._beyond(self.replay, now, told)
         usual = BaselineSeries(before, self._baselines, self._window.fleet, self.step, now)
-        past = Joined(self.grid, usual, now)
-        return Live(past, now, lambda wanted: self._told(now, wanted))
+        past = GridWithHistory(self.grid, usual, now)
+        return LiveSource(past, now, lambda wanted: self._told(now, wanted))
 
     def rules_source(self, now: float, live: bool) -> SeriesSource:
         """For rules: the grid alone; with `live`, the values at `now` laid over it."""
         if not live:
             return self.grid
-        return Live(self.grid, now, lambda wanted: self._told(now, wanted))
+        return LiveSource(self.grid, now, lambda wanted: self._told(now, wanted))
 
-    def figures(self) -> Figures:
-        return Figures(self.grid.series_count, self.grid.bytes, self.grid.refused, self._seconds)
+    def figures(self) -> GridStats:
+        return GridStats(self.grid.series_count, self.grid.bytes, self.grid.refused, self._seconds)
 
-    def _told(self, now: float, wanted: Wanted) -> Iterator[Told]:
+    def _told(self, now: float, wanted: Wanted) -> Iterator[NamedSample]:
         views = self._window.fleet()
-        found = readings(
+        found = all_samples(
             views,
             self._verdicts.all(views, now),
             self._window.agents(),
@@ -146,7 +146,7 @@ class SeriesService:
             yield reading.metric.name, reading.labels, reading.value
         yield from self._latest(wanted)
 
-    def _latest(self, wanted: Wanted) -> Iterable[Told]:
+    def _latest(self, wanted: Wanted) -> Iterable[NamedSample]:
         with self._lock:
             recorded = [told for group in self._recorded.values() for told in group]
         return (told for told in recorded if wanted is None or told[0] in wanted)
@@ -180,6 +180,6 @@ class SeriesService:
             log.error("the series cannot be saved: %s", error)
 
 
-def _as_told(series: Series) -> Told:
+def _as_told(series: Series) -> NamedSample:
     labels = {name: value for name, value in series.labels.items() if name != METRIC_NAME}
     return series.labels[METRIC_NAME], labels, float(series.values[-1])

@@ -10,19 +10,19 @@ import numpy as np
 from alerts.matching.labels import Matcher, matches
 from alerts.promql.evaluator import LOOKBACK
 from alerts.promql.series import METRIC_NAME, STALE, Series, SeriesSource, is_stale
-from controlplane.metrics.series.grid import Grid, Told
+from controlplane.metrics.series.grid import Grid, NamedSample
 
 Wanted = frozenset[str] | None
 
 
-class Live:
+class LiveSource:
     """A source with the values at `at` added at the end; a series that has none any more is marked as ended.
 
     `told` gives all values at `at` of the metrics wanted (None: of all); it is asked once for each name, and
     only by those who look at that moment.
     """
 
-    def __init__(self, source: SeriesSource, at: float, told: Callable[[Wanted], Iterable[Told]]):
+    def __init__(self, source: SeriesSource, at: float, told: Callable[[Wanted], Iterable[NamedSample]]):
         self._source, self._at = source, at
         self._told = cache(lambda wanted: [_series(one, at) for one in told(wanted)])
 
@@ -37,7 +37,7 @@ class Live:
         return [*(one for one in past if len(one.times)), *now.values()]
 
 
-def _series(told: Told, at: float) -> Series:
+def _series(told: NamedSample, at: float) -> Series:
     name, labels, value = told
     return Series({METRIC_NAME: name, **labels}, np.array([at], float), np.array([value], float))
 
@@ -52,7 +52,7 @@ def _until(held: Series, at: float, now: Series | None) -> Series:
     return Series(held.labels, np.append(times, at), np.append(values, value))
 
 
-class Joined:
+class GridWithHistory:
     """The grid, and for what it does not hold the stored events.
 
     A selector that names no metric finds in the recent past (one look-back) what the grid holds; further back
@@ -73,10 +73,10 @@ class Joined:
             return held
         if oldest is None or oldest > end:
             return self._past.select(matchers, start, end)
-        return joined(self._past.select(matchers, start, oldest - self._grid.step), held, oldest)
+        return join_series(self._past.select(matchers, start, oldest - self._grid.step), held, oldest)
 
 
-def joined(past: Iterable[Series], held: Iterable[Series], oldest: float) -> list[Series]:
+def join_series(past: Iterable[Series], held: Iterable[Series], oldest: float) -> list[Series]:
     """Series of before `oldest` and from then on, as one where they are the same."""
     later = {_key(one): _from(one, oldest) for one in held}
     found = []

@@ -17,15 +17,20 @@ from alerts.promql.errors import TooCostly
 from controlplane.events import progress
 from controlplane.events.window import Window
 from controlplane.health.failures import explain
-from controlplane.metrics.samples import COUNTERS, OF_LIFE, Totals
-from controlplane.metrics.series.query_history import Addition, QueryHistory, additions, bearers
+from controlplane.metrics.samples import COUNTERS, LIFECYCLE_METRICS, Totals
+from controlplane.metrics.series.query_history import (
+    CounterIncrease,
+    QueryHistory,
+    counter_increases,
+    holders_of_name,
+)
 from controlplane.model import ProgressSample, QueryStatus, QueryView
 from controlplane.records import RunRow
 from controlplane.store import history as stored
 from controlplane.store import offload_marks
 from listeners.protocol.catalogue import PREFIX
 
-NARROWER = 'ask for one query, as in NAME{query="…"}, or for a shorter time'
+NARROW_HINT = 'ask for one query, as in NAME{query="…"}, or for a shorter time'
 #: Counters that reports are read for; of batches the times are enough, starts and failures are in the runs.
 _BY_REPORT = frozenset(PREFIX + name for name, _ in COUNTERS.values()) - {
     PREFIX + "batches_total",
@@ -40,25 +45,25 @@ DEEP = frozenset({PREFIX + "source_lag_seconds", PREFIX + "source_catch_up_secon
 
 
 #: A report tells of the time after it until the next one: so long, where the store has forgotten it.
-TELLING_SECONDS = 86400.0
+REPORT_REACH_SECONDS = 86400.0
 
 
 @dataclass(frozen=True)
-class Past:
+class QueryPast:
     """A query's past, its counters now, and what was added to them since the beginning of the stretch."""
 
     history: QueryHistory
     totals: Totals
-    later: Sequence[Addition] = ()
+    later: Sequence[CounterIncrease] = ()
     #: All that went by its name at some time; itself alone where there is no other.
     namesakes: Sequence[QueryHistory] = ()
 
     def bears(self, t: float) -> bool:
         """Whether it went by its name at `t`, rather than a query that had taken its place."""
-        return len(self.namesakes) < 2 or self.history.view.query_id in bearers(self.namesakes, t)
+        return len(self.namesakes) < 2 or self.history.view.query_id in holders_of_name(self.namesakes, t)
 
 
-class Earlier(Protocol):
+class ArchivedHistory(Protocol):
     """Reports and signs of rest of a query that the store has no more; `controlplane.history.archive` has them.
 
     Times are Unix seconds, stretches start < t <= end, all in the order of time. May raise LakeError and TooCostly.
@@ -95,14 +100,14 @@ class HistoryReader:
         end: float,
         most: int,
         before: int | None = None,
-        earlier: Earlier | None = None,
+        earlier: ArchivedHistory | None = None,
         every: float | None = None,
     ):
         self._connection, self._window, self._most = connection, window, most
         self._earlier, self._every = earlier, every
         self._since: dict[str, float] = {}
         self._names, self._start, self._end = names, start, end
-        self._of_batches, self._deep = bool(names - OF_LIFE), bool(names & DEEP)
+        self._of_batches, self._deep = bool(names - LIFECYCLE_METRICS), bool(names & DEEP)
         least = window.length if self._deep else 2
         self._before = least if before is None else min(before, least)
         # Batches are counted by their reports where those are read anyway.
@@ -110,7 +115,7 @@ class HistoryReader:
         if self._by_report:  # every one counts
             self._every = None
 
-    def pasts(self, query_ids: Collection[str]) -> list[Past]:
+    def pasts(self, query_ids: Collection[str]) -> list[QueryPast]:
         families = {one: self._family(one) for one in query_ids}
         involved = sorted({member for family in families.values() for member in family})
         keys = {row.query_id: row.key for row in stored.query_rows(self._connection, involved)}
@@ -121,7 +126,7 @@ class HistoryReader:
             self._since = {one: gone for one in chosen if one in families} if gone else {}
         self._bound({one: keys[one] for one in chosen if one in families and self._reaches_back(one)})
         runs, changes = self._runs(keys), self._changes(keys)
-        found: dict[str, Past] = {}
+        found: dict[str, QueryPast] = {}
         for one in chosen:
             past = self._past(one, keys[one], runs[one], changes[keys[one]], one in families)
             if past is not None:
@@ -133,10 +138,10 @@ class HistoryReader:
         return (self._window.lineage(view.app, view.name) if view else []) or [query_id]
 
     @staticmethod
-    def _with_namesakes(found: Mapping[str, Past], query_id: str, family: Iterable[str]) -> Past:
+    def _with_namesakes(found: Mapping[str, QueryPast], query_id: str, family: Iterable[str]) -> QueryPast:
         past = found[query_id]
         histories = [found[one].history for one in family if one in found]
-        return Past(past.history, past.totals, past.later, histories)
+        return QueryPast(past.history, past.totals, past.later, histories)
 
     def _reaches_back(self, query_id: str) -> bool:
         """Whether there may be reports of the stretch that are in the store alone."""
@@ -153,7 +158,7 @@ class HistoryReader:
         The last reports from before `since` tell of it, too.
         """
         known = self._since.get(query_id)
-        return None if known is None or known + TELLING_SECONDS <= since else known
+        return None if known is None or known + REPORT_REACH_SECONDS <= since else known
 
     def _bound(self, keys: Mapping[str, int]) -> None:
         if not (self._of_batches or self._by_report):
@@ -166,7 +171,9 @@ class HistoryReader:
             if until is not None and self._earlier is not None:
                 reports += self._earlier.count([one], self._start, min(until, self._last))
         if reports > self._most:
-            raise TooCostly(f"{reports} reports would have to be read, and {self._most} may be: {NARROWER}")
+            raise TooCostly(
+                f"{reports} reports would have to be read, and {self._most} may be: {NARROW_HINT}"
+            )
 
     @property
     def _last(self) -> float:
@@ -198,7 +205,7 @@ class HistoryReader:
         runs: Sequence[RunRow],
         changes: Sequence[tuple[float, QueryStatus]],
         asked: bool,
-    ) -> Past | None:
+    ) -> QueryPast | None:
         """All that is needed; of a query that is `asked` for only as a namesake, its runs."""
         view, totals = self._now(query_id)
         if view is None:
@@ -210,8 +217,10 @@ class HistoryReader:
         known = {name: agent for name, agent in agents.items() if agent is not None}
         history = QueryHistory(view, runs, reports, rests, changes, self._window.length, known)
         if not asked:
-            return Past(history, totals)
-        return Past(history, totals, additions(history, self._start, *self._counted_apart(query_id, key)))
+            return QueryPast(history, totals)
+        return QueryPast(
+            history, totals, counter_increases(history, self._start, *self._counted_apart(query_id, key))
+        )
 
     def _now(self, query_id: str) -> tuple[QueryView | None, Totals]:
         """A view and totals that belong together, although the window moves on meanwhile."""

@@ -23,7 +23,7 @@ from controlplane.history.offload_commits import JOB
 from controlplane.lake.lake import Lake
 from controlplane.lake.schema import TABLES, arrow
 from controlplane.model import ActionState
-from controlplane.records import NoteOutcome
+from controlplane.records import DeliveryOutcome
 from controlplane.store.tables import actions, alerts, notifications
 
 Row = dict[str, Any]
@@ -131,7 +131,7 @@ def _alerts(connection: Connection, store: str) -> Iterator[Row]:
 def _notified(connection: Connection) -> Mapping[str, Sequence[float]]:
     """When each alert was told of to anybody, by its fingerprint."""
     sent = sa.select(notifications.c.at, notifications.c.fingerprints).where(
-        notifications.c.outcome == NoteOutcome.SENT.value
+        notifications.c.outcome == DeliveryOutcome.SENT.value
     )
     found: dict[str, list[float]] = defaultdict(list)
     for row in connection.execute(sent):

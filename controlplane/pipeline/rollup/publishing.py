@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from controlplane.metrics.baselines import FIGURES, HOURS, LONGEST, MOST, QUANTILES, SHAPE, Baseline, as_json
+from controlplane.metrics.baselines import (
+    FIGURES,
+    HOURS,
+    MAX_TEXT_CHARS,
+    MAX_VALUE,
+    QUANTILES,
+    SHAPE,
+    Baseline,
+    to_json,
+)
 
 #: Queries in a chunk: 2 MB of JSON at most.
 IN_CHUNK = 100
@@ -22,7 +31,7 @@ def documents(rows: pa.Table) -> Iterator[dict[str, Any]]:
     """A whole set, in chunks; of nothing, one chunk with nothing: it clears what was there."""
     found = baselines(rows)
     chunks = [found[place : place + IN_CHUNK] for place in range(0, len(found), IN_CHUNK)] or [[]]
-    told = [[as_json(one) for one in chunk] for chunk in chunks]
+    told = [[to_json(one) for one in chunk] for chunk in chunks]
     name = hashlib.sha256(repr(told).encode()).hexdigest()[:32]
     for number, chunk in enumerate(told):
         yield {"set": name, "chunk": number, "chunks": len(told), "baselines": chunk}
@@ -40,15 +49,15 @@ def baselines(rows: pa.Table) -> list[Baseline]:
     hour = rows["hour_of_week"].to_numpy()
     known = (figure >= 0) & (quantile >= 0) & (hour >= 0) & (hour < HOURS)
     told = rows["value"].to_numpy()
-    known &= np.abs(told) < MOST
+    known &= np.abs(told) < MAX_VALUE
     values[query[known], figure[known], hour[known], quantile[known]] = told[known]
     _, first = np.unique(query, return_index=True)
     facts = rows.select(["query_id", "app", "query", "made_at"]).take(pa.array(first)).to_pylist()
     return [
         Baseline(
             one["query_id"],
-            (one["app"] or "unnamed")[:LONGEST],
-            one["query"][:LONGEST],
+            (one["app"] or "unnamed")[:MAX_TEXT_CHARS],
+            one["query"][:MAX_TEXT_CHARS],
             one["made_at"].timestamp(),
             values[place],
         )

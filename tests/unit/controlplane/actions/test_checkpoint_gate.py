@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.actions import checkpoint_gate, guards, transitions
 from controlplane.checkpoints.inventory_requests import CLOCK_SLACK_SECONDS
-from controlplane.model import ActionState, CheckpointSeen, QueryView, Run
+from controlplane.model import ActionState, CheckpointSummary, QueryView, Run
 from tests.unit.controlplane.actions.views import NOW, ask, requested, run, view
 
 JUDGEMENT = {
@@ -20,16 +20,16 @@ JUDGEMENT = {
 }
 
 
-def seen(taken_at: float = NOW - 5, verdict: str = "ok", **more: Any) -> CheckpointSeen:
+def seen(taken_at: float = NOW - 5, verdict: str = "ok", **more: Any) -> CheckpointSummary:
     foretold = "the commit log is ahead (log.commit-ahead)" if verdict == "broken" else None
     told = {"summary": "it will resume at batch 8", "checkpoint": "/c", "foretold": foretold, "run_id": "old"}
-    return CheckpointSeen(taken_at, verdict, **{**told, **more})
+    return CheckpointSummary(taken_at, verdict, **{**told, **more})
 
 
 RUNS = view()
 STOPPED = view(run=run(started_at=NOW - 7200, ended_at=NOW - 3600))
 JUST_STOPPED = view(run=run(started_at=NOW - 7200, ended_at=NOW - 10))
-FRESH: list[tuple[str, QueryView, CheckpointSeen | None, bool]] = [
+FRESH: list[tuple[str, QueryView, CheckpointSummary | None, bool]] = [
     ("nothing was seen", RUNS, None, False),
     ("just now, while it runs", RUNS, seen(NOW - 59), True),
     ("long ago, while it runs", RUNS, seen(NOW - 61), False),
@@ -49,7 +49,7 @@ FRESH: list[tuple[str, QueryView, CheckpointSeen | None, bool]] = [
     ("at", "checkpoint", "fresh"), [case[1:] for case in FRESH], ids=[c[0] for c in FRESH]
 )
 def test_an_inventory_counts_while_it_tells_of_now(
-    at: QueryView, checkpoint: CheckpointSeen | None, fresh: bool
+    at: QueryView, checkpoint: CheckpointSummary | None, fresh: bool
 ) -> None:
     assert guards.is_fresh(checkpoint, at, NOW) is fresh
     looked = replace(at, checkpoint=checkpoint)

@@ -17,7 +17,7 @@ from alerts.silences import Silence
 from alerts.state import Alert
 from controlplane.alerting.notifier import Name, Notifier
 from controlplane.alerting.silence_state import SilenceStates
-from controlplane.records import NoteOutcome, NotificationLogEntry
+from controlplane.records import DeliveryOutcome, NotificationLogEntry
 from tests.acceptance.live import eventually
 from tests.unit.alerts.examples import alert, resolved
 from tests.unit.controlplane.alerting.parts import (
@@ -62,7 +62,7 @@ class Team:
         after.notifier.load(alerts, self.store.told, list(reversed(self.store.notes)))
         return after
 
-    def outcomes(self) -> list[NoteOutcome]:
+    def outcomes(self) -> list[DeliveryOutcome]:
         return [note.outcome for note in self.store.notes]
 
 
@@ -130,7 +130,7 @@ def test_a_receiver_with_a_mistake_keeps_nobody_else_untold_and_is_tried_ever_mo
         team.look(WAIT if not broken.tried else 1)
     assert len(takes.messages) == 1
     assert broken.tried == 4  # after 5, 10 and 20 seconds
-    failed = [note for note in team.store.notes if note.outcome is NoteOutcome.FAILED]
+    failed = [note for note in team.store.notes if note.outcome is DeliveryOutcome.FAILED]
     assert ["RuntimeError: no such thing" in note.words for note in failed] == [True]
 
 
@@ -140,7 +140,7 @@ def test_a_note_of_nothing_new_is_not_repeated_for_another_number() -> None:
     team.look(WAIT)
     for _ in range(5):
         team.look(INTERVAL)
-    assert team.outcomes() == [NoteOutcome.SENT, NoteOutcome.NOT_SENT]
+    assert team.outcomes() == [DeliveryOutcome.SENT, DeliveryOutcome.NOT_SENT]
     assert "300 s ago" in team.store.notes[1].words
 
 
@@ -150,7 +150,7 @@ def test_a_failure_is_noted_once_for_each_kind() -> None:
     team.take(lag())
     for _ in range(6):
         team.look(600)
-    failed = [note.words for note in team.store.notes if note.outcome is NoteOutcome.FAILED]
+    failed = [note.words for note in team.store.notes if note.outcome is DeliveryOutcome.FAILED]
     assert len(failed) == 2
     assert team.notifier.sent == 1
 
@@ -260,7 +260,7 @@ def test_a_message_that_is_on_its_way_at_the_stop_is_noted(started: list[Team]) 
     stopping.start()
     door.opened.set()
     stopping.join(60)
-    assert team.outcomes() == [NoteOutcome.SENT]
+    assert team.outcomes() == [DeliveryOutcome.SENT]
 
 
 # -- a store that is away --------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def test_with_the_store_down_people_are_told_and_it_is_noted_later_once_and_in_o
     assert (len(hook.messages), team.store.notes) == (2, [])
     team.store.down = False
     run(started, team)
-    assert eventually(lambda: team.outcomes() == [NoteOutcome.SENT] * 2, 15)
+    assert eventually(lambda: team.outcomes() == [DeliveryOutcome.SENT] * 2, 15)
     assert [note.at for note in team.store.notes] == [NOW + WAIT, NOW + WAIT + INTERVAL]
 
 

@@ -18,7 +18,7 @@ from controlplane.alerting.views import AlertView, GroupView, RuleView
 from controlplane.api import alerting
 from controlplane.api.alerting_bodies import SilenceRequest
 from controlplane.errors import BadRequest
-from controlplane.records import NoteOutcome, NotificationLogEntry
+from controlplane.records import DeliveryOutcome, NotificationLogEntry
 from tests.unit.alerts.examples import alert, resolved
 
 NOW = 1_795_152_000.0
@@ -73,7 +73,7 @@ def test_an_alert_says_null_for_what_it_does_not_know() -> None:
 
 
 def test_an_alert_names_who_mutes_it_who_works_on_it_and_what_was_told() -> None:
-    note = NotificationLogEntry(NOW, "pager/webhook[0]", "{}", NoteOutcome.SENT, "first", ("f",))
+    note = NotificationLogEntry(NOW, "pager/webhook[0]", "{}", DeliveryOutcome.SENT, "first", ("f",))
     one = view(
         alert("A"),
         inhibited_by=(alert("B"),),

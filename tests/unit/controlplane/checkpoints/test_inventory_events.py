@@ -20,7 +20,7 @@ from controlplane.checkpoints.inventory_events import (
 )
 from controlplane.checkpoints.known_history import history_from
 from controlplane.checkpoints.report import build_report, checkpoint_seen
-from controlplane.events.parsing import read
+from controlplane.events.parsing import parse
 from listeners.protocol import wire
 from tests.drivers import BEGIN, Driver
 
@@ -170,7 +170,7 @@ def whole(files: list[Any], contents: dict[str, str], changed: dict[str, Any]) -
 def test_any_inventory_at_all_is_judged_or_refused_in_words(document: dict[str, Any]) -> None:
     line = wire.dumps(wire.loads(json.dumps(document)))
     came = received_inventory(event(wire.loads(line), output=document.get("errors")))
-    read(event(wire.loads(line)))
+    parse(event(wire.loads(line)))
     try:
         survey = survey_from(came)
     except NotAnInventory:

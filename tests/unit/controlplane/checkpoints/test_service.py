@@ -16,7 +16,7 @@ from controlplane.actions.outbox import Outbox
 from controlplane.checkpoints import service as module
 from controlplane.checkpoints.inventory import roots
 from controlplane.checkpoints.service import CheckpointService
-from controlplane.model import CheckpointSeen, QueryView
+from controlplane.model import CheckpointSummary, QueryView
 from controlplane.store import checkpoints
 from tests.acceptance.live import eventually
 from tests.acceptance.written import write
@@ -65,7 +65,7 @@ def view_of(harness: StoreHarness, query_id: str) -> QueryView:
     return view
 
 
-def seen(harness: StoreHarness, view: QueryView) -> CheckpointSeen:
+def seen(harness: StoreHarness, view: QueryView) -> CheckpointSummary:
     return eventually(lambda: view_of(harness, view.query_id).checkpoint)
 
 

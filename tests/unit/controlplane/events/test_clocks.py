@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from controlplane.events.clocks import MAX_CLOCKS, RECENT_OFFSETS, Clocks, corrected
+from controlplane.events.clocks import MAX_CLOCKS, RECENT_OFFSETS, AgentClocks, corrected
 
 NOW = 1_000_000.0
 
@@ -30,14 +30,14 @@ def test_nothing_was_heard_before_1970() -> None:
 
 
 def test_the_smallest_recent_offset_counts_for_it_had_the_shortest_way() -> None:
-    clocks = Clocks()
+    clocks = AgentClocks()
     for took in (0.9, 0.1, 0.5):
         offset = clocks.note(NOW, NOW - 100 - took).of("a")
     assert offset == pytest.approx(100.1)
 
 
 def test_a_clock_that_was_set_right_is_believed_after_a_while() -> None:
-    clocks = Clocks()
+    clocks = AgentClocks()
     clocks.note(NOW, NOW + 500).of("a")
     for n in range(RECENT_OFFSETS):
         offset = clocks.note(NOW, NOW - 0.1 - n / 1000).of("a")
@@ -45,7 +45,7 @@ def test_a_clock_that_was_set_right_is_believed_after_a_while() -> None:
 
 
 def test_a_clock_that_was_set_back_is_believed_at_the_second_request() -> None:
-    clocks = Clocks()
+    clocks = AgentClocks()
     for took in (0.1, 0.2, 0.1):
         clocks.note(NOW, NOW - took).of("a")
     assert clocks.note(NOW, NOW - 10.2).of("a") == pytest.approx(0.1)
@@ -53,34 +53,34 @@ def test_a_clock_that_was_set_back_is_believed_at_the_second_request() -> None:
 
 
 def test_a_clock_that_was_set_back_further_than_any_way_takes_is_believed_at_once() -> None:
-    clocks = Clocks()
+    clocks = AgentClocks()
     clocks.note(NOW, NOW + 3600).of("a")
     clock = clocks.note(NOW, NOW - 0.1)
     assert [clock.of("a"), clock.of("a")] == [pytest.approx(0.1)] * 2
 
 
 def test_one_slow_request_does_not_move_a_clock() -> None:
-    clocks = Clocks()
+    clocks = AgentClocks()
     for took in (0.1, 20.0, 0.2, 20.0):
         offset = clocks.note(NOW, NOW - took).of("a")
     assert offset == pytest.approx(0.1)
 
 
 def test_a_beat_was_received_when_it_came_less_the_time_it_waited_to_be_sent() -> None:
-    clock = Clocks().note(NOW, NOW + 3600)  # the sender is an hour ahead
+    clock = AgentClocks().note(NOW, NOW + 3600)  # the sender is an hour ahead
     assert clock.received(NOW + 3599, NOW) == NOW - 1
     assert clock.received(NOW + 1800, NOW) == NOW - 1800  # from a spool that was left behind
     assert clock.received(NOW + 9999, NOW) == NOW
-    assert Clocks().note(NOW, None).received(NOW, NOW) is None
+    assert AgentClocks().note(NOW, None).received(NOW, NOW) is None
 
 
 @pytest.mark.parametrize("sent_at", [None, math.nan, math.inf, -5.0, 0.0])
 def test_a_time_of_sending_that_is_none_corrects_nothing(sent_at: float | None) -> None:
-    assert Clocks().note(NOW, sent_at).of("a") is None
+    assert AgentClocks().note(NOW, sent_at).of("a") is None
 
 
 def test_the_memory_for_clocks_is_bounded() -> None:
-    clocks = Clocks()
+    clocks = AgentClocks()
     for n in range(MAX_CLOCKS + 10):
         clocks.note(NOW, NOW - 1).of(f"agent {n}")
     assert len(clocks._recent) == MAX_CLOCKS

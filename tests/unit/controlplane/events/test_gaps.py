@@ -13,7 +13,7 @@ from controlplane.store import rows
 
 def told(*batches, known=NOTHING, run_id="r", now=0.0):
     for batch in batches:
-        known = gaps.report(known, run_id, batch, now)
+        known = gaps.record_report(known, run_id, batch, now)
     return known
 
 
@@ -45,38 +45,38 @@ def test_what_arrives_late_closes_a_gap_from_any_side():
 
 def test_a_gap_counts_once_when_it_has_stood_for_the_grace():
     known = told(1, 5)
-    known, early = gaps.overdue(known, GRACE_SECONDS - 1, None)
-    known, then = gaps.overdue(known, GRACE_SECONDS, "processing_time")
-    known, again = gaps.overdue(known, GRACE_SECONDS + 1, None)
+    known, early = gaps.count_overdue(known, GRACE_SECONDS - 1, None)
+    known, then = gaps.count_overdue(known, GRACE_SECONDS, "processing_time")
+    known, again = gaps.count_overdue(known, GRACE_SECONDS + 1, None)
     assert (early, then, again) == (0, 3, 0)
-    late, more = gaps.overdue(told(3, known=known), GRACE_SECONDS + 2, None)
+    late, more = gaps.count_overdue(told(3, known=known), GRACE_SECONDS + 2, None)
     assert spans(late) == [(2, 2), (4, 4)] and more == 0
 
 
 def test_in_continuous_mode_there_are_no_gaps():
-    assert gaps.overdue(told(1, 5), 1e9, "continuous") == (ReportedBatches(5), 0)
+    assert gaps.count_overdue(told(1, 5), 1e9, "continuous") == (ReportedBatches(5), 0)
 
 
 def test_many_gaps_are_bounded_and_the_newest_stay():
     known = told(*range(1, 401, 2))
-    assert len(known.gaps) == gaps.MOST_GAPS and spans(known)[-1] == (398, 398)
+    assert len(known.gaps) == gaps.MAX_GAPS and spans(known)[-1] == (398, 398)
 
 
 def test_gaps_that_are_pushed_out_before_the_grace_count_all_the_same():
     known, counted = NOTHING, 0
     for second in range(0, 600, 2):  # every second report is lost
-        known, more = gaps.overdue(told(second, known=known, now=second), second, "processing_time")
+        known, more = gaps.count_overdue(told(second, known=known, now=second), second, "processing_time")
         counted += more
-    known, rest = gaps.overdue(known, 10_000, "processing_time")
+    known, rest = gaps.count_overdue(known, 10_000, "processing_time")
     assert counted + rest == 299
-    assert gaps.overdue(known, 20_000, "processing_time")[1] == 0
+    assert gaps.count_overdue(known, 20_000, "processing_time")[1] == 0
 
 
 def test_a_gap_that_counts_already_makes_room_for_one_that_does_not():
-    known, _ = gaps.overdue(told(*range(0, 99, 2)), GRACE_SECONDS, None)
+    known, _ = gaps.count_overdue(told(*range(0, 99, 2)), GRACE_SECONDS, None)
     known = told(101, 103, known=known, now=GRACE_SECONDS)
-    assert len(known.gaps) == gaps.MOST_GAPS and known.forgotten == 0
-    assert gaps.overdue(known, GRACE_SECONDS * 2, None)[1] == 3
+    assert len(known.gaps) == gaps.MAX_GAPS and known.forgotten == 0
+    assert gaps.count_overdue(known, GRACE_SECONDS * 2, None)[1] == 3
 
 
 def test_what_is_stored_comes_back():

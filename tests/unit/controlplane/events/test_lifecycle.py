@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.events import lifecycle, run_resolution
-from controlplane.events.parsing import read
+from controlplane.events.parsing import parse
 from controlplane.model import RunEnd
 from controlplane.records import UnitOfWork
 from listeners.protocol import wire
@@ -22,8 +22,8 @@ NOW = BEGIN + 1000
 
 def tell(ledger: UnitOfWork, *lines: bytes, now: float = NOW) -> UnitOfWork:
     events = [wire.decode_event(line) for line in lines]
-    lifecycle.hear(ledger, events, {})
-    lifecycle.fold(ledger, [read(event) for event in events], now)
+    lifecycle.record_agents(ledger, events, {})
+    lifecycle.apply_events(ledger, [parse(event) for event in events], now)
     return ledger
 
 
@@ -412,7 +412,7 @@ def test_dropped_events_are_totals_by_reason_and_never_go_back() -> None:
 @pytest.mark.parametrize("type", ["started", "progress", "idle", "terminated"])
 def test_an_event_must_tell_its_query_and_run(type: str, data: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"data\.\w+ must be"):
-        read(Driver().event(type, data | ({"batchId": 1} if type == "progress" else {})))
+        parse(Driver().event(type, data | ({"batchId": 1} if type == "progress" else {})))
 
 
 # -- any order, any repetition ---------------------------------------------------------------------

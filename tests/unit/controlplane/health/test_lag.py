@@ -87,11 +87,11 @@ def test_heads_of_earlier_runs_count_as_a_restart_changes_nothing_in_the_source(
 
 
 def test_the_window_is_ten_samples_and_thirty_seconds() -> None:
-    slow = lag.window(batches([0] * 40, every=10), DEFAULTS)
-    quick = lag.window(batches([0] * 100, every=1), DEFAULTS)
+    slow = lag.trend_window(batches([0] * 40, every=10), DEFAULTS)
+    quick = lag.trend_window(batches([0] * 100, every=1), DEFAULTS)
     assert (len(slow), slow[-1].at - slow[0].at) == (10, 90)
     assert (len(quick), quick[-1].at - quick[0].at) == (10, 30)
-    assert lag.window(batches([0] * 9), DEFAULTS) == []
+    assert lag.trend_window(batches([0] * 9), DEFAULTS) == []
 
 
 @pytest.mark.parametrize(
@@ -112,23 +112,23 @@ def test_the_window_is_ten_samples_and_thirty_seconds() -> None:
     ],
 )
 def test_burrows_rules(lags, rows, trend) -> None:
-    found = [lag.trend(trail, DEFAULTS) for trail in lag.trails(batches(lags, rows=rows), DEFAULTS)]
+    found = [lag.trend(trail, DEFAULTS) for trail in lag.lag_windows(batches(lags, rows=rows), DEFAULTS)]
     assert (found or [lag.LagTrend.FINE]) == [trend]
 
 
 def test_allowed_lag_is_two_median_batches_and_at_least_ten_rows() -> None:
-    allowed = [next(lag.trails(batches([11] * 10, rows=rows), DEFAULTS)).allowed for rows in (0, 1, 500)]
+    allowed = [next(lag.lag_windows(batches([11] * 10, rows=rows), DEFAULTS)).allowed for rows in (0, 1, 500)]
     assert allowed == [10, 10, 1000]
 
 
 def test_partitions_are_looked_at_only_where_they_lag() -> None:
     lags = [{"o/0": 5, "o/1": 500, "o/2": 0}] * 10
-    assert [trail.part for trail in lag.trails(batches(lags), DEFAULTS)] == [None, "o/1"]
+    assert [trail.part for trail in lag.lag_windows(batches(lags), DEFAULTS)] == [None, "o/1"]
 
 
 def test_a_source_that_tells_no_head_throughout_the_window_has_no_trend() -> None:
     mixed = (*headless(3, last_at=NOW - 200), *batches([100] * 9, rows=0))
-    assert list(lag.trails(mixed, DEFAULTS)) == []
+    assert list(lag.lag_windows(mixed, DEFAULTS)) == []
 
 
 def test_catching_up_takes_as_long_as_the_lag_shrank_lately() -> None:
@@ -149,4 +149,4 @@ def test_a_topic_made_anew_tells_no_arrival() -> None:
     before = sample(1, NOW - 20, [source({}, {}, {"t/0": 100})])
     after = sample(2, NOW - 10, [source({}, {}, {"t/0": 3})])
     assert lag.arrival_rate([before, after], 0) is None
-    assert lag.arrivals([before, after]) is None
+    assert lag.total_arrival_rate([before, after]) is None

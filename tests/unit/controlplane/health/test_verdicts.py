@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from controlplane.health.judge import judge
-from controlplane.health.verdicts import FRESH, VerdictLog
+from controlplane.health.verdicts import FRESH_SECONDS, VerdictLog
 from tests.unit.controlplane.actions.views import NOW, view
 
 
@@ -34,8 +34,8 @@ def test_what_the_store_knows_is_not_recorded_again() -> None:
 def test_an_unchanged_query_is_judged_once_for_all_who_look() -> None:
     log, seen = VerdictLog(), view()
     first = log.judged(seen, NOW)
-    assert log.judged(seen, NOW + FRESH / 2) is first
-    assert log.judged(seen, NOW + FRESH) is not first
+    assert log.judged(seen, NOW + FRESH_SECONDS / 2) is first
+    assert log.judged(seen, NOW + FRESH_SECONDS) is not first
 
 
 def test_a_changed_query_and_a_clock_set_back_are_judged_anew() -> None:

@@ -42,7 +42,7 @@ def told(source: SeriesSource, expression: str, start: float, end: float) -> Val
 def test_counters_and_gauges_go_over_the_seam_as_if_it_were_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replays, "MOST_POINTS", 10**6)
+    monkeypatch.setattr(replays, "MAX_POINTS", 10**6)
     with sqlite_harness(tmp_path) as harness:
         now = harness.now = BEGIN + ALL
         driver = Driver()

@@ -236,7 +236,7 @@ def test_the_listeners_hear_what_is_new_once_it_is_stored(harness: StoreHarness)
 def test_a_line_that_nobody_foresaw_is_kept_raw_and_costs_nobody_else_anything(
     harness: StoreHarness, monkeypatch: pytest.MonkeyPatch, keepable: bool
 ) -> None:
-    real = deduplication.lifecycle.fold
+    real = deduplication.lifecycle.apply_events
 
     def brittle(ledger: Any, told: Any, now: float) -> None:
         told = list(told)
@@ -244,7 +244,7 @@ def test_a_line_that_nobody_foresaw_is_kept_raw_and_costs_nobody_else_anything(
             raise KeyError("unforeseen")
         real(ledger, told, now)
 
-    monkeypatch.setattr(deduplication.lifecycle, "fold", brittle)
+    monkeypatch.setattr(deduplication.lifecycle, "apply_events", brittle)
     driver = Driver()
     answer = harness.accept(
         driver.started("q", "r"), driver.line("weather", {}), driver.progress("q", "r", 0)
@@ -299,7 +299,7 @@ def test_a_database_that_fails_acknowledges_nothing_and_refuses_no_line(
     driver = Driver()
     lines = [driver.started("q", "r"), driver.progress("q", "r", 0)]
     with monkeypatch.context() as broken:
-        broken.setattr("controlplane.events.lifecycle.fold", fail)
+        broken.setattr("controlplane.events.lifecycle.apply_events", fail)
         with pytest.raises(StoreUnavailable, match="going away"):
             harness.accept(*lines)
     assert harness.ingest.rejected == 0

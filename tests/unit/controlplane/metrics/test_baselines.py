@@ -14,10 +14,10 @@ from controlplane.metrics.baselines import (
     SHAPE,
     Baseline,
     BaselineStore,
-    as_json,
+    from_json,
     hour_of_week,
     hours_of_week,
-    parsed,
+    to_json,
 )
 from controlplane.model import QueryView
 
@@ -29,7 +29,7 @@ def baseline(query_id: str = "q1", query: str = "orders", value: float = 5.0) ->
 
 
 def told(**changes: Any) -> dict[str, Any]:
-    return {**as_json(baseline()), **changes}
+    return {**to_json(baseline()), **changes}
 
 
 def view(query_id: str, name: str | None = "orders", **more: Any) -> QueryView:
@@ -61,7 +61,7 @@ def test_an_hour_of_the_week_is_counted_from_monday(when: datetime, hour: int) -
 
 
 def test_what_is_told_is_what_is_parsed() -> None:
-    again = parsed(told(), "one")
+    again = from_json(told(), "one")
     assert (again.query_id, again.app, again.query, again.made_at) == ("q1", "shop", "orders", 1.5)
     np.testing.assert_array_equal(again.values, baseline().values)
 
@@ -92,7 +92,7 @@ WRONG = {
 def test_what_is_wrong_is_named(case: str) -> None:
     document, words = WRONG[case]
     with pytest.raises(BadRequest, match=words):
-        parsed(document, "one")
+        from_json(document, "one")
 
 
 def test_a_query_with_a_new_checkpoint_has_the_baseline_of_its_name() -> None:

@@ -16,8 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families as text_fami
 
 from controlplane.events import progress
 from controlplane.health.judge import judge
-from controlplane.metrics.exposition import OwnFigures, render
-from controlplane.model import Agent, CheckpointSeen, OperatorSample, QueryView, RunEnd, RunFacts, Verdict
+from controlplane.metrics.exposition import render
+from controlplane.metrics.series.scrape import ServerMetrics
+from controlplane.model import Agent, CheckpointSummary, OperatorSample, QueryView, RunEnd, RunFacts, Verdict
 from tests.paths import DATA
 from tests.unit.controlplane.situations import (
     NOW,
@@ -34,7 +35,7 @@ from tests.unit.controlplane.situations import (
 from tests.unit.controlplane.wild_views import views_
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-OWN = OwnFigures(
+OWN = ServerMetrics(
     events_stored=7, events_duplicate=2, events_rejected=1, commit_seconds=0.01, open_actions=1, agents=1
 )
 RECORDED = DATA / "progress/spark-4.3.jsonl"
@@ -312,7 +313,7 @@ def test_an_agent_that_sends_nonsense_in_its_heartbeat_is_told_without_it() -> N
 
 
 def test_a_figure_that_no_float_can_hold_is_absent_and_costs_no_other() -> None:
-    seen = CheckpointSeen(NOW - 60, "ok", "it will resume", "/c", bytes=10**400, files=5)
+    seen = CheckpointSummary(NOW - 60, "ok", "it will resume", "/c", bytes=10**400, files=5)
     beat = {"executors": 10**400, "driver": {"heapUsed": 7}}
     series = scrape(view(checkpoint=seen, agent=agent()), heartbeat_of=lambda _: beat)
     assert value(series, "spark_streaming_checkpoint_files") == 5

@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.api.routes.events import may_speak
 from controlplane.errors import Forbidden
-from controlplane.ingest.service import Answer
+from controlplane.ingest.service import IngestResult
 from controlplane.model import Role, RunEnd
 from controlplane.runtime.tokens import Token
 from tests.drivers import Driver
@@ -26,7 +26,7 @@ def harness(tmp_path: Path) -> Iterator[StoreHarness]:
         yield opened
 
 
-def post(harness: StoreHarness, token: Token, *lines: bytes) -> Answer:
+def post(harness: StoreHarness, token: Token, *lines: bytes) -> IngestResult:
     return harness.ingest.accept(lines, None, lambda event: may_speak(token, event, harness.window))
 
 

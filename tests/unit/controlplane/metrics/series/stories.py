@@ -16,7 +16,7 @@ from alerts.promql.series import Series
 from controlplane.events.window import Window
 from controlplane.health.verdicts import StatusChange, VerdictLog
 from controlplane.ingest.service import IngestService
-from controlplane.metrics.series.scrape import OwnFigures
+from controlplane.metrics.series.scrape import ServerMetrics
 from controlplane.metrics.series.service import SeriesService
 from controlplane.store import queries
 from listeners.protocol.catalogue import METRICS, SOURCE_METRICS, STATE_METRICS
@@ -51,7 +51,7 @@ class Story:
         """As a restart of the server would have it, but for the snapshot."""
         reading: Callable[[], AbstractContextManager[Connection]] = self.harness.engine.connect
         window, clock = self.harness.window, lambda: self.harness.now
-        room = SeriesService(window, self.verdicts, clock, OwnFigures, reading, self.folder, STEP)
+        room = SeriesService(window, self.verdicts, clock, ServerMetrics, reading, self.folder, STEP)
         room.keep(dict.fromkeys(EVERY_METRIC, self.kept))
         return room
 

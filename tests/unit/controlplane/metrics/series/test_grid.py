@@ -15,7 +15,7 @@ from alerts.matching.labels import Matcher
 from alerts.promql.evaluator import evaluate, evaluate_range
 from alerts.promql.series import STALE, Series, SeriesInMemory, is_stale
 from alerts.promql.syntax.parser import parse
-from controlplane.metrics.series.grid import Grid, Told
+from controlplane.metrics.series.grid import Grid, NamedSample
 
 STEP = 15.0
 KEPT = 150.0  # seconds: eleven slots
@@ -28,7 +28,7 @@ class Model:
     def __init__(self, kept: float):
         self.kept, self.scrapes = kept, dict[float, dict[tuple[str, frozenset[tuple[str, str]]], float]]()
 
-    def put(self, at: float, told: Sequence[Told]) -> None:
+    def put(self, at: float, told: Sequence[NamedSample]) -> None:
         scrape = self.scrapes[at] = {}
         for name, labels, value in told:
             if math.isfinite(value):
@@ -71,7 +71,7 @@ scrapes = st.lists(st.tuples(st.integers(0, 40), tellings), max_size=25)
 @given(scrapes, st.integers(-2, 42), st.integers(-2, 42))
 @settings(max_examples=150, deadline=None)
 def test_a_selection_equals_that_of_a_model_which_keeps_every_scrape(
-    told: list[tuple[int, list[Told]]], first: int, last: int
+    told: list[tuple[int, list[NamedSample]]], first: int, last: int
 ) -> None:
     grid, models = Grid({"x": KEPT, "y": KEPT}, STEP), {"x": Model(KEPT), "y": Model(KEPT)}
     newest = -1
@@ -96,7 +96,7 @@ def test_a_selection_equals_that_of_a_model_which_keeps_every_scrape(
 @given(scrapes)
 @settings(max_examples=30, deadline=None)
 def test_expressions_over_the_grid_are_what_they_are_over_the_same_samples_in_memory(
-    told: list[tuple[int, list[Told]]],
+    told: list[tuple[int, list[NamedSample]]],
 ) -> None:
     grid = Grid({"x": 3600.0, "y": 3600.0}, STEP)
     for slot, samples in told:

@@ -132,7 +132,7 @@ def test_too_many_moments_are_refused_with_words(story: Story, monkeypatch: pyte
     driver = Driver()
     story.tell(BEGIN + 1, driver.started("q", "r", at=BEGIN + 1))
     story.go_to(BEGIN + 300)
-    monkeypatch.setattr(replay, "MOST_POINTS", 10)
+    monkeypatch.setattr(replay, "MAX_POINTS", 10)
     with pytest.raises(LimitError, match=r"1 queries at 2\d moments .* or for a shorter time"):
         evaluate(parse("count_over_time(spark_streaming_batch_id[1h])"), story.room.replay, BEGIN + 300.0)
     assert len(story.room.replay.select(named(SOME[0]), BEGIN + 200, BEGIN + 300)) == 1
@@ -144,7 +144,7 @@ def test_too_many_reports_are_refused_but_for_what_needs_none(
     story, driver = short, Driver()
     story.tell(BEGIN + 1, *(driver.progress("q", "r", n, at=BEGIN + 1 + n / 10) for n in range(30)))
     story.go_to(BEGIN + 60)
-    monkeypatch.setattr(replay, "MOST_REPORTS", 10)
+    monkeypatch.setattr(replay, "MAX_REPORTS", 10)
     with pytest.raises(LimitError, match="30 reports"):
         evaluate(parse("spark_streaming_batch_id"), story.room.replay, BEGIN + 60.0)
     assert evaluate(parse("spark_streaming_batches_total"), story.room.replay, BEGIN + 60.0)[0].value == 30.0
@@ -168,7 +168,7 @@ def test_filling_begins_with_the_newest_and_ends_when_its_time_is_over(
     story: Story, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy_hour(story, seed=6, events=40)
-    monkeypatch.setattr(replay, "AT_ONCE", 4)
+    monkeypatch.setattr(replay, "FILL_CHUNK_SLOTS", 4)
     room = story.new_room()
     assert room.replay.fill(room.grid, story.harness.now, seconds=0.0)[0] == 0
     ticks = iter([0.0, 1.0, 2.0, 99.0])

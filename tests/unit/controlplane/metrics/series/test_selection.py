@@ -8,7 +8,7 @@ from alerts.promql.syntax.parser import parse
 from alerts.rules.loader import load
 from alerts.rules.model import Rule, RuleGroup, RuleKind
 from alerts.rules.pack import render
-from controlplane.metrics.series.selection import LONGEST, kept
+from controlplane.metrics.series.selection import MAX_KEPT_SECONDS, retention_for
 
 MORE = 300.0 + 15.0  # the look-back and a step
 
@@ -32,23 +32,23 @@ def group(*texts: str, query_offset: float = 0.0) -> RuleGroup:
     ],
 )
 def test_a_metric_is_kept_as_far_back_as_an_expression_reads(text: str, reach: float) -> None:
-    assert kept([group(text)], 15.0) == ({"x": reach + MORE}, ())
+    assert retention_for([group(text)], 15.0) == ({"x": reach + MORE}, ())
 
 
 def test_the_farthest_of_all_rules_counts_and_a_group_that_looks_late_adds_its_delay() -> None:
     groups = [group("x", "rate(x[5m])", "y"), group("x offset 1m", query_offset=600.0)]
-    assert kept(groups, 15.0).seconds == {"x": 660.0 + MORE, "y": MORE}
+    assert retention_for(groups, 15.0).seconds == {"x": 660.0 + MORE, "y": MORE}
 
 
 @pytest.mark.parametrize("text", ['{team="data"}', '{__name__=~"x.*"}', "y @ 1795150800", "y[3d]"])
 def test_a_rule_that_reads_what_the_grid_never_holds_whole_is_named(text: str) -> None:
-    found = kept([group(text, "z")], 15.0)
+    found = retention_for([group(text, "z")], 15.0)
     assert [rule.name for rule in found.beyond] == ["A0"]
-    assert all(seconds <= LONGEST + MORE for seconds in found.seconds.values())
+    assert all(seconds <= MAX_KEPT_SECONDS + MORE for seconds in found.seconds.values())
 
 
 def test_every_rule_of_the_pack_that_ships_reads_the_grid_alone() -> None:
     groups, _ = load(render())
-    found = kept(groups, 15.0)
+    found = retention_for(groups, 15.0)
     assert found.beyond == ()
     assert "spark_streaming_query_status" in found.seconds

@@ -11,8 +11,8 @@ from alerts.promql.errors import Unanswerable
 from alerts.promql.evaluator import evaluate
 from alerts.promql.series import Series, is_stale, series_of
 from alerts.promql.syntax.parser import parse
-from controlplane.metrics.series.grid import Grid, Told
-from controlplane.metrics.series.sources import Joined, Live, Wanted
+from controlplane.metrics.series.grid import Grid, NamedSample
+from controlplane.metrics.series.sources import GridWithHistory, LiveSource, Wanted
 from tests.unit.controlplane.metrics.series.stories import named
 
 STEP = 15.0
@@ -30,10 +30,10 @@ def grid() -> Grid:
 class Told_:
     """Live values, and who asked for which."""
 
-    def __init__(self, *told: Told):
+    def __init__(self, *told: NamedSample):
         self.told, self.asked = told, list[Wanted]()
 
-    def __call__(self, wanted: Wanted) -> list[Told]:
+    def __call__(self, wanted: Wanted) -> list[NamedSample]:
         self.asked.append(wanted)
         return [one for one in self.told if wanted is None or one[0] in wanted]
 
@@ -53,7 +53,7 @@ class Past:
 
 
 def test_the_values_of_this_moment_stand_at_the_end() -> None:
-    live = Live(grid(), NOW, Told_(("x", {"n": "a"}, 50.0), ("x", {"n": "d"}, 60.0)))
+    live = LiveSource(grid(), NOW, Told_(("x", {"n": "a"}, 50.0), ("x", {"n": "d"}, 60.0)))
     found = {one.labels["n"]: one for one in live.select(named("x"), 60.0, NOW)}
     assert found["a"].times.tolist() == [75.0, 90.0, NOW] and found["a"].values[-1] == 50.0
     assert found["d"].times.tolist() == [NOW]
@@ -61,20 +61,20 @@ def test_the_values_of_this_moment_stand_at_the_end() -> None:
 
 
 def test_a_series_without_a_value_now_is_marked_as_ended_once() -> None:
-    found = {one.labels["n"]: one for one in Live(grid(), NOW, Told_()).select(named("x"), 60.0, NOW)}
+    found = {one.labels["n"]: one for one in LiveSource(grid(), NOW, Told_()).select(named("x"), 60.0, NOW)}
     assert found["a"].times.tolist() == [75.0, 90.0, NOW] and is_stale(found["a"].values)[-1]
     assert found["b"].times.tolist() == [75.0, 90.0], "it had ended in the grid already"
 
 
 def test_the_value_of_this_moment_takes_the_place_of_the_slot_at_the_same_time() -> None:
-    live = Live(grid(), 90.0, Told_(("x", {"n": "a"}, 50.0)))
+    live = LiveSource(grid(), 90.0, Told_(("x", {"n": "a"}, 50.0)))
     (series,) = live.select(named("x", n="a"), 75.0, 90.0)
     assert series.times.tolist() == [90.0] and series.values.tolist() == [50.0]
 
 
 def test_live_values_are_computed_once_a_metric_and_only_for_who_looks_at_now() -> None:
     told = Told_(("x", {"n": "a"}, 50.0), ("y", {}, 1.0))
-    live = Live(grid(), NOW, told)
+    live = LiveSource(grid(), NOW, told)
     live.select(named("x"), 0.0, NOW - 1)
     live.select(named("x"), NOW, NOW + 50)
     assert told.asked == []
@@ -87,7 +87,7 @@ def test_live_values_are_computed_once_a_metric_and_only_for_who_looks_at_now() 
 
 def test_times_before_the_grid_come_from_the_store_and_join_without_a_seam() -> None:
     past = Past()
-    joined = Joined(grid(), past, NOW)
+    joined = GridWithHistory(grid(), past, NOW)
     found = {one.labels["n"]: one for one in joined.select(named("x"), -100.0, NOW)}
     assert found["a"].times.tolist() == [float(t) for t in range(-90, 91, 15)]
     assert found["a"].values.tolist() == [-1.0] * 6 + [float(n) for n in range(7)]
@@ -97,18 +97,18 @@ def test_times_before_the_grid_come_from_the_store_and_join_without_a_seam() -> 
 
 def test_the_store_is_not_asked_for_what_the_grid_holds() -> None:
     past = Past()
-    Joined(grid(), past, NOW).select(named("x"), -STEP, NOW)
+    GridWithHistory(grid(), past, NOW).select(named("x"), -STEP, NOW)
     assert past.asked == []
 
 
 def test_what_the_grid_does_not_keep_comes_from_the_store_alone() -> None:
     past = Past()
-    assert len(Joined(Grid({"y": 60.0}), past, NOW).select(named("x"), 0.0, NOW)) == 2
+    assert len(GridWithHistory(Grid({"y": 60.0}), past, NOW).select(named("x"), 0.0, NOW)) == 2
     assert past.asked == [(0.0, NOW)]
 
 
 def test_a_selector_without_a_name_finds_the_recent_past_and_is_refused_beyond() -> None:
-    joined = Joined(grid(), Past(), NOW)
+    joined = GridWithHistory(grid(), Past(), NOW)
     assert len(joined.select([Matcher("n", "=", "a")], NOW - 300, NOW)) == 1
     with pytest.raises(Unanswerable, match="name the metric"):
         joined.select([Matcher("n", "=", "a")], NOW - 3600, NOW)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from controlplane.lake.schema import arrow
-from controlplane.metrics.baselines import Baseline, parsed
+from controlplane.metrics.baselines import Baseline, from_json
 from controlplane.pipeline.rollup.publishing import documents
 
 MADE = datetime(2026, 3, 30, tzinfo=UTC)
@@ -23,7 +23,7 @@ def published(*rows: dict[str, Any]) -> list[Baseline]:
         {"app": "shop", "query_id": "q", "query": "orders", "made_at": MADE} | USUAL | row for row in rows
     ]
     sent = documents(pa.Table.from_pylist(told, schema=arrow("baselines")))
-    return [parsed(one, "one") for document in sent for one in document["baselines"]]
+    return [from_json(one, "one") for document in sent for one in document["baselines"]]
 
 
 def test_a_value_comes_to_its_place() -> None:
