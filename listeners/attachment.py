@@ -192,12 +192,10 @@ class Attachment:
                 self._sessions[key] = weakref.ref(session)
 
     def _live_sessions(self) -> list[Any]:
-        app_facts = {
-            key: session for key, ref in list(self._sessions.items()) if (session := ref()) is not None
-        }
+        alive = {key: session for key, ref in list(self._sessions.items()) if (session := ref()) is not None}
         for entry in self.registry.entries():  # a query's own session lives as long as it does
-            app_facts.setdefault(entry.session_key, entry.session)
-        return list(app_facts.values())
+            alive.setdefault(entry.session_key, entry.session)
+        return list(alive.values())
 
     def session_stopping(self, session: Any) -> None:
         """The application ends with a classic session; of Connect's sessions each ends alone."""
@@ -275,10 +273,10 @@ class Attachment:
 
     def _on_spark_event(self, type: str, data: str) -> None:
         """On Spark's listener thread: a run that shows a batch or an idle trigger stands on its own."""
-        app_facts = _RUN.search(data) if type in ("progress", "idle", "terminated") else None
-        if app_facts is None:
+        match = _RUN.search(data) if type in ("progress", "idle", "terminated") else None
+        if match is None:
             return
-        run_id = app_facts.group(1)
+        run_id = match.group(1)
         if type == "terminated":
             self._termination_wait.record(run_id)
         else:

@@ -344,8 +344,14 @@ def test_a_command_that_comes_twice_is_carried_out_once(bench):
     bench.recorder.commands.put(command)
     bench.recorder.commands.put(command)
     first = bench.recorder.wait_for(lambda: bench.recorder.results.pop("twice", None))
-    bench.recorder.commands.put(command)
-    assert bench.recorder.wait_for(lambda: bench.recorder.results.get("twice")) == first
+
+    def delivered_until_answered():
+        """As the server does: the poller drops a copy that comes while the answer to the first is on its way."""
+        if bench.recorder.commands.empty():
+            bench.recorder.commands.put(command)
+        return bench.recorder.results.get("twice")
+
+    assert bench.recorder.wait_for(delivered_until_answered) == first
     bench.source.add()
     bench.await_batch(query)
     time.sleep(0.3)

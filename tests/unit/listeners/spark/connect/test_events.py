@@ -136,7 +136,7 @@ def test_a_run_that_vanishes_without_a_word_is_told_as_ended_with_its_failure(en
 def test_a_broken_stream_is_opened_again_and_its_listener_in_the_server_replaced(
     engine, session, server, heard
 ):
-    wait_for(lambda: server.stream is not None)
+    wait_for(hearing(engine, session).is_streaming)
     first = server.stream
     hearing(engine, session)._call.cancel()
     wait_for(lambda: server.stream not in (None, first))
