@@ -1,6 +1,6 @@
-"""The agent in the Spark driver: what it hears, how it keeps it, how it obeys commands.
+"""The agent in the Spark driver: record query events, deliver them to the server, execute its commands.
 
-Called by the user's program (`listeners.attach.attach`) or by `python -m listeners.run`; calls the
-server over HTTP and Spark over py4j. Standard library and the driver's own pyspark only. The server
-reads `listeners.protocol.wire` and `listeners.protocol.catalogue`, which import neither pyspark nor each other.
+A program calls `listeners.attach.attach` or runs under `python -m listeners.run`. The agent calls the server
+over HTTP and Spark over py4j or gRPC, with the standard library and the driver's own pyspark only. The server
+imports `listeners.protocol.wire` and `listeners.protocol.catalogue`, which import neither pyspark nor each other.
 """

@@ -1,8 +1,8 @@
-"""The agent's threads: inbox → spool → server, commands ← server, heartbeat and status.
+"""The agent's threads: inbox → spool → server, commands from the server, heartbeat and status.
 
-Four daemon threads, none of them Spark's or the user's: *spooler* gives events their sequence
-numbers and writes them down, *sender* delivers and deletes after the acknowledgement, *poller* holds
-the long poll, *prober* beats and asks Spark for the status.
+Four daemon threads, separate from Spark's and the program's. *spooler* assigns sequence numbers and appends
+events to the spool. *sender* delivers them and deletes them after the acknowledgement. *poller* holds the long
+poll for commands. *prober* sends the heartbeat and asks Spark for the status of its queries.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from listeners.protocol.errors import SpoolError, TransportError
 log = logging.getLogger("controlplane.agent")
 
 HEARTBEAT_SECONDS = 10.0
-#: Events wait this long for company before they are sent, unless the transport wants more of it.
+#: How long the sender waits for more events before it sends a batch, unless the transport sets another time.
 LINGER_SECONDS = 0.25
-#: What dead processes left is looked for so often, and delivered for so long at a time.
+#: How often spools of dead processes are looked for, and how long one round of delivering them may take.
 ADOPT_INTERVAL_SECONDS = 60.0
 MAX_ADOPT_SECONDS = 5.0
 SWEEP_INTERVAL_SECONDS = 3600.0
-#: Events that are written down together; more at once would cost memory.
+#: Events in one append to the spool; more would cost memory.
 MAX_WRITE_EVENTS = 200
-#: The server refuses longer lines; the inventory of a checkpoint may be larger.
+#: The server rejects longer lines. Lines with a checkpoint inventory may be longer.
 MAX_LINE_BYTES = 1024 * 1024
 MAX_INVENTORY_BYTES = 4 * 1024 * 1024
 MIN_SPOOL_BYTES = 1024 * 1024
@@ -52,7 +52,7 @@ MIN_SPOOL_BYTES = 1024 * 1024
 
 @dataclass(frozen=True)
 class Identity:
-    """Who speaks: written into every event."""
+    """Application, labels and agent id: written into every event."""
 
     app: wire.App
     labels: Mapping[str, str]
@@ -61,10 +61,10 @@ class Identity:
 
 
 class AgentThreads:
-    """Delivers what is in the inbox and obeys commands. `start()` once, `stop(timeout)` once.
+    """Deliver the inbox to the server and execute its commands. Call `start()` once and `stop(timeout)` once.
 
-    `execute(command) -> CommandResult` and `probe() -> status document` come from outside, so this
-    class knows nothing of Spark.
+    `execute(command) -> CommandResult` and `probe() -> status document` are injected, so this class does not
+    depend on Spark. `figures()` returns additional fields for the heartbeat.
     """
 
     def __init__(
@@ -105,9 +105,10 @@ class AgentThreads:
         self._threads: dict[str, threading.Thread] = {}
         self._started_at = time.monotonic()
 
-    # -- life ------------------------------------------------------------------------------------
+    # -- lifecycle -------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """Start the four threads."""
         work = {
             "spooler": self._spool_all,
             "sender": self._send_all,
@@ -122,11 +123,11 @@ class AgentThreads:
             thread.start()
 
     def request_probe(self) -> None:
-        """Something changed (a query started): ask Spark for the status soon."""
+        """Ask Spark for the status soon: something has changed, such as a query that started."""
         self._probe_requested.set()
 
     def stop(self, timeout: float = 2.0) -> None:
-        """Write down what is left, try to deliver it within `timeout` seconds, end the threads."""
+        """Spool the remaining events, try to deliver them within `timeout` seconds and end the threads."""
         self._end_at = time.monotonic() + timeout
         self._report_losses()
         self._stopping.set()
@@ -136,7 +137,7 @@ class AgentThreads:
         self._all_written.set()
         self._written.set()
         self._join("sender", self._end_at - time.monotonic())
-        if self._spool_lock.acquire(timeout=0.5):  # a disk that hangs may hold it for ever
+        if self._spool_lock.acquire(timeout=0.5):  # a hanging disk may hold the lock forever
             try:
                 self._close_spool()
             finally:
@@ -147,7 +148,7 @@ class AgentThreads:
         self._spool.close(remove=self._spool.events == 0)
         lost = self._spool.lost.get("disk_unusable", 0) - before
         if lost:
-            self._warn("end", f"{lost} events are lost: neither server nor disk took them")
+            self._warn("end", f"{lost} events lost: neither the server nor the disk accepted them")
 
     def _join(self, name: str, seconds: float) -> None:
         thread = self._threads.get(name)
@@ -155,7 +156,7 @@ class AgentThreads:
             thread.join(max(0.05, seconds))
 
     def abandon(self) -> None:
-        """In a forked child: this agent belongs to the parent, and no thread of it is here."""
+        """Release the agent in a forked child: it belongs to the parent, and its threads do not exist here."""
         self.inbox.abandon()
         self._spool.abandon()
 
@@ -164,18 +165,20 @@ class AgentThreads:
             try:
                 return run()
             except Exception as error:
-                self._warn("thread " + name, f"the agent's {name} met {error!r} and goes on")
+                self._warn(
+                    "thread " + name, f"internal error in the agent's {name}, which continues: {error!r}"
+                )
                 if self._stopping.wait(1.0):
                     return
 
     def _warn(self, kind: str, message: str) -> None:
-        """Once per kind and minute: a guest does not flood its host's log."""
+        """Log a warning at most once a minute for each kind, so as not to flood the program's log."""
         now = time.monotonic()
         if now - self._warned.get(kind, -60.0) >= 60.0:
             self._warned[kind] = now
             log.warning("controlplane agent: %s", message)
 
-    # -- events to disk --------------------------------------------------------------------------
+    # -- inbox to spool --------------------------------------------------------------------------
 
     def _spool_all(self) -> None:
         while True:
@@ -192,21 +195,22 @@ class AgentThreads:
         with self._spool_lock:
             self._spool.append(records)
         if self._spool.trouble is not None:
-            self._warn("spool", f"{self._spool.trouble}; events wait in memory")
+            self._warn("spool", f"{self._spool.trouble}; events are kept in memory")
 
     def _encoded_records(self, item: Item) -> Iterator[Record]:
-        """The event as it will travel, with the next sequence number; nothing where it cannot be told."""
+        """Yield the event's line with the next sequence number; nothing if the event cannot be encoded."""
         try:
             data = self._redacted_data(item)
             line = self._envelope % (self._seq + 1, wire.rfc3339(item.at), item.type, data)
         except Exception as error:
-            self._count_lost("malformed", f"a {item.type} event cannot be told: {error!r}")
+            self._count_lost("malformed", f"dropped a {item.type} event that cannot be encoded: {error!r}")
             return
         encoded = line.encode("utf-8", "replace")
         max_bytes = MAX_INVENTORY_BYTES if item.type == "inventory" else MAX_LINE_BYTES
         if len(encoded) > max_bytes:
             return self._count_lost(
-                "too_large", f"a {item.type} event has {len(encoded)} bytes, too many to send"
+                "too_large",
+                f"dropped a {item.type} event of {len(encoded)} bytes, over the limit of {max_bytes}",
             )
         self._seq += 1
         yield self._seq, encoded
@@ -216,7 +220,7 @@ class AgentThreads:
         self._warn(reason, message)
 
     def _note_losses(self) -> None:
-        """On disk too, until they are reported: this process may be killed before."""
+        """Save unreported losses on disk too: this process may be killed before it reports them."""
         losses = self.losses()
         unreported = {
             r: n - self._reported.get(r, 0) for r, n in losses.items() if n > self._reported.get(r, 0)
@@ -227,7 +231,7 @@ class AgentThreads:
                 self._spool.save_losses(unreported)
 
     def _redacted_data(self, item: Item) -> str:
-        """Spark's JSON as it is; a failure's text without its secrets."""
+        """Spark's JSON unchanged, except that secrets in a failure's text are masked."""
         data = item.data
         if item.type == "terminated" and '"exception"' in data:
             document = json.loads(data)
@@ -236,13 +240,13 @@ class AgentThreads:
             return wire.dumps(document)
         return data if "\n" not in data else wire.dumps(wire.loads(data))
 
-    # -- disk to server --------------------------------------------------------------------------
+    # -- spool to server -------------------------------------------------------------------------
 
     def _send_all(self) -> None:
         backoff = Backoff()
         while True:
             self._written.wait(None if self._spool.events == 0 else LINGER_SECONDS)
-            last_round = self._all_written.is_set()  # nothing is written after this is set
+            last_round = self._all_written.is_set()  # nothing is appended after this is set
             if not last_round:
                 self._stopping.wait(self._linger)
             self._written.clear()
@@ -252,7 +256,7 @@ class AgentThreads:
                     self._adopt_orphans()
                 backoff.reset()
             except (TransportError, SpoolError) as error:
-                self._warn("send", f"events wait on disk: {error}")
+                self._warn("send", f"events not delivered, they are kept on disk: {error}")
                 if not last_round:
                     self._wait_before_retry(backoff.next(getattr(error, "retry_after", None)))
             if last_round:
@@ -264,29 +268,30 @@ class AgentThreads:
             self._adopt_at = now + ADOPT_INTERVAL_SECONDS
             try:
                 done = self._sender.adopt(self._root, self._owner, until=now + MAX_ADOPT_SECONDS)
-            except (TransportError, SpoolError) as error:  # ours must not wait for theirs
+            except (TransportError, SpoolError) as error:  # must not delay this agent's own events
+                return self._warn("adopt", f"events of a dead process not delivered, they are kept: {error}")
                 return self._warn("adopt", f"what a dead process left waits on: {error}")
             if not done:
                 self._adopt_at = now
-                self._written.set()  # our own events in between, then the rest
+                self._written.set()  # this agent's own events first, then the rest
         if now >= self._sweep_at:
             orphans.sweep(self._root, time.time())
             self._sweep_at = now + SWEEP_INTERVAL_SECONDS
 
     def _wait_before_retry(self, seconds: float) -> None:
-        """Wait before the next try; while stopping, only until all is written down."""
+        """Wait before the next attempt; while stopping, only until everything is spooled."""
         if self._stopping.wait(seconds):
             self._all_written.wait(seconds)
         self._written.set()
 
-    # -- signs of life ---------------------------------------------------------------------------
+    # -- heartbeat and status --------------------------------------------------------------------
 
     def _probe_all(self) -> None:
         while not self._stopping.is_set():
             self._probe_requested.clear()
             self._send_heartbeat()
             if self._probe_requested.wait(HEARTBEAT_SECONDS):
-                self._stopping.wait(1.0)  # let the query that has just started settle
+                self._stopping.wait(1.0)  # give the query that has just started time to initialize
 
     def _send_heartbeat(self) -> None:
         self._report_losses()
@@ -294,7 +299,7 @@ class AgentThreads:
         try:
             status = self._probe()
         except Exception as error:
-            self._warn("probe", f"Spark did not tell the status of its queries: {error}")
+            self._warn("probe", f"Spark did not report the status of its queries: {error}")
             return
         self.inbox.put("status", wire.dumps(status))
 
@@ -310,7 +315,7 @@ class AgentThreads:
 
     def _spool_state(self) -> dict[str, Any]:
         if not self._spool_lock.acquire(timeout=1.0):
-            return {}  # the disk hangs: that we live is worth telling all the same
+            return {}  # the disk hangs; the heartbeat is still worth sending
         try:
             spool = self._spool
             return {"events": spool.events, "bytes": spool.bytes, "trouble": spool.trouble}
@@ -318,7 +323,7 @@ class AgentThreads:
             self._spool_lock.release()
 
     def losses(self) -> dict[str, int]:
-        """What never reached the server, by reason, since the agent began."""
+        """Events that never reached the server since the agent started, by reason."""
         total: dict[str, int] = dict(self.inbox.lost)
         for lost in (self._lost, self._spool.lost, self._sender.lost):
             for reason, count in list(lost.items()):
@@ -334,7 +339,7 @@ class AgentThreads:
 
 
 def _envelope(identity: Identity) -> str:
-    """The line of an event with places for seq, at, type and data (JSON text, not parsed again)."""
+    """A format string for an event line: seq, at, type and data (JSON text that is not parsed again)."""
     app = {k: v for k, v in vars(identity.app).items() if v is not None}
     head = wire.dumps({"v": wire.VERSION, "agent": identity.agent})[:-1].replace("%", "%%")
     tail = wire.dumps({"app": app, "labels": dict(identity.labels)})[1:-1].replace("%", "%%")
@@ -342,9 +347,9 @@ def _envelope(identity: Identity) -> str:
 
 
 def spool_root(setting: str | None) -> Path:
-    """Where spools live: the setting, else a private directory of this user below the temporary one.
+    """The directory for spools: `setting`, else a private directory of this user in the temporary directory.
 
-    Where no directory can be made it is a path that nothing can be written to: events then wait in memory.
+    Where no directory can be created, return a path that cannot be written to; events are then kept in memory.
     """
     if setting:
         return Path(setting)
@@ -353,18 +358,20 @@ def spool_root(setting: str | None) -> Path:
         root = Path(tempfile.gettempdir()) / f"controlplane-spool-{user}"
         return root if _is_private(root) else Path(tempfile.mkdtemp(prefix="controlplane-spool-"))
     except OSError as error:
-        log.warning("%s; events wait in memory (CONTROLPLANE_SPOOL_DIR names a directory for them)", error)
+        log.warning(
+            "no directory for the spool: %s; events are kept in memory; set CONTROLPLANE_SPOOL_DIR", error
+        )
         return Path(os.devnull) / "controlplane-spool"
 
 
 def spool_limit(setting: str | None) -> int:
-    """`CONTROLPLANE_SPOOL_BYTES`: how many bytes may wait on disk, 256 MiB unless set; at least 1 MiB."""
+    """`CONTROLPLANE_SPOOL_BYTES`: the maximum size of the spool in bytes; default 256 MiB, minimum 1 MiB."""
     if not setting:
         return MAX_BYTES
     if setting.isascii() and setting.isdigit() and int(setting) >= MIN_SPOOL_BYTES:
         return int(setting)
     log.warning(
-        "CONTROLPLANE_SPOOL_BYTES=%r is not a whole number of at least %d; it stays at %d",
+        "CONTROLPLANE_SPOOL_BYTES=%r is not a whole number of at least %d; the limit stays at %d bytes",
         setting[:40],
         MIN_SPOOL_BYTES,
         MAX_BYTES,
@@ -373,7 +380,7 @@ def spool_limit(setting: str | None) -> int:
 
 
 def _is_private(root: Path) -> bool:
-    """The name can be guessed: somebody else on this machine may have made the directory before us."""
+    """Whether only this user can write there. The name is predictable: another user may have created it first."""
     try:
         root.mkdir(mode=0o700, exist_ok=True)
         status = root.lstat()

@@ -1,8 +1,8 @@
-"""The one call a user makes: `listeners.attach.attach(spark)`.
+"""The public entry point: `listeners.attach.attach(spark)`.
 
-It puts our listener on the session, wraps the few PySpark methods that start, stop and await queries,
-and starts the agent's threads. It never raises into the user's program: what cannot be done is
-logged once and the program goes on without it.
+It registers a listener on the session, wraps the PySpark methods that start, stop and await queries, and
+starts the agent's threads. It never raises into the program: where attaching fails, it logs one line and the
+program runs without the agent.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ DEFAULT_SERVER = "http://127.0.0.1:8420"
 
 
 class NotAttached:
-    """Stands in where attaching was not possible, so that a program needs no second path; it is false."""
+    """Stand-in returned when attaching failed, so that the program needs no second code path. It is falsy."""
 
     def factory(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Return the decorated function unchanged."""
         return lambda build: build
 
     def detach(self, reason: str = "exit", timeout: float = 2.0) -> None:
-        return None
+        """Do nothing."""
 
     def __bool__(self) -> bool:
         return False
@@ -49,12 +50,11 @@ def attach(
     token: str | None = None,
     actions: str | None = None,
 ) -> Attachment | NotAttached:
-    """Attach the agent to this driver; again for another session, which joins the first's agent.
+    """Attach the agent to this driver. Called for another session, add that session to the same agent.
 
     Arguments left out come from `CONTROLPLANE_URL`, `_APP`, `_LABELS` (`k=v,k=v`), `_TOKEN` or
     `_TOKEN_FILE` (else `controlplane-data/agent.token`), `_ACTIONS` (`none`, `stop`, `all`).
-    Where attaching is not possible that is one line in the log, and what is returned does nothing.
-    Never raises.
+    Never raises: on failure it logs one line and returns a `NotAttached`.
     """
     try:
         return _attach(spark, server, app, labels, token, actions)
@@ -68,7 +68,7 @@ def _attach(spark: Any, server: Any, app: Any, labels: Any, token: Any, actions:
     session = spark or _active_session()
     with _lock:
         if _current is not None and not _current.is_of(session):
-            _current.detach("session_stopped")  # an earlier application, whose end nobody saw
+            _current.detach("session_stopped")  # an earlier application whose end was not seen
         if _current is None:
             made = Attachment(
                 session,
@@ -111,7 +111,7 @@ def _forget(attachment: Attachment) -> None:
 
 
 def current() -> Attachment | None:
-    """The attachment of this process, if there is one."""
+    """The attachment of this process, or None."""
     return _current
 
 

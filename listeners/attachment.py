@@ -1,6 +1,6 @@
-"""The agent in this process, put together: sessions, hooks, listener, registry and the agent's threads.
+"""The agent of this process: sessions, hooks, listener, query registry and the agent's threads.
 
-Made by `listeners.attach`, which a user calls; taken apart by `detach()`.
+Created by `listeners.attach`; `detach()` removes it again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from listeners.spark.guard import guarded
 from listeners.spark.listener import RawListener
 from listeners.spark.sessions import engine_of
 
-#: What taking the listeners off may take: Connect has a last look meanwhile, a JVM that hangs never answers.
+#: Limit for removing the listeners: Connect polls a last time meanwhile, and a hanging JVM never answers.
 REMOVAL_SECONDS = 1.5
 
 _BATCH = re.compile(r'"batchId":(\d+)')
@@ -42,7 +42,7 @@ _RUN = re.compile(r'"runId"\s*:\s*"([^"]+)"')
 
 
 class Attachment:
-    """The agent in this process. Made by `attach()`; `detach()` takes it out again."""
+    """The agent in this process. `attach()` creates it, `detach()` removes it."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class Attachment:
         self._lock = threading.RLock()
         self._ended = False
         self._on_end = on_end
-        #: How the program ended, where somebody knows (`listeners.run`).
+        #: How the program ended, where `listeners.run` or the excepthook recorded it.
         self.exception: str | None = None
         secret = redaction.compiled(engine.setting(session, "spark.redaction.regex"))
         self._redact = lambda text: redaction.redact(text, secret)
@@ -119,10 +119,10 @@ class Attachment:
     # -- for users -------------------------------------------------------------------------------
 
     def factory(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """Decorator: the function builds and starts the query called `name` anew and returns it.
+        """Decorator: register the function that builds and starts the query called `name` and returns it.
 
-        A restart by command then calls it instead of repeating the recorded start: for queries
-        whose writer cannot be used again (stream-static joins, one writer for several queries).
+        A restart command then calls it instead of repeating the recorded start. Use it for queries whose writer
+        cannot be used again (stream-static joins, one writer for several queries).
         """
 
         def register(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -132,7 +132,7 @@ class Attachment:
         return register
 
     def detach(self, reason: str = "exit", timeout: float = 2.0) -> None:
-        """Take the agent out: deliver what is left, unwrap what is still ours, free every waiter."""
+        """Deliver the remaining events, restore the wrapped methods and release every waiting thread."""
         with self._lock:
             if self._ended:
                 return
@@ -162,23 +162,24 @@ class Attachment:
             run_with_timeout(remove_all, REMOVAL_SECONDS)
         except (
             RuntimeError
-        ):  # no thread can be had: better to wait for Spark than to leave it a dead listener
+        ):  # no thread can be started: waiting for Spark is better than leaving a dead listener behind
             remove_all()
 
     def abandon(self) -> None:
-        """In a forked child: nothing of this is the child's."""
+        """Release the agent in a forked child: it belongs to the parent."""
         self._hooks.retire()
         self.agent.abandon()
 
     # -- sessions --------------------------------------------------------------------------------
 
     def start(self, session: Any) -> None:
+        """Report the application, start the agent's threads and add the first session."""
         self.inbox.put("app_started", wire.dumps(environment.process_facts(self.agent.identity.actions)))
-        self.agent.start()  # only now: a heartbeat is not the first that a server hears of us
+        self.agent.start()  # only now: `app_started` must come before the first heartbeat
         self.add_session(session)
 
     def add_session(self, session: Any) -> None:
-        """Hear the queries of this session too; a listener of one session hears nothing of another's."""
+        """Listen to this session too: a listener sees only the queries of its own session."""
         engine = engine_of(session)
         key = engine.key(session)
         with self._lock:
@@ -193,12 +194,12 @@ class Attachment:
 
     def _live_sessions(self) -> list[Any]:
         alive = {key: session for key, ref in list(self._sessions.items()) if (session := ref()) is not None}
-        for entry in self.registry.entries():  # a query's own session lives as long as it does
+        for entry in self.registry.entries():  # a query keeps its own session alive
             alive.setdefault(entry.session_key, entry.session)
         return list(alive.values())
 
     def session_stopping(self, session: Any) -> None:
-        """The application ends with a classic session; of Connect's sessions each ends alone."""
+        """A stopped classic session ends the application; a stopped Connect session ends only itself."""
         key = engine_of(session).key(session)
         with self._lock:
             others = [other for other in self._sessions if other != key]
@@ -210,18 +211,18 @@ class Attachment:
         remove()
 
     def context_stopping(self) -> None:
-        """`SparkContext.stop()`: the application ends, whatever sessions it has."""
+        """End the application, whatever sessions it has: `SparkContext.stop()` was called."""
         self.detach("session_stopped")
 
     def is_of(self, session: Any) -> bool:
-        """Whether a session belongs to the application that this agent tells of; of Connect's each may join."""
+        """Whether a session belongs to this agent's application. Every Connect session may join."""
         engine = engine_of(session)
         if engine.independent_sessions or self._independent_sessions:
             return True
         return bool(engine.app(session)["id"] == self.agent.identity.app.id)
 
     def _end_session(self, key: int, remove: Callable[[], None] | None) -> None:
-        """Its queries end with it, and nobody else will tell."""
+        """Report the session's queries as terminated: nothing else reports them once the session is gone."""
         running = [
             entry for entry in self.registry.entries() if entry.session_key == key and entry.is_active()
         ]
@@ -240,17 +241,20 @@ class Attachment:
             self.inventories.started(entry)
         return result
 
-    # -- what happens to queries -----------------------------------------------------------------
+    # -- query lifecycle -------------------------------------------------------------------------
 
     def before_start(self, start: Start, name: str | None) -> None:
+        """Run the preflight check, where the driver has enabled it; it may raise `QueryNotStarted`."""
         if self._preflight is not None:
             self._preflight.before_start(start, name)
 
     def after_start(self, start: Start, query: Any) -> None:
+        """Register the new run, schedule its checkpoint inventory and request a status soon."""
         self.inventories.started(self.registry.started(query, start, start.session, start.engine))
         self.agent.request_probe()
 
     def start_failed(self, name: str | None, method: str, error: BaseException) -> None:
+        """Report a start by the program that raised."""
         self._report_start_failure(None, name, method, error)
 
     def _command_failed(self, entry: RegisteredQuery | None, method: str, error: BaseException) -> None:
@@ -272,7 +276,7 @@ class Attachment:
         self.inbox.put("start_failed", wire.dumps(document))
 
     def _on_spark_event(self, type: str, data: str) -> None:
-        """On Spark's listener thread: a run that shows a batch or an idle trigger stands on its own."""
+        """Note progress and ends. Called on Spark's listener thread for every event."""
         match = _RUN.search(data) if type in ("progress", "idle", "terminated") else None
         if match is None:
             return

@@ -1,7 +1,7 @@
-"""Attaching without the program's knowledge: what `listeners/site/sitecustomize.py` calls with each new session.
+"""Attach without a change to the program: `listeners/site/sitecustomize.py` calls this for each new session.
 
-An application is tried once: where attaching is refused the log has one line of it, and where the program
-detached the agent it stays out.
+Each application is tried once. If attaching fails, the log has one line about it. If the program detached the
+agent, it stays detached.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from listeners.attachment import Attachment
 from listeners.queries.termination_wait import run_with_timeout
 from listeners.spark import causes
 
-#: What Spark is given to tell a failure's text: the program ends meanwhile.
+#: Limit for reading a failure's text from Spark while the program is ending.
 EXCEPTION_TEXT_SECONDS = 1.0
 
 _sessions: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -25,7 +25,7 @@ _applications: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def joined(session: Any) -> bool:
-    """Attach for this session; True if that made the agent of this process. Cheap when asked again."""
+    """Attach for this session; True if this created the agent of this process. Cheap to call again."""
     if session in _sessions:
         return False
     _sessions.add(session)
@@ -43,7 +43,7 @@ def joined(session: Any) -> bool:
 
 
 def record_uncaught_exception() -> None:
-    """An exception that ends the program is told with the program's end; it is printed as ever."""
+    """Report an uncaught exception with the end of the program; it is still printed as before."""
     previous = sys.excepthook
     if getattr(previous, "controlplane", False):
         return
@@ -52,7 +52,7 @@ def record_uncaught_exception() -> None:
         previous(kind, error, trace)
         attachment = attaching.current()
         if attachment is not None and isinstance(error, Exception):
-            attachment.exception = kind.__name__  # where its text cannot be had
+            attachment.exception = kind.__name__  # in case its text cannot be read
             with suppress(RuntimeError):
                 run_with_timeout(lambda: _record_exception_text(attachment, error), EXCEPTION_TEXT_SECONDS)
 
@@ -61,5 +61,5 @@ def record_uncaught_exception() -> None:
 
 
 def _record_exception_text(attachment: Attachment, error: Exception) -> None:
-    with suppress(Exception):  # an exception that has no text either
+    with suppress(Exception):  # the exception may not have a text
         attachment.exception = causes.text_of(error)

@@ -1,6 +1,6 @@
-"""What the agent reads from its surroundings: labels, the token, what the driver allows.
+"""The agent's configuration from the environment: labels, token, allowed actions.
 
-A mistake here is one line in the log; the user's program goes on, with the careful reading of it.
+A mistake is logged as one line and read in the safe way; the program goes on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ AGENT_VERSION = "0.1.0"
 
 
 def process_facts(actions: str) -> dict[str, Any]:
+    """The `data` of an `app_started` event: process, host, Python, program and agent version."""
     return {
         "pid": os.getpid(),
         "host": platform.node(),
@@ -32,32 +33,32 @@ def process_facts(actions: str) -> dict[str, Any]:
 
 
 def parse_labels(text: str | None) -> dict[str, str]:
-    """`team=payments,env=prod` → a dict; parts without `=` are passed over with a line in the log."""
+    """`team=payments,env=prod` → a dict. Parts without `=` are ignored with a warning."""
     labels = {}
     for part in (text or "").split(","):
         name, separator, value = part.partition("=")
         if separator:
             labels[name.strip()] = value.strip()
         elif part.strip():
-            log.warning("label %r is not of the form name=value; it is left out", part.strip())
+            log.warning("label %r ignored: it is not of the form name=value", part.strip())
     return labels
 
 
 def checked_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """The labels that the wire takes; the others are left out with a line in the log."""
+    """The labels that the wire format accepts; others are ignored with a warning."""
     good: dict[str, str] = {}
     for name, value in labels.items():
         try:
             good = wire.check_labels(dict(good, **{str(name): str(value)}))
         except AgentError as error:
-            log.warning("%s; the label is left out", error)
+            log.warning("label ignored: %s", error)
     return good
 
 
 def checked_app(found: Mapping[str, Any], name: str | None) -> wire.App:
-    """The application as Spark tells it, under `name` if that is given; no field longer than the wire takes.
+    """The application as Spark reports it, named `name` if given; fields are cut to the wire format's limits.
 
-    An application without a name goes by its id.
+    An application without a name is named after its id.
     """
     facts = {
         key: str(value)[: wire.MAX_APP_CHARS] for key, value in found.items() if str(value or "").strip()
@@ -66,10 +67,10 @@ def checked_app(found: Mapping[str, Any], name: str | None) -> wire.App:
     chosen = name if name and name.strip() else own_name
     if chosen is None:
         chosen = facts.get("id", "unnamed")
-        log.warning("the application has no name; it goes by %r (CONTROLPLANE_APP names it)", chosen)
+        log.warning("the application has no name; using %r; set CONTROLPLANE_APP to name it", chosen)
     if len(chosen) > wire.MAX_NAME_CHARS:
         log.warning(
-            "the application's name has %d characters; it is cut to %d (CONTROLPLANE_APP names it)",
+            "the application's name has %d characters; cut to %d; set CONTROLPLANE_APP to shorten it",
             len(chosen),
             wire.MAX_NAME_CHARS,
         )
@@ -77,17 +78,17 @@ def checked_app(found: Mapping[str, Any], name: str | None) -> wire.App:
 
 
 def checked_mode(mode: str | None) -> str:
-    """`CONTROLPLANE_ACTIONS`; an unknown word forbids all actions (the careful reading)."""
+    """`CONTROLPLANE_ACTIONS` as `none`, `stop` or `all`; an unknown value forbids all actions."""
     if not mode:
         return "all"
     if mode in wire.ACTION_MODES:
         return mode
-    log.warning("CONTROLPLANE_ACTIONS=%r is not one of none, stop, all; no action is allowed", mode)
+    log.warning("CONTROLPLANE_ACTIONS=%r is not none, stop or all; all actions are forbidden", mode)
     return "none"
 
 
 def find_token() -> str | None:
-    """The token: environment, file named by the environment, or the embedded server's `agent.token`."""
+    """The token from the environment, the file named there, or the embedded server's `agent.token`."""
     text = os.environ.get("CONTROLPLANE_TOKEN")
     if text:
         return text.strip()
@@ -98,5 +99,5 @@ def find_token() -> str | None:
             with open(path, encoding="utf-8") as file:
                 return file.read().strip()
     if named:
-        log.warning("CONTROLPLANE_TOKEN_FILE=%s does not exist", named)
+        log.warning("CONTROLPLANE_TOKEN_FILE=%s does not exist; events are sent without a token", named)
     return None

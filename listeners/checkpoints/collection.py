@@ -1,6 +1,6 @@
-"""One inventory under way, and the event that tells of it.
+"""Collect one checkpoint inventory and encode it as an `inventory` event.
 
-Called by `listeners.checkpoints.inventories`, which says when; `listeners.checkpoints.inventory_reader` says what.
+`listeners.checkpoints.inventories` decides when; `listeners.checkpoints.inventory_reader` reads the files.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from listeners.protocol.errors import CommandError
 from listeners.queries.registry import RegisteredQuery
 from listeners.spark import classic
 
-#: The server takes lines of 4 MiB.
+#: The server accepts lines of up to 4 MiB.
 MAX_EVENT_BYTES = 3_900_000
 OUTPUT_BOUNDS = Bounds(entries=2000, names=300_000, contents=InventoryBudget(files=200, bytes=256 << 10))
 
 
 class InventoryCollection:
-    """One inventory under way, on a thread of its own: it may hang in a file system, what it saw does not."""
+    """One inventory in progress, on a thread of its own. If a file system hangs, what was read so far remains."""
 
     def __init__(
         self,
@@ -41,6 +41,7 @@ class InventoryCollection:
         self.spark_version: str | None = None
 
     def run(self) -> None:
+        """Collect; the result is in `checkpoint` and `output`, or the reason for its absence in `error`."""
         try:
             self._collect()
         except Exception as error:
@@ -49,12 +50,14 @@ class InventoryCollection:
     def _collect(self) -> None:
         session, run = self._entry.session, self._entry.run
         if getattr(session, "_jsparkSession", None) is None:
-            raise refusal("unsupported_session", "a Spark Connect client does not see the checkpoint's files")
+            raise refusal("unsupported_session", "a Spark Connect client cannot read the checkpoint's files")
         location = run.checkpoint()
         if not location:
-            raise refusal("unknown_checkpoint", "Spark does not tell where its checkpoint is")
+            raise refusal("unknown_checkpoint", "Spark does not report the checkpoint's location")
         if classic.is_temporary(location):
-            raise refusal("temporary_checkpoint", "it has no checkpointLocation; its checkpoint is temporary")
+            raise refusal(
+                "temporary_checkpoint", "the query has no checkpointLocation; its checkpoint is temporary"
+            )
         self.spark_version = str(session.version)
         output = output_location(run.facts().get("sink"))
         sink = self._inventory(output, OUTPUT_BOUNDS) if output else None
@@ -68,7 +71,7 @@ class InventoryCollection:
 def inventory_event(
     entry: RegisteredQuery, run_id: str, reason: str, seconds: float, collection: InventoryCollection
 ) -> str:
-    """The event's data as JSON text, short enough for a line."""
+    """The event's `data` as JSON text, short enough for one line."""
     assert collection.checkpoint is not None
     now = time.time()
     document: dict[str, Any] = {
@@ -89,13 +92,13 @@ def inventory_event(
 
 
 def fit_to_line(document: dict[str, Any]) -> str:
-    """Names of a kind that swell in JSON could make it too long: then the contents go, then the names."""
+    """Encode the document in at most MAX_EVENT_BYTES: leave out the contents first, then the names."""
     text = wire.dumps(document)
     steps: tuple[dict[str, Any], ...] = ({"contents": {}}, {"files": [], "folders": [], "complete": False})
     for replacement in steps:
         if len(text.encode("utf-8", "replace")) <= MAX_EVENT_BYTES:
             break
-        errors = [*document["inventory"]["errors"], "it is too large to be told whole"]
+        errors = [*document["inventory"]["errors"], "the inventory is too large to send in full"]
         document = {
             **document,
             "output": None,
@@ -106,4 +109,5 @@ def fit_to_line(document: dict[str, Any]) -> str:
 
 
 def refusal(code: str, message: str) -> CommandError:
+    """A CommandError that says that nothing was done."""
     return CommandError(code, message, refused=True)

@@ -1,7 +1,7 @@
-"""Files as the driver's own Spark sees them: Hadoop's FileSystem over py4j, with the session's settings.
+"""Read files through the driver's own Spark: Hadoop's FileSystem over py4j, with the session's settings.
 
-Whatever Spark can read can be listed and read here. A folder costs four py4j calls however many files it
-holds (5 000 in 0.15 s), a small file's content four more (0.5 ms). Read only.
+Whatever Spark can read can be listed and read here. Listing a folder costs four py4j calls regardless of its
+size (5 000 files in 0.15 s); reading a small file costs four more (0.5 ms). Read only.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Protocol
 
 from listeners.protocol.errors import FilesError
 
-#: File systems that wrap one another around the one that shows every file.
+#: Wrapping file systems to unwrap on the way to the one that shows every file.
 MAX_WRAPPERS = 4
-#: Entries that are asked for one by one (0.5 ms each) where a listing's text cannot be read.
+#: Statuses read one by one (0.5 ms each) where a listing's text cannot be parsed.
 MAX_STATUS_CALLS = 2000
 _FIELDS = re.compile(
     r"(?P<name>.+); isDirectory=(?P<folder>true|false)(?:; length=(?P<size>\d+))?.*?"
@@ -23,7 +23,7 @@ _FIELDS = re.compile(
 
 
 class ListedFile(NamedTuple):
-    """A file or folder: its name, bytes, and seconds since 1970 where the file system tells."""
+    """A file or folder: name, bytes, and modification time in Unix seconds where the file system reports it."""
 
     name: str
     folder: bool
@@ -32,21 +32,21 @@ class ListedFile(NamedTuple):
 
 
 class DirectoryReader(Protocol):
-    """What a collector asks of a place. Paths are relative to it; all calls raise FilesError only."""
+    """One directory tree. Paths are relative to its root; every call raises only FilesError."""
 
     root: str
 
     def status(self) -> ListedFile:
-        """The place itself."""
+        """The status of the root."""
 
     def list_folder(self, folder: str, limit: int) -> tuple[list[ListedFile], bool]:
-        """What is in a folder, and whether that is all: at most `limit` are told."""
+        """Up to `limit` entries of a folder, and whether these are all of them."""
 
     def read(self, path: str) -> bytes: ...
 
 
 class HadoopFileSystem:
-    """One place, `file:/a`, `s3a://bucket/a` or relative; `root` is its full name."""
+    """One location such as `file:/a`, `s3a://bucket/a` or a relative path; `root` is its qualified name."""
 
     def __init__(self, session: Any, location: str):
         try:
@@ -74,7 +74,7 @@ class HadoopFileSystem:
             count = len(statuses)
             wanted = min(count, limit)
             found = parse_listing(str(self._text_of(statuses, wanted)), location)
-            if len(found) != wanted:  # this file system words it in another way
+            if len(found) != wanted:  # this file system's statuses have another text form
                 wanted = min(wanted, MAX_STATUS_CALLS)
                 found = [_from_status(statuses[i]) for i in range(wanted)]
         except Exception as error:
@@ -96,9 +96,9 @@ class HadoopFileSystem:
 
 
 def parse_listing(text: str, folder: str) -> list[ListedFile]:
-    """`Array(FileStatus{path=file:/a/b; isDirectory=…}, …)` → what it lists, if it is worded so.
+    """Parse `Array(FileStatus{path=file:/a/b; isDirectory=…}, …)`; empty for any other text form.
 
-    A name may hold all but a slash, so the folder's path before it parts one entry from the next.
+    A name may contain anything but a slash, so entries are split at the folder's path.
     """
     chunks = text.split(f"path={folder.rstrip('/')}/")[1:]
     return [_from_match(match) for match in map(_FIELDS.match, chunks) if match]
@@ -111,7 +111,7 @@ def _from_match(match: re.Match[str]) -> ListedFile:
 
 
 def _from_status(status: Any) -> ListedFile:
-    """One status, field by field."""
+    """Read one status field by field."""
     return ListedFile(
         str(status.getPath().getName()),
         bool(status.isDirectory()),
@@ -121,19 +121,19 @@ def _from_status(status: Any) -> ListedFile:
 
 
 def _unwrapped(found: Any) -> Any:
-    """The local file system without those around it, which hide the checksum files."""
+    """The innermost local file system: the ones that wrap it hide the checksum files."""
     from py4j.protocol import Py4JError
 
     for _ in range(MAX_WRAPPERS):
         try:
             found = found.getRawFileSystem()
-        except Py4JError:  # it has no such method: it is the innermost
+        except Py4JError:  # no such method: this is the innermost
             return found
     return found
 
 
 def _files_error(error: Exception) -> FilesError:
-    """Any error of py4j or Java in one line; `gone` where there is nothing at that path."""
+    """Any error of py4j or Java in one line; `gone` if the path does not exist."""
     java_error = getattr(error, "java_exception", None)
     try:
         text = str(java_error.toString()) if java_error is not None else f"{type(error).__name__}: {error}"

@@ -1,7 +1,7 @@
-"""Inventories of checkpoints, taken one at a time per driver, on a thread of their own, ten seconds at most.
+"""Schedule and take checkpoint inventories: one at a time per driver, on a separate thread, within ten seconds.
 
-`started` and `on_event` are for the user's and Spark's threads and only take note: `listeners.checkpoints.timetable` says
-when, `listeners.checkpoints.collection` does it. `on_command` takes one now.
+`started` and `on_event` run on the user's and Spark's threads and only record. `listeners.checkpoints.timetable`
+decides when an inventory is due, `listeners.checkpoints.collection` takes it. `on_command` takes one immediately.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from listeners.queries.registry import RegisteredQuery, Registry
 
 log = logging.getLogger("controlplane.agent")
 
-#: `CONTROLPLANE_INVENTORY`: with contents, without those that hold the rows of state, not at all.
+#: `CONTROLPLANE_INVENTORY`: with file contents, without files that hold state rows, or no inventory.
 MODES = ("full", "logs", "off")
 BOUNDS = Bounds()
-#: Of a command's time: for another inventory to end, and of what is left then, for collecting; the rest is to tell it.
+#: Share of a command's time to wait for another inventory, and share of the rest for collecting.
 QUEUE_SHARE, COLLECT_SHARE = 0.7, 0.9
-#: In the JSON of an end. Without a failure there is no such field, or null.
+#: Matches a failure in the JSON of a terminated event. Without one the field is absent or null.
 _FAILED = re.compile(r'"exception"\s*:\s*"')
-#: Runs whose end was heard before their start was noted, at most.
+#: Limit of remembered runs whose end came before their start was recorded.
 MAX_EARLY_ENDS = 100
 
 
 class Inventories:
-    """Takes inventories and puts them out as events. `close()` ends it; a hanging file system does not hold it.
+    """Takes inventories and emits them as events. `close()` stops it even while a file system hangs.
 
-    `put(type, json)` takes an event. `open_files(session, place)` gives the files of a place.
+    `put(type, json)` receives an event. `open_files(session, location)` opens a location for reading.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Inventories:
     ):
         self._registry, self._put, self._mode, self._bounds = registry, put, mode, bounds
         self._open, self._clock = open_files, clock
-        #: What was not taken, by reason.
+        #: Inventories not taken, by reason.
         self.refused: dict[str, int] = collections.Counter()
         self._timetable = Timetable()
-        #: Ends of runs that nobody knows yet, and whether they failed: a query may fail before `start()` returns.
+        #: Ends of runs not registered yet, and whether they failed: a query may fail before `start()` returns.
         self._early_ends: collections.OrderedDict[str, bool] = collections.OrderedDict()
         self._changed = threading.Condition(threading.Lock())
         self._collecting = threading.Lock()
@@ -63,19 +63,19 @@ class Inventories:
         self._worker: threading.Thread | None = None
         self._closed = False
 
-    # -- what happens: takes note, asks nobody ---------------------------------------------------
+    # -- recording query events ------------------------------------------------------------------
 
     def started(self, entry: RegisteredQuery) -> None:
-        """A run of this query has begun."""
+        """Schedule an inventory for a run that has started."""
         self._update(lambda plan, now: plan.started(entry.query_id, entry.run_id, now))
         self._apply_early_end(entry.query_id, entry.run_id)
 
     def start_failed(self, entry: RegisteredQuery) -> None:
-        """Spark refused to start a query that it ran before: of that no event tells."""
+        """Schedule an inventory after Spark refused to start a known query; Spark sends no event for that."""
         self._update(lambda plan, now: plan.ended(entry.query_id, entry.run_id, True, now))
 
     def on_event(self, type: str, run_id: str, data: str) -> None:
-        """A progress, idle or terminated event of Spark's; `data` is its JSON text."""
+        """Handle a progress, idle or terminated event; `data` is its JSON text."""
         if type == "terminated":
             self._early_ends[run_id] = _FAILED.search(data) is not None
             while len(self._early_ends) > MAX_EARLY_ENDS:
@@ -90,7 +90,7 @@ class Inventories:
             self._update(lambda plan, now: plan.progressed(query_id, run_id, now))
 
     def _apply_early_end(self, query_id: str, run_id: str) -> None:
-        """Note the end of a run once both it and its start are known, whichever came first."""
+        """Apply the end of a run once both its start and its end are known, in either order."""
         failed = self._early_ends.pop(run_id, None)
         if failed is not None:
             self._update(lambda plan, now: plan.ended(query_id, run_id, failed, now))
@@ -111,7 +111,7 @@ class Inventories:
         self._changed.notify_all()
 
     def close(self) -> None:
-        """Nothing is taken from now on."""
+        """Take no more inventories."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -128,10 +128,10 @@ class Inventories:
                 self.refused[error.code] += 1
             except Exception as error:
                 self.refused["error"] += 1
-                log.debug("an inventory was not taken: %r", error)
+                log.debug("inventory not taken: %r", error)
 
     def _next(self) -> Due | None:
-        """Wait for what is due first; None when all is over."""
+        """Wait for the next inventory that is due; None after `close()`."""
         with self._changed:
             while not self._closed:
                 now = self._clock()
@@ -143,7 +143,7 @@ class Inventories:
         return None
 
     def skipped(self) -> dict[str, int]:
-        """What was not taken since the agent began, by reason."""
+        """The number of inventories not taken since the agent started, by reason."""
         with self._changed:
             lost = {"crash_loop": self._timetable.skipped, **self.refused}
         return {reason: count for reason, count in lost.items() if count}
@@ -151,15 +151,15 @@ class Inventories:
     # -- commands --------------------------------------------------------------------------------
 
     def on_command(self, command: wire.Command) -> wire.CommandResult:
-        """Take one now, cut short where the command's time is over; evidence {"files", "seconds"}. Never raises.
+        """Take an inventory now, within the command's timeout; evidence {"files", "seconds"}. Never raises.
 
         Codes: `inventory_off`, `unknown_query`, `unknown_checkpoint`, `temporary_checkpoint`,
-        `unsupported_session`, `busy`; `agent_error` where it failed.
+        `unsupported_session`, `busy`; `agent_error` if it failed.
         """
         until = self._clock() + command.timeout_seconds
         try:
             if self._mode == "off":
-                raise refusal("inventory_off", "this driver has CONTROLPLANE_INVENTORY=off")
+                raise refusal("inventory_off", "this driver sets CONTROLPLANE_INVENTORY=off")
             entry = self._registry.entry(command.query_id)
             if entry is None:
                 raise refusal("unknown_query", f"this driver has not started the query {command.query_id}")
@@ -174,20 +174,20 @@ class Inventories:
         reason = f"{evidence['files']} files in {evidence['seconds']:.1f} s"
         return wire.CommandResult("succeeded", reason, "taken", evidence)
 
-    # -- taking one ------------------------------------------------------------------------------
+    # -- taking an inventory ---------------------------------------------------------------------
 
     def _take(
         self, entry: RegisteredQuery, run_id: str, reason: str, queue_seconds: float, until: float
     ) -> dict[str, Any]:
-        """Collect and put out; raises CommandError where it cannot be, AgentError where it failed.
+        """Collect and emit an inventory. CommandError if it cannot be taken, AgentError if it failed.
 
-        `queue_seconds`: seconds to wait for an inventory under way; `until`: by the clock, when it must be out.
+        `queue_seconds` limits the wait for another inventory; `until` is the deadline by `clock`.
         """
         if not self._collecting.acquire(timeout=queue_seconds):
-            raise refusal("busy", "another inventory is being taken in this driver")
+            raise refusal("busy", "another inventory is in progress in this driver")
         try:
             if self._closed:
-                raise refusal("closed", "the agent is being taken out")
+                raise refusal("closed", "the agent is detaching")
             if self._stuck_thread is not None and self._stuck_thread.is_alive():
                 raise refusal("busy", "the file system has not answered an earlier inventory yet")
             return self._collect(entry, run_id, reason, until - self._clock())
@@ -197,25 +197,25 @@ class Inventories:
     def _collect(self, entry: RegisteredQuery, run_id: str, reason: str, left: float) -> dict[str, Any]:
         began = self._clock()
         bounds = self._bounds._replace(seconds=min(self._bounds.seconds, left * COLLECT_SHARE))
-        queue_seconds = min(bounds.seconds + 1.0, left)
+        answer_seconds = min(bounds.seconds + 1.0, left)
         found = InventoryCollection(entry, bounds, self._open, self._clock, self._mode == "full")
         thread = threading.Thread(target=found.run, name="controlplane-collecting", daemon=True)
         thread.start()
-        thread.join(queue_seconds)
+        thread.join(answer_seconds)
         self._stuck_thread = thread if thread.is_alive() else None
         if found.error is not None:
             raise found.error
         if found.checkpoint is None:
-            raise AgentError(f"the file system did not answer within {queue_seconds:.3g} s")
+            raise AgentError(f"the file system did not answer within {answer_seconds:.3g} s")
         seconds = round(self._clock() - began, 3)
         self._put("inventory", inventory_event(entry, run_id, reason, seconds, found))
         return {"files": found.checkpoint.count, "bytes": found.checkpoint.bytes, "seconds": seconds}
 
 
 def checked_mode(text: str | None) -> str:
-    """`CONTROLPLANE_INVENTORY`; an unknown word is the careful `off`."""
+    """`CONTROLPLANE_INVENTORY`; an unknown value means `off`."""
     mode = (text or "full").strip().lower()
     if mode in MODES:
         return mode
-    log.warning("CONTROLPLANE_INVENTORY=%r is not one of %s; no inventory is taken", text, ", ".join(MODES))
+    log.warning("CONTROLPLANE_INVENTORY=%r is not one of %s; inventories are off", text, ", ".join(MODES))
     return "off"

@@ -1,7 +1,7 @@
-"""Which files of a checkpoint an inventory names and carries: the newest and weightiest, within a budget. Pure.
+"""Select the files of a checkpoint that an inventory lists and reads, newest and most important first. Pure.
 
-The rule is that of `controlplane.checkpoints.inventory.selection`, which the agent cannot import; a contract test
-holds the two together.
+The rule equals `controlplane.checkpoints.inventory.selection`, which the agent cannot import; a contract test
+compares the two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class InventoryBudget(NamedTuple):
-    """Files, bytes in all, bytes of one file, of a source's compaction, of an SST."""
+    """Limits: files, bytes in total, bytes of a file, of a source log's compaction, of an SST file."""
 
     files: int = 500
     bytes: int = 512 << 10
@@ -24,14 +24,14 @@ class InventoryBudget(NamedTuple):
 NEWEST_BATCHES = 3
 NEWEST_SNAPSHOTS = 3
 NEWEST_CHANGES = 60
-#: Snapshots, with all that follows the oldest of them, that are named of a store with many files.
+#: Snapshots of a large store that are listed, with all files after the oldest of them.
 KEPT_SNAPSHOTS = 3
 _STATE_FILE = re.compile(r"(\d{1,18})(?:_[0-9a-zA-Z-]+)?\.(delta|snapshot|zip|changelog)(\.crc)?")
 _NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def select_contents(sizes: Mapping[str, int], budget: InventoryBudget) -> list[str]:
-    """Paths to read, weightiest first. `sizes`: bytes of every file by its path."""
+    """Paths to read, most important first. `sizes` maps each path to the file's bytes."""
     selected: dict[str, None] = {}
     used_bytes = 0
     for path, limit in _wanted(sizes, budget):
@@ -46,7 +46,7 @@ def select_contents(sizes: Mapping[str, int], budget: InventoryBudget) -> list[s
 
 
 def _wanted(sizes: Mapping[str, int], budget: InventoryBudget) -> Iterator[tuple[str, int]]:
-    """Path and the most bytes it may have."""
+    """(path, maximum size in bytes), most important first."""
     folders = _by_folder(sizes)
     yield from ((path, budget.each) for path in ("metadata", ".metadata.crc"))
     for folder in ("offsets", "commits"):
@@ -69,7 +69,7 @@ def _by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def _newest(folder: str, names: Iterable[str]) -> Iterator[str]:
-    """The newest batches of a log with their hidden checksums."""
+    """The newest batches of a log with their hidden checksum files."""
     for number in sorted((int(name) for name in names if _NUMBER.fullmatch(name)), reverse=True)[
         :NEWEST_BATCHES
     ]:
@@ -78,7 +78,7 @@ def _newest(folder: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def _of_file_log(folder: str, names: Iterable[str]) -> Iterator[str]:
-    """Everything from the last compaction but one on, newest first."""
+    """All files from the last but one compaction on, newest first."""
     batches = ((name[: -len(".compact")] if name.endswith(".compact") else name, name) for name in names)
     numbered = sorted(((int(b), name) for b, name in batches if _NUMBER.fullmatch(b)), reverse=True)
     compactions = 0
@@ -90,7 +90,7 @@ def _of_file_log(folder: str, names: Iterable[str]) -> Iterator[str]:
 
 
 def _of_state(folders: Mapping[str, list[str]]) -> Iterator[tuple[int, str]]:
-    """Rank and path: the newest files of every store come before the older ones of any."""
+    """(rank, path): the newest files of every store come before older files of any store."""
     for folder, names in folders.items():
         if folder.startswith("state/") and not folder.endswith(("_metadata", "_metadata/v2")):
             yield from ((rank, f"{folder}/{name}") for rank, name in _ranked(names))
@@ -107,9 +107,9 @@ def _ranked(names: list[str]) -> Iterator[tuple[int, str]]:
 
 
 def dispensable(folder: str, names: Iterable[str]) -> set[str]:
-    """Files of a state store that are older than its last few snapshots: a restart does not open them.
+    """Files of a state store older than its last few snapshots; a restart does not open them.
 
-    A store that has no such snapshots needs all its files. A hidden checksum goes with its file.
+    A store with fewer snapshots needs all its files. A hidden checksum goes with its file.
     """
     if not folder.startswith("state/"):
         return set()
@@ -124,5 +124,5 @@ def dispensable(folder: str, names: Iterable[str]) -> set[str]:
 
 
 def _plain(name: str) -> str:
-    """`.5.delta.crc`, as the local file system keeps it, → `5.delta`."""
+    """`.5.delta.crc`, as the local file system names it, → `5.delta`."""
     return name[1 : -len(".crc")] if name.startswith(".") and name.endswith(".crc") else name

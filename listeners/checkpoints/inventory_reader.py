@@ -1,7 +1,7 @@
-"""The inventory of a checkpoint, collected in the driver: what `controlplane.checkpoints.inventory.model` reads.
+"""Collect a checkpoint inventory in the driver, in the format of `controlplane.checkpoints.inventory.model`.
 
-Folder by folder, the logs first and so that no batch ends between them; then the small files a judge reads.
-Bounded in entries, bytes and time, and what was seen can be asked for at any moment. Read only.
+Reads folder by folder: first the logs, as of one batch, then the small files that the analyzer needs. Entries,
+bytes and time are limited, and the inventory so far can be read at any moment. Read only.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from listeners.checkpoints.hadoop import DirectoryReader, ListedFile
 from listeners.checkpoints.inventory_policy import InventoryBudget
 from listeners.protocol.errors import FilesError
 
-#: As `controlplane.checkpoints.inventory.model` has it.
+#: The same as in `controlplane.checkpoints.inventory.model`.
 FORMAT = "spark-checkpoint-inventory"
 VERSION = 1
 MAX_DEPTH = 16
-#: The logs are listed anew where a batch ended meanwhile; a query that is faster than this is taken as it is.
+#: Attempts to list the logs as of one batch. A faster query is listed as it is.
 MAX_TRIES = 3
 MAX_ERRORS = 50
 SINK_LOG = "_spark_metadata"
@@ -28,7 +28,7 @@ _SINK_PATH = re.compile(r"FileSink\[(.+)\]", re.DOTALL)
 
 
 class Bounds(NamedTuple):
-    """Of one inventory: seconds in all, entries, bytes of their names as JSON, and the budget of contents."""
+    """Limits of one inventory: seconds in total, entries, bytes of their names as JSON, budget of contents."""
 
     seconds: float = 10.0
     entries: int = 20_000
@@ -37,7 +37,7 @@ class Bounds(NamedTuple):
 
 
 class InventoryFile(NamedTuple):
-    """Bytes of a file (0 of a folder) and seconds since 1970."""
+    """Bytes of a file (0 for a folder) and modification time in Unix seconds."""
 
     size: int
     modified: float | None
@@ -45,10 +45,10 @@ class InventoryFile(NamedTuple):
 
 
 class DriverInventory:
-    """What has been seen of one place so far; filled by one thread, told at any time by another."""
+    """The inventory of one location so far. One thread fills it, another may read it at any time."""
 
     def __init__(self, files: DirectoryReader, bounds: Bounds, deadline: float, clock: Callable[[], float]):
-        """`deadline` by `clock`, in seconds."""
+        """`deadline` is in seconds by `clock`."""
         self.files, self.bounds = files, bounds
         self._deadline, self._clock = deadline, clock
         self.entries: dict[str, InventoryFile] = {}
@@ -58,17 +58,17 @@ class DriverInventory:
         self.truncated = False
         self.done = False
         self.root_modified: float | None = None
-        #: Files seen and their bytes, those too that are not named.
+        #: Files found and their bytes, including those that are not listed.
         self.count = self.bytes = 0
         self._names = 0
         self._reduced = False
         self._listed: set[str] = set()
         self._read: set[str] = set()
 
-    # -- what is there ---------------------------------------------------------------------------
+    # -- listing ---------------------------------------------------------------------------------
 
     def open(self) -> bool:
-        """Whether it is a folder that can be looked into."""
+        """Whether the location is a folder that can be listed."""
         try:
             status = self.files.status()
         except FilesError as error:
@@ -82,7 +82,7 @@ class DriverInventory:
         return status.folder
 
     def list_folder(self, folder: str, limit: int | None = None) -> list[str]:
-        """Take in what is in a folder; the folders in it. A folder that has gone is none."""
+        """Add a folder's entries and return the folders in it. A missing folder has none."""
         limit = self.bounds.entries if limit is None else limit
         try:
             found, whole = self.files.list_folder(folder, limit)
@@ -115,7 +115,7 @@ class DriverInventory:
         return len(self.entries) > self.bounds.entries or self._names > self.bounds.names
 
     def _drop_dispensable(self) -> None:
-        """Leave out what a restart does not open; from here on of every folder at once."""
+        """Drop the files that a restart does not open, here and in every folder listed from now on."""
         folders: dict[str, list[str]] = {}
         for path in self.entries:
             folder, _, name = path.rpartition("/")
@@ -129,7 +129,7 @@ class DriverInventory:
             self._names -= len(path.encode("utf-8", "replace")) + 40
 
     def _forget_folder(self, folder: str) -> None:
-        """It was there a moment ago, or never: nothing is said of what it held."""
+        """Drop everything below a folder that has disappeared or never existed."""
         for path in [p for p in list(self.entries) if p == folder or p.startswith(folder + "/")]:
             self._drop(path)
 
@@ -138,7 +138,7 @@ class DriverInventory:
             self.errors.append(f"{path}: {error}")
 
     def relist(self, folder: str) -> list[str]:
-        """As `list_folder`, in the place of what was seen of it before."""
+        """As `list_folder`, replacing the folder's earlier entries."""
         for path in self._children(folder):
             entry = self.entries[path]
             if not entry.folder:
@@ -150,7 +150,7 @@ class DriverInventory:
         return [path for path in list(self.entries) if path.rpartition("/")[0] == folder]
 
     def walk(self, pending: list[str]) -> None:
-        """All below these folders that was not listed yet, breadth first, while the bounds allow."""
+        """List all folders below these that are not listed yet, breadth first, within the limits."""
         while pending:
             following: list[str] = []
             for folder in pending:
@@ -164,24 +164,25 @@ class DriverInventory:
             pending = following
 
     def is_late(self) -> bool:
+        """Whether the deadline has passed."""
         return self._clock() >= self._deadline
 
     def newest(self, folder: str) -> int:
-        """The newest batch of a log, as far as it was listed; -1 without one."""
+        """The newest batch of a log among the listed entries; -1 if there is none."""
         return _newest(path.rpartition("/")[2] for path in self._children(folder))
 
     def newest_now(self, folder: str) -> int:
-        """The newest batch of a log at this moment; nothing is taken in."""
+        """The newest batch of a log at this moment; adds no entries. -1 if there is none."""
         try:
             found, _ = self.files.list_folder(folder, self.bounds.entries)
         except FilesError:
             return -1
         return _newest(each.name for each in found)
 
-    # -- what is in it ---------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------
 
     def read(self, budget: InventoryBudget, rows: bool = True) -> None:
-        """The contents of the files that a judge reads, weightiest first. `rows`: those too that hold state."""
+        """Read the files that the analyzer needs, most important first. `rows` includes files that hold state."""
         sizes = {
             path: entry.size
             for path, entry in self.entries.items()
@@ -199,15 +200,15 @@ class DriverInventory:
                 self._drop(path) if error.gone else self._note_error(path, error)
 
     def _report_unread(self, paths: list[str]) -> None:
-        """State that was not read is as if it were large; a log that was not read must be told."""
+        """Report logs that were not read in time. Unread state files need no report: large ones are never read."""
         logs = [path for path in paths if not path.startswith("state/")]
         if logs:
-            self.errors.append(f"{len(logs)} files of its logs were not read in time, first: {logs[0]}")
+            self.errors.append(f"{len(logs)} log files were not read in time, first: {logs[0]}")
 
-    # -- the document ----------------------------------------------------------------------------
+    # -- output ----------------------------------------------------------------------------------
 
     def document(self, now: float, spark_version: str | None) -> dict[str, Any]:
-        """JSON of format FORMAT; `now` in seconds since 1970."""
+        """The inventory as JSON of format FORMAT; `now` in Unix seconds."""
         entries = sorted(self.entries.copy().items())
         return {
             "format": FORMAT,
@@ -232,7 +233,7 @@ class DriverInventory:
 
 
 def _metadata_first(each: ListedFile) -> tuple[bool, str]:
-    """What describes a store before the store: `_metadata` before `0`."""
+    """Sort key: the folder that describes a store before the store, `_metadata` before `0`."""
     return not each.name.startswith("_"), each.name
 
 
@@ -241,7 +242,7 @@ def _join(folder: str, name: str) -> str:
 
 
 def display_root(root: str) -> str:
-    """`file:/a` → `/a`, as other collectors name it; other URLs stay."""
+    """`file:/a` → `/a`, as other collectors name it; other URLs are unchanged."""
     return re.sub(r"^file:/+", "/", root).rstrip("/") or "/"
 
 
@@ -249,18 +250,19 @@ def scheme(root: str) -> str:
     return root.partition(":")[0] if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", root) else "file"
 
 
-# -- a checkpoint and its output -------------------------------------------------------------------
+# -- checkpoint and sink output --------------------------------------------------------------------
 
 
 def collect(checkpoint: DriverInventory, output: DriverInventory | None = None, rows: bool = True) -> None:
-    """Fill both. While the query runs all logs are listed as of one batch; of the output the sink's log only.
+    """Fill both inventories. All logs are listed as of one batch, even while the query runs.
 
-    An output may hold millions of files, more than a driver has memory for; so it is never `complete`.
+    Of the output only the sink's log is read: an output may hold millions of files, more than fit in the driver's
+    memory. So the output's inventory is never `complete`.
     """
     sink = output if output is not None and output.open() else None
     if checkpoint.open():
         folders = _list_top(checkpoint, sink)
-        checkpoint.read(checkpoint.bounds.contents)  # before the state, whose listing may take all the time
+        checkpoint.read(checkpoint.bounds.contents)  # before the state, which may take all the time to list
         checkpoint.walk(sorted(folders, key=lambda folder: (folder not in ("sources", "state"), folder)))
         checkpoint.read(checkpoint.bounds.contents, rows)
     checkpoint.done = True
@@ -272,7 +274,7 @@ def collect(checkpoint: DriverInventory, output: DriverInventory | None = None, 
 
 
 def _list_top(checkpoint: DriverInventory, sink: DriverInventory | None) -> list[str]:
-    """What lies at the top, and the logs; the folders at the top."""
+    """List the top level and the logs; return the top-level folders."""
     folders = checkpoint.list_folder("")
     for _ in range(MAX_TRIES):
         _list_logs(checkpoint, sink)
@@ -282,7 +284,7 @@ def _list_top(checkpoint: DriverInventory, sink: DriverInventory | None) -> list
 
 
 def _list_logs(checkpoint: DriverInventory, sink: DriverInventory | None) -> None:
-    """Each before what is written before it, so that none is ahead of what it follows."""
+    """List each log before the log that is written before it, so that no log is ahead of the one it follows."""
     checkpoint.relist("commits")
     if sink is not None:
         sink.relist(SINK_LOG)
@@ -292,7 +294,7 @@ def _list_logs(checkpoint: DriverInventory, sink: DriverInventory | None) -> Non
 
 
 def holds_state_rows(path: str) -> bool:
-    """Whether a file's content is the user's data: keys and values of state."""
+    """Whether a file holds the user's data: keys and values of state."""
     return path.startswith("state/") and "_metadata/" not in path and "_stateSchema/" not in path
 
 
@@ -301,6 +303,6 @@ def _newest(names: Iterable[str]) -> int:
 
 
 def output_location(sink: str | None) -> str | None:
-    """`FileSink[file:/out]` → `file:/out`; None of another sink."""
+    """`FileSink[file:/out]` → `file:/out`; None for any other sink."""
     match = _SINK_PATH.fullmatch(sink or "")
     return match.group(1) if match else None

@@ -1,6 +1,6 @@
-"""When which query's checkpoint is looked at: after a start that has settled, after an end, never in a rush.
+"""When to take a query's checkpoint inventory: once a start has progressed and after an end, with a minimum interval.
 
-Decides only: `now` is an argument, in seconds that never go back. Called by `listeners.checkpoints.inventories`.
+Only decides: `now` is an argument, in monotonic seconds. Called by `listeners.checkpoints.inventories`.
 """
 
 from __future__ import annotations
@@ -9,18 +9,18 @@ import collections
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-#: A run is looked at so long after its start, unless it shows a batch or an idle trigger before.
+#: Delay after a start, unless the run reports a batch or an idle trigger before.
 START_DELAY_SECONDS = 30.0
-#: Between two looks at one query, where nothing ended between them.
+#: Minimum time between two inventories of one query if no run ended between them.
 SPACING_SECONDS = 60.0
-#: So many starts within so long are a crash loop: then only failures are looked at, one a minute.
+#: This many starts within this time are a crash loop: then only failures are inventoried, once a minute.
 CRASH_LOOP_STARTS = 3
 CRASH_LOOP_SECONDS = 300.0
 MAX_QUERIES = 200
 
 
 class Due(NamedTuple):
-    """A look to take: when, at which run of which query, why."""
+    """An inventory to take: time, query, run and reason."""
 
     at: float
     query_id: str
@@ -30,7 +30,7 @@ class Due(NamedTuple):
 
 @dataclass
 class _QuerySchedule:
-    """What is known of one query."""
+    """Recent starts, the last inventory and the next one of one query."""
 
     starts: list[float] = field(default_factory=list)
     last_taken: float | None = None
@@ -38,14 +38,14 @@ class _QuerySchedule:
 
 
 class Timetable:
-    """What is due, of all queries. `skipped` counts the looks that a crash loop cost."""
+    """Due inventories of all queries. `skipped` counts those left out because of a crash loop."""
 
     def __init__(self) -> None:
         self.skipped = 0
         self._schedules: collections.OrderedDict[str, _QuerySchedule] = collections.OrderedDict()
 
     def started(self, query_id: str, run_id: str, now: float) -> None:
-        """A run has begun."""
+        """A run has started: schedule an inventory, unless the query is in a crash loop."""
         schedule = self._schedule(query_id)
         schedule.starts = [
             *[at for at in schedule.starts if now - at < CRASH_LOOP_SECONDS][1 - CRASH_LOOP_STARTS :],
@@ -60,12 +60,12 @@ class Timetable:
             )
 
     def has_due(self, query_id: str) -> bool:
-        """Whether a look at this query is due some time: cheap, for every event."""
+        """Whether an inventory of this query is scheduled. Cheap: called for every event."""
         schedule = self._schedules.get(query_id)
         return schedule is not None and schedule.due is not None
 
     def progressed(self, query_id: str, run_id: str, now: float) -> None:
-        """The run has shown a batch, or a trigger without data."""
+        """The run has reported a batch or an idle trigger: its inventory is due now."""
         schedule = self._schedules.get(query_id)
         if schedule is not None and schedule.due is not None and schedule.due.run_id == run_id:
             schedule.due = schedule.due._replace(
@@ -73,7 +73,7 @@ class Timetable:
             )
 
     def ended(self, query_id: str, run_id: str, failed: bool, now: float) -> None:
-        """The run has ended, or could not begin. Late news of an earlier run: the look at the newer one stays due."""
+        """The run has ended or failed to start. If it is not the newest run, the newer run's inventory stays due."""
         schedule = self._schedule(query_id)
         if schedule.due is not None and schedule.due.run_id != run_id:
             return
@@ -90,11 +90,11 @@ class Timetable:
         return schedule
 
     def next_at(self) -> float | None:
-        """When something is due next."""
+        """When the next inventory is due; None if none is scheduled."""
         return min((schedule.due.at for schedule in self._schedules.values() if schedule.due), default=None)
 
     def take(self, now: float) -> Due | None:
-        """What is due first by now; it is taken off."""
+        """Remove and return the first inventory that is due by `now`; None if there is none."""
         found = min((schedule.due for schedule in self._schedules.values() if schedule.due), default=None)
         if found is None or found.at > now:
             return None
@@ -104,9 +104,10 @@ class Timetable:
 
 
 def is_crash_loop(starts: list[float], now: float) -> bool:
+    """Whether there were CRASH_LOOP_STARTS starts within CRASH_LOOP_SECONDS."""
     return sum(1 for at in starts if now - at < CRASH_LOOP_SECONDS) >= CRASH_LOOP_STARTS
 
 
 def not_before(last_taken: float | None, now: float) -> float:
-    """The first moment, from `now` on, that keeps its distance from the last look."""
+    """The earliest time from `now` on that keeps the minimum interval since the last inventory."""
     return now if last_taken is None else max(now, last_taken + SPACING_SECONDS)

@@ -1,6 +1,6 @@
-"""Commands from the server: asked for by long poll, carried out once each, answered until it is heard.
+"""Poll the server for commands, execute each command once and deliver its result.
 
-Called by `listeners.agent` on a thread of its own; each command runs on another, never on Spark's.
+`listeners.agent` runs the poll on a thread of its own. Each command gets another thread, never one of Spark's.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from listeners.protocol import wire
 from listeners.protocol.errors import TransportError
 
 POLL_SECONDS = 25.0
-#: Results are remembered, so that a command that is delivered twice is carried out once.
+#: Results kept, so that a command that is delivered twice is executed once.
 MAX_RESULTS = 200
 MAX_CONCURRENT_COMMANDS = 16
 MAX_ANSWER_ATTEMPTS = 20
 
-#: No poll takes longer: if the clock says so, this process or its machine was suspended meanwhile.
+#: No poll takes longer. If the clock shows more, the process or the machine was suspended meanwhile.
 MAX_POLL_SECONDS = POLL_SECONDS + 15.0
 
 Execute = Callable[[wire.Command], wire.CommandResult]
 
 
 def is_fresh(asked_at: float, now: float) -> bool:
-    """Whether what a poll brought is of now (Unix seconds); the server hands out again what is still wanted.
+    """Whether a poll's answer is current (Unix seconds). If not, drop it: the server delivers open commands again.
 
-    Else a driver that slept would wake up and carry out what was asked hours ago.
+    Otherwise a driver that was suspended would execute commands from hours ago.
     """
     return now - asked_at <= MAX_POLL_SECONDS
 
 
 class CommandPoller:
-    """Polls until `stopping` is set. `after_command` is called when a command has been carried out."""
+    """Polls until `stopping` is set. `after_command` is called after each executed command."""
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class CommandPoller:
         self._lock = threading.Lock()
 
     def poll(self) -> None:
+        """Poll and execute commands until `stopping` is set. For a thread of its own."""
         backoff = Backoff()
         while not self._stopping.is_set():
             started_at, asked_at = time.monotonic(), time.time()
@@ -61,25 +62,25 @@ class CommandPoller:
                 commands = self._transport.poll(self._agent, POLL_SECONDS)
                 backoff.reset()
             except TransportError as error:
-                self._warn("poll", f"no commands can be received: {error}")
+                self._warn("poll", f"cannot poll for commands: {error}")
                 self._stopping.wait(backoff.next(error.retry_after))
                 continue
             if self._stopping.is_set():
-                return  # the agent went meanwhile: who comes next is given them again
+                return  # detached meanwhile: the server delivers these commands to the next agent
             for command in commands if is_fresh(asked_at, time.time()) else []:
                 self._accept(command)
             if (
                 time.monotonic() - started_at < 1.0
-            ):  # a server that does not hold the poll must not make us spin
+            ):  # a server that does not hold the poll must not cause a busy loop
                 self._stopping.wait(0.2 if commands else 1.0)
 
     def _accept(self, command: wire.Command) -> None:
         with self._lock:
             known = command.id in self._results
             result = self._results.get(command.id)
-            # Carried out or only being answered: each has a thread.
+            # Being executed or answered: both occupy a thread.
             if command.id in self._in_progress or len(self._in_progress) >= MAX_CONCURRENT_COMMANDS:
-                return  # under way, or too many at once: the server hands it over again
+                return  # in progress, or too many at once: the server delivers it again
             self._in_progress.add(command.id)
             if not known:
                 self._results[command.id] = None
@@ -89,7 +90,7 @@ class CommandPoller:
         )
         try:
             thread.start()
-        except RuntimeError:  # the process has no thread left to give
+        except RuntimeError:  # the process cannot start a thread
             self._release(command, known)
             raise
 
@@ -119,9 +120,11 @@ class CommandPoller:
     def _execute_safely(self, command: wire.Command) -> wire.CommandResult:
         try:
             return self._execute(command)
-        except BaseException as error:  # also SystemExit, of a user's factory: the thread is ours
+        except BaseException as error:  # also SystemExit, from a user's factory: this thread is the agent's
             self._warn("command", f"the {command.action} of {command.query_id} met {error!r}")
-            return wire.CommandResult("failed", f"the agent met {type(error).__name__}", "agent_error")
+            return wire.CommandResult(
+                "failed", f"internal error of the agent: {type(error).__name__}", "agent_error"
+            )
 
     def _answer(self, command: wire.Command, result: wire.CommandResult) -> None:
         backoff = Backoff()

@@ -1,4 +1,4 @@
-"""Carries out one command on one query of this driver, and says what became of it.
+"""Execute a command on a query of this driver and return its result.
 
 Codes of refusals and failures: `forbidden_by_driver`, `unknown_query`, `busy`, `not_running`,
 `already_running`, `still_stopping`, `needs_factory`, `temporary_checkpoint`, `cannot_resume`,
@@ -18,12 +18,12 @@ from listeners.spark import causes
 from listeners.spark.engine import SparkRun, Start
 
 Redact = Callable[[str], str]
-#: Told of a start that raised: (entry, method, exception).
+#: Called when a start raised: (entry, method, exception).
 StartFailed = Callable[[Optional[RegisteredQuery], str, BaseException], None]
 
 
 class Executor:
-    """Runs commands against the registry. `mode` is what the driver allows: none, stop or all."""
+    """Executes commands on registered queries. `mode` is what the driver allows: none, stop or all."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Executor:
         self._start_failed = start_failed
 
     def execute(self, command: Command) -> CommandResult:
-        """Never raises; what went wrong is in the result."""
+        """Execute the command. Never raises; the result contains the error."""
         try:
             return self._guarded(command)
         except CommandError as error:
@@ -46,7 +46,7 @@ class Executor:
             return CommandResult(state, str(error), error.code, error.evidence)
         except Exception as error:
             text = self._redact(causes.text_of(error))
-            reason = f"the agent met an error: {text.strip().splitlines()[0]}"
+            reason = f"internal error of the agent: {text.strip().splitlines()[0]}"
             return CommandResult("failed", reason, "agent_error", {"exception": text})
 
     def _guarded(self, command: Command) -> CommandResult:
@@ -58,38 +58,38 @@ class Executor:
                 "forbidden_by_driver", f"this driver allows CONTROLPLANE_ACTIONS={self._mode} only"
             )
         if self._registry.closed:
-            raise _refusal("closed", "the agent is being taken out")
+            raise _refusal("closed", "the agent is detaching")
         entry = self._registry.entry(command.query_id)
         if entry is None:
             raise _refusal("unknown_query", f"this driver has not started the query {command.query_id}")
         if not entry.busy.acquire(blocking=False):
-            raise _refusal("busy", "another command is being carried out on this query")
+            raise _refusal("busy", "another command is in progress for this query")
         try:
             entry.stop_asked = False
             return act(self, entry, command)
         finally:
             entry.busy.release()
 
-    # -- the three actions -----------------------------------------------------------------------
+    # -- stop, start, restart --------------------------------------------------------------------
 
     def _do_stop(self, entry: RegisteredQuery, command: Command) -> CommandResult:
         if command.overrides:
-            raise overrides.refusal("a stop takes no overrides; give them to the start or restart")
+            raise overrides.refusal("a stop takes no overrides; pass them to start or restart")
         if not entry.is_active():
             self._check_ended(entry)
-            raise _refusal("not_running", "the query does not run")
+            raise _refusal("not_running", "the query is not running")
         stopped = stopping.end(self._registry, entry, command.drain, command.timeout_seconds)
         evidence = stopping.evidence_of(entry.run_id, stopped)
         return CommandResult("succeeded", stopping.sentence_of(stopped), "stopped", evidence)
 
     def _do_start(self, entry: RegisteredQuery, command: Command) -> CommandResult:
         if entry.is_active():
-            raise _refusal("already_running", "the query runs already", run_id=entry.run_id)
+            raise _refusal("already_running", "the query is already running", run_id=entry.run_id)
         begin = self._start_call(entry, command)
         return self._begin(entry, begin, _overrides_evidence(command))
 
     def _do_restart(self, entry: RegisteredQuery, command: Command) -> CommandResult:
-        begin = self._start_call(entry, command)  # refuse before anything is stopped
+        begin = self._start_call(entry, command)  # refuse before anything has been stopped
         if not entry.is_active():
             return self._begin(entry, begin, _overrides_evidence(command))
         stopped = stopping.end(self._registry, entry, command.drain, command.timeout_seconds)
@@ -102,7 +102,7 @@ class Executor:
         if not entry.is_active() and not entry.run.is_over():
             raise _refusal(
                 "still_stopping",
-                "an earlier stop of it has not finished: its last batch still runs",
+                "an earlier stop has not finished: the query's last batch is still running",
                 thread=entry.run.thread(),
             )
 
@@ -116,7 +116,7 @@ class Executor:
         if factory is not None:
             return self._factory_call(entry, factory, dict(command.overrides))
         start = entry.start
-        assert start is not None  # else there would be no way
+        assert start is not None  # otherwise the restart method has a code
         interval = overrides.interval_of(command.overrides, facts.get("trigger"))
         return lambda: start.repeat(interval, facts.get("triggerInterval"))
 
@@ -146,7 +146,7 @@ class Executor:
         with self._registry.changed:
             if entry.is_stop_asked():
                 raise CommandError(
-                    "stopped_by_program", "the program stopped it meanwhile", evidence=evidence
+                    "stopped_by_program", "the program stopped the query meanwhile", evidence=evidence
                 )
             entry.starting = True
         try:
@@ -166,7 +166,7 @@ class Executor:
         if query_id != entry.query_id:
             raise self._wrong_query(run, query_id in other_queries, evidence)
         self._refresh_generation(entry.start)
-        if entry.is_stop_asked():  # it was asked of the old run, while the new one began
+        if entry.is_stop_asked():  # the program stopped the old run while the new run was starting
             query.stop()
         evidence = dict(evidence, previous_run_id=previous, run_id=run_id, query_id=query_id)
         return CommandResult("succeeded", f"{before}run {run_id[:8]} has begun", "started", evidence)
@@ -184,10 +184,10 @@ class Executor:
         )
 
     def _wrong_query(self, run: SparkRun, known: bool, evidence: dict[str, Any]) -> CommandError:
-        """Only a factory can give it. What it made is stopped; a neighbour that it started runs on."""
+        """A factory started another query. Stop it, unless the program already had it."""
         outcome = "a neighbour, which runs on"
         if not known:
-            outcome = "it was stopped at once"
+            outcome = "it was stopped"
             made = self._registry.entry(run.query_id)
             if made is not None:
                 self._registry.hold(made)
@@ -200,7 +200,7 @@ class Executor:
         )
 
     def _refresh_generation(self, start: Start | None) -> None:
-        """A start configures its writer on the way; our own repetition changes nothing in it."""
+        """A start changes its writer's configuration; a start by command must not invalidate the recorded one."""
         if start is not None:
             start.generation = self._registry.generation(start.writer)
 

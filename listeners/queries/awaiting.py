@@ -1,9 +1,9 @@
-"""`awaitTermination` that survives our own stops and follows a restarted query.
+"""`awaitTermination` that does not return when a command stops the query, and follows the restarted query.
 
-Nearly every program ends in `query.awaitTermination()`: if it returned when a command stops that
-query, `main` would end and take every neighbour in the driver with it. So a wait without a time-out
-goes on while the query is held by a command, and follows the new run. The user's own `stop()`, a
-time-out argument and a failure that no command caused behave as Spark does.
+Nearly every program ends in `query.awaitTermination()`. If that returned when a command stops the query, `main`
+would end, and with it every other query in the driver. So a wait without a timeout continues while a command holds
+the query, and follows the new run. The user's own `stop()`, a timeout argument and a failure that no command caused
+behave as in Spark.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from listeners.protocol.errors import AgentError
 from listeners.queries.registry import RegisteredQuery, Registry
 from listeners.spark.engine import Engine, SparkRun
 
-#: Before a wait is repeated where Spark did not answer.
+#: Delay before a wait is repeated when Spark did not answer.
 RETRY_SECONDS = 1.0
-#: How often a wait that a command holds looks whether there is a Spark that could start the query again.
+#: How often a wait that a command holds checks whether Spark can still start the query again.
 POLL_SECONDS = 10.0
 
 
 def await_termination(
     registry: Registry, engine: Engine, original: Callable[..., Any], query: Any, timeout: Any = None
 ) -> Any:
-    """Stands in for `StreamingQuery.awaitTermination`."""
+    """Replaces `StreamingQuery.awaitTermination`."""
     if timeout is not None:
         return original(query, timeout)
     entry = registry.entry_of(query, engine.run_id(query))
@@ -56,9 +56,9 @@ def follow_restart(
     run_id: str,
     failure: Exception | None,
 ) -> bool:
-    """After the end of a run: block while the query is held; True when a newer run is to be awaited.
+    """After the end of a run, block while the query is held. True if a newer run must be awaited.
 
-    Raises what Spark answers where it is gone for good: then nobody can start the query again.
+    Raises Spark's error if Spark is permanently unavailable: then the query cannot be started again.
     """
     with registry.changed:
         if failure is not None:
@@ -68,7 +68,7 @@ def follow_restart(
             if registry.changed.wait_for(lambda: not _is_held(registry, entry, run_id), POLL_SECONDS):
                 return entry.run_id != run_id and query in entry.handles and not registry.closed
             run = entry.run
-        gone = engine.permanent_outage(run)  # outside the lock: it may take as long as it likes
+        gone = engine.permanent_outage(run)  # outside the lock: it may take long
         if gone is not None:
             _release_waiters(registry, entry, run_id, gone)
 
@@ -86,7 +86,7 @@ def _release_waiters(registry: Registry, entry: RegisteredQuery, run_id: str, go
 
 
 def stop(registry: Registry, engine: Engine, original: Callable[..., Any], query: Any) -> Any:
-    """Stands in for `StreamingQuery.stop`: the user's own stop ends the waits, and a command under way."""
+    """Replaces `StreamingQuery.stop`: the user's own stop ends the waits and a command in progress."""
     entry = registry.entry_of(query, engine.run_id(query))
     if entry is not None:
         with registry.changed:
@@ -98,10 +98,10 @@ def stop(registry: Registry, engine: Engine, original: Callable[..., Any], query
 def await_any(
     registry: Registry, engine: Engine, original: Callable[..., Any], manager: Any, timeout: Any = None
 ) -> Any:
-    """Stands in for `StreamingQueryManager.awaitAnyTermination`.
+    """Replaces `StreamingQueryManager.awaitAnyTermination`.
 
-    Spark's returns for any end since the last reset. Ends that a command caused are reset and the
-    wait goes on; an end that nobody commanded is passed on as Spark reports it.
+    Spark's returns for any end since the last reset. If a command caused the end, reset and wait again. Any other
+    end is returned as Spark reports it.
     """
     if timeout is not None:
         return original(manager, timeout)
@@ -116,14 +116,14 @@ def await_any(
         ended = _own_ends(registry, key)
         if not ended and _may_be_commanded(registry, key) and not _ended(unseen_runs):
             _reset(engine, manager)
-            ended = _own_ends(registry, key)  # between Spark's answer and our reset
+            ended = _own_ends(registry, key)  # ended between Spark's answer and the reset
             if not ended and not _ended(unseen_runs):
                 continue
         return _return_as_spark(ended, failure)
 
 
 def _return_as_spark(ended: list[SparkRun], failure: Exception | None) -> None:
-    """As Spark does: the failure of what ended is raised; of several, one."""
+    """Return or raise as Spark does: raise the failure of a run that ended, of the first if several failed."""
     if ended:
         failure = next((found for run in ended if (found := _failure_of(run))), None)
     if failure is not None:
@@ -131,7 +131,7 @@ def _return_as_spark(ended: list[SparkRun], failure: Exception | None) -> None:
 
 
 def _failure_of(run: SparkRun) -> Exception | None:
-    """None also where Spark remembers that run no more."""
+    """The run's failure; None also where Spark no longer remembers the run."""
     try:
         return run.failure()
     except Exception:
@@ -139,7 +139,7 @@ def _failure_of(run: SparkRun) -> Exception | None:
 
 
 def _may_be_commanded(registry: Registry, key: int) -> bool:
-    """Whether an end that Spark reports may be a command's doing."""
+    """Whether a command may have caused an end that Spark reports."""
     return not registry.closed and any(e.commanded for e in registry.entries() if e.session_key == key)
 
 
@@ -150,9 +150,9 @@ def _hold_failed_starts(registry: Registry, key: int) -> None:
 
 
 def _own_ends(registry: Registry, key: int) -> list[SparkRun]:
-    """Runs of a session that ended, although no command ended them and nobody asked to forget it.
+    """Runs of a session that no command ended and that the user has not reset.
 
-    Also those that the program has followed by newer ones: Spark tells of them until it is reset.
+    Includes runs that the program has replaced by newer ones: Spark reports them until the next reset.
     """
     found = [e for e in registry.entries() if e.session_key == key and not e.held and not e.forgotten]
     ended = [entry.run for entry in found if not _is_active(entry.run) and not entry.held]
@@ -160,7 +160,7 @@ def _own_ends(registry: Registry, key: int) -> list[SparkRun]:
 
 
 def _is_active(run: SparkRun) -> bool:
-    """Where Spark cannot be asked, nothing is known to have ended: PySpark's own wait will tell."""
+    """Whether the run is active. True where Spark does not answer: PySpark's own wait will raise that error."""
     try:
         return run.is_active()
     except AgentError:
@@ -175,7 +175,7 @@ def _reset(engine: Engine, manager: Any) -> None:
 
 
 def _unseen_runs(registry: Registry, engine: Engine, manager: Any) -> list[SparkRun]:
-    """Active queries whose start we did not see (started before the agent came)."""
+    """Active queries started before the agent was attached."""
     try:
         active = engine.active_of(manager)
     except AgentError:
@@ -188,9 +188,9 @@ def _ended(unseen_runs: list[SparkRun]) -> bool:
 
 
 def reset_terminated(registry: Registry, engine: Engine, original: Callable[..., Any], manager: Any) -> Any:
-    """Stands in for `StreamingQueryManager.resetTerminated`."""
+    """Replaces `StreamingQueryManager.resetTerminated`."""
     try:
         registry.forget_ended(engine.key_of(manager))
-    except AgentError:  # Spark cannot be asked: PySpark's own call will say so
+    except AgentError:  # Spark does not answer: PySpark's own call raises the error
         pass
     return original(manager)

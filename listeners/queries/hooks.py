@@ -1,7 +1,7 @@
-"""The PySpark methods that start, stop and await queries, wrapped for one agent.
+"""Wrappers around the PySpark methods that start, stop and await queries.
 
-Each wrapper tells the agent what happens and does what PySpark does; what it tells is told quietly, so
-that a mistake of ours is never the user's. Undone by `listeners.spark.patching`, where it is still ours.
+Each wrapper notifies the agent and then does what PySpark does. An error of the agent is logged and never raised
+into the program. `listeners.spark.patching` restores the methods.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from listeners.spark.patching import Patches
 
 log = logging.getLogger("controlplane.agent")
 
-#: Methods of DataStreamWriter that change what a later start() would start.
+#: Methods of DataStreamWriter that change what a later start() starts.
 BUILDERS = [
     "outputMode",
     "format",
@@ -35,24 +35,29 @@ BUILDERS = [
 
 
 class StartObserver(Protocol):
-    """Who is told."""
+    """Receives the calls that the wrappers see."""
 
-    def add_session(self, session: Any) -> None: ...
+    def add_session(self, session: Any) -> None:
+        """The session is about to start a query."""
 
     def before_start(self, start: Start, name: str | None) -> None:
-        """On the user's thread, before Spark is asked. What this raises as `StartRefused` the user sees."""
+        """Called on the user's thread before Spark's start. A `StartRefused` that it raises reaches the user."""
 
-    def after_start(self, start: Start, query: Any) -> None: ...
+    def after_start(self, start: Start, query: Any) -> None:
+        """Spark has started `query`."""
 
-    def start_failed(self, name: str | None, method: str, error: BaseException) -> None: ...
+    def start_failed(self, name: str | None, method: str, error: BaseException) -> None:
+        """Spark's start raised `error`."""
 
-    def session_stopping(self, session: Any) -> None: ...
+    def session_stopping(self, session: Any) -> None:
+        """The program is stopping this session."""
 
-    def context_stopping(self) -> None: ...
+    def context_stopping(self) -> None:
+        """The program is stopping the SparkContext."""
 
 
 class Hooks:
-    """The wrapped classes; each engine's are wrapped once."""
+    """The wrapped PySpark classes. Each engine's classes are wrapped once."""
 
     def __init__(self, registry: Registry, observer: StartObserver):
         self._registry, self._observer = registry, observer
@@ -61,7 +66,7 @@ class Hooks:
         self._names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
     def wrap(self, engine: Engine) -> None:
-        """Wrap this engine's classes; again does nothing."""
+        """Wrap this engine's classes; calling it again does nothing."""
         classes = {name: found for name, found in engine.classes().items() if found not in self._wrapped}
         self._wrapped.update(classes.values())
         self._wrap_writer(engine, classes)
@@ -88,11 +93,12 @@ class Hooks:
             self._patches.wrap(classes["writer"], name, self._start_wrapper(engine))
 
     def undo(self) -> None:
+        """Restore the original methods."""
         self._patches.undo()
         self._wrapped.clear()
 
     def retire(self) -> None:
-        """In a forked child: the wrappers stay, and only pass calls on."""
+        """Make the wrappers pass calls through, in a forked child."""
         self._patches.retired = True
 
     # -- wrappers --------------------------------------------------------------------------------
@@ -139,6 +145,6 @@ class Hooks:
         return original(session)
 
     def _on_context_stop(self, original: Callable[..., Any], context: Any) -> Any:
-        if getattr(context, "_jsc", None) is not None:  # else it was stopped before: nothing ends now
+        if getattr(context, "_jsc", None) is not None:  # otherwise it has been stopped before
             guarded(self._observer.context_stopping)
         return original(context)

@@ -1,8 +1,7 @@
-"""What a start by command may do otherwise than the program did, checked before anything is touched.
+"""Overrides of a start by command, validated before anything is stopped.
 
-A recorded writer takes another interval for its processing-time trigger; a registered factory takes
-the parameters that its signature names. An override is for the run that it starts: the next start
-without it is the program's own again.
+A recorded writer accepts another interval for its processing-time trigger. A registered factory accepts the
+parameters in its signature. An override applies to one run: the next start without it uses the program's own values.
 """
 
 from __future__ import annotations
@@ -33,13 +32,14 @@ _NAMED_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWO
 
 
 def refusal(message: str) -> CommandError:
+    """A CommandError `unsupported_override`; nothing was changed."""
     return CommandError("unsupported_override", message, refused=True)
 
 
 def interval_of(overrides: Mapping[str, Any], trigger: str | None) -> float | None:
-    """Seconds of the trigger interval that a recorded writer is to have; None where none is asked for.
+    """The trigger interval in seconds for a recorded writer; None if no override is given.
 
-    `trigger` is the kind that the query has. CommandError where the ask cannot be followed.
+    `trigger` is the kind of the query's trigger. CommandError if the override is not possible.
     """
     if not overrides:
         return None
@@ -47,17 +47,17 @@ def interval_of(overrides: Mapping[str, Any], trigger: str | None) -> float | No
     if others:
         raise refusal(
             f"without a factory only `trigger` can be overridden, not {', '.join(others)}; "
-            "register a factory with such parameters for this query"
+            "register a factory with these parameters for this query"
         )
     if trigger != "processing_time":
         raise refusal(
-            f"only a processing-time trigger can be given another interval; this query's is {trigger or 'unknown'}"
+            f"only a processing-time trigger can have another interval; this query's is {trigger or 'unknown'}"
         )
     return seconds_of(overrides[TRIGGER])
 
 
 def seconds_of(value: Any) -> float:
-    """`"10 seconds"`, `"500 ms"`, `"1m"` or a number of seconds → seconds; 0: one batch after the other."""
+    """`"10 seconds"`, `"500 ms"`, `"1m"` or a number of seconds → seconds; 0 starts batches without a pause."""
     seconds = _number(value) if isinstance(value, (int, float)) else _parsed(str(value))
     if seconds is None or not math.isfinite(seconds) or not 0 <= seconds <= MAX_INTERVAL_SECONDS:
         raise refusal(
@@ -82,11 +82,11 @@ def _parsed(text: str) -> float | None:
 
 
 def check_parameters(factory: Callable[..., Any], name: str, overrides: Mapping[str, Any]) -> None:
-    """CommandError where this factory cannot be called with exactly these, naming what it takes."""
+    """Raise a CommandError that names the accepted parameters if the factory does not accept exactly these."""
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):
-        return  # a callable that does not tell: it will say itself
+        return  # no signature: calling it will show
     accepted = [parameter for parameter in parameters.values() if parameter.kind in _NAMED_KINDS]
     takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     allowed = ", ".join(parameter.name for parameter in accepted) or "none"
@@ -104,5 +104,5 @@ def check_parameters(factory: Callable[..., Any], name: str, overrides: Mapping[
     ]
     if missing:
         raise refusal(
-            f"the factory of {name} needs {', '.join(missing)}: give it a default, or a value in the command"
+            f"the factory of {name} needs {', '.join(missing)}: set a default, or pass a value in the command"
         )

@@ -1,7 +1,7 @@
-"""Will this query restart from its checkpoint? Asked before Spark is, where the driver says so.
+"""Ask the server before a start whether the query can restart from its checkpoint.
 
-`CONTROLPLANE_PREFLIGHT`: `report` (nothing before the start; the shape goes out with the facts), `block`
-(a start that its checkpoint does not allow is prevented) or `off`. Fail-open: without an answer it starts.
+`CONTROLPLANE_PREFLIGHT`: `report` (no check before the start; the shape is sent with the facts), `block` (refuse
+a start that its checkpoint does not allow) or `off`. Fail-open: without an answer the query starts.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ TIMEOUT_SECONDS = 5.0
 MAX_FINDINGS = 5
 MAX_CHARS = 600
 
-#: `ask(body, seconds)` posts to `/api/v1/preflight` and gives the answer's JSON.
+#: `ask(body, seconds)` posts to `/api/v1/preflight` and returns the answer's JSON.
 Ask = Callable[[Mapping[str, Any], float], Any]
 
 
 class QueryNotStarted(StartRefused, AgentError):
-    """The start was prevented: its checkpoint does not allow the change. The message says what and how to go on."""
+    """The checkpoint does not allow the change, so the query was not started. The message lists the remedies."""
 
 
 class Preflight:
-    """The question before each start of a driver in `block` mode."""
+    """The check before each start of a driver in `block` mode."""
 
     def __init__(
         self, app: str, ask: Ask, redact: Callable[[str], str] | None = None, seconds: float = TIMEOUT_SECONDS
@@ -41,9 +41,9 @@ class Preflight:
         self._app, self._ask, self._redact, self._seconds = app, ask, redact, seconds
 
     def before_start(self, start: Start, name: str | None) -> None:
-        """On the user's thread, for at most `seconds`. QueryNotStarted where it would not restart."""
+        """Raise QueryNotStarted if the query would not restart. Blocks the user's thread at most `seconds`."""
         if getattr(start.session, "_jsparkSession", None) is None:
-            return log.warning("preflight: a Spark Connect client cannot ask before a start; it goes on")
+            return log.warning("preflight: not available for Spark Connect clients; the query starts")
         answers: list[Any] = []
         thread = threading.Thread(
             target=self._request, args=(start, name, answers), name="controlplane-preflight", daemon=True
@@ -67,7 +67,7 @@ class Preflight:
             left = self._seconds - (time.monotonic() - began)
             if left > 0:
                 answers.append(self._ask(body, left))
-        except Exception as error:  # whatever it is, the program's query matters more
+        except Exception as error:  # an error here must not prevent the program's query
             answers.append(error)
 
 
@@ -86,7 +86,7 @@ def request_body(
 
 
 def refusal_message(answer: Any, name: str | None) -> str | None:
-    """The message with which a start is prevented; None where it may go on, or the answer says nothing."""
+    """The message of a refused start; None if the start may proceed or the answer is not understood."""
     if not isinstance(answer, dict) or answer.get("verdict") != "not_allowed":
         return None
     found = answer.get("findings")
@@ -111,13 +111,14 @@ def _finding_lines(finding: Mapping[str, Any]) -> list[str]:
 
 
 def one_line(error: Exception) -> str:
+    """The error's text in one line of at most 300 characters."""
     return (" ".join(str(error).split()) or type(error).__name__)[:300]
 
 
 def checked_mode(text: str | None) -> str:
-    """`CONTROLPLANE_PREFLIGHT`; an unknown word is the default, `report`, which prevents nothing."""
+    """`CONTROLPLANE_PREFLIGHT`; an unknown value means `report`, which refuses nothing."""
     mode = (text or "report").strip().lower()
     if mode in MODES:
         return mode
-    log.warning("CONTROLPLANE_PREFLIGHT=%r is not one of %s; nothing is prevented", text, ", ".join(MODES))
+    log.warning("CONTROLPLANE_PREFLIGHT=%r is not one of %s; starts are not checked", text, ", ".join(MODES))
     return "report"

@@ -1,8 +1,8 @@
-"""What events cannot tell: every few seconds, which queries are active and whether their tasks finish.
+"""Poll the state that events do not report: active queries, and whether their tasks finish.
 
-A healthy long batch emits no event, a hung one neither, and a query can vanish without a word. So we
-ask `spark.streams.active` and `query.status` of every session, and for a trigger that lasts longer
-than one round, the task counts of the query's jobs.
+Neither a long healthy batch nor a hung batch emits an event, and a query can disappear without one. So every few
+seconds the prober asks `spark.streams.active` and `query.status` of every session, and for a trigger that lasts
+longer than one round, the task counts of the query's jobs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from listeners.spark.sessions import engine_of
 
 @dataclass
 class _RunProbe:
-    """What the last rounds saw of one run."""
+    """State of one run over the last rounds."""
 
     trigger_rounds: int = 0
     tasks_completed: int | None = None
@@ -29,9 +29,9 @@ class _RunProbe:
 
 
 class Prober:
-    """`sessions()` gives the sessions to visit; one status document a round. `redact` masks secrets in texts.
+    """Builds a status document in each round from `sessions()`. `redact` masks secrets in texts.
 
-    `shapes`: whether a query's shape goes out with its first facts.
+    `shapes`: whether a query's shape is sent with its first facts.
     """
 
     def __init__(
@@ -46,12 +46,13 @@ class Prober:
         self._registry, self._sessions, self._clock, self._redact = registry, sessions, clock, redact
         self._engine_of, self._shapes = engine_of, shapes
         self._probes: dict[str, _RunProbe] = {}
-        #: Executors and heap as of the last round, for the next heartbeat, which must not wait for the JVM.
+        #: Executors and heap as of the last round. The next heartbeat reads them without waiting for the JVM.
         self.driver: dict[str, Any] = {}
 
     def probe(self) -> dict[str, Any]:
-        """The `data` of a status event; `partial` where some session could not be asked: then a query that is
-        not listed may be one of its. Raises when none could: then nothing is claimed."""
+        """The `data` of a status event. Raises if no session answered.
+
+        `partial` means that some session did not answer: a query that is not listed may belong to it."""
         self.driver = {}
         sessions, found, failures = list(self._sessions()), [], []
         for session in sessions:
@@ -75,14 +76,14 @@ class Prober:
         return [self._describe(engine, session, run) for run in engine.active(session)]
 
     def _driver_figures(self, sessions: list[Any]) -> dict[str, Any]:
-        """Of any session, they share the driver; a Spark that does not tell must not cost us the status."""
+        """Executors and heap, from any session: they share the driver. Empty if Spark does not report them."""
         try:
             return self._engine_of(sessions[0]).driver_figures(sessions[0]) if sessions else {}
         except Exception:
             return {}
 
     def _unreported_ends(self, alive: set[str]) -> list[RegisteredQuery]:
-        """Runs that ended before any round saw them: what they were can still be told."""
+        """Runs that ended before any round saw them; their facts can still be reported."""
         entries = [entry for entry in self._registry.entries() if entry.run_id not in alive]
         return [e for e in entries if (e.reported is None or e.reported[0] != e.run_id) and not e.is_active()]
 
@@ -133,19 +134,19 @@ class Prober:
         return {"facts": self._facts(entry, run.name, self._registered_run(entry, run), reported)}
 
     def _facts_key(self, entry: RegisteredQuery | None, name: str | None, run_id: str) -> tuple[Any, ...]:
-        """The facts change only with these; they are told again when one does."""
+        """The values that the facts depend on; the facts are sent again when one of them changes."""
         writer = entry.start.writer if entry is not None and entry.start is not None else None
         generation = self._registry.generation(writer) if writer is not None else 0
         return run_id, self._registry.factory(name) is not None, generation
 
     def _registered_run(self, entry: RegisteredQuery | None, run: SparkRun) -> SparkRun:
-        """The registry's own, which knows how it was started."""
+        """The registry's run, which knows how it was started, if it is the same run."""
         return entry.run if entry is not None and entry.run_id == run.run_id else run
 
     def _facts(
         self, entry: RegisteredQuery | None, name: str | None, run: SparkRun, reported: tuple[Any, ...] | None
     ) -> dict[str, Any]:
-        """`shape` only with a run's first facts: it is of the start, and the largest of them."""
+        """`shape` is included only with a run's first facts: it describes the start and is the largest part."""
         facts = run.facts()
         method = restarting.restart_method(self._registry, entry, name, facts)
         found = dict(facts, restart=method.how, restartReason=method.reason)

@@ -1,9 +1,9 @@
-"""How each query was started, so that it can be started again; and who waits for it.
+"""Registry of the driver's queries: how each was started, and whether its waiters are held.
 
-An `RegisteredQuery` is one query of this driver (one query id). A `Start` is the recorded call of
-`DataStreamWriter.start` or `toTable`. Calling it again resumes from the same checkpoint, but only
-while the writer is as it was then: a writer is mutable and may have been configured further or have
-started another query since, so every such call counts up its generation.
+A `RegisteredQuery` is one query of this driver (one query id). A `Start` is the recorded call of
+`DataStreamWriter.start` or `toTable`. Repeating the call resumes from the same checkpoint only while the writer is
+unchanged. A writer is mutable: it may have been configured further or have started another query. So each such call
+increments the writer's generation.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, Callable, NamedTuple
 
 from listeners.spark.engine import Engine, SparkRun, Start
 
-#: Past so many queries the ones that ended longest ago are forgotten, their writers with them.
+#: Beyond this number, the queries that ended longest ago are forgotten together with their writers.
 MAX_QUERIES = 64
-#: Runs of one query by which its handles are still known.
+#: Runs remembered of one query, to find the query of a handle.
 MAX_RUNS = 50
-#: Of a session so many runs are remembered that ended and that the program followed by others.
+#: Runs remembered of one session that ended by themselves and that the program replaced by newer ones.
 MAX_REPLACED = 8
 
 
 class Awaited(NamedTuple):
-    """A batch newer than `after` is waited for."""
+    """A drain waits for a batch newer than `after`."""
 
     after: int | None
     committed: threading.Event
@@ -33,7 +33,7 @@ class Awaited(NamedTuple):
 
 @dataclass(eq=False)
 class RegisteredQuery:
-    """One query of this driver and what commands and the program have done to it."""
+    """One query of this driver, with what commands and the program have done to it."""
 
     query_id: str
     run_id: str
@@ -45,34 +45,35 @@ class RegisteredQuery:
     start: Start | None = None
     runs: list[str] = field(default_factory=list)
     handles: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
-    #: It does not run because of a command: whoever waits for it waits on.
+    #: A command stopped it: waiters keep waiting.
     held: bool = False
-    #: A command is starting it right now.
+    #: A command is starting it now.
     starting: bool = False
-    #: The run that a command began and that has not yet shown a batch or an idle trigger.
+    #: The run that a command started and that has not yet reported a batch or an idle trigger.
     probation: str | None = None
-    #: Whether a command ever ended a run of it: then an end that Spark reports may be that one.
+    #: A command has ended a run before, so an end that Spark reports may be that one.
     commanded: bool = False
-    #: The program asked to stop it while a command was under way.
+    #: The program asked to stop it while a command was in progress.
     stop_asked: bool = False
-    #: The user reset the ends so far: this one no longer wakes `awaitAnyTermination`.
+    #: The user has reset terminated queries: this end no longer wakes `awaitAnyTermination`.
     forgotten: bool = False
-    #: Set by the next batch that is committed, where a drain waits for it.
+    #: Set by the next committed batch while a drain waits for it.
     awaited: Awaited | None = None
-    #: What the facts that the server has of it depend on (see `listeners.queries.prober`).
+    #: What the facts last sent to the server depend on (see `listeners.queries.prober`).
     reported: tuple[Any, ...] | None = None
     busy: threading.Lock = field(default_factory=threading.Lock)
 
     def is_active(self) -> bool:
+        """Whether the newest run is active; asks Spark."""
         return self.run.is_active()
 
     def is_stop_asked(self) -> bool:
-        """Asked anew each time: another thread may set it."""
+        """Read `stop_asked` again: another thread may have set it."""
         return self.stop_asked
 
 
 class Registry:
-    """All queries of this driver that we have seen start. Thread-safe."""
+    """All queries of this driver whose start was seen. Thread-safe."""
 
     def __init__(self) -> None:
         self._entries: collections.OrderedDict[str, RegisteredQuery] = collections.OrderedDict()
@@ -86,29 +87,31 @@ class Registry:
     # -- writers ---------------------------------------------------------------------------------
 
     def touch(self, writer: Any) -> int:
-        """A configuration call or a start on this writer: its next generation."""
+        """Increment and return the writer's generation: it was configured or started a query."""
         with self.changed:
             generation = self._generations.get(writer, 0) + 1
             self._generations[writer] = generation
             return generation
 
     def generation(self, writer: Any) -> int:
+        """The writer's generation; 0 if it was never touched."""
         with self.changed:
             return self._generations.get(writer, 0)
 
     def register_factory(self, name: str, factory: Callable[..., Any]) -> None:
-        """`factory()` builds and starts the query called `name` anew, and returns it."""
+        """Register `factory()`, which builds, starts and returns the query called `name`."""
         with self.changed:
             self._factories[name] = factory
 
     def factory(self, name: str | None) -> Callable[..., Any] | None:
+        """The factory registered for this name, or None."""
         with self.changed:
             return self._factories.get(name) if name else None
 
     # -- queries ---------------------------------------------------------------------------------
 
     def started(self, query: Any, start: Start | None, session: Any, engine: Engine) -> RegisteredQuery:
-        """A start returned `query`: a new entry, or the next run of a known one."""
+        """Register a started query as a new entry, or as the next run of a known entry."""
         run, key = engine.run(query, start), engine.key(session)
         with self.changed:
             entry = self._entries.pop(run.query_id, None)
@@ -124,14 +127,14 @@ class Registry:
         return entry
 
     def _remember_own_end(self, entry: RegisteredQuery) -> None:
-        """Its run has ended, for another begins; if no command did that, `awaitAnyTermination` is to tell it."""
+        """Remember the run that is being replaced, if no command ended it: `awaitAnyTermination` must return it."""
         by_command = entry.held or (entry.run_id and entry.probation == entry.run_id)
         if entry.run_id and not by_command and not entry.forgotten:
             runs = self._replaced.setdefault(entry.session_key, collections.deque(maxlen=MAX_REPLACED))
             runs.append(entry.run)
 
     def replaced(self, session_key: int) -> list[SparkRun]:
-        """Runs of a session that ended by no command, before newer ones began; since the last reset."""
+        """Runs of a session, replaced by newer ones, that no command ended; since the last reset."""
         with self.changed:
             return list(self._replaced.get(session_key, ()))
 
@@ -146,12 +149,12 @@ class Registry:
         if by_command:
             for handle in list(entry.handles):
                 entry.engine.rebind(handle, run)  # the user's own handle follows the new run
-        else:  # the program started it itself: its older handles stay with the older run, as in Spark
+        else:  # started by the program: its older handles stay with the older run, as in Spark
             entry.handles = weakref.WeakSet()
         self.changed.notify_all()
 
     def trim(self) -> None:
-        """Forget the queries that ended longest ago, past MAX_REMEMBERED. Asks Spark: not for a user's thread."""
+        """Forget the queries that ended longest ago, beyond MAX_QUERIES. Asks Spark: not for a user's thread."""
         entries = self.entries()
         if len(entries) <= MAX_QUERIES:
             return
@@ -162,7 +165,7 @@ class Registry:
                     self._drop(entry)
 
     def drop(self, query_id: str) -> None:
-        """Forget a query that should not have been started."""
+        """Forget a query, such as one that should not have been started."""
         with self.changed:
             entry = self._entries.get(query_id)
             if entry is not None:
@@ -174,15 +177,17 @@ class Registry:
             self._by_run.pop(run_id, None)
 
     def entry(self, query_id: str) -> RegisteredQuery | None:
+        """The query with this id, or None."""
         with self.changed:
             return self._entries.get(query_id)
 
     def entry_of_run(self, run_id: str) -> RegisteredQuery | None:
+        """The query that this run belongs to, or None."""
         with self.changed:
             return self._entries.get(self._by_run.get(run_id, ""))
 
     def entry_of(self, query: Any, run_id: str) -> RegisteredQuery | None:
-        """The entry whose present run (`run_id`) a user's handle stands for; from now on the handle follows it."""
+        """The query whose current run is `run_id`, the run of a user's handle; the handle follows it from now on."""
         with self.changed:
             entry = self.entry_of_run(run_id)
             if entry is None or entry.run_id != run_id:
@@ -191,25 +196,26 @@ class Registry:
             return entry
 
     def entries(self) -> list[RegisteredQuery]:
+        """All registered queries."""
         with self.changed:
             return list(self._entries.values())
 
     # -- ends ------------------------------------------------------------------------------------
 
     def hold(self, entry: RegisteredQuery) -> None:
-        """A command is about to end this query's run: whoever waits for it goes on waiting."""
+        """Hold the waiters: a command is about to end this query's run."""
         with self.changed:
             entry.held = True
             entry.commanded = True
 
     def release(self, entry: RegisteredQuery) -> None:
-        """Not held any more: waiters see what Spark would have told them."""
+        """Release the waiters: they see what Spark reports."""
         with self.changed:
             entry.held = False
             self.changed.notify_all()
 
     def on_progress(self, run_id: str, batch_id: int | None = None) -> None:
-        """The run committed this batch, or finished a trigger without data: it stands on its own from here."""
+        """The run committed this batch or finished an idle trigger, so it is no longer on probation."""
         with self.changed:
             entry = self.entry_of_run(run_id)
             if entry is None or entry.run_id != run_id:
@@ -221,18 +227,19 @@ class Registry:
                 awaited.committed.set()
 
     def await_batch(self, entry: RegisteredQuery, after: int | None) -> threading.Event:
-        """Set as soon as the run tells of a batch newer than `after`."""
+        """An event that is set once the run reports a batch newer than `after`."""
         with self.changed:
             entry.awaited = Awaited(after, threading.Event())
             return entry.awaited.committed
 
     def await_no_batch(self, entry: RegisteredQuery) -> None:
+        """Stop waiting for a batch."""
         entry.awaited = None
 
     def ended_on_probation(self, run_id: str) -> bool:
-        """A run that a command began ended before it stood on its own: hold its waiters.
+        """Hold the waiters of a run that a command started and that ended before its first progress.
 
-        The failure is the outcome of that command; it must not end the program and its neighbours.
+        The failure is the result of that command. It must not end the program and its other queries.
         """
         with self.changed:
             entry = self.entry_of_run(run_id)
@@ -243,7 +250,7 @@ class Registry:
             return True
 
     def forget_ended(self, session_key: int) -> None:
-        """The user called `resetTerminated`: this session's ends so far no longer wake its waits."""
+        """`resetTerminated` was called: ends in this session so far no longer wake its waits."""
         with self.changed:
             self._replaced.pop(session_key, None)
         for entry in self.entries():
@@ -251,7 +258,7 @@ class Registry:
                 entry.forgotten = True
 
     def close(self) -> None:
-        """Every waiter goes free, as without an agent."""
+        """Release every waiter, as without an agent."""
         with self.changed:
             self.closed = True
             for entry in self._entries.values():

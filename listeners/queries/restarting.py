@@ -1,6 +1,6 @@
-"""May this query be started again, and how: by its recorded start, by a factory, or not at all.
+"""Whether and how a query can be started again: by its recorded start, by a factory, or not at all.
 
-One answer for the command that asks and for the page that shows it beforehand.
+The command executor and the status report use the same answer.
 """
 
 from __future__ import annotations
@@ -9,34 +9,34 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from listeners.queries.registry import RegisteredQuery, Registry
-from listeners.spark import classic  # only what it knows of paths
+from listeners.spark import classic  # only for its path rules
 from listeners.spark.engine import Start
 
 
 class RestartMethod(NamedTuple):
-    """`how`: `reuse`, `factory` or `needs_factory`; `code`: the word of a refusal, empty where there is none."""
+    """`how`: `reuse`, `factory` or `needs_factory`. `code` is that of the refusal, empty if there is none."""
 
     how: str
     code: str
     reason: str
 
 
-REUSE = RestartMethod("reuse", "", "its recorded start can be repeated")
-FACTORY = RestartMethod("factory", "", "a factory is registered for it")
+REUSE = RestartMethod("reuse", "", "the recorded start can be repeated")
+FACTORY = RestartMethod("factory", "", "a factory is registered for this query")
 START_NOT_SEEN = RestartMethod(
-    "needs_factory", "needs_factory", "its start was not seen by the agent; register a factory for it"
+    "needs_factory", "needs_factory", "the agent did not see its start; register a factory for this query"
 )
 WRITER_CHANGED = RestartMethod(
     "needs_factory",
     "needs_factory",
-    "its writer has been configured or started again since; register a factory for it",
+    "its writer has been configured or started again since then; register a factory for this query",
 )
 TEMPORARY_CHECKPOINT = RestartMethod(
     "needs_factory",
     "temporary_checkpoint",
-    "it has no checkpointLocation, so a restart would begin from scratch; set one in its program",
+    "the query has no checkpointLocation, so a restart would begin from scratch; set one in the program",
 )
-#: Source: Spark's ResolveWriteToStream. A sink in memory may begin again only where it holds the whole result.
+#: Source: Spark's ResolveWriteToStream. A memory sink can resume only where it holds the whole result.
 NOT_RESUMABLE = RestartMethod(
     "needs_factory",
     "cannot_resume",
@@ -53,16 +53,16 @@ def restart_method(
     name: str | None,
     facts: Mapping[str, Any] | None = None,
 ) -> RestartMethod:
-    """How the query called `name` may be started again: reuse only where it provably resumes that query.
+    """How the query called `name` can be started again: `reuse` only where that certainly resumes the same query.
 
-    `facts` are its run's, where they are at hand.
+    `facts` are those of its run, where they are available.
 
-    Sources: a writer is mutable and starts whatever it was configured for last; it keeps the static
-    DataFrames it was built with; without a checkpoint of its own a query begins from scratch.
+    Sources: a writer is mutable and starts what it was configured for last. It keeps the static DataFrames it was
+    built with. Without a checkpoint of its own a query begins from scratch.
     """
     checkpoint = entry.run.checkpoint() if entry is not None else None
     if checkpoint and classic.is_temporary(checkpoint):
-        return TEMPORARY_CHECKPOINT  # a factory's query would be another one, too
+        return TEMPORARY_CHECKPOINT  # a factory would start a different query, too
     if entry is not None and _is_not_resumable(entry.run.facts() if facts is None else facts):
         return NOT_RESUMABLE
     if registry.factory(name) is not None:
@@ -85,7 +85,7 @@ def _unless_static(start: Start) -> RestartMethod:
     if not static_inputs:
         return REUSE
     reason = (
-        f"it joins or unites static data ({', '.join(static_inputs)}) that its writer would keep as it was at the "
-        "first start; register a factory that rebuilds the query"
+        f"it joins or unions static data ({', '.join(static_inputs)}), which its writer would keep as of the first "
+        "start; register a factory that rebuilds the query"
     )
     return RestartMethod("needs_factory", "needs_factory", reason)

@@ -1,8 +1,8 @@
-"""Ends a run of a query at a good moment, and says what became of its last batch.
+"""Stop a run, if possible between two batches, and report what it did with the last batch.
 
-Spark has no stop between batches: `stop()` cancels the batch that runs. A query with a backlog and no
-pause in its trigger begins the next batch at once, so there the moment is the report of a commit: a
-stop right then costs at most the planning of the next batch. Used by `listeners.commands.executor`.
+Spark cannot stop between batches: `stop()` cancels the running batch. A query with a backlog and no pause in its
+trigger begins the next batch at once. There the best moment is the report of a commit: a stop right after it loses
+at most the planning of the next batch. Used by `listeners.commands.executor`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from listeners.protocol.errors import AgentError, CommandError
 from listeners.queries.registry import RegisteredQuery, Registry
 from listeners.spark.engine import SparkRun
 
-#: How often a drain looks whether the query stands between two batches.
+#: How often a drain checks whether the query is between two batches.
 POLL_SECONDS = 0.02
-#: Of its time a stop spends so much on the drain, at most.
+#: Maximum share of a stop's timeout for the drain.
 DRAIN_SHARE = 0.5
 MIN_STOP_SECONDS = 1.0
 
@@ -25,9 +25,9 @@ GAP, COMMIT, DEADLINE, EPOCHS = "gap", "commit", "deadline", "epochs"
 
 
 class StopResult(NamedTuple):
-    """What a stop left. `moment`: `gap`, `commit`, `deadline` or `epochs` for a drain, else None.
+    """Result of a stop. `moment`: `gap`, `commit`, `deadline` or `epochs` for a drain, else None.
 
-    `planned`, `committed`: the newest batches on record, None where unknown or none yet.
+    `planned`, `committed`: the newest batches in the logs, None if unknown or none yet.
     """
 
     moment: str | None
@@ -38,22 +38,22 @@ class StopResult(NamedTuple):
 
     @property
     def cut(self) -> int | None:
-        """The batch that had begun and will run again."""
+        """The batch that had begun and will run again; None if there is none."""
         if self.continuous or self.planned is None:
             return None
         return self.planned if self.committed is None or self.planned > self.committed else None
 
 
 def end(registry: Registry, entry: RegisteredQuery, drain: bool, timeout: float) -> StopResult:
-    """Stop the query's run and hold its waiters; CommandError `stop_timed_out` if it does not end in time.
+    """Stop the query's run and hold its waiters. CommandError `stop_timed_out` if it does not end in time.
 
-    Refused with `not_running` where it ended by itself while we waited: that end is the program's to see.
-    What `stop()` itself raises is raised, and then the query runs on as before, held by nobody.
+    Refused with `not_running` if the run ended by itself meanwhile: the program must see that end. An error of
+    `stop()` itself is raised; then the query keeps running and its waiters are released.
     """
     began = time.monotonic()
     run = entry.run
     continuous = run.facts().get("trigger") == "continuous"
-    # Held only from just before the stop: until then its end would be its own.
+    # Hold the waiters only from just before the stop: an earlier end would be the query's own.
     moment = None
     if drain:
         moment = EPOCHS if continuous else _drain(registry, entry, began + timeout * DRAIN_SHARE)
@@ -61,12 +61,12 @@ def end(registry: Registry, entry: RegisteredQuery, drain: bool, timeout: float)
     try:
         is_over = _stop_and_check(run, max(MIN_STOP_SECONDS, began + timeout - time.monotonic()))
     except BaseException:
-        registry.release(entry)  # its waiters are told what Spark tells
+        registry.release(entry)  # its waiters see what Spark reports
         raise
     if not is_over:
-        raise CommandError(  # held on: whenever that stop takes effect, it is our doing
+        raise CommandError(  # keep holding: whenever the stop takes effect, the command caused it
             "stop_timed_out",
-            f"the query did not end within {timeout:.0f} s; its stop is under way",
+            f"the query did not end within {timeout:.0f} s; the stop is still in progress",
             evidence={"previous_run_id": entry.run_id, "thread": run.thread()},
         )
     seconds = time.monotonic() - began
@@ -74,7 +74,7 @@ def end(registry: Registry, entry: RegisteredQuery, drain: bool, timeout: float)
 
 
 def _stop_and_check(run: SparkRun, seconds: float) -> bool:
-    """Stop an active run; whether it ended in time. Raises where no stop has begun, as far as Spark tells."""
+    """Stop an active run; whether it ended in time. Raises if, as far as Spark reports, no stop has begun."""
     if not run.is_active():
         raise CommandError("not_running", "the query ended by itself before it was stopped", refused=True)
     failure = _stop_within(run, seconds)
@@ -84,13 +84,13 @@ def _stop_and_check(run: SparkRun, seconds: float) -> bool:
         if failure is None or not run.is_active():
             return False
     except AgentError:
-        if failure is None:  # Spark took the stop, and cannot be asked what became of it
+        if failure is None:  # Spark accepted the stop, and its result cannot be read
             return False
     raise failure
 
 
 def _drain(registry: Registry, entry: RegisteredQuery, deadline: float) -> str:
-    """Wait for a good moment to stop, at most until `deadline` (monotonic); which one it was."""
+    """Wait for a moment between batches, at most until `deadline` (monotonic); return which moment it is."""
     run = entry.run
     commit = registry.await_batch(entry, after=run.batches_on_record()[1])
     try:
@@ -105,7 +105,7 @@ def _drain(registry: Registry, entry: RegisteredQuery, deadline: float) -> str:
 
 
 def _stop_within(run: SparkRun, seconds: float) -> BaseException | None:
-    """`stop()` on a thread of its own: it may block for ever (SPARK-30143). Returns what it raised."""
+    """Call `stop()` on another thread, as it may block forever (SPARK-30143). Return what it raised."""
     raised: list[BaseException] = []
 
     def stop() -> None:
@@ -121,12 +121,12 @@ def _stop_within(run: SparkRun, seconds: float) -> BaseException | None:
 
 
 def stop_unwanted(run: SparkRun, seconds: float = 30.0) -> None:
-    """Stop what should not run, without waiting for ever."""
+    """Stop a run that should not have started, waiting at most `seconds`."""
     _stop_within(run, seconds)
 
 
 def evidence_of(entry_run_id: str, stopped: StopResult) -> dict[str, Any]:
-    """The stop in figures, for the result of a command."""
+    """The stop in numbers, as evidence of a command's result."""
     found: dict[str, Any] = {
         "previous_run_id": entry_run_id,
         "stopped_in_seconds": round(stopped.seconds, 3),
@@ -141,14 +141,14 @@ def evidence_of(entry_run_id: str, stopped: StopResult) -> dict[str, Any]:
 
 
 def _is_drained(stopped: StopResult) -> bool | None:
-    """Whether no batch was cut; None where nobody can know (Connect does not show the logs)."""
+    """Whether no batch was cut; None if unknown (Connect does not show the logs)."""
     if stopped.moment == COMMIT and stopped.planned is None:
         return None
     return stopped.moment in (GAP, COMMIT) and stopped.cut is None
 
 
 def sentence_of(stopped: StopResult) -> str:
-    """What became of the last batch, for people."""
+    """What the stop did to the last batch, as a sentence for people."""
     if stopped.continuous:
         return _epochs_sentence(stopped)
     if stopped.cut is not None:

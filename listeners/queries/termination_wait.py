@@ -1,7 +1,7 @@
-"""At a program's end the last callback of Spark may still be on its way: wait for it, a little.
+"""Wait briefly at the program's end for Spark's last termination events.
 
-Spark tells of a query's end after the program has been told: one that ends right then would leave with a query
-that seems to run for ever (seen on Spark 3.4, 3.5).
+Spark sends `onQueryTerminated` after it has released the program's `awaitTermination`. A program that exits right
+then would leave a query that seems to run forever (seen on Spark 3.4, 3.5).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Callable
 
 from listeners.spark.engine import SparkRun
 
-#: Seconds; what is later than this is not told.
+#: Maximum wait; later events are not sent.
 WAIT_SECONDS = 0.5
 MAX_RUNS = 1000
 
 
 def run_with_timeout(act: Callable[[], None], seconds: float) -> bool:
-    """Do it on another thread and wait so long: a JVM that hangs must not hold the program. True if it is done.
+    """Run `act` on another thread for at most `seconds`, so that a hanging JVM cannot block the program.
 
-    RuntimeError where the interpreter ends and starts no thread any more (3.12).
+    True if it has finished. RuntimeError if the interpreter is exiting and starts no more threads (3.12).
     """
     thread = threading.Thread(target=act, name="controlplane-aside", daemon=True)
     thread.start()
@@ -30,13 +30,14 @@ def run_with_timeout(act: Callable[[], None], seconds: float) -> bool:
 
 
 class TerminationWait:
-    """The ends that were heard, of the newest runs."""
+    """The runs whose end was recorded, up to MAX_RUNS."""
 
     def __init__(self) -> None:
-        self._ended: dict[str, None] = {}  # in the order they came
+        self._ended: dict[str, None] = {}  # in order of arrival
         self._changed = threading.Condition()
 
     def record(self, run_id: str) -> None:
+        """Record the end of a run."""
         with self._changed:
             self._ended[run_id] = None
             if len(self._ended) > MAX_RUNS:
@@ -44,9 +45,9 @@ class TerminationWait:
             self._changed.notify_all()
 
     def wait(self, runs: Iterable[SparkRun], seconds: float = WAIT_SECONDS) -> bool:
-        """Until the end of each run that is over was heard; False if that took too long.
+        """Wait until the end of each inactive run was recorded; False if that took longer than `seconds`.
 
-        Whether a run is over is asked aside: a server of Connect may not answer for long.
+        Spark is asked on another thread: a Connect server may take long to answer.
         """
         deadline = time.monotonic() + seconds
         ended_runs: list[str] = []
@@ -71,5 +72,5 @@ class TerminationWait:
 def _has_ended(run: SparkRun) -> bool:
     try:
         return not run.is_active()
-    except Exception:  # its Spark is gone: nobody will tell
+    except Exception:  # Spark is gone, so no event will come
         return False
