@@ -270,7 +270,6 @@ class AgentThreads:
                 done = self._sender.adopt(self._root, self._owner, until=now + MAX_ADOPT_SECONDS)
             except (TransportError, SpoolError) as error:  # must not delay this agent's own events
                 return self._warn("adopt", f"events of a dead process not delivered, they are kept: {error}")
-                return self._warn("adopt", f"what a dead process left waits on: {error}")
             if not done:
                 self._adopt_at = now
                 self._written.set()  # this agent's own events first, then the rest

@@ -1,4 +1,4 @@
-"""What one look into a spool gathers: the records to send, and what was damaged between them.
+"""One batch read from a spool: the records to send, and the damage between them.
 
 Called by `listeners.delivery.spool`.
 """
@@ -10,11 +10,11 @@ from listeners.delivery.segments import MAX_DAMAGED_BYTES, Position, Record
 
 
 class Batch:
-    """Records above `settled`, within bounds. `position` is behind the last one taken.
+    """Records above `settled`, within limits. `position` is just after the last record taken.
 
-    `damaged` counts events that were lost on the way, `damage` is what is left of them. With `memory`, where the
-    spool's own process drops what it cannot write, every hole that it does not explain is such a loss; without,
-    the spool is one that somebody left, and only holes with damaged lines before them are.
+    `damaged` counts the events lost to damage, `damage` holds their remaining bytes. `memory` is the memory queue of
+    the spool's own process, which drops what it cannot write: there every gap that the queue does not explain is
+    damage. An orphaned spool has no `memory`: there only gaps after damaged lines are.
     """
 
     def __init__(
@@ -27,14 +27,14 @@ class Batch:
     ):
         self.records: list[Record] = []
         self.position, self.damaged, self.damage = position, 0, b""
-        #: All up to here is in `records`, or known to be lost.
+        #: Every event up to here is in `records` or known to be lost.
         self.reached = self._settled = settled
         self._max_events, self._bytes_left = max_events, max_bytes
         self._skipped: list[bytes] = []
         self._memory = memory
 
     def take(self, record: Record, position: Position) -> bool:
-        """False when it does not fit any more."""
+        """Add a record; False if the batch is full."""
         seq, line = record
         if seq > self._settled:
             if self.records and (len(self.records) >= self._max_events or len(line) > self._bytes_left):
@@ -46,13 +46,13 @@ class Batch:
         return True
 
     def skip(self, raw: bytes) -> None:
-        """A line that is no record."""
+        """Remember a damaged line."""
         self._skipped.append(raw)
 
     def finish(self, position: Position, last: int) -> None:
-        """Nothing more is on the disk; `last`: the sequence number that should have been the last.
+        """All segments are read; `last` is the sequence number that should have been the last.
 
-        Of a spool that somebody left nobody knows: damage at its end counts as one event.
+        For an orphaned spool that number is unknown: damage at its end counts as one event.
         """
         if self._skipped and self._memory is None:
             self._add_damage(max(1, last - self.reached))
@@ -60,14 +60,14 @@ class Batch:
         self.reached, self.position = max(self.reached, last), position
 
     def add_from_memory(self, memory: MemoryQueue) -> None:
-        """What waits in memory comes behind what is on the disk."""
+        """Add the records in memory, which come after those on disk."""
         if len(self.records) < self._max_events and (self._bytes_left > 0 or not self.records):
             self.records += memory.peek(self._max_events - len(self.records), max(1, self._bytes_left))
 
     def _count(self, seq: int) -> None:
-        """Sequence numbers have no holes: up to `seq` they tell how many events the damage cost.
+        """Count the damaged events: sequence numbers have no gaps, so a gap before `seq` is damage.
 
-        None where what is damaged was written once more behind it, as after a full disk.
+        There is no gap where a damaged record was written again after the damage, as on a full disk.
         """
         if seq <= self.reached:
             return

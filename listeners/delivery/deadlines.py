@@ -1,6 +1,6 @@
-"""HTTP connections whose timeout is for the whole exchange, not for each read.
+"""HTTP connections whose timeout covers the whole exchange, not each read.
 
-A server that sends one byte a second would hold a thread for ever: each read is in time. Used by
+With a timeout per read, a server that sends one byte a second would block a thread forever. Used by
 `listeners.delivery.transport`.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class _Timed(io.RawIOBase):
-    """Reads a socket until a moment of the monotonic clock."""
+    """Reads a socket until a deadline of the monotonic clock."""
 
     def __init__(self, raw: Any, sock: socket.socket, until: float):
         self._raw, self._sock, self._until = raw, sock, until
@@ -35,7 +35,7 @@ class _Timed(io.RawIOBase):
 def _left(until: float) -> float:
     left = until - time.monotonic()
     if left <= 0:
-        raise TimeoutError("it took too long to answer")
+        raise TimeoutError("the answer took too long")
     return left
 
 
@@ -46,7 +46,7 @@ class _TimedResponse(http.client.HTTPResponse):
 
 
 class TimedConnection(http.client.HTTPConnection):
-    """`timeout` seconds from now until the last byte of the answer."""
+    """HTTP with `timeout` seconds from now until the last byte of the answer."""
 
     def __init__(self, host: str, *args: Any, **kwargs: Any):
         super().__init__(host, *args, **kwargs)
@@ -58,10 +58,11 @@ class TimedConnection(http.client.HTTPConnection):
         return _TimedResponse(sock, *args, until=self._until, **kwargs)
 
     def send(self, data: Any) -> None:
+        """Send within the remaining time."""
         if self.sock is not None:
             self.sock.settimeout(_left(self._until))
         super().send(data)
 
 
 class TimedTlsConnection(TimedConnection, http.client.HTTPSConnection):
-    """The same over TLS."""
+    """HTTPS with the same timeout."""

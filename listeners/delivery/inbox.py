@@ -1,7 +1,7 @@
 """The bounded queue between Spark's callbacks and the agent's threads.
 
-A callback must not block, wait for a disk or raise: it puts one raw item here and returns. When the
-queue is full the oldest item goes, and the loss is counted by reason.
+A callback must not block, wait for a disk or raise: it puts one item here and returns. When the queue is full,
+the oldest item is dropped and counted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_BYTES = 32 * 1024 * 1024
 
 
 class Item(NamedTuple):
-    """`data` is JSON text, Spark's own where Spark has one; `at` Unix seconds."""
+    """One event: `data` is JSON text, Spark's own where Spark has one; `at` in Unix seconds."""
 
     type: str
     at: float
@@ -24,7 +24,7 @@ class Item(NamedTuple):
 
 
 class Inbox:
-    """Many writers, one reader. `lost` counts by reason what never reached the reader."""
+    """Many writers, one reader. `lost` counts dropped items by reason."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Inbox:
         self.lost: dict[str, int] = collections.Counter()
 
     def put(self, type: str, data: str, at: float | None = None) -> None:
-        """Never blocks, never raises; after close() it does nothing."""
+        """Add an item. Never blocks and never raises; does nothing after `close()`."""
         item = Item(type, self._clock() if at is None else at, data)
         with self._ready:
             if self._closed:
@@ -56,12 +56,12 @@ class Inbox:
             self._ready.notify()
 
     def count_lost(self, reason: str, count: int = 1) -> None:
-        """Count something that could not even be put here."""
+        """Count events that could not be put into the queue."""
         with self._ready:
             self.lost[reason] += count
 
     def take(self, timeout: float) -> list[Item]:
-        """All that is here; waits up to `timeout` seconds for the first item."""
+        """Take all items; wait up to `timeout` seconds for the first."""
         with self._ready:
             if not self._items and not self._closed:
                 self._ready.wait(timeout)
@@ -69,11 +69,11 @@ class Inbox:
             return items
 
     def abandon(self) -> None:
-        """In a forked child: the lock may be held for ever by a thread that is not here any more."""
+        """Close the queue in a forked child, where a thread that does not exist may hold the lock forever."""
         self._ready, self._closed = threading.Condition(threading.Lock()), True
 
     def close(self) -> None:
-        """No more items; a waiting reader wakes up."""
+        """Accept no more items and wake up a waiting reader."""
         with self._ready:
             self._closed = True
             self._ready.notify_all()

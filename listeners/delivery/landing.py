@@ -1,7 +1,7 @@
-"""Events to files in a folder, for fleets that outgrow one server: the landing form of the agent's transport.
+"""Write events to files in a folder, for fleets that outgrow one server: the transport for a landing zone.
 
-`CONTROLPLANE_URL=file:///mnt/landing` chooses it. `controlplane history ingest` reads the folder; its format is told in
-`controlplane.pipeline.ingest.landing_zone`. No commands come this way. Standard library only, Python 3.9.
+Chosen by `CONTROLPLANE_URL=file:///mnt/landing`. `controlplane history ingest` reads the folder;
+`controlplane.pipeline.ingest.landing_zone` describes its format. A landing zone delivers no commands.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from listeners.protocol import wire
 from listeners.protocol.errors import TransportError
 
 SCHEME = "file://"
-#: Events wait this long for company: a file a delivery, and each is one to list and to open.
+#: Events are collected for this long, because each delivery is one more file to list and open.
 LINGER_SECONDS = 10.0
-#: Nobody answers; the agent asks again after this.
+#: A poll returns without commands after this time.
 NO_COMMANDS_SECONDS = 25.0
 _AGENT = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
 def is_landing(url: str) -> bool:
-    """Whether a server's URL means a folder."""
+    """Whether a server URL is a folder."""
     return url.startswith(SCHEME)
 
 
 class LandingTransport:
-    """One folder, which must exist: a mount that is away must not be filled below its mount point.
+    """Writes to one folder, which must exist: an unmounted file system must not be filled below its mount point.
 
-    Every delivery is a file of its own, whole as soon as it has its name, and on the disk when it is acknowledged.
+    Each delivery is a separate file. It is complete once it has its name, and synced before it is acknowledged.
     """
 
     def __init__(self, url: str):
         self._folder = _folder_of(url)
 
     def send(self, lines: Sequence[bytes], timeout: float = 10.0) -> ServerAcknowledgement:
-        """Write a batch (one event a line, of one agent, in order); TransportError while the disk does not take it.
+        """Write a batch (one event a line, of one agent, in order); TransportError if the disk refuses it.
 
-        `timeout` cannot be kept: a file system that hangs, hangs the thread that delivers, and nothing else.
+        `timeout` has no effect: a hanging file system blocks the sender's thread, and nothing else.
         """
         agent, first = _agent_and_seq(lines[0])
         last = _agent_and_seq(lines[-1])[1]
         try:
             self._write(f"{agent}-{first:012d}-{last:012d}.ndjson.gz", f".{agent}.part", lines)
         except OSError as error:
-            raise TransportError(f"{self._folder} does not take a file of events: {error}") from None
+            raise TransportError(f"cannot write events to {self._folder}: {error}") from None
         return ServerAcknowledgement(last, 0)
 
     def _write(self, name: str, temporary_name: str, lines: Sequence[bytes]) -> None:
@@ -71,15 +71,17 @@ class LandingTransport:
         _sync_folder(self._folder)
 
     def poll(self, agent: str, wait: float) -> list[wire.Command]:
-        """There are none; takes as long as a server that has none."""
+        """Return no commands, after as long as a server that has none."""
         time.sleep(min(wait, NO_COMMANDS_SECONDS))
         return []
 
     def answer(self, command_id: str, result: wire.CommandResult) -> None:
-        raise TransportError("a landing zone takes no results of commands", retryable=False)
+        """Not supported: always raises TransportError."""
+        raise TransportError("a landing zone accepts no command results", retryable=False)
 
     def preflight(self, document: Mapping[str, Any], timeout: float) -> Any:
-        raise TransportError("a landing zone cannot say whether a query would restart", retryable=False)
+        """Not supported: always raises TransportError."""
+        raise TransportError("a landing zone cannot check whether a query would restart", retryable=False)
 
 
 def _folder_of(url: str) -> str:
@@ -93,16 +95,16 @@ def _folder_of(url: str) -> str:
 
 
 def _agent_and_seq(line: bytes) -> tuple[str, int]:
-    """Who speaks in a line of ours, and its number."""
+    """The agent and the sequence number of an event line."""
     document = wire.loads(line)
     agent, seq = document["agent"], document["seq"]
     if not _AGENT.fullmatch(agent):
-        raise TransportError(f"{agent[:80]!r} is no name for an agent", retryable=False)
+        raise TransportError(f"{agent[:80]!r} is not an agent id", retryable=False)
     return agent, int(seq)
 
 
 def _sync_folder(folder: str) -> None:
-    """The name is on the disk as well. Not every file system lets a folder be synced; the file itself was."""
+    """Sync the new name to disk. Not every file system can sync a folder; the file itself has been synced."""
     try:
         handle = os.open(folder, os.O_RDONLY)
     except OSError:

@@ -1,4 +1,4 @@
-"""Whose spool a directory is: locks that end with their process.
+"""Locks on spool directories that are released when their process ends.
 
 Both the directory and a file in it are locked: programs that clean temporary directories leave a locked
 directory alone, and network file systems lock files only.
@@ -18,17 +18,18 @@ except ImportError:  # pragma: no cover - Windows has no flock
     fcntl = None  # type: ignore[assignment]
 
 CAN_LOCK: bool = fcntl is not None
-#: What the kernel says of a lock that somebody else holds; anything else means: no locks here.
+#: Errors for a lock that another process holds. Any other error means that the file system has no locks.
 HELD_ERRNOS = (errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES)
 
 
 class Lock:
-    """A lock on a directory. `certain` is false where the file system has no locks."""
+    """A lock on a directory. `certain` is false if the file system has no locks."""
 
     def __init__(self, descriptors: list[int], certain: bool):
         self._descriptors, self.certain = descriptors, certain
 
     def release(self) -> None:
+        """Release the lock."""
         for descriptor in self._descriptors:
             try:
                 os.close(descriptor)
@@ -38,7 +39,7 @@ class Lock:
 
 
 def acquire(directory: Path) -> Lock:
-    """Lock it for this process. SpoolError where another holds it, OSError where the disk refuses."""
+    """Lock the directory. SpoolError if another process holds the lock, OSError if the disk refuses."""
     lock = Lock([], False)
     if not CAN_LOCK:
         return lock

@@ -1,7 +1,7 @@
-"""Spools that dead processes left: found, opened for delivery, and swept up when nothing is in them.
+"""Spools that dead processes left behind: find them, open them for delivery and delete the empty ones.
 
-A spool is an orphan when nobody holds its lock. Only a process of the same owner (application and server)
-adopts it. What others left with events in it is never touched.
+A spool is an orphan when no process holds its lock. Only a process of the same owner (application and server)
+adopts it. An orphan with events of another owner is never touched.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 from listeners.delivery.spool import Spool
 from listeners.protocol.errors import SpoolError
 
-#: Empty spools and damaged records are kept this long.
+#: How long empty spools and damaged records are kept.
 RETENTION_SECONDS = 7 * 86400.0
 MAX_DAMAGED_FILES = 20
 DAMAGED = "????????-????-????-????-????????????.damaged"
 
 
 def orphans(root: Path, owner: Mapping[str, str]) -> Iterator[Spool]:
-    """Spools under `root` that the same owner left behind, oldest first. Locked: close each."""
+    """Orphaned spools of this owner under `root`, oldest first. They are locked: close each."""
     for directory in _directories(root):
         owner_file = _owner_of(directory)
         if owner_file is not None and all(owner_file.get(key) == value for key, value in owner.items()):
@@ -31,7 +31,7 @@ def orphans(root: Path, owner: Mapping[str, str]) -> Iterator[Spool]:
 
 
 def sweep(root: Path, now: float) -> None:
-    """Remove what is older than a week and holds no event, whosever it is. Never raises."""
+    """Delete empty spools and damaged records older than a week, whoever owns them. Never raises."""
     for directory in _directories(root):
         if now - _changed_at(directory) > RETENTION_SECONDS:
             spool = _open_spool(directory)
@@ -51,7 +51,7 @@ def _unlink(path: Path) -> None:
 
 
 def _directories(root: Path) -> list[Path]:
-    """Only what a spool's owner has signed: other people's directories may lie beside."""
+    """Directories with a spool's `owner.json`; the root may contain other directories."""
     return sorted((path for path in _glob(root, "*") if _owner_of(path)), key=_changed_at)
 
 
@@ -63,7 +63,7 @@ def _glob(root: Path, pattern: str) -> list[Path]:
 
 
 def _changed_at(path: Path) -> float:
-    """When it or something in it was last written to; infinite where nobody can tell."""
+    """When the path or something in it was last written; infinite if unknown."""
     try:
         return max(entry.stat().st_mtime for entry in (path, *path.glob("*")))
     except OSError:
@@ -79,7 +79,7 @@ def _owner_of(directory: Path) -> Mapping[str, object] | None:
 
 
 def _open_spool(directory: Path) -> Spool | None:
-    """None where its process lives, or where nobody can tell (a file system without locks)."""
+    """None if its process is alive, or if that cannot be determined (a file system without locks)."""
     try:
         return Spool(directory)
     except SpoolError:

@@ -1,8 +1,8 @@
-"""The files of a spool: segments of records, a cursor, and what was damaged.
+"""File formats of a spool: segments of records, a cursor, and damaged lines.
 
-A record is a line `<crc32> <seq> <event>`. A segment is named by the sequence number of its first
-record, so that names sort as events do. The cursor is overwritten in place, in two slots by turns: a
-full disk cannot refuse it, and a torn write leaves the other slot.
+A record is a line `<crc32> <seq> <event>`. A segment is named after the sequence number of its first record, so
+names sort like events. The cursor is overwritten in place, alternating between two slots: a full disk cannot refuse
+it, and a torn write leaves the other slot intact.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ Record = tuple[int, bytes]
 
 SUFFIX = ".events"
 SLOT_BYTES = 96
-#: Damaged lines are kept up to this size for people to look at.
+#: Damaged lines are kept for inspection up to this size.
 MAX_DAMAGED_BYTES = 1024 * 1024
 
 
 class Line(NamedTuple):
-    """One line of a segment: its record, None where it is damaged or torn; the offset behind it."""
+    """One line of a segment: its record, None if it is damaged or torn, and the offset after it."""
 
     record: Record | None
     raw: bytes
@@ -30,28 +30,31 @@ class Line(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where reading goes on: a segment's name and an offset in bytes."""
+    """Where reading continues: a segment's name and an offset in bytes."""
 
     segment: str = ""
     offset: int = 0
 
 
 def segment_name(first_seq: int) -> str:
+    """The file name of the segment that begins with this record."""
     return "%016d%s" % (first_seq, SUFFIX)
 
 
 def first_seq(name: str) -> int:
+    """The first sequence number of a segment, from its file name; 0 for any other name."""
     digits = name[: -len(SUFFIX)]
     return int(digits) if digits.isdigit() else 0
 
 
 def encode(seq: int, line: bytes) -> bytes:
+    """A record as a line with its checksum."""
     body = b"%d %s" % (seq, line)
     return b"%08x %s\n" % (zlib.crc32(body), body)
 
 
 def decode(raw: bytes) -> Record | None:
-    """The record of a line without its newline; None where the checksum does not fit."""
+    """The record of a line without its newline; None if the checksum does not match."""
     checksum, _, body = raw.partition(b" ")
     seq, _, line = body.partition(b" ")
     try:
@@ -63,21 +66,21 @@ def decode(raw: bytes) -> Record | None:
 
 
 def read_lines(path: Path, start: int, size: int) -> Iterator[Line]:
-    """The lines from offset `start` up to `size`; OSError where the disk does not give them."""
+    """The lines from offset `start` up to `size`; OSError if the disk cannot read them."""
     with open(path, "rb") as file:
         file.seek(start)
         end = start
         while end < size:
             raw = file.readline(size - end)
             if not raw:
-                return  # shorter than it was: somebody cut it
+                return  # the file has been truncated
             end += len(raw)
             whole = raw.endswith(b"\n")
             yield Line(decode(raw[:-1]) if whole else None, raw, end)
 
 
 def starts_a_line(path: Path, offset: int) -> bool:
-    """Whether a record may begin here."""
+    """Whether a record may begin at this offset."""
     if offset == 0:
         return True
     with open(path, "rb") as file:
@@ -86,14 +89,14 @@ def starts_a_line(path: Path, offset: int) -> bool:
 
 
 class Cursor:
-    """The highest settled sequence number and where reading goes on, in a file of two slots."""
+    """The highest settled sequence number and the read position, in a file with two slots."""
 
     def __init__(self, path: Path):
         self._path = path
         self._turn = 0
 
     def load(self) -> tuple[int, Position]:
-        """What was saved last; (0, the beginning) where nothing readable is."""
+        """The last saved values; (0, the beginning) if none can be read."""
         try:
             content = self._path.read_bytes()
         except OSError:
@@ -105,11 +108,11 @@ class Cursor:
         return max(known, default=(0, Position()))
 
     def save(self, seq: int, position: Position, sync: bool) -> None:
-        """Overwrite the older slot; OSError where that is refused."""
+        """Overwrite the older slot; OSError if the disk refuses."""
         body = b"%d %s %d" % (seq, position.segment.encode("ascii") or b"-", position.offset)
         slot = (b"%08x %s" % (zlib.crc32(body), body)).ljust(SLOT_BYTES - 1) + b"\n"
         if not self._path.exists():
-            self._path.write_bytes(b" " * (2 * SLOT_BYTES))  # its room, before the disk is full
+            self._path.write_bytes(b" " * (2 * SLOT_BYTES))  # reserve the space before the disk is full
         with open(self._path, "r+b", buffering=0) as file:
             file.seek(self._turn * SLOT_BYTES)
             file.write(slot)
@@ -131,7 +134,7 @@ def _slot(content: bytes) -> tuple[int, Position] | None:
 
 
 def set_aside(path: Path, raw: bytes) -> None:
-    """Keep damaged bytes for people to look at, while there is room; never raises."""
+    """Append damaged bytes to a file for inspection, up to MAX_DAMAGED_BYTES. Never raises."""
     try:
         with open(path, "ab") as file:
             free_bytes = MAX_DAMAGED_BYTES - file.tell()

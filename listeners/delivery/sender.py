@@ -1,6 +1,6 @@
-"""Disk to server: sends the oldest events, deletes them after the acknowledgement, counts what is refused.
+"""Deliver spooled events: send the oldest, delete them after the acknowledgement, count what is rejected.
 
-Also takes over what a process of the same application left behind when it died.
+Also delivers the spools that dead processes of the same application left behind.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from listeners.protocol.errors import TooLarge, TransportError
 BATCH_EVENTS = 500
 BATCH_BYTES = 4 * 1024 * 1024
 
-#: (kind, message): one line in the log, once per kind and minute.
+#: (kind, message): log a warning, at most once a minute for each kind.
 Warn = Callable[[str, str], None]
 
 
 class EventSender:
-    """Delivers one queue. `lock` keeps the thread that appends to it out while we look or delete."""
+    """Delivers one queue. `lock` serializes its reads and deletions with the thread that appends."""
 
     def __init__(
         self,
@@ -37,22 +37,22 @@ class EventSender:
         warn: Warn = lambda k, m: None,
     ):
         self._transport, self._queue, self._lock, self._warn = transport, queue, lock, warn
-        #: What never got to the server, by reason; the queue counts its own losses.
+        #: Events rejected by the server or too large for it, by reason; the queue counts its own losses.
         self.lost: dict[str, int] = collections.Counter()
 
     def drain(self, timeout: float, until: float = math.inf) -> None:
-        """Send what waits, until the monotonic clock says `until`; `timeout` seconds for each request.
+        """Send all queued events, until the monotonic time `until`; `timeout` is in seconds for each request.
 
-        TransportError when the server cannot take it now, SpoolError when the disk does not give it.
+        TransportError if the server does not accept them now, SpoolError if the disk cannot be read.
         """
         self._drain(self._queue, timeout, until)
 
     def adopt(
         self, root: Path, owner: Mapping[str, str], timeout: float = 10.0, until: float = math.inf
     ) -> bool:
-        """Deliver what dead processes of the same owner left, under their own agent ids.
+        """Deliver the events of dead processes of the same owner under their own agent ids.
 
-        What they had lost and could not report is reported by us. False where `until` came first.
+        Losses that they could not report are reported by this agent. False if `until` passed first.
         """
         for orphan in orphans.orphans(root, owner):
             losses = collections.Counter(orphan.saved_losses())
@@ -66,7 +66,7 @@ class EventSender:
         return True
 
     def _release_orphan(self, orphan: Spool, losses: Mapping[str, int]) -> None:
-        """Delivered: its losses are ours to report. Not yet: they stay with it for who comes next."""
+        """Take over the losses of a delivered orphan; save those of an undelivered one for the next attempt."""
         if orphan.events:
             orphan.save_losses(losses)
             orphan.close()
@@ -86,8 +86,8 @@ class EventSender:
                 self._send(batch, min(timeout, left))
                 max_events = min(BATCH_EVENTS, max_events * 2)
             except TooLarge as error:
-                # The one refusal that the events cause. Any other (a proxy's 400, a token, an address)
-                # is something that somebody can still put right, and the events wait.
+                # Only 413 is caused by the events. Any other refusal (a proxy's 400, a token, an address) can
+                # still be fixed, so the events are kept.
                 if len(batch) > 1:
                     max_events = len(batch) // 2
                     continue
@@ -97,7 +97,7 @@ class EventSender:
 
     def _send(self, batch: list[Record], timeout: float) -> None:
         answer = self._transport.send([line for _, line in batch], timeout)
-        if answer.rejected:  # what was not stored by now never will be
+        if answer.rejected:  # what is not stored by now never will be
             rejected = min(answer.rejected, len(batch))
             self._count_lost("rejected", rejected, f"{rejected} events were rejected: {answer.why}")
         elif answer.seq < batch[-1][0]:

@@ -1,12 +1,12 @@
 """A queue of events on local disk: append, peek a batch, acknowledge.
 
-One directory per process, `<root>/<agent id>/`, under a lock: append-only segments, a cursor, and
-`owner.json` (whose spool it is). Bounded in bytes: the oldest segment goes first. What the disk refuses
-waits in a bounded queue in memory and goes to the disk as soon as it takes it. Every loss is counted
-by reason. A spool whose process is gone is adopted (`listeners.delivery.orphans`) under its own agent id.
+Each process has one directory, `<root>/<agent id>/`, under a lock: append-only segments, a cursor, and
+`owner.json` (application and server). The size is limited; the oldest segment is dropped first. Records that the
+disk refuses are kept in a limited queue in memory and written as soon as the disk accepts them. Every loss is
+counted by reason. An orphaned spool is adopted (`listeners.delivery.orphans`) under its own agent id.
 
-Appends are not fsynced: a dead driver keeps its page cache, a dead machine takes Spark's events of
-the last seconds with it anyway. The cursor is fsynced before a segment is unlinked.
+Appends are not fsynced: the page cache survives a dead driver, and a dead machine loses Spark's events of the last
+seconds anyway. The cursor is fsynced before a segment is unlinked.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from listeners.protocol.errors import SpoolError
 
 SEGMENT_BYTES = 4 * 1024 * 1024
 MAX_BYTES = 256 * 1024 * 1024
-#: What waits in memory goes to the disk in pieces of this size.
+#: Records in memory are written to disk in chunks of this size.
 MAX_WRITE_BYTES = 256 * 1024
-#: So often a segment may fail to be read before it is given up.
+#: Failed reads after which a segment is discarded.
 MAX_READ_FAILURES = 10
 
 
 class Queue(Protocol):
-    """What the agent asks of a place for events; in memory or on disk.
+    """A queue of events for the sender, in memory or on disk.
 
-    `lost` counts by reason what was lost here; `trouble` says why events wait in memory, if they do.
+    `lost` counts lost events by reason. `trouble` is the reason why events are kept in memory, else None.
     """
 
     lost: dict[str, int]
@@ -44,42 +44,45 @@ class Queue(Protocol):
     trouble: str | None
 
     def append(self, records: Sequence[Record]) -> None:
-        """Keep records (ascending seq). Never raises."""
+        """Add records in ascending order of seq. Never raises."""
 
     def peek(self, max_events: int, max_bytes: int) -> list[Record]:
-        """The oldest unacknowledged records, at least one if there is any; SpoolError: not readable now."""
+        """The oldest unacknowledged records, at least one if there is any. SpoolError if not readable now."""
 
     def acknowledge(self, seq: int) -> None:
-        """All records of the last peek are safe with the server; `seq` is the highest of them."""
+        """The server has stored all records of the last peek; `seq` is the highest of them."""
 
     def save_losses(self, losses: Mapping[str, int]) -> None:
-        """Losses that were not reported yet, for who adopts the queue if this process dies."""
+        """Save unreported losses for the process that adopts this queue if this process dies."""
 
     def abandon(self) -> None:
-        """In a forked child: let go of what is the parent's, without touching it."""
+        """Release the parent's files and locks in a forked child without changing them."""
 
-    def close(self, remove: bool = False) -> None: ...
-
-    @property
-    def bytes(self) -> int: ...
+    def close(self, remove: bool = False) -> None:
+        """Release the queue; with `remove`, delete it."""
 
     @property
-    def events(self) -> int: ...
+    def bytes(self) -> int:
+        """Bytes in the queue."""
+
+    @property
+    def events(self) -> int:
+        """Events in the queue."""
 
 
 @dataclass
 class Segment:
-    """`last`: its highest sequence number, 0 where only a reading of the file would tell."""
+    """One file. `last` is its highest sequence number, 0 if only reading the file would show it."""
 
     size: int
     last: int = 0
 
 
 class Spool:
-    """The form on disk. The caller keeps two threads from using it at once.
+    """The queue on disk. The caller must not use it from two threads at once.
 
-    With an `owner` it is this process's own: a disk that refuses is no error, the spool begins in
-    memory. Without, it is one that somebody left: SpoolError where it cannot be had.
+    With an `owner` it is this process's own spool: if the disk refuses, it starts in memory. Without an `owner` it
+    is an orphan: SpoolError if it cannot be opened.
     """
 
     def __init__(
@@ -100,7 +103,7 @@ class Spool:
         self._cursor = segments.Cursor(directory / "cursor")
         self._segments: dict[str, Segment] = {}
         self._read, self._peeked = Position(), Batch(0, Position())
-        #: What was given up while it was on its way to the server: lost only if it does not get there.
+        #: Events discarded while they were being sent: they are lost only if the server does not store them.
         self._in_doubt: dict[str, int] = {}
         self._read_failures = 0
         self._closed = False
@@ -118,12 +121,12 @@ class Spool:
             raise SpoolError(self.trouble) from error
 
     def _acquire_directory(self) -> None:
-        """Make the directory ours, or ours again after somebody removed it."""
+        """Create and lock the directory, also after it was deleted."""
         self._release()
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = locks.acquire(self.directory)
         if self._owner is None and not self._lock.certain:
-            raise SpoolError("its file system has no locks, so its process may live")
+            raise SpoolError("its file system has no locks, so its process may still be alive")
         if self._owner is not None:
             new = self.directory / "owner.json.new"
             new.write_text(json.dumps(dict(self._owner, agent=self.directory.name)))
@@ -134,7 +137,7 @@ class Spool:
     # -- writing ---------------------------------------------------------------------------------
 
     def append(self, records: Sequence[Record]) -> None:
-        """Never raises: what the disk refuses waits in memory, and goes to the disk when it takes it again."""
+        """Never raises: records that the disk refuses are kept in memory until the disk accepts them again."""
         if not records or self._closed:
             return
         self.high_seq = max(self.high_seq, records[-1][0])
@@ -156,15 +159,15 @@ class Spool:
 
     def _write(self, records: Sequence[Record]) -> None:
         if self._file is not None and os.fstat(self._file.fileno()).st_nlink == 0:
-            self._close_file()  # removed under our feet; reading will count what went with it
+            self._close_file()  # the file was deleted; reading will count its records as lost
         if self._file is None or self._segments[self._current()].size >= self._segment_bytes:
             self._open_segment(records[0][0])
         assert self._file is not None
         segment = self._segments[self._current()]
         blob = b"".join(segments.encode(seq, line) for seq, line in records)
         written = self._file.write(blob)
-        if written != len(blob):  # a full disk takes a part and says so only here
-            raise OSError("the disk took only a part")
+        if written != len(blob):  # a full disk writes a part and raises no error
+            raise OSError("only a part was written")
         segment.size, segment.last = segment.size + len(blob), records[-1][0]
 
     def _open_segment(self, first_seq: int) -> None:
@@ -175,14 +178,14 @@ class Spool:
         self._file = open(self.directory / name, "ab", buffering=0)
         segment = self._segments.setdefault(name, Segment(0))
         if os.fstat(self._file.fileno()).st_size > segment.size:
-            self._file.truncate(segment.size)  # the half record of an append that failed
+            self._file.truncate(segment.size)  # remove the partial record of a failed append
 
     def _drop_oldest(self) -> None:
         while len(self._segments) > 1 and sum(s.size for s in self._segments.values()) > self._max_bytes:
             self._discard_segment(next(iter(self._segments)), "spool_full")
 
     def _discard_segment(self, name: str, reason: str) -> None:
-        """The oldest segment goes, with what of it was not settled."""
+        """Delete the oldest segment and count its unsettled records as lost."""
         last, settled = self._last_of(name), max(self.settled_seq, segments.first_seq(name) - 1)
         in_flight = max(0, min(last, self._sent_up_to()) - settled)
         if in_flight:
@@ -202,7 +205,7 @@ class Spool:
     # -- reading ---------------------------------------------------------------------------------
 
     def peek(self, max_events: int, max_bytes: int) -> list[Record]:
-        """The oldest unacknowledged records; SpoolError when the disk does not give them now."""
+        """The oldest unacknowledged records; SpoolError if the disk cannot read them now."""
         self._count_in_doubt()
         memory = self._overflow if self._owner is not None else None
         batch = self._peeked = Batch(self.settled_seq, self._read, max_events, max_bytes, memory)
@@ -213,7 +216,7 @@ class Spool:
                 self._read_failures = 0
             except OSError as error:
                 if batch.records:
-                    return batch.records  # these first
+                    return batch.records  # send these first
                 self._on_read_error(name, error)
                 return self.peek(max_events, max_bytes)
         newest = next(reversed(self._segments), "")
@@ -221,11 +224,11 @@ class Spool:
         batch.finish(Position(newest, self._segments[newest].size) if newest else Position(), last)
         batch.add_from_memory(self._overflow)
         if not batch.records and (self.events or batch.damaged):
-            self.acknowledge(self.high_seq)  # nothing of what is missing will come any more
+            self.acknowledge(self.high_seq)  # the missing records will not come back
         return batch.records
 
     def _read_segment(self, name: str, batch: Batch) -> bool:
-        """Everything of one segment; False when the batch is full."""
+        """Read one segment into the batch; False if the batch is full."""
         if name < self._read.segment:
             return True
         end = self._read.offset if name == self._read.segment else 0
@@ -240,7 +243,7 @@ class Spool:
         return True
 
     def _mark_truncated(self, name: str, end: int) -> None:
-        """Somebody shortened the file: what was cut off shows as a hole. Nothing more is written to it."""
+        """The file was truncated: what is missing counts as a gap. Nothing more is written to it."""
         if self._file is not None and name == self._current():
             self._close_file()
         self._segments[name].size = end
@@ -275,7 +278,7 @@ class Spool:
         try:
             self._cursor.save(self.settled_seq, self._read, sync=bool(done))
         except OSError:
-            pass  # a crash now would send these events once more; the server drops duplicates
+            pass  # after a crash these events are sent again; the server drops duplicates
         for name in done:
             self._forget(name)
 
@@ -288,23 +291,23 @@ class Spool:
 
     @property
     def bytes(self) -> int:
-        """Bytes that wait, on disk and in memory."""
+        """Bytes in the queue, on disk and in memory."""
         read = sum(s.size for name, s in self._segments.items() if name < self._read.segment)
         on_disk = sum(s.size for s in self._segments.values()) - read - self._read.offset
         return max(0, on_disk) + self._overflow.bytes
 
     @property
     def events(self) -> int:
-        """Events that wait (a bound: it counts sequence numbers, losses included)."""
+        """Events in the queue (an upper limit: counts sequence numbers, including lost events)."""
         return max(0, self.high_seq - self.settled_seq)
 
-    # -- life ------------------------------------------------------------------------------------
+    # -- lifecycle -------------------------------------------------------------------------------
 
     def _load(self) -> None:
         for path in sorted(self.directory.glob("*" + segments.SUFFIX)):
             self._segments[path.name] = Segment(path.stat().st_size)
         settled, position = self._cursor.load()
-        # A disk that was read-only knows less than we do, and still has what it could not delete.
+        # After a read-only phase the cursor on disk is older, and deleted segments may still exist.
         self.settled_seq = max(self.settled_seq, settled)
         segment = self._segments.get(position.segment)
         if segment is not None and position.offset <= segment.size:
@@ -323,7 +326,7 @@ class Spool:
                 return
 
     def save_losses(self, losses: Mapping[str, int]) -> None:
-        """Losses that were not reported yet, for who adopts this spool if this process dies."""
+        """Save unreported losses for the process that adopts this spool if this process dies."""
         path = self.directory / "losses.json"
         try:
             if losses and not self._closed:
@@ -333,10 +336,10 @@ class Spool:
             elif path.exists():
                 path.unlink()
         except OSError:
-            pass  # a disk that takes no events takes no word of their loss either
+            pass  # a disk that refuses events refuses this file too
 
     def saved_losses(self) -> dict[str, int]:
-        """What `save_losses` left; empty where there is nothing readable."""
+        """What `save_losses` saved; empty if nothing can be read."""
         try:
             document = json.loads((self.directory / "losses.json").read_text())
             return {str(k)[:64]: v for k, v in document.items() if type(v) is int and v > 0}
@@ -352,7 +355,7 @@ class Spool:
         try:
             (self.directory / name).unlink()
         except OSError:
-            pass  # it stays on a disk that is read-only now; what is settled is not sent again
+            pass  # the file remains on a read-only disk; settled records are not sent again
 
     def _current(self) -> str:
         assert self._file is not None
@@ -369,12 +372,12 @@ class Spool:
             self._lock = None
 
     def abandon(self) -> None:
-        """In a forked child: the parent's lock must end with the parent, not with us."""
+        """Release the lock in a forked child: the parent's lock must end with the parent."""
         self._release()
         self._closed = True
 
     def close(self, remove: bool = False) -> None:
-        """Give the directory up; with `remove`, delete it (all is acknowledged)."""
+        """Close and unlock the directory; with `remove`, delete it (everything is acknowledged)."""
         if not self._closed and self._overflow.events:
             try:
                 self._flush_memory()
@@ -390,7 +393,7 @@ class Spool:
 
 
 def keep_damaged(directory: Path) -> None:
-    """What could not be read outlives its spool, beside it."""
+    """Move the damaged lines next to the spool before it is deleted."""
     try:
         os.replace(directory / "damaged", directory.with_name(directory.name + ".damaged"))
     except OSError:

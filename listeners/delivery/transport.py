@@ -1,7 +1,7 @@
-"""Events to the server, commands and results back: the HTTP form, on urllib.
+"""Send events and command results to the server and poll it for commands, over HTTP with urllib.
 
-`Transport` is what the agent needs; tests bring their own. Every answer is bounded in size and time,
-redirects are refused, and each failure says whether trying again helps.
+`Transport` is the interface that the agent needs; tests have their own. Answers are limited in size and time,
+redirects are refused, and each error tells whether a retry can succeed.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ MAX_COMMANDS = 100
 
 
 class ServerAcknowledgement(NamedTuple):
-    """All events up to `seq` are stored, were stored before, or will never be taken (`rejected`, and `why`).
+    """Events up to `seq` are stored, were stored before, or are rejected for good (`rejected` events; `why`).
 
-    `lines`: which of those sent were not taken, counted from 1, each with its reason.
+    `lines`: (number, reason) of each rejected line; numbers begin at 1.
     """
 
     seq: int
@@ -38,18 +38,21 @@ class ServerAcknowledgement(NamedTuple):
 
 
 class Transport(Protocol):
-    """What the agent asks of the way to the server. All calls raise TransportError only."""
+    """The connection to the server. Every call raises only TransportError."""
 
-    def send(self, lines: Sequence[bytes], timeout: float) -> ServerAcknowledgement: ...
+    def send(self, lines: Sequence[bytes], timeout: float) -> ServerAcknowledgement:
+        """Deliver a batch, one event a line; returns once it is stored."""
 
-    def poll(self, agent: str, wait: float) -> list[wire.Command]: ...
+    def poll(self, agent: str, wait: float) -> list[wire.Command]:
+        """Wait up to `wait` seconds for commands."""
 
-    def answer(self, command_id: str, result: wire.CommandResult) -> None: ...
+    def answer(self, command_id: str, result: wire.CommandResult) -> None:
+        """Deliver a command's result."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *args: Any, **kwargs: Any) -> None:
-        return None  # a redirect would send our token elsewhere
+        return None  # a redirect would send the token elsewhere
 
 
 class _Http(urllib.request.HTTPHandler):
@@ -67,7 +70,7 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 class HttpTransport:
-    """One server. Proxies come from the environment, as urllib reads it; `ca_file` adds a private CA."""
+    """HTTP to one server. Proxies come from the environment, as in urllib; `ca_file` adds a private CA."""
 
     def __init__(self, url: str, token: str | None, ca_file: str | None = None):
         if not url.startswith(("http://", "https://")):
@@ -82,7 +85,7 @@ class HttpTransport:
         self._opener = urllib.request.build_opener(*handlers)
 
     def send(self, lines: Sequence[bytes], timeout: float = 10.0) -> ServerAcknowledgement:
-        """POST a batch (one event a line); returns after the server has committed it."""
+        """POST a batch (one event a line); returns once the server has committed it."""
         body = _gzipped(lines)
         headers = {
             "Content-Type": "application/x-ndjson",
@@ -91,7 +94,7 @@ class HttpTransport:
         }
         answer = self._call("POST", "/api/v1/events", body, headers, timeout)
         if not isinstance(answer, dict) or type(answer.get("acknowledged")) is not int:
-            raise TransportError("the server's answer to events has no whole number `acknowledged`")
+            raise TransportError("the server's answer lacks a whole number `acknowledged`")
         rejected = answer.get("rejected")
         if not isinstance(rejected, list) or not rejected:
             return ServerAcknowledgement(answer["acknowledged"], 0)
@@ -99,7 +102,7 @@ class HttpTransport:
         return ServerAcknowledgement(answer["acknowledged"], len(rejected), rejections[0][1], rejections)
 
     def poll(self, agent: str, wait: float) -> list[wire.Command]:
-        """Wait up to `wait` seconds for commands; malformed ones are passed over."""
+        """Wait up to `wait` seconds for commands; malformed ones are ignored."""
         answer = self._call("GET", f"/api/v1/agents/{agent}/commands?wait={wait:g}", None, {}, wait + 10.0)
         documents = answer.get("commands") if isinstance(answer, dict) else None
         commands = []
@@ -111,13 +114,13 @@ class HttpTransport:
         return commands
 
     def answer(self, command_id: str, result: wire.CommandResult) -> None:
-        """Tell what became of a command."""
+        """POST a command's result."""
         body = wire.dumps(wire.encode_result(result)).encode("utf-8", "replace")
         path = "/api/v1/commands/{}/result".format(urllib.parse.quote(command_id, safe=""))
         self._call("POST", path, body, {"Content-Type": "application/json"}, 10.0)
 
     def preflight(self, document: Mapping[str, Any], timeout: float) -> Any:
-        """Ask whether a query would restart from its checkpoint; the answer as the server gives it."""
+        """Ask whether a query would restart from its checkpoint; returns the server's answer unchanged."""
         body = wire.dumps(document).encode("utf-8", "replace")
         return self._call("POST", "/api/v1/preflight", body, {"Content-Type": "application/json"}, timeout)
 
@@ -132,42 +135,43 @@ class HttpTransport:
                 return _parse(response.read(MAX_ANSWER_BYTES + 1))
         except urllib.error.HTTPError as error:
             raise _refusal(error) from None
-        except (OSError, ValueError) as error:  # URLError is an OSError; http.client's are handled below
+        except (OSError, ValueError) as error:  # URLError is an OSError
             raise TransportError(f"no answer from {self._url}: {error}") from None
-        except Exception as error:  # http.client.HTTPException and its kin
+        except Exception as error:  # http.client.HTTPException
             raise TransportError(f"broken answer from {self._url}: {error!r}") from None
 
 
 def _gzipped(lines: Sequence[bytes]) -> bytes:
-    """gzip, line by line: the batch is not held a second time."""
+    """Compress line by line, so that the batch is not held in memory twice."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     pieces = [packer.compress(line + b"\n") for line in lines]
     return b"".join(pieces) + packer.flush()
 
 
 def _parse_rejection(rejections: Any) -> tuple[int, str]:
-    """The number of a line, 0 where the server does not say, and why it was not taken."""
+    """A rejected line's number, 0 if the server does not name it, and the reason."""
     document = rejections if isinstance(rejections, dict) else {}
     line = document.get("line")
     return line if type(line) is int else 0, str(document.get("error"))[:300]
 
 
 def _tls_context(ca_file: str | None) -> ssl.SSLContext:
-    """What the system trusts, and a private CA besides."""
+    """The system's certificates plus a private CA."""
     context = ssl.create_default_context()
     if ca_file:
         try:
             context.load_verify_locations(cafile=ca_file)
         except OSError as error:
             raise TransportError(
-                f"CONTROLPLANE_CA_FILE={ca_file} is no file of certificates (PEM): {error}", retryable=False
+                f"CONTROLPLANE_CA_FILE={ca_file} is not a PEM file with certificates: {error}",
+                retryable=False,
             ) from None
     return context
 
 
 def _parse(body: bytes) -> Any:
     if len(body) > MAX_ANSWER_BYTES:
-        raise TransportError("the server's answer is over 1 MiB")
+        raise TransportError("the server's answer is larger than 1 MiB")
     if not body:
         return None
     return json.loads(body.decode("utf-8"))
@@ -178,7 +182,7 @@ def _refusal(error: urllib.error.HTTPError) -> TransportError:
     message = "the server answered %d: %s" % (status, _message_of(error))
     if status == 413:
         return TooLarge(message)
-    # 401/403/404: a token or an address that somebody may still put right; the events wait.
+    # 401, 403, 404: a wrong token or address can still be fixed, so the events are kept.
     retryable = status >= 500 or status in (401, 403, 404, 408, 429) or 300 <= status < 400
     return TransportError(message, retryable=retryable, retry_after=_retry_after(error))
 

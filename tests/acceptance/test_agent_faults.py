@@ -309,14 +309,14 @@ def test_a_clock_that_is_set_back_and_forth_reorders_nothing(
 PROGRAM = """
 import json, sys, time
 from pathlib import Path
-from listeners import wire
-from listeners.agent import Agent, Identity
+from listeners.protocol import wire
+from listeners.agent import AgentThreads, Identity
 from listeners.protocol.errors import TransportError
 from listeners.delivery.inbox import Inbox
 from listeners.delivery.transport import HttpTransport
 url, root, first, count = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 inbox = Inbox()
-agent = Agent(Identity(wire.App("orders"), {}), inbox, HttpTransport(url, "t"), root, {"app": "orders"},
+agent = AgentThreads(Identity(wire.App("orders"), {}), inbox, HttpTransport(url, "t"), root, {"app": "orders"},
               lambda command: wire.CommandResult("succeeded"))
 agent.start()
 for n in range(first, first + count):
@@ -487,7 +487,9 @@ def pump(source: socket.socket, sink: socket.socket) -> None:
 def test_a_file_of_certificates_that_is_none_is_named(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "ca.pem").write_text(content)
-    with pytest.raises(TransportError, match=r"CONTROLPLANE_CA_FILE=.*ca\.pem is no file of certificates"):
+    with pytest.raises(
+        TransportError, match=r"CONTROLPLANE_CA_FILE=.*ca\.pem is not a PEM file with certificates"
+    ):
         HttpTransport("https://127.0.0.1:1", "t", str(tmp_path / "ca.pem"))
 
 
