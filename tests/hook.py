@@ -42,7 +42,7 @@ def running_hook(port: int = 0) -> Iterator[Hook]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     hook.url = f"http://127.0.0.1:{server.server_address[1]}/hook"
     try:
         yield hook

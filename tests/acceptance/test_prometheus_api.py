@@ -282,7 +282,7 @@ def bearing(url: str, token: str) -> Iterator[str]:
             return
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as proxy:
-        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        threading.Thread(target=proxy.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{proxy.server_port}"
         proxy.shutdown()
 

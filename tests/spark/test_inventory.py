@@ -110,7 +110,7 @@ class Oracle:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
-        Thread(target=self._http.serve_forever, daemon=True).start()
+        Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
 
     def close(self) -> None:
         self._http.shutdown()
