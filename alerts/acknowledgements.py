@@ -27,14 +27,14 @@ class Acknowledgement:
         return same and alert.fingerprint == self.fingerprint  # last: it costs most
 
 
-def acknowledged(alert: Alert, by: str, at: float, comment: str = "") -> Acknowledgement:
+def acknowledge(alert: Alert, by: str, at: float, comment: str = "") -> Acknowledgement:
     """ValueError where the alert does not fire: there is nothing to acknowledge."""
     if alert.state is not AlertState.FIRING or alert.fired_at is None:
         raise ValueError(f"the alert is {alert.state}; only one that fires can be acknowledged")
     return Acknowledgement(alert.fingerprint, alert.fired_at, by, at, comment)
 
 
-def of(alert: Alert, all_of_them: Iterable[Acknowledgement]) -> Acknowledgement | None:
+def find(alert: Alert, all_of_them: Iterable[Acknowledgement]) -> Acknowledgement | None:
     """The newest acknowledgement of an alert as it fires now."""
     found = [one for one in all_of_them if one.covers(alert)]
     return max(found, key=lambda one: one.at, default=None)

@@ -13,7 +13,7 @@ _DURATION = re.compile(
 _SECONDS = (31_536_000.0, 604_800.0, 86_400.0, 3600.0, 60.0, 1.0, 0.001)
 _UNITS = ("y", "w", "d", "h", "m", "s", "ms")
 #: Prometheus counts in nanoseconds of 63 bits: about 292 years.
-LONGEST = 9_223_372_036.0
+MAX_DURATION_SECONDS = 9_223_372_036.0
 
 
 def parse_duration(text: str) -> float:
@@ -24,7 +24,7 @@ def parse_duration(text: str) -> float:
     if not text or found is None:
         raise ValueError(f"{text[:40]!r} is no duration; write one such as 30s, 5m or 1h30m")
     seconds = sum(int(number) * unit for number, unit in zip(found.groups(), _SECONDS, strict=True) if number)
-    if seconds > LONGEST:
+    if seconds > MAX_DURATION_SECONDS:
         raise ValueError(f"{text[:40]!r} is too long a duration")
     return seconds
 

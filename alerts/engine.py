@@ -18,7 +18,7 @@ import numpy as np
 from alerts import state
 from alerts.errors import AlertsError
 from alerts.matching.labels import Labels, Matcher, matches
-from alerts.promql.evaluator import LOOKBACK
+from alerts.promql.evaluator import LOOKBACK_SECONDS
 from alerts.promql.evaluator import evaluate as evaluate_promql
 from alerts.promql.series import METRIC_NAME, Sample, Scalar, Series, SeriesSource, Vector
 from alerts.rules.model import Rule, RuleGroup, RuleKind
@@ -72,8 +72,8 @@ def evaluate_group(
     source: SeriesSource,
     states: States,
     now: float,
-    around: TemplateContext | None = None,
-    lookback: float = LOOKBACK,
+    context: TemplateContext | None = None,
+    lookback: float = LOOKBACK_SECONDS,
     evaluate: Evaluate = evaluate_promql,
     clock: Callable[[], float] = time.perf_counter,
 ) -> GroupResult:
@@ -83,7 +83,7 @@ def evaluate_group(
     the series ended, gives little more than one step. One rule that fails does not stop those after it.
     `states` shorter than the rules: the rest begin anew.
     """
-    base = around or TemplateContext()
+    base = context or TemplateContext()
     seen = _Overlay(source)
     surroundings = TemplateContext(base.external_labels, base.external_url, group.labels)
     began = clock()
@@ -107,14 +107,14 @@ def _evaluated(
     before: Alerts,
     group: RuleGroup,
     now: float,
-    around: TemplateContext,
+    context: TemplateContext,
     answer: Callable[[], Sequence[Sample]],
 ) -> RuleResult:
     try:
         vector = answer()
         if rule.kind is RuleKind.RECORD:
             return RuleResult(rule, {}, recorded=_recorded(rule, vector, group, now))
-        alerts, transitions = state.step(before, vector, rule, now, around)
+        alerts, transitions = state.step(before, vector, rule, now, context)
         if problem := _over_limit(len(_unresolved(alerts)), group, "alerts"):
             alerts, transitions = state.clear(before, now, problem)
             return RuleResult(rule, alerts, transitions, error=problem)
@@ -214,7 +214,7 @@ def slot(group: RuleGroup, now: float, interval: float) -> float:
     return math.floor(now / every) * every
 
 
-def missed(group: RuleGroup, last: float | None, at: float, interval: float) -> int:
+def missed_evaluations(group: RuleGroup, last: float | None, at: float, interval: float) -> int:
     """How many evaluations were left out between the last one and the one at `at`."""
     if last is None:
         return 0

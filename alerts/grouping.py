@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from alerts.routing import AlertRoute, Timing, routes_of
+from alerts.routing import AlertRoute, Timing, matching_routes
 from alerts.state import Alert, AlertState
 
-FIRST_RETRY = 5.0
+FIRST_RETRY_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,9 @@ _Changed = dict[tuple[str, str], tuple[Group, dict[str, Alert]]]
 
 def retry_after(failures: int, timing: Timing) -> float:
     """Seconds until a message is tried again: doubled with each failure, up to the group's own interval."""
-    return min(FIRST_RETRY * 2.0 ** min(failures - 1, 20), max(timing.group_interval, FIRST_RETRY))
+    return min(
+        FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 20), max(timing.group_interval, FIRST_RETRY_SECONDS)
+    )
 
 
 def due(groups: Groups, now: float) -> tuple[Group, ...]:
@@ -68,7 +70,7 @@ def next_due_at(groups: Groups) -> float | None:
     return min((group.due_at() for group in groups.values()), default=None)
 
 
-def sorted_in(groups: Groups, alerts: Iterable[Alert], root: AlertRoute) -> dict[tuple[str, str], Group]:
+def add_alerts(groups: Groups, alerts: Iterable[Alert], root: AlertRoute) -> dict[tuple[str, str], Group]:
     """The groups with these alerts put in, by the tree of routes. Pending alerts are left out.
 
     A resolved alert joins only a group that knows it: nobody was told that it fired.
@@ -77,7 +79,7 @@ def sorted_in(groups: Groups, alerts: Iterable[Alert], root: AlertRoute) -> dict
     for alert in alerts:
         if alert.state is AlertState.PENDING:
             continue
-        for route in routes_of(root, alert.labels):
+        for route in matching_routes(root, alert.labels):
             _put(changed, groups, route, alert)
     return {**groups, **{name: group for name, (group, _) in changed.items()}}
 
@@ -109,7 +111,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def delivered(group: Group, told: Mapping[str, Alert], now: float) -> Group | None:
+def after_delivery(group: Group, told: Mapping[str, Alert], now: float) -> Group | None:
     """The group after a look that went well; None: nothing is left in it.
 
     `told`: the alerts as they were at the look. What was resolved then is let go; what changed since stays.
@@ -123,7 +125,7 @@ def delivered(group: Group, told: Mapping[str, Alert], now: float) -> Group | No
     return replace(group, alerts=left, flushed_at=now, tried_at=now, failures=0)
 
 
-def in_time(group: Group, now: float) -> Group:
+def clamp_times(group: Group, now: float) -> Group:
     """The group with no time after `now`: a clock that is set back must not keep it waiting."""
     times = (group.created_at, group.flushed_at, group.tried_at)
     if all(at is None or at <= now for at in times):
@@ -132,6 +134,6 @@ def in_time(group: Group, now: float) -> Group:
     return replace(group, created_at=created or now, flushed_at=flushed, tried_at=tried)
 
 
-def failed(group: Group, now: float) -> Group:
+def after_failure(group: Group, now: float) -> Group:
     """The group after a message that no receiver took: it is due again after a while."""
     return replace(group, tried_at=now, failures=group.failures + 1)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from alerts.matching.labels import Labels, Matcher, matches
-from alerts.promql.errors import TooCostly
+from alerts.promql.errors import LimitExceeded
 from alerts.promql.series import METRIC_NAME, Series, SeriesSource
 
 #: A stretch that is too much for the source is halved so often, at most.
-MOST_HALVINGS = 8
+MAX_HALVINGS = 8
 
 Key = frozenset[tuple[str, str]]
 
@@ -30,7 +30,7 @@ class _Held:
     series: dict[Key, Series] = field(default_factory=dict)
 
 
-class Prefetched:
+class PrefetchedSource:
     """`narrow_by`: labels whose equality matchers are handed on, so that less is asked for; others are not."""
 
     def __init__(self, source: SeriesSource, narrow_by: Collection[str] = ()):
@@ -38,7 +38,7 @@ class Prefetched:
         self._from = self._until = float("-inf")
         self._held: dict[frozenset[Matcher], _Held] = {}
 
-    def go_to(self, start: float, end: float) -> None:
+    def advance(self, start: float, end: float) -> None:
         """From here on evaluations are between `start` and `end`, which is where more is fetched to."""
         if self._from > float("-inf"):
             for held in self._held.values():
@@ -75,8 +75,8 @@ class Prefetched:
     ) -> Sequence[Series]:
         try:
             return self._source.select(tuple(matchers), start, end)
-        except TooCostly:
-            if halved == MOST_HALVINGS:
+        except LimitExceeded:
+            if halved == MAX_HALVINGS:
                 raise
         middle = (start + end) / 2
         earlier = self._fetched(matchers, start, middle, halved + 1)

@@ -2,7 +2,7 @@
 
 Each rule keeps its own states and begins with none, so what held already at the start is seen to begin
 there. The expressions of a stretch of time are evaluated at once where that gives the same. Called by
-the API; pure but for `more`, which says when to give up.
+the API; pure but for `should_continue`, which says when to give up.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import numpy as np
 from alerts.engine import evaluate_group
 from alerts.errors import AlertsError
 from alerts.matching.labels import Labels, Matcher, matches
-from alerts.prefetched import Prefetched
+from alerts.prefetched import PrefetchedSource
 from alerts.promql.errors import LimitError
-from alerts.promql.evaluator import LOOKBACK, evaluate, evaluate_range
+from alerts.promql.evaluator import LOOKBACK_SECONDS, evaluate, evaluate_range
 from alerts.promql.series import METRIC_NAME, STALE, Sample, Series, SeriesSource, Vector
 from alerts.promql.syntax.nodes import Anchor, Node, Selector, Subquery, children, selectors
 from alerts.rules.model import RuleGroup, RuleKind
 from alerts.state import Alerts, AlertState, TemplateContext, Transition
 
 #: Of one rule; a longer time is played with a coarser step.
-MOST_EVALUATIONS = 20_000
-MOST_EPISODES = 5_000
-MOST_PROBLEMS = 100
-#: So many slots are evaluated at once, if not told otherwise.
-CHUNK = 960
+MAX_EVALUATIONS = 20_000
+MAX_EPISODES = 5_000
+MAX_PROBLEMS = 100
+#: So many slots are evaluated at once, if not log otherwise.
+CHUNK_SLOTS = 960
 #: Elements of a rule's answers that are kept ahead; a rule that gives more is evaluated slot by slot.
-MOST_AHEAD = 200_000
-LEAST_AHEAD = 16  # slots
+MAX_PRECOMPUTED = 200_000
+MIN_PRECOMPUTED_SLOTS = 16  # slots
 ALERT_SERIES = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
 
 
@@ -60,7 +60,7 @@ class Problem:
     """Why a rule could not be evaluated, how often, and when first."""
 
     rule: str
-    words: str
+    message: str
     first_at: float
     count: int = 1
 
@@ -80,7 +80,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class RuleReplay:
-    """What came of it. `until`: how far it went, less than asked for where `more` said so.
+    """What came of it. `until`: how far it went, less than asked for where `should_continue` said so.
 
     `evaluations` are of rules. `left_out`: episodes beyond MOST_EPISODES.
     """
@@ -99,45 +99,47 @@ def replay(
     start: float,
     end: float,
     step: float,
-    around: TemplateContext | None = None,
-    lookback: float = LOOKBACK,
-    more: Callable[[], bool] = lambda: True,
+    context: TemplateContext | None = None,
+    lookback: float = LOOKBACK_SECONDS,
+    should_continue: Callable[[], bool] = lambda: True,
     narrow_by: Collection[str] = (),
-    chunk: int = CHUNK,
+    chunk: int = CHUNK_SLOTS,
 ) -> RuleReplay:
     """Plays groups from `start` to `end` (Unix seconds). `step`: the interval of groups that name none.
 
     `narrow_by`: labels by which the source can narrow what it makes (see `alerts.prefetched`). `chunk`: slots
-    evaluated at once; fewer take less memory.
+    evaluated at once; fewer take less recording.
     A rule that reads what these rules record, or their alerts, sees what this replay gave, never what the
     source has of it.
     """
     paces = [pace(group, end - start, step) for group in groups]
-    players = [_Player(group, p, around, lookback) for group, p in zip(groups, paces, strict=True)]
+    group_replays = [
+        _GroupReplay(group, p, context, lookback) for group, p in zip(groups, paces, strict=True)
+    ]
     names = _recorded_names(groups)
-    fetched = Prefetched(source, narrow_by)
-    memory = _Memory(
+    fetched = PrefetchedSource(source, narrow_by)
+    recording = _RecordingSource(
         fetched, names, any(_reads(rule.node, names) for group in groups for rule in group.rules)
     )
-    told = _Told()
+    log = _ReplayLog()
     until = start
     for window in _windows(paces, start, end, chunk):
         if ends := [(times[0], times[-1]) for times in window if times]:
-            fetched.go_to(min(first for first, _ in ends), max(last for _, last in ends))
-        for player, times in zip(players, window, strict=True):
-            player.look_ahead(fetched, times, names, more)
+            fetched.advance(min(first for first, _ in ends), max(last for _, last in ends))
+        for group_replay, times in zip(group_replays, window, strict=True):
+            group_replay.precompute(fetched, times, names, should_continue)
         for at, number in sorted((at, n) for n, times in enumerate(window) for at in times):
-            if not more():
-                return told.replay(paces, until)
-            players[number].play(at, memory, told)
+            if not should_continue():
+                return log.replay(paces, until)
+            group_replays[number].play(at, recording, log)
             until = at
-    return told.replay(paces, end)
+    return log.replay(paces, end)
 
 
 def pace(group: RuleGroup, length: float, step: float) -> Pace:
     """The group's interval, or the least multiple of it by which `length` seconds take MOST_EVALUATIONS."""
     interval = group.interval or step
-    factor = max(1, math.ceil((length / interval + 1) / MOST_EVALUATIONS))
+    factor = max(1, math.ceil((length / interval + 1) / MAX_EVALUATIONS))
     return Pace(group.name, interval, interval * factor)
 
 
@@ -175,21 +177,25 @@ def _is_anchored(node: Node) -> bool:
     return own or any(_is_anchored(child) for child in children(node))
 
 
-class _Player:
+class _GroupReplay:
     """One group as it is played: its states, and the answers known ahead."""
 
-    def __init__(self, group: RuleGroup, pace: Pace, around: TemplateContext | None, lookback: float):
-        self._group, self._pace, self._around, self._lookback = group, pace, around, lookback
+    def __init__(self, group: RuleGroup, pace: Pace, context: TemplateContext | None, lookback: float):
+        self._group, self._pace, self._around, self._lookback = group, pace, context, lookback
         self._states: tuple[Alerts, ...] = ()
         self._known: dict[int, dict[int, list[Sample]]] = {}
 
-    def look_ahead(
-        self, source: SeriesSource, times: Sequence[float], names: frozenset[str], more: Callable[[], bool]
+    def precompute(
+        self,
+        source: SeriesSource,
+        times: Sequence[float],
+        names: frozenset[str],
+        should_continue: Callable[[], bool],
     ) -> None:
         """Evaluate at all these times what reads none of `names`; what fails is evaluated at each by itself."""
         self._known = {}
         for rule in self._group.rules if times else ():
-            if not more():
+            if not should_continue():
                 return
             if _is_anchored(rule.node) or _reads(rule.node, names):
                 continue
@@ -201,7 +207,7 @@ class _Player:
         try:
             return self._evaluated(node, source, times)
         except LimitError:
-            if len(times) < LEAST_AHEAD:
+            if len(times) < MIN_PRECOMPUTED_SLOTS:
                 raise
         middle = len(times) // 2
         earlier = self._answers(node, source, times[:middle])
@@ -210,7 +216,7 @@ class _Player:
     def _evaluated(self, node: Node, source: SeriesSource, times: Sequence[float]) -> dict[int, list[Sample]]:
         first, last = (at - self._group.query_offset for at in (times[0], times[-1]))
         found = evaluate_range(node, source, first, last, self._pace.step, self._lookback)
-        if (count := sum(len(series.times) for series in found)) > MOST_AHEAD:
+        if (count := sum(len(series.times) for series in found)) > MAX_PRECOMPUTED:
             raise LimitError(f"{count} elements are too many to keep", 1, 1)
         answers: dict[int, list[Sample]] = {}
         for series in found:
@@ -224,18 +230,18 @@ class _Player:
             return evaluate(node, source, at, lookback)
         return Vector(known.get(_milliseconds(at), ()))
 
-    def play(self, at: float, memory: _Memory, told: _Told) -> None:
+    def play(self, at: float, recording: _RecordingSource, log: _ReplayLog) -> None:
         result = evaluate_group(
-            self._group, memory, self._states, at, self._around, self._lookback, self._answer
+            self._group, recording, self._states, at, self._around, self._lookback, self._answer
         )
         self._states = result.states
         for number, one in enumerate(result.rules):
             place = (self._group.key, number)
-            memory.take(place, one.recorded, at)
-            told.changed(place, self._group.name, one.transitions)
+            recording.take(place, one.recorded, at)
+            log.changed(place, self._group.name, one.transitions)
             if one.error:
-                told.failed(one.rule.name, one.error, at)
-        told.evaluations += len(result.rules)
+                log.failed(one.rule.name, one.error, at)
+        log.evaluations += len(result.rules)
 
 
 def _milliseconds(seconds: float) -> int:
@@ -262,7 +268,7 @@ class _Recorded:
 Key = frozenset[tuple[str, str]]
 
 
-class _Memory:
+class _RecordingSource:
     """The source, with what the rules recorded so far in the place of what it has under these names."""
 
     def __init__(self, source: SeriesSource, names: frozenset[str], is_read: bool):
@@ -301,7 +307,7 @@ class _Memory:
 
 
 @dataclass
-class _Told:
+class _ReplayLog:
     """What happened so far."""
 
     evaluations: int = 0
@@ -319,7 +325,7 @@ class _Told:
                 self._episodes[number] = replace(self._episodes[number], resolved_at=change.at)
 
     def _begin(self, key: tuple[tuple[str, int], str], group: str, change: Transition) -> None:
-        if len(self._episodes) >= MOST_EPISODES:
+        if len(self._episodes) >= MAX_EPISODES:
             self.left_out += 1
             return
         alert = change.alert
@@ -328,12 +334,12 @@ class _Told:
             Episode(alert.rule, group, alert.labels, alert.active_at, change.at, alert.value)
         )
 
-    def failed(self, rule: str, words: str, at: float) -> None:
-        known = self._problems.get((rule, words))
-        if known is None and len(self._problems) >= MOST_PROBLEMS:
+    def failed(self, rule: str, message: str, at: float) -> None:
+        known = self._problems.get((rule, message))
+        if known is None and len(self._problems) >= MAX_PROBLEMS:
             return
-        self._problems[rule, words] = (
-            replace(known, count=known.count + 1) if known else Problem(rule, words, at)
+        self._problems[rule, message] = (
+            replace(known, count=known.count + 1) if known else Problem(rule, message, at)
         )
 
     def replay(self, paces: Sequence[Pace], until: float) -> RuleReplay:

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 from alerts.matching.labels import Labels, Matcher, matches
 
-GROUP_WAIT = 30.0
-GROUP_INTERVAL = 300.0
-REPEAT_INTERVAL = 14_400.0
+GROUP_WAIT_SECONDS = 30.0
+GROUP_INTERVAL_SECONDS = 300.0
+REPEAT_INTERVAL_SECONDS = 14_400.0
 
 
 @dataclass(frozen=True)
 class Timing:
     """Seconds: before the first message of a group, between two of them, and before one is repeated."""
 
-    group_wait: float = GROUP_WAIT
-    group_interval: float = GROUP_INTERVAL
-    repeat_interval: float = REPEAT_INTERVAL
+    group_wait: float = GROUP_WAIT_SECONDS
+    group_interval: float = GROUP_INTERVAL_SECONDS
+    repeat_interval: float = REPEAT_INTERVAL_SECONDS
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class AlertRoute:
     matchers: tuple[Matcher, ...] = ()
     group_by: tuple[str, ...] | None = ()
     timing: Timing = Timing()
-    proceeds: bool = False
+    continues: bool = False
     routes: tuple[AlertRoute, ...] = ()
 
     def group_labels(self, labels: Labels) -> dict[str, str]:
@@ -47,7 +47,7 @@ class AlertRoute:
         return {name: labels[name] for name in self.group_by if name in labels}
 
 
-def routes_of(root: AlertRoute, labels: Labels) -> tuple[AlertRoute, ...]:
+def matching_routes(root: AlertRoute, labels: Labels) -> tuple[AlertRoute, ...]:
     """The routes an alert takes, in the tree's order; the root takes what no other does."""
     return tuple(_taken(root, labels))
 
@@ -60,7 +60,7 @@ def _taken(route: AlertRoute, labels: Labels) -> Iterator[AlertRoute]:
         taken = tuple(_taken(child, labels))
         yield from taken
         any_child = any_child or bool(taken)
-        if taken and not child.proceeds:
+        if taken and not child.continues:
             return
     if not any_child:
         yield route

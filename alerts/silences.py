@@ -41,7 +41,7 @@ class Silence:
         return matches(self.matchers, labels)
 
 
-def objections(silence: Silence, now: float) -> tuple[str, ...]:
+def validation_errors(silence: Silence, now: float) -> tuple[str, ...]:
     """Why a silence cannot be taken, in words for the person who asks for it; nothing if it can."""
     told = []
     if not silence.matchers:
@@ -57,12 +57,12 @@ def objections(silence: Silence, now: float) -> tuple[str, ...]:
     return tuple(told)
 
 
-def silencing(silences: Iterable[Silence], labels: Labels, now: float) -> tuple[str, ...]:
+def silenced_by(silences: Iterable[Silence], labels: Labels, now: float) -> tuple[str, ...]:
     """Ids of the active silences that cover an alert of these labels."""
     return tuple(s.id for s in silences if s.state(now) is SilenceState.ACTIVE and s.covers(labels))
 
 
-def expired(silence: Silence, now: float) -> Silence:
+def expire(silence: Silence, now: float) -> Silence:
     """The silence, ended at `now`; one that is over already stays as it is."""
     match silence.state(now):
         case SilenceState.ACTIVE:
@@ -72,7 +72,7 @@ def expired(silence: Silence, now: float) -> Silence:
     return silence
 
 
-def updated(old: Silence, new: Silence, now: float) -> tuple[Silence, ...]:
+def update(old: Silence, new: Silence, now: float) -> tuple[Silence, ...]:
     """What to store where somebody changes `old` into `new`: one silence, or the old one ended and a new one.
 
     What an active silence covered so far must stay told as it was, so only its end and comment may
@@ -86,7 +86,7 @@ def updated(old: Silence, new: Silence, now: float) -> tuple[Silence, ...]:
             return (replace(new, id=old.id, updated_at=now),)
         case SilenceState.EXPIRED:
             return (_fresh(new, now),)
-    return expired(old, now), _fresh(new, now)
+    return expire(old, now), _fresh(new, now)
 
 
 def _fresh(silence: Silence, now: float) -> Silence:

@@ -18,11 +18,11 @@ from alerts.rules.model import Rule
 from alerts.templates.expansion import expand
 
 #: So long a resolved alert is kept, so that its end is told again to whom did not hear it.
-RESOLVED_RETENTION = 900.0
+RESOLVED_RETENTION_SECONDS = 900.0
 #: An outage of the server up to this long does not start waiting for `for` anew.
-OUTAGE_TOLERANCE = 3600.0
+OUTAGE_TOLERANCE_SECONDS = 3600.0
 #: After an outage an alert that was nearly due still waits this long.
-GRACE = 600.0
+FOR_GRACE_PERIOD_SECONDS = 600.0
 ALERT_NAME = "alertname"
 
 
@@ -94,14 +94,14 @@ def step(
     vector: Iterable[LabelledValue],
     rule: Rule,
     now: float,
-    around: TemplateContext | None = None,
+    context: TemplateContext | None = None,
 ) -> tuple[dict[str, Alert], tuple[Transition, ...]]:
     """The alerts of a rule after its expression answered `vector` at `now`, by fingerprint, and what changed.
 
     NaN is no answer. DuplicateAlertError where two elements get the same labels: then nothing may be
     sent, and the states stay as they were.
     """
-    told = _told(vector, rule, now, around or TemplateContext())
+    told = _alerts_of(vector, rule, now, context or TemplateContext())
     after: dict[str, Alert] = {}
     transitions: list[Transition] = []
     for key in {**active, **told}:
@@ -114,15 +114,15 @@ def step(
     return after, tuple(transitions)
 
 
-def _told(
-    vector: Iterable[LabelledValue], rule: Rule, now: float, around: TemplateContext
+def _alerts_of(
+    vector: Iterable[LabelledValue], rule: Rule, now: float, context: TemplateContext
 ) -> dict[str, Alert]:
     """A pending alert for each element of the answer, by fingerprint."""
     told: dict[str, Alert] = {}
     for sample in vector:
         if math.isnan(sample.value):
             continue
-        alert = _new(sample, rule, now, around)
+        alert = _new(sample, rule, now, context)
         key = alert.fingerprint
         if key in told:
             named = ", ".join(f'{name}="{value}"' for name, value in sorted(alert.labels.items()))
@@ -131,12 +131,12 @@ def _told(
     return told
 
 
-def _new(sample: LabelledValue, rule: Rule, now: float, around: TemplateContext) -> Alert:
+def _new(sample: LabelledValue, rule: Rule, now: float, context: TemplateContext) -> Alert:
     def filled(text: str) -> str:
-        return expand(text, sample.labels, sample.value, now, around.external_labels, around.external_url)
+        return expand(text, sample.labels, sample.value, now, context.external_labels, context.external_url)
 
     own = {name: value for name, value in sample.labels.items() if name != "__name__"}
-    given = {name: filled(text) for name, text in {**around.group_labels, **rule.labels}.items()}
+    given = {name: filled(text) for name, text in {**context.group_labels, **rule.labels}.items()}
     labels = {**own, **given, ALERT_NAME: rule.name}
     return Alert(
         rule=rule.name,
@@ -180,7 +180,7 @@ def _absent(before: Alert, rule: Rule, now: float) -> tuple[Alert | None, Transi
     if before.state is AlertState.PENDING:
         return None, Transition(before, before.state, None, now, "the condition went before it fired")
     if before.state is AlertState.RESOLVED:
-        return (before if now - (before.resolved_at or now) <= RESOLVED_RETENTION else None), None
+        return (before if now - (before.resolved_at or now) <= RESOLVED_RETENTION_SECONDS else None), None
     gone_since = now if before.gone_since is None else before.gone_since
     if rule.keep_firing_for and now - gone_since < rule.keep_firing_for:
         return replace(before, gone_since=gone_since), None
@@ -219,14 +219,14 @@ def resume(stored: Alerts, rule: Rule, evaluated_at: float, now: float) -> dict[
     for key, alert in stored.items():
         if alert.state is not AlertState.PENDING:
             kept[key] = alert
-        elif away <= OUTAGE_TOLERANCE:
+        elif away <= OUTAGE_TOLERANCE_SECONDS:
             kept[key] = replace(alert, active_at=_resumed(alert, rule, evaluated_at, now))
     return kept
 
 
 def _resumed(alert: Alert, rule: Rule, evaluated_at: float, now: float) -> float:
     left = rule.for_ - (evaluated_at - alert.active_at)
-    grace = min(GRACE, rule.for_)
+    grace = min(FOR_GRACE_PERIOD_SECONDS, rule.for_)
     if left <= 0:
         return alert.active_at
     return now - rule.for_ + max(left, grace) if left < grace else alert.active_at + (now - evaluated_at)

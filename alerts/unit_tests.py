@@ -27,8 +27,8 @@ from alerts.yaml.fields import FieldReader, Fields
 from alerts.yaml.parser import parse as parse_yaml
 from alerts.yaml.tree import DocumentError, Node, YamlScalar
 
-MOST_SAMPLES = 100_000
-MOST_EVALUATIONS = 100_000
+MAX_SAMPLES = 100_000
+MAX_EVALUATIONS = 100_000
 
 _TOP = ("rule_files", "evaluation_interval", "group_eval_order", "tests")
 _TEST = (
@@ -82,7 +82,7 @@ class UnitTest:
     series: tuple[Series, ...]
     alerts: tuple[AlertCheck, ...]
     values: tuple[ValueCheck, ...]
-    around: TemplateContext
+    context: TemplateContext
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def load(text: str) -> tuple[UnitTestFile, tuple[DocumentError, ...]]:
     tree, mistakes = parse_yaml(text)
     loader = _Loader()
     file = loader.file(tree) if tree is not None else UnitTestFile((), 60.0, (), ())
-    return file, tuple(sorted((*mistakes, *loader.mistakes)))
+    return file, tuple(sorted((*mistakes, *loader.errors)))
 
 
 def run(test: UnitTest, groups: Sequence[RuleGroup], file: UnitTestFile) -> tuple[DocumentError, ...]:
@@ -140,13 +140,13 @@ def _played(test: UnitTest, groups: Sequence[RuleGroup], interval: float) -> dic
     states: dict[str, tuple[Alerts, ...]] = {}
     played: dict[int, _Moment] = {}
     series = list(test.series)
-    for number in range(min(_moment(last, interval), MOST_EVALUATIONS) + 1):
+    for number in range(min(_moment(last, interval), MAX_EVALUATIONS) + 1):
         firing: dict[str, list[ExpectedAlert]] = {}
         recorded: list[Series] = []
         errors: list[str] = []
         for group in groups:
             source = SeriesInMemory(series)
-            result = evaluate_group(group, source, states.get(group.key, ()), number * interval, test.around)
+            result = evaluate_group(group, source, states.get(group.key, ()), number * interval, test.context)
             states[group.key] = result.states
             errors += [f"{name}: {error}" for name, error in result.errors.items()]
             series = _with(series, result.recorded)
@@ -236,18 +236,18 @@ def _alike(wanted: float | None, given: float | None) -> bool:
 
 class _Loader(FieldReader):
     def file(self, tree: Node) -> UnitTestFile:
-        fields = self.table(tree, "a test file", _TOP)
+        fields = self.mapping(tree, "a test file", _TOP)
         return UnitTestFile(
-            rule_files=tuple(text.value for text in self.texts(fields, "rule_files")),
+            rule_files=tuple(text.value for text in self.strings(fields, "rule_files")),
             interval=self.seconds(fields, "evaluation_interval", 0.001) or 60.0,
-            group_order=tuple(text.value for text in self.texts(fields, "group_eval_order")),
+            group_order=tuple(text.value for text in self.strings(fields, "group_eval_order")),
             tests=tuple(self._test(node) for node in self.items(fields, "tests")),
         )
 
     def _test(self, node: Node) -> UnitTest:
-        fields = self.table(node, "a test", _TEST)
+        fields = self.mapping(node, "a test", _TEST)
         step = self.seconds(fields, "interval", 0.001) or 60.0
-        name, url = self.text(fields, "name"), self.text(fields, "external_url")
+        name, url = self.string(fields, "name"), self.string(fields, "external_url")
         external = {key.value: text.value for key, text in self.pairs(fields, "external_labels")}
         series = (self._series(one, step) for one in self.items(fields, "input_series"))
         checks = (self._value_check(one) for one in self.items(fields, "promql_expr_test"))
@@ -257,11 +257,11 @@ class _Loader(FieldReader):
             series=tuple(one for one in series if one),
             alerts=tuple(self._alert_check(one) for one in self.items(fields, "alert_rule_test")),
             values=tuple(check for check in checks if check),
-            around=TemplateContext(external, url.value if url else ""),
+            context=TemplateContext(external, url.value if url else ""),
         )
 
     def _series(self, node: Node, step: float) -> Series | None:
-        fields = self.table(node, "a series", ("series", "values"))
+        fields = self.mapping(node, "a series", ("series", "values"))
         labels = self.converted(fields, "series", _labels)
         values = self.converted(fields, "values", _values)
         if labels is None or values is None:
@@ -271,21 +271,21 @@ class _Loader(FieldReader):
         return Series(labels, times, np.array([values[number] for number in known], float))
 
     def _alert_check(self, node: Node) -> AlertCheck:
-        fields = self.table(node, "a check", ("eval_time", "alertname", "exp_alerts"))
-        name = self.text(fields, "alertname")
+        fields = self.mapping(node, "a check", ("eval_time", "alertname", "exp_alerts"))
+        name = self.string(fields, "alertname")
         alert = name.value if name else ""
         expected = tuple(self._expected(one, alert) for one in self.items(fields, "exp_alerts"))
         return AlertCheck(self.seconds(fields, "eval_time") or 0.0, alert, expected, node.mark.line)
 
     def _expected(self, node: Node, alert: str) -> ExpectedAlert:
-        fields = self.table(node, "an expected alert", ("exp_labels", "exp_annotations"))
+        fields = self.mapping(node, "an expected alert", ("exp_labels", "exp_annotations"))
         labels = {key.value: text.value for key, text in self.pairs(fields, "exp_labels")}
         notes = {key.value: text.value for key, text in self.pairs(fields, "exp_annotations")}
         return ExpectedAlert({**labels, "alertname": alert}, notes)
 
     def _value_check(self, node: Node) -> ValueCheck | None:
-        fields = self.table(node, "a check", ("expr", "eval_time", "exp_samples"))
-        expr = self.text(fields, "expr")
+        fields = self.mapping(node, "a check", ("expr", "eval_time", "exp_samples"))
+        expr = self.string(fields, "expr")
         parsed = self._expression(expr) if expr else None
         samples = tuple(self._sample(one) for one in self.items(fields, "exp_samples"))
         if expr is None or parsed is None:
@@ -297,11 +297,11 @@ class _Loader(FieldReader):
         try:
             return parse_promql(text.value)
         except AlertsError as error:
-            self.note(text.mark, f"expr: {error}")
+            self.add_error(text.mark, f"expr: {error}")
             return None
 
     def _sample(self, node: Node) -> tuple[Mapping[str, str], float]:
-        fields: Fields = self.table(node, "a sample", ("labels", "value"))
+        fields: Fields = self.mapping(node, "a sample", ("labels", "value"))
         labels = self.converted(fields, "labels", _labels) or {}
         value = self.converted(fields, "value", _number)
         return labels, math.nan if value is None else value
@@ -333,7 +333,7 @@ def _values(text: str) -> list[float | None]:
     """`1+2x3 _ 5` → 1, 3, 5, 7, None, 5."""
     values: list[float | None] = []
     for word in text.split():
-        values += _expanded(word, MOST_SAMPLES - len(values))
+        values += _expanded(word, MAX_SAMPLES - len(values))
     return values
 
 
@@ -351,5 +351,5 @@ def _expanded(word: str, most: int) -> list[float | None]:
 
 def _within(count: int, most: int) -> int:
     if count > most:
-        raise ValueError(f"a series may have {MOST_SAMPLES} samples")
+        raise ValueError(f"a series may have {MAX_SAMPLES} samples")
     return count

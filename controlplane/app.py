@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from controlplane.actions.outbox import Outbox
 from controlplane.actions.service import ActionService
 from controlplane.alerting.alert_queries import AlertQueries
-from controlplane.alerting.evaluation import Reached, nothing
+from controlplane.alerting.evaluation import Reached, ignore_point
 from controlplane.alerting.service import AlertingService
 from controlplane.checkpoints.service import CheckpointService
 from controlplane.errors import ControlPlaneError, NotFound
@@ -86,7 +86,7 @@ class ControlPlane:
     @property
     def alerts(self) -> AlertQueries:
         """What is asked about alerts."""
-        return self.alerting.desk
+        return self.alerting.queries
 
     def start(self) -> None:
         """Take up what the store knows, then begin the periodic work."""
@@ -181,7 +181,7 @@ class ControlPlane:
         return self._overdue_jobs()
 
     def _overdue_jobs(self) -> list[str]:
-        return [*self.scheduler.late(), *self.alerting.late()]
+        return [*self.scheduler.late(), *self.alerting.problems()]
 
     def server_metrics(self) -> ServerMetrics:
         rules, notifier, series = self.alerting.evaluation, self.alerting.notifier, self.series.figures()
@@ -231,7 +231,7 @@ class ControlPlane:
         if changes:
             done = self.writer.submit(lambda conn: _insert_changes(conn, changes))
             done.add_done_callback(lambda f: self.verdicts.give_back(changes) if f.exception() else None)
-            self.alerting.noticed(s for change in changes for s in (change.status, change.before))
+            self.alerting.on_status_changes(s for change in changes for s in (change.status, change.before))
 
     def prune(self) -> None:
         keep = self.settings
@@ -248,7 +248,7 @@ class ControlPlane:
             self.ingest.refresh_dictionary()
 
 
-def build(settings: Settings, clock: Clock = time.time, reached: Reached = nothing) -> ControlPlane:
+def build(settings: Settings, clock: Clock = time.time, reached: Reached = ignore_point) -> ControlPlane:
     """Open the store and wire everything. SettingsError says in a line what is wrong with the settings.
 
     `reached`: see `controlplane.alerting.service`.

@@ -17,7 +17,7 @@ from alerts.notify.receivers.webhook import address_problem
 from alerts.routing import AlertRoute, Timing, matchers_text, walk
 from alerts.yaml.fields import FieldReader, Fields
 from alerts.yaml.parser import parse as parse_yaml
-from alerts.yaml.tree import DocumentError, Items, Node, YamlMapping, YamlScalar
+from alerts.yaml.tree import DocumentError, Node, YamlMapping, YamlScalar, YamlSequence
 
 _TOP = ("global", "route", "receivers", "inhibit_rules")
 _ROUTE = (
@@ -93,7 +93,7 @@ def load(text: str) -> tuple[Config | None, tuple[DocumentError, ...]]:
     config = loader.config(tree, text) if tree is not None else None
     if tree is None and not mistakes:
         mistakes = (DocumentError(1, 1, "the configuration is empty; it needs a route and receivers"),)
-    found = tuple(sorted({*mistakes, *loader.mistakes}))
+    found = tuple(sorted({*mistakes, *loader.errors}))
     return (None if found else config), found
 
 
@@ -103,11 +103,11 @@ class _Loader(FieldReader):
         receivers = self._receivers(fields)
         rules = tuple(self._inhibit_rule(node) for node in self.items(fields, "inhibit_rules"))
         if "global" in fields:
-            self.table(fields["global"], "global", ("resolve_timeout",))
+            self.mapping(fields["global"], "global", ("resolve_timeout",))
         route = fields.get("route")
         if route is None:
             if fields:
-                self.note(tree.mark, "a configuration must have a route")
+                self.add_error(tree.mark, "a configuration must have a route")
             return None
         root = self._root(route, receivers)
         return Config(root, receivers, rules, text)
@@ -115,10 +115,10 @@ class _Loader(FieldReader):
     def _fields(self, node: Node, what: str, known: tuple[str, ...]) -> Fields:
         """As `table`, but names what Alertmanager has and we have not."""
         later = _NOT_YET.get(what, ())
-        fields = self.table(node, what, (*known, *later))
+        fields = self.mapping(node, what, (*known, *later))
         for name in later:
             if name in fields:
-                self.note(fields[name].mark, f"{name}: not supported by this version")
+                self.add_error(fields[name].mark, f"{name}: not supported by this version")
         return fields
 
     # Receivers.
@@ -129,13 +129,13 @@ class _Loader(FieldReader):
             if isinstance(node, YamlMapping):
                 self._name_other_kinds(node)
             known = ("name", "webhook_configs", *self._other_kinds(node))
-            one = self.table(node, "a receiver", known)
-            name = self.text(one, "name")
+            one = self.mapping(node, "a receiver", known)
+            name = self.string(one, "name")
             if name is None or not name.value:
-                self.note(node.mark, "a receiver must have a name")
+                self.add_error(node.mark, "a receiver must have a name")
                 continue
             if name.value in found:
-                self.note(name.mark, f"two receivers are called {name.value!r}")
+                self.add_error(name.mark, f"two receivers are called {name.value!r}")
             hooks = tuple(self._webhook(hook) for hook in self.items(one, "webhook_configs"))
             found[name.value] = ReceiverConfig(name.value, hooks)
         return found
@@ -147,22 +147,22 @@ class _Loader(FieldReader):
     def _name_other_kinds(self, node: YamlMapping) -> None:
         for key, _ in node.entries:
             if key.value in self._other_kinds(node):
-                self.note(key.mark, f"{key.value}: this version tells by webhook_configs only")
+                self.add_error(key.mark, f"{key.value}: this version tells by webhook_configs only")
 
     def _webhook(self, node: Node) -> WebhookConfig:
-        fields = self.table(node, "a webhook", _WEBHOOK)
-        url, url_file = self.text(fields, "url"), self.text(fields, "url_file")
+        fields = self.mapping(node, "a webhook", _WEBHOOK)
+        url, url_file = self.string(fields, "url"), self.string(fields, "url_file")
         if fields and (url is None) == (url_file is None):
-            self.note(node.mark, "a webhook must have either url or url_file")
+            self.add_error(node.mark, "a webhook must have either url or url_file")
         if url is not None and (problem := address_problem(url.value)):
-            self.note(url.mark, f"url: {problem}")
+            self.add_error(url.mark, f"url: {problem}")
         token, token_file = self._credentials(fields)
-        sends = self.truth(fields, "send_resolved")
+        sends = self.boolean(fields, "send_resolved")
         return WebhookConfig(
             url=url.value if url else "",
             url_file=url_file.value if url_file else "",
             send_resolved=True if sends is None else sends,
-            max_alerts=self.count(fields, "max_alerts") or 0,
+            max_alerts=self.whole_number(fields, "max_alerts") or 0,
             timeout=self.seconds(fields, "timeout") or 10.0,
             token=token,
             token_file=token_file,
@@ -172,19 +172,19 @@ class _Loader(FieldReader):
         """The bearer token of `http_config`, or the file that holds it."""
         if "http_config" not in fields:
             return "", ""
-        http = self.table(fields["http_config"], "http_config", ("authorization", "follow_redirects"))
-        if self.truth(http, "follow_redirects"):
-            self.note(http["follow_redirects"].mark, "follow_redirects: redirects are never followed")
+        http = self.mapping(fields["http_config"], "http_config", ("authorization", "follow_redirects"))
+        if self.boolean(http, "follow_redirects"):
+            self.add_error(http["follow_redirects"].mark, "follow_redirects: redirects are never followed")
         if "authorization" not in http:
             return "", ""
         known = ("type", "credentials", "credentials_file")
-        given = self.table(http["authorization"], "authorization", known)
-        kind = self.text(given, "type")
+        given = self.mapping(http["authorization"], "authorization", known)
+        kind = self.string(given, "type")
         if kind is not None and kind.value.lower() != "bearer":
-            self.note(kind.mark, "type: only Bearer is supported")
-        token, file = self.text(given, "credentials"), self.text(given, "credentials_file")
+            self.add_error(kind.mark, "type: only Bearer is supported")
+        token, file = self.string(given, "credentials"), self.string(given, "credentials_file")
         if token is not None and any(ord(char) < 32 or ord(char) > 126 for char in token.value):
-            self.note(token.mark, "credentials: only printable ASCII can be sent in a header")
+            self.add_error(token.mark, "credentials: only printable ASCII can be sent in a header")
         return token.value if token else "", file.value if file else ""
 
     # Routes.
@@ -193,9 +193,9 @@ class _Loader(FieldReader):
         fields = self._fields(node, "a route", _ROUTE)
         for name in ("matchers", "match", "match_re", "continue"):
             if name in fields:
-                self.note(fields[name].mark, f"{name}: the first route takes every alert")
-        if isinstance(node, YamlMapping) and self.text(fields, "receiver") is None:
-            self.note(node.mark, "the first route must have a receiver")
+                self.add_error(fields[name].mark, f"{name}: the first route takes every alert")
+        if isinstance(node, YamlMapping) and self.string(fields, "receiver") is None:
+            self.add_error(node.mark, "the first route must have a receiver")
         base = AlertRoute("{}", "", group_by=(), timing=Timing())
         return self._filled(fields, base, (), "{}", receivers)
 
@@ -214,9 +214,9 @@ class _Loader(FieldReader):
         receivers: Mapping[str, ReceiverConfig],
     ) -> AlertRoute:
         """A route with what it does not say taken from its parent."""
-        receiver = self.text(fields, "receiver")
+        receiver = self.string(fields, "receiver")
         if receiver is not None and receiver.value not in receivers:
-            self.note(receiver.mark, f"there is no receiver called {receiver.value!r}")
+            self.add_error(receiver.mark, f"there is no receiver called {receiver.value!r}")
         times = parent.timing
         route = AlertRoute(
             key=key,
@@ -228,7 +228,7 @@ class _Loader(FieldReader):
                 self._time(fields, "group_interval", times.group_interval, 0.001),
                 self._time(fields, "repeat_interval", times.repeat_interval, 0.001),
             ),
-            proceeds=bool(self.truth(fields, "continue")),
+            continues=bool(self.boolean(fields, "continue")),
         )
         children = tuple(self._route(node, route, receivers) for node in self.items(fields, "routes"))
         return _with_children(route, children)
@@ -238,16 +238,16 @@ class _Loader(FieldReader):
         return inherited if seconds is None else seconds
 
     def _group_by(self, fields: Fields) -> tuple[str, ...] | None:
-        names = list(self.texts(fields, "group_by"))
+        names = list(self.strings(fields, "group_by"))
         if any(name.value == "..." for name in names):
             if len(names) > 1:
-                self.note(fields["group_by"].mark, "group_by: '...' means all labels and stands alone")
+                self.add_error(fields["group_by"].mark, "group_by: '...' means all labels and stands alone")
             return None
         for number, name in enumerate(names):
             if not _LABEL_NAME.fullmatch(name.value):
-                self.note(name.mark, f"group_by: {name.value!r} is no name for a label")
+                self.add_error(name.mark, f"group_by: {name.value!r} is no name for a label")
             if name.value in [other.value for other in names[:number]]:
-                self.note(name.mark, f"group_by: {name.value!r} is given twice")
+                self.add_error(name.mark, f"group_by: {name.value!r} is given twice")
         return tuple(name.value for name in names)
 
     # Matchers.
@@ -259,7 +259,7 @@ class _Loader(FieldReader):
             try:
                 found.extend(parse_matchers(text.value))
             except MatcherError as error:
-                self.note(text.place(1, error.column), f"{texts}: {error}")
+                self.add_error(text.place(1, error.column), f"{texts}: {error}")
         for name, operator in ((equal, "="), (patterns, "=~")):
             for key, value in self.pairs(fields, name):
                 found.extend(self._pair(key, operator, value))
@@ -269,31 +269,33 @@ class _Loader(FieldReader):
         node = fields.get(name)
         if isinstance(node, YamlScalar) and not node.is_null:
             return [node]
-        return list(self.texts(fields, name)) if isinstance(node, Items) else self._no_list(node, name)
+        return (
+            list(self.strings(fields, name)) if isinstance(node, YamlSequence) else self._no_list(node, name)
+        )
 
     def _no_list(self, node: Node | None, name: str) -> Sequence[YamlScalar]:
         if isinstance(node, YamlMapping):
-            self.note(node.mark, f'{name}: write a list of texts, such as [team="data"]')
+            self.add_error(node.mark, f'{name}: write a list of texts, such as [team="data"]')
         return []
 
     def _pair(self, key: YamlScalar, operator: str, value: YamlScalar) -> list[Matcher]:
         if not _LABEL_NAME.fullmatch(key.value):
-            self.note(key.mark, f"{key.value!r} is no name for a label")
+            self.add_error(key.mark, f"{key.value!r} is no name for a label")
             return []
         try:
             return [Matcher(key.value, operator, value.value)]
         except MatcherError as error:
-            self.note(value.mark, f"the pattern of {key.value} cannot be taken: {error}")
+            self.add_error(value.mark, f"the pattern of {key.value} cannot be taken: {error}")
             return []
 
     def _inhibit_rule(self, node: Node) -> InhibitRule:
-        fields = self.table(node, "an inhibition", _INHIBIT)
+        fields = self.mapping(node, "an inhibition", _INHIBIT)
         sources = self._matchers(fields, "source_matchers", "source_match", "source_match_re")
         targets = self._matchers(fields, "target_matchers", "target_match", "target_match_re")
         if fields and not (sources and targets):
-            self.note(node.mark, "an inhibition must have source_matchers and target_matchers")
-        name = self.text(fields, "name")
-        equal = tuple(text.value for text in self.texts(fields, "equal"))
+            self.add_error(node.mark, "an inhibition must have source_matchers and target_matchers")
+        name = self.string(fields, "name")
+        equal = tuple(text.value for text in self.strings(fields, "equal"))
         return InhibitRule(sources, targets, equal, name.value if name else "")
 
 
@@ -304,7 +306,7 @@ def _with_children(route: AlertRoute, children: tuple[AlertRoute, ...]) -> Alert
         route.matchers,
         route.group_by,
         route.timing,
-        route.proceeds,
+        route.continues,
         children,
     )
 

@@ -19,33 +19,35 @@ from alerts.notify.stages import NotificationContext, NotificationOutcome, flush
 Log = Mapping[tuple[str, str], NotificationState]
 
 
-def look_at(
+def flush_group(
     group: Group,
     log: Log,
     receivers: Mapping[str, tuple[Receiver, ...]],
-    around: NotificationContext,
+    context: NotificationContext,
     now: float,
     keep: Callable[[NotificationOutcome], None],
 ) -> tuple[NotificationOutcome, ...]:
     """One group told to every receiver of its name; `keep` has each outcome before the next is made."""
     looks = []
     for receiver in receivers.get(group.receiver, ()):
-        outcome = flush(group, receiver, log.get((group.key, receiver.name)), around, now)
+        outcome = flush(group, receiver, log.get((group.key, receiver.name)), context, now)
         keep(outcome)
         looks.append(outcome)
     if not looks:
-        looks.append(_nobody(group, now))
+        looks.append(_no_receiver(group, now))
         keep(looks[0])
     return tuple(looks)
 
 
-def _nobody(group: Group, now: float) -> NotificationOutcome:
+def _no_receiver(group: Group, now: float) -> NotificationOutcome:
     words = f"the receiver {group.receiver!r} tells nobody"
     return NotificationOutcome(group, group.receiver, now, Decision(Reason.NONE, words))
 
 
-def after_look(group: Group, seen: Group, looks: tuple[NotificationOutcome, ...], now: float) -> Group | None:
+def after_flush(
+    group: Group, seen: Group, looks: tuple[NotificationOutcome, ...], now: float
+) -> Group | None:
     """The group after it was looked at as `seen`; it may have changed since. None: nothing is left in it."""
     if any(outcome.retries for outcome in looks):
-        return grouping.failed(group, now)
-    return grouping.delivered(group, seen.alerts, now)
+        return grouping.after_failure(group, now)
+    return grouping.after_delivery(group, seen.alerts, now)

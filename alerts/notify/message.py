@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from alerts.notify.reasons import Reason
 from alerts.state import Alert, AlertState
 
-_MOST_IN_BODY = 20
+_MAX_BODY_ALERTS = 20
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Message:
     @property
     def body(self) -> str:
         """One line an alert, as plain text."""
-        lines = [_line(alert) for alert in self.alerts[:_MOST_IN_BODY]]
+        lines = [_line(alert) for alert in self.alerts[:_MAX_BODY_ALERTS]]
         left = len(self.alerts) - len(lines)
         return "\n".join([*lines, f"and {left} more"] if left else lines)
 
@@ -75,7 +75,7 @@ def _line(alert: Alert) -> str:
     return f"{'resolved: ' if alert.state is AlertState.RESOLVED else ''}{what}"
 
 
-def in_order(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
+def firing_first(alerts: Iterable[Alert]) -> tuple[Alert, ...]:
     """Firing first; then by age and fingerprint, so that two messages of one state are alike."""
     return tuple(
         sorted(alerts, key=lambda a: (a.state is not AlertState.FIRING, a.fired_at or 0.0, a.fingerprint))

@@ -36,10 +36,10 @@ class Decision:
     """Whether to tell, and one sentence that says why or why not."""
 
     reason: Reason
-    words: str
+    explanation: str
 
     @property
-    def tells(self) -> bool:
+    def notifies(self) -> bool:
         return self.reason is not Reason.NONE
 
 

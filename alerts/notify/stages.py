@@ -15,7 +15,7 @@ from alerts.acknowledgements import Acknowledgement
 from alerts.errors import ReceiverError
 from alerts.grouping import Group
 from alerts.inhibition import Inhibitor
-from alerts.notify.message import Message, in_order
+from alerts.notify.message import Message, firing_first
 from alerts.notify.reasons import Decision, NotificationState, Reason, decide
 from alerts.notify.receivers.base import Receiver
 from alerts.silences import Silence
@@ -47,14 +47,14 @@ class NotificationOutcome:
     message: Message | None = None
     sent: bool = False
     error: ReceiverError | None = None
-    told: NotificationState | None = None
+    state: NotificationState | None = None
 
     @property
-    def words(self) -> str:
+    def explanation(self) -> str:
         if self.error is not None:
-            return f"{self.decision.words}; it was not taken: {self.error}"
+            return f"{self.decision.explanation}; it was not taken: {self.error}"
         kept = f"; {len(self.muted)} muted" if self.muted else ""
-        return self.decision.words + kept
+        return self.decision.explanation + kept
 
     @property
     def retries(self) -> bool:
@@ -73,14 +73,14 @@ class NotificationContext:
     generator_url: Callable[[Alert], str] = lambda alert: ""
 
 
-Step = Callable[[NotificationOutcome], NotificationOutcome]
+Stage = Callable[[NotificationOutcome], NotificationOutcome]
 
 
 def flush(
     group: Group,
     receiver: Receiver,
     last: NotificationState | None,
-    around: NotificationContext,
+    context: NotificationContext,
     now: float,
 ) -> NotificationOutcome:
     """Looks at one group at `now` and tells its receiver if there is something to tell.
@@ -89,12 +89,12 @@ def flush(
     """
     outcome = NotificationOutcome(group, receiver.name, now, Decision(Reason.NONE, "not looked at"))
     for step in (
-        lambda o: inhibit(o, around.inhibitor),
-        lambda o: silence(o, around.silences),
-        lambda o: judge(o, last, receiver.sends_resolved, around.acknowledgements),
-        lambda o: write(o, receiver.sends_resolved, around),
+        lambda o: inhibit(o, context.inhibitor),
+        lambda o: silence(o, context.silences),
+        lambda o: deduplicate(o, last, receiver.sends_resolved, context.acknowledgements),
+        lambda o: compose(o, receiver.sends_resolved, context),
         lambda o: send(o, receiver),
-        note,
+        record,
     ):
         outcome = step(outcome)
     return outcome
@@ -102,13 +102,15 @@ def flush(
 
 def inhibit(outcome: NotificationOutcome, inhibitor: Inhibitor) -> NotificationOutcome:
     """Leaves out what follows from another alert that fires."""
-    found = {key: inhibitor.inhibiting(alert.labels) for key, alert in _heard(outcome)}
+    found = {key: inhibitor.inhibiting(alert.labels) for key, alert in _unmuted(outcome)}
     return _mute(outcome, "inhibition", found)
 
 
 def silence(outcome: NotificationOutcome, all_of_them: Sequence[Silence]) -> NotificationOutcome:
     """Leaves out what somebody silenced."""
-    found = {key: silences.silencing(all_of_them, alert.labels, outcome.at) for key, alert in _heard(outcome)}
+    found = {
+        key: silences.silenced_by(all_of_them, alert.labels, outcome.at) for key, alert in _unmuted(outcome)
+    }
     return _mute(outcome, "silence", found)
 
 
@@ -117,24 +119,24 @@ def _mute(outcome: NotificationOutcome, by: str, found: Mapping[str, tuple[str, 
     return replace(outcome, muted={**outcome.muted, **muted})
 
 
-def _heard(outcome: NotificationOutcome) -> list[tuple[str, Alert]]:
+def _unmuted(outcome: NotificationOutcome) -> list[tuple[str, Alert]]:
     """The alerts of the group that are not muted, by fingerprint."""
     return [(key, alert) for key, alert in outcome.group.alerts.items() if key not in outcome.muted]
 
 
 def _of(outcome: NotificationOutcome, state: AlertState) -> frozenset[str]:
-    return frozenset(key for key, alert in _heard(outcome) if alert.state is state)
+    return frozenset(key for key, alert in _unmuted(outcome) if alert.state is state)
 
 
-def judge(
+def deduplicate(
     outcome: NotificationOutcome,
     last: NotificationState | None,
     sends_resolved: bool,
     acks: Sequence[Acknowledgement],
 ) -> NotificationOutcome:
     """Decides whether to tell."""
-    heard = _heard(outcome)
-    if not heard:
+    unmuted = _unmuted(outcome)
+    if not unmuted:
         words = "all its alerts are muted" if outcome.muted else "there is no alert in it"
         return replace(outcome, decision=Decision(Reason.NONE, words))
     decision = decide(
@@ -144,29 +146,29 @@ def judge(
         outcome.group.timing.repeat_interval,
         outcome.at,
         sends_resolved,
-        [key for key, alert in heard if acknowledgements.of(alert, acks)],
+        [key for key, alert in unmuted if acknowledgements.find(alert, acks)],
     )
     return replace(outcome, decision=decision)
 
 
-def write(
-    outcome: NotificationOutcome, sends_resolved: bool, around: NotificationContext
+def compose(
+    outcome: NotificationOutcome, sends_resolved: bool, context: NotificationContext
 ) -> NotificationOutcome:
     """Puts the message together, where one is to be sent."""
-    if not outcome.decision.tells:
+    if not outcome.decision.notifies:
         return outcome
-    alerts = [a for _, a in _heard(outcome) if sends_resolved or a.state is AlertState.FIRING]
+    alerts = [a for _, a in _unmuted(outcome) if sends_resolved or a.state is AlertState.FIRING]
     if not alerts:
         return outcome
     message = Message(
         receiver=outcome.group.receiver,
         group_key=outcome.group.key,
         group_labels=outcome.group.labels,
-        alerts=in_order(alerts),
-        external_url=around.external_url,
+        alerts=firing_first(alerts),
+        external_url=context.external_url,
         reason=outcome.decision.reason,
         sent_at=outcome.at,
-        generator_urls={alert.fingerprint: around.generator_url(alert) for alert in alerts},
+        generator_urls={alert.fingerprint: context.generator_url(alert) for alert in alerts},
     )
     return replace(outcome, message=message)
 
@@ -185,13 +187,13 @@ def send(outcome: NotificationOutcome, receiver: Receiver) -> NotificationOutcom
     return replace(outcome, sent=True)
 
 
-def note(outcome: NotificationOutcome) -> NotificationOutcome:
+def record(outcome: NotificationOutcome) -> NotificationOutcome:
     """Says what is to be kept as told: nothing where nothing was to be told, or it was not taken.
 
     What a receiver refused is tried again with the group's next look: whoever corrects its address or its
     token hears of what fires.
     """
-    if not outcome.decision.tells or outcome.error is not None:
+    if not outcome.decision.notifies or outcome.error is not None:
         return outcome
-    told = NotificationState(_of(outcome, AlertState.FIRING), _of(outcome, AlertState.RESOLVED), outcome.at)
-    return replace(outcome, told=told)
+    state = NotificationState(_of(outcome, AlertState.FIRING), _of(outcome, AlertState.RESOLVED), outcome.at)
+    return replace(outcome, state=state)

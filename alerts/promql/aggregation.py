@@ -9,11 +9,11 @@ import numpy as np
 
 from alerts.matching.labels import Labels
 from alerts.promql import sums
-from alerts.promql.errors import Unanswerable
-from alerts.promql.functions.relabeling import valid_name
+from alerts.promql.errors import OperationError
+from alerts.promql.functions.relabeling import is_label_name
 from alerts.promql.limits import EvaluationBudget
 from alerts.promql.quantiles import quantiles
-from alerts.promql.rows import Flags, Groups, Integers, SampleRows, by, none, without
+from alerts.promql.rows import Flags, Groups, Integers, SampleRows, by, no_rows, without
 from alerts.promql.series import Floats
 from alerts.promql.syntax.nodes import Aggregation
 
@@ -49,14 +49,14 @@ class Stack:
 
 
 def aggregate(
-    node: Aggregation, rows: SampleRows, parameter: Floats | str | None, account: EvaluationBudget
+    node: Aggregation, rows: SampleRows, parameter: Floats | str | None, budget: EvaluationBudget
 ) -> SampleRows:
     """`parameter`: of `topk`, `bottomk` and `quantile` a number a step, of `count_values` a label's name."""
     names, grouping = node.labels, without if node.without else by
     if isinstance(parameter, str):
-        rows, names = _valued(rows, parameter, account), names if node.without else (*names, parameter)
+        rows, names = _valued(rows, parameter, budget), names if node.without else (*names, parameter)
     if not len(rows):
-        return none(rows.steps)
+        return no_rows(rows.steps)
     stack = _stacked(rows, grouping(names))
     match node.operator, parameter:
         case "topk" | "bottomk", np.ndarray():
@@ -89,7 +89,7 @@ def _sum(stack: Stack) -> Floats:
         rows = slice(edges[group], edges[group + 1])
         return stack.values[rows, step][stack.present[rows, step]]
 
-    return sums.settled(stack.sum(stack.values), stack.sum(np.abs(stack.values)), terms)
+    return sums.exact_where_cancelled(stack.sum(stack.values), stack.sum(np.abs(stack.values)), terms)
 
 
 def _average(stack: Stack) -> Floats:
@@ -139,7 +139,9 @@ _SIMPLE: dict[str, Callable[[Stack], Floats]] = {
 def _chosen(stack: Stack, most: Floats, largest: bool) -> SampleRows:
     """The `most` largest (smallest) of each group, labels as they were; NaN comes last."""
     if np.isnan(most).any() or (np.abs(most) >= 2**63).any():
-        raise Unanswerable(f"the parameter of topk and bottomk cannot be {most[~(np.abs(most) < 2**63)][0]}")
+        raise OperationError(
+            f"the parameter of topk and bottomk cannot be {most[~(np.abs(most) < 2**63)][0]}"
+        )
     values = -stack.values if largest else stack.values
     order = stack.ordered(values, np.isnan(values))
     place = np.arange(len(stack.rows)) - stack.starts[stack.group]
@@ -151,10 +153,10 @@ def _chosen(stack: Stack, most: Floats, largest: bool) -> SampleRows:
     return stack.rows.where(chosen)
 
 
-def _valued(rows: SampleRows, name: str, account: EvaluationBudget) -> SampleRows:
+def _valued(rows: SampleRows, name: str, budget: EvaluationBudget) -> SampleRows:
     """A row for each value that a row ever has, with the value as the label `name`."""
-    if not valid_name(name):
-        raise Unanswerable(f"invalid label name {name!r} in count_values()")
+    if not is_label_name(name):
+        raise OperationError(f"invalid label name {name!r} in count_values()")
     labels: list[Labels] = []
     lines: list[Flags] = []
     for row, own in enumerate(rows.labels):
@@ -163,8 +165,8 @@ def _valued(rows: SampleRows, name: str, account: EvaluationBudget) -> SampleRow
         for text in dict.fromkeys(here[rows.present[row]].tolist()):
             labels.append({**own, name: text})
             lines.append(rows.present[row] & (here == text))
-        account.hold(len(lines), rows.steps)
-        account.tick()
+        budget.hold(len(lines), rows.steps)
+        budget.tick()
     present = np.array(lines, bool).reshape(len(lines), rows.steps)
     return SampleRows(labels, np.zeros(present.shape), present)
 

@@ -34,9 +34,9 @@ class LimitError(PromQLError):
     """Answerable, but at a cost above the limits."""
 
 
-class Unanswerable(Exception):
+class OperationError(Exception):
     """The operation at hand has no answer."""
 
 
-class TooCostly(Unanswerable):
+class LimitExceeded(OperationError):
     """The operation at hand goes over a limit."""

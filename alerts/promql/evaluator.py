@@ -15,11 +15,11 @@ import numpy as np
 from alerts.matching.labels import Matcher
 from alerts.promql import operators
 from alerts.promql.aggregation import aggregate
-from alerts.promql.errors import EvaluationError, LimitError, TooCostly, Unanswerable
+from alerts.promql.errors import EvaluationError, LimitError, LimitExceeded, OperationError
 from alerts.promql.functions import dispatch
 from alerts.promql.functions.dispatch import Inner
 from alerts.promql.limits import DEFAULT_LIMITS, EvaluationBudget, Limits
-from alerts.promql.rows import Integers, SampleRows, constant, none
+from alerts.promql.rows import Integers, SampleRows, no_rows, single_row
 from alerts.promql.series import (
     Floats,
     Matrix,
@@ -32,7 +32,7 @@ from alerts.promql.series import (
     Vector,
     is_stale,
 )
-from alerts.promql.syntax.literals import FARTHEST
+from alerts.promql.syntax.literals import MAX_TIMESTAMP_SECONDS
 from alerts.promql.syntax.nodes import (
     Aggregation,
     Anchor,
@@ -49,18 +49,18 @@ from alerts.promql.syntax.nodes import (
 from alerts.promql.syntax.signatures import SETS
 from alerts.promql.windows import Samples, Windows
 
-LOOKBACK = 300.0
+LOOKBACK_SECONDS = 300.0
 #: Of subqueries that name no step.
-DEFAULT_STEP = 60.0
+DEFAULT_STEP_SECONDS = 60.0
 
 
 def evaluate(
     node: Node,
     source: SeriesSource,
     at: float,
-    lookback: float = LOOKBACK,
+    lookback: float = LOOKBACK_SECONDS,
     limits: Limits = DEFAULT_LIMITS,
-    default_step: float = DEFAULT_STEP,
+    default_step: float = DEFAULT_STEP_SECONDS,
 ) -> Value:
     """The value of an expression at a moment. Times in seconds; EvaluationError or LimitError."""
     steps = np.array([_moment(node, at)], np.int64)
@@ -84,9 +84,9 @@ def evaluate_range(
     start: float,
     end: float,
     step: float,
-    lookback: float = LOOKBACK,
+    lookback: float = LOOKBACK_SECONDS,
     limits: Limits = DEFAULT_LIMITS,
-    default_step: float = DEFAULT_STEP,
+    default_step: float = DEFAULT_STEP_SECONDS,
 ) -> Matrix:
     """The value at start, start + step … up to and with end; a scalar comes as one series without labels."""
     steps = _steps(node, _moment(node, start), _moment(node, end), _moment(node, step), limits.points)
@@ -98,7 +98,7 @@ def evaluate_range(
         what = "range vector" if isinstance(found, Windows) else "string"
         message = f"invalid expression type {what} for range query, must be scalar or instant vector"
         raise EvaluationError(message, node.place.line, node.place.column)
-    return _matrix(found if isinstance(found, SampleRows) else constant({}, found), steps)
+    return _matrix(found if isinstance(found, SampleRows) else single_row({}, found), steps)
 
 
 def _milliseconds(seconds: float) -> int:
@@ -106,7 +106,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def _moment(node: Node, seconds: float) -> int:
-    if not abs(seconds) <= FARTHEST:
+    if not abs(seconds) <= MAX_TIMESTAMP_SECONDS:
         raise EvaluationError(f"timestamp out of bounds: {seconds}", node.place.line, node.place.column)
     return _milliseconds(seconds)
 
@@ -161,17 +161,17 @@ class _Clock:
 class _Evaluation:
     """One walk over a tree. `steps` (milliseconds) differ between a query and the insides of a subquery."""
 
-    def __init__(self, source: SeriesSource, account: EvaluationBudget, clock: _Clock):
-        self._source, self._account, self._clock = source, account, clock
+    def __init__(self, source: SeriesSource, budget: EvaluationBudget, clock: _Clock):
+        self._source, self._budget, self._clock = source, budget, clock
 
     def value(self, node: Node, steps: Integers) -> Inner:
         try:
-            self._account.tick()
+            self._budget.tick()
             with np.errstate(all="ignore"):
                 return self._value(node, steps)
-        except TooCostly as problem:
+        except LimitExceeded as problem:
             raise LimitError(str(problem), node.place.line, node.place.column) from None
-        except Unanswerable as problem:
+        except OperationError as problem:
             raise EvaluationError(str(problem), node.place.line, node.place.column) from None
 
     def _value(self, node: Node, steps: Integers) -> Inner:
@@ -191,7 +191,7 @@ class _Evaluation:
             case Aggregation():
                 parameter = None if node.parameter is None else self.value(node.parameter, steps)
                 assert not isinstance(parameter, SampleRows | Windows)
-                return aggregate(node, self._rows(node.inner, steps), parameter, self._account)
+                return aggregate(node, self._rows(node.inner, steps), parameter, self._budget)
             case Binary():
                 return self._binary(node, steps)
             case Call():
@@ -208,12 +208,12 @@ class _Evaluation:
         until = self._shifted(node.shift, steps)
         length = _milliseconds(self._clock.lookback if node.range is None else node.range)
         series = self._select(node.matchers, int(until.min()) - length, int(until.max()))
-        self._account.hold(len(series), len(steps))
+        self._budget.hold(len(series), len(steps))
         return Windows.over(Samples.of_series(series, marks=node.range is None), until, steps, length)
 
     def _select(self, matchers: Sequence[Matcher], start: int, end: int) -> Sequence[Series]:
         series = self._source.select(matchers, start / 1000, end / 1000)
-        self._account.read(len(series), sum(len(one.times) for one in series))
+        self._budget.read(len(series), sum(len(one.times) for one in series))
         return series
 
     def _shifted(self, shift: Shift, steps: Integers) -> Integers:
@@ -233,9 +233,9 @@ class _Evaluation:
         step = _milliseconds(node.step or self._clock.default_step)
         first = ((int(until.min()) - length) // step + 1) * step
         last = int(until.max())
-        self._account.hold(1, (last - first) // step + 1)
+        self._budget.hold(1, (last - first) // step + 1)
         grid = np.arange(first, last + 1, step, dtype=np.int64)
-        rows = self._rows(node.inner, grid) if len(grid) else none(0)
+        rows = self._rows(node.inner, grid) if len(grid) else no_rows(0)
         return Windows.over(Samples.of_rows(rows, grid), until, steps, length)
 
     # -- operators -------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ class _Evaluation:
             case SampleRows() as left, SampleRows() as right:
                 if node.operator in SETS:
                     return operators.sets(node, left, right)
-                return operators.matched(node, left, right, self._account)
+                return operators.matched(node, left, right, self._budget)
             case SampleRows() as left, np.ndarray() as right:
                 return operators.with_scalar(node, left, right, swapped=False)
             case np.ndarray() as left, SampleRows() as right:
@@ -261,13 +261,13 @@ class _Evaluation:
         if node.function == "timestamp" and isinstance(argument, Selector):
             return dispatch.timestamps(self._selected(argument, steps))
         values = [self.value(argument, steps) for argument in node.arguments]
-        return dispatch.call(node, values, steps, self._account)
+        return dispatch.call(node, values, steps, self._budget)
 
 
 def _newest(windows: Windows) -> SampleRows:
     """What an instant selector sees: the last sample within the look-back."""
     values = windows.value(windows.end - 1)
-    rows = SampleRows(windows.samples.labels, values, windows.having(1))
+    rows = SampleRows(windows.samples.labels, values, windows.has_at_least(1))
     return rows.where(rows.present & ~is_stale(values))
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from alerts.promql.errors import TooCostly
+from alerts.promql.errors import LimitExceeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class EvaluationBudget:
 
     def tick(self) -> None:
         if self._clock() > self._deadline:
-            raise TooCostly(f"the query took longer than {self._limits.seconds:g} s")
+            raise LimitExceeded(f"the query took longer than {self._limits.seconds:g} s")
 
     def _bound(self, what: str, found: int, most: int) -> None:
         if found > most:
-            raise TooCostly(f"too many {what}: {found}, the limit is {most}")
+            raise LimitExceeded(f"too many {what}: {found}, the limit is {most}")

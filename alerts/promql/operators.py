@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 
 from alerts.matching.labels import Labels
-from alerts.promql.errors import Unanswerable
+from alerts.promql.errors import OperationError
 from alerts.promql.limits import EvaluationBudget
-from alerts.promql.rows import Flags, Groups, Integers, SampleRows, by, nameless, none, without
+from alerts.promql.rows import Flags, Groups, Integers, SampleRows, by, drop_metric_name, no_rows, without
 from alerts.promql.series import Floats
 from alerts.promql.syntax.nodes import Binary, Matching
 
@@ -84,17 +84,17 @@ def _stacked(parts: Sequence[SampleRows]) -> SampleRows:
 # -- matching ----------------------------------------------------------------------------------------
 
 
-def matched(node: Binary, left: SampleRows, right: SampleRows, account: EvaluationBudget) -> SampleRows:
+def matched(node: Binary, left: SampleRows, right: SampleRows, budget: EvaluationBudget) -> SampleRows:
     """Arithmetic and comparisons of two vectors, each sample with its partner of the same labels."""
     matching = node.matching or Matching()
     many, one = (right, left) if matching.group == "right" else (left, right)
     if not len(many) or not len(one):
-        return none(left.steps)
+        return no_rows(left.steps)
     key = _key(matching)
     keys = [key(labels) for labels in many.labels]
     partners = Groups(key(labels) for labels in one.labels)
     _refuse_many(partners, one, many)
-    pairs = of_many, of_one = _pairs(keys, partners, account, left.steps)
+    pairs = of_many, of_one = _pairs(keys, partners, budget, left.steps)
     values, present = _combined(node, many, one, pairs, matching.group == "right")
     if matching.group is None:
         _refuse_twice(Groups(keys[i] for i in of_many), present)
@@ -120,7 +120,7 @@ def _refuse_many(partners: Groups, one: SampleRows, many: SampleRows) -> None:
     meet = (partners.count(one.present) > 1) & many.present.any(axis=0)
     if meet.any():
         group = int(np.flatnonzero(meet.any(axis=1))[0])
-        raise Unanswerable(
+        raise OperationError(
             f"found duplicate series for the match group of {_written(one.labels[partners.first[group]])};"
             " many-to-many matching not allowed: matching labels must be unique on one side"
         )
@@ -128,7 +128,7 @@ def _refuse_many(partners: Groups, one: SampleRows, many: SampleRows) -> None:
 
 def _refuse_twice(groups: Groups, present: Flags) -> None:
     if len(groups) < len(present) and groups.count(present).max(initial=0) > 1:
-        raise Unanswerable(
+        raise OperationError(
             "multiple matches for labels: many-to-one matching must be explicit (group_left/group_right)"
         )
 
@@ -136,19 +136,19 @@ def _refuse_twice(groups: Groups, present: Flags) -> None:
 def _unambiguous(rows: SampleRows, matching: Matching) -> SampleRows:
     try:
         return rows.merged()
-    except Unanswerable:
+    except OperationError:
         if matching.group is None:
             raise
         message = "multiple matches for labels: grouping labels must ensure unique matches"
-        raise Unanswerable(message) from None
+        raise OperationError(message) from None
 
 
-def _pairs(keys: Sequence[Hashable], partners: Groups, account: EvaluationBudget, steps: int) -> Pairs:
+def _pairs(keys: Sequence[Hashable], partners: Groups, budget: EvaluationBudget, steps: int) -> Pairs:
     """All pairs of rows that share a key, as indices of the many side and of the one side."""
     group = np.array([partners.number.get(key, -1) for key in keys], np.int64)
     sizes = np.append(np.bincount(partners.of, minlength=len(partners)), 0)  # the last: a key that nobody has
     counts = sizes[group]
-    account.hold(int(counts.sum()), steps)
+    budget.hold(int(counts.sum()), steps)
     of_many = np.repeat(np.arange(len(group)), counts)
     within = np.arange(len(of_many)) - np.repeat(np.cumsum(counts) - counts, counts)
     begin = np.cumsum(sizes) - sizes
@@ -173,7 +173,7 @@ def _result_labels(node: Binary, matching: Matching) -> Callable[[Labels, Labels
     """Labels of a result from those of the many side and the one side."""
     keep: Callable[[Labels], Labels] = dict
     if node.as_bool or node.operator in ARITHMETIC:
-        keep = nameless
+        keep = drop_metric_name
     if matching.group is None:
         keep = _one_to_one(keep, matching)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alerts.matching.labels import Labels
-from alerts.promql.errors import Unanswerable
+from alerts.promql.errors import OperationError
 from alerts.promql.series import METRIC_NAME, Floats
 
 Flags = NDArray[np.bool_]
@@ -46,12 +46,12 @@ class SampleRows:
         left = present.any(axis=1)
         return narrowed if left.all() else narrowed.take(np.flatnonzero(left))
 
-    def relabelled(self, change: Callable[[Labels], Labels]) -> SampleRows:
+    def relabeled(self, change: Callable[[Labels], Labels]) -> SampleRows:
         """With other labels. Rows that become one must not meet at any step."""
         return replace(self, labels=[change(labels) for labels in self.labels]).merged()
 
     def without_name(self) -> SampleRows:
-        return self.relabelled(nameless)
+        return self.relabeled(drop_metric_name)
 
     def merged(self) -> SampleRows:
         """Every label set once: rows of the same labels are joined, unless they are there at one time."""
@@ -60,7 +60,7 @@ class SampleRows:
             return self
         groups = Groups(keys)
         if groups.count(self.present).max(initial=0) > 1:
-            raise Unanswerable("vector cannot contain metrics with the same labelset")
+            raise OperationError("vector cannot contain metrics with the same labelset")
         first = self.take(groups.first)
         for row, group in enumerate(groups.of):
             here = self.present[row]
@@ -87,17 +87,17 @@ class Groups:
         return total
 
 
-def none(steps: int) -> SampleRows:
+def no_rows(steps: int) -> SampleRows:
     return SampleRows([], np.zeros((0, steps)), np.zeros((0, steps), bool))
 
 
-def constant(labels: Labels, values: Floats, present: Flags | None = None) -> SampleRows:
+def single_row(labels: Labels, values: Floats, present: Flags | None = None) -> SampleRows:
     """One row."""
     everywhere = np.ones(values.shape, bool)
     return SampleRows([labels], values[None, :], (everywhere if present is None else present)[None, :])
 
 
-def nameless(labels: Labels) -> Labels:
+def drop_metric_name(labels: Labels) -> Labels:
     return {name: value for name, value in labels.items() if name != METRIC_NAME}
 
 

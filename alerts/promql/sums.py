@@ -18,7 +18,7 @@ from alerts.promql.series import Floats
 _CANCELLED = 0.01
 
 
-def settled(plain: Floats, magnitude: Floats, terms: Callable[[int], Floats]) -> Floats:
+def exact_where_cancelled(plain: Floats, magnitude: Floats, terms: Callable[[int], Floats]) -> Floats:
     """`plain` sums, those that cancelled done again. `magnitude`: the sum of |terms|; `terms(i)`: of sum i."""
     lost = np.isfinite(magnitude) & (np.abs(plain) < _CANCELLED * magnitude)
     for index in np.flatnonzero(lost):

@@ -97,7 +97,7 @@ class Windows:
     def counts(self) -> Integers:
         return self.end - self.begin
 
-    def having(self, least: int) -> Flags:
+    def has_at_least(self, least: int) -> Flags:
         return self.counts >= least
 
     def value(self, index: Integers) -> Floats:
@@ -122,7 +122,7 @@ class Windows:
 
     def each(self, least: int, function: Callable[[Pieces], Floats]) -> tuple[Floats, Flags]:
         """What `function` makes of all windows of at least so many samples, laid out piece by piece."""
-        full = self.having(max(1, least))
+        full = self.has_at_least(max(1, least))
         result = np.zeros(full.shape)
         begin, end, column = self.begin[full], self.end[full], np.nonzero(full)[1]
         found = np.zeros(len(begin))

@@ -37,7 +37,7 @@ def load(
     tree, mistakes = parse_yaml(text)
     loader = _Loader(source, parse or _promql())
     groups = loader.groups(tree) if tree is not None else ()
-    return groups, tuple(sorted((*mistakes, *loader.mistakes)))
+    return groups, tuple(sorted((*mistakes, *loader.errors)))
 
 
 def _promql() -> Parse:
@@ -52,7 +52,7 @@ class _Loader(FieldReader):
         self._source, self._parse = source, parse
 
     def groups(self, tree: Node) -> tuple[RuleGroup, ...]:
-        fields = self.table(tree, "a rule file", ("groups",))
+        fields = self.mapping(tree, "a rule file", ("groups",))
         seen: set[str] = set()
         groups = []
         for node in self.items(fields, "groups"):
@@ -61,19 +61,19 @@ class _Loader(FieldReader):
         return tuple(groups)
 
     def _group(self, node: Node, seen: set[str]) -> RuleGroup | None:
-        fields = self.table(node, "a group", _GROUP_FIELDS)
-        name = self.text(fields, "name")
+        fields = self.mapping(node, "a group", _GROUP_FIELDS)
+        name = self.string(fields, "name")
         if name is None or not name.value:
             if fields:
-                self.note(node.mark, "a group must have a name")
+                self.add_error(node.mark, "a group must have a name")
         elif name.value in seen:
-            self.note(name.mark, f"two groups are called {name.value!r}")
+            self.add_error(name.mark, f"two groups are called {name.value!r}")
         interval = self.seconds(fields, "interval")
         group = RuleGroup(
             name=name.value if name else "",
             rules=tuple(r for n in self.items(fields, "rules") if (r := self._rule(n))),
             interval=interval or None,
-            limit=self.count(fields, "limit") or 0,
+            limit=self.whole_number(fields, "limit") or 0,
             query_offset=self.seconds(fields, "query_offset") or 0.0,
             labels=self._labels(fields),
             source=self._source,
@@ -82,14 +82,14 @@ class _Loader(FieldReader):
         return group if group.name else None
 
     def _rule(self, node: Node) -> Rule | None:
-        before = len(self.mistakes)
-        fields = self.table(node, "a rule", _RULE_FIELDS)
+        before = len(self.errors)
+        fields = self.mapping(node, "a rule", _RULE_FIELDS)
         if not fields:
             return None
         kind, name = self._name(node, fields)
-        expr = self.text(fields, "expr")
+        expr = self.string(fields, "expr")
         if expr is None or not expr.value.strip():
-            self.note(node.mark, "a rule must have an expr")
+            self.add_error(node.mark, "a rule must have an expr")
         parsed = self._expression(expr) if expr and expr.value.strip() else None
         rule = Rule(
             kind=kind,
@@ -102,22 +102,22 @@ class _Loader(FieldReader):
             annotations=self._annotations(fields),
             line=node.mark.line,
         )
-        return rule if len(self.mistakes) == before else None
+        return rule if len(self.errors) == before else None
 
     def _name(self, node: Node, fields: Fields) -> tuple[RuleKind, str]:
-        record, alert = self.text(fields, "record"), self.text(fields, "alert")
+        record, alert = self.string(fields, "record"), self.string(fields, "alert")
         if record is not None and alert is not None:
-            self.note(record.mark, "a rule has either record or alert, not both")
+            self.add_error(record.mark, "a rule has either record or alert, not both")
         named = alert or record
         if named is None or not named.value:
-            self.note(node.mark, "a rule must have a name: alert or record")
+            self.add_error(node.mark, "a rule must have a name: alert or record")
         if record is None:
             return RuleKind.ALERT, named.value if named else ""
         if record.value and not _METRIC_NAME.fullmatch(record.value):
-            self.note(record.mark, f"{record.value!r} is no name for a metric")
+            self.add_error(record.mark, f"{record.value!r} is no name for a metric")
         for field in _ALERT_ONLY:
             if field in fields:
-                self.note(fields[field].mark, f"a recording rule has no {field}")
+                self.add_error(fields[field].mark, f"a recording rule has no {field}")
         return RuleKind.RECORD, record.value
 
     def _expression(self, text: YamlScalar) -> Any:
@@ -125,14 +125,14 @@ class _Loader(FieldReader):
             return self._parse(text.value)
         except AlertsError as error:
             line, column = getattr(error, "line", 1), getattr(error, "column", 1)
-            self.note(text.place(line, column), f"expr: {getattr(error, 'message', None) or error}")
+            self.add_error(text.place(line, column), f"expr: {getattr(error, 'message', None) or error}")
             return None
 
     def _labels(self, fields: Fields, expands: bool = False) -> Mapping[str, str]:
         labels = {}
         for key, value in self.pairs(fields, "labels"):
             if not _LABEL_NAME.fullmatch(key.value) or key.value == "__name__":
-                self.note(key.mark, f"{key.value!r} is no name for a label")
+                self.add_error(key.mark, f"{key.value!r} is no name for a label")
             if expands:
                 self._template(value)
             labels[key.value] = value.value
@@ -142,11 +142,11 @@ class _Loader(FieldReader):
         annotations = {}
         for key, value in self.pairs(fields, "annotations"):
             if not _LABEL_NAME.fullmatch(key.value):
-                self.note(key.mark, f"{key.value!r} is no name for an annotation")
+                self.add_error(key.mark, f"{key.value!r} is no name for an annotation")
             self._template(value)
             annotations[key.value] = value.value
         return annotations
 
     def _template(self, text: YamlScalar) -> None:
-        for mistake in expansion.mistakes(text.value):
-            self.note(text.place(mistake.line, mistake.column), f"template: {mistake.message}")
+        for mistake in expansion.template_errors(text.value):
+            self.add_error(text.place(mistake.line, mistake.column), f"template: {mistake.message}")

@@ -14,7 +14,7 @@ from alerts.durations import format_duration, parse_duration
 
 #: Where the pages on the alerts are, unless the caller knows better: in this repository.
 RUNBOOKS = "alerts/rules/runbooks/"
-FLOOR = 1.0
+MIN_DURATION_SECONDS = 1.0
 
 _SCALED = re.compile(r"<<([0-9a-z]+)(\|seconds)?>>")
 
@@ -64,7 +64,7 @@ def _filled(name: str, scale: float) -> str:
 
 
 def _scaled(found: re.Match[str], scale: float) -> str:
-    seconds = max(FLOOR, round(parse_duration(found[1]) * scale, 3))
+    seconds = max(MIN_DURATION_SECONDS, round(parse_duration(found[1]) * scale, 3))
     return f"{seconds:g}" if found[2] else format_duration(seconds)
 
 

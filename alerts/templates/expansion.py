@@ -12,7 +12,7 @@ from typing import Any
 
 from alerts.errors import AlertsError, TemplateError
 from alerts.matching.labels import Labels
-from alerts.templates.functions import FUNCTIONS, UNSUPPORTED, go_text, truth
+from alerts.templates.functions import FUNCTIONS, UNSUPPORTED, go_format, is_true
 from alerts.templates.syntax import Branch, Literal, Operand, Path, Piece, Pipeline, TemplateCall, parse
 from alerts.yaml.tree import DocumentError
 
@@ -23,7 +23,7 @@ _NAMES = frozenset(FUNCTIONS) | UNSUPPORTED
 _VARIABLES = ("labels", "value", "externalLabels", "externalURL")
 
 
-def mistakes(text: str) -> tuple[DocumentError, ...]:
+def template_errors(text: str) -> tuple[DocumentError, ...]:
     """What is wrong with a template, by line and column; nothing if it can be used."""
     try:
         _parsed(text)
@@ -104,14 +104,14 @@ class _Evaluation:
                 yield from self._branch(piece, dot)
             else:
                 value = self._pipeline(piece, dot)
-                yield "" if piece.sets else go_text(value)
+                yield "" if piece.sets else go_format(value)
 
     def _branch(self, branch: Branch, dot: Any) -> Iterator[str]:
         self._scopes.append({})
         value = self._pipeline(branch.pipeline, dot, sets=branch.keyword != "range")
         if branch.keyword == "range":
             yield from self._range(branch, value, dot)
-        elif truth(value):
+        elif is_true(value):
             yield from self._pieces(branch.body, value if branch.keyword == "with" else dot)
         else:
             yield from self._pieces(branch.otherwise, dot)
@@ -172,7 +172,7 @@ class _Evaluation:
             value = self._commands(root, dot)
         for name in fields:
             if not isinstance(value, Mapping):
-                raise ValueError(f"{go_text(value)[:40]} has no field {name}")
+                raise ValueError(f"{go_format(value)[:40]} has no field {name}")
             if value is self._root and name not in value:
                 raise ValueError(f"there is no .{name}")
             value = value.get(name, "")

@@ -23,7 +23,7 @@ _DECIMAL = (("k", "M", "G", "T", "P", "E", "Z", "Y"), ("m", "u", "n", "p", "f", 
 _BINARY = ("ki", "Mi", "Gi", "Ti", "Pi", "Ei", "Zi", "Yi")
 
 
-def go_text(value: Any) -> str:
+def go_format(value: Any) -> str:
     """A value as Go prints it."""
     match value:
         case None:
@@ -33,7 +33,7 @@ def go_text(value: Any) -> str:
         case float():
             return _go_float(value)
         case Mapping():
-            return "map[" + " ".join(f"{k}:{go_text(v)}" for k, v in sorted(value.items())) + "]"
+            return "map[" + " ".join(f"{k}:{go_format(v)}" for k, v in sorted(value.items())) + "]"
     return str(value)
 
 
@@ -54,11 +54,11 @@ def _go_float(value: float) -> str:
 
 def number(value: Any) -> float:
     if isinstance(value, bool) or value is None:
-        raise ValueError(f"{go_text(value)} is no number")
+        raise ValueError(f"{go_format(value)} is no number")
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{go_text(value)!r} is no number") from None
+        raise ValueError(f"{go_format(value)!r} is no number") from None
 
 
 def _short(value: float) -> str:
@@ -141,7 +141,7 @@ def printf(template: Any, *values: Any) -> str:
         return _formatted(left.pop(0), verb, found)
 
     text = _VERB.sub(one, str(template))
-    extra = ", ".join(f"{_go_type(value)}={go_text(value)}" for value in left)
+    extra = ", ".join(f"{_go_type(value)}={go_format(value)}" for value in left)
     return f"{text}%!(EXTRA {extra})" if left else text
 
 
@@ -151,7 +151,7 @@ def _formatted(value: Any, verb: str, found: re.Match[str]) -> str:
     digits = min(int(precision or 0), MAX_WIDTH) if "." in found[0] else None
     text = _verb(value, verb, digits)
     if text is None:
-        return f"%!{verb}({_go_type(value)}={go_text(value)})"
+        return f"%!{verb}({_go_type(value)}={go_format(value)})"
     if "+" in flags and verb in "dfeg" and not text.startswith(("-", "+")):
         text = "+" + text
     if "-" in flags:
@@ -163,9 +163,9 @@ def _verb(value: Any, verb: str, digits: int | None) -> str | None:
     """None: the verb is not for such a value."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if verb == "v":
-        return go_text(value)
+        return go_format(value)
     if verb == "t":
-        return go_text(value) if isinstance(value, bool) else None
+        return go_format(value) if isinstance(value, bool) else None
     if verb == "s" and isinstance(value, str):
         return value[:digits]
     if verb == "q" and isinstance(value, str):
@@ -193,14 +193,14 @@ def _print(*values: Any) -> str:
     text = ""
     for number, value in enumerate(values):
         apart = number and not isinstance(value, str) and not isinstance(values[number - 1], str)
-        text += (" " if apart else "") + go_text(value)
+        text += (" " if apart else "") + go_format(value)
     return text
 
 
 def _index(value: Any, *keys: Any) -> Any:
     for key in keys:
         if not isinstance(value, Mapping):
-            raise ValueError(f"{go_text(value)} has no elements")
+            raise ValueError(f"{go_format(value)} has no elements")
         value = value.get(str(key), "")
     return value
 
@@ -212,22 +212,22 @@ def _equal(first: Any, *others: Any) -> bool:
 def _ordered(compare: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     def compared(a: Any, b: Any) -> bool:
         if isinstance(a, str) != isinstance(b, str):
-            raise ValueError(f"{go_text(a)} and {go_text(b)} cannot be compared")
+            raise ValueError(f"{go_format(a)} and {go_format(b)} cannot be compared")
         return compare(a, b)
 
     return compared
 
 
-def truth(value: Any) -> bool:
+def is_true(value: Any) -> bool:
     return bool(value)
 
 
 def _and(*values: Any) -> Any:
-    return next((value for value in values if not truth(value)), values[-1])
+    return next((value for value in values if not is_true(value)), values[-1])
 
 
 def _or(*values: Any) -> Any:
-    return next((value for value in values if truth(value)), values[-1])
+    return next((value for value in values if is_true(value)), values[-1])
 
 
 def _match(pattern: Any, text: Any) -> bool:
@@ -257,7 +257,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "humanizeTimestamp": humanize_timestamp,
     "printf": printf,
     "print": _print,
-    "println": lambda *values: " ".join(go_text(value) for value in values) + "\n",
+    "println": lambda *values: " ".join(go_format(value) for value in values) + "\n",
     "index": _index,
     "len": len,
     "eq": _equal,
@@ -268,7 +268,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "ge": _ordered(lambda a, b: a >= b),
     "and": _and,
     "or": _or,
-    "not": lambda value: not truth(value),
+    "not": lambda value: not is_true(value),
     "match": _match,
     "reReplaceAll": _replace_all,
     "toUpper": lambda text: str(text).upper(),

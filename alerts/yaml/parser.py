@@ -20,7 +20,7 @@ from yaml.events import (
     SequenceStartEvent,
 )
 
-from alerts.yaml.tree import DocumentError, Items, Mark, Node, YamlMapping, YamlScalar
+from alerts.yaml.tree import DocumentError, Mark, Node, YamlMapping, YamlScalar, YamlSequence
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 40
@@ -28,12 +28,12 @@ MAX_DEPTH = 40
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
-class _Refused(Exception):
+class _Unreadable(Exception):
     """Nothing sensible can be read from here on."""
 
     def __init__(self, mark: Mark, message: str):
         super().__init__(message)
-        self.mistake = DocumentError(*mark, message)
+        self.error = DocumentError(*mark, message)
 
 
 def parse(text: str) -> tuple[Node | None, tuple[DocumentError, ...]]:
@@ -44,14 +44,14 @@ def parse(text: str) -> tuple[Node | None, tuple[DocumentError, ...]]:
     reader = _Reader(text.removeprefix("\ufeff"))
     try:
         tree = reader.document()
-    except _Refused as refused:
-        return None, (*reader.mistakes, refused.mistake)
+    except _Unreadable as unreadable:
+        return None, (*reader.errors, unreadable.error)
     except yaml.YAMLError as error:
-        return None, (*reader.mistakes, _mistake(error))
-    return tree, tuple(reader.mistakes)
+        return None, (*reader.errors, _document_error(error))
+    return tree, tuple(reader.errors)
 
 
-def _mistake(error: yaml.YAMLError) -> DocumentError:
+def _document_error(error: yaml.YAMLError) -> DocumentError:
     """PyYAML's error with its place; of what is never closed, where it was opened."""
     context, problem = getattr(error, "context", None), getattr(error, "problem", None)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
@@ -62,12 +62,12 @@ def _mistake(error: yaml.YAMLError) -> DocumentError:
 
 
 class _Reader:
-    """One document. `mistakes` do not end the reading."""
+    """One document. `errors` do not end the reading."""
 
     def __init__(self, text: str):
         self._lines = _BREAK.split(text)
         self._events = yaml.parse(text, Loader=yaml.SafeLoader)
-        self.mistakes: list[DocumentError] = []
+        self.errors: list[DocumentError] = []
 
     def document(self) -> Node | None:
         tree: Node | None = None
@@ -76,30 +76,30 @@ class _Reader:
             if isinstance(event, DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise _Refused(_place(event), "only one document may stand here")
+                    raise _Unreadable(_place(event), "only one document may stand here")
                 tree = self._node(next(self._events), 1)
         empty = isinstance(tree, YamlScalar) and tree.plain and not tree.value
         return None if empty else tree
 
     def _node(self, event: Event, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            raise _Refused(_place(event), f"nested deeper than {MAX_DEPTH}")
-        self._refuse_references(event)
+            raise _Unreadable(_place(event), f"nested deeper than {MAX_DEPTH}")
+        self._check_references(event)
         if isinstance(event, MappingStartEvent):
             return YamlMapping(tuple(self._entries(depth)), _place(event))
         if isinstance(event, SequenceStartEvent):
-            return Items(tuple(self._items(depth)), _place(event))
+            return YamlSequence(tuple(self._items(depth)), _place(event))
         if isinstance(event, ScalarEvent):
             return self._scalar(event)
         return YamlScalar("", _place(event), plain=True)  # an alias, told as a mistake
 
-    def _refuse_references(self, event: Event) -> None:
+    def _check_references(self, event: Event) -> None:
         if isinstance(event, AliasEvent):
-            self._note(event, "an alias is not taken: write the value out")
+            self._add_error(event, "an alias is not taken: write the value out")
         elif getattr(event, "anchor", None):
-            self._note(event, "an anchor is not taken: write the value out where it is needed")
+            self._add_error(event, "an anchor is not taken: write the value out where it is needed")
         if getattr(event, "tag", None):
-            self._note(event, "a tag is not taken")
+            self._add_error(event, "a tag is not taken")
 
     def _items(self, depth: int) -> list[Node]:
         items = []
@@ -113,11 +113,11 @@ class _Reader:
         while not isinstance(event := next(self._events), CollectionEndEvent):
             key, value = self._node(event, depth + 1), self._node(next(self._events), depth + 1)
             if not isinstance(key, YamlScalar):
-                self.mistakes.append(DocumentError(*key.mark, "a key must be a text"))
+                self.errors.append(DocumentError(*key.mark, "a key must be a text"))
             elif key.plain and key.value == "<<":
-                self.mistakes.append(DocumentError(*key.mark, "a merge is not taken: write the fields out"))
+                self.errors.append(DocumentError(*key.mark, "a merge is not taken: write the fields out"))
             elif key.value in seen:
-                self.mistakes.append(DocumentError(*key.mark, f"{key.value[:60]!r} is given twice"))
+                self.errors.append(DocumentError(*key.mark, f"{key.value[:60]!r} is given twice"))
             else:
                 seen.add(key.value)
                 entries.append((key, value))
@@ -145,8 +145,8 @@ class _Reader:
                 return Mark(first + 1, len(line.rstrip("\r")) - len(content or "") + 1)
         return None
 
-    def _note(self, event: Event, message: str) -> None:
-        self.mistakes.append(DocumentError(*_place(event), message))
+    def _add_error(self, event: Event, message: str) -> None:
+        self.errors.append(DocumentError(*_place(event), message))
 
 
 def _place(event: Event) -> Mark:

@@ -51,7 +51,7 @@ class YamlScalar:
 
 
 @dataclass(frozen=True)
-class Items:
+class YamlSequence:
     items: tuple[Node, ...]
     mark: Mark
 
@@ -62,4 +62,4 @@ class YamlMapping:
     mark: Mark
 
 
-Node = YamlScalar | Items | YamlMapping
+Node = YamlScalar | YamlSequence | YamlMapping

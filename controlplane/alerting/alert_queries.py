@@ -1,4 +1,4 @@
-"""What is asked about alerts, and done to them: shown with who mutes them, silenced, acknowledged.
+"""What is asked about alerts, and done to them: shown with who silence_state them, silenced, acknowledged.
 
 The one thing of this room that the API knows (`plane.alerts`). A silence or an acknowledgement is stored, on
 record with the person, before anybody sees it.
@@ -32,10 +32,10 @@ from controlplane.store.alerting import StoredAlert
 from controlplane.store.writer import Writer
 
 #: Silences that are not over, and all that are kept until retention takes them.
-MOST_SILENCES, MOST_KEPT = 1_000, 20_000
+MAX_SILENCES, MAX_STORED_SILENCES = 1_000, 20_000
 #: Worst first; any other text comes after.
 SEVERITIES = ("critical", "warning", "info")
-Reading = Callable[[], AbstractContextManager[Connection]]
+ReadConnection = Callable[[], AbstractContextManager[Connection]]
 
 
 class AlertQueries:
@@ -46,13 +46,13 @@ class AlertQueries:
         book: Rulebook,
         evaluation: Evaluation,
         notifier: Notifier,
-        mutes: SilenceStates,
+        silence_state: SilenceStates,
         writer: Writer,
-        reading: Reading,
+        reading: ReadConnection,
         clock: Callable[[], float],
     ):
         self._book, self._evaluation, self._notifier = book, evaluation, notifier
-        self._mutes, self._writer, self._reading, self._clock = mutes, writer, reading, clock
+        self._silence_state, self._writer, self._reading, self._clock = silence_state, writer, reading, clock
 
     @property
     def config(self) -> Config:
@@ -67,7 +67,7 @@ class AlertQueries:
         """Alerts that are pending, fire, or were resolved within the last 15 minutes, in no order."""
         stored, inhibitor = self._evaluation.alerts(), self._notifier.inhibitor
         known = {one.alert.fingerprint: one.alert for one in stored}
-        active = self._mutes.active(now)
+        active = self._silence_state.active(now)
         return tuple(self._view(one, inhibitor, known, active, now) for one in stored)
 
     def _view(
@@ -81,14 +81,14 @@ class AlertQueries:
         alert = one.alert
         over = alert.state is AlertState.RESOLVED
         inhibited = () if over else inhibitor.inhibiting(alert.labels)
-        routes = routing.routes_of(self.config.route, alert.labels)
+        routes = routing.matching_routes(self.config.route, alert.labels)
         return AlertView(
             alert=alert,
             group=self._evaluation.group_name(one.group),
             reason=one.reason,
-            silenced_by=() if over else silences.silencing(active, alert.labels, now),
+            silenced_by=() if over else silences.silenced_by(active, alert.labels, now),
             inhibited_by=tuple(known[name] for name in inhibited if name in known),
-            acknowledgement=acknowledgements.of(alert, self._mutes.acknowledgements),
+            acknowledgement=acknowledgements.find(alert, self._silence_state.acknowledgements),
             receivers=tuple(dict.fromkeys(route.receiver for route in routes)),
             notified=self._notifier.notified(alert.fingerprint),
         )
@@ -114,21 +114,21 @@ class AlertQueries:
             alert=one.alert,
             group=self._evaluation.group_name(one.group),
             reason=one.reason,
-            acknowledgement=acknowledgements.of(one.alert, self._mutes.acknowledgements),
+            acknowledgement=acknowledgements.find(one.alert, self._silence_state.acknowledgements),
             notified=self._notifier.notified(one.alert.fingerprint),
         )
 
     def firing(self, now: float) -> dict[str, tuple[int, str]]:
         """By query id (or application, for alerts without one): how many fire unmuted, and the worst severity."""
         found: dict[str, tuple[int, str]] = {}
-        inhibitor, active = self._notifier.inhibitor, self._mutes.active(now)
+        inhibitor, active = self._notifier.inhibitor, self._silence_state.active(now)
         for alert in (one.alert for one in self._evaluation.alerts()):
             about = alert.labels.get("query_id") or alert.labels.get("app", "")
             if alert.state is not AlertState.FIRING or inhibitor.inhibiting(alert.labels):
                 continue
-            if not silences.silencing(active, alert.labels, now):
+            if not silences.silenced_by(active, alert.labels, now):
                 count, worst = found.get(about, (0, ""))
-                found[about] = count + 1, worse(worst, alert.labels.get("severity", ""))
+                found[about] = count + 1, worse_severity(worst, alert.labels.get("severity", ""))
         return found
 
     def acknowledge(self, fingerprint: str, actor: str, via: str, comment: str) -> AlertView:
@@ -136,7 +136,7 @@ class AlertQueries:
         now = self._clock()
         alert = self.alert(fingerprint, now).alert
         try:
-            one = acknowledgements.acknowledged(alert, actor, now, comment)
+            one = acknowledgements.acknowledge(alert, actor, now, comment)
         except ValueError as error:
             raise Conflict(str(error), code="not_firing") from None
 
@@ -144,17 +144,17 @@ class AlertQueries:
             rows.put_acknowledgement(conn, one)
             audit.record(conn, now, actor, via, "alert.acknowledge", fingerprint, {"comment": comment})
 
-        self._writer.write(work, lambda _: self._mutes.acknowledge(one))
+        self._writer.write(work, lambda _: self._silence_state.acknowledge(one))
         return self.alert(fingerprint, now)
 
     # -- silences --------------------------------------------------------------------------------------
 
     def silences(self, now: float) -> tuple[Silence, ...]:
         """All that are kept, the newest first."""
-        return tuple(sorted(self._mutes.silences, key=lambda one: -one.updated_at))
+        return tuple(sorted(self._silence_state.silences, key=lambda one: -one.updated_at))
 
     def silence(self, id: str) -> Silence:
-        found = self._mutes.silence(id)
+        found = self._silence_state.silence(id)
         if found is None:
             raise NotFound(f"there is no silence {id}")
         return found
@@ -163,10 +163,15 @@ class AlertQueries:
         """BadRequest says what is wrong with it."""
         now = self._clock()
         self._check(silence, now)
-        if len(self._mutes.silences) >= MOST_KEPT:
-            raise Conflict(f"{MOST_KEPT} silences are kept; the oldest go with retention", code="too_many")
-        if sum(one.state(now) is not SilenceState.EXPIRED for one in self._mutes.silences) >= MOST_SILENCES:
-            raise Conflict(f"there are {MOST_SILENCES} silences; expire some first", code="too_many")
+        if len(self._silence_state.silences) >= MAX_STORED_SILENCES:
+            raise Conflict(
+                f"{MAX_STORED_SILENCES} silences are kept; the oldest go with retention", code="too_many"
+            )
+        if (
+            sum(one.state(now) is not SilenceState.EXPIRED for one in self._silence_state.silences)
+            >= MAX_SILENCES
+        ):
+            raise Conflict(f"there are {MAX_SILENCES} silences; expire some first", code="too_many")
         added = replace(silence, id=str(uuid.uuid4()), updated_at=now)
         self._put([added], actor, via, "silence.add", now)
         return added
@@ -178,7 +183,7 @@ class AlertQueries:
         self._check(silence, now)
         after = [
             one if one.id else replace(one, id=str(uuid.uuid4()))
-            for one in silences.updated(old, silence, now)
+            for one in silences.update(old, silence, now)
         ]
         self._put(after, actor, via, "silence.change", now)
         return after[-1]
@@ -186,13 +191,13 @@ class AlertQueries:
     def expire_silence(self, id: str, actor: str, via: str) -> Silence:
         """End it now; again is harmless."""
         now, old = self._clock(), self.silence(id)
-        ended = silences.expired(old, now)
+        ended = silences.expire(old, now)
         if ended is not old:
             self._put([ended], actor, via, "silence.expire", now)
         return ended
 
     def _check(self, silence: Silence, now: float) -> None:
-        if wrong := silences.objections(silence, now):
+        if wrong := silences.validation_errors(silence, now):
             raise BadRequest("; ".join(wrong), code="bad_silence")
 
     def _put(self, changed: Iterable[Silence], actor: str, via: str, what: str, now: float) -> None:
@@ -204,7 +209,7 @@ class AlertQueries:
                 detail = {"matchers": routing.matchers_text(one.matchers), "comment": one.comment}
                 audit.record(conn, now, actor, via, what, one.id, detail)
 
-        self._writer.write(work, lambda _: self._mutes.put(changed))
+        self._writer.write(work, lambda _: self._silence_state.put(changed))
 
     # -- rules and notes -------------------------------------------------------------------------------
 
@@ -221,7 +226,7 @@ class AlertQueries:
             return rows.notes(conn, limit, fingerprint)
 
 
-def worse(one: str, other: str) -> str:
+def worse_severity(one: str, other: str) -> str:
     """The worse of two severities."""
     order = {severity: place for place, severity in enumerate(SEVERITIES)}
     return min(one, other, key=lambda severity: order.get(severity, len(order) + (not severity)))

@@ -26,10 +26,10 @@ from controlplane.store.alerting import AlertChange, StoredAlert
 
 log = logging.getLogger(__name__)
 #: Waiting is not worth a line in the log; firing and its end are.
-LOUD = (AlertState.FIRING, AlertState.RESOLVED)
-MOST_LINES = 50
+LOGGED_STATES = (AlertState.FIRING, AlertState.RESOLVED)
+MAX_LOG_LINES = 50
 #: Changes that are stored at once, and that wait for a store that is away.
-TOGETHER, MOST_UNSAVED = 1_000, 20_000
+SAVE_BATCH_SIZE, MAX_UNSAVED = 1_000, 20_000
 
 
 class Sources(Protocol):
@@ -58,7 +58,7 @@ class _GroupState:
     missed: int = 0
 
 
-def nothing(point: str) -> None:
+def ignore_point(point: str) -> None:
     """Where nobody wants to know what was reached."""
 
 
@@ -66,11 +66,11 @@ class Evaluation:
     """The rules with their states."""
 
     def __init__(
-        self, book: Rulebook, sources: Sources, save: Save, page_url: str, reached: Reached = nothing
+        self, book: Rulebook, sources: Sources, save: Save, page_url: str, reached: Reached = ignore_point
     ):
         """`save` stores transitions and times of evaluation, or raises StoreUnavailable."""
         self._book, self._sources, self._save = book, sources, save
-        self._around = TemplateContext(external_url=page_url)
+        self._context = TemplateContext(external_url=page_url)
         self._reached = reached
         self._running = threading.Lock()
         self._groups = {group.key: _GroupState(group) for group in book.groups}
@@ -138,15 +138,17 @@ class Evaluation:
             for state_ in self._groups.values():
                 slot = engine.slot(state_.group, at, self._book.interval)
                 if state_.slot is None or slot > state_.slot or at < state_.slot:  # a clock set back
-                    state_.missed += engine.missed(state_.group, state_.slot, slot, self._book.interval)
+                    state_.missed += engine.missed_evaluations(
+                        state_.group, state_.slot, slot, self._book.interval
+                    )
                     state_.slot = slot
                     due.append(state_)
             self._evaluate(due, self._sources.rules_source(at, live=False), at)
 
-    def at_once(self, now: float) -> None:
+    def evaluate_immediate(self, now: float) -> None:
         """Evaluate, with the values of now, the groups that hear at once of the life of queries."""
         with self._running:
-            alive = [one for one in self._groups.values() if immediate_rules.hears_at_once(one.group)]
+            alive = [one for one in self._groups.values() if immediate_rules.is_immediate(one.group)]
             due = [one for one in alive if one.evaluated_at != now]
             self._evaluate(due, self._sources.rules_source(now, live=True), now)
 
@@ -164,7 +166,7 @@ class Evaluation:
     def _answer(self, one: _GroupState, source: SeriesSource, at: float) -> GroupResult:
         states = [one.alerts.get(key, {}) for key in rule_keys(one.group)]
         try:
-            return engine.evaluate_group(one.group, source, states, at, self._around)
+            return engine.evaluate_group(one.group, source, states, at, self._context)
         except Exception as error:  # a mistake of ours in one group must not end the others
             if not any(result.error for result in one.results):
                 log.exception("the rules of %s cannot be evaluated", one.group.name)
@@ -191,26 +193,28 @@ class Evaluation:
                 self._reasons.pop(key, None)
             else:
                 self._reasons[key] = transition.reason
-        _say(changes)
-        self._unsaved = [*self._unsaved, *changes][-MOST_UNSAVED:]
+        _log_changes(changes)
+        self._unsaved = [*self._unsaved, *changes][-MAX_UNSAVED:]
         try:
             self._save_all(evaluated)
         except StoreUnavailable as error:
             log.error("alerts cannot be stored now, people are told all the same: %s", error)
         except Exception:
-            log.exception("%d changes of alerts cannot be stored at all", len(self._unsaved[:TOGETHER]))
-            del self._unsaved[:TOGETHER]  # or nothing after them would be stored either
+            log.exception(
+                "%d changes of alerts cannot be stored at all", len(self._unsaved[:SAVE_BATCH_SIZE])
+            )
+            del self._unsaved[:SAVE_BATCH_SIZE]  # or nothing after them would be stored either
 
     def _save_all(self, evaluated: Mapping[str, float]) -> None:
         """In parts, each of which the store takes in time."""
-        while len(self._unsaved) > TOGETHER:
-            self._save(tuple(self._unsaved[:TOGETHER]), {})
-            del self._unsaved[:TOGETHER]
+        while len(self._unsaved) > SAVE_BATCH_SIZE:
+            self._save(tuple(self._unsaved[:SAVE_BATCH_SIZE]), {})
+            del self._unsaved[:SAVE_BATCH_SIZE]
         self._save(tuple(self._unsaved), evaluated)
         self._unsaved.clear()
 
     def _forget_ended(self, now: float) -> None:
-        young = now - state.RESOLVED_RETENTION
+        young = now - state.RESOLVED_RETENTION_SECONDS
         self._ended = tuple(one for one in self._ended if (one.alert.resolved_at or 0.0) > young)
         kept = {(one.group, one.rule, one.alert.fingerprint) for one in self.alerts()}
         self._reasons = {key: words for key, words in self._reasons.items() if key in kept}
@@ -279,7 +283,7 @@ def _view(one: _GroupState, interval: float) -> GroupView:
     rules = tuple(
         RuleView(
             rule=rule,
-            alerts=_living(one.alerts.get(key, {})),
+            alerts=_unresolved(one.alerts.get(key, {})),
             error=result.error if result else None,
             evaluated_at=one.evaluated_at if result else None,
             seconds=result.seconds if result else None,
@@ -290,20 +294,20 @@ def _view(one: _GroupState, interval: float) -> GroupView:
     return GroupView(one.group, every, one.evaluated_at, one.seconds, one.missed, rules)
 
 
-def _living(alerts: Alerts) -> tuple[Alert, ...]:
+def _unresolved(alerts: Alerts) -> tuple[Alert, ...]:
     return tuple(alert for alert in alerts.values() if alert.state is not AlertState.RESOLVED)
 
 
-def _say(changes: Sequence[AlertChange]) -> None:
+def _log_changes(changes: Sequence[AlertChange]) -> None:
     """A line for each in the log; where a whole fleet fails, the first of them."""
-    loud = [change for change in changes if change.transition.after in LOUD]
-    for change in loud[:MOST_LINES]:
-        log.info("%s", _words(change))
-    if len(loud) > MOST_LINES:
-        log.info("… and %d more alerts changed", len(loud) - MOST_LINES)
+    loud = [change for change in changes if change.transition.after in LOGGED_STATES]
+    for change in loud[:MAX_LOG_LINES]:
+        log.info("%s", _log_line(change))
+    if len(loud) > MAX_LOG_LINES:
+        log.info("… and %d more alerts changed", len(loud) - MAX_LOG_LINES)
 
 
-def _words(change: AlertChange) -> str:
+def _log_line(change: AlertChange) -> str:
     transition = change.transition
     labels = {k: v for k, v in transition.alert.labels.items() if k != state.ALERT_NAME}
     named = ",".join(f"{name}={value}" for name, value in sorted(labels.items()))[:300]

@@ -16,19 +16,22 @@ STATUS = "spark_streaming_query_status"
 FAILURE = "spark_streaming_query_failure_info"
 
 
-def hears_at_once(group: RuleGroup) -> bool:
+def is_immediate(group: RuleGroup) -> bool:
     """Whether a rule of the group reads the life of queries and fires without waiting."""
-    return any(True for _ in _of_life(group.rules))
+    return any(True for _ in _status_selectors(group.rules))
 
 
-def asked(groups: Iterable[RuleGroup]) -> frozenset[QueryStatus]:
+def watched_statuses(groups: Iterable[RuleGroup]) -> frozenset[QueryStatus]:
     """The statuses that such rules ask about."""
     return frozenset(
-        status for group in groups for selector in _of_life(group.rules) for status in _statuses(selector)
+        status
+        for group in groups
+        for selector in _status_selectors(group.rules)
+        for status in _statuses(selector)
     )
 
 
-def _of_life(rules: Iterable[Rule]) -> Iterator[Selector]:
+def _status_selectors(rules: Iterable[Rule]) -> Iterator[Selector]:
     for rule in rules:
         if rule.kind is RuleKind.ALERT and not rule.for_:
             yield from (one for one in selectors(rule.node) if _name(one) in (STATUS, FAILURE))

@@ -18,11 +18,11 @@ from dataclasses import replace
 from alerts import grouping
 from alerts.grouping import Group
 from alerts.inhibition import Inhibitor
-from alerts.notify.dispatch import after_look, look_at
+from alerts.notify.dispatch import after_flush, flush_group
 from alerts.notify.reasons import NotificationState
 from alerts.notify.stages import NotificationContext, NotificationOutcome
 from alerts.state import Alert, AlertState
-from controlplane.alerting.evaluation import Reached, nothing
+from controlplane.alerting.evaluation import Reached, ignore_point
 from controlplane.alerting.rulebook import Rulebook
 from controlplane.alerting.silence_state import SilenceStates
 from controlplane.errors import StoreUnavailable
@@ -30,11 +30,11 @@ from controlplane.records import DeliveryOutcome, NotificationLogEntry
 
 log = logging.getLogger(__name__)
 #: The longest the watching thread sleeps, so that a clock that was set does not matter.
-NAP_SECONDS = 5.0
+MAX_SLEEP_SECONDS = 5.0
 #: Newest messages that are remembered by alert, for the page.
-REMEMBERED = 5_000
-Name = tuple[str, str]
-Keep = Callable[[NotificationLogEntry, NotificationState | None], None]
+MAX_REMEMBERED = 5_000
+GroupName = tuple[str, str]
+StoreEntry = Callable[[NotificationLogEntry, NotificationState | None], None]
 _DIGITS = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -44,26 +44,28 @@ class Notifier:
     def __init__(
         self,
         book: Rulebook,
-        mutes: SilenceStates,
-        keep: Keep,
+        silence_state: SilenceStates,
+        keep: StoreEntry,
         page_url: str,
         clock: Callable[[], float] = time.time,
-        reached: Reached = nothing,
+        reached: Reached = ignore_point,
     ):
         """`keep` stores a note with what its receiver now knows, or raises StoreUnavailable."""
-        self._book, self._mutes, self._keep = book, mutes, keep
+        self._book, self._silence_state, self._keep = book, silence_state, keep
         self._page_url, self._clock, self._reached = page_url, clock, reached
         self._lock = threading.Lock()
         self._wake, self._stopping = threading.Event(), threading.Event()
-        self._groups: dict[Name, Group] = {}
-        self._told: dict[Name, NotificationState] = {}
+        self._groups: dict[GroupName, Group] = {}
+        self._told: dict[GroupName, NotificationState] = {}
         self._alerts: tuple[Alert, ...] = ()
         self._inhibitor = Inhibitor((), ())
         self._busy: set[str] = set()
-        self._unsaved: deque[tuple[NotificationLogEntry, NotificationState | None]] = deque(maxlen=REMEMBERED)
+        self._unsaved: deque[tuple[NotificationLogEntry, NotificationState | None]] = deque(
+            maxlen=MAX_REMEMBERED
+        )
         self._saving, self._away = threading.Lock(), False
         self._lanes: set[threading.Thread] = set()
-        self._said: dict[Name, str] = {}
+        self._said: dict[GroupName, str] = {}
         self._newest: OrderedDict[str, NotificationLogEntry] = OrderedDict()
         self._thread: threading.Thread | None = None
         #: Totals since the start of this process.
@@ -72,7 +74,7 @@ class Notifier:
     def load(
         self,
         alerts: Iterable[Alert],
-        told: Mapping[Name, NotificationState],
+        told: Mapping[GroupName, NotificationState],
         notes: Iterable[NotificationLogEntry],
     ) -> None:
         """Take up what was told before this start. `notes`: newest first."""
@@ -97,8 +99,8 @@ class Notifier:
             for alert in self._alerts
             if alert.state is AlertState.RESOLVED and alert.fingerprint in known
         ]
-        groups = grouping.sorted_in({}, fired, self._book.config.route)
-        self._groups = grouping.sorted_in(groups, self._alerts, self._book.config.route)
+        groups = grouping.add_alerts({}, fired, self._book.config.route)
+        self._groups = grouping.add_alerts(groups, self._alerts, self._book.config.route)
         self._inhibitor = Inhibitor(self._book.config.inhibit_rules, self._alerts)
 
     def take(self, alerts: Iterable[Alert]) -> None:
@@ -106,7 +108,7 @@ class Notifier:
         with self._lock:
             self._alerts = _in_order(alerts)
             self._inhibitor = Inhibitor(self._book.config.inhibit_rules, self._alerts)
-            self._groups = grouping.sorted_in(self._groups, self._alerts, self._book.config.route)
+            self._groups = grouping.add_alerts(self._groups, self._alerts, self._book.config.route)
         self._wake.set()
 
     # -- the thread and its lanes ----------------------------------------------------------------------
@@ -127,7 +129,7 @@ class Notifier:
             lane.join(max(0.0, until - time.monotonic()))
         self._save()
 
-    def late(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Why nobody is told, in words."""
         alive = self._thread is not None and self._thread.is_alive()
         return [] if alive else ["the notifier does not run"]
@@ -146,14 +148,14 @@ class Notifier:
         with self._lock:
             free = {name: group for name, group in self._groups.items() if group.receiver not in self._busy}
         due = grouping.next_due_at(free)
-        return NAP_SECONDS if due is None else min(max(due - self._clock(), 0.0), NAP_SECONDS)
+        return MAX_SLEEP_SECONDS if due is None else min(max(due - self._clock(), 0.0), MAX_SLEEP_SECONDS)
 
     def _round(self) -> None:
         """Give each receiver that is free its groups that are due; store what could not be stored before."""
-        lanes: dict[str, list[Name]] = {}
+        lanes: dict[str, list[GroupName]] = {}
         with self._lock:
             now = self._clock()
-            self._groups = {name: grouping.in_time(group, now) for name, group in self._groups.items()}
+            self._groups = {name: grouping.clamp_times(group, now) for name, group in self._groups.items()}
             for group in grouping.due(self._groups, now):
                 if group.receiver not in self._busy:
                     lanes.setdefault(group.receiver, []).append(group.name)
@@ -170,7 +172,7 @@ class Notifier:
             lane.start()
             self._lanes = {lane, *(one for one in self._lanes if one.is_alive())}
 
-    def _lane(self, receiver: str, names: Iterable[Name]) -> None:
+    def _lane(self, receiver: str, names: Iterable[GroupName]) -> None:
         try:
             for name in names:
                 if not self._stopping.is_set():
@@ -180,28 +182,28 @@ class Notifier:
                 self._busy.discard(receiver)
             self._wake.set()
 
-    def _try(self, name: Name) -> None:
+    def _try(self, name: GroupName) -> None:
         try:
             self.look(name)
         except Exception:
             log.exception("telling %s failed", name[1])
             with self._lock:
                 if (group := self._groups.get(name)) is not None:
-                    self._groups[name] = grouping.failed(group, self._clock())
+                    self._groups[name] = grouping.after_failure(group, self._clock())
 
-    def look(self, name: Name) -> None:
+    def look(self, name: GroupName) -> None:
         """Look at one group now and tell its receivers if there is something to tell. Blocks while they do."""
         now = self._clock()
         with self._lock:
             seen, told, book = self._groups.get(name), dict(self._told), self._book
-            around = self._around()
+            context = self._context()
         if seen is None:
             return
         self._reached("before the message")
-        looks = look_at(seen, told, book.receivers, around, now, self._note)
+        looks = flush_group(seen, told, book.receivers, context, now, self._note)
         with self._lock:
             current = self._groups.get(name)
-            left = after_look(current, seen, looks, self._clock()) if current is not None else None
+            left = after_flush(current, seen, looks, self._clock()) if current is not None else None
             if left is not None:
                 self._groups[name] = left
                 return
@@ -209,11 +211,11 @@ class Notifier:
             for outcome in looks:
                 self._said.pop((seen.key, outcome.receiver), None)
 
-    def _around(self) -> NotificationContext:
+    def _context(self) -> NotificationContext:
         return NotificationContext(
             inhibitor=self._inhibitor,
-            silences=self._mutes.active(self._clock()),
-            acknowledgements=self._mutes.acknowledgements,
+            silences=self._silence_state.active(self._clock()),
+            acknowledgements=self._silence_state.acknowledgements,
             external_url=self._page_url,
             generator_url=lambda alert: alert_url(self._page_url, alert),
         )
@@ -222,7 +224,7 @@ class Notifier:
 
     def _note(self, outcome: NotificationOutcome) -> None:
         """Remember and store what became of a look."""
-        note = note_of(outcome)
+        note = log_entry(outcome)
         if note.outcome is DeliveryOutcome.SENT:
             self._reached("message sent")
         with self._lock:
@@ -234,7 +236,7 @@ class Notifier:
             self._know((note.group_key, note.receiver), told)
             self._unsaved.append((note, told))
         level = {DeliveryOutcome.FAILED: logging.WARNING, DeliveryOutcome.SENT: logging.INFO}
-        log.log(level.get(note.outcome, logging.DEBUG), "%s", _words(note))
+        log.log(level.get(note.outcome, logging.DEBUG), "%s", _log_line(note))
         if not self._away:  # else the next round tries it: a store that hangs must not delay messages
             self._save()
         self._reached("message noted")
@@ -243,9 +245,9 @@ class Notifier:
         """What the receiver knows now: nothing where all is over, even if that was muted, so that it hears the next."""
         name = outcome.group.key, outcome.receiver
         over = all(alert.state is AlertState.RESOLVED for alert in outcome.group.alerts.values())
-        if outcome.told is None and over and not outcome.retries and name in self._told:
+        if outcome.state is None and over and not outcome.retries and name in self._told:
             return NotificationState(frozenset(), frozenset(), outcome.at)
-        return outcome.told
+        return outcome.state
 
     def _is_news(self, note: NotificationLogEntry) -> bool:
         """Whether it says more than another number: a group is looked at every few minutes."""
@@ -258,7 +260,7 @@ class Notifier:
         self.sent += note.outcome is DeliveryOutcome.SENT
         self.failed += note.outcome is DeliveryOutcome.FAILED
 
-    def _know(self, name: Name, told: NotificationState | None) -> None:
+    def _know(self, name: GroupName, told: NotificationState | None) -> None:
         if told is not None and told.firing:
             self._told[name] = told
         elif told is not None:
@@ -268,7 +270,7 @@ class Notifier:
         for fingerprint in note.fingerprints if note.outcome is DeliveryOutcome.SENT else ():
             self._newest[fingerprint] = note
             self._newest.move_to_end(fingerprint)
-        while len(self._newest) > REMEMBERED:
+        while len(self._newest) > MAX_REMEMBERED:
             self._newest.popitem(last=False)
 
     def _save(self) -> None:
@@ -326,7 +328,7 @@ def alert_url(page_url: str, alert: Alert) -> str:
     return f"{page_url}/alerts?alert={alert.fingerprint}" if page_url else ""
 
 
-def note_of(outcome: NotificationOutcome) -> NotificationLogEntry:
+def log_entry(outcome: NotificationOutcome) -> NotificationLogEntry:
     """An outcome as a line of the log."""
     told = outcome.message.alerts if outcome.message else tuple(outcome.group.alerts.values())
     became = DeliveryOutcome.NOT_SENT
@@ -336,11 +338,11 @@ def note_of(outcome: NotificationOutcome) -> NotificationLogEntry:
         became = DeliveryOutcome.FAILED
     fingerprints = tuple(alert.fingerprint for alert in told)
     return NotificationLogEntry(
-        outcome.at, outcome.receiver, outcome.group.key, became, outcome.words, fingerprints
+        outcome.at, outcome.receiver, outcome.group.key, became, outcome.explanation, fingerprints
     )
 
 
-def _words(note: NotificationLogEntry) -> str:
+def _log_line(note: NotificationLogEntry) -> str:
     told = {DeliveryOutcome.SENT: "told", DeliveryOutcome.FAILED: "could not tell"}.get(
         note.outcome, "did not tell"
     )

@@ -14,27 +14,27 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 #: Several things that happen at once are looked at together.
-TOGETHER_SECONDS = 0.2
-PATIENCE = 6  # slots that may fail before we say so
+COALESCE_SECONDS = 0.2
+MAX_FAILED_SLOTS = 6  # slots that may fail before we say so
 
 
 class RuleScheduler:
-    """`first()`, then `tick(at)` at each multiple of `step` (Unix seconds), `at_once(now)` soon after `hurry`."""
+    """`first()`, then `tick(at)` at each multiple of `step` (Unix seconds), `evaluate_immediate(now)` soon after `hurry`."""
 
     def __init__(
         self,
         step: float,
         tick: Callable[[float], object],
-        at_once: Callable[[float], object],
+        evaluate_immediate: Callable[[float], object],
         clock: Callable[[], float] = time.time,
         first: Callable[[], object] = lambda: None,
     ):
-        self._step, self._tick, self._at_once, self._clock = step, tick, at_once, clock
+        self._step, self._tick, self._evaluate_immediate, self._clock = step, tick, evaluate_immediate, clock
         self._first = first
-        self._hurry, self._stopping = threading.Event(), threading.Event()
+        self._requested, self._stopping = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._slot = self._done = clock()
-        self._look_seconds = 0.0  # a storm of changes may take half of this thread's time, not all
+        self._immediate_seconds = 0.0  # a storm of changes may take half of this thread's time, not all
 
     def start(self) -> None:
         self._slot = self._done = self._clock()
@@ -44,33 +44,33 @@ class RuleScheduler:
     def stop(self, timeout: float = 10.0) -> None:
         thread, self._thread = self._thread, None
         self._stopping.set()
-        self._hurry.set()
+        self._requested.set()
         if thread is not None:
             thread.join(timeout)
 
-    def hurry(self) -> None:
+    def request(self) -> None:
         """Something happened to a query: do not wait for the next slot."""
-        self._hurry.set()
+        self._requested.set()
 
-    def hurried(self) -> bool:
+    def take_request(self) -> bool:
         """Whether somebody asked since this was asked last."""
-        asked = self._hurry.is_set()
-        self._hurry.clear()
+        asked = self._requested.is_set()
+        self._requested.clear()
         return asked
 
-    def late(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Why the rules do not run, in words."""
         age = self._clock() - self._done
         if self._thread is None:
             return ["the rules do not run"]
-        if age <= max(30.0, PATIENCE * self._step):
+        if age <= max(30.0, MAX_FAILED_SLOTS * self._step):
             return []
         return [f"the rules were not evaluated for {age:.0f} s (every {self._step:g} s)"]
 
     def _run(self) -> None:
         self._try(lambda _: self._first(), self._clock())
         while not self._stopping.is_set():
-            self._hurry.wait(self._left())
+            self._requested.wait(self._left())
             if self._stopping.is_set():
                 return
             slot = math.floor(self._clock() / self._step) * self._step
@@ -78,12 +78,12 @@ class RuleScheduler:
                 self._slot = slot
                 if self._try(self._tick, slot):
                     self._done = self._clock()
-            if self._hurry.is_set():
-                self._stopping.wait(max(TOGETHER_SECONDS, self._look_seconds))
-                self.hurried()  # before looking: what happens meanwhile is looked at again
+            if self._requested.is_set():
+                self._stopping.wait(max(COALESCE_SECONDS, self._immediate_seconds))
+                self.take_request()  # before looking: what happens meanwhile is looked at again
                 began = time.perf_counter()
-                self._try(self._at_once, self._clock())
-                self._look_seconds = time.perf_counter() - began
+                self._try(self._evaluate_immediate, self._clock())
+                self._immediate_seconds = time.perf_counter() - began
 
     def _left(self) -> float:
         """Seconds to the next slot, none where one has passed meanwhile. A clock that is set back makes it no

@@ -21,7 +21,7 @@ from controlplane.settings import Settings
 
 SHIPPED = "shipped"
 #: Of groups that name no interval, in seconds.
-INTERVAL = 15.0
+DEFAULT_INTERVAL_SECONDS = 15.0
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Rulebook:
     groups: tuple[RuleGroup, ...]
     config: routing.Config
     receivers: Mapping[str, tuple[Receiver, ...]]
-    interval: float = INTERVAL
+    interval: float = DEFAULT_INTERVAL_SECONDS
 
 
 def load(settings: Settings) -> Rulebook:
@@ -43,10 +43,10 @@ def load(settings: Settings) -> Rulebook:
     receivers = _receivers(config, mistakes) if config is not None else {}
     if mistakes or config is None:
         raise SettingsError("\n".join(mistakes), detail={"mistakes": mistakes})
-    return Rulebook(groups, config, receivers, INTERVAL * min(1.0, settings.rules_scale))
+    return Rulebook(groups, config, receivers, DEFAULT_INTERVAL_SECONDS * min(1.0, settings.rules_scale))
 
 
-def texts(settings: Settings, mistakes: list[str]) -> Iterator[tuple[str, str]]:
+def rule_files(settings: Settings, mistakes: list[str]) -> Iterator[tuple[str, str]]:
     """Name and content of each rule file."""
     for name in settings.rules or (SHIPPED,):
         if name == SHIPPED:
@@ -56,9 +56,9 @@ def texts(settings: Settings, mistakes: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _groups(settings: Settings, mistakes: list[str]) -> Iterator[RuleGroup]:
-    for name, text in texts(settings, mistakes):
+    for name, text in rule_files(settings, mistakes):
         groups, found = loader.load(text, source=name)
-        mistakes += in_words(name, found)
+        mistakes += format_errors(name, found)
         yield from groups
 
 
@@ -70,7 +70,7 @@ def _config(settings: Settings, mistakes: list[str]) -> routing.Config | None:
     if text is None:
         return None
     config, found = routing.load(text)
-    mistakes += in_words(str(settings.notify or "CONTROLPLANE_WEBHOOK"), found)
+    mistakes += format_errors(str(settings.notify or "CONTROLPLANE_WEBHOOK"), found)
     return config
 
 
@@ -96,7 +96,7 @@ def _why(error: Exception) -> str:
     return getattr(error, "strerror", None) or "it is no UTF-8 text"
 
 
-def in_words(name: str, mistakes: Iterable[DocumentError]) -> list[str]:
+def format_errors(name: str, mistakes: Iterable[DocumentError]) -> list[str]:
     return [f"{name}:{m.line}:{m.column}: {m.message}" for m in mistakes]
 
 

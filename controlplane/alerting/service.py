@@ -20,9 +20,9 @@ from alerts.notify.reasons import NotificationState
 from alerts.rules.model import RuleGroup
 from alerts.silences import Silence
 from controlplane.alerting import immediate_rules, rulebook
-from controlplane.alerting.alert_queries import AlertQueries, Reading
-from controlplane.alerting.evaluation import Evaluation, Reached, Sources, nothing
-from controlplane.alerting.notifier import REMEMBERED, Notifier
+from controlplane.alerting.alert_queries import AlertQueries, ReadConnection
+from controlplane.alerting.evaluation import Evaluation, Reached, Sources, ignore_point
+from controlplane.alerting.notifier import MAX_REMEMBERED, Notifier
 from controlplane.alerting.rule_scheduler import RuleScheduler
 from controlplane.alerting.silence_state import SilenceStates
 from controlplane.errors import SettingsError
@@ -35,7 +35,7 @@ from controlplane.store.writer import Writer
 
 log = logging.getLogger(__name__)
 #: A store that does not answer must not keep people from being told.
-STORE_SECONDS = 5.0
+STORE_TIMEOUT_SECONDS = 5.0
 
 
 class SeriesProvider(Sources, Protocol):
@@ -57,9 +57,9 @@ class AlertingService:
         settings: Settings,
         series: SeriesProvider,
         writer: Writer,
-        reading: Reading,
+        reading: ReadConnection,
         clock: Callable[[], float],
-        reached: Reached = nothing,
+        reached: Reached = ignore_point,
     ):
         """SettingsError names every mistake in the rule files and the configuration.
 
@@ -69,38 +69,40 @@ class AlertingService:
         self._reading, self._clock = reading, clock
         book = rulebook.load(settings)
         self._files = _stamps(settings, book.config)
-        self._refused: tuple[object, ...] | None = None
+        self._failed_files: tuple[object, ...] | None = None
         url = settings.dashboard_url
-        self.mutes = SilenceStates()
+        self.silence_state = SilenceStates()
         self.evaluation = Evaluation(book, series, self._save, url, reached)
-        self.notifier = Notifier(book, self.mutes, self._keep, url, clock, reached)
-        self.desk = AlertQueries(book, self.evaluation, self.notifier, self.mutes, writer, reading, clock)
-        self.beat = RuleScheduler(series.step, self.tick, self.at_once, clock, series.load)
-        self._asked: frozenset[QueryStatus | None] = immediate_rules.asked(book.groups)
+        self.notifier = Notifier(book, self.silence_state, self._store_entry, url, clock, reached)
+        self.queries = AlertQueries(
+            book, self.evaluation, self.notifier, self.silence_state, writer, reading, clock
+        )
+        self.scheduler = RuleScheduler(series.step, self.tick, self.evaluate_immediate, clock, series.load)
+        self._watched: frozenset[QueryStatus | None] = immediate_rules.watched_statuses(book.groups)
         series.keep_for(book.groups)
 
     def load(self, connection: Connection) -> None:
         """Take up alerts, what was told of them, silences and acknowledgements."""
         now = self._clock()
-        stored = rows.current(connection, now - state.RESOLVED_RETENTION)
-        self.mutes.load(rows.all_silences(connection), rows.all_acknowledgements(connection))
+        stored = rows.current(connection, now - state.RESOLVED_RETENTION_SECONDS)
+        self.silence_state.load(rows.all_silences(connection), rows.all_acknowledgements(connection))
         self.evaluation.load(stored, rows.evaluated_at(connection), now)
         told, alerts = rows.all_told(connection), [one.alert for one in self.evaluation.alerts()]
         unheard = {name for one in told.values() for name in one.firing} - {a.fingerprint for a in alerts}
         ended = [one.alert for one in rows.ended(connection, sorted(unheard))]
-        self.notifier.load([*alerts, *ended], told, rows.notes(connection, REMEMBERED))
+        self.notifier.load([*alerts, *ended], told, rows.notes(connection, MAX_REMEMBERED))
 
     def start(self) -> None:
         self.notifier.start()
-        self.beat.start()
+        self.scheduler.start()
 
     def stop(self) -> None:
-        self.beat.stop()
+        self.scheduler.stop()
         self.notifier.stop()
 
-    def late(self) -> list[str]:
+    def problems(self) -> list[str]:
         """Why the rules do not run or nobody is told, in words."""
-        return [*self.beat.late(), *self.notifier.late()]
+        return [*self.scheduler.problems(), *self.notifier.problems()]
 
     # -- the beat --------------------------------------------------------------------------------------
 
@@ -108,28 +110,28 @@ class AlertingService:
         """One slot: scrape, evaluate what is due, hand the alerts on."""
         self._series.scrape(at)
         self.evaluation.tick(at)
-        self._hand_on()
+        self._notify()
 
-    def noticed(self, statuses: Iterable[QueryStatus | None]) -> None:
+    def on_status_changes(self, statuses: Iterable[QueryStatus | None]) -> None:
         """Queries took or left these statuses: look at once where a rule asks about one of them."""
-        if not self._asked.isdisjoint(statuses):
-            self.beat.hurry()
+        if not self._watched.isdisjoint(statuses):
+            self.scheduler.request()
 
-    def at_once(self, now: float) -> None:
+    def evaluate_immediate(self, now: float) -> None:
         """Something happened to a query: evaluate what reads it."""
-        self.evaluation.at_once(now)
-        self._hand_on()
+        self.evaluation.evaluate_immediate(now)
+        self._notify()
 
-    def _hand_on(self) -> None:
+    def _notify(self) -> None:
         self.notifier.take([one.alert for one in self.evaluation.alerts()])
 
     # -- the store -------------------------------------------------------------------------------------
 
     def _save(self, changes: Sequence[AlertChange], evaluated: Mapping[str, float]) -> None:
-        self._writer.write(lambda conn: rows.record(conn, changes, evaluated), timeout=STORE_SECONDS)
+        self._writer.write(lambda conn: rows.record(conn, changes, evaluated), timeout=STORE_TIMEOUT_SECONDS)
 
-    def _keep(self, note: NotificationLogEntry, told: NotificationState | None) -> None:
-        self._writer.write(lambda conn: rows.note(conn, note, told), timeout=STORE_SECONDS)
+    def _store_entry(self, note: NotificationLogEntry, told: NotificationState | None) -> None:
+        self._writer.write(lambda conn: rows.note(conn, note, told), timeout=STORE_TIMEOUT_SECONDS)
 
     def prune(self, cutoff: float) -> None:
         """Forget what ended before `cutoff`, in the store and in memory."""
@@ -138,16 +140,16 @@ class AlertingService:
             rows.prune(conn, cutoff)
             return rows.all_silences(conn), rows.all_acknowledgements(conn)
 
-        self._writer.write(work, lambda left: self.mutes.load(*left))
+        self._writer.write(work, lambda left: self.silence_state.load(*left))
 
     # -- other files -----------------------------------------------------------------------------------
 
     def reload(self) -> None:
         """Read the files again if one has changed. Mistakes are logged and change nothing."""
-        stamps = _stamps(self._settings, self.desk.config)
-        if stamps in (self._files, self._refused):
+        stamps = _stamps(self._settings, self.queries.config)
+        if stamps in (self._files, self._failed_files):
             return
-        self._refused = stamps  # until it is taken: a mistake is logged once
+        self._failed_files = stamps  # until it is taken: a mistake is logged once
         try:
             book = rulebook.load(self._settings)
         except SettingsError as error:
@@ -157,9 +159,9 @@ class AlertingService:
         self._files = _stamps(self._settings, book.config)
         self._series.keep_for(book.groups)
         self._series.fill()
-        self._asked = immediate_rules.asked(book.groups)
+        self._watched = immediate_rules.watched_statuses(book.groups)
         self.evaluation.replace(book, self._clock())
-        self.desk.replace(book)
+        self.queries.replace(book)
         self.notifier.replace(book)
         log.info("rules read again: %d groups", len(book.groups))
 

@@ -273,7 +273,7 @@ def replay_body(found: RuleReplay, start: float, end: float) -> ReplayBody:
         episodes=[_episode(one) for one in found.episodes],
         evaluations=found.evaluations,
         errors=[
-            ProblemBody(rule=p.rule, error=p.words, first_at=rfc3339(p.first_at), count=p.count)
+            ProblemBody(rule=p.rule, error=p.message, first_at=rfc3339(p.first_at), count=p.count)
             for p in found.problems
         ],
         start=rfc3339(start),

@@ -234,7 +234,7 @@ def _route(route: AlertRoute) -> Json:
     if route.matchers:
         document["matchers"] = _texts(route.matchers)
     document["group_by"] = ["..."] if route.group_by is None else list(route.group_by)
-    if route.proceeds:
+    if route.continues:
         document["continue"] = True
     times = route.timing
     document["group_wait"] = format_duration(times.group_wait)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import reduce
 from weakref import WeakKeyDictionary
 
-from controlplane.alerting.alert_queries import worse
+from controlplane.alerting.alert_queries import worse_severity
 from controlplane.api.bodies import QueryBody
 from controlplane.api.render import query_body
 from controlplane.app import ControlPlane
@@ -38,7 +38,10 @@ class FleetCache:
         found = [firing[about] for about in (view.query_id, view.app) if about in firing]
         if not found:
             return row
-        count, severity = sum(count for count, _ in found), reduce(worse, (word for _, word in found))
+        count, severity = (
+            sum(count for count, _ in found),
+            reduce(worse_severity, (word for _, word in found)),
+        )
         return row.model_copy(update={"alerts": count, "alert_severity": severity or None})
 
     def _firing_at(self, now: float) -> Mapping[str, tuple[int, str]]:

@@ -17,7 +17,7 @@ from alerts.durations import parse_duration
 from alerts.matching.labels import Matcher
 from alerts.promql.errors import ParseError
 from alerts.promql.syntax.checks import check
-from alerts.promql.syntax.literals import FARTHEST
+from alerts.promql.syntax.literals import MAX_TIMESTAMP_SECONDS
 from alerts.promql.syntax.nodes import Node, Selector, Shift, ValueType
 from alerts.promql.syntax.parser import parse
 from alerts.rules.model import RuleKind
@@ -126,7 +126,7 @@ def _seconds_at(text: str) -> float:
         seconds = datetime.fromisoformat(text).timestamp()
     else:
         raise ValueError(text)
-    if not abs(seconds) <= FARTHEST:
+    if not abs(seconds) <= MAX_TIMESTAMP_SECONDS:
         raise ValueError(text)
     return seconds
 

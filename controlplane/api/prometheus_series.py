@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from alerts.matching.labels import Labels, Matcher, matches
-from alerts.promql.errors import TooCostly
+from alerts.promql.errors import LimitExceeded
 from alerts.promql.series import METRIC_NAME, SeriesSource
 
 #: How far back is looked at without a gap (as far as a query does), and how long each glance at the time before
@@ -90,7 +90,7 @@ def _look(
                 return False
             try:
                 series = source.select(matchers, start, end)
-            except TooCostly:
+            except LimitExceeded:
                 complete = False
                 continue
             found |= {frozenset(one.labels.items()): one.labels for one in series if len(one.times)}

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from sqlalchemy.engine import Connection
 
 from alerts.matching.labels import Labels, Matcher, matches
-from alerts.promql.errors import TooCostly
+from alerts.promql.errors import LimitExceeded
 from alerts.promql.series import METRIC_NAME, Floats, Series
 from controlplane.errors import LakeError
 from controlplane.events.window import Window
@@ -89,13 +89,13 @@ class FederatedSeries:
         if not imported and (start >= self.now - self.parts.retention_seconds or since <= start):
             try:
                 return self.parts.exact.select(matchers, start, end)
-            except TooCostly:
+            except LimitExceeded:
                 if end - start <= BY_REPORT:
                     raise
         near = self.parts.exact if end - start <= BY_REPORT else self.parts.coarse
         known = self.now - self.parts.retention_seconds
         if name in LIFECYCLE_METRICS and known < since:  # runs and statuses outlive the events
-            with contextlib.suppress(TooCostly):
+            with contextlib.suppress(LimitExceeded):
                 return self._stitched(name, matchers, start, end, views, _seams(views, known, imported), near)
         return self._stitched(name, matchers, start, end, views, _seams(views, since, imported), near)
 
@@ -177,7 +177,9 @@ class FederatedSeries:
         step = COARSE if end - start > BY_REPORT else self.parts.exact.step
         slots = np.arange(math.floor(start / step), math.floor(end / step) + 1, dtype=np.float64) * step
         if len(slots) * len(queries) > MOST_POINTS:
-            raise TooCostly(f"{len(queries)} queries at {len(slots)} moments each are too much: {ROLL_UP}")
+            raise LimitExceeded(
+                f"{len(queries)} queries at {len(slots)} moments each are too much: {ROLL_UP}"
+            )
         choice = chosen(end - start, days, rolled, figure.rolled is not None, figure.raw is not None)
         if choice.raw and figure.raw is None:
             self._note(f"{name} is not told of days that are not rolled up: {ROLL_UP}")
@@ -204,7 +206,7 @@ class FederatedSeries:
             parts.append(lake_series.of_rollups(name, rows, WIDTHS[table]))
         if choice.raw and figure.raw is not None:
             if len(choice.raw) * len(query_ids) > MOST_RAW_DAYS:
-                raise TooCostly(
+                raise LimitExceeded(
                     f"reports of {len(query_ids)} queries on {len(choice.raw)} days are too much: {ROLL_UP}"
                 )
             rows = archive.table("progress", lake_series.raw_columns(figure), choice.raw, where)

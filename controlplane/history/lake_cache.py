@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import fs as filesystems
 
-from alerts.promql.errors import TooCostly
+from alerts.promql.errors import LimitExceeded
 from controlplane.errors import LakeError
 from controlplane.history.timeout_pool import TimeoutPool, said
 from controlplane.lake.lake import HEAD, Lake
@@ -174,7 +174,9 @@ class Read:
                 filesystem=fs,
             )
             if data.count_rows(filter=self.where) > MOST_ROWS:
-                raise TooCostly(f"more than {MOST_ROWS} rows of {self.table} would have to be read: {ADVICE}")
+                raise LimitExceeded(
+                    f"more than {MOST_ROWS} rows of {self.table} would have to be read: {ADVICE}"
+                )
             return data.to_table(columns=list(self.columns), filter=self.where)
         except FileNotFoundError:
             raise

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy.engine import Connection
 
-from alerts.promql.errors import TooCostly
+from alerts.promql.errors import LimitExceeded
 from alerts.promql.series import SeriesSource
 from controlplane.errors import BadRequest, LakeError, StoreUnavailable
 from controlplane.events import progress
@@ -158,7 +158,7 @@ class HistoryService:
 
             try:
                 return progress_points.read(self._reading, self.archive.within(), asked)
-            except TooCostly as error:
+            except LimitExceeded as error:
                 raise BadRequest(str(error)) from None
             except LakeError as error:
                 return self._stored(asked, (f"times before the store's are not told: {error}",))

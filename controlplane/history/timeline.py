@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alerts.promql.errors import TooCostly
+from alerts.promql.errors import LimitExceeded
 from controlplane.errors import LakeError
 from controlplane.history.archive import Archive, between, of
 from controlplane.history.model import PastRun, TimelineResult
@@ -54,7 +54,7 @@ def read(archive: Archive, query_id: str, start: float, end: float) -> TimelineR
     def told(what: str, reading: Callable[[], Sequence[Any]]) -> Sequence[Any]:
         try:
             found = reading()
-        except (LakeError, TooCostly) as error:
+        except (LakeError, LimitExceeded) as error:
             notes.append(f"the lake does not tell of {what}: {error}")
             return ()
         if len(found) > MOST:

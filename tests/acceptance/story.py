@@ -107,8 +107,8 @@ class Story:
         self.plane.tick()
         if now % self.plane.series.step == 0:
             self.plane.alerting.tick(now)
-        elif self.plane.alerting.beat.hurried():
-            self.plane.alerting.at_once(now)
+        elif self.plane.alerting.scheduler.take_request():
+            self.plane.alerting.evaluate_immediate(now)
 
     def raised(self) -> list[AlertView]:
         """Every alert that ever fired."""

@@ -24,9 +24,9 @@ from alerts.errors import ReceiverError
 from alerts.notify.message import Message
 from alerts.state import Alert, AlertState
 
-MAX_ANSWER = 4096
+MAX_RESPONSE_BYTES = 4096
 #: Refusals that pass by themselves: too slow, too early, too many.
-PASSING = frozenset({408, 425, 429})
+RETRYABLE_STATUSES = frozenset({408, 425, 429})
 _UNSET = "0001-01-01T00:00:00Z"
 
 
@@ -82,7 +82,7 @@ class Webhook:
     headers: Mapping[str, str] | None = None
 
     def __repr__(self) -> str:
-        return f"Webhook({self.name!r}, {shown_url(self.url)!r})"
+        return f"Webhook({self.name!r}, {redacted_url(self.url)!r})"
 
     def send(self, message: Message) -> None:
         body = json.dumps(payload(message, self.max_alerts), ensure_ascii=False, allow_nan=False).encode(
@@ -97,11 +97,11 @@ class Webhook:
         if 200 <= status < 300:
             return
         told = answer.decode("utf-8", "replace").strip()[:200]
-        words = f"{shown_url(self.url)} answered {status}" + (f": {told}" if told else "")
-        raise ReceiverError(words, retryable=status >= 500 or status in PASSING, status=status)
+        words = f"{redacted_url(self.url)} answered {status}" + (f": {told}" if told else "")
+        raise ReceiverError(words, retryable=status >= 500 or status in RETRYABLE_STATUSES, status=status)
 
 
-def shown_url(url: str) -> str:
+def redacted_url(url: str) -> str:
     """An address fit for logs: scheme and host; path, query and user may be secrets."""
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -137,7 +137,9 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> t
             return answer.status, _first_bytes(answer)
     except (OSError, http.client.HTTPException, UnicodeError) as error:
         words = str(error) or type(error).__name__
-        raise ReceiverError(f"{shown_url(url)} could not be reached: {words[:200]}", retryable=True) from None
+        raise ReceiverError(
+            f"{redacted_url(url)} could not be reached: {words[:200]}", retryable=True
+        ) from None
     finally:
         connection.close()
 
@@ -153,20 +155,20 @@ class _Checked(http.client.HTTPConnection):
     """Connects to the very address that was looked at: a second look-up could give another."""
 
     def connect(self) -> None:
-        self.sock = connected(self.host, self.port, self.timeout)
+        self.sock = connect_checked(self.host, self.port, self.timeout)
 
 
 class _CheckedTls(http.client.HTTPSConnection):
     def connect(self) -> None:
-        plain = connected(self.host, self.port, self.timeout)
+        plain = connect_checked(self.host, self.port, self.timeout)
         self.sock = self._context.wrap_socket(plain, server_hostname=self.host)  # type: ignore[attr-defined]
 
 
-def connected(host: str, port: int, timeout: float | None) -> socket.socket:
+def connect_checked(host: str, port: int, timeout: float | None) -> socket.socket:
     """A connection to the first address of a host that answers; OSError where none may or does."""
     problem: OSError = OSError(f"{host} has no address")
     for family, kind, protocol, _, address in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        if forbidden(str(address[0])):
+        if is_forbidden(str(address[0])):
             problem = OSError(f"{host} leads to {address[0]}, where nothing is sent")
             continue
         sock = socket.socket(family, kind, protocol)
@@ -181,7 +183,7 @@ def connected(host: str, port: int, timeout: float | None) -> socket.socket:
     raise problem
 
 
-def forbidden(address: str) -> bool:
+def is_forbidden(address: str) -> bool:
     """Link-local, multicast, or none at all. Private addresses are where many receivers are."""
     ip = ipaddress.ip_address(address.partition("%")[0])
     ip = getattr(ip, "ipv4_mapped", None) or ip
@@ -209,6 +211,6 @@ def _first_bytes(answer: http.client.HTTPResponse) -> bytes:
     """What is enough of the answer; the status has come, so a body that breaks off is no failure."""
     found = b""
     with contextlib.suppress(OSError, http.client.HTTPException):
-        while len(found) < MAX_ANSWER and (piece := answer.read1(MAX_ANSWER - len(found))):
+        while len(found) < MAX_RESPONSE_BYTES and (piece := answer.read1(MAX_RESPONSE_BYTES - len(found))):
             found += piece
     return found

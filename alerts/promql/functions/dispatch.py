@@ -16,7 +16,7 @@ from alerts.promql.functions.elementwise import CALENDAR, ELEMENTWISE
 from alerts.promql.functions.histograms import histogram_quantile
 from alerts.promql.functions.over_time import OVER_TIME
 from alerts.promql.limits import EvaluationBudget
-from alerts.promql.rows import Flags, Integers, SampleRows, constant
+from alerts.promql.rows import Flags, Integers, SampleRows, single_row
 from alerts.promql.series import METRIC_NAME, Floats, is_stale
 from alerts.promql.syntax.nodes import Call, Node, Selector
 from alerts.promql.windows import Windows
@@ -25,7 +25,7 @@ from alerts.promql.windows import Windows
 Inner = SampleRows | Windows | Floats | str
 
 
-def call(node: Call, values: Sequence[Inner], steps: Integers, account: EvaluationBudget) -> Inner:
+def call(node: Call, values: Sequence[Inner], steps: Integers, budget: EvaluationBudget) -> Inner:
     """The value of a call. `values`: of its arguments, whose number and types are checked already."""
     name = node.function
     if name in OVER_TIME:
@@ -36,9 +36,9 @@ def call(node: Call, values: Sequence[Inner], steps: Integers, account: Evaluati
         case "pi", []:
             return np.full(len(steps), np.pi)
         case _, [] if name in CALENDAR:
-            return constant({}, CALENDAR[name](steps / 1000))
+            return single_row({}, CALENDAR[name](steps / 1000))
         case "vector", [np.ndarray() as scalar]:
-            return constant({}, scalar)
+            return single_row({}, scalar)
         case "scalar", [SampleRows() as rows]:
             return _scalar(rows)
         case "timestamp", [SampleRows() as rows]:
@@ -50,9 +50,9 @@ def call(node: Call, values: Sequence[Inner], steps: Integers, account: Evaluati
         case "histogram_quantile", [np.ndarray() as q, SampleRows() as rows]:
             return histogram_quantile(q, rows)
         case "label_join", [SampleRows() as rows, *texts]:
-            return _relabelled(rows, relabeling.join(*map(str, texts)), account)
+            return _relabeled(rows, relabeling.label_join(*map(str, texts)), budget)
         case "label_replace", [SampleRows() as rows, *texts]:
-            return _relabelled(rows, relabeling.replacement(*map(str, texts)), account)
+            return _relabeled(rows, relabeling.label_replace(*map(str, texts)), budget)
         case "clamp", [SampleRows() as rows, np.ndarray() as low, np.ndarray() as high]:
             return _elementwise(name, rows.where(rows.present & ~(high < low)), [low, high])
         case _, [SampleRows() as rows, *scalars]:
@@ -63,7 +63,7 @@ def call(node: Call, values: Sequence[Inner], steps: Integers, account: Evaluati
 def timestamps(windows: Windows) -> SampleRows:
     """`timestamp(selector)`: when the samples were taken, and not when they are looked at."""
     times = windows.time(windows.end - 1) / 1000
-    present = windows.having(1) & ~is_stale(windows.value(windows.end - 1))
+    present = windows.has_at_least(1) & ~is_stale(windows.value(windows.end - 1))
     return SampleRows(windows.samples.labels, times, present).where(present).without_name()
 
 
@@ -79,14 +79,12 @@ def _elementwise(name: str, rows: SampleRows, scalars: Sequence[Inner]) -> Sampl
     return replace(rows, values=ELEMENTWISE[name](rows.values, *scalars)).without_name()
 
 
-def _relabelled(
-    rows: SampleRows, change: Callable[[Labels], Labels], account: EvaluationBudget
-) -> SampleRows:
+def _relabeled(rows: SampleRows, change: Callable[[Labels], Labels], budget: EvaluationBudget) -> SampleRows:
     def timed(labels: Labels) -> Labels:
-        account.tick()  # regular expressions take their time
+        budget.tick()  # regular expressions take their time
         return change(labels)
 
-    return rows.relabelled(timed)
+    return rows.relabeled(timed)
 
 
 def _scalar(rows: SampleRows) -> Floats:
@@ -105,10 +103,10 @@ def _sorted(rows: SampleRows, descending: bool) -> SampleRows:
 
 def _absent(argument: Node, found: SampleRows | Windows) -> SampleRows:
     """1 where nothing is found, with the labels that the selector's equalities name once."""
-    present = found.present if isinstance(found, SampleRows) else found.having(1)
+    present = found.present if isinstance(found, SampleRows) else found.has_at_least(1)
     missing: Flags = ~np.any(present, axis=0)
     labels = _equalities(argument.matchers) if isinstance(argument, Selector) else {}
-    rows = constant(labels, np.ones(len(missing)), missing)
+    rows = single_row(labels, np.ones(len(missing)), missing)
     return rows.where(rows.present)
 
 

@@ -37,13 +37,13 @@ def _rounded(values: Floats, to: Floats | float = 1.0) -> Floats:
 # -- the calendar, UTC; values are Unix seconds ------------------------------------------------------
 
 #: Beyond this (some 30 million years) there is no calendar.
-_FARTHEST = 1e15
+_MAX_CALENDAR_SECONDS = 1e15
 Moments = NDArray[np.datetime64]
 
 
 def _calendar(part: Callable[[Moments], Integers]) -> Callable[[Floats], Floats]:
     def of_values(values: Floats) -> Floats:
-        known = np.abs(values) < _FARTHEST
+        known = np.abs(values) < _MAX_CALENDAR_SECONDS
         moments = np.where(known, values, 0).astype(np.int64).astype("M8[s]")
         return np.where(known, part(moments), np.nan)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from alerts.promql import sums
-from alerts.promql.errors import Unanswerable
+from alerts.promql.errors import OperationError
 from alerts.promql.quantiles import quantiles
 from alerts.promql.rows import Flags, Integers
 from alerts.promql.series import Floats
@@ -26,15 +26,15 @@ Result = tuple[Floats, Flags]
 
 
 def _last(windows: Windows) -> Result:
-    return windows.value(windows.end - 1), windows.having(1)
+    return windows.value(windows.end - 1), windows.has_at_least(1)
 
 
 def _count(windows: Windows) -> Result:
-    return windows.counts.astype(float), windows.having(1)
+    return windows.counts.astype(float), windows.has_at_least(1)
 
 
 def _present(windows: Windows) -> Result:
-    return np.ones(windows.begin.shape), windows.having(1)
+    return np.ones(windows.begin.shape), windows.has_at_least(1)
 
 
 def _last_two(windows: Windows, counter: bool, per_second: bool) -> Result:
@@ -44,7 +44,7 @@ def _last_two(windows: Windows, counter: bool, per_second: bool) -> Result:
     result = np.where(after < before, after, after - before) if counter else after - before
     if per_second:
         result = result / (gap / 1000)
-    return result, windows.having(2) & (gap > 0)
+    return result, windows.has_at_least(2) & (gap > 0)
 
 
 # -- changes from sample to sample -------------------------------------------------------------------
@@ -65,11 +65,11 @@ def _changes(windows: Windows) -> Result:
     def differ(before: Floats, after: Floats) -> Flags:
         return (before != after) & ~(np.isnan(before) & np.isnan(after))
 
-    return _steps_where(windows, differ), windows.having(1)
+    return _steps_where(windows, differ), windows.has_at_least(1)
 
 
 def _resets(windows: Windows) -> Result:
-    return _steps_where(windows, np.greater), windows.having(1)
+    return _steps_where(windows, np.greater), windows.has_at_least(1)
 
 
 def _extrapolated(windows: Windows, counter: bool, per_second: bool) -> Result:
@@ -78,7 +78,7 @@ def _extrapolated(windows: Windows, counter: bool, per_second: bool) -> Result:
     It is stretched to an edge of the window when the nearest sample is not much further from it than samples
     are from each other, else by half that distance; and never to before a counter would have been zero.
     """
-    enough = windows.having(2)
+    enough = windows.has_at_least(2)
     first, last = windows.value(windows.begin), windows.value(windows.end - 1)
     change = last - first
     if counter:
@@ -105,13 +105,13 @@ def _reach(distance: Floats, between: Floats) -> Floats:
 
 
 def _sum(windows: Windows) -> Result:
-    return _sums(windows), windows.having(1)
+    return _sums(windows), windows.has_at_least(1)
 
 
 def _sums(windows: Windows) -> Floats:
     values = windows.samples.values
     begin, end = windows.begin.ravel(), windows.end.ravel()
-    return sums.settled(
+    return sums.exact_where_cancelled(
         windows.reduce(np.add, values),
         windows.reduce(np.add, np.abs(values)),
         lambda index: values[begin[index] : end[index]],
@@ -122,12 +122,12 @@ def _average(windows: Windows) -> Result:
     def in_parts() -> Floats:
         return windows.each(1, lambda p: p.sum(p.values / p.spread(p.lengths)))[0]
 
-    return sums.mean(_sums(windows), windows.counts, in_parts), windows.having(1)
+    return sums.mean(_sums(windows), windows.counts, in_parts), windows.has_at_least(1)
 
 
 def _extreme(windows: Windows, operation: np.ufunc) -> Result:
     """fmin and fmax: a NaN counts only where there is nothing else."""
-    return windows.reduce(operation, windows.samples.values), windows.having(1)
+    return windows.reduce(operation, windows.samples.values), windows.has_at_least(1)
 
 
 def _variance(windows: Windows) -> Result:
@@ -185,7 +185,7 @@ def _smoothed(windows: Windows, smoothing: Floats, trend: Floats) -> Result:
     """Double exponential smoothing (Holt and Winters, without seasons)."""
     for name, factor in (("smoothing", smoothing), ("trend", trend)):
         if not ((factor > 0) & (factor < 1)).all():
-            raise Unanswerable(f"invalid {name} factor, expected one between 0 and 1")
+            raise OperationError(f"invalid {name} factor, expected one between 0 and 1")
 
     def smooth(pieces: Pieces) -> Floats:
         weight, slope_weight = smoothing[pieces.column], trend[pieces.column]

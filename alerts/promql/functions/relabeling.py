@@ -8,34 +8,34 @@ from collections.abc import Callable
 from alerts.errors import PatternError
 from alerts.matching.labels import Labels
 from alerts.matching.regex import compile_replacement
-from alerts.promql.errors import Unanswerable
+from alerts.promql.errors import OperationError
 
 #: Characters of a label value made here; nested calls could otherwise grow it without bound.
-MAX_VALUE = 256
+MAX_LABEL_VALUE = 256
 
 _NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
-def valid_name(name: str) -> bool:
+def is_label_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None
 
 
-def join(target: str, separator: str, *sources: str) -> Callable[[Labels], Labels]:
+def label_join(target: str, separator: str, *sources: str) -> Callable[[Labels], Labels]:
     """Sets `target` to the values of `sources`, `separator` between them."""
     for name in (target, *sources):
-        if not valid_name(name):
-            raise Unanswerable(f"invalid label name in label_join(): {name!r}")
+        if not is_label_name(name):
+            raise OperationError(f"invalid label name in label_join(): {name!r}")
     return lambda labels: _with(labels, target, separator.join(labels.get(name, "") for name in sources))
 
 
-def replacement(target: str, template: str, source: str, pattern: str) -> Callable[[Labels], Labels]:
+def label_replace(target: str, template: str, source: str, pattern: str) -> Callable[[Labels], Labels]:
     """Sets `target` to `template`, with $1 or ${name} from the pattern, where it matches all of `source`."""
-    if not valid_name(target):
-        raise Unanswerable(f"invalid label name in label_replace(): {target!r}")
+    if not is_label_name(target):
+        raise OperationError(f"invalid label name in label_replace(): {target!r}")
     try:
         replace = compile_replacement(pattern, template)
     except PatternError as error:
-        raise Unanswerable(f"invalid regular expression in label_replace(): {pattern} ({error})") from None
+        raise OperationError(f"invalid regular expression in label_replace(): {pattern} ({error})") from None
 
     def replaced(labels: Labels) -> Labels:
         value = replace(labels.get(source, ""))
@@ -46,7 +46,7 @@ def replacement(target: str, template: str, source: str, pattern: str) -> Callab
 
 def _with(labels: Labels, name: str, value: str) -> Labels:
     """An empty value is no label."""
-    if len(value) > MAX_VALUE:
-        raise Unanswerable(f"a label may have {MAX_VALUE} characters, {name} would have {len(value)}")
+    if len(value) > MAX_LABEL_VALUE:
+        raise OperationError(f"a label may have {MAX_LABEL_VALUE} characters, {name} would have {len(value)}")
     others = {key: text for key, text in labels.items() if key != name}
     return {**others, name: value} if value else others

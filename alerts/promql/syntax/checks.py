@@ -15,7 +15,7 @@ from alerts.promql.syntax.nodes import (
     Subquery,
     ValueType,
 )
-from alerts.promql.syntax.signatures import COMPARISONS, FUNCTIONS, PARAMETERS, SETS, Signature
+from alerts.promql.syntax.signatures import AGGREGATION_PARAMETERS, COMPARISONS, FUNCTIONS, SETS, Signature
 from alerts.promql.syntax.tokens import error
 
 _ARITHMETIC_TYPES = (ValueType.SCALAR, ValueType.VECTOR)
@@ -60,7 +60,7 @@ def _operand(node: Node, where: str) -> ValueType:
 def _aggregation(node: Aggregation) -> ValueType:
     _require(ValueType.VECTOR, node.inner, "aggregation expression")
     if node.parameter is not None:
-        _require(PARAMETERS[node.operator], node.parameter, "aggregation parameter")
+        _require(AGGREGATION_PARAMETERS[node.operator], node.parameter, "aggregation parameter")
     return ValueType.VECTOR
 
 

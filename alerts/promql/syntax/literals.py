@@ -10,9 +10,9 @@ from alerts.promql.syntax.tokens import PromqlToken, TokenKind, error
 _UNITS = {"y": 365 * 86400.0, "w": 7 * 86400.0, "d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _DURATION = re.compile(r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?")
 #: Moments further from 1970 are refused, in seconds; milliseconds then never overflow.
-FARTHEST = 1e13
+MAX_TIMESTAMP_SECONDS = 1e13
 #: Go counts nanoseconds in 63 bits.
-_LONGEST = 2**63 / 1e9
+_MAX_DURATION_SECONDS = 2**63 / 1e9
 
 _SIMPLE = {"a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92}
 _ESCAPE = re.compile(
@@ -42,7 +42,7 @@ def duration(token: PromqlToken) -> float:
         raise error(f"not a valid duration: {token}; units descend and come once each", token.place)
     parts = zip(found.groups(), _UNITS.values(), strict=True)
     seconds = sum(int(count) * unit for count, unit in parts if count is not None)
-    if seconds >= _LONGEST:
+    if seconds >= _MAX_DURATION_SECONDS:
         raise error(f"duration out of range: {token}", token.place)
     return seconds
 

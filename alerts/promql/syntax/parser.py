@@ -34,11 +34,11 @@ from alerts.promql.syntax.nodes import (
     children,
 )
 from alerts.promql.syntax.signatures import (
+    AGGREGATION_PARAMETERS,
     AGGREGATORS,
     COMPARISONS,
     FUNCTIONS,
-    OF_NATIVE_HISTOGRAMS,
-    PARAMETERS,
+    NATIVE_HISTOGRAM_FUNCTIONS,
     SETS,
 )
 from alerts.promql.syntax.tokens import PromqlToken, TokenKind, error, tokenize
@@ -198,7 +198,7 @@ class _Parser:
     # -- calls and aggregations --------------------------------------------------------------------
 
     def _call(self, token: PromqlToken) -> Node:
-        if token.text in OF_NATIVE_HISTOGRAMS:
+        if token.text in NATIVE_HISTOGRAM_FUNCTIONS:
             raise error(f"{token} needs native histograms, which are not supported", token.place)
         if token.text not in FUNCTIONS:
             raise error(f"unknown function with name {token}", token.place)
@@ -218,7 +218,7 @@ class _Parser:
         arguments = self._arguments()
         if clause is None:
             clause = self._grouping()
-        wanted = 2 if token.word in PARAMETERS else 1
+        wanted = 2 if token.word in AGGREGATION_PARAMETERS else 1
         if len(arguments) != wanted:
             message = f"{token} takes {wanted} argument{'s' * (wanted > 1)}, got {len(arguments)}"
             raise error(f"wrong number of arguments for aggregate expression: {message}", token.place)
@@ -338,7 +338,7 @@ class _Parser:
         if token.kind not in (TokenKind.NUMBER, TokenKind.DURATION) and token.word not in ("inf", "nan"):
             raise error(f"unexpected {token} in @, expected a timestamp", token.place)
         at = sign * literals.number(token)
-        if math.isnan(at) or abs(at) > literals.FARTHEST:
+        if math.isnan(at) or abs(at) > literals.MAX_TIMESTAMP_SECONDS:
             raise error(f"timestamp out of bounds for @ modifier: {at}", token.place)
         return at
 

@@ -54,10 +54,14 @@ FUNCTIONS: dict[str, Signature] = {
 }
 
 #: Known, but of no use without native histograms.
-OF_NATIVE_HISTOGRAMS = frozenset("histogram_avg histogram_count histogram_fraction histogram_sum".split())
+NATIVE_HISTOGRAM_FUNCTIONS = frozenset(
+    "histogram_avg histogram_count histogram_fraction histogram_sum".split()
+)
 #: Aggregations with a parameter, and its type.
-PARAMETERS = {"topk": _SCALAR, "bottomk": _SCALAR, "quantile": _SCALAR, "count_values": _STRING}
-AGGREGATORS = frozenset({"sum", "min", "max", "avg", "count", "group", "stddev", "stdvar", *PARAMETERS})
+AGGREGATION_PARAMETERS = {"topk": _SCALAR, "bottomk": _SCALAR, "quantile": _SCALAR, "count_values": _STRING}
+AGGREGATORS = frozenset(
+    {"sum", "min", "max", "avg", "count", "group", "stddev", "stdvar", *AGGREGATION_PARAMETERS}
+)
 
 COMPARISONS = frozenset({"==", "!=", ">", "<", ">=", "<="})
 SETS = frozenset({"and", "or", "unless"})

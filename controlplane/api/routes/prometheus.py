@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from alerts.promql.errors import LimitError, ParseError, PromQLError, Unanswerable
-from alerts.promql.evaluator import LOOKBACK, evaluate, evaluate_range
+from alerts.promql.errors import LimitError, OperationError, ParseError, PromQLError
+from alerts.promql.evaluator import LOOKBACK_SECONDS, evaluate, evaluate_range
 from alerts.promql.limits import DEFAULT_LIMITS, Limits
 from alerts.promql.series import SeriesSource
 from alerts.promql.syntax.nodes import Node
@@ -92,7 +92,7 @@ def _in_prometheus_words(limits: Limits = DEFAULT_LIMITS) -> Iterator[None]:
         yield
     except ParseError as error:
         raise prometheus_form.unreadable(error) from None
-    except (PromQLError, Unanswerable) as error:
+    except (PromQLError, OperationError) as error:
         if isinstance(error, LimitError) and time.monotonic() - began >= limits.seconds:
             raise PrometheusError("timeout", "query timed out in expression evaluation") from None
         raise PrometheusError("execution", str(error)) from None
@@ -114,7 +114,9 @@ def _evaluated(plane: ControlPlane, form: Form, at: float, evaluation: Evaluate)
     source = plane.series.source(_live_at(plane, at), notes)
     with _in_prometheus_words(limits):
         node = parse(form.text("query"))
-        return _answer(evaluation(node, source, lookback if lookback > 0 else LOOKBACK, limits, notes))
+        return _answer(
+            evaluation(node, source, lookback if lookback > 0 else LOOKBACK_SECONDS, limits, notes)
+        )
 
 
 @router.get("/query", summary="A query at one moment", openapi_extra=described(*QUERY), dependencies=SEATED)

@@ -61,7 +61,7 @@ def post_replay(plane: ControlPlaneDep, request: Request, body: ReplayRequestDep
             end,
             INTERVAL,
             around,
-            more=lambda: time.monotonic() < until,
+            should_continue=lambda: time.monotonic() < until,
             narrow_by=NARROW_BY,
             chunk=chunk_for(len(plane.window.views())),
         )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from alerts.matching.labels import Matcher, matches
-from alerts.promql.errors import TooCostly
+from alerts.promql.errors import LimitExceeded
 from alerts.promql.series import METRIC_NAME, Floats, Series, SeriesSource
 from controlplane.metrics.baselines import NAMES, BaselineStore, hours_of_week
 from controlplane.metrics.samples import query_labels
@@ -48,7 +48,7 @@ class BaselineSeries:
             if len(times):
                 found += self._of(view, str(name), matchers, times)
                 if sum(len(one.times) for one in found) > MAX_SAMPLES:
-                    raise TooCostly('these are too many baselines: name a query, as in NAME{query="…"}')
+                    raise LimitExceeded('these are too many baselines: name a query, as in NAME{query="…"}')
         return found
 
     def _times(self, start: float, end: float) -> Floats:

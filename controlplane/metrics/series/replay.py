@@ -17,7 +17,7 @@ import numpy as np
 from sqlalchemy.engine import Connection
 
 from alerts.matching.labels import Labels, Matcher, matches
-from alerts.promql.errors import TooCostly, Unanswerable
+from alerts.promql.errors import LimitExceeded, OperationError
 from alerts.promql.series import METRIC_NAME, Floats, Series
 from controlplane.events.window import Window
 from controlplane.metrics.samples import LIFECYCLE_METRICS, query_labels, query_samples
@@ -86,7 +86,7 @@ class SeriesReplay:
         """As the grid would have it. Unanswerable where no metric is named, TooCostly where it is too much."""
         name = exact_name(matchers)
         if name is None:
-            raise Unanswerable("the past is read from the store: name the metric, as in NAME{…}")
+            raise OperationError("the past is read from the store: name the metric, as in NAME{…}")
         views = [view for view in self._window.views() if replayable(name) and may_match(matchers, view)]
         # One slot before the first: it tells whether a series ended in the first.
         first = max(_slot(start, self._step), self._beginning(views))
@@ -94,7 +94,9 @@ class SeriesReplay:
         if not views or not slots:
             return []
         if len(slots) * len(views) > MAX_POINTS * _share(name):
-            raise TooCostly(f"{len(views)} queries at {len(slots)} moments each are too much: {NARROW_HINT}")
+            raise LimitExceeded(
+                f"{len(views)} queries at {len(slots)} moments each are too much: {NARROW_HINT}"
+            )
         query_ids = [view.query_id for view in views]
         tracks = self._tracks(frozenset({name}), query_ids, slots, earlier=self._earlier)
         track = tracks.of.get(name, _MetricRows(len(slots)))

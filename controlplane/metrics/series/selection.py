@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from alerts.promql.evaluator import LOOKBACK
+from alerts.promql.evaluator import LOOKBACK_SECONDS
 from alerts.promql.series import METRIC_NAME
 from alerts.promql.syntax.nodes import Node, Selector, Shift, Subquery, children
 from alerts.rules.model import Rule, RuleGroup
@@ -37,7 +37,7 @@ def retention_for(groups: Iterable[RuleGroup], step: float) -> MetricRetention:
                 if name is None or reach > MAX_KEPT_SECONDS:
                     beyond += [rule] if rule not in beyond else []
                 if name is not None:
-                    needed = min(reach, MAX_KEPT_SECONDS) + LOOKBACK + step
+                    needed = min(reach, MAX_KEPT_SECONDS) + LOOKBACK_SECONDS + step
                     seconds[name] = max(seconds.get(name, 0.0), needed)
     return MetricRetention(seconds, tuple(beyond))
 

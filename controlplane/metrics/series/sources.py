@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from alerts.matching.labels import Matcher, matches
-from alerts.promql.evaluator import LOOKBACK
+from alerts.promql.evaluator import LOOKBACK_SECONDS
 from alerts.promql.series import METRIC_NAME, STALE, Series, SeriesSource, is_stale
 from controlplane.metrics.series.grid import Grid, NamedSample
 
@@ -66,7 +66,7 @@ class GridWithHistory:
         name = exact_name(matchers)
         held = self._grid.select(matchers, start, end)
         if name is None:
-            recent = start >= self._now - LOOKBACK - self._grid.step
+            recent = start >= self._now - LOOKBACK_SECONDS - self._grid.step
             return held if recent else self._past.select(matchers, start, end)
         oldest = self._grid.oldest(name)
         if oldest is not None and oldest <= start + self._grid.step:

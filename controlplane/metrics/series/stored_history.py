@@ -13,7 +13,7 @@ from typing import Protocol
 
 from sqlalchemy.engine import Connection
 
-from alerts.promql.errors import TooCostly
+from alerts.promql.errors import LimitExceeded
 from controlplane.events import progress
 from controlplane.events.window import Window
 from controlplane.health.failures import explain
@@ -171,7 +171,7 @@ class HistoryReader:
             if until is not None and self._earlier is not None:
                 reports += self._earlier.count([one], self._start, min(until, self._last))
         if reports > self._most:
-            raise TooCostly(
+            raise LimitExceeded(
                 f"{reports} reports would have to be read, and {self._most} may be: {NARROW_HINT}"
             )
 

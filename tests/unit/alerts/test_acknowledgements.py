@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from alerts.acknowledgements import acknowledged, of
+from alerts.acknowledgements import acknowledge, find
 from tests.unit.alerts.examples import alert, resolved
 
 
 def test_an_acknowledgement_covers_that_firing_only() -> None:
     fires = alert(at=1000, query="a")
-    seen = acknowledged(fires, "ann", 1010, "on it")
-    assert of(fires, [seen]) == seen
-    assert of(alert(at=2000, query="a"), [seen]) is None
-    assert of(alert(at=1000, query="b"), [seen]) is None
-    assert of(resolved(fires, 1100), [seen]) is None
+    seen = acknowledge(fires, "ann", 1010, "on it")
+    assert find(fires, [seen]) == seen
+    assert find(alert(at=2000, query="a"), [seen]) is None
+    assert find(alert(at=1000, query="b"), [seen]) is None
+    assert find(resolved(fires, 1100), [seen]) is None
 
 
 def test_the_newest_acknowledgement_counts() -> None:
     fires = alert()
-    first, second = acknowledged(fires, "ann", 1010), acknowledged(fires, "ben", 1020)
-    assert of(fires, [second, first]) == second
+    first, second = acknowledge(fires, "ann", 1010), acknowledge(fires, "ben", 1020)
+    assert find(fires, [second, first]) == second
 
 
 def test_what_does_not_fire_cannot_be_acknowledged() -> None:
     with pytest.raises(ValueError, match="the alert is resolved"):
-        acknowledged(resolved(alert(), 1100), "ann", 1200)
+        acknowledge(resolved(alert(), 1100), "ann", 1200)

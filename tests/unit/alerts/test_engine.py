@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from alerts.engine import GroupResult, evaluate_group, missed, slot
+from alerts.engine import GroupResult, evaluate_group, missed_evaluations, slot
 from alerts.promql.series import SeriesInMemory, series_of
 from alerts.rules.loader import load
 from alerts.rules.model import RuleGroup
@@ -158,6 +158,6 @@ def test_groups_are_due_at_multiples_of_their_interval() -> None:
     assert slot(named, 61.0, 15.0) == 60.0
     assert slot(unnamed, 61.0, 15.0) == 60.0
     assert slot(unnamed, 59.9, 15.0) == 45.0
-    assert missed(named, None, 60.0, 15.0) == 0
-    assert missed(named, 30.0, 60.0, 15.0) == 0
-    assert missed(named, 30.0, 150.0, 15.0) == 3
+    assert missed_evaluations(named, None, 60.0, 15.0) == 0
+    assert missed_evaluations(named, 30.0, 60.0, 15.0) == 0
+    assert missed_evaluations(named, 30.0, 150.0, 15.0) == 3

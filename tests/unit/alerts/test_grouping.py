@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from alerts.grouping import Group, delivered, due, failed, group_key, next_due_at, retry_after, sorted_in
+from alerts.grouping import (
+    Group,
+    add_alerts,
+    after_delivery,
+    after_failure,
+    due,
+    group_key,
+    next_due_at,
+    retry_after,
+)
 from alerts.routing import AlertRoute, Timing
 from alerts.state import Alert
 from tests.unit.alerts.examples import alert, resolved
@@ -12,12 +21,12 @@ ROOT = AlertRoute("{}", "hook", group_by=("app",), timing=TIMING)
 
 
 def one_group(*alerts: Alert) -> Group:
-    (group,) = sorted_in({}, alerts, ROOT).values()
+    (group,) = add_alerts({}, alerts, ROOT).values()
     return group
 
 
 def test_alerts_with_the_same_labels_to_group_by_are_one_group() -> None:
-    groups = sorted_in({}, [alert("A", app="shop"), alert("B", app="shop"), alert("A", app="web")], ROOT)
+    groups = add_alerts({}, [alert("A", app="shop"), alert("B", app="shop"), alert("A", app="web")], ROOT)
     assert sorted((g.key, len(g.alerts)) for g in groups.values()) == [
         ('{}:{app="shop"}', 2),
         ('{}:{app="web"}', 1),
@@ -36,7 +45,7 @@ def test_a_group_waits_for_its_first_message_from_when_its_first_alert_fired() -
 
 def test_after_a_message_a_group_is_due_again_after_its_interval() -> None:
     group = one_group(alert(at=1000, app="shop"))
-    after = delivered(group, group.alerts, 1030)
+    after = after_delivery(group, group.alerts, 1030)
     assert after is not None
     assert after.due_at() == 1330
 
@@ -46,11 +55,11 @@ def test_a_failed_message_is_tried_again_soon_and_then_less_often() -> None:
     tries = []
     now = 1030.0
     for _ in range(8):
-        group = failed(group, now)
+        group = after_failure(group, now)
         tries.append(group.due_at() - now)
         now = group.due_at()
     assert tries == [5, 10, 20, 40, 80, 160, 300, 300]
-    after = delivered(group, group.alerts, now)
+    after = after_delivery(group, group.alerts, now)
     assert after is not None
     assert (after.failures, after.due_at()) == (0, now + 300)
     assert retry_after(10_000, TIMING) == 300
@@ -59,27 +68,27 @@ def test_a_failed_message_is_tried_again_soon_and_then_less_often() -> None:
 def test_a_resolved_alert_leaves_its_group_once_that_was_told() -> None:
     fires, other = alert("A", app="shop"), alert("B", app="shop")
     group = one_group(fires, other)
-    groups = sorted_in({group.name: group}, [resolved(fires, 1100)], ROOT)
+    groups = add_alerts({group.name: group}, [resolved(fires, 1100)], ROOT)
     group = groups[group.name]
-    after = delivered(group, group.alerts, 1200)
+    after = after_delivery(group, group.alerts, 1200)
     assert after is not None
     assert list(after.alerts) == [other.fingerprint]
-    ended = sorted_in({after.name: after}, [resolved(other, 1300)], ROOT)[after.name]
-    assert delivered(ended, ended.alerts, 1400) is None
+    ended = add_alerts({after.name: after}, [resolved(other, 1300)], ROOT)[after.name]
+    assert after_delivery(ended, ended.alerts, 1400) is None
 
 
 def test_what_changed_while_a_message_was_under_way_stays() -> None:
     fires = alert("A", at=1000, app="shop")
     told = one_group(fires)
-    ended = sorted_in({told.name: told}, [resolved(fires, 1100)], ROOT)[told.name]
-    again = sorted_in({ended.name: ended}, [alert("A", at=1150, app="shop")], ROOT)[ended.name]
-    after = delivered(again, ended.alerts, 1200)
+    ended = add_alerts({told.name: told}, [resolved(fires, 1100)], ROOT)[told.name]
+    again = add_alerts({ended.name: ended}, [alert("A", at=1150, app="shop")], ROOT)[ended.name]
+    after = after_delivery(again, ended.alerts, 1200)
     assert after is not None
     assert after.alerts[fires.fingerprint].fired_at == 1150
 
 
 def test_a_resolved_alert_that_nobody_was_told_of_makes_no_group() -> None:
-    assert sorted_in({}, [resolved(alert(app="shop"), 1100)], ROOT) == {}
+    assert add_alerts({}, [resolved(alert(app="shop"), 1100)], ROOT) == {}
 
 
 def test_after_a_restart_a_group_of_old_alerts_is_due_at_once() -> None:

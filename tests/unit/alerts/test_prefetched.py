@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from alerts.matching.labels import Matcher, parse_matchers
-from alerts.prefetched import MOST_HALVINGS, Prefetched
-from alerts.promql.errors import TooCostly, Unanswerable
+from alerts.prefetched import MAX_HALVINGS, PrefetchedSource
+from alerts.promql.errors import LimitExceeded, OperationError
 from alerts.promql.series import Series, SeriesInMemory, series_of
 
 ENTRIES = tuple[tuple[tuple[str, str], ...], tuple[float, ...], tuple[float, ...]]
@@ -36,7 +36,7 @@ class Asked:
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         self.questions.append((",".join(sorted(map(str, matchers))), start, end))
         if end - start > self.most:
-            raise TooCostly("too much")
+            raise LimitExceeded("too much")
         return self._series.select(matchers, start, end)
 
 
@@ -51,10 +51,10 @@ def m(text: str, name: str = "m") -> tuple[Matcher, ...]:
 SELECTORS = [m(""), m('status="failed"'), m('app="x",status=~"f.*"'), m('app!="x"', "n"), m("", "none")]
 
 
-def walked(source: Prefetched, plain: Asked) -> None:
+def walked(source: PrefetchedSource, plain: Asked) -> None:
     """Windows of 50 seconds; in each, selectors that look back differently far."""
     for start in range(100, 400, 50):
-        source.go_to(start, start + 50)
+        source.advance(start, start + 50)
         for reach in (5.0, 60.0, 20.0):
             for at in (start, start + 17, start + 50):
                 for matchers in SELECTORS:
@@ -64,16 +64,16 @@ def walked(source: Prefetched, plain: Asked) -> None:
 
 @pytest.mark.parametrize("narrow_by", [(), ("app",)])
 def test_it_answers_as_the_source_would(narrow_by: tuple[str, ...]) -> None:
-    walked(Prefetched(Asked(), narrow_by), Asked())
+    walked(PrefetchedSource(Asked(), narrow_by), Asked())
 
 
 def test_a_stretch_that_is_too_much_is_asked_for_in_halves() -> None:
-    walked(Prefetched(Asked(most=10.0)), Asked())
+    walked(PrefetchedSource(Asked(most=10.0)), Asked())
 
 
 def test_no_stretch_of_a_metric_is_asked_for_twice() -> None:
     behind = Asked()
-    walked(Prefetched(behind), Asked())
+    walked(PrefetchedSource(behind), Asked())
     for name in ("m", "n", "none"):
         asked = sorted((start, end) for what, start, end in behind.questions if f'"{name}"' in what)
         assert all(before[1] <= after[0] for before, after in pairwise(asked))
@@ -82,8 +82,8 @@ def test_no_stretch_of_a_metric_is_asked_for_twice() -> None:
 
 def test_only_labels_that_narrow_are_handed_on() -> None:
     behind = Asked()
-    source = Prefetched(behind, ("app",))
-    source.go_to(100, 200)
+    source = PrefetchedSource(behind, ("app",))
+    source.advance(100, 200)
     source.select(m('app="x",status="lost"'), 100, 150)
     source.select(m('app="x",status="failed"'), 100, 150)
     source.select(m('app=~"x"'), 100, 150)
@@ -92,8 +92,8 @@ def test_only_labels_that_narrow_are_handed_on() -> None:
 
 def test_what_names_no_metric_is_asked_for_each_time() -> None:
     behind = Asked()
-    source = Prefetched(behind)
-    source.go_to(0, 100)
+    source = PrefetchedSource(behind)
+    source.advance(0, 100)
     for _ in range(2):
         assert len(source.select(parse_matchers('app="x"'), 0, 100)) == 4
     assert len(behind.questions) == 2
@@ -101,15 +101,15 @@ def test_what_names_no_metric_is_asked_for_each_time() -> None:
 
 def test_a_moment_that_is_too_much_by_itself_is_said_so() -> None:
     behind = Asked(most=0.0)
-    with pytest.raises(TooCostly):
-        Prefetched(behind).select(m(""), 0.0, 100.0)
-    assert len(behind.questions) == MOST_HALVINGS + 1
+    with pytest.raises(LimitExceeded):
+        PrefetchedSource(behind).select(m(""), 0.0, 100.0)
+    assert len(behind.questions) == MAX_HALVINGS + 1
 
 
 def test_other_refusals_come_through() -> None:
     class Refusing:
         def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
-            raise Unanswerable("no")
+            raise OperationError("no")
 
-    with pytest.raises(Unanswerable):
-        Prefetched(Refusing()).select(m(""), 0.0, 100.0)
+    with pytest.raises(OperationError):
+        PrefetchedSource(Refusing()).select(m(""), 0.0, 100.0)

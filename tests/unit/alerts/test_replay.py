@@ -12,7 +12,7 @@ import pytest
 from alerts.engine import evaluate_group
 from alerts.matching.labels import Matcher
 from alerts.promql.series import Series, SeriesInMemory, SeriesSource, series_of
-from alerts.replay import MOST_EVALUATIONS, Episode, pace, replay
+from alerts.replay import MAX_EVALUATIONS, Episode, pace, replay
 from alerts.rules.loader import load
 from alerts.rules.model import RuleGroup
 from alerts.rules.pack import render
@@ -147,7 +147,7 @@ def test_a_long_time_is_played_with_a_coarser_step() -> None:
     [group] = one_rule("m > 5")
     week = pace(group, 7 * 86400, 15.0)
     assert (week.interval, week.step, week.is_coarser) == (15.0, 45.0, True)
-    assert 7 * 86400 / week.step < MOST_EVALUATIONS
+    assert 7 * 86400 / week.step < MAX_EVALUATIONS
     assert not pace(group, 86400, 15.0).is_coarser
 
 
@@ -159,21 +159,21 @@ def test_it_ends_when_it_is_told_to_and_says_how_far_it_came() -> None:
         START,
         START + 40 * STEP,
         STEP,
-        more=lambda: next(looks) < 12,
+        should_continue=lambda: next(looks) < 12,
     )
     assert START < found.until < START + 40 * STEP
     assert found.evaluations == round((found.until - START) / STEP) + 1
 
 
-@pytest.mark.parametrize("most", ["MOST_AHEAD", "LEAST_AHEAD"])
+@pytest.mark.parametrize("limit", ["MAX_PRECOMPUTED", "MIN_PRECOMPUTED_SLOTS"])
 def test_what_is_too_much_to_know_ahead_is_evaluated_all_the_same(
-    most: str, monkeypatch: pytest.MonkeyPatch
+    limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = ([0.0] * 5 + [7.0] * 5) * 4
     usual = played(one_rule("m > 5"), figures(values))
-    monkeypatch.setattr(f"alerts.replay.{most}", 4)
-    if most == "LEAST_AHEAD":
-        monkeypatch.setattr("alerts.replay.MOST_AHEAD", 2)
+    monkeypatch.setattr(f"alerts.replay.{limit}", 4)
+    if limit == "MIN_PRECOMPUTED_SLOTS":
+        monkeypatch.setattr("alerts.replay.MAX_PRECOMPUTED", 2)
     assert played(one_rule("m > 5"), figures(values)) == usual
     assert len(usual) == 4
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alerts.notify import config
-from alerts.routing import AlertRoute, routes_of, walk
+from alerts.routing import AlertRoute, matching_routes, walk
 
 TREE = """
 route:
@@ -51,27 +51,27 @@ def tree() -> AlertRoute:
 def test_the_first_child_that_matches_takes_an_alert_and_later_ones_where_it_continues(
     labels: dict[str, str], receivers: list[str]
 ) -> None:
-    assert [route.receiver for route in routes_of(tree(), labels)] == receivers
+    assert [route.receiver for route in matching_routes(tree(), labels)] == receivers
 
 
 def test_a_route_inherits_what_it_does_not_say() -> None:
-    data = routes_of(tree(), {"team": "data"})[0]
+    data = matching_routes(tree(), {"team": "data"})[0]
     assert (data.timing.group_wait, data.timing.group_interval, data.timing.repeat_interval) == (
         5,
         60,
         14_400,
     )
     assert data.group_by == ("app",)
-    pager = routes_of(tree(), {"team": "data", "severity": "critical"})[0]
+    pager = matching_routes(tree(), {"team": "data", "severity": "critical"})[0]
     assert pager.timing == data.timing
 
 
 def test_a_group_is_named_by_the_labels_that_the_alert_has() -> None:
     labels = {"app": "shop", "query": "orders", "team": "data"}
-    assert routes_of(tree(), labels)[0].group_labels(labels) == {"app": "shop"}
-    assert routes_of(tree(), {"team": "data"})[0].group_labels({"team": "data"}) == {}
+    assert matching_routes(tree(), labels)[0].group_labels(labels) == {"app": "shop"}
+    assert matching_routes(tree(), {"team": "data"})[0].group_labels({"team": "data"}) == {}
     critical = {**labels, "severity": "critical"}
-    assert routes_of(tree(), critical)[0].group_labels(critical) == critical
+    assert matching_routes(tree(), critical)[0].group_labels(critical) == critical
 
 
 def test_routes_are_called_as_alertmanager_calls_them() -> None:

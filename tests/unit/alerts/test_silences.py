@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from alerts.matching.labels import parse_matchers
-from alerts.silences import Silence, SilenceState, expired, objections, silencing, updated
+from alerts.silences import Silence, SilenceState, expire, silenced_by, update, validation_errors
 
 
 def silence(
@@ -37,9 +37,9 @@ def test_a_silence_covers_what_passes_all_its_matchers_while_it_is_active() -> N
         silence('team="data"', name="s2"),
         silence(starts=150, name="s3"),
     ]
-    assert silencing(both, {"team": "data", "query": "orders"}, 120) == ("s1", "s2")
-    assert silencing(both, {"team": "ops", "query": "orders"}, 120) == ()
-    assert silencing(both, {"team": "data"}, 250) == ()
+    assert silenced_by(both, {"team": "data", "query": "orders"}, 120) == ("s1", "s2")
+    assert silenced_by(both, {"team": "ops", "query": "orders"}, 120) == ()
+    assert silenced_by(both, {"team": "data"}, 250) == ()
 
 
 @pytest.mark.parametrize(
@@ -53,30 +53,30 @@ def test_a_silence_covers_what_passes_all_its_matchers_while_it_is_active() -> N
     ],
 )
 def test_a_silence_that_cannot_be_meant_is_refused_with_the_reason(given: Silence, words: str) -> None:
-    assert words in " ".join(objections(given, now=90))
+    assert words in " ".join(validation_errors(given, now=90))
 
 
 def test_a_sound_silence_has_no_objections() -> None:
-    assert objections(silence(), now=90) == ()
+    assert validation_errors(silence(), now=90) == ()
 
 
 def test_ending_a_silence_early_ends_it_now_and_one_that_is_over_stays_as_it_was() -> None:
-    assert expired(silence(), 150).ends_at == 150
-    assert expired(silence(), 50).state(50) is SilenceState.EXPIRED
-    assert expired(silence(), 500) == silence()
+    assert expire(silence(), 150).ends_at == 150
+    assert expire(silence(), 50).state(50) is SilenceState.EXPIRED
+    assert expire(silence(), 500) == silence()
 
 
 def test_the_end_of_an_active_silence_may_be_moved_in_place() -> None:
-    (one,) = updated(silence(), replace(silence(name=""), ends_at=400), 150)
+    (one,) = update(silence(), replace(silence(name=""), ends_at=400), 150)
     assert (one.id, one.ends_at, one.updated_at) == ("s1", 400, 150)
 
 
 def test_other_matchers_end_the_old_silence_and_begin_a_new_one() -> None:
-    old, new = updated(silence(), silence('team="ops"', name=""), 150)
+    old, new = update(silence(), silence('team="ops"', name=""), 150)
     assert (old.id, old.ends_at) == ("s1", 150)
     assert (new.id, new.starts_at, new.ends_at) == ("", 150, 200)
 
 
 def test_a_silence_that_is_over_is_begun_anew() -> None:
-    (one,) = updated(silence(), replace(silence(name=""), ends_at=900), 500)
+    (one,) = update(silence(), replace(silence(name=""), ends_at=900), 500)
     assert (one.id, one.starts_at) == ("", 500)

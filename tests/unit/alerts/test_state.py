@@ -112,17 +112,17 @@ def test_labels_are_the_answers_with_the_rules_over_them_and_without_the_metrics
 
 
 def test_labels_of_the_group_stand_under_those_of_the_rule() -> None:
-    around = TemplateContext(group_labels={"team": "ops", "tier": "gold"})
-    active, _ = step({}, [sample(q="a")], rule(labels={"team": "data"}), 0, around)
+    context = TemplateContext(group_labels={"team": "ops", "tier": "gold"})
+    active, _ = step({}, [sample(q="a")], rule(labels={"team": "data"}), 0, context)
     (one,) = active.values()
     assert one.labels == {"alertname": "Lag", "q": "a", "team": "data", "tier": "gold"}
 
 
 def test_annotations_and_value_follow_while_labels_stay() -> None:
     told = rule(annotations={"summary": "{{ $labels.q }} at {{ $value }} for {{ $externalLabels.dc }}"})
-    around = TemplateContext(external_labels={"dc": "eu"})
-    first, _ = step({}, [sample(1.0, q="a")], told, 0, around)
-    second, changes = step(first, [sample(2.0, q="a")], told, 15, around)
+    context = TemplateContext(external_labels={"dc": "eu"})
+    first, _ = step({}, [sample(1.0, q="a")], told, 0, context)
+    second, changes = step(first, [sample(2.0, q="a")], told, 15, context)
     (one,) = second.values()
     assert (one.annotations, one.value, one.active_at) == ({"summary": "a at 2 for eu"}, 2.0, 0)
     assert changes == ()
@@ -200,4 +200,4 @@ def test_whatever_comes_states_follow_the_one_path(holds: list[bool], for_: int,
             assert one.state is not PENDING or hold
             assert one.fired_at is None or one.fired_at - one.active_at >= for_
             assert one.state is not FIRING or hold or keeps
-    assert state.RESOLVED_RETENTION == 900
+    assert state.RESOLVED_RETENTION_SECONDS == 900

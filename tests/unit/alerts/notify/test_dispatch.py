@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from alerts import grouping
 from alerts.errors import ReceiverError
-from alerts.grouping import Group, Groups, sorted_in
+from alerts.grouping import Group, Groups, add_alerts
 from alerts.inhibition import Inhibitor
 from alerts.notify import config
 from alerts.notify.catalogue import build
-from alerts.notify.dispatch import Log, after_look, look_at
+from alerts.notify.dispatch import Log, after_flush, flush_group
 from alerts.notify.reasons import NotificationState
 from alerts.notify.receivers.base import Receiver
 from alerts.notify.receivers.recorder import Recorder
@@ -37,7 +37,7 @@ def dispatch(
     groups: Groups,
     log: Log,
     receivers: Mapping[str, tuple[Receiver, ...]],
-    around: NotificationContext,
+    context: NotificationContext,
     now: float,
     keep: Callable[[NotificationOutcome], None] = lambda outcome: None,
 ) -> Round:
@@ -45,9 +45,9 @@ def dispatch(
     after = dict(groups)
     outcomes: list[NotificationOutcome] = []
     for group in grouping.due(groups, now):
-        looks = look_at(group, log, receivers, around, now, keep)
+        looks = flush_group(group, log, receivers, context, now, keep)
         outcomes.extend(looks)
-        left = after_look(group, group, looks, now)
+        left = after_flush(group, group, looks, now)
         if left is None:
             del after[group.name]
         else:
@@ -64,7 +64,7 @@ class Desk:
         self.log = {} if kept is None else kept
 
     def take(self, *alerts: Alert) -> None:
-        self.groups = sorted_in(self.groups, alerts, ROOT)
+        self.groups = add_alerts(self.groups, alerts, ROOT)
 
     def round(self, now: float) -> Round:
         result = dispatch(self.groups, self.log, self.receivers, PLAIN, now, self._keep)
@@ -72,8 +72,8 @@ class Desk:
         return result
 
     def _keep(self, outcome: NotificationOutcome) -> None:
-        if outcome.told is not None:
-            self.log[outcome.group.key, outcome.receiver] = outcome.told
+        if outcome.state is not None:
+            self.log[outcome.group.key, outcome.receiver] = outcome.state
 
     def through(self, start: float, end: float) -> list[float]:
         """Rounds every 5 s; when something was sent."""
@@ -149,7 +149,9 @@ def test_a_restart_between_sending_and_keeping_sends_twice_and_never_not_at_all(
 def test_a_receiver_that_tells_nobody_says_so() -> None:
     desk = Desk()
     desk.take(alert(at=0, app="shop"))
-    assert [outcome.words for outcome in desk.round(30).outcomes] == ["the receiver 'team' tells nobody"]
+    assert [outcome.explanation for outcome in desk.round(30).outcomes] == [
+        "the receiver 'team' tells nobody"
+    ]
     assert desk.round(60).outcomes == ()
 
 
@@ -160,7 +162,7 @@ def test_each_outcome_is_kept_before_the_next_receiver_is_told() -> None:
         def send(self, message: object) -> None:
             told.append(f"sent to {self.name}")
 
-    groups = sorted_in({}, [alert(at=0, app="shop")], ROOT)
+    groups = add_alerts({}, [alert(at=0, app="shop")], ROOT)
     receivers: dict[str, tuple[Receiver, ...]] = {"team": (Loud("a"), Loud("b"))}
     dispatch(groups, {}, receivers, PLAIN, 30, lambda outcome: told.append(f"kept {outcome.receiver}"))
     assert told == ["sent to a", "kept a", "sent to b", "kept b"]

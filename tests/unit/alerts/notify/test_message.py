@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from alerts.notify.message import Message, in_order
+from alerts.notify.message import Message, firing_first
 from alerts.notify.reasons import Reason
 from alerts.state import Alert
 from tests.unit.alerts.examples import alert, resolved
 
 
 def message(*alerts: Alert) -> Message:
-    return Message("hook", "{}:{}", {"app": "shop"}, in_order(alerts), "http://here", Reason.FIRST, 0.0, {})
+    return Message(
+        "hook", "{}:{}", {"app": "shop"}, firing_first(alerts), "http://here", Reason.FIRST, 0.0, {}
+    )
 
 
 def test_a_message_fires_while_any_of_its_alerts_does() -> None:

@@ -38,8 +38,8 @@ def test_the_reason(
 ) -> None:
     decision = decide(before, firing, resolved, 3600, now)
     assert decision.reason is reason
-    assert decision.tells is (reason is not Reason.NONE)
-    assert decision.words
+    assert decision.notifies is (reason is not Reason.NONE)
+    assert decision.explanation
 
 
 def test_who_does_not_want_to_hear_of_ends_hears_of_none_but_the_log_is_cleared() -> None:
@@ -49,7 +49,7 @@ def test_who_does_not_want_to_hear_of_ends_hears_of_none_but_the_log_is_cleared(
 
 def test_nothing_is_repeated_while_somebody_works_on_all_of_it() -> None:
     assert decide(last("ab"), "ab", "", 3600, 9000, acknowledged="ab").reason is Reason.NONE
-    assert "works on it" in decide(last("ab"), "ab", "", 3600, 9000, acknowledged="ab").words
+    assert "works on it" in decide(last("ab"), "ab", "", 3600, 9000, acknowledged="ab").explanation
     assert decide(last("ab"), "ab", "", 3600, 9000, acknowledged="a").reason is Reason.REPEAT
     assert decide(last("ab"), "abc", "", 3600, 9000, acknowledged="ab").reason is Reason.NEW
 
@@ -65,6 +65,6 @@ def test_a_firing_alert_that_nobody_was_told_of_is_always_told(
         NotificationState(frozenset(told), frozenset(over), 0), firing, resolved - firing, 3600, now
     )
     if firing - frozenset(told):
-        assert decision.tells
-    if not decision.tells and firing:
+        assert decision.notifies
+    if not decision.notifies and firing:
         assert now <= 3600

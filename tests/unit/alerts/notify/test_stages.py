@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from alerts.acknowledgements import acknowledged
+from alerts.acknowledgements import acknowledge
 from alerts.errors import ReceiverError
 from alerts.grouping import Group
 from alerts.inhibition import Inhibitor, InhibitRule
@@ -29,11 +29,11 @@ def group(*alerts: Alert) -> Group:
 def look(
     *alerts: Alert,
     last: NotificationState | None = None,
-    around: NotificationContext = PLAIN,
+    context: NotificationContext = PLAIN,
     receiver: Recorder | None = None,
     now: float = 2000.0,
 ) -> NotificationOutcome:
-    return flush(group(*alerts), receiver or Recorder(), last, around, now)
+    return flush(group(*alerts), receiver or Recorder(), last, context, now)
 
 
 def silence(selector: str) -> Silence:
@@ -44,7 +44,7 @@ def test_a_group_that_nobody_was_told_of_is_told_and_noted() -> None:
     receiver = Recorder()
     outcome = look(A, B, receiver=receiver)
     assert outcome.sent
-    assert outcome.told == NotificationState(frozenset({A.fingerprint, B.fingerprint}), frozenset(), 2000.0)
+    assert outcome.state == NotificationState(frozenset({A.fingerprint, B.fingerprint}), frozenset(), 2000.0)
     (message,) = receiver.messages
     assert (message.reason, message.group_key, message.external_url) == (
         Reason.FIRST,
@@ -56,47 +56,47 @@ def test_a_group_that_nobody_was_told_of_is_told_and_noted() -> None:
 
 def test_told_again_nothing_is_sent_and_the_reason_is_kept() -> None:
     first = look(A)
-    again = look(A, last=first.told, now=2300)
-    assert (again.message, again.told, again.sent) == (None, None, False)
-    assert "nothing new" in again.words
+    again = look(A, last=first.state, now=2300)
+    assert (again.message, again.state, again.sent) == (None, None, False)
+    assert "nothing new" in again.explanation
 
 
 def test_the_end_of_an_alert_is_told_once() -> None:
     first = look(A)
     over = resolved(A, 2100)
-    second = look(over, last=first.told, now=2300)
+    second = look(over, last=first.state, now=2300)
     assert second.message is not None
     assert (second.message.status, second.message.reason) == ("resolved", Reason.ALL_RESOLVED)
-    assert not look(over, last=second.told, now=2600).sent
+    assert not look(over, last=second.state, now=2600).sent
 
 
 def test_who_does_not_want_ends_gets_no_message_of_them_but_it_is_noted() -> None:
     quiet = Recorder(sends_resolved=False)
-    outcome = look(resolved(A, 1500), last=look(A).told, receiver=quiet)
+    outcome = look(resolved(A, 1500), last=look(A).state, receiver=quiet)
     assert (quiet.messages, outcome.sent) == ([], False)
-    assert outcome.told is not None
-    assert outcome.told.firing == frozenset()
+    assert outcome.state is not None
+    assert outcome.state.firing == frozenset()
 
 
 def test_a_silenced_alert_is_left_out_and_the_silence_is_named() -> None:
-    around = NotificationContext(Inhibitor((), ()), [silence("alertname=A")])
-    outcome = look(A, B, around=around)
+    context = NotificationContext(Inhibitor((), ()), [silence("alertname=A")])
+    outcome = look(A, B, context=context)
     assert outcome.message is not None
     assert outcome.message.alerts == (B,)
     assert outcome.muted[A.fingerprint].ids == ("s1",)
-    assert "1 muted" in outcome.words
+    assert "1 muted" in outcome.explanation
 
 
 def test_a_group_that_is_muted_as_a_whole_is_not_told_and_not_noted() -> None:
-    around = NotificationContext(Inhibitor((), ()), [silence("app=shop")])
-    outcome = look(A, last=NotificationState(frozenset({A.fingerprint}), frozenset(), 0), around=around)
-    assert (outcome.sent, outcome.told) == (False, None)
-    assert outcome.words.startswith("all its alerts are muted")
+    context = NotificationContext(Inhibitor((), ()), [silence("app=shop")])
+    outcome = look(A, last=NotificationState(frozenset({A.fingerprint}), frozenset(), 0), context=context)
+    assert (outcome.sent, outcome.state) == (False, None)
+    assert outcome.explanation.startswith("all its alerts are muted")
 
 
 def test_an_inhibited_alert_is_left_out_and_what_inhibits_it_is_named() -> None:
     rule = InhibitRule(parse_matchers("alertname=A"), parse_matchers("alertname=B"), ("app",))
-    outcome = look(A, B, around=NotificationContext(Inhibitor([rule], [A, B])))
+    outcome = look(A, B, context=NotificationContext(Inhibitor([rule], [A, B])))
     assert outcome.message is not None
     assert outcome.message.alerts == (A,)
     assert (outcome.muted[B.fingerprint].by, outcome.muted[B.fingerprint].ids) == (
@@ -108,22 +108,22 @@ def test_an_inhibited_alert_is_left_out_and_what_inhibits_it_is_named() -> None:
 def test_a_message_that_may_pass_later_is_not_noted_so_that_it_is_tried_again() -> None:
     receiver = Recorder(failures=[ReceiverError("away", retryable=True)])
     outcome = look(A, receiver=receiver)
-    assert (outcome.sent, outcome.told, outcome.retries) == (False, None, True)
-    assert "it was not taken: away" in outcome.words
+    assert (outcome.sent, outcome.state, outcome.retries) == (False, None, True)
+    assert "it was not taken: away" in outcome.explanation
     assert look(A, receiver=receiver).sent
 
 
 def test_a_message_that_is_refused_is_not_hurried_and_tried_again_at_the_next_look() -> None:
     receiver = Recorder(failures=[ReceiverError("wrong token", retryable=False)])
     outcome = look(A, receiver=receiver)
-    assert (outcome.sent, outcome.retries, outcome.told) == (False, False, None)
-    assert look(A, last=outcome.told, receiver=receiver, now=2300).sent
+    assert (outcome.sent, outcome.retries, outcome.state) == (False, False, None)
+    assert look(A, last=outcome.state, receiver=receiver, now=2300).sent
 
 
 def test_an_acknowledged_alert_is_not_repeated() -> None:
-    told = look(A).told
-    around = NotificationContext(Inhibitor((), ()), acknowledgements=[acknowledged(A, "ann", 2100)])
-    assert not look(A, last=told, around=around, now=9000).sent
+    told = look(A).state
+    context = NotificationContext(Inhibitor((), ()), acknowledgements=[acknowledge(A, "ann", 2100)])
+    assert not look(A, last=told, context=context, now=9000).sent
     assert look(A, last=told, now=9000).sent
 
 
@@ -137,7 +137,7 @@ def test_sent_and_not_noted_it_is_sent_twice_with_the_same_key() -> None:
 
 
 def test_every_alert_says_where_it_can_be_looked_at() -> None:
-    around = NotificationContext(Inhibitor((), ()), generator_url=lambda one: f"http://here/{one.rule}")
-    message = look(A, around=around).message
+    context = NotificationContext(Inhibitor((), ()), generator_url=lambda one: f"http://here/{one.rule}")
+    message = look(A, context=context).message
     assert message is not None
     assert message.generator_urls == {A.fingerprint: "http://here/A"}

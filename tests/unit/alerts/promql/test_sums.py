@@ -8,13 +8,17 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alerts.promql.sums import mean, settled
+from alerts.promql.sums import exact_where_cancelled, mean
 
 
 def summed(terms: list[float]) -> float:
     values = np.array(terms)
     with np.errstate(all="ignore"):
-        return float(settled(np.array([values.sum()]), np.array([np.abs(values).sum()]), lambda _: values)[0])
+        return float(
+            exact_where_cancelled(
+                np.array([values.sum()]), np.array([np.abs(values).sum()]), lambda _: values
+            )[0]
+        )
 
 
 def test_what_cancels_leaves_the_small_terms() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alerts.templates.expansion import expand, mistakes
+from alerts.templates.expansion import expand, template_errors
 
 LABELS = {"query": "orders", "app": "shop", "url": "http://a/b?c", "host": "db.example.org:5432"}
 
@@ -119,7 +119,7 @@ def test_a_bare_number_is_written_as_go_writes_it(value: float, told: str) -> No
     ],
 )
 def test_a_broken_template_is_told_with_its_place(text: str, line: int, column: int, words: str) -> None:
-    (mistake,) = mistakes(text)
+    (mistake,) = template_errors(text)
     assert words in mistake.message
     assert (mistake.line, mistake.column) == (line, column)
 
@@ -149,7 +149,7 @@ def test_an_error_while_filling_in_is_told_in_the_text_and_never_raised(text: st
 
 def test_functions_that_prometheus_has_and_we_have_not_say_nothing() -> None:
     text = '{{ query "up" | first | value }}|{{ with query "up" }}x{{ end }}|{{ first query }}'
-    assert mistakes(text) == ()
+    assert template_errors(text) == ()
     assert expand(text, {}, 1.0) == "||"
 
 

@@ -14,28 +14,28 @@ def fields(text: str) -> tuple[FieldReader, Fields]:
     tree, _ = parse(text)
     reader = FieldReader()
     assert tree is not None
-    return reader, reader.table(tree, "a thing", KNOWN)
+    return reader, reader.mapping(tree, "a thing", KNOWN)
 
 
 def told(reader: FieldReader) -> list[str]:
-    return [str(mistake) for mistake in reader.mistakes]
+    return [str(mistake) for mistake in reader.errors]
 
 
 def test_fields_are_read_as_what_they_should_be() -> None:
     reader, given = fields("{name: x, wait: 1m, count: 3, on: yes, words: [a, b], labels: {k: v, n: }}")
-    assert reader.text(given, "name") is not None
+    assert reader.string(given, "name") is not None
     assert reader.seconds(given, "wait") == 60.0
-    assert reader.count(given, "count") == 3
-    assert reader.truth(given, "on") is True
-    assert [text.value for text in reader.texts(given, "words")] == ["a", "b"]
+    assert reader.whole_number(given, "count") == 3
+    assert reader.boolean(given, "on") is True
+    assert [text.value for text in reader.strings(given, "words")] == ["a", "b"]
     assert [(key.value, text.value) for key, text in reader.pairs(given, "labels")] == [("k", "v"), ("n", "")]
     assert told(reader) == []
 
 
 def test_what_is_absent_or_null_is_none() -> None:
     reader, given = fields("{name: , count: ~}")
-    assert reader.text(given, "name") is None
-    assert reader.count(given, "count") is None
+    assert reader.string(given, "name") is None
+    assert reader.whole_number(given, "count") is None
     assert reader.seconds(given, "wait") is None
     assert list(reader.pairs(given, "labels")) == []
     assert told(reader) == []
@@ -62,10 +62,10 @@ def test_what_is_absent_or_null_is_none() -> None:
 )
 def test_what_is_wrong_is_told(text: str, words: str) -> None:
     reader, given = fields(text)
-    reader.text(given, "name")
+    reader.string(given, "name")
     reader.seconds(given, "wait", least=0.001)
-    reader.count(given, "count")
-    reader.truth(given, "on")
-    list(reader.texts(given, "words"))
+    reader.whole_number(given, "count")
+    reader.boolean(given, "on")
+    list(reader.strings(given, "words"))
     list(reader.pairs(given, "labels"))
     assert any(mistake.startswith(words) for mistake in told(reader)), told(reader)

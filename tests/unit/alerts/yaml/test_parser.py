@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alerts.yaml.parser import MAX_BYTES, parse
-from alerts.yaml.tree import Items, Mark, Node, YamlScalar
+from alerts.yaml.tree import Mark, Node, YamlScalar, YamlSequence
 
 
 def plain(node: Node | None) -> Any:
     """The tree as texts, lists and dicts."""
     if node is None or isinstance(node, YamlScalar):
         return node and node.value
-    if isinstance(node, Items):
+    if isinstance(node, YamlSequence):
         return [plain(item) for item in node.items]
     return {key.value: plain(value) for key, value in node.entries}
 

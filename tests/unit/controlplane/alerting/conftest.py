@@ -1,4 +1,4 @@
-"""A whole alerting room on an embedded store, its clock and its series moved by hand."""
+"""A whole alerting service on an embedded store, its clock and its series moved by hand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from controlplane.settings import Settings
 from tests.stores import StoreHarness, sqlite_harness
 from tests.unit.controlplane.alerting.parts import Clock, Scrapes, rule
 
-#: The first mutes the second, where they agree in `app`.
+#: The first silence_state the second, where they agree in `app`.
 ROUTES = """
 route: {receiver: team, group_by: [app], group_wait: 10s, group_interval: 5m, repeat_interval: 1h}
 receivers: [{name: team}, {name: other}]
@@ -27,30 +27,30 @@ inhibit_rules:
 RULES = "groups:\n- name: one\n  rules:\n" + rule("Down", "up == 0") + rule("Slow", "slow > 0")
 
 
-class Rooms:
-    """One store and the rooms that follow each other in it; `hook` is what the route leads to."""
+class AlertingServices:
+    """One store and the services that follow each other in it; `hook` is what the route leads to."""
 
     def __init__(self, harness: StoreHarness, folder: Path):
         self.harness, self.folder = harness, folder
         self.clock, self.series, self.hook = Clock(), Scrapes(), Recorder("hook")
         self.write(RULES, ROUTES)
-        self.room = self.opened()
+        self.service = self.opened()
 
     @property
-    def desk(self) -> AlertQueries:
-        return self.room.desk
+    def queries(self) -> AlertQueries:
+        return self.service.queries
 
     def write(self, rules: str, routes: str) -> None:
         (self.folder / "rules.yaml").write_text(rules)
         (self.folder / "notify.yaml").write_text(routes)
 
     def opened(self) -> AlertingService:
-        """A room as after a (re)start."""
+        """A service as after a (re)start."""
         files = Settings(rules=(str(self.folder / "rules.yaml"),), notify=self.folder / "notify.yaml")
-        room = AlertingService(files, self.series, self.harness.writer, self._reading, self.clock)
+        service = AlertingService(files, self.series, self.harness.writer, self._reading, self.clock)
         with self._reading() as conn:
-            room.load(conn)
-        return room
+            service.load(conn)
+        return service
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
@@ -59,12 +59,12 @@ class Rooms:
 
     def tick(self, later: float = 15.0) -> None:
         self.clock.now += later
-        self.room.tick(self.clock.now)
+        self.service.tick(self.clock.now)
 
     def look(self, later: float = 10.0) -> None:
         """What is due is told to the hook, as the lanes would."""
         self.clock.now += later
-        notifier = self.room.notifier
+        notifier = self.service.notifier
         notifier._book = replace(notifier._book, receivers={"team": (self.hook,)})
         for group in notifier.groups():
             if group.due_at() <= self.clock.now:
@@ -72,6 +72,6 @@ class Rooms:
 
 
 @pytest.fixture
-def rooms(tmp_path: Path) -> Iterator[Rooms]:
+def services(tmp_path: Path) -> Iterator[AlertingServices]:
     with sqlite_harness(tmp_path) as harness:
-        yield Rooms(harness, tmp_path)
+        yield AlertingServices(harness, tmp_path)

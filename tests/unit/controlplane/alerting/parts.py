@@ -1,4 +1,4 @@
-"""Parts of the alerting room for tests: rules from a text, series by hand, receivers that hang or break, a clock."""
+"""Parts of the alerting service for tests: rules from a text, series by hand, receivers that hang or break, a clock."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def fingerprints(message: Message) -> Iterable[str]:
 
 
 class Scrapes(Figures):
-    """What the whole room asks of the series."""
+    """What the whole service asks of the series."""
 
     step = 15.0
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from alerts.state import GRACE, RESOLVED_RETENTION, AlertState
+from alerts.state import FOR_GRACE_PERIOD_SECONDS, RESOLVED_RETENTION_SECONDS, AlertState
 from controlplane.alerting import evaluation as module
 from controlplane.alerting.evaluation import Evaluation
 from controlplane.store.alerting import AlertChange, StoredAlert
@@ -75,7 +75,7 @@ def test_a_rule_that_goes_ends_its_alerts_and_they_are_there_to_be_told() -> Non
     assert rules.store.became()[-1] == ("Up", RESOLVED)
     rules.running.tick(NOW + 15)
     assert rules.states()["Up"] is RESOLVED
-    rules.running.tick(NOW + RESOLVED_RETENTION + 30)
+    rules.running.tick(NOW + RESOLVED_RETENTION_SECONDS + 30)
     assert rules.states() == {"Stays": FIRING}
 
 
@@ -118,11 +118,11 @@ def test_a_group_is_evaluated_once_a_slot_and_what_was_missed_is_counted() -> No
 def test_only_groups_that_read_the_life_of_queries_are_evaluated_at_once() -> None:
     rules = Rules(rule(), rule("Failed", STATUS))
     rules.figures.set("spark_streaming_query_status", 1, status="failed", app="shop")
-    rules.running.at_once(NOW)
+    rules.running.evaluate_immediate(NOW)
     assert rules.states() == {"Failed": FIRING}
 
 
-@pytest.mark.parametrize("step", ["tick", "at_once"])
+@pytest.mark.parametrize("step", ["tick", "evaluate_immediate"])
 def test_a_clock_that_is_set_back_does_not_stop_the_rules(step: str) -> None:
     rules = Rules(rule("Failed", STATUS))
     rules.running.tick(NOW)
@@ -141,7 +141,7 @@ def test_an_outage_does_not_count_towards_the_waiting_time() -> None:
     after = before.again(rule(for_="30m"), now=NOW + 1700)
     after.running.tick(NOW + 1800)
     assert after.states() == {"Up": PENDING}
-    after.running.tick(NOW + 1700 + GRACE)
+    after.running.tick(NOW + 1700 + FOR_GRACE_PERIOD_SECONDS)
     assert after.states() == {"Up": FIRING}
 
 
@@ -219,8 +219,8 @@ def test_what_the_store_refuses_for_itself_does_not_stop_what_comes_after() -> N
 
 
 def test_what_waits_for_the_store_is_stored_in_parts_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "TOGETHER", 10)
-    monkeypatch.setattr(module, "MOST_UNSAVED", 25)
+    monkeypatch.setattr(module, "SAVE_BATCH_SIZE", 10)
+    monkeypatch.setattr(module, "MAX_UNSAVED", 25)
     sizes: list[int] = []
     rules = Rules(rule())
     for number in range(40):
@@ -261,7 +261,7 @@ def test_a_fleet_that_fails_at_once_does_not_fill_the_log(caplog: pytest.LogCapt
     with caplog.at_level(logging.INFO):
         rules.running.tick(NOW)
     assert len(rules.running.alerts()) == 301
-    assert len(caplog.records) == module.MOST_LINES + 1
+    assert len(caplog.records) == module.MAX_LOG_LINES + 1
     assert "251 more" in caplog.records[-1].getMessage()
 
 

@@ -7,7 +7,7 @@ import pytest
 from alerts.rules.loader import load
 from alerts.rules.model import RuleGroup
 from alerts.rules.pack import render
-from controlplane.alerting.immediate_rules import asked, hears_at_once
+from controlplane.alerting.immediate_rules import is_immediate, watched_statuses
 from controlplane.model import QueryStatus
 
 
@@ -19,9 +19,9 @@ def group(rule: str) -> RuleGroup:
 
 def test_of_the_rules_that_ship_one_group_hears_at_once_and_of_running_and_idle_nothing() -> None:
     groups, _ = load(render())
-    assert [one.name for one in groups if hears_at_once(one)] == ["streaming-life"]
-    assert {QueryStatus.FAILED, QueryStatus.STUCK} <= asked(groups)
-    assert not {QueryStatus.RUNNING, QueryStatus.IDLE, QueryStatus.STARTING} & asked(groups)
+    assert [one.name for one in groups if is_immediate(one)] == ["streaming-life"]
+    assert {QueryStatus.FAILED, QueryStatus.STUCK} <= watched_statuses(groups)
+    assert not {QueryStatus.RUNNING, QueryStatus.IDLE, QueryStatus.STARTING} & watched_statuses(groups)
 
 
 @pytest.mark.parametrize(
@@ -37,5 +37,5 @@ def test_of_the_rules_that_ship_one_group_hears_at_once_and_of_running_and_idle_
     ],
 )
 def test_the_statuses_that_a_rule_asks_about(rule: str, statuses: set[str]) -> None:
-    assert {status.value for status in asked([group(rule)])} == statuses
-    assert hears_at_once(group(rule)) == bool(statuses)
+    assert {status.value for status in watched_statuses([group(rule)])} == statuses
+    assert is_immediate(group(rule)) == bool(statuses)

@@ -15,7 +15,7 @@ from alerts.notify.receivers.base import Receiver
 from alerts.notify.receivers.recorder import Recorder
 from alerts.silences import Silence
 from alerts.state import Alert
-from controlplane.alerting.notifier import Name, Notifier
+from controlplane.alerting.notifier import GroupName, Notifier
 from controlplane.alerting.silence_state import SilenceStates
 from controlplane.records import DeliveryOutcome, NotificationLogEntry
 from tests.acceptance.live import eventually
@@ -40,10 +40,10 @@ class Team:
     """A notifier whose route `team` leads to these receivers."""
 
     def __init__(self, *receivers: Receiver, other: tuple[Receiver, ...] = (), routes: str = ROUTES):
-        self.clock, self.store, self.mutes = Clock(), Memory(), SilenceStates()
+        self.clock, self.store, self.silence_state = Clock(), Memory(), SilenceStates()
         self.receivers = {"team": receivers, "other": other}
         self.book = book(routes=routes, receivers=self.receivers)
-        self.notifier = Notifier(self.book, self.mutes, self.store.keep, "http://page", self.clock)
+        self.notifier = Notifier(self.book, self.silence_state, self.store.keep, "http://page", self.clock)
 
     def take(self, *alerts: Alert) -> None:
         self.notifier.take(alerts)
@@ -178,7 +178,7 @@ def test_an_alert_that_fires_anew_after_it_ended_in_silence_is_told_at_once() ->
     team = Team(hook := Recorder("hook"))
     team.take(lag())
     team.look(WAIT)
-    team.mutes.put([Silence("s", (Matcher("app", "=", "shop"),), NOW, NOW + 400, "ada", "")])
+    team.silence_state.put([Silence("s", (Matcher("app", "=", "shop"),), NOW, NOW + 400, "ada", "")])
     team.take(resolved(lag(), NOW + 20))
     team.look(INTERVAL)
     assert len(hook.messages) == 1
@@ -247,7 +247,7 @@ def test_stopping_does_not_wait_for_a_receiver_that_hangs(started: list[Team]) -
     stopping.start()
     stopping.join(30)
     assert not stopping.is_alive() and not door.messages
-    assert team.notifier.late() == ["the notifier does not run"]
+    assert team.notifier.problems() == ["the notifier does not run"]
 
 
 def test_a_message_that_is_on_its_way_at_the_stop_is_noted(started: list[Team]) -> None:
@@ -302,7 +302,7 @@ def test_a_note_that_cannot_be_stored_at_all_does_not_stop_the_next(caplog: pyte
             raise ValueError("no")
         keep(note, told)
 
-    team.notifier = Notifier(team.book, team.mutes, keeps, "", team.clock)
+    team.notifier = Notifier(team.book, team.silence_state, keeps, "", team.clock)
     team.take(lag(), lag("pay"))
     with caplog.at_level(logging.ERROR):
         team.look(WAIT)
@@ -430,7 +430,7 @@ def test_an_annotation_of_a_megabyte_and_half_a_character_reach_the_receiver() -
     assert hook.messages[0].alerts == (odd,)
 
 
-def names(team: Team) -> list[Name]:
+def names(team: Team) -> list[GroupName]:
     return [group.name for group in team.notifier.groups()]
 
 

@@ -14,15 +14,15 @@ from tests.unit.controlplane.alerting.parts import NOW, Clock
 STEP = 15.0
 
 
-class Beats:
-    """A beat with a clock by hand that notes what it was asked to do. `fails`: what fails."""
+class Schedulers:
+    """A scheduler with a clock by hand that notes what it was asked to do. `fails`: what fails."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.ticks: list[float] = []
         self.looks: list[float] = []
         self.fails: set[str] = set()
-        self.beat = RuleScheduler(
+        self.scheduler = RuleScheduler(
             STEP, self._noting("tick", self.ticks), self._noting("look", self.looks), self.clock
         )
 
@@ -38,61 +38,63 @@ class Beats:
         """Set the clock and wake the thread, which else sleeps to the next slot in real time."""
         self.clock.now = now
         seen = len(self.looks)
-        self.beat.hurry()
+        self.scheduler.request()
         assert eventually(lambda: len(self.looks) > seen, 10)
 
 
 @pytest.fixture
-def beats() -> Iterator[Beats]:
-    one = Beats()
-    one.beat.start()
+def schedulers() -> Iterator[Schedulers]:
+    one = Schedulers()
+    one.scheduler.start()
     yield one
-    one.beat.stop()
+    one.scheduler.stop()
 
 
-def test_a_slot_is_ticked_once_and_what_was_missed_is_left_out(beats: Beats) -> None:
+def test_a_slot_is_ticked_once_and_what_was_missed_is_left_out(schedulers: Schedulers) -> None:
     for later in (1, 15, 16, 100):
-        beats.at(NOW + later)
-    assert beats.ticks == [NOW + 15, NOW + 90]
-    assert beats.looks == [NOW + 1, NOW + 15, NOW + 16, NOW + 100]
+        schedulers.at(NOW + later)
+    assert schedulers.ticks == [NOW + 15, NOW + 90]
+    assert schedulers.looks == [NOW + 1, NOW + 15, NOW + 16, NOW + 100]
 
 
-def test_a_slot_that_passed_while_something_else_was_looked_at_is_not_left_out(beats: Beats) -> None:
-    beats.at(NOW + 1)
-    beats.clock.now = NOW + 15.2  # nobody wakes the thread any more
-    beats.beat.hurry()
-    assert eventually(lambda: beats.ticks == [NOW + 15], 10)
-    assert beats.beat._left() > 0
-    beats.clock.now = NOW + 30.1
-    assert beats.beat._left() == 0.0
+def test_a_slot_that_passed_while_something_else_was_looked_at_is_not_left_out(
+    schedulers: Schedulers,
+) -> None:
+    schedulers.at(NOW + 1)
+    schedulers.clock.now = NOW + 15.2  # nobody wakes the thread any more
+    schedulers.scheduler.request()
+    assert eventually(lambda: schedulers.ticks == [NOW + 15], 10)
+    assert schedulers.scheduler._left() > 0
+    schedulers.clock.now = NOW + 30.1
+    assert schedulers.scheduler._left() == 0.0
 
 
-def test_a_clock_that_is_set_back_is_followed(beats: Beats) -> None:
+def test_a_clock_that_is_set_back_is_followed(schedulers: Schedulers) -> None:
     for later in (15, -3600, -3580, -3565):
-        beats.at(NOW + later)
-    assert beats.ticks == [NOW + 15, NOW - 3585, NOW - 3570]
+        schedulers.at(NOW + later)
+    assert schedulers.ticks == [NOW + 15, NOW - 3585, NOW - 3570]
 
 
-def test_a_clock_that_is_set_forward_brings_one_tick(beats: Beats) -> None:
-    beats.at(NOW + 86_400)
-    assert beats.ticks == [NOW + 86_400]
+def test_a_clock_that_is_set_forward_brings_one_tick(schedulers: Schedulers) -> None:
+    schedulers.at(NOW + 86_400)
+    assert schedulers.ticks == [NOW + 86_400]
 
 
-def test_rules_that_do_not_run_are_late_even_if_looks_between_succeed(beats: Beats) -> None:
-    beats.fails = {"tick"}
-    beats.at(NOW + 60)
-    beats.at(NOW + 100)
-    assert beats.beat.late() == ["the rules were not evaluated for 100 s (every 15 s)"]
-    beats.fails = set()
-    beats.at(NOW + 120)
-    assert eventually(lambda: beats.beat.late() == [])
+def test_rules_that_do_not_run_are_late_even_if_looks_between_succeed(schedulers: Schedulers) -> None:
+    schedulers.fails = {"tick"}
+    schedulers.at(NOW + 60)
+    schedulers.at(NOW + 100)
+    assert schedulers.scheduler.problems() == ["the rules were not evaluated for 100 s (every 15 s)"]
+    schedulers.fails = set()
+    schedulers.at(NOW + 120)
+    assert eventually(lambda: schedulers.scheduler.problems() == [])
 
 
-def test_a_beat_that_fails_is_followed_by_the_next(beats: Beats) -> None:
-    beats.fails = {"tick", "look"}
-    beats.at(NOW + 15)
-    beats.at(NOW + 30)
-    assert beats.ticks == [NOW + 15, NOW + 30]
+def test_a_beat_that_fails_is_followed_by_the_next(schedulers: Schedulers) -> None:
+    schedulers.fails = {"tick", "look"}
+    schedulers.at(NOW + 15)
+    schedulers.at(NOW + 30)
+    assert schedulers.ticks == [NOW + 15, NOW + 30]
 
 
 def test_what_happens_together_is_looked_at_together_and_what_comes_meanwhile_again() -> None:
@@ -104,34 +106,34 @@ def test_what_happens_together_is_looked_at_together_and_what_comes_meanwhile_ag
         began.set()
         go_on.wait(30)
 
-    beat = RuleScheduler(STEP, lambda at: None, look, Clock())
-    beat.start()
+    scheduler = RuleScheduler(STEP, lambda at: None, look, Clock())
+    scheduler.start()
     try:
         for _ in range(20):
-            beat.hurry()
+            scheduler.request()
         assert began.wait(10)
-        beat.hurry()
+        scheduler.request()
         go_on.set()
         assert eventually(lambda: len(looks) == 2, 10)
     finally:
-        beat.stop()
+        scheduler.stop()
     assert len(looks) == 2
 
 
 def test_slots_come_by_themselves_in_real_time() -> None:
     ticks = threading.Semaphore(0)
-    beat = RuleScheduler(0.05, lambda at: ticks.release(), lambda at: None)
-    beat.start()
+    scheduler = RuleScheduler(0.05, lambda at: ticks.release(), lambda at: None)
+    scheduler.start()
     try:
         assert all(ticks.acquire(timeout=10) for _ in range(3))
     finally:
-        beat.stop()
+        scheduler.stop()
 
 
 def test_a_beat_that_is_stopped_says_so_and_does_nothing_more() -> None:
-    beats = Beats()
-    beats.beat.start()
-    beats.beat.stop()
-    beats.beat.hurry()
-    assert beats.beat.late() == ["the rules do not run"]
-    assert beats.ticks == beats.looks == []
+    schedulers = Schedulers()
+    schedulers.scheduler.start()
+    schedulers.scheduler.stop()
+    schedulers.scheduler.request()
+    assert schedulers.scheduler.problems() == ["the rules do not run"]
+    assert schedulers.ticks == schedulers.looks == []

@@ -1,4 +1,4 @@
-"""The room over restarts and other files, on a real store."""
+"""The service over restarts and other files, on a real store."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import os
 
 import pytest
 
-from alerts.state import RESOLVED_RETENTION
-from tests.unit.controlplane.alerting.conftest import ROUTES, RULES, Rooms
+from alerts.state import RESOLVED_RETENTION_SECONDS
+from tests.unit.controlplane.alerting.conftest import ROUTES, RULES, AlertingServices
 from tests.unit.controlplane.alerting.parts import rule
 
 
-def states(rooms: Rooms) -> dict[str, str]:
-    return {view.alert.rule: view.alert.state.value for view in rooms.desk.alerts(rooms.clock.now)}
+def states(services: AlertingServices) -> dict[str, str]:
+    return {view.alert.rule: view.alert.state.value for view in services.queries.alerts(services.clock.now)}
 
 
-def told(rooms: Rooms) -> list[str]:
-    return [message.reason.value for message in rooms.hook.messages]
+def told(services: AlertingServices) -> list[str]:
+    return [message.reason.value for message in services.hook.messages]
 
 
 WITH_SECRET = """
@@ -27,73 +27,75 @@ receivers:
 """
 
 
-def change(rooms: Rooms, rules: str = RULES, routes: str = ROUTES) -> None:
+def change(services: AlertingServices, rules: str = RULES, routes: str = ROUTES) -> None:
     """Other files, as an editor leaves them."""
-    rooms.write(rules, routes)
+    services.write(rules, routes)
     for name in ("rules.yaml", "notify.yaml"):
-        os.utime(rooms.folder / name, (rooms.clock.now, rooms.clock.now))
-    rooms.room.reload()
+        os.utime(services.folder / name, (services.clock.now, services.clock.now))
+    services.service.reload()
 
 
-def test_an_alert_goes_its_way_through_scrape_rules_store_and_message(rooms: Rooms) -> None:
-    rooms.series.set("up", 0, app="shop")
-    rooms.tick()
-    rooms.look()
-    assert rooms.series.scraped == [rooms.clock.now - 10]
-    assert (states(rooms), told(rooms)) == ({"Down": "firing"}, ["first notification"])
-    (view,) = rooms.opened().desk.alerts(rooms.clock.now)
+def test_an_alert_goes_its_way_through_scrape_rules_store_and_message(services: AlertingServices) -> None:
+    services.series.set("up", 0, app="shop")
+    services.tick()
+    services.look()
+    assert services.series.scraped == [services.clock.now - 10]
+    assert (states(services), told(services)) == ({"Down": "firing"}, ["first notification"])
+    (view,) = services.opened().queries.alerts(services.clock.now)
     assert (view.alert.rule, view.reason) == ("Down", "the condition holds")
 
 
-def test_after_a_restart_nothing_is_told_again_and_the_end_is_told(rooms: Rooms) -> None:
-    rooms.series.set("up", 0, app="shop")
-    rooms.tick()
-    rooms.look()
-    rooms.room = rooms.opened()
-    rooms.look(60)
-    assert told(rooms) == ["first notification"]
-    rooms.series.set("up", 1, app="shop")
-    rooms.tick()
-    rooms.look(300)
-    assert told(rooms) == ["first notification", "all alerts resolved"]
+def test_after_a_restart_nothing_is_told_again_and_the_end_is_told(services: AlertingServices) -> None:
+    services.series.set("up", 0, app="shop")
+    services.tick()
+    services.look()
+    services.service = services.opened()
+    services.look(60)
+    assert told(services) == ["first notification"]
+    services.series.set("up", 1, app="shop")
+    services.tick()
+    services.look(300)
+    assert told(services) == ["first notification", "all alerts resolved"]
 
 
-@pytest.mark.parametrize("away", [60.0, RESOLVED_RETENTION + 60, 7 * 86_400.0])
-def test_an_end_that_was_stored_but_not_told_is_told_after_the_restart(rooms: Rooms, away: float) -> None:
-    rooms.series.set("up", 0, app="shop")
-    rooms.tick()
-    rooms.look()
-    rooms.series.set("up", 1, app="shop")
-    rooms.tick()
-    rooms.clock.now += away
-    rooms.room = rooms.opened()
-    rooms.tick()
-    rooms.look(300)
-    assert told(rooms) == ["first notification", "all alerts resolved"]
-    rooms.room = rooms.opened()
-    rooms.look(300)
-    assert len(told(rooms)) == 2
+@pytest.mark.parametrize("away", [60.0, RESOLVED_RETENTION_SECONDS + 60, 7 * 86_400.0])
+def test_an_end_that_was_stored_but_not_told_is_told_after_the_restart(
+    services: AlertingServices, away: float
+) -> None:
+    services.series.set("up", 0, app="shop")
+    services.tick()
+    services.look()
+    services.series.set("up", 1, app="shop")
+    services.tick()
+    services.clock.now += away
+    services.service = services.opened()
+    services.tick()
+    services.look(300)
+    assert told(services) == ["first notification", "all alerts resolved"]
+    services.service = services.opened()
+    services.look(300)
+    assert len(told(services)) == 2
 
 
-def test_other_rules_are_taken_up_and_the_series_they_read_too(rooms: Rooms) -> None:
-    rooms.series.set("up", 0, app="shop")
-    rooms.tick()
-    change(rooms, RULES.replace("Down", "Gone"))
-    assert rooms.series.kept == [("%s/rules.yaml;one" % rooms.folder,)] * 2
-    rooms.tick()
-    assert states(rooms) == {"Down": "resolved", "Gone": "firing"}
-    assert {view.rule.name for group in rooms.desk.rules() for view in group.rules} == {"Gone", "Slow"}
+def test_other_rules_are_taken_up_and_the_series_they_read_too(services: AlertingServices) -> None:
+    services.series.set("up", 0, app="shop")
+    services.tick()
+    change(services, RULES.replace("Down", "Gone"))
+    assert services.series.kept == [("%s/rules.yaml;one" % services.folder,)] * 2
+    services.tick()
+    assert states(services) == {"Down": "resolved", "Gone": "firing"}
+    assert {view.rule.name for group in services.queries.rules() for view in group.rules} == {"Gone", "Slow"}
 
 
-def test_a_rule_that_moves_to_another_group_is_told_as_firing_only(rooms: Rooms) -> None:
-    rooms.series.set("up", 0, app="shop")
-    rooms.tick()
-    rooms.look()
-    change(rooms, "groups:\n- name: new\n  rules:\n" + rule("Down", "up == 0"))
-    rooms.tick()
+def test_a_rule_that_moves_to_another_group_is_told_as_firing_only(services: AlertingServices) -> None:
+    services.series.set("up", 0, app="shop")
+    services.tick()
+    services.look()
+    change(services, "groups:\n- name: new\n  rules:\n" + rule("Down", "up == 0"))
+    services.tick()
     for _ in range(4):
-        rooms.look(300)
-    assert told(rooms) == ["first notification"]
+        services.look(300)
+    assert told(services) == ["first notification"]
 
 
 @pytest.mark.parametrize(
@@ -102,70 +104,70 @@ def test_a_rule_that_moves_to_another_group_is_told_as_firing_only(rooms: Rooms)
     ids=["no yaml", "no promql", "no receiver"],
 )
 def test_files_with_mistakes_change_nothing_and_the_log_names_them_once(
-    rooms: Rooms, broken: dict[str, str], caplog: pytest.LogCaptureFixture
+    services: AlertingServices, broken: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    change(rooms, **broken)
+    change(services, **broken)
     lines = [record.getMessage() for record in caplog.records]
     assert lines and all(line.startswith("the rules stay as they were: ") for line in lines)
-    rooms.room.reload()
+    services.service.reload()
     assert len(caplog.records) == len(lines)
-    rooms.series.set("up", 0, app="shop")
-    rooms.tick()
-    assert states(rooms) == {"Down": "firing"}
+    services.series.set("up", 0, app="shop")
+    services.tick()
+    assert states(services) == {"Down": "firing"}
 
 
-def test_a_file_that_is_gone_for_a_moment_changes_nothing(rooms: Rooms) -> None:
-    text = (rooms.folder / "rules.yaml").read_text()
-    (rooms.folder / "rules.yaml").unlink()
-    rooms.room.reload()
-    (rooms.folder / "rules.yaml").write_text(text)
-    rooms.room.reload()
-    assert [group.group.name for group in rooms.desk.rules()] == ["one"]
+def test_a_file_that_is_gone_for_a_moment_changes_nothing(services: AlertingServices) -> None:
+    text = (services.folder / "rules.yaml").read_text()
+    (services.folder / "rules.yaml").unlink()
+    services.service.reload()
+    (services.folder / "rules.yaml").write_text(text)
+    services.service.reload()
+    assert [group.group.name for group in services.queries.rules()] == ["one"]
 
 
-def test_rules_that_are_new_get_the_past_of_what_they_read(rooms: Rooms) -> None:
-    change(rooms, rules=RULES.replace("up == 0", "down == 1"))
-    assert rooms.series.filled == 1
+def test_rules_that_are_new_get_the_past_of_what_they_read(services: AlertingServices) -> None:
+    change(services, rules=RULES.replace("up == 0", "down == 1"))
+    assert services.series.filled == 1
 
 
-def test_a_secret_that_was_renewed_is_read_again(rooms: Rooms) -> None:
-    secret = rooms.folder / "token"
+def test_a_secret_that_was_renewed_is_read_again(services: AlertingServices) -> None:
+    secret = services.folder / "token"
     secret.write_text("old")
-    change(rooms, routes=WITH_SECRET.replace("TOKEN", str(secret)))
-    (hook,) = rooms.room.notifier._book.receivers["ops"]
+    change(services, routes=WITH_SECRET.replace("TOKEN", str(secret)))
+    (hook,) = services.service.notifier._book.receivers["ops"]
     assert hook.headers == {"Authorization": "Bearer old"}  # type: ignore[attr-defined]
     secret.unlink()
-    rooms.room.reload()
+    services.service.reload()
     secret.write_text("renewed")
-    rooms.room.reload()
-    (hook,) = rooms.room.notifier._book.receivers["ops"]
+    services.service.reload()
+    (hook,) = services.service.notifier._book.receivers["ops"]
     assert hook.headers == {"Authorization": "Bearer renewed"}  # type: ignore[attr-defined]
 
 
-def test_files_that_did_not_change_are_not_read_again(rooms: Rooms) -> None:
-    rooms.room.reload()
-    assert len(rooms.series.kept) == 1
+def test_files_that_did_not_change_are_not_read_again(services: AlertingServices) -> None:
+    services.service.reload()
+    assert len(services.series.kept) == 1
 
 
-def test_what_is_old_is_forgotten_but_not_of_what_still_fires(rooms: Rooms) -> None:
-    rooms.series.set("up", 0, app="shop")
-    rooms.tick()
-    rooms.look()
-    (view,) = rooms.desk.alerts(rooms.clock.now)
-    rooms.desk.acknowledge(view.alert.fingerprint, "ada", "test", "looking")
-    rooms.clock.now += 30 * 86_400
-    rooms.room.prune(rooms.clock.now - 14 * 86_400)
-    rooms.room = rooms.opened()
-    rooms.look(0)
-    assert told(rooms) == ["first notification"]
-    (again,) = rooms.desk.alerts(rooms.clock.now)
+def test_what_is_old_is_forgotten_but_not_of_what_still_fires(services: AlertingServices) -> None:
+    services.series.set("up", 0, app="shop")
+    services.tick()
+    services.look()
+    (view,) = services.queries.alerts(services.clock.now)
+    services.queries.acknowledge(view.alert.fingerprint, "ada", "test", "looking")
+    services.clock.now += 30 * 86_400
+    services.service.prune(services.clock.now - 14 * 86_400)
+    services.service = services.opened()
+    services.look(0)
+    assert told(services) == ["first notification"]
+    (again,) = services.queries.alerts(services.clock.now)
     assert again.acknowledgement is not None and again.acknowledgement.by == "ada"
 
 
-def test_what_does_not_run_is_named(rooms: Rooms) -> None:
-    assert rooms.room.late() == ["the rules do not run", "the notifier does not run"]
-    rooms.room.start()
+def test_what_does_not_run_is_named(services: AlertingServices) -> None:
+    assert services.service.problems() == ["the rules do not run", "the notifier does not run"]
+    services.service.start()
     try:
-        assert rooms.room.late() == []
+        assert services.service.problems() == []
     finally:
-        rooms.room.stop()
+        services.service.stop()

@@ -13,17 +13,17 @@ ONE = Silence("a", (Matcher("app", "=", "shop"),), 1.0, 2.0, "ada", "")
 
 
 def test_a_silence_is_changed_in_its_place() -> None:
-    mutes = SilenceStates()
-    mutes.put([ONE, replace(ONE, id="b")])
-    mutes.put([longer := replace(ONE, ends_at=9.0)])
-    assert (mutes.silence("a"), mutes.silence("c")) == (longer, None)
-    assert [one.id for one in mutes.silences] == ["a", "b"]
+    silence_state = SilenceStates()
+    silence_state.put([ONE, replace(ONE, id="b")])
+    silence_state.put([longer := replace(ONE, ends_at=9.0)])
+    assert (silence_state.silence("a"), silence_state.silence("c")) == (longer, None)
+    assert [one.id for one in silence_state.silences] == ["a", "b"]
 
 
 def test_what_is_loaded_takes_the_place_of_all_that_was_there() -> None:
-    mutes = SilenceStates()
-    mutes.put([ONE])
-    mutes.acknowledge(Acknowledgement("f", 1.0, "ada", 2.0))
-    mutes.load([replace(ONE, id="b")], [])
-    assert [one.id for one in mutes.silences] == ["b"]
-    assert mutes.acknowledgements == ()
+    silence_state = SilenceStates()
+    silence_state.put([ONE])
+    silence_state.acknowledge(Acknowledgement("f", 1.0, "ada", 2.0))
+    silence_state.load([replace(ONE, id="b")], [])
+    assert [one.id for one in silence_state.silences] == ["b"]
+    assert silence_state.acknowledgements == ()

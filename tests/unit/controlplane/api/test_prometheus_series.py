@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from alerts.matching.labels import Matcher
-from alerts.promql.errors import EvaluationError, TooCostly
+from alerts.promql.errors import EvaluationError, LimitExceeded
 from alerts.promql.series import Series, SeriesInMemory, SeriesSource, series_of
 from controlplane.api import prometheus_series
 from controlplane.api.prometheus_series import ONLY_NOW, TOO_LONG, Reading, find, glances, names, values
@@ -38,7 +38,7 @@ class Room:
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         self.asked.append((start, end))
         if end - start > self.most:
-            raise TooCostly("a lot")
+            raise LimitExceeded("a lot")
         if not any(m.name == "__name__" and m.operator == "=" for m in matchers):
             raise EvaluationError("say which metric", 1, 1)
         return SeriesInMemory(self.series).select(matchers, start, end)

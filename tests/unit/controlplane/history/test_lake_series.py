@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from alerts.matching.labels import Matcher
-from alerts.promql.errors import TooCostly
+from alerts.promql.errors import LimitExceeded
 from controlplane.history import federated_series, lake_series
 from controlplane.history.archive import Archive
 from controlplane.history.federated_series import FederatedSeries, Parts, chosen
@@ -183,7 +183,7 @@ def test_more_than_can_be_read_is_refused_with_the_way_out(
     known: StoreHarness, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(federated_series, "MOST_RAW_DAYS", 0)
-    with pytest.raises(TooCostly, match="history rollup"):
+    with pytest.raises(LimitExceeded, match="history rollup"):
         source(known, lake, BEGIN + 300.0).select(named("source_lag_rows"), PAST, BEGIN + 300.0)
 
 

@@ -16,17 +16,17 @@ from typing import Any
 import pytest
 
 from alerts.errors import ReceiverError
-from alerts.grouping import sorted_in
+from alerts.grouping import add_alerts
 from alerts.notify import config
-from alerts.notify.message import Message, in_order
+from alerts.notify.message import Message, firing_first
 from alerts.notify.reasons import Reason
 from alerts.notify.receivers.webhook import (
     Webhook,
     address_problem,
-    forbidden,
+    is_forbidden,
     payload,
     post,
-    shown_url,
+    redacted_url,
 )
 from alerts.state import Alert, AlertState
 from tests.paths import DATA
@@ -36,7 +36,9 @@ from tests.unit.alerts.examples import alert, resolved
 def message(*alerts: Alert) -> Message:
     links = {one.fingerprint: "http://here/rules?a=1&b=2" for one in alerts}
     key = '{}/{team="data"}:{app="shop"}'
-    return Message("hook", key, {"app": "shop"}, in_order(alerts), "http://here", Reason.FIRST, 0.0, links)
+    return Message(
+        "hook", key, {"app": "shop"}, firing_first(alerts), "http://here", Reason.FIRST, 0.0, links
+    )
 
 
 A = alert("A", at=1_700_000_000.25, app="shop", query="x")
@@ -106,14 +108,14 @@ def test_group_and_payload_are_those_that_alertmanager_makes_of_the_same_alerts(
     loaded, _ = config.load(ROUTES)
     assert loaded is not None
     alerts = {one["fingerprint"]: told_by(one) for one in recorded["alerts"]}
-    groups = sorted_in({}, (replace(one, state=AlertState.FIRING) for one in alerts.values()), loaded.route)
-    (group,) = sorted_in(groups, alerts.values(), loaded.route).values()
+    groups = add_alerts({}, (replace(one, state=AlertState.FIRING) for one in alerts.values()), loaded.route)
+    (group,) = add_alerts(groups, alerts.values(), loaded.route).values()
     links = {one["fingerprint"]: one["generatorURL"] for one in recorded["alerts"]}
     told = Message(
         group.receiver,
         group.key,
         group.labels,
-        in_order(group.alerts.values()),
+        firing_first(group.alerts.values()),
         "http://am.example",
         Reason.FIRST,
         0.0,
@@ -293,7 +295,8 @@ def test_what_is_no_address_is_refused_for_good(url: str) -> None:
 
 def test_an_address_is_shown_without_what_may_be_secret() -> None:
     assert (
-        shown_url("https://user:pw@host.example:8443/services/T0/B0?token=x") == "https://host.example:8443/…"
+        redacted_url("https://user:pw@host.example:8443/services/T0/B0?token=x")
+        == "https://host.example:8443/…"
     )
     assert "pw" not in repr(Webhook("hook", "https://user:pw@host/x", headers={"Authorization": "Bearer t"}))
 
@@ -306,9 +309,9 @@ def test_nothing_is_sent_to_an_address_where_secrets_are_kept(address: str) -> N
 
 @pytest.mark.parametrize("address", ["::ffff:169.254.169.254", "fe80::1", "fe80::1%eth0", "::", "ff02::1"])
 def test_nor_to_such_an_address_of_the_newer_kind(address: str) -> None:
-    assert forbidden(address)
+    assert is_forbidden(address)
 
 
 def test_receivers_on_private_networks_are_allowed() -> None:
     allowed = ("10.0.0.1", "192.168.1.1", "127.0.0.1", "::1", "fd00::1", "8.8.8.8")
-    assert not any(forbidden(ip) for ip in allowed)
+    assert not any(is_forbidden(ip) for ip in allowed)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from alerts.matching.labels import Matcher
-from alerts.promql.errors import Unanswerable
+from alerts.promql.errors import OperationError
 from alerts.promql.evaluator import evaluate
 from alerts.promql.series import Series, is_stale, series_of
 from alerts.promql.syntax.parser import parse
@@ -46,7 +46,7 @@ class Past:
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> list[Series]:
         if not any(m.name == "__name__" for m in matchers):
-            raise Unanswerable("name the metric")
+            raise OperationError("name the metric")
         self.asked.append((start, end))
         times = [t for t in range(-990, 91, 15) if start < t <= end]
         return [series_of({"__name__": "x", "n": n}, dict.fromkeys(times, -1.0)) for n in "ac"]
@@ -110,5 +110,5 @@ def test_what_the_grid_does_not_keep_comes_from_the_store_alone() -> None:
 def test_a_selector_without_a_name_finds_the_recent_past_and_is_refused_beyond() -> None:
     joined = GridWithHistory(grid(), Past(), NOW)
     assert len(joined.select([Matcher("n", "=", "a")], NOW - 300, NOW)) == 1
-    with pytest.raises(Unanswerable, match="name the metric"):
+    with pytest.raises(OperationError, match="name the metric"):
         joined.select([Matcher("n", "=", "a")], NOW - 3600, NOW)
