@@ -1,6 +1,6 @@
-"""Actions on queries: asked for, guarded, sent to the agent, verified, on record.
+"""Actions on queries: stop, start and restart, from the request to the verified outcome.
 
-Called by the API and the scheduler; calls the store, the window and `controlplane.health.failures`. What is
-decided is decided in pure functions (`actions`, `guards`, `verification`); `service` acts on it and
-`outbox` wakes the agents' held polls.
+Called by the API and the scheduler; calls the store, the window and `controlplane.health`. The pure modules
+`transitions`, `guards`, `checkpoint_gate` and `verification` decide, `service` applies their decisions and `outbox`
+wakes the agents' long polls.
 """

@@ -1,7 +1,7 @@
-"""What the doctor says of a checkpoint before a start, and what that makes of the action. Pure.
+"""Gate that checks a query's checkpoint before a start. Pure.
 
-A start whose checkpoint is broken is refused unless somebody forces it; where nobody can look it goes on, and its
-evidence says so. Called by `controlplane.actions.service`.
+A start from a broken checkpoint is refused unless the request forces it. When the checkpoint cannot be checked, the
+start goes on and its evidence records that. Called by `controlplane.actions.service`.
 """
 
 from __future__ import annotations
@@ -18,64 +18,61 @@ MAX_FINDINGS = 10
 StoredReport = Mapping[str, Any]
 
 
-def needs_inventory(view: QueryView, ask: NewAction, now: float) -> bool:
-    """Whether the checkpoint is to be looked at before this is done."""
-    if ask.action not in transitions.START_ACTIONS or ask.force:
+def needs_inventory(view: QueryView, wanted: NewAction, now: float) -> bool:
+    """Whether the action waits for a new inventory of the checkpoint."""
+    if wanted.action not in transitions.START_ACTIONS or wanted.force:
         return False
     return not guards.is_fresh(view.checkpoint, view, now) or guards.may_have_changed(view, now)
 
 
-def decide(
-    action: Action, seen: CheckpointSummary | None, judgement: StoredReport | None, now: float
-) -> Action:
-    """The action with what the newest inventory foretells: refused, or on its way."""
+def decide(action: Action, seen: CheckpointSummary | None, report: StoredReport | None, now: float) -> Action:
+    """Refuse or release the action by the newest inventory."""
     refusal = guards.predicted_failure(seen)
     if refusal is not None and not action.evidence.get("forced_by"):
-        return transitions.refuse(action, refusal, now, checkpoint_evidence(seen, judgement))
-    return transitions.release(action, checkpoint_evidence(seen, judgement), now)
+        return transitions.refuse(action, refusal, now, checkpoint_evidence(seen, report))
+    return transitions.release(action, checkpoint_evidence(seen, report), now)
 
 
 def decide_without_inventory(
-    action: Action, view: QueryView, judgement: StoredReport | None, why: str, now: float
+    action: Action, view: QueryView, report: StoredReport | None, why: str, now: float
 ) -> Action:
-    """Nobody could look. What was found broken stays so until somebody looks again, or a run has proved it wrong."""
+    """Decide without a new inventory: a broken checkpoint stays broken until a newer inventory or run disproves it."""
     seen = view.checkpoint
-    if guards.predicted_failure(seen) is not None and not _is_outrun(seen, view.run):
-        return decide(action, seen, judgement, now)
-    return transitions.release(action, {"checkpoint": f"not seen: {why}"}, now)
+    if guards.predicted_failure(seen) is not None and not _is_disproved(seen, view.run):
+        return decide(action, seen, report, now)
+    return transitions.release(action, {"checkpoint": f"not checked: {why}"}, now)
 
 
-def _is_outrun(seen: CheckpointSummary | None, run: Run | None) -> bool:
-    """Whether a later run has started from this checkpoint all the same, and committed a batch."""
+def _is_disproved(seen: CheckpointSummary | None, run: Run | None) -> bool:
+    """Whether a run started from this checkpoint after the inventory and committed a batch."""
     if seen is None or run is None:
         return False
     return run.started_at > seen.taken_at and run.last_batch_id is not None
 
 
-def force(
-    action: Action, seen: CheckpointSummary | None, judgement: StoredReport | None, now: float
-) -> Action:
-    """Somebody wants it whatever the doctor says; that is on record, with what it says."""
-    told = {**checkpoint_evidence(seen, judgement), "forced_by": action.actor}
-    return transitions.release(action, told, now)
+def force(action: Action, seen: CheckpointSummary | None, report: StoredReport | None, now: float) -> Action:
+    """Release the action whatever the checkpoint's verdict; the evidence keeps the verdict and `forced_by`."""
+    evidence = {**checkpoint_evidence(seen, report), "forced_by": action.actor}
+    return transitions.release(action, evidence, now)
 
 
 def is_wait_over(action: Action, now: float) -> bool:
+    """Whether a held action has waited long enough for an inventory."""
     until = action.evidence.get(transitions.WAITING_UNTIL)
     return isinstance(until, int | float) and now >= until
 
 
-def checkpoint_evidence(seen: CheckpointSummary | None, judgement: StoredReport | None) -> dict[str, Any]:
-    """The verdict and its weightiest findings, as they stand in an action's evidence."""
+def checkpoint_evidence(seen: CheckpointSummary | None, report: StoredReport | None) -> dict[str, Any]:
+    """The verdict and the most severe findings (at most `MAX_FINDINGS`), as an action's evidence has them."""
     if seen is None:
-        return {"checkpoint": "not seen: no inventory of it has come yet"}
-    told = {
+        return {"checkpoint": "not checked: no inventory of it has arrived yet"}
+    checked = {
         "checkpoint": seen.checkpoint,
         "verdict": seen.verdict,
         "summary": seen.summary,
         "collected_at": rfc3339(seen.taken_at),
         "next_batch": seen.next_batch,
     }
-    found = (judgement or {}).get("findings") or []
-    grave = [finding for finding in found if finding.get("severity") != "info"]
-    return {"checkpoint": told, "findings": grave[:MAX_FINDINGS]}
+    found = (report or {}).get("findings") or []
+    severe = [finding for finding in found if finding.get("severity") != "info"]
+    return {"checkpoint": checked, "findings": severe[:MAX_FINDINGS]}

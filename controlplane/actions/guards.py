@@ -1,7 +1,7 @@
-"""May this action be done now? Pure: a view of the query in, None or the reason why not out.
+"""Guards: whether an action on a query is allowed now. Pure functions of a view of the query.
 
-The agent checks again in the driver, with what only it knows (factories, wrong query); these guards
-spare people the wait and keep two hands off one query.
+The agent checks again in the driver with facts that only it has (restart factories, another query). These guards
+answer at once and allow one open action per query.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ALLOWED = {"none": (), "stop": ("stop",), "all": ("stop", "start", "restart")}
 
 @dataclass(frozen=True)
 class ActionRefusal:
-    """Why not: `code` for programs, `reason` a sentence for people."""
+    """Why an action is refused: `code` for programs, `reason` as a sentence for people."""
 
     code: str
     reason: str
@@ -26,17 +26,17 @@ class ActionRefusal:
 def check(
     view: QueryView,
     action: str,
-    under_way: Action | None,
+    open_action: Action | None,
     others: Sequence[Agent] = (),
     vanished: bool = False,
 ) -> ActionRefusal | None:
-    """The first reason against it, or None. `others`: living agents besides its own that run this query.
+    """The first reason against the action, or None. `others`: further live agents that report this query.
 
-    `vanished`: its driver lives and no longer lists it, so it does not run, though nobody told of its end.
+    `vanished`: the driver is alive and no longer lists the query, so it is not running although no end was reported.
     """
     return (
         _retired(view)
-        or _under_way(under_way)
+        or _other_action_open(open_action)
         or _no_driver(view)
         or _two_drivers(view, others)
         or _forbidden(view.agent, action)
@@ -50,11 +50,12 @@ def _retired(view: QueryView) -> ActionRefusal | None:
     return ActionRefusal("retired", f"the query was retired at {rfc3339(view.retired_at)}")
 
 
-def _under_way(action: Action | None) -> ActionRefusal | None:
+def _other_action_open(action: Action | None) -> ActionRefusal | None:
     if action is None:
         return None
     reason = (
-        f"{action.actor}'s {action.action} of {rfc3339(action.requested_at)} is still {action.state.value}"
+        f"{action.actor}'s {action.action}, requested at {rfc3339(action.requested_at)}, "
+        f"is {action.state.value}; wait for its outcome"
     )
     return ActionRefusal("action_in_progress", reason)
 
@@ -63,31 +64,34 @@ def _no_driver(view: QueryView) -> ActionRefusal | None:
     agent = view.agent
     if agent is None and view.start_failed_at is not None:
         return ActionRefusal(
-            "no_driver", "it has never run, so only its program can start it: start the application"
+            "no_driver",
+            "The query has never run. Start the application; only its program can start the query.",
         )
     if agent is None:
         return ActionRefusal(
-            "no_driver", "no agent has reported this query, so there is nobody to carry it out"
+            "no_driver", "No agent has reported this query. Run its application with the agent attached."
         )
     if agent.ended_at is None:
         return None
     how = agent.end_reason or "exit"
-    return ActionRefusal(
-        "no_driver", f"its driver ended ({how}) at {rfc3339(agent.ended_at)}: start the application"
+    reason = (
+        f"The driver has ended ({how}, {rfc3339(agent.ended_at)}). Start the application; "
+        "a query cannot be started without its driver."
     )
+    return ActionRefusal("no_driver", reason)
 
 
 def _two_drivers(view: QueryView, others: Sequence[Agent]) -> ActionRefusal | None:
-    """A checkpoint that was copied keeps its query's id: then the id alone does not say whom to ask."""
+    """A copied checkpoint keeps the query id, so the id alone does not identify the driver to send the command to."""
     agent = view.agent
     other = next(iter(others), None)
     if agent is None or (other is None and agent.app == view.app):
         return None
-    second = other.app if other is not None else view.app
+    first = f"{agent.app}/{agent.agent[:8]}"
+    second = f"{other.app}/{other.agent[:8]}" if other is not None else view.app
     reason = (
-        f"two drivers use this query id: {agent.app} ({agent.agent[:8]}) and {second}"
-        f"{f' ({other.agent[:8]})' if other is not None else ''}; was the checkpoint copied? "
-        "Stop one of them, or give it a checkpoint of its own"
+        f"Two drivers report this query ({first}, {second}). "
+        "Stop one of them: they share a checkpoint, or it was copied."
     )
     return ActionRefusal("two_drivers", reason)
 
@@ -96,7 +100,7 @@ def _forbidden(agent: Agent | None, action: str) -> ActionRefusal | None:
     mode = agent.actions if agent else "all"
     if action in ALLOWED.get(mode, ()):
         return None
-    return ActionRefusal("forbidden_by_driver", f"its driver forbids {action} (CONTROLPLANE_ACTIONS={mode})")
+    return ActionRefusal("forbidden_by_driver", f"the driver forbids {action} (CONTROLPLANE_ACTIONS={mode})")
 
 
 def _wrong_state(view: QueryView, action: str, vanished: bool) -> ActionRefusal | None:
@@ -110,17 +114,17 @@ def _wrong_state(view: QueryView, action: str, vanished: bool) -> ActionRefusal 
     return None
 
 
-#: For so many seconds an inventory tells of now; of a query that has ended, as long as a start that has waited for it
-#: (`actions.INVENTORY_WAIT_SECONDS`) must find it fresh.
+#: How long an inventory counts as current. For an ended query it must be longer than
+#: `transitions.INVENTORY_WAIT_SECONDS`, so that a start that waited for the inventory finds it fresh.
 FRESH_SECONDS = 60.0
 FRESH_AFTER_END_SECONDS = 20.0
-#: Once a query has ended people work on its checkpoint, and start it as soon as they are done.
+#: After a query has ended, people may repair its checkpoint and start it right away.
 EDIT_GRACE_SECONDS = 3.0
 BROKEN = "checkpoint_broken"
 
 
 def is_fresh(seen: CheckpointSummary | None, view: QueryView, now: float) -> bool:
-    """Whether this inventory tells what a start would find: it is of now, and no run has begun or ended since."""
+    """Whether the inventory shows what a start would read: it is recent, and no run has begun or ended since."""
     run = view.run
     if seen is None or (run is not None and seen.taken_at < run.started_at):
         return False
@@ -131,7 +135,7 @@ def is_fresh(seen: CheckpointSummary | None, view: QueryView, now: float) -> boo
 
 
 def may_have_changed(view: QueryView, now: float) -> bool:
-    """Whether somebody may have worked on the checkpoint since the newest inventory: another look costs a moment."""
+    """Whether the checkpoint may have been edited since the newest inventory, which makes another one worthwhile."""
     seen, ended = view.checkpoint, view.run is not None and view.run.ended_at is not None
     if seen is None or not ended:
         return False
@@ -139,15 +143,15 @@ def may_have_changed(view: QueryView, now: float) -> bool:
 
 
 def _is_of_the_end(seen: CheckpointSummary, run: Run | None) -> bool:
-    """Taken after the run ended; its agent's clock may differ by a moment from the one that told the end."""
+    """Whether it was taken after the run ended; the clocks of the agent and of the reported end may differ a little."""
     if run is None or run.ended_at is None:
         return False
     return seen.taken_at >= run.ended_at or (seen.run_id == run.run_id and seen.why in ("failed", "stopped"))
 
 
 def predicted_failure(seen: CheckpointSummary | None) -> ActionRefusal | None:
-    """Why a start will fail, as the doctor sees it; None where it sees nothing that it will fail by."""
+    """Why a start will fail according to the doctor; None if the checkpoint is not broken."""
     if seen is None or seen.verdict != "broken":
         return None
     what = seen.foretold or seen.summary
-    return ActionRefusal(BROKEN, f"its checkpoint is broken, a start will fail: {what}")
+    return ActionRefusal(BROKEN, f"the checkpoint is broken, a start will fail: {what}")

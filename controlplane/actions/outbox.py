@@ -1,7 +1,7 @@
-"""Commands waiting for their agents, and the agents' polls waiting for commands.
+"""Queue of commands per agent, and the agents' long polls that wait for them.
 
-Many threads put; the event loop waits. A held poll costs one `asyncio.Event` and no thread: `put`
-wakes it by `call_soon_threadsafe`. What is here is a copy of the open actions in the store.
+Many threads call `put`; the event loop waits. A held poll costs one `asyncio.Event` and no thread: `put` wakes it by
+`call_soon_threadsafe`. The content is a copy of the open actions in the store.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from controlplane.actions.transitions import is_held
 from controlplane.model import Action, ActionState
 
-REDELIVER_SECONDS = 5.0  # seconds without a word from the agent: the answer to its poll was lost
+REDELIVER_SECONDS = 5.0  # without a result for this long, the response to the agent's poll was lost
 
 
 @dataclass
 class _Slot:
     action: Action
-    handed_at: float | None = None
+    sent_at: float | None = None
 
 
 class Outbox:
-    """Open actions by agent. Actions that are `running` stay in the agent's hands and are not sent again."""
+    """Open actions by agent. An action that is `running` is not sent again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,14 +32,15 @@ class Outbox:
         self._waiting: dict[str, set[asyncio.Event]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        #: Number of long polls that wait now.
         self.held_polls = 0
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The loop whose polls are woken; called once it runs."""
+        """Set the event loop whose polls `put` wakes; called once the loop runs."""
         self._loop, self._closed = loop, False
 
     def put(self, action: Action) -> None:
-        """Note an action's new state; a new one wakes its agent's polls."""
+        """Record the action's state; a requested action wakes its agent's polls."""
         agent = action.agent
         if agent is None:
             return
@@ -56,21 +57,21 @@ class Outbox:
             self._wake(agent)
 
     def due(self, agent: str, app: str | None, now: float) -> list[Action]:
-        """What to hand to this agent now; a token bound to an `app` gets only that app's commands."""
+        """Actions to send to this agent now; a token bound to an `app` gets only that app's commands."""
         with self._lock:
             slots = self._slots.get(agent, {}).values()
             return [s.action for s in slots if _is_due(s, now) and app in (None, s.action.app)]
 
     def mark_sent(self, actions: list[Action], at: float | None) -> None:
-        """These went out; they come again only after `REDELIVER_SECONDS`. None: they did not go out."""
+        """Record when these were sent; they are due again after `REDELIVER_SECONDS`. None: sending failed."""
         with self._lock:
             for action in actions:
                 slot = self._slots.get(action.agent or "", {}).get(action.id)
                 if slot is not None:
-                    slot.handed_at = at
+                    slot.sent_at = at
 
     async def wait(self, agent: str, seconds: float) -> None:
-        """Until something may be due for this agent, the time is over, or the server ends."""
+        """Wait until a command may be due for this agent, `seconds` are over, or the outbox is closed."""
         if self._closed or seconds <= 0:
             return
         event = asyncio.Event()
@@ -95,23 +96,24 @@ class Outbox:
 
     def _wake(self, agent: str) -> None:
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has closed: nobody waits any more
-                self._loop.call_soon_threadsafe(self._ring, agent)
+            with contextlib.suppress(RuntimeError):  # the loop has closed: no poll waits any more
+                self._loop.call_soon_threadsafe(self._set_events, agent)
 
-    def _ring(self, agent: str) -> None:
+    def _set_events(self, agent: str) -> None:
         for event in self._waiting.get(agent, ()):
             event.set()
 
     @property
     def closed(self) -> bool:
+        """Whether `close` was called since the last `bind`."""
         return self._closed
 
     def close(self) -> None:
-        """End all held polls now. Called on the loop, when the server is told to stop."""
+        """End all held polls. Called on the event loop when the server begins to stop."""
         self._closed = True
         for agent in list(self._waiting):
-            self._ring(agent)
+            self._set_events(agent)
 
 
 def _is_due(slot: _Slot, now: float) -> bool:
-    return slot.handed_at is None or now - slot.handed_at >= REDELIVER_SECONDS
+    return slot.sent_at is None or now - slot.sent_at >= REDELIVER_SECONDS

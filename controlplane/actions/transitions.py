@@ -1,8 +1,8 @@
-"""The life of an action as pure steps: each takes the action and `now`, and gives the next one.
+"""State machine of an action: pure steps that take the action and `now` and return the next action.
 
-requested → delivered → running → succeeded | failed | unverified, or refused, or expired. A step
-that does not apply gives the action back unchanged, so that a repeated or late message is harmless.
-Each stage has its own deadline: the way to the agent, the agent's work, and the proof.
+requested → delivered → running → succeeded | failed | unverified, or refused, or expired. A step that does not
+apply returns the action unchanged, so a repeated or late message is harmless. Each stage has its own deadline: the
+delivery to the agent, the agent's work, and the verification.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from controlplane.model import Action, ActionState, Failure, QueryView
 from listeners.protocol.wire import Command, CommandResult
 
 MIN_STAGE_SECONDS = 120.0  # seconds
-MAX_STAGE_SECONDS = 3600.0  # what the wire format lets a command ask for
-ANSWER_GRACE_SECONDS = 30.0  # the agent's own time limit runs out first, then its answer travels
+MAX_STAGE_SECONDS = 3600.0  # the wire format's limit for a command's timeout
+ANSWER_GRACE_SECONDS = 30.0  # the agent's own timeout expires first, then its result is on the way
 START_ACTIONS = ("start", "restart")
-#: So long a start waits for the look at its checkpoint; until when stands in the evidence of one that waits.
+#: How long a start waits for an inventory of its checkpoint; the evidence of a waiting action holds the end.
 INVENTORY_WAIT_SECONDS = 12.0
 WAITING_UNTIL = "waiting_for_inventory_until"
-#: The exception's class before its message: a condition says more.
+#: The exception's class before its message; it is dropped where an error condition is known.
 _HEAD = re.compile(r"^(?:\w+\.)+[\w$]+: ")
 
 
 @dataclass(frozen=True)
 class NewAction:
-    """What a person or a program wants of a query. `via` is the token's name, `actor` the person."""
+    """A requested action on a query. `via` is the token's name, `actor` the person."""
 
     action: str
     actor: str
@@ -47,7 +47,7 @@ class NewAction:
 
 @dataclass(frozen=True)
 class ActionOutcome:
-    """How an action ended, in a sentence and in figures."""
+    """The end of an action: its state, a sentence for people and evidence for programs."""
 
     state: ActionState
     reason: str
@@ -55,15 +55,15 @@ class ActionOutcome:
 
 
 def stage_timeout(view: QueryView | None) -> float:
-    """Seconds one stage may take: max(2 min, 2 × trigger, 3 × usual batch (p95)), at most an hour."""
+    """Seconds a stage may take: max(2 min, 2 × trigger interval, 3 × p95 batch duration), at most an hour."""
     if view is None:
         return MIN_STAGE_SECONDS
     trigger = view.facts.trigger_interval or 0.0
     return min(MAX_STAGE_SECONDS, max(MIN_STAGE_SECONDS, 2 * trigger, 3 * p95_batch_seconds(view)))
 
 
-def request(view: QueryView, ask: NewAction, action_id: str, now: float) -> Action:
-    """A new action on this query, for the agent that reported its newest run."""
+def request(view: QueryView, wanted: NewAction, action_id: str, now: float) -> Action:
+    """A new action on this query, addressed to the agent that reported its newest run."""
     last = view.progress[-1] if view.progress else None
     known = (last.batch_id if last else None, view.run.last_batch_id if view.run else None)
     return Action(
@@ -71,58 +71,58 @@ def request(view: QueryView, ask: NewAction, action_id: str, now: float) -> Acti
         query_id=view.query_id,
         app=view.app,
         name=view.name,
-        action=ask.action,
-        actor=ask.actor,
+        action=wanted.action,
+        actor=wanted.actor,
         state=ActionState.REQUESTED,
         requested_at=now,
         deadline_at=now + stage_timeout(view),
-        request_reason=ask.reason,
+        request_reason=wanted.reason,
         reason=_silence(view, now),
-        drain=ask.drain,
-        overrides=dict(ask.overrides),
+        drain=wanted.drain,
+        overrides=dict(wanted.overrides),
         agent=view.agent.agent if view.agent else None,
-        idempotency_key=ask.idempotency_key,
+        idempotency_key=wanted.idempotency_key,
         previous_run_id=view.run.run_id if view.run else None,
         previous_batch_id=max((b for b in known if b is not None), default=None),
     )
 
 
 def _silence(view: QueryView, now: float) -> str:
-    """Why this may take a while: an agent that has not been heard may come back, so we ask all the same."""
+    """The reason of a requested action whose agent is silent; the agent may come back, so the action stays open."""
     silent = now - view.agent.last_seen_at if view.agent else 0.0
-    return (
-        f"waiting for its agent, last heard {silent:.0f} s ago" if silent > DEFAULTS.unheard_seconds else ""
-    )
+    return f"waiting for the agent, last seen {silent:.0f} s ago" if silent > DEFAULTS.unheard_seconds else ""
 
 
 def refuse(
     action: Action, refusal: ActionRefusal, now: float, evidence: Mapping[str, Any] = MappingProxyType({})
 ) -> Action:
-    held = {name: value for name, value in action.evidence.items() if name != WAITING_UNTIL}
-    told = {**held, **evidence, "code": refusal.code}
-    return _end(action, ActionOutcome(ActionState.REFUSED, refusal.reason, told), now)
+    """End the action as refused; `evidence` is added to its own."""
+    kept = {name: value for name, value in action.evidence.items() if name != WAITING_UNTIL}
+    merged = {**kept, **evidence, "code": refusal.code}
+    return _end(action, ActionOutcome(ActionState.REFUSED, refusal.reason, merged), now)
 
 
 def hold(action: Action, now: float) -> Action:
-    """It waits, not handed out, until its checkpoint has been looked at."""
+    """Keep the action from its agent until its checkpoint has been checked."""
     evidence = {**action.evidence, WAITING_UNTIL: now + INVENTORY_WAIT_SECONDS}
-    return replace(action, reason="looking at its checkpoint first", evidence=evidence)
+    return replace(action, reason="checking the checkpoint first", evidence=evidence)
 
 
 def is_held(action: Action) -> bool:
+    """Whether the action waits for a checkpoint check."""
     return action.state == ActionState.REQUESTED and WAITING_UNTIL in action.evidence
 
 
 def release(action: Action, evidence: Mapping[str, Any], now: float) -> Action:
-    """It goes to its agent, with what is known of its checkpoint; the way there has its whole time from now on."""
-    held = {name: value for name, value in action.evidence.items() if name != WAITING_UNTIL}
+    """Let the action go to its agent with `evidence` about its checkpoint; its delivery deadline starts anew."""
+    kept = {name: value for name, value in action.evidence.items() if name != WAITING_UNTIL}
     deadline = action.deadline_at + (now - action.requested_at)
     reason = "" if is_held(action) else action.reason
-    return replace(action, reason=reason, evidence={**held, **evidence}, deadline_at=deadline)
+    return replace(action, reason=reason, evidence={**kept, **evidence}, deadline_at=deadline)
 
 
 def deliver(action: Action, view: QueryView | None, now: float) -> Action:
-    """Handed to the agent's poll. Handing it out once more changes nothing, its deadline neither."""
+    """Mark the action as delivered to the agent's poll. A second delivery changes nothing, nor its deadline."""
     if action.state != ActionState.REQUESTED:
         return action
     deadline = now + stage_timeout(view) + ANSWER_GRACE_SECONDS
@@ -130,7 +130,7 @@ def deliver(action: Action, view: QueryView | None, now: float) -> Action:
 
 
 def apply_result(action: Action, result: CommandResult, view: QueryView | None, now: float) -> Action:
-    """What the agent said became of its command. After the end, and repeated, it changes nothing."""
+    """Apply the agent's result of the command. A result that is repeated or comes after the end changes nothing."""
     if action.state.final or is_started(action):
         return action
     evidence = {**action.evidence, **result.evidence, **({"code": result.code} if result.code else {})}
@@ -140,7 +140,7 @@ def apply_result(action: Action, result: CommandResult, view: QueryView | None, 
             action, state=ActionState.RUNNING, reason=result.reason, evidence=evidence, deadline_at=deadline
         )
     if result.state == "refused":
-        return _end(action, ActionOutcome(ActionState.REFUSED, _said(result, "refused"), evidence), now)
+        return _end(action, ActionOutcome(ActionState.REFUSED, _reason(result, "refused"), evidence), now)
     if result.state == "failed":
         return _end(action, driver_failure(result, evidence), now)
     if action.action in START_ACTIONS:
@@ -162,59 +162,60 @@ def _started(action: Action, result: CommandResult, evidence: dict[str, Any], de
 
 
 def is_started(action: Action) -> bool:
-    """The agent has started a new run; what is missing is the proof that it works."""
+    """Whether the agent has started a new run, which is still to be verified."""
     return bool(action.evidence.get("started"))
 
 
-def _said(result: CommandResult, word: str) -> str:
-    return result.reason or f"the driver {word} it ({result.code or 'no reason given'})"
+def _reason(result: CommandResult, verb: str) -> str:
+    return result.reason or f"the driver {verb} it ({result.code or 'no reason given'})"
 
 
 def driver_failure(result: CommandResult, evidence: Mapping[str, Any]) -> ActionOutcome:
-    """The agent's failure, with Spark's exception explained where it sent one."""
+    """The failure that the agent reported, with Spark's exception explained if the result has one."""
     text = evidence.get("exception")
     if not isinstance(text, str) or not text:
-        return ActionOutcome(ActionState.FAILED, _said(result, "could not do"), evidence)
+        return ActionOutcome(ActionState.FAILED, _reason(result, "could not do"), evidence)
     error_class = evidence.get("errorClass")
     failure = failures.explain(text, error_class if isinstance(error_class, str) else None)
     return ActionOutcome(
         ActionState.FAILED,
-        f"{_said(result, 'could not do')}: {failure_sentence(failure)}",
+        f"{_reason(result, 'could not do')}: {failure_sentence(failure)}",
         {**evidence, "failure": asdict(failure)},
     )
 
 
 def failure_sentence(failure: Failure) -> str:
-    """Condition, cause and advice in one line, each of them once."""
+    """Condition, cause and advice in one line, each only once."""
     cause = failure.root_cause or failure.message
     if failure.condition:
         cause = _HEAD.sub("", cause).removeprefix(f"[{failure.condition}]").strip()
-    said = [failure.condition, cause if cause != failure.condition else None]
-    return f"{': '.join(part for part in said if part).rstrip('.')}. {failure.advice}".strip()
+    parts = [failure.condition, cause if cause != failure.condition else None]
+    return f"{': '.join(part for part in parts if part).rstrip('.')}. {failure.advice}".strip()
 
 
 def finish(action: Action, outcome: ActionOutcome, now: float) -> Action:
-    """End the action as its verification says."""
+    """End the action with the outcome of its verification."""
     if action.state.final:
         return action
     return _end(action, replace(outcome, evidence={**action.evidence, **outcome.evidence}), now)
 
 
 def overdue_outcome(action: Action, now: float) -> ActionOutcome | None:
-    """What a deadline that has passed makes of this action; None while there is time."""
+    """The outcome of an action whose deadline has passed; None before the deadline."""
     if action.state.final or now < action.deadline_at:
         return None
     if action.state == ActionState.REQUESTED:
         waited = action.deadline_at - action.requested_at
         return ActionOutcome(
-            ActionState.EXPIRED, f"its agent did not fetch it within {waited:.0f} s; nothing was done"
+            ActionState.EXPIRED, f"the agent did not fetch it within {waited:.0f} s; nothing was done"
         )
     if is_started(action):
-        reason = "the new run started, but by the deadline it had neither committed a batch nor found no data"
+        reason = (
+            "the new run started, but until the deadline it neither committed a batch nor reported that "
+            "there is no new data"
+        )
         return ActionOutcome(ActionState.UNVERIFIED, reason)
-    return ActionOutcome(
-        ActionState.UNVERIFIED, "the agent took the command and did not say what became of it"
-    )
+    return ActionOutcome(ActionState.UNVERIFIED, "the agent fetched the command and did not report a result")
 
 
 def _end(action: Action, outcome: ActionOutcome, now: float) -> Action:
@@ -228,7 +229,7 @@ def _end(action: Action, outcome: ActionOutcome, now: float) -> Action:
 
 
 def command_of(action: Action, view: QueryView | None) -> Command:
-    """The action as the agent gets it."""
+    """The command that the agent receives for the action."""
     return Command(
         id=action.id,
         action=action.action,

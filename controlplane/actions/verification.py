@@ -1,8 +1,8 @@
-"""Did it work? Pure: an action under way and the view of its query in, an outcome or None out.
+"""Verification of actions: the outcome of an open action by what its query's view shows. Pure.
 
-A start is proven by a batch not older than the last one of earlier runs, or by a first trigger of the
-new run that found no data (`resumed_idle`: at night no commit ever comes). A stop is proven by the
-agent's word; where that never comes, by the end of the run.
+A start is verified by a batch that is not older than the last one of earlier runs, or by a first trigger of the new
+run that found no data (`resumed_idle`: without new data no commit ever comes). A stop is verified by the agent's
+result; if that never comes, by the end of the run.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from listeners.protocol.wire import rfc3339
 
 WAITING_FOR_DATA = "Waiting for data to arrive"
 Check = Callable[[Action, QueryView, float], ActionOutcome | None]
-FACTS_DELAY_SECONDS = 20.0  # seconds after which the agent's next round has told what a run was
-RESULT_GRACE_SECONDS = 10.0  # seconds that the agent's own, richer answer may come after the run's end
+FACTS_DELAY_SECONDS = 20.0  # by then the agent's next poll has reported the run's trigger
+RESULT_GRACE_SECONDS = 10.0  # how long after the run's end the agent's own, richer result may arrive
 
 
 def verify(action: Action, view: QueryView, now: float) -> ActionOutcome | None:
-    """The outcome, as soon as the events show it; None while they do not."""
+    """The outcome as soon as the events show it, else None."""
     if action.state.final:
         return None
     return next((outcome for check in _checks(action) if (outcome := check(action, view, now))), None)
@@ -38,7 +38,7 @@ def _checks(action: Action) -> tuple[Check, ...]:
 
 
 def last_earlier_batch(action: Action, view: QueryView) -> int | None:
-    """The last batch known of the runs before the new one; what a later run did says nothing of it."""
+    """The last known batch of the runs before the new one; later runs do not count."""
     new = action.evidence.get("run_id")
     before = itertools.takewhile(lambda sample: sample.run_id != new, view.progress)
     earlier = [sample.batch_id for sample in before]
@@ -56,19 +56,19 @@ def _by_batch(action: Action, view: QueryView, now: float) -> ActionOutcome | No
         evidence = {"verified_by": "batch", "batch_id": first, "previous_batch_id": before}
         return ActionOutcome(ActionState.SUCCEEDED, f"resumed at batch {first}", evidence)
     if first == before:
-        # A stop between commit and report, and asynchronous progress tracking, run the last batch again.
+        # After a stop between commit and report, and with asynchronous progress tracking, Spark replays the last batch.
         evidence = {"verified_by": "batch", "batch_id": first, "previous_batch_id": before}
         return ActionOutcome(ActionState.SUCCEEDED, f"resumed (replayed batch {first})", evidence)
     reason = (
-        f"rewound: the new run began at batch {first}, but batch {before} was committed before; "
-        "its checkpoint was replaced or cut back"
+        f"rewound: the new run began at batch {first} although batch {before} was already committed; "
+        "the checkpoint was replaced or truncated"
     )
     evidence = {"code": "rewound", "batch_id": first, "previous_batch_id": before}
     return ActionOutcome(ActionState.FAILED, reason, evidence)
 
 
 def _by_epoch(action: Action, view: QueryView, now: float) -> ActionOutcome | None:
-    """A continuous query, of which Spark reports no batches."""
+    """Verify a continuous query, for which Spark reports epochs instead of batches."""
     status, before = view.status, action.evidence.get("committed_batch")
     if status is None or status.epoch is None or status.run_id != action.evidence.get("run_id"):
         return None
@@ -79,7 +79,7 @@ def _by_epoch(action: Action, view: QueryView, now: float) -> ActionOutcome | No
 
 
 def _committed(sample: ProgressSample) -> bool:
-    """Spark before 3.5 reports idleness as progress that repeats the last batch without running one."""
+    """Whether the report is of a batch: Spark before 3.5 reports idle triggers as progress of the last batch."""
     return "addBatch" in sample.phases_ms or sample.input_rows > 0
 
 
@@ -114,27 +114,25 @@ def _by_end(action: Action, view: QueryView, now: float) -> ActionOutcome | None
     if run.end == RunEnd.FAILED:
         failure = failures.explain(run.failure_text or "", run.error_class)
         evidence = {"failure": asdict(failure)}
-        reason = f"the new run failed: {failure_sentence(failure)}{_had_foretold(action)}"
+        reason = f"the new run failed: {failure_sentence(failure)}{_checkpoint_finding(action)}"
         return ActionOutcome(ActionState.FAILED, reason, evidence)
     if run.end == RunEnd.FINISHED:
-        reason = "the new run processed what there was and finished"
+        reason = "the new run processed all available data and finished"
         return ActionOutcome(ActionState.SUCCEEDED, reason, {"verified_by": "finished"})
-    if run.end == RunEnd.STOPPED and _is_told(view, run, now):
-        return ActionOutcome(
-            ActionState.UNVERIFIED, "the new run was stopped before it had committed a batch"
-        )
+    if run.end == RunEnd.STOPPED and _is_trigger_known(view, run, now):
+        return ActionOutcome(ActionState.UNVERIFIED, "the new run was stopped before it committed a batch")
     return None
 
 
-def _had_foretold(action: Action) -> str:
-    """What the doctor had said of the checkpoint before, where it spoke against the start."""
+def _checkpoint_finding(action: Action) -> str:
+    """The doctor's finding before the start, as a further sentence; empty if there was none."""
     findings = action.evidence.get("findings")
     first = findings[0] if isinstance(findings, list) and findings else None
-    return f" The doctor had said: {first['message']} ({first['check']})" if first else ""
+    return f" Finding of the checkpoint check before: {first['message']} ({first['check']})" if first else ""
 
 
-def _is_told(view: QueryView, run: Run, now: float) -> bool:
-    """Whether the run's trigger is known, or would be by now: with some it has finished, not been stopped."""
+def _is_trigger_known(view: QueryView, run: Run, now: float) -> bool:
+    """Whether the run's trigger is known, or would be by now: with availableNow or once, a stop is a finish."""
     return view.facts.trigger is not None or run.ended_at is None or now - run.ended_at >= FACTS_DELAY_SECONDS
 
 
@@ -149,7 +147,7 @@ def _stopped(action: Action, view: QueryView, now: float) -> ActionOutcome | Non
         return None
     if now - run.ended_at < RESULT_GRACE_SECONDS:
         return None
-    reason = f"the run ended at {rfc3339(run.ended_at)}; the agent sent no answer of its own"
+    reason = f"the run ended at {rfc3339(run.ended_at)}; the agent sent no result of its own"
     return ActionOutcome(ActionState.SUCCEEDED, reason, {"verified_by": "terminated"})
 
 
@@ -159,5 +157,5 @@ def _driver_gone(action: Action, view: QueryView, now: float) -> ActionOutcome |
         return None
     if agent.ended_at < action.requested_at:
         return None
-    reason = f"its driver ended ({agent.end_reason or 'exit'}) before this was done"
+    reason = f"the driver ended ({agent.end_reason or 'exit'}) before the action was done"
     return ActionOutcome(ActionState.FAILED, reason, {"code": "driver_gone"})

@@ -40,7 +40,7 @@ def test_verdicts_findings_and_a_start_in_spite_of_them(
     assert json.loads(cli("checkpoints", "--json").out)["checkpoints"][0]["verdict"] == "broken"
     refused = cli("start", name)
     assert refused.code == 1
-    assert "refused: its checkpoint is broken" in refused.out
+    assert "refused: the checkpoint is broken" in refused.out
     assert "--force starts it in spite of that" in refused.out
     agent.serve_commands(restarts(query, lambda driver: driver.tell(driver.progress(query))))
     assert cli("start", name, "--force").code == 0

@@ -127,7 +127,7 @@ def test_a_start_on_a_broken_checkpoint_is_refused_and_can_be_forced(
     forced = ended(operator, ask(operator, query, "start", actor="ada", force=True))
     assert forced["evidence"]["forced_by"] == "ada"
     assert forced["state"] == "failed"
-    assert "The doctor had said" in forced["reason"]
+    assert "Finding of the checkpoint check before" in forced["reason"]
 
 
 def test_the_reason_of_a_failed_query_names_what_the_doctor_found(
@@ -198,7 +198,7 @@ def test_where_nobody_can_look_the_restart_goes_on_and_says_so(
     agent.serve_commands(looks(query, lambda: None))
     done = ended(operator, ask(operator, query))
     assert done["state"] == "succeeded"
-    assert done["evidence"]["checkpoint"] == "not seen: the storage does not answer"
+    assert done["evidence"]["checkpoint"] == "not checked: the storage does not answer"
     assert seen(operator, query)["checkpoint"]["trouble"] == "the storage does not answer"
 
 
@@ -212,10 +212,10 @@ def test_an_agent_that_never_looks_holds_a_restart_for_a_while_only(
     )
     asked = ask(operator, query)
     action = action_of(operator, asked)
-    assert (action["state"], action["reason"]) == ("requested", "looking at its checkpoint first")
+    assert (action["state"], action["reason"]) == ("requested", "checking the checkpoint first")
     done = ended(operator, asked, 20.0)
     assert done["state"] == "succeeded"
-    assert done["evidence"]["checkpoint"] == "not seen: no inventory came within 1 s"
+    assert done["evidence"]["checkpoint"] == "not checked: no inventory arrived within 1 s"
 
 
 def test_an_inventory_on_demand_is_asked_of_the_agent_and_of_nobody_else(

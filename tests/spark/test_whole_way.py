@@ -136,7 +136,7 @@ def test_a_start_that_fails_tells_sparks_own_words_and_can_be_tried_again(deploy
     deployment.post(look + "/inventory", {})
     wait_for(lambda: deployment.get(look)["checkpoint"]["verdict"] == "broken", 30)
     done = deployment.cli("start", "orders", "--wait", "120")
-    assert done.returncode == 1 and "its checkpoint is broken" in done.stdout, done
+    assert done.returncode == 1 and "the checkpoint is broken" in done.stdout, done
     done = deployment.cli("start", "orders", "--force", "--wait", "120")
     assert done.returncode == 1 and "CONCURRENT_STREAM_LOG_UPDATE" in done.stdout, done
     assert "Traceback" not in done.stdout + done.stderr

@@ -95,7 +95,10 @@ def test_where_nobody_can_look_it_goes_on_unless_it_was_found_broken_before() ->
     free = checkpoint_gate.decide_without_inventory(
         held, view(checkpoint=seen()), None, "its agent is mute", NOW
     )
-    assert (free.state, free.evidence["checkpoint"]) == (ActionState.REQUESTED, "not seen: its agent is mute")
+    assert (free.state, free.evidence["checkpoint"]) == (
+        ActionState.REQUESTED,
+        "not checked: its agent is mute",
+    )
     broken = view(checkpoint=seen(verdict="broken"))
     still = checkpoint_gate.decide_without_inventory(held, broken, JUDGEMENT, "its agent is mute", NOW)
     assert still.state == ActionState.REFUSED
@@ -131,7 +134,7 @@ def test_force_goes_on_and_names_who() -> None:
     assert (forced.state, forced.evidence["forced_by"]) == (ActionState.REQUESTED, "ada")
     assert forced.evidence["checkpoint"]["verdict"] == "broken"
     unknown = checkpoint_gate.force(requested(), None, None, NOW)
-    assert "not seen" in unknown.evidence["checkpoint"]
+    assert "not checked" in unknown.evidence["checkpoint"]
 
 
 def test_a_held_start_waits_for_a_while_only() -> None:

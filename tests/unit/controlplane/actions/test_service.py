@@ -115,7 +115,7 @@ def test_where_nobody_can_look_a_start_goes_on_at_once(harness: StoreHarness) ->
     harness.accept(driver.started("q", "r1", at=harness.now - 20))
     action = wish(harness, service_of(harness, Outbox(), Mute("its agent did not answer the last time")))
     assert (action.state, is_held(action)) == (ActionState.REQUESTED, False)
-    assert action.evidence["checkpoint"] == "not seen: its agent did not answer the last time"
+    assert action.evidence["checkpoint"] == "not checked: its agent did not answer the last time"
 
 
 def test_by_force_nobody_is_asked(harness: StoreHarness) -> None:

@@ -23,7 +23,7 @@ def test_an_action_remembers_the_last_batch_and_the_agent_that_ran_it() -> None:
 
 def test_an_action_for_a_silent_agent_says_what_it_waits_for() -> None:
     action = requested(seen=view(agent=replace(AGENT, last_seen_at=NOW - 90)))
-    assert action.reason == "waiting for its agent, last heard 90 s ago"
+    assert action.reason == "waiting for the agent, last seen 90 s ago"
     assert transitions.deliver(action, view(), NOW).reason == ""
 
 

@@ -88,12 +88,12 @@ def test_actions_tell_how_long_they_took_once_they_are_final() -> None:
 
 def test_actions_name_a_broken_checkpoint_and_who_went_on_in_spite_of_it() -> None:
     evidence = {"code": "checkpoint_broken"}
-    told = factories.action(1, state="refused", reason="its checkpoint is broken: x", evidence=evidence)
+    told = factories.action(1, state="refused", reason="the checkpoint is broken: x", evidence=evidence)
     short = factories.action(2, state="refused", reason="metadata is torn", evidence=evidence)
     forced = factories.action(3, drain=True, evidence={"forced_by": "ada"})
     frame = frames.actions([told, short, forced])
     assert frame["outcome"].to_list()[:2] == [
-        "its checkpoint is broken: x",
+        "the checkpoint is broken: x",
         "The checkpoint is broken: metadata is torn",
     ]
     assert frame["action"].to_list() == ["restart", "restart", "restart with drain, forced"]
