@@ -40,7 +40,7 @@ from controlplane.store import audit, dictionary, retention
 from controlplane.store import baselines as baseline_rows
 from controlplane.store import queries as query_rows
 from controlplane.store import tokens as token_rows
-from controlplane.store.engine import default_url, open_engine, prove_writable, unavailable, upgrade
+from controlplane.store.engine import default_url, open_engine, probe_write, unavailable, upgrade
 from controlplane.store.writer import Writer
 from listeners.protocol.wire import Event
 
@@ -174,7 +174,7 @@ class ControlPlane:
         """Why this server is not ready for work, in words that anybody may read; empty when it is."""
         now = int(self.clock())
         try:
-            self.writer.write(lambda conn: prove_writable(conn, now), timeout=WRITE_PROBE_SECONDS)
+            self.writer.write(lambda conn: probe_write(conn, now), timeout=WRITE_PROBE_SECONDS)
         except ControlPlaneError as error:
             log.warning("not ready: %s", error)
             return ["the store takes no writes; the server's log says why", *self._overdue_jobs()]
@@ -244,7 +244,7 @@ class ControlPlane:
 
     def train_dictionary(self) -> None:
         """Compress what comes from now on with what this fleet's events have in common."""
-        if dictionary.learn(self.writer, self.clock()) is not None:
+        if dictionary.train_dictionary(self.writer, self.clock()) is not None:
             self.ingest.refresh_dictionary()
 
 

@@ -149,7 +149,7 @@ class ActionService:
         view = self._window.view(action.query_id)
         if view is None or not transitions.is_held(action):
             return action
-        report = checkpoint_rows.judgement(conn, action.query_id)
+        report = checkpoint_rows.latest_report(conn, action.query_id)
         if guards.is_fresh(view.checkpoint, view, now):
             return checkpoint_gate.decide(action, view.checkpoint, report, now)
         why = (
@@ -259,7 +259,7 @@ def _gated(
     conn: Connection, view: QueryView, wanted: NewAction, action: Action, now: float, doctor: CheckpointDoctor
 ) -> Action:
     """The action after the checkpoint gate: refused, released, or held until an inventory arrives."""
-    seen, report = view.checkpoint, checkpoint_rows.judgement(conn, view.query_id)
+    seen, report = view.checkpoint, checkpoint_rows.latest_report(conn, view.query_id)
     if wanted.force:
         return checkpoint_gate.force(action, seen, report, now)
     if not checkpoint_gate.needs_inventory(view, wanted, now):

@@ -223,7 +223,7 @@ class AlertQueries:
     def notes(self, limit: int, fingerprint: str | None = None) -> list[NotificationLogEntry]:
         """The log of notifications, newest first."""
         with self._reading() as conn:
-            return rows.notes(conn, limit, fingerprint)
+            return rows.logged_notifications(conn, limit, fingerprint)
 
 
 def worse_severity(one: str, other: str) -> str:

@@ -84,13 +84,13 @@ class AlertingService:
     def load(self, connection: Connection) -> None:
         """Take up alerts, what was told of them, silences and acknowledgements."""
         now = self._clock()
-        stored = rows.current(connection, now - state.RESOLVED_RETENTION_SECONDS)
+        stored = rows.recent_alerts(connection, now - state.RESOLVED_RETENTION_SECONDS)
         self.silence_state.load(rows.all_silences(connection), rows.all_acknowledgements(connection))
         self.evaluation.load(stored, rows.evaluated_at(connection), now)
-        told, alerts = rows.all_told(connection), [one.alert for one in self.evaluation.alerts()]
+        told, alerts = rows.notification_states(connection), [one.alert for one in self.evaluation.alerts()]
         unheard = {name for one in told.values() for name in one.firing} - {a.fingerprint for a in alerts}
-        ended = [one.alert for one in rows.ended(connection, sorted(unheard))]
-        self.notifier.load([*alerts, *ended], told, rows.notes(connection, MAX_REMEMBERED))
+        ended = [one.alert for one in rows.last_resolved(connection, sorted(unheard))]
+        self.notifier.load([*alerts, *ended], told, rows.logged_notifications(connection, MAX_REMEMBERED))
 
     def start(self) -> None:
         self.notifier.start()
@@ -128,10 +128,14 @@ class AlertingService:
     # -- the store -------------------------------------------------------------------------------------
 
     def _save(self, changes: Sequence[AlertChange], evaluated: Mapping[str, float]) -> None:
-        self._writer.write(lambda conn: rows.record(conn, changes, evaluated), timeout=STORE_TIMEOUT_SECONDS)
+        self._writer.write(
+            lambda conn: rows.record_changes(conn, changes, evaluated), timeout=STORE_TIMEOUT_SECONDS
+        )
 
     def _store_entry(self, note: NotificationLogEntry, told: NotificationState | None) -> None:
-        self._writer.write(lambda conn: rows.note(conn, note, told), timeout=STORE_TIMEOUT_SECONDS)
+        self._writer.write(
+            lambda conn: rows.log_notification(conn, note, told), timeout=STORE_TIMEOUT_SECONDS
+        )
 
     def prune(self, cutoff: float) -> None:
         """Forget what ended before `cutoff`, in the store and in memory."""

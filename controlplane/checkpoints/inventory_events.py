@@ -16,7 +16,7 @@ from controlplane.checkpoints.inventory.model import Inventory, NotAnInventory, 
 from controlplane.checkpoints.inventory.relocation import plain_path
 from controlplane.checkpoints.survey import Survey
 from controlplane.events import progress
-from controlplane.store.shapes import Shaped
+from controlplane.store.shapes import ShapeOwner
 from listeners.protocol.wire import Event
 
 #: The parts of an inventory that are kept with it only, not with the raw event.
@@ -135,7 +135,7 @@ def _counted(document: Any) -> Any:
     return {**document, **counts}
 
 
-def shapes_in_status(event: Event) -> Iterator[tuple[Shaped, Mapping[str, Any]]]:
+def shapes_in_status(event: Event) -> Iterator[tuple[ShapeOwner, Mapping[str, Any]]]:
     """The shapes of runs that a status event tells, each with whose it is."""
     for told in progress.items(event.data.get("queries")):
         facts = progress.mapping(told.get("facts"))
@@ -143,7 +143,7 @@ def shapes_in_status(event: Event) -> Iterator[tuple[Shaped, Mapping[str, Any]]]
         if isinstance(shape, dict):
             checkpoint = progress.text(facts.get("checkpoint"), 4000)
             yield (
-                Shaped(
+                ShapeOwner(
                     run_id=progress.identity(told, "runId"),
                     query_id=progress.identity(told, "id"),
                     app=event.app.name,

@@ -27,8 +27,8 @@ def load_history(
     connection: Connection, query_id: str, run_id: str | None, checkpoint: str, taken_at: float
 ) -> KnownHistory:
     """What is known of the query that used this checkpoint, up to the time of its inventory (our clock)."""
-    told = rows.reports_before(connection, query_id, taken_at, MAX_REPORTS)
-    former = rows.former_query(connection, checkpoint, query_id) if _continues(told) else None
+    told = rows.progress_before(connection, query_id, taken_at, MAX_REPORTS)
+    former = rows.previous_query(connection, checkpoint, query_id) if _continues(told) else None
     known = history_from(
         former or query_id, told, checkpoint, shape_rows.newest(connection, query_id), run_id
     )

@@ -46,7 +46,7 @@ from controlplane.model import Action, ActionState, QueryView
 from controlplane.shapes.report import UNKNOWN, comparison_document
 from controlplane.store import checkpoints as rows
 from controlplane.store import shapes as shape_rows
-from controlplane.store.shapes import Shaped
+from controlplane.store.shapes import ShapeOwner
 from controlplane.store.writer import Writer
 from listeners.protocol.wire import CommandResult, Event
 
@@ -83,7 +83,7 @@ class CheckpointService:
 
     def load(self, connection: Connection) -> None:
         """What was known when the server ended."""
-        for query_id, judgement in rows.judgements(connection).items():
+        for query_id, judgement in rows.latest_reports(connection).items():
             self._window.set_checkpoint(query_id, checkpoint_seen(judgement, judgement["taken_at"]))
 
     def start(self) -> None:
@@ -146,12 +146,12 @@ class CheckpointService:
         judgement = {**document, **told, "judge_seconds": self.judge_seconds}
         header = {name: judgement.get(name) for name in ("files", "bytes", "why", "collector")}
         packed = rows.pack({"checkpoint": without_state_rows(received.inventory), "output": received.output})
-        taken = rows.Taken(
+        taken = rows.StoredInventory(
             received.query_id, received.run_id, received.root, received.taken_at, header, packed
         )
         now, seen = self._clock(), checkpoint_seen(judgement, received.taken_at)
         self._writer.write(
-            lambda conn: rows.is_known(conn, received.query_id) and rows.put(conn, taken, now, judgement),
+            lambda conn: rows.query_exists(conn, received.query_id) and rows.put(conn, taken, now, judgement),
             lambda newest: self._window.set_checkpoint(received.query_id, seen) if newest else None,
         )
         self._requests.completed(received.query_id, received.taken_at)
@@ -169,7 +169,7 @@ class CheckpointService:
 
     # -- shapes --------------------------------------------------------------------------------------
 
-    def _compare(self, whose: Shaped, shape: Mapping[str, Any]) -> None:
+    def _compare(self, whose: ShapeOwner, shape: Mapping[str, Any]) -> None:
         with self._reading() as conn:
             if shape_rows.of_run(conn, whose.run_id) is not None:
                 return
@@ -192,7 +192,7 @@ class CheckpointService:
             "compared_at": self._clock(),
         }
 
-    def preflight(self, whose: Shaped, shape: dict[str, Any], bound: bool) -> dict[str, Any]:
+    def preflight(self, whose: ShapeOwner, shape: dict[str, Any], bound: bool) -> dict[str, Any]:
         """How a shape that is to start compares with the last run's; *unknown* where there was none.
 
         `bound`: who asks may know of its own app only.

@@ -79,7 +79,7 @@ class FederatedSeries:
 
     def _select(self, name: str, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         with self.parts.reading() as connection:
-            since = offload_marks.complete_from(connection)
+            since = offload_marks.store_complete_since(connection)
         strange = self._strange(matchers)
         if strange:
             return self._far(name, matchers, start, min(end, self.now), strange, {})

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from controlplane.lake.manifest import Commit, LakeManifest
-from controlplane.store.offload_marks import Tally
+from controlplane.store.offload_marks import RangeChecksum
 
 JOB = "move"
 #: Every event that is taken is one row of one of these.
@@ -87,14 +87,14 @@ def complaint(commit: Commit, held: int) -> str | None:
     return None
 
 
-def of_others(commit: Commit, held: Tally, lost: bool) -> bool:
+def of_others(commit: Commit, held: RangeChecksum, lost: bool) -> bool:
     """Whether the store has other events in a stretch than were moved: it was restored from a backup since then.
 
     `lost`: the byte limit may have deleted some.
     """
     account = account_of(commit)
     if held.events == account.events:
-        return "numbers" in commit.facts and held.numbers != account.numbers
+        return "numbers" in commit.facts and held.seq_sum != account.numbers
     return held.events > account.events or not lost
 
 

@@ -91,8 +91,8 @@ class HistoryService:
 
     def load(self, connection: Connection) -> None:
         """What the store knows of earlier moves. Before the first, the lake is made where there is none."""
-        mark = offload_marks.value(connection, offload_marks.SAFE)
-        self._put(mark=mark or 0, lost=offload_marks.value(connection, offload_marks.LOST) or 0)
+        mark = offload_marks.value(connection, offload_marks.OFFLOADED_UNTIL)
+        self._put(mark=mark or 0, lost=offload_marks.value(connection, offload_marks.LOST_EVENTS) or 0)
         if self._settings.lake is None or mark is not None:
             return
         from controlplane.history.timeout_pool import TimeoutPool
@@ -224,8 +224,8 @@ class HistoryService:
         now = self._clock()
         cutoff = now - (self.hot_seconds or 0.0)
         with self._reading() as connection:
-            mark = offload_marks.value(connection, offload_marks.SAFE) or 0
-            until = offload_marks.last_aged(connection, mark, cutoff)
+            mark = offload_marks.value(connection, offload_marks.OFFLOADED_UNTIL) or 0
+            until = offload_marks.last_id_before(connection, mark, cutoff)
             due = until > mark
         if not due:
             self._put(next_at=now + self._pause(None))
@@ -244,8 +244,8 @@ class HistoryService:
     def advance(self) -> int:
         """Verify the commits beyond the mark and raise it; the mark then. What is damaged stops it, and is said."""
         with self._reading() as connection:
-            name = offload_marks.moving_name(connection)
-            mark = offload_marks.value(connection, offload_marks.SAFE) or 0
+            name = offload_marks.offload_name(connection)
+            mark = offload_marks.value(connection, offload_marks.OFFLOADED_UNTIL) or 0
         if name is None or self._settings.lake is None:
             return mark  # nothing was ever moved
         from controlplane.lake.lake import Lake
@@ -270,11 +270,11 @@ class HistoryService:
     def _set_back(self, stretch: EventRange, commit: Commit) -> bool:
         """Whether what the lake has under our name is not what the store has; it then goes on under another."""
         with self._reading() as connection:
-            held = offload_marks.tally(connection, stretch.after, stretch.until)
-            lost = bool(offload_marks.value(connection, offload_marks.LOST))
+            held = offload_marks.checksum(connection, stretch.after, stretch.until)
+            lost = bool(offload_marks.value(connection, offload_marks.LOST_EVENTS))
         found = offload_commits.of_others(commit, held, lost)
         if found:
-            self._writer.write(offload_marks.renew)
+            self._writer.write(offload_marks.start_generation)
             self._put(next_at=self._clock() + AGAIN_SECONDS)
             log.warning("the store was set back (restored from a backup?): its events move to the lake anew")
         return found
@@ -289,7 +289,7 @@ class HistoryService:
 
     def _raise(self, stretch: EventRange, rows: int) -> int:
         def work(connection: Connection) -> None:
-            offload_marks.raise_to(connection, offload_marks.SAFE, stretch.until)
+            offload_marks.raise_to(connection, offload_marks.OFFLOADED_UNTIL, stretch.until)
 
         if self.archive is not None:
             self.archive.refresh()

@@ -115,7 +115,7 @@ class IngestService:
     def _newest_packer(self) -> blobs.Packer:
         try:
             with self._writer.engine.connect() as connection:
-                return blobs.newest(connection)
+                return blobs.newest_packer(connection)
         except DBAPIError as error:
             raise unavailable(error) from error
 

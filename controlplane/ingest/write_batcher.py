@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from controlplane.errors import StoreUnavailable
 from controlplane.ingest.deduplication import PreparedEvent, StoredChunk, store
 from controlplane.records import Changes
-from controlplane.store.writer import WRITE_TIMEOUT, Writer
+from controlplane.store.writer import WRITE_TIMEOUT_SECONDS, Writer
 
 #: Events in one submission: enough to share the costs, few enough for short transactions and statements.
 MAX_BATCH_EVENTS = 5_000
@@ -102,6 +102,6 @@ def _deliver(parcels: Sequence[_PendingChunk], outcome: StoredChunk) -> None:
 def result_of(future: Future[ChunkOutcome]) -> ChunkOutcome:
     """The result of a submission; StoreUnavailable when it does not come in time."""
     try:
-        return future.result(WRITE_TIMEOUT)
+        return future.result(WRITE_TIMEOUT_SECONDS)
     except TimeoutError:
-        raise StoreUnavailable(f"the store did not answer within {WRITE_TIMEOUT:g} s") from None
+        raise StoreUnavailable(f"the store did not answer within {WRITE_TIMEOUT_SECONDS:g} s") from None

@@ -1,7 +1,7 @@
-"""Actions: what somebody asked for and how far it is. States change by conditional update only.
+"""Stored actions. Their states change by conditional updates only.
 
-So of two who carry the same action on, one is told that somebody was faster. Called by the control room and,
-to read, by the API.
+Of two concurrent steps on one action the second is therefore rejected. Called by `controlplane.actions.service` and,
+for reading, by the API.
 """
 
 from __future__ import annotations
@@ -17,44 +17,46 @@ from controlplane.store.tables import actions
 
 FIELDS = tuple(f.name for f in fields(Action))
 OPEN = tuple(state.value for state in ActionState if not state.final)
-#: What was asked never changes.
+#: Columns of the request, which never change.
 FIXED = ("id", "query_id", "app", "name", "action", "actor", "requested_at", "idempotency_key")
 
 
 def insert(connection: Connection, action: Action) -> None:
-    """IntegrityError when the id, or the query's idempotency key, is taken."""
+    """Store a new action; IntegrityError if its id or the query's idempotency key exists."""
     connection.execute(sa.insert(actions).values(_values(action)))
 
 
 def get(connection: Connection, id: str) -> Action | None:
-    return _one(connection, sa.select(actions).where(actions.c.id == id))
+    """The action with this id, or None."""
+    return _first(connection, sa.select(actions).where(actions.c.id == id))
 
 
 def by_idempotency_key(connection: Connection, key: str, query_id: str) -> Action | None:
+    """The action of a query that was requested with this Idempotency-Key, or None."""
     query = sa.select(actions).where(actions.c.idempotency_key == key, actions.c.query_id == query_id)
-    return _one(connection, query)
+    return _first(connection, query)
 
 
 def update(connection: Connection, action: Action, expected_state: ActionState) -> bool:
-    """Store the action's new state if it still is in `expected_state`; False when somebody was faster."""
+    """Store the action's new state if it still is in `expected_state`; False if another step changed it first."""
     values = {name: value for name, value in _values(action).items() if name not in FIXED}
     query = sa.update(actions).where(actions.c.id == action.id, actions.c.state == str(expected_state))
     return connection.execute(query.values(values)).rowcount == 1
 
 
 def open_for_query(connection: Connection, query_id: str) -> Action | None:
-    """The action under way for a query."""
+    """The open action of a query, or None."""
     query = sa.select(actions).where(actions.c.query_id == query_id, actions.c.state.in_(OPEN))
-    return _one(connection, query.order_by(actions.c.key))
+    return _first(connection, query.order_by(actions.c.key))
 
 
 def open_actions(connection: Connection) -> list[Action]:
-    """All actions under way, oldest first."""
+    """All open actions, oldest first."""
     return _all(connection, sa.select(actions).where(actions.c.state.in_(OPEN)).order_by(actions.c.key))
 
 
 def list_actions(connection: Connection, query_id: str | None = None, limit: int = 100) -> list[Action]:
-    """Newest first; of one query or of all."""
+    """The newest actions, newest first, of one query or of all."""
     query = sa.select(actions).order_by(actions.c.key.desc()).limit(limit)
     if query_id is not None:
         query = query.where(actions.c.query_id == query_id)
@@ -70,7 +72,7 @@ def _values(action: Action) -> dict[str, Any]:
     }
 
 
-def _one(connection: Connection, query: sa.Select[Any]) -> Action | None:
+def _first(connection: Connection, query: sa.Select[Any]) -> Action | None:
     row = connection.execute(query.limit(1)).mappings().first()
     return _action(row) if row else None
 

@@ -33,9 +33,9 @@ from controlplane.store.tables import (
 
 RESOLVED = AlertState.RESOLVED.value
 #: Of a label that is indexed: PostgreSQL takes 2 700 bytes into an index, and no id of a query is this long.
-INDEXED = 200
+MAX_INDEXED_CHARS = 200
 #: Alerts that are looked up with one statement.
-PART = 500
+CHUNK_SIZE = 500
 #: Group, rule, fingerprint.
 _Identity = tuple[str, str, str]
 _Item = TypeVar("_Item")
@@ -63,7 +63,9 @@ class AlertChange:
 # -- alerts ----------------------------------------------------------------------------------------
 
 
-def record(connection: Connection, changes: Iterable[AlertChange], evaluated: Mapping[str, float]) -> None:
+def record_changes(
+    connection: Connection, changes: Iterable[AlertChange], evaluated: Mapping[str, float]
+) -> None:
     """Store transitions, and when groups were evaluated (`evaluated`: by key, Unix seconds).
 
     The same again changes nothing: a store that did not answer in time may have taken it.
@@ -92,7 +94,7 @@ def _waves(changes: Iterable[AlertChange]) -> list[list[AlertChange]]:
 
 def _parts(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     rest = iter(items)
-    while part := list(islice(rest, PART)):
+    while part := list(islice(rest, CHUNK_SIZE)):
         yield part
 
 
@@ -139,7 +141,7 @@ def _known(connection: Connection, changes: Sequence[AlertChange]) -> dict[_Iden
 
 
 def _query_id(labels: Mapping[str, str]) -> str | None:
-    return labels["query_id"][:INDEXED] if "query_id" in labels else None
+    return labels["query_id"][:MAX_INDEXED_CHARS] if "query_id" in labels else None
 
 
 def _values(alert: Alert, reason: str) -> dict[str, Any]:
@@ -157,13 +159,13 @@ def _values(alert: Alert, reason: str) -> dict[str, Any]:
     }
 
 
-def current(connection: Connection, resolved_since: float) -> list[StoredAlert]:
+def recent_alerts(connection: Connection, resolved_since: float) -> list[StoredAlert]:
     """Alerts that are pending or fire, and those that were resolved after `resolved_since`."""
     query = sa.select(alerts).where((alerts.c.state != RESOLVED) | (alerts.c.resolved_at > resolved_since))
     return [_stored(row) for row in connection.execute(query.order_by(alerts.c.key)).mappings()]
 
 
-def ended(connection: Connection, fingerprints: Iterable[str]) -> list[StoredAlert]:
+def last_resolved(connection: Connection, fingerprints: Iterable[str]) -> list[StoredAlert]:
     """The newest end of each of these alerts, however long ago."""
     found: dict[str, StoredAlert] = {}
     for part in _parts(fingerprints):
@@ -193,7 +195,7 @@ def history(
         alerts.c.resolved_at.is_(None) | (alerts.c.resolved_at >= start),
     )
     if query_id is not None:
-        query = query.where(alerts.c.query_id == query_id[:INDEXED])
+        query = query.where(alerts.c.query_id == query_id[:MAX_INDEXED_CHARS])
     if fingerprint is not None:
         query = query.where(alerts.c.fingerprint == fingerprint)
     rows = connection.execute(query.order_by(alerts.c.fired_at.desc(), alerts.c.key.desc()).limit(limit))
@@ -217,7 +219,7 @@ def _stored(row: RowMapping) -> StoredAlert:
 # -- what was told ---------------------------------------------------------------------------------
 
 
-def all_told(connection: Connection) -> dict[tuple[str, str], NotificationState]:
+def notification_states(connection: Connection) -> dict[tuple[str, str], NotificationState]:
     """What was told last, by group key and receiver."""
     return {
         (row.group_key, row.receiver): NotificationState(
@@ -227,7 +229,9 @@ def all_told(connection: Connection) -> dict[tuple[str, str], NotificationState]
     }
 
 
-def note(connection: Connection, line: NotificationLogEntry, now_told: NotificationState | None) -> None:
+def log_notification(
+    connection: Connection, line: NotificationLogEntry, now_told: NotificationState | None
+) -> None:
     """A line of the log and, where something was told, what the receiver now knows. The same again changes nothing."""
     values = {
         "at": line.at,
@@ -255,7 +259,7 @@ def _digest(group_key: str, receiver: str) -> str:
     return hashlib.sha256(f"{receiver}\0{group_key}".encode(errors="replace")).hexdigest()
 
 
-def notes(
+def logged_notifications(
     connection: Connection, limit: int = 100, fingerprint: str | None = None
 ) -> list[NotificationLogEntry]:
     """The log, newest first; of one alert or of all."""

@@ -1,6 +1,6 @@
-"""Who asked for what, and what became of it. Rows are only added, and outlive what they tell of.
+"""Audit log: who requested what, and the outcome. Rows are never changed and outlive the objects they refer to.
 
-Written in the same transaction as the deed, so that there is neither without the other.
+Each row is written in the transaction of the change it records, so neither exists without the other.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def record(
     target: str,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """`actor`: the person; `via`: the token's name that spoke for them; `target`: what it was done to."""
+    """Add a row. `actor`: the person; `via`: the name of the token used; `target`: the object changed."""
     values = {"at": at, "actor": actor, "via": via, "action": action, "target": target}
     connection.execute(sa.insert(audit).values(**values, detail=dict(detail or {})))
 
 
 def read(connection: Connection, limit: int = 100) -> list[dict[str, Any]]:
-    """Newest first."""
+    """The newest rows, newest first, as mappings of the columns."""
     query = sa.select(audit).order_by(audit.c.key.desc()).limit(limit)
     return [dict(row) for row in connection.execute(query).mappings()]

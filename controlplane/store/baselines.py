@@ -1,6 +1,6 @@
-"""Baselines as they are kept: plain functions on a connection.
+"""Stored baselines: plain functions on a connection.
 
-A set comes in chunks, which nobody sees until the last one is there; then it takes the place of the set before.
+A set arrives in chunks. It becomes visible when its last chunk is stored and then replaces the previous set.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from controlplane.store.tables import baselines
 
 @dataclass(frozen=True, eq=False)
 class StoredBaseline:
-    """One query's baseline. `values`: float32, flat; `controlplane.metrics.baselines` knows their shape."""
+    """The baseline of a query. `values`: flat float32; `controlplane.metrics.baselines` defines their shape."""
 
     query_id: str
     app: str
@@ -29,28 +29,30 @@ class StoredBaseline:
     values: npt.NDArray[np.float32]
 
 
-#: Queries in a set: 40 MB in memory.
-MOST = 5_000
+#: Queries in a set; they take 40 MB of memory.
+MAX_QUERIES = 5_000
 
 
-def put(connection: Connection, name: str, chunk: int, chunks: int, found: Iterable[StoredBaseline]) -> bool:
-    """Keep a chunk of the set `name`, in place of the same chunk; whether the set is complete and current now.
+def put_chunk(
+    connection: Connection, name: str, chunk: int, chunks: int, found: Iterable[StoredBaseline]
+) -> bool:
+    """Store or replace a chunk of the set `name`; True if the set is complete and therefore current now.
 
-    What is there of another unfinished set goes: one is published at a time. BodyTooLarge where it has too many
-    queries.
+    Chunks of another incomplete set are deleted, as one set is published at a time. BodyTooLarge if the set has more
+    than `MAX_QUERIES` queries.
     """
-    # A set of another number of chunks is another set, whatever its name: it takes nothing from the one that holds.
+    # A set with another number of chunks is another set, even under the same name, and leaves the current one albaseline.
     name = f"{name}/{chunks}"
     own = baselines.c.set_name == name
     others = sa.not_(own) & sa.not_(baselines.c.current)
     connection.execute(sa.delete(baselines).where(others | (own & (baselines.c.chunk == chunk))))
-    # A chunk without queries counts, too: it has one row without a query.
-    rows = [_row(name, chunk, one) for one in found] or [_row(name, chunk, None)]
+    # A chunk without queries counts as well: it is stored as a row without a query.
+    rows = [_row(name, chunk, baseline) for baseline in found] or [_row(name, chunk, None)]
     connection.execute(sa.insert(baselines), rows)
-    here = sa.select(sa.func.count(sa.distinct(baselines.c.chunk)), sa.func.count()).where(own)
-    known, queries = connection.execute(here).one()
-    if queries > MOST:
-        raise BodyTooLarge(f"a set has at most {MOST} queries", detail={"limit_queries": MOST})
+    stored = sa.select(sa.func.count(sa.distinct(baselines.c.chunk)), sa.func.count()).where(own)
+    known, queries = connection.execute(stored).one()
+    if queries > MAX_QUERIES:
+        raise BodyTooLarge(f"a set has at most {MAX_QUERIES} queries", detail={"limit_queries": MAX_QUERIES})
     if known < chunks:
         return False
     connection.execute(sa.delete(baselines).where(sa.not_(own)))
@@ -58,21 +60,21 @@ def put(connection: Connection, name: str, chunk: int, chunks: int, found: Itera
     return True
 
 
-def _row(name: str, chunk: int, one: StoredBaseline | None) -> dict[str, object]:
+def _row(name: str, chunk: int, baseline: StoredBaseline | None) -> dict[str, object]:
     return {
         "set_name": name,
         "chunk": chunk,
         "current": False,
-        "app": one.app if one else "",
-        "query": one.query if one else "",
-        "query_id": one.query_id if one else "",
-        "made_at": one.made_at if one else None,
-        "quantiles": zlib.compress(one.values.astype("<f4").tobytes(), 1) if one else b"",
+        "app": baseline.app if baseline else "",
+        "query": baseline.query if baseline else "",
+        "query_id": baseline.query_id if baseline else "",
+        "made_at": baseline.made_at if baseline else None,
+        "quantiles": zlib.compress(baseline.values.astype("<f4").tobytes(), 1) if baseline else b"",
     }
 
 
 def current(connection: Connection) -> list[StoredBaseline]:
-    """The set that holds."""
+    """The baselines of the current set."""
     rows = connection.execute(
         sa.select(baselines).where(baselines.c.current, baselines.c.query_id != "").order_by(baselines.c.key)
     )

@@ -1,7 +1,7 @@
-"""Event data as zstd blobs, with a dictionary that knows what progress reports look like.
+"""Event data as zstd blobs, compressed with a dictionary trained on progress reports.
 
-A progress report alone compresses badly: most of it is names that every report repeats. The
-dictionary holds those, and its id stands beside each blob. Dictionaries are never changed, only added.
+A single progress report compresses badly, as most of it are names that every report repeats. The dictionary holds
+those names; each blob is stored with its dictionary's id. Dictionaries are added but never changed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from controlplane.store.tables import dictionaries, storable
 from listeners.protocol import wire
 
 LEVEL = 6
-#: No event is larger than this when unpacked (a line is at most 1 MiB, an escape six bytes for one).
+#: Limit of an unpacked event: a line has at most 1 MiB, and JSON escapes take up to six bytes per byte.
 MAX_UNPACKED = 16 * 1024 * 1024
-#: Trained on reports of Spark 4.3 from eight kinds of queries, varied, with other events among them.
-SHIPPED = Path(__file__).parent / "progress.zdict"
+#: Dictionary of a new store: trained on progress reports of Spark 4.3 from eight kinds of queries and other events.
+BUILT_IN_DICTIONARY = Path(__file__).parent / "progress.zdict"
 
 
 def pack_json(value: Any) -> bytes:
-    """A JSON value as compact UTF-8; what UTF-8 cannot hold becomes U+FFFD."""
+    """A JSON value as compact UTF-8; characters that UTF-8 cannot encode become U+FFFD."""
     text = wire.dumps(value)
     try:
         return text.encode("utf-8")
@@ -35,35 +35,37 @@ def pack_json(value: Any) -> bytes:
 
 
 class Packer:
-    """Compresses with one dictionary; for any thread. `dictionary` is its id, 0 for none."""
+    """Compressor with a dictionary; thread-safe. `dictionary` is the dictionary's id, 0 for none."""
 
     def __init__(self, dictionary: int = 0, content: bytes = b""):
         self.dictionary = dictionary
         self._dict = zstandard.ZstdCompressionDict(content) if content else None
         if self._dict is not None:
             self._dict.precompute_compress(level=LEVEL)
-        self._own = threading.local()
+        self._local = threading.local()
 
     def pack(self, data: bytes) -> bytes:
+        """Compress one value."""
         return self._compressor().compress(data)
 
     def _compressor(self) -> zstandard.ZstdCompressor:
-        compressor: zstandard.ZstdCompressor | None = getattr(self._own, "compressor", None)
+        compressor: zstandard.ZstdCompressor | None = getattr(self._local, "compressor", None)
         if compressor is None:
             options: dict[str, Any] = {"dict_data": self._dict} if self._dict is not None else {}
             compressor = zstandard.ZstdCompressor(level=LEVEL, write_dict_id=False, **options)
-            self._own.compressor = compressor
+            self._local.compressor = compressor
         return compressor
 
 
 class Unpacker:
-    """Reads blobs on one connection, one thread; fetches each dictionary once."""
+    """Decompressor for one connection and one thread; reads each dictionary once."""
 
     def __init__(self, connection: Connection):
         self._connection = connection
         self._by_id: dict[int, zstandard.ZstdDecompressor] = {}
 
     def unpack(self, dictionary: int, blob: bytes) -> dict[str, Any]:
+        """The JSON object of a blob that was compressed with this dictionary id."""
         value = wire.loads(self._decompressor(dictionary).decompress(blob, max_output_size=MAX_UNPACKED))
         assert isinstance(value, dict)
         return value
@@ -82,15 +84,15 @@ class Unpacker:
         return zstandard.ZstdDecompressor(dict_data=zstandard.ZstdCompressionDict(content))
 
 
-def newest(connection: Connection) -> Packer:
-    """A packer with the dictionary added last."""
+def newest_packer(connection: Connection) -> Packer:
+    """A packer with the newest dictionary."""
     query = sa.select(dictionaries.c.id, dictionaries.c.content).order_by(dictionaries.c.id.desc()).limit(1)
     row = connection.execute(query).first()
     return Packer(row.id, row.content) if row else Packer()
 
 
 def add_dictionary(connection: Connection, content: bytes, at: float) -> int:
-    """Keep a dictionary; returns its id."""
+    """Store a dictionary and return its id."""
     row: Mapping[str, Any] = {"created_at": at, "content": content}
     result = connection.execute(sa.insert(dictionaries).values(row).returning(dictionaries.c.id))
     return int(result.scalar_one())

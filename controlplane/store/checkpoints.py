@@ -1,6 +1,7 @@
-"""Inventories of checkpoints and what the doctor said of them: plain functions on a connection.
+"""Checkpoint inventories and the doctor's reports on them: plain functions on a connection.
 
-Of a query the headers of the last few inventories are kept for its growth, whole documents only of the newest.
+A query keeps the summaries of its last `MAX_SUMMARIES` inventories, which show its growth, and the whole documents of
+the newest `MAX_DOCUMENTS`.
 """
 
 from __future__ import annotations
@@ -17,95 +18,102 @@ from controlplane.store.blobs import Unpacker
 from controlplane.store.rows import key_of
 from controlplane.store.tables import batches, checkpoint_reports, events, inventories
 
-HEADERS = 20
-DOCUMENTS = 2
+MAX_SUMMARIES = 20
+MAX_DOCUMENTS = 2
 
 
 @dataclass(frozen=True)
-class Taken:
-    """An inventory to keep. `taken_at` by our clock; `header`: `files`, `bytes` and who took it; `document`: packed."""
+class StoredInventory:
+    """An inventory to store.
+
+    `taken_at`: Unix seconds by the server's clock; `summary`: `files`, `bytes`, `why` and `collector`; `document`: packed.
+    """
 
     query_id: str
     run_id: str | None
     checkpoint: str
     taken_at: float
-    header: Mapping[str, Any]
+    summary: Mapping[str, Any]
     document: bytes
 
 
 def pack(document: Mapping[str, Any]) -> bytes:
-    """A document as it is stored."""
+    """Compress an inventory document for the column `document`."""
     return blobs.Packer().pack(blobs.pack_json(document))
 
 
-def put(connection: Connection, taken: Taken, judged_at: float, judgement: Mapping[str, Any]) -> bool:
-    """Keep an inventory with what the doctor said; False where a newer one of the query is there already."""
+def put(
+    connection: Connection, inventory: StoredInventory, analyzed_at: float, report: Mapping[str, Any]
+) -> bool:
+    """Store an inventory with its report; False if a newer inventory of the query has a report already."""
     values = {
-        "query_id": taken.query_id,
-        "run_id": taken.run_id,
-        "checkpoint": taken.checkpoint,
-        "taken_at": taken.taken_at,
-        "summary": dict(taken.header),
-        "document": taken.document,
+        "query_id": inventory.query_id,
+        "run_id": inventory.run_id,
+        "checkpoint": inventory.checkpoint,
+        "taken_at": inventory.taken_at,
+        "summary": dict(inventory.summary),
+        "document": inventory.document,
     }
     connection.execute(sa.insert(inventories).values(values))
-    _thin_out(connection, taken.query_id)
-    return _put_verdict(connection, taken, judged_at, judgement)
+    _delete_old(connection, inventory.query_id)
+    return _put_report(connection, inventory, analyzed_at, report)
 
 
-def is_known(connection: Connection, query_id: str) -> bool:
-    """Whether there is such a query: what is kept of another nobody would see, and nothing would delete it."""
+def query_exists(connection: Connection, query_id: str) -> bool:
+    """Whether the query is known. An inventory of an unknown query would never be shown nor deleted."""
     return connection.execute(sa.select(key_of(query_id))).scalar() is not None
 
 
-def _thin_out(connection: Connection, query_id: str) -> None:
+def _delete_old(connection: Connection, query_id: str) -> None:
     newest = (
         sa.select(inventories.c.key)
         .where(inventories.c.query_id == query_id)
         .order_by(inventories.c.taken_at.desc(), inventories.c.key.desc())
-        .limit(HEADERS)
+        .limit(MAX_SUMMARIES)
     )
     keys = list(connection.execute(newest).scalars())
     own = inventories.c.query_id == query_id
     connection.execute(sa.delete(inventories).where(own, inventories.c.key.not_in(keys)))
-    bare = sa.update(inventories).where(inventories.c.key.in_(keys[DOCUMENTS:])).values(document=None)
-    connection.execute(bare)
+    without_document = (
+        sa.update(inventories).where(inventories.c.key.in_(keys[MAX_DOCUMENTS:])).values(document=None)
+    )
+    connection.execute(without_document)
 
 
-def _put_verdict(
-    connection: Connection, taken: Taken, judged_at: float, judgement: Mapping[str, Any]
+def _put_report(
+    connection: Connection, inventory: StoredInventory, analyzed_at: float, report: Mapping[str, Any]
 ) -> bool:
-    own = checkpoint_reports.c.query_id == taken.query_id
+    own = checkpoint_reports.c.query_id == inventory.query_id
     known = connection.execute(sa.select(checkpoint_reports.c.taken_at).where(own)).scalar()
-    if known is not None and known > taken.taken_at:
+    if known is not None and known > inventory.taken_at:
         return False
     connection.execute(sa.delete(checkpoint_reports).where(own))
     values = {
-        "query_id": taken.query_id,
-        "taken_at": taken.taken_at,
-        "analyzed_at": judged_at,
-        "verdict": str(judgement["verdict"]),
-        "report": dict(judgement),
+        "query_id": inventory.query_id,
+        "taken_at": inventory.taken_at,
+        "analyzed_at": analyzed_at,
+        "verdict": str(report["verdict"]),
+        "report": dict(report),
     }
     connection.execute(sa.insert(checkpoint_reports).values(values))
     return True
 
 
-def judgement(connection: Connection, query_id: str) -> dict[str, Any] | None:
-    """What the doctor said of the newest inventory, with `taken_at`; None where there is none."""
+def latest_report(connection: Connection, query_id: str) -> dict[str, Any] | None:
+    """The doctor's report on the newest inventory, with `taken_at`; None without an inventory."""
     query = sa.select(checkpoint_reports).where(checkpoint_reports.c.query_id == query_id)
     row = connection.execute(query).mappings().first()
     return {**row["report"], "taken_at": row["taken_at"]} if row else None
 
 
-def judgements(connection: Connection) -> dict[str, dict[str, Any]]:
-    """The same of every query, by its id."""
+def latest_reports(connection: Connection) -> dict[str, dict[str, Any]]:
+    """The latest report of every query, by query id."""
     rows = connection.execute(sa.select(checkpoint_reports)).mappings()
     return {row["query_id"]: {**row["report"], "taken_at": row["taken_at"]} for row in rows}
 
 
-def headers(connection: Connection, query_id: str) -> list[dict[str, Any]]:
-    """Headers of the inventories kept, oldest first, each with `taken_at`."""
+def inventory_summaries(connection: Connection, query_id: str) -> list[dict[str, Any]]:
+    """Summaries of the stored inventories, oldest first, each with `taken_at`."""
     query = (
         sa.select(inventories.c.taken_at, inventories.c.summary)
         .where(inventories.c.query_id == query_id)
@@ -115,7 +123,7 @@ def headers(connection: Connection, query_id: str) -> list[dict[str, Any]]:
 
 
 def document(connection: Connection, query_id: str) -> dict[str, Any] | None:
-    """The newest whole inventory as it was stored: `{"checkpoint": …, "output": …}`."""
+    """The newest inventory document, `{"checkpoint": …, "output": …}`; None without one."""
     query = (
         sa.select(inventories.c.document)
         .where(inventories.c.query_id == query_id, inventories.c.document.is_not(None))
@@ -126,8 +134,8 @@ def document(connection: Connection, query_id: str) -> dict[str, Any] | None:
     return Unpacker(connection).unpack(0, packed) if packed is not None else None
 
 
-def former_query(connection: Connection, checkpoint: str, query_id: str) -> str | None:
-    """The query whose inventory of the same place came before all of this one's; None where there is none."""
+def previous_query(connection: Connection, checkpoint: str, query_id: str) -> str | None:
+    """The query that used this checkpoint location before `query_id`, by the times of their inventories; or None."""
     first = (
         sa.select(sa.func.min(inventories.c.taken_at))
         .where(inventories.c.query_id == query_id)
@@ -144,10 +152,10 @@ def former_query(connection: Connection, checkpoint: str, query_id: str) -> str 
     return None if found is None else str(found)
 
 
-def reports_before(
+def progress_before(
     connection: Connection, query_id: str, until: float, limit: int
 ) -> list[tuple[float, dict[str, Any]]]:
-    """(time, report as Spark wrote it) of the newest `limit` batches heard by then, oldest first."""
+    """(time, progress as Spark wrote it) of the newest `limit` batches reported up to `until`, oldest first."""
     query = (
         sa.select(events.c.at, events.c.dictionary, events.c.data)
         .join(batches, batches.c.event_id == events.c.id)
@@ -160,8 +168,8 @@ def reports_before(
     return found[::-1]
 
 
-def forget(connection: Connection, query_ids: Iterable[str]) -> None:
-    """These queries are gone."""
-    gone = list(query_ids)
+def delete_queries(connection: Connection, query_ids: Iterable[str]) -> None:
+    """Delete what is stored of these queries' checkpoints."""
+    ids = list(query_ids)
     for table in (inventories, checkpoint_reports):
-        connection.execute(sa.delete(table).where(table.c.query_id.in_(gone)))
+        connection.execute(sa.delete(table).where(table.c.query_id.in_(ids)))

@@ -33,7 +33,7 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 #: What a commit that could not be made durable looks like. Trying again on the same file might
 #: report success for pages that the kernel has already given up, so the writer stops for good.
 #: SQLite's codes by their beginnings: `SQLITE_CORRUPT_INDEX` is one, too.
-BROKEN_DISK = (
+FATAL_CODES = (
     "SQLITE_IOERR_FSYNC",
     "SQLITE_IOERR_DIR_FSYNC",
     "SQLITE_IOERR_CORRUPTFS",
@@ -186,7 +186,7 @@ def _migrate(engine: Engine) -> None:
 
 def _ship_dictionary(connection: Connection) -> None:
     if connection.execute(sa.select(sa.func.count()).select_from(dictionaries)).scalar() == 0:
-        blobs.add_dictionary(connection, blobs.SHIPPED.read_bytes(), at=0.0)
+        blobs.add_dictionary(connection, blobs.BUILT_IN_DICTIONARY.read_bytes(), at=0.0)
 
 
 def unavailable(error: DBAPIError) -> StoreUnavailable:
@@ -201,16 +201,16 @@ def unavailable(error: DBAPIError) -> StoreUnavailable:
     for prefix, sentence in words.items():
         if name.startswith(prefix):
             return StoreUnavailable(sentence)
-    if is_broken(error):
+    if is_fatal(error):
         return StoreUnavailable(f"the disk of the store failed ({name}); restart the server once it is sound")
     # The first line is what went wrong; on the next PostgreSQL shows the statement and its values.
     said = str(error.orig).strip().partition("\n")[0] if error.orig is not None else "the database failed"
     return StoreUnavailable(f"the store cannot be used: {said}")
 
 
-def is_broken(error: DBAPIError) -> bool:
+def is_fatal(error: DBAPIError) -> bool:
     """Is the file or its disk damaged, so that nothing it says can be trusted any more?"""
-    return sqlite_code(error).startswith(BROKEN_DISK)
+    return sqlite_code(error).startswith(FATAL_CODES)
 
 
 def sqlite_code(error: DBAPIError) -> str:
@@ -218,7 +218,7 @@ def sqlite_code(error: DBAPIError) -> str:
     return str(getattr(error.orig, "sqlite_errorname", "") or "")
 
 
-def prove_writable(connection: Connection, now: int) -> None:
+def probe_write(connection: Connection, now: int) -> None:
     """A real write, `now` in Unix seconds: on a full disk an empty transaction still commits."""
     proof = counters.c.name == "readiness_probe"
     if connection.execute(sa.update(counters).where(proof).values(value=now)).rowcount == 0:

@@ -1,7 +1,7 @@
-"""Raw events and the index of the progress reports among them: append, know again, read.
+"""Raw events and the index of progress reports: append, find duplicates, read pages.
 
-`controlplane.ingest.deduplication` writes, in the writer's transaction; the API reads a query's events in
-pages, as they were sent.
+`controlplane.ingest.deduplication` writes in the writer's transaction; the API reads a query's events in pages, as
+agents sent them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from controlplane.store.blobs import Unpacker
 from controlplane.store.rows import key_of
 from controlplane.store.tables import agents, batches, counters, events
 
-#: What makes a progress report the same one: run id, batch id, trigger time.
+#: Identity of a progress report: run key, batch id, trigger time.
 BatchKey = tuple[int, int, float]
 
 
-# Statements are made once: making one costs more than running it.
+# Statements are built once, as building one costs more than running it.
 _BUMP = (
     sa.update(counters)
     .where(counters.c.name == "events")
@@ -40,7 +40,7 @@ _KNOWN_BATCHES = sa.select(batches.c.run_key, batches.c.batch_id, batches.c.trig
 
 
 def reserve_ids(connection: Connection, count: int) -> int:
-    """The first of `count` ids that nobody had before and nobody will get again."""
+    """Reserve `count` event ids that are never reused and return the first."""
     last = connection.execute(_BUMP, {"count": count}).scalar()
     if last is None:
         connection.execute(sa.insert(counters).values(name="events", value=count))
@@ -55,12 +55,13 @@ def append(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def append_batches(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows of `batches`, as `batch_values` makes them."""
+    """Insert rows of `batches`, as `batch_values` returns them."""
     if rows:
         connection.execute(_APPEND_BATCHES, rows)
 
 
 def batch_values(report: ProgressSample, event_id: int, query_key: int, run_key: int) -> dict[str, Any]:
+    """The row of `batches` for a progress report."""
     return {
         "event_id": event_id,
         "query_key": query_key,
@@ -77,7 +78,7 @@ def known_seqs(connection: Connection, agent_key: int, seqs: Iterable[int]) -> s
 
 
 def known_batches(connection: Connection, run_keys: Iterable[int], batch_ids: Iterable[int]) -> set[BatchKey]:
-    """Reports stored for these runs and batch ids."""
+    """Identities of the reports stored for these runs and batch ids."""
     found = connection.execute(_KNOWN_BATCHES, {"run_keys": list(run_keys), "batch_ids": list(batch_ids)})
     return {(row.run_key, row.batch_id, row.trigger_at) for row in found}
 
@@ -85,9 +86,9 @@ def known_batches(connection: Connection, run_keys: Iterable[int], batch_ids: It
 def read_events(
     connection: Connection, query_id: str, after: int = 0, limit: int = 100, type: str | None = None
 ) -> tuple[list[dict[str, Any]], int | None]:
-    """A query's events with ids above `after`, oldest first, and the next page's `after` (None: the end).
+    """A page of a query's events with ids above `after`, oldest first, and the next page's `after` (None: last page).
 
-    Each is `{"id", "at", "type", "agent", "seq", "data"}`: `at` in Unix seconds, `data` as it was sent.
+    Each event is `{"id", "at", "type", "agent", "seq", "data"}`: `at` in Unix seconds, `data` as the agent sent it.
     """
     query = (
         sa.select(events, agents.c.agent)

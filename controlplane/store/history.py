@@ -116,7 +116,7 @@ def _ids(connection: Connection, key: int, start: float, end: float, every: floa
     return [event_id for ids in places.values() for event_id in ids[-2:]]
 
 
-def rests(connection: Connection, key: int, start: float, end: float) -> list[tuple[int | None, float]]:
+def idle_times(connection: Connection, key: int, start: float, end: float) -> list[tuple[int | None, float]]:
     """Run and time of each sign up to `end` that a trigger found nothing, from the last batch before `start` on.
 
     Those signs are idle events, and reports that only repeat a batch.

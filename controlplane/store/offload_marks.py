@@ -19,26 +19,26 @@ from controlplane.store.rows import key_of
 from controlplane.store.tables import agents, batches, counters, events
 
 #: A number that tells stores apart which move to one lake.
-STORE = "store_id"
+STORE_ID = "store_id"
 #: How often the store was found to be set back, by a backup.
-LIVES = "generation"
+GENERATION = "generation"
 #: Events up to this id are in the lake, by a commit that was verified.
-SAFE = "offloaded_until"
+OFFLOADED_UNTIL = "offloaded_until"
 #: Newest time (milliseconds) of an event that was deleted: from then on the store is complete.
-GONE = "deleted_until"
+DELETED_UNTIL = "deleted_until"
 #: Events that the byte limit deleted before the lake had them.
-LOST = "lost_events"
+LOST_EVENTS = "lost_events"
 #: What the lake keeps of events; the other types tell only of the present, or are kept elsewhere.
-KEPT = frozenset(
+LAKE_EVENT_TYPES = frozenset(
     ("progress", "started", "idle", "terminated", "start_failed", "app_started", "app_ended", "dropped")
 )
-PAGE = 2_000
+PAGE_ROWS = 2_000
 #: Sums of agents' sequence numbers stay small by it.
 MODULUS = 1_000_003
 
 
 @dataclass(frozen=True)
-class Departing:
+class OffloadEvent:
     """One event on its way: `data` as it was sent; `at` in Unix seconds, by the corrected clock."""
 
     id: int
@@ -58,7 +58,7 @@ def value(connection: Connection, name: str) -> int | None:
     return None if found is None else int(found)
 
 
-def put(connection: Connection, name: str, number: int) -> None:
+def set_value(connection: Connection, name: str, number: int) -> None:
     update = sa.update(counters).where(counters.c.name == name).values(value=number)
     if connection.execute(update).rowcount == 0:
         connection.execute(sa.insert(counters).values(name=name, value=number))
@@ -68,32 +68,32 @@ def raise_to(connection: Connection, name: str, number: int) -> None:
     """Set a mark that only ever rises."""
     known = value(connection, name)
     if known is None or known < number:
-        put(connection, name, number)
+        set_value(connection, name, number)
 
 
 def store_id(connection: Connection) -> str:
     """The identity of this store, made where it has none: for the writer."""
-    known = value(connection, STORE)
+    known = value(connection, STORE_ID)
     if known is None:
         known = secrets.randbits(48)
-        put(connection, STORE, known)
-    return named(known)
+        set_value(connection, STORE_ID, known)
+    return format_id(known)
 
 
-def renew(connection: Connection) -> None:
+def start_generation(connection: Connection) -> None:
     """The store was set back, and its ids come anew: its events move under another name. For the writer."""
-    put(connection, LIVES, (value(connection, LIVES) or 0) + 1)
+    set_value(connection, GENERATION, (value(connection, GENERATION) or 0) + 1)
 
 
-def moving_name(connection: Connection) -> str | None:
+def offload_name(connection: Connection) -> str | None:
     """The name under which events move: that of the store and of its life. None before any was moved."""
-    known, lives = value(connection, STORE), value(connection, LIVES)
+    known, lives = value(connection, STORE_ID), value(connection, GENERATION)
     if known is None:
         return None
-    return f"{named(known)}.{lives}" if lives else named(known)
+    return f"{format_id(known)}.{lives}" if lives else format_id(known)
 
 
-def named(number: int) -> str:
+def format_id(number: int) -> str:
     return f"{number:012x}"
 
 
@@ -103,16 +103,16 @@ def complete_since(connection: Connection, query_id: str) -> float | None:
     oldest = connection.execute(first).scalar()
     if oldest is None:
         return None
-    return max(float(oldest), (value(connection, GONE) or 0) / 1000)
+    return max(float(oldest), (value(connection, DELETED_UNTIL) or 0) / 1000)
 
 
-def complete_from(connection: Connection) -> float:
+def store_complete_since(connection: Connection) -> float:
     """From when on the store has all that it was ever told, in Unix seconds; 0 where nothing was deleted yet."""
-    gone = value(connection, GONE)
+    gone = value(connection, DELETED_UNTIL)
     return 0.0 if gone is None else gone / 1000
 
 
-def last_aged(connection: Connection, after: int, cutoff: float) -> int:
+def last_id_before(connection: Connection, after: int, cutoff: float) -> int:
     """Id of the last event that may be moved: every one up to it is older than `cutoff`. `after`: where none is."""
     young = (
         sa.select(events.c.id)
@@ -128,33 +128,33 @@ def last_aged(connection: Connection, after: int, cutoff: float) -> int:
 
 
 @dataclass(frozen=True)
-class Tally:
+class RangeChecksum:
     """How many events there are, and a sum by which others in their place are found out."""
 
     events: int
-    numbers: int
+    seq_sum: int
 
 
-def number_of(seq: int) -> int:
+def seq_residue(seq: int) -> int:
     """What an event adds to the sum of its tally."""
     return seq % MODULUS
 
 
-def tally(connection: Connection, after: int, until: int) -> Tally:
+def checksum(connection: Connection, after: int, until: int) -> RangeChecksum:
     """Of the events with after < id <= until that the lake keeps."""
     query = sa.select(sa.func.count(), sa.func.sum(events.c.seq % MODULUS)).where(
-        events.c.id > after, events.c.id <= until, events.c.type.in_(KEPT)
+        events.c.id > after, events.c.id <= until, events.c.type.in_(LAKE_EVENT_TYPES)
     )
     found = connection.execute(query).one()
-    return Tally(int(found[0]), int(found[1] or 0))
+    return RangeChecksum(int(found[0]), int(found[1] or 0))
 
 
 def count(connection: Connection, after: int, until: int) -> int:
     """Events with after < id <= until that the lake keeps."""
-    return tally(connection, after, until).events
+    return checksum(connection, after, until).events
 
 
-def cuts(connection: Connection, after: int, until: int, size: int) -> list[int]:
+def split_range(connection: Connection, after: int, until: int, size: int) -> list[int]:
     """Ids that part after < id <= until into stretches of about `size` events; the last is `until`."""
     found: list[int] = []
     place = after
@@ -171,7 +171,7 @@ def cuts(connection: Connection, after: int, until: int, size: int) -> list[int]
     return found
 
 
-def departing(connection: Connection, after: int, until: int) -> Iterator[Departing]:
+def events_to_offload(connection: Connection, after: int, until: int) -> Iterator[OffloadEvent]:
     """Events with after < id <= until that the lake keeps, in order of id; a page in memory at a time."""
     unpacker, place = Unpacker(connection), after
     columns = (events, agents.c.agent, agents.c.app, agents.c.app_id, agents.c.spark_version)
@@ -179,13 +179,13 @@ def departing(connection: Connection, after: int, until: int) -> Iterator[Depart
         query = (
             sa.select(*columns)
             .join(agents, events.c.agent_key == agents.c.key)
-            .where(events.c.id > place, events.c.id <= until, events.c.type.in_(KEPT))
+            .where(events.c.id > place, events.c.id <= until, events.c.type.in_(LAKE_EVENT_TYPES))
             .order_by(events.c.id)
-            .limit(PAGE)
+            .limit(PAGE_ROWS)
         )
         rows = connection.execute(query).all()
         for row in rows:
-            yield Departing(
+            yield OffloadEvent(
                 row.id,
                 row.agent,
                 row.seq,
@@ -196,6 +196,6 @@ def departing(connection: Connection, after: int, until: int) -> Iterator[Depart
                 row.spark_version,
                 unpacker.unpack(row.dictionary, row.data),
             )
-        if len(rows) < PAGE:
+        if len(rows) < PAGE_ROWS:
             return
         place = rows[-1].id

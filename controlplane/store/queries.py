@@ -1,6 +1,6 @@
-"""Reads what is known of queries, runs and agents; records verdicts and retirements.
+"""Queries, runs, agents, progress reports and status changes: plain functions on a connection.
 
-Plain functions on a connection: reads take any, the two that write are for the writer's.
+Reads take any connection; `record_status` and `retire` need the writer's.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def list_runs(connection: Connection, query_id: str, limit: int = 20) -> list[Ru
 
 
 def reported(connection: Connection, query_id: str) -> ReportedBatches:
-    """Which of a query's batches were reported."""
+    """The batches of a query that were reported, with the gaps among them."""
     query = sa.select(queries.c.reported).where(queries.c.query_id == query_id)
     return reported_batches(connection.execute(query).scalar())
 
@@ -69,7 +69,7 @@ def agent_rows(connection: Connection) -> list[AgentRow]:
 
 
 def drivers_of(connection: Connection, query_id: str) -> list[Agent]:
-    """The agents that have a run of this query open: more than one where its checkpoint was copied."""
+    """Agents with an open run of this query; more than one if its checkpoint was copied or is shared."""
     query = (
         sa.select(agents)
         .join(runs, runs.c.agent_key == agents.c.key)
@@ -89,9 +89,9 @@ def read_progress(
     limit: int = 2000,
     step: float | None = None,
 ) -> list[StoredReport]:
-    """Reports with start <= at <= end, oldest first; thinned before any is unpacked.
+    """Progress reports with start <= at <= end, oldest first, thinned before any is unpacked.
 
-    With `step` the last of each so many seconds; then, where there are more, `limit` at even distances.
+    `step`: only the last report of every so many seconds. More than `limit` reports are thinned evenly.
     """
     found = report_index(connection, query_id, start, end)
     if step is not None:
@@ -100,7 +100,7 @@ def read_progress(
 
 
 def report_index(connection: Connection, query_id: str, start: float, end: float) -> Sequence[Any]:
-    """Event, time, trigger and batch of the reports with start <= at <= end, oldest first."""
+    """Event id, time, trigger time and batch id of the reports with start <= at <= end, oldest first."""
     query = (
         sa.select(batches.c.event_id, batches.c.at, batches.c.trigger_at, batches.c.batch_id)
         .where(batches.c.query_key == key_of(query_id), batches.c.at >= start, batches.c.at <= end)
@@ -121,17 +121,17 @@ def recent_progress(connection: Connection, query_key: int, limit: int) -> list[
 
 
 def reports_of(connection: Connection, event_ids: Sequence[int]) -> list[StoredReport]:
-    """The reports of these events, in this order."""
+    """The progress reports of these event ids, in this order."""
     unpacker, found = Unpacker(connection), {}
-    for some in _chunks(event_ids):
+    for chunk in _chunks(event_ids):
         query = sa.select(events.c.id, events.c.at, events.c.dictionary, events.c.data)
-        for row in connection.execute(query.where(events.c.id.in_(some))):
+        for row in connection.execute(query.where(events.c.id.in_(chunk))):
             found[row.id] = (unpacker.unpack(row.dictionary, row.data), row.at)
     return [found[event_id] for event_id in event_ids if event_id in found]
 
 
 def thin(values: Sequence[T], limit: int) -> Sequence[T]:
-    """At most `limit` values at even distances, the last among them."""
+    """At most `limit` evenly spaced values, including the last."""
     if limit <= 0:
         return []
     if len(values) <= limit:
@@ -145,7 +145,7 @@ def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 def latest_progress(connection: Connection, query_id: str) -> dict[str, Any] | None:
-    """The newest report of a query as Spark wrote it."""
+    """The newest progress report of a query as Spark wrote it; None without one."""
     query = (
         sa.select(events.c.dictionary, events.c.data)
         .join(batches, batches.c.event_id == events.c.id)
@@ -157,11 +157,11 @@ def latest_progress(connection: Connection, query_id: str) -> dict[str, Any] | N
     return Unpacker(connection).unpack(row.dictionary, row.data) if row else None
 
 
-# -- verdicts --------------------------------------------------------------------------------------
+# -- status changes --------------------------------------------------------------------------------------
 
 
 def record_status(connection: Connection, query_id: str, at: float, status: str, reason: str) -> None:
-    """Note that the verdict on a query changed; nothing for a query that is not known."""
+    """Store a status change of a query; does nothing for an unknown query."""
     key = connection.execute(sa.select(queries.c.key).where(queries.c.query_id == query_id)).scalar()
     if key is not None:
         values = {"query_key": key, "at": at, "status": str(status), "reason": reason}
@@ -169,7 +169,7 @@ def record_status(connection: Connection, query_id: str, at: float, status: str,
 
 
 def status_changes(connection: Connection, query_id: str, limit: int = 50) -> list[dict[str, Any]]:
-    """`{"at", "status", "reason"}`, newest first."""
+    """Status changes of a query, newest first, each `{"at", "status", "reason"}`."""
     query = (
         sa.select(changes.c.at, changes.c.status, changes.c.reason)
         .where(changes.c.query_key == key_of(query_id))
@@ -180,7 +180,7 @@ def status_changes(connection: Connection, query_id: str, limit: int = 50) -> li
 
 
 def latest_statuses(connection: Connection) -> dict[str, dict[str, Any]]:
-    """The last recorded verdict of each query: query id -> `{"at", "status", "reason"}`."""
+    """The last stored status of each query: query id → `{"at", "status", "reason"}`."""
     newest = sa.select(sa.func.max(changes.c.key)).group_by(changes.c.query_key).scalar_subquery()
     query = (
         sa.select(queries.c.query_id, changes.c.at, changes.c.status, changes.c.reason)
@@ -194,6 +194,6 @@ def latest_statuses(connection: Connection) -> dict[str, dict[str, Any]]:
 
 
 def retire(connection: Connection, query_id: str, at: float) -> bool:
-    """Put a query away; False when it is not known."""
+    """Retire a query; False if it is unknown."""
     update = sa.update(queries).where(queries.c.query_id == query_id).values(retired_at=at)
     return connection.execute(update).rowcount == 1

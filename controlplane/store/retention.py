@@ -24,19 +24,19 @@ from controlplane.store.tables import agents, batches, counters, events, queries
 from controlplane.store.writer import Writer
 
 #: Events that only tell the present; what they change is in rows of their own.
-PASSING = ("heartbeat", "status")
-PASSING_SECONDS = 24 * 3600.0
+SHORT_LIVED = ("heartbeat", "status")
+SHORT_LIVED_SECONDS = 24 * 3600.0
 CHUNK = 1_000
 T = TypeVar("T")
-Doomed = Sequence[Any]  # rows with id, agent_key and seq
+EventRows = Sequence[Any]  # rows with id, agent_key and seq
 #: Having passed the limit we go a little below it, not to come back for every event.
 LOW_WATER = 0.95
 #: Empty pages that the next events will fill, as a share of the file.
-KEEP_FREE = 0.05
+FREE_PAGES_SHARE = 0.05
 
 
 @dataclass(frozen=True)
-class Pruned:
+class PruneResult:
     """What went. `full`: the disk was full and the reserve had to be used.
 
     `lost`: events that the byte limit deleted before the lake had them.
@@ -61,7 +61,7 @@ def prune(
     forget: Callable[[Sequence[str]], None] | None = None,
     forget_agents: Callable[[Sequence[str]], None] | None = None,
     hot_seconds: float | None = None,
-) -> Pruned:
+) -> PruneResult:
     """Delete what is older than `max_age_seconds`, then the oldest until the store is below `max_bytes`.
 
     `hot_seconds`: there is a lake; events go after so long, and only those that it has. `forget` and
@@ -71,13 +71,13 @@ def prune(
     store = sqlite_file(writer.engine)
     if store is not None:
         disk_reserve.ensure(store)
-    cutoff, before, work = now - max_age_seconds, used(writer.engine), _Pruning(writer)
+    cutoff, before, work = now - max_age_seconds, used_store_bytes(writer.engine), _Pruning(writer)
     lake = hot_seconds is not None
     gone = work.delete_aged(cutoff if hot_seconds is None else now - hot_seconds, lake)
-    gone += work.delete_passing(now - PASSING_SECONDS)
+    gone += work.delete_passing(now - SHORT_LIVED_SECONDS)
     gone += work.delete_beyond(max_bytes, lake)
     old_queries = work.write(lambda connection: _delete_queries(connection, cutoff), forget)
-    pruned = Pruned(
+    pruned = PruneResult(
         events=gone,
         queries=len(old_queries),
         runs=work.write(lambda connection: _delete_runs(connection, cutoff)),
@@ -90,10 +90,10 @@ def prune(
     work.free()
     if store is not None:
         disk_reserve.ensure(store)
-    return replace(pruned, bytes_after=used(writer.engine))
+    return replace(pruned, bytes_after=used_store_bytes(writer.engine))
 
 
-def used(engine: Engine) -> int:
+def used_store_bytes(engine: Engine) -> int:
     """Bytes that the store holds."""
     with engine.connect() as connection:
         return used_bytes(connection)
@@ -118,7 +118,7 @@ class _Pruning:
         checkpoint(self._writer.engine)
         return self._writer.write(work, then)
 
-    def _delete(self, choose: Callable[[Connection], Doomed]) -> int:
+    def _delete(self, choose: Callable[[Connection], EventRows]) -> int:
         gone = self.write(lambda connection: _delete(connection, choose(connection)))
         if self.full:  # the log must not take what the deletions give
             checkpoint(self._writer.engine)
@@ -142,7 +142,7 @@ class _Pruning:
     def delete_beyond(self, max_bytes: int, lake: bool) -> int:
         """The oldest events, as many as are too much; measured again, for events differ in size."""
         gone, limit = 0, float(max_bytes)
-        while (held := used(self._writer.engine)) > limit:
+        while (held := used_store_bytes(self._writer.engine)) > limit:
             limit = max_bytes * LOW_WATER
             stored = self.write(_count_events)
             surplus = math.ceil(stored * (held - limit) / held)
@@ -162,7 +162,7 @@ class _Pruning:
     def free(self) -> None:
         """Give empty pages back to the disk, a few at a time; keep some unless the disk is full."""
         if is_sqlite(self._writer.engine):
-            while self.write(partial(vacuum_step, keep=0.0 if self.full else KEEP_FREE)):
+            while self.write(partial(vacuum_step, keep=0.0 if self.full else FREE_PAGES_SHARE)):
                 pass
             checkpoint(self._writer.engine)
 
@@ -172,26 +172,30 @@ class _Pruning:
 _COLUMNS = (events.c.id, events.c.agent_key, events.c.seq, events.c.at, events.c.type)
 
 
-def _aged(connection: Connection, cutoff: float, lake: bool) -> Doomed:
+def _aged(connection: Connection, cutoff: float, lake: bool) -> EventRows:
     """Of the oldest page those from before `cutoff`; with a lake, up to the mark that it has them."""
     select = sa.select(*_COLUMNS).order_by(events.c.id).limit(CHUNK)
     if lake:
-        select = select.where(events.c.id <= (offload_marks.value(connection, offload_marks.SAFE) or 0))
+        select = select.where(
+            events.c.id <= (offload_marks.value(connection, offload_marks.OFFLOADED_UNTIL) or 0)
+        )
     page = select.subquery()
     return connection.execute(sa.select(page).where(page.c.at < cutoff)).all()
 
 
 def _count_unsafe(connection: Connection, limit: int) -> int:
     """Of the oldest events those that the lake would keep and has not got yet; added to what was lost."""
-    safe = offload_marks.value(connection, offload_marks.SAFE) or 0
-    lost = sum(row.id > safe and row.type in offload_marks.KEPT for row in _oldest(connection, limit))
+    safe = offload_marks.value(connection, offload_marks.OFFLOADED_UNTIL) or 0
+    lost = sum(
+        row.id > safe and row.type in offload_marks.LAKE_EVENT_TYPES for row in _oldest(connection, limit)
+    )
     if lost:
-        before = offload_marks.value(connection, offload_marks.LOST) or 0
-        offload_marks.put(connection, offload_marks.LOST, before + lost)
+        before = offload_marks.value(connection, offload_marks.LOST_EVENTS) or 0
+        offload_marks.set_value(connection, offload_marks.LOST_EVENTS, before + lost)
     return lost
 
 
-def _oldest(connection: Connection, limit: int) -> Doomed:
+def _oldest(connection: Connection, limit: int) -> EventRows:
     return connection.execute(sa.select(*_COLUMNS).order_by(events.c.id).limit(limit)).all()
 
 
@@ -207,7 +211,7 @@ def _sweep(connection: Connection, cutoff: float) -> tuple[int, bool]:
     page = sa.select(*_COLUMNS).where(events.c.id > (mark or 0)).order_by(events.c.id).limit(CHUNK)
     rows = connection.execute(page).all()
     seen = rows[: next((place for place, row in enumerate(rows) if row.at >= cutoff), len(rows))]
-    gone = _delete(connection, [row for row in seen if row.type in PASSING])
+    gone = _delete(connection, [row for row in seen if row.type in SHORT_LIVED])
     if seen and mark is None:
         connection.execute(sa.insert(counters).values(name="short_lived_deleted_until", value=seen[-1].id))
     elif seen:
@@ -219,16 +223,16 @@ def _sweep(connection: Connection, cutoff: float) -> tuple[int, bool]:
     return gone, len(seen) == CHUNK
 
 
-def _delete(connection: Connection, doomed: Doomed) -> int:
+def _delete(connection: Connection, doomed: EventRows) -> int:
     """Delete these events, their batches with them; note how far each agent's are gone."""
     if not doomed:
         return 0
     ids = [row.id for row in doomed]
     connection.execute(sa.delete(batches).where(batches.c.event_id.in_(ids)))
     connection.execute(sa.delete(events).where(events.c.id.in_(ids)))
-    kept = [row.at for row in doomed if row.type in offload_marks.KEPT]
+    kept = [row.at for row in doomed if row.type in offload_marks.LAKE_EVENT_TYPES]
     if kept:
-        offload_marks.raise_to(connection, offload_marks.GONE, math.ceil(max(kept) * 1000))
+        offload_marks.raise_to(connection, offload_marks.DELETED_UNTIL, math.ceil(max(kept) * 1000))
     pruned: dict[int, int] = {}
     for row in doomed:
         pruned[row.agent_key] = max(row.seq, pruned.get(row.agent_key, 0))
@@ -256,7 +260,7 @@ def _delete_queries(connection: Connection, cutoff: float) -> list[str]:
     keys = [row.key for row in rows]
     for table, column in ((runs, runs.c.query_key), (status_changes, status_changes.c.query_key)):
         connection.execute(sa.delete(table).where(column.in_(keys)))
-    for forget in (checkpoints.forget, shapes.forget):
+    for forget in (checkpoints.delete_queries, shapes.delete_queries):
         forget(connection, [row.query_id for row in rows])
     connection.execute(sa.delete(queries).where(queries.c.key.in_(keys)))
     return [row.query_id for row in rows]

@@ -1,6 +1,6 @@
-"""Rows of the database <-> the values of `controlplane.model` and the rows of `controlplane.records`.
+"""Conversion between database rows and the values of `controlplane.model` and `controlplane.records`.
 
-Called by `controlplane.store.queries` and `controlplane.store.unit_of_work`; no statement is run here.
+Called by `controlplane.store.queries` and `controlplane.store.unit_of_work`; runs no statement.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from controlplane.model import Agent, Run, RunEnd, RunFacts, StatusSample
 from controlplane.records import NOTHING, AgentRow, Gap, QueryNaming, QueryRow, ReportedBatches, RunRow
 from controlplane.store.tables import agents, queries, runs
 
-#: An agent's labels have no column: they are kept with what it says of itself.
+#: An agent's labels have no column of their own; they are part of the column `info`.
 AGENT_FIELDS = tuple(f.name for f in fields(Agent) if f.name != "labels")
 QUERY_FIELDS = tuple(f.name for f in fields(QueryRow))
 RUN_COLUMNS = tuple(column for column in runs.c if column.name not in ("query_key", "agent_key"))
 
 
 def select_runs() -> sa.Select[Any]:
-    """Runs with the ids of their query and agent, as `run_row` reads them."""
+    """SELECT of runs with the ids of their query and agent, for `run_row`."""
     return (
         sa.select(*RUN_COLUMNS, queries.c.query_id, agents.c.agent)
         .join(queries, runs.c.query_key == queries.c.key)
@@ -32,11 +32,12 @@ def select_runs() -> sa.Select[Any]:
 
 
 def key_of(query_id: str) -> sa.ScalarSelect[Any]:
-    """A query's key, as a part of another statement."""
+    """A subquery for the key of a query."""
     return sa.select(queries.c.key).where(queries.c.query_id == query_id).scalar_subquery()
 
 
 def agent_row(row: RowMapping) -> AgentRow:
+    """A row of `agents` as an AgentRow."""
     info = dict(row["info"])
     labels = info.pop("labels", {})
     return AgentRow(
@@ -50,12 +51,13 @@ def agent_row(row: RowMapping) -> AgentRow:
 
 
 def query_row(row: RowMapping) -> QueryRow:
+    """A row of `queries` as a QueryRow."""
     values = {name: row[name] for name in QUERY_FIELDS}
     return QueryRow(**values | {"reported": reported_batches(row["reported"])})
 
 
 def reported_batches(stored: Mapping[str, Any] | None) -> ReportedBatches:
-    """The column `reported`; `NOTHING` where nothing was stored."""
+    """The value of the column `queries.reported`; `NOTHING` where it is empty."""
     if not stored:
         return NOTHING
     gaps = tuple(Gap(**gap) for gap in stored["gaps"])
@@ -63,6 +65,7 @@ def reported_batches(stored: Mapping[str, Any] | None) -> ReportedBatches:
 
 
 def run_row(row: RowMapping) -> RunRow:
+    """A row of `select_runs` as a RunRow."""
     return RunRow(
         run=run_of(row),
         last_event_at=row["last_event_at"],
@@ -75,6 +78,7 @@ def run_row(row: RowMapping) -> RunRow:
 
 
 def run_of(row: RowMapping) -> Run:
+    """A row of `select_runs` as a Run."""
     return Run(
         key=row["key"],
         run_id=row["run_id"],
@@ -92,6 +96,7 @@ def run_of(row: RowMapping) -> Run:
 
 
 def agent_values(row: AgentRow) -> dict[str, Any]:
+    """The columns of `agents` for this row."""
     values = {name: getattr(row.agent, name) for name in AGENT_FIELDS}
     extra = ("described_at", "polled_at", "end_exception", "pruned_seq")
     info = {**row.info, "labels": dict(row.agent.labels)}
@@ -99,11 +104,13 @@ def agent_values(row: AgentRow) -> dict[str, Any]:
 
 
 def query_values(row: QueryRow) -> dict[str, Any]:
+    """The columns of `queries` for this row."""
     values = {name: getattr(row, name) for name in QUERY_FIELDS}
     return values | {"reported": asdict(row.reported)}
 
 
 def run_values(row: RunRow, query_key: int, agent_key: int) -> dict[str, Any]:
+    """The columns of `runs` for this row."""
     run = row.run
     return {
         "key": run.key,

@@ -1,6 +1,7 @@
-"""Bearer tokens as they are kept: the digest, never the secret.
+"""Stored bearer tokens: the digest of each, never the secret.
 
-Called by `controlplane.app`, which reads them all into memory, and by `controlplane token`, beside a server.
+Called by `controlplane.app`, which reads all tokens into memory, and by the command `controlplane token`, which may
+run beside a server.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def insert(
     created_at: float,
     expires_at: float | None,
 ) -> None:
-    """IntegrityError when the id or the digest is taken."""
+    """Store a token; IntegrityError if the id or the digest exists."""
     values = {
         "id": id,
         "name": name,
@@ -46,6 +47,6 @@ def all(connection: Connection) -> list[Mapping[str, Any]]:
 
 
 def revoke(connection: Connection, id: str, at: float) -> bool:
-    """False when there is no such token, or it was revoked before."""
+    """Revoke a token; False if it does not exist or was revoked before."""
     query = sa.update(tokens).where(tokens.c.id == id, tokens.c.revoked_at.is_(None)).values(revoked_at=at)
     return connection.execute(query).rowcount == 1

@@ -21,14 +21,14 @@ from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from controlplane.errors import StoreUnavailable
-from controlplane.store.engine import is_broken, unavailable
+from controlplane.store.engine import is_fatal, unavailable
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 MAX_GROUP = 64
 MAX_WAITING = 2_000
-WRITE_TIMEOUT = 30.0
+WRITE_TIMEOUT_SECONDS = 30.0
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Writer:
         self,
         work: Callable[[Connection], T],
         then: Callable[[T], None] | None = None,
-        timeout: float = WRITE_TIMEOUT,
+        timeout: float = WRITE_TIMEOUT_SECONDS,
     ) -> T:
         """`submit` and wait. StoreUnavailable after `timeout` seconds; it may still be written then."""
         if threading.current_thread() is self._thread:
@@ -157,7 +157,7 @@ class Writer:
 
     def _judge(self, error: DBAPIError) -> StoreUnavailable:
         refusal = unavailable(error)
-        if is_broken(error):
+        if is_fatal(error):
             self._broken = refusal
         log.error("%s", refusal)
         return refusal

@@ -186,7 +186,7 @@ def test_the_same_key_is_the_same_action(
 def test_a_command_whose_answer_was_lost_comes_again_and_a_second_result_is_harmless(
     agent: SimulatedAgent, query: SimulatedQuery, operator: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outbox, "REDELIVER_AFTER", 0.5)
+    monkeypatch.setattr(outbox, "REDELIVER_SECONDS", 0.5)
     action = ask(operator, query, "stop").json()["action"]
     first = agent.poll(1.0)
     assert [c["id"] for c in first] == [action["id"]]

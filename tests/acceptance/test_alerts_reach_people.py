@@ -17,7 +17,7 @@ from alerts.silences import Silence
 from alerts.state import AlertState
 from controlplane.app import ControlPlane
 from controlplane.errors import StoreUnavailable
-from controlplane.store.engine import prove_writable
+from controlplane.store.engine import probe_write
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
 from tests.hook import Hook, running_hook
@@ -224,7 +224,7 @@ def fill_store(plane: ControlPlane, driver: SimulatedAgent, query: SimulatedQuer
             driver.tell(*[driver.progress(query, noise=os.urandom(20_000).hex()) for _ in range(5)])
     for number in range(50_000):
         try:
-            plane.writer.write(lambda conn, at=number: prove_writable(conn, at))
+            plane.writer.write(lambda conn, at=number: probe_write(conn, at))
         except StoreUnavailable:
             return
     pytest.fail("the disk never became full")

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from controlplane.lake.lake import Lake
 from controlplane.store import retention
 from controlplane.store.engine import default_url
-from controlplane.store.offload_marks import KEPT
+from controlplane.store.offload_marks import LAKE_EVENT_TYPES
 from controlplane.store.tables import events
 from tests.acceptance.live import LiveServer, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery, stamp
@@ -89,7 +89,7 @@ class Past:
 
     def stored(self) -> int:
         with self.server.plane.reading() as connection:
-            kept = sa.select(sa.func.count()).where(events.c.type.in_(KEPT))
+            kept = sa.select(sa.func.count()).where(events.c.type.in_(LAKE_EVENT_TYPES))
             return int(connection.execute(kept).scalar() or 0)
 
 
@@ -183,7 +183,7 @@ def test_a_lake_that_is_gone_costs_the_far_past_and_nothing_else(past: Past) -> 
 
 def test_the_byte_limit_waits_for_no_lake_and_counts_what_it_cost(past: Past) -> None:
     plane = past.server.plane
-    limit = retention.used(plane.engine) // 2
+    limit = retention.used_store_bytes(plane.engine) // 2
     gone = retention.prune(plane.writer, plane.clock(), 14 * DAY, limit, hot_seconds=3 * DAY)
     plane.history.lost(gone.lost)
     assert gone.lost > 0

@@ -274,10 +274,10 @@ def test_what_was_deleted_does_not_come_back_when_it_is_sent_again(harness: Stor
 def test_too_much_goes_oldest_first(harness: StoreHarness) -> None:
     driver = Driver()
     harness.accept(*(driver.progress("q1", "r1", n, pad=str(n) * 300) for n in range(3000)))
-    limit = retention.used(harness.engine) // 2
+    limit = retention.used_store_bytes(harness.engine) // 2
     gone = retention.prune(harness.writer, BEGIN, 10 * DAY, limit)
     assert gone.events > 1000
-    assert retention.used(harness.engine) <= limit
+    assert retention.used_store_bytes(harness.engine) <= limit
     left = harness.progress("q1", 0.0, BEGIN + DAY, 10_000)
     assert [sample.batch_id for sample in left] == list(range(gone.events, 3000))
 
@@ -336,7 +336,7 @@ def test_a_database_that_turns_read_only_refuses_no_line_and_acknowledges_none(
 
 def test_the_store_learns_the_words_of_its_fleet(harness: StoreHarness) -> None:
     driver = Driver()
-    assert dictionary.learn(harness.writer, BEGIN) is None  # nothing to learn from
+    assert dictionary.train_dictionary(harness.writer, BEGIN) is None  # nothing to learn from
     before = harness.accept(
         *(
             driver.progress("q1", "r1", n, hint="somewhere over the rainbow " * 3, n=n * 7919)
@@ -344,7 +344,7 @@ def test_the_store_learns_the_words_of_its_fleet(harness: StoreHarness) -> None:
         )
     )
     assert before.stored == 700
-    assert dictionary.learn(harness.writer, BEGIN) == 2
+    assert dictionary.train_dictionary(harness.writer, BEGIN) == 2
     harness.ingest.refresh_dictionary()
     harness.accept(driver.progress("q1", "r1", 700, hint="over the rainbow"))
     found, _ = harness.read(events.read_events, "q1", 0, 1000)

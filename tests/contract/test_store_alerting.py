@@ -47,11 +47,11 @@ def change(one: Alert, reason: str = "because", rule: str = "Lag", gone: bool = 
 
 
 def record(harness: StoreHarness, *changes: AlertChange, evaluated: dict[str, float] | None = None) -> None:
-    harness.write(alerting.record, changes, evaluated or {})
+    harness.write(alerting.record_changes, changes, evaluated or {})
 
 
 def current(harness: StoreHarness, since: float = 0.0) -> list[StoredAlert]:
-    found: list[StoredAlert] = harness.read(alerting.current, since)
+    found: list[StoredAlert] = harness.read(alerting.recent_alerts, since)
     return found
 
 
@@ -141,9 +141,9 @@ def test_odd_words_come_back_as_they_were(harness: StoreHarness, words: str) -> 
     assert history(harness, 0.0, 1e10, words) == [one]
     kept = NotificationLogEntry(5.0, words, words, DeliveryOutcome.SENT, words, (one.fingerprint,))
     told = NotificationState(frozenset([one.fingerprint]), frozenset(), 5.0)
-    harness.write(alerting.note, kept, told)
-    assert harness.read(alerting.notes) == [kept]
-    assert harness.read(alerting.all_told) == {(words, words): told}
+    harness.write(alerting.log_notification, kept, told)
+    assert harness.read(alerting.logged_notifications) == [kept]
+    assert harness.read(alerting.notification_states) == {(words, words): told}
     silence = Silence("s", (Matcher("app", "=", words),), 1.0, 2.0, words, words, 1.0)
     harness.write(alerting.put_silence, silence)
     assert harness.read(alerting.all_silences) == [silence]
@@ -155,8 +155,12 @@ def test_what_no_database_can_hold_becomes_a_sign_for_it(harness: StoreHarness, 
     one = Alert("Lag", named, {"summary": words}, 1.0, AlertState.PENDING, 1.0)
     harness.write(alerting.put_acknowledgement, Acknowledgement("f", 1.0, words, 2.0, words))
     assert harness.read(alerting.all_acknowledgements)[0].comment == "a\ufffdb"
-    harness.write(alerting.note, NotificationLogEntry(1.0, words, words, DeliveryOutcome.FAILED, words), None)
-    assert harness.read(alerting.notes)[0].words == "a\ufffdb"
+    harness.write(
+        alerting.log_notification,
+        NotificationLogEntry(1.0, words, words, DeliveryOutcome.FAILED, words),
+        None,
+    )
+    assert harness.read(alerting.logged_notifications)[0].words == "a\ufffdb"
     if words != UNSTORABLE["half"]:  # such a label has no fingerprint
         record(harness, change(one, reason=words))
         assert current(harness)[0].reason == "a\ufffdb"
@@ -182,40 +186,50 @@ def line(
 
 
 def test_the_newest_that_was_told_is_kept_by_group_and_receiver(harness: StoreHarness) -> None:
-    harness.write(alerting.note, line(), told_of("a"))
-    harness.write(alerting.note, line(receiver="other"), told_of("a"))
-    harness.write(alerting.note, line(at=6.0), NotificationState(frozenset("b"), frozenset("a"), 6.0))
-    assert harness.read(alerting.all_told) == {
+    harness.write(alerting.log_notification, line(), told_of("a"))
+    harness.write(alerting.log_notification, line(receiver="other"), told_of("a"))
+    harness.write(
+        alerting.log_notification, line(at=6.0), NotificationState(frozenset("b"), frozenset("a"), 6.0)
+    )
+    assert harness.read(alerting.notification_states) == {
         ("{}:{}", "team/webhook[0]"): NotificationState(frozenset("b"), frozenset("a"), 6.0),
         ("{}:{}", "other"): told_of("a"),
     }
 
 
 def test_a_receiver_that_knows_that_all_is_over_is_as_one_that_was_never_told(harness: StoreHarness) -> None:
-    harness.write(alerting.note, line(), told_of("a"))
-    harness.write(alerting.note, line(at=6.0), NotificationState(frozenset(), frozenset("a"), 6.0))
-    assert harness.read(alerting.all_told) == {}
-    assert len(harness.read(alerting.notes)) == 2
+    harness.write(alerting.log_notification, line(), told_of("a"))
+    harness.write(
+        alerting.log_notification, line(at=6.0), NotificationState(frozenset(), frozenset("a"), 6.0)
+    )
+    assert harness.read(alerting.notification_states) == {}
+    assert len(harness.read(alerting.logged_notifications)) == 2
 
 
 def test_a_note_without_news_leaves_what_was_told(harness: StoreHarness) -> None:
-    harness.write(alerting.note, line(), told_of("a"))
-    harness.write(alerting.note, replace(line(), outcome=DeliveryOutcome.FAILED), None)
-    assert harness.read(alerting.all_told) == {("{}:{}", "team/webhook[0]"): told_of("a")}
+    harness.write(alerting.log_notification, line(), told_of("a"))
+    harness.write(alerting.log_notification, replace(line(), outcome=DeliveryOutcome.FAILED), None)
+    assert harness.read(alerting.notification_states) == {("{}:{}", "team/webhook[0]"): told_of("a")}
 
 
 def test_a_note_that_is_stored_twice_is_one_line(harness: StoreHarness) -> None:
     for _ in range(2):
-        harness.write(alerting.note, line(), told_of("a"))
-    assert len(harness.read(alerting.notes)) == len(harness.read(alerting.all_told)) == 1
+        harness.write(alerting.log_notification, line(), told_of("a"))
+    assert (
+        len(harness.read(alerting.logged_notifications))
+        == len(harness.read(alerting.notification_states))
+        == 1
+    )
 
 
 def test_the_log_is_read_newest_first_and_of_one_alert(harness: StoreHarness) -> None:
     for number in range(5):
-        harness.write(alerting.note, line("{}:{}", "r", float(number), f"{number:016x}", "f" * 16), None)
-    assert [one.at for one in harness.read(alerting.notes, 2)] == [4.0, 3.0]
-    assert [one.at for one in harness.read(alerting.notes, 9, f"{3:016x}")] == [3.0]
-    assert harness.read(alerting.notes, 9, "%") == []
+        harness.write(
+            alerting.log_notification, line("{}:{}", "r", float(number), f"{number:016x}", "f" * 16), None
+        )
+    assert [one.at for one in harness.read(alerting.logged_notifications, 2)] == [4.0, 3.0]
+    assert [one.at for one in harness.read(alerting.logged_notifications, 9, f"{3:016x}")] == [3.0]
+    assert harness.read(alerting.logged_notifications, 9, "%") == []
 
 
 # -- silences, acknowledgements, forgetting --------------------------------------------------------
@@ -244,13 +258,13 @@ def test_only_what_is_over_is_forgotten(harness: StoreHarness) -> None:
     fires, waits = alert(at=100.0, app="fires"), alert(AlertState.PENDING, at=100.0, app="waits")
     record(harness, *map(change, (old, young, fires, waits)))
     for at in (10.0, 5000.0):
-        harness.write(alerting.note, line(at=at), told_of("a", at=at))
+        harness.write(alerting.log_notification, line(at=at), told_of("a", at=at))
         harness.write(alerting.put_silence, silence(f"{at}", ends_at=at))
         harness.write(alerting.put_acknowledgement, Acknowledgement("f", 1.0, "ada", at))
     assert harness.write(alerting.prune, 4000.0) == 4
     assert {one.alert.active_at for one in current(harness)} == {5000.0, 100.0}
     assert len(current(harness)) == 3
-    assert [one.at for one in harness.read(alerting.notes)] == [5000.0]
+    assert [one.at for one in harness.read(alerting.logged_notifications)] == [5000.0]
     assert [one.id for one in harness.read(alerting.all_silences)] == ["5000.0"]
     assert [one.at for one in harness.read(alerting.all_acknowledgements)] == [5000.0]
     assert harness.write(alerting.prune, 4000.0) == 0
@@ -260,10 +274,10 @@ def test_what_was_told_of_an_alert_that_still_fires_is_not_forgotten(harness: St
     """Somebody who works on it for weeks is not told anew after a restart."""
     fires = alert(at=100.0)
     record(harness, change(fires))
-    harness.write(alerting.note, line(at=10.0), told_of(fires.fingerprint, at=10.0))
+    harness.write(alerting.log_notification, line(at=10.0), told_of(fires.fingerprint, at=10.0))
     harness.write(alerting.put_acknowledgement, Acknowledgement(fires.fingerprint, 160.0, "ada", 10.0))
     harness.write(alerting.prune, 4000.0)
-    assert harness.read(alerting.all_told) == {
+    assert harness.read(alerting.notification_states) == {
         ("{}:{}", "team/webhook[0]"): told_of(fires.fingerprint, at=10.0)
     }
     assert len(harness.read(alerting.all_acknowledgements)) == 1

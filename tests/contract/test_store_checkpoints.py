@@ -8,19 +8,19 @@ from typing import Any
 from sqlalchemy import func, select
 
 from controlplane.store import checkpoints, queries, retention, shapes
-from controlplane.store.checkpoints import DOCUMENTS, HEADERS, Taken
-from controlplane.store.shapes import KEPT, Shaped
+from controlplane.store.checkpoints import MAX_DOCUMENTS, MAX_SUMMARIES, StoredInventory
+from controlplane.store.shapes import MAX_SHAPES, ShapeOwner
 from controlplane.store.tables import inventories
 from tests.drivers import BEGIN, Driver
 from tests.stores import StoreHarness
 
 SAID = {"verdict": "ok", "summary": "it will resume at batch 3 🔥", "findings": []}
-WHOSE = Shaped("r1", "q1", "shop", "orders", "/lake/c", 100.0)
+WHOSE = ShapeOwner("r1", "q1", "shop", "orders", "/lake/c", 100.0)
 
 
-def taken(at: float, query_id: str = "q1", place: str = "/lake/c") -> Taken:
+def taken(at: float, query_id: str = "q1", place: str = "/lake/c") -> StoredInventory:
     document = checkpoints.pack({"checkpoint": {"root": place, "at": at}, "output": None})
-    return Taken(query_id, "r1", place, at, {"files": int(at), "bytes": 10}, document)
+    return StoredInventory(query_id, "r1", place, at, {"files": int(at), "bytes": 10}, document)
 
 
 def put(harness: StoreHarness, at: float, **more: Any) -> bool:
@@ -31,47 +31,47 @@ def test_the_newest_inventory_counts_in_whatever_order_they_come(harness: StoreH
     assert put(harness, 20.0) is True
     assert put(harness, 10.0) is False
     assert put(harness, 30.0) is True
-    said = harness.read(checkpoints.judgement, "q1")
+    said = harness.read(checkpoints.latest_report, "q1")
     assert (said["taken_at"], said["batch"]) == (30.0, 30.0)
     assert said["summary"] == "it will resume at batch 3 🔥"
     assert harness.read(checkpoints.document, "q1") == {
         "checkpoint": {"root": "/lake/c", "at": 30.0},
         "output": None,
     }
-    assert [header["files"] for header in harness.read(checkpoints.headers, "q1")] == [10, 20, 30]
-    assert set(harness.read(checkpoints.judgements)) == {"q1"}
+    assert [header["files"] for header in harness.read(checkpoints.inventory_summaries, "q1")] == [10, 20, 30]
+    assert set(harness.read(checkpoints.latest_reports)) == {"q1"}
 
 
 def test_of_a_query_only_the_newest_are_kept_and_fewer_of_them_whole(harness: StoreHarness) -> None:
-    for at in range(HEADERS + 5):
+    for at in range(MAX_SUMMARIES + 5):
         put(harness, float(at + 1))
     put(harness, 1.0, query_id="q2")
-    kept = harness.read(checkpoints.headers, "q1")
-    assert [header["taken_at"] for header in kept] == [float(at) for at in range(6, HEADERS + 6)]
+    kept = harness.read(checkpoints.inventory_summaries, "q1")
+    assert [header["taken_at"] for header in kept] == [float(at) for at in range(6, MAX_SUMMARIES + 6)]
     with harness.engine.connect() as connection:
         whole = connection.execute(select(func.count(inventories.c.document))).scalar()
-    assert whole == DOCUMENTS + 1
+    assert whole == MAX_DOCUMENTS + 1
 
 
 def test_what_is_not_there_is_none(harness: StoreHarness) -> None:
-    for question in (checkpoints.judgement, checkpoints.document, shapes.newest, shapes.of_run):
+    for question in (checkpoints.latest_report, checkpoints.document, shapes.newest, shapes.of_run):
         assert harness.read(question, "nobody") is None
-    assert harness.read(checkpoints.headers, "nobody") == []
+    assert harness.read(checkpoints.inventory_summaries, "nobody") == []
 
 
 def test_the_query_that_used_the_same_place_before_is_found(harness: StoreHarness) -> None:
     put(harness, 10.0, query_id="old")
     put(harness, 20.0, query_id="new")
     put(harness, 5.0, query_id="elsewhere", place="/lake/other")
-    assert harness.read(checkpoints.former_query, "/lake/c", "new") == "old"
-    assert harness.read(checkpoints.former_query, "/lake/c", "old") is None
-    assert harness.read(checkpoints.former_query, "/lake/c", "not yet seen") == "new"
+    assert harness.read(checkpoints.previous_query, "/lake/c", "new") == "old"
+    assert harness.read(checkpoints.previous_query, "/lake/c", "old") is None
+    assert harness.read(checkpoints.previous_query, "/lake/c", "not yet seen") == "new"
 
 
 def test_reports_come_back_as_spark_wrote_them_oldest_first(harness: StoreHarness) -> None:
     driver = Driver()
     harness.accept(*(driver.progress("q", "r", batch) for batch in range(5)))
-    found = harness.read(checkpoints.reports_before, "q", BEGIN + 4, 3)
+    found = harness.read(checkpoints.progress_before, "q", BEGIN + 4, 3)
     assert [report["batchId"] for _, report in found] == [1, 2, 3]
     assert found[0][1]["sources"][0]["endOffset"] == 10
 
@@ -93,7 +93,7 @@ def test_a_shape_is_kept_once_a_run_and_found_by_query_place_or_name(harness: St
 
 
 def test_of_a_query_only_the_newest_shapes_are_kept(harness: StoreHarness) -> None:
-    for number in range(KEPT + 3):
+    for number in range(MAX_SHAPES + 3):
         harness.write(shapes.put, replace(WHOSE, run_id=f"r{number}", at=float(number)), {"v": 1}, None)
     assert harness.read(shapes.of_run, "r2") is None
     assert harness.read(shapes.of_run, "r3") is not None
@@ -107,5 +107,5 @@ def test_what_is_known_of_a_query_goes_with_it(harness: StoreHarness) -> None:
     harness.write(queries.retire, "q1", BEGIN + 5)
     pruned = retention.prune(harness.writer, BEGIN + 1e6, 100.0, 1 << 30)
     assert pruned.queries == 1
-    assert harness.read(checkpoints.judgements) == {}
+    assert harness.read(checkpoints.latest_reports) == {}
     assert harness.read(shapes.newest, "q1") is None

@@ -198,7 +198,7 @@ def test_on_a_full_disk_reads_and_deletions_go_on_and_nothing_acknowledged_is_lo
         assert set(range(1, acknowledged + 1)) <= set(stored(harness))
         assert len(harness.progress("q", 0.0, 1e12, 100)) == 100
 
-        gone = retention.prune(harness.writer, BEGIN, 1e9, retention.used(harness.engine) // 2)
+        gone = retention.prune(harness.writer, BEGIN, 1e9, retention.used_store_bytes(harness.engine) // 2)
         assert gone.events > 0
         assert harness.accept(driver.started("q", "r")).stored == 1
 

@@ -97,7 +97,7 @@ def stored(harness: StoreHarness) -> list[int]:
     with harness.engine.connect() as connection:
         return [
             event.data["batchId"]
-            for event in offload_marks.departing(connection, 0, 2**62)
+            for event in offload_marks.events_to_offload(connection, 0, 2**62)
             if event.type == "progress"
         ]
 

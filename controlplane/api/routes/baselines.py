@@ -43,7 +43,7 @@ def put_baselines(plane: ControlPlaneDep, body: Annotated[EventLines, Depends(_b
         raise BadRequest(f"the body: {error}", code="bad_json") from None
     name, chunk, chunks, found = _parsed(document)
     complete = plane.writer.write(
-        lambda conn: rows.put(conn, name, chunk, chunks, map(to_stored, found)),
+        lambda conn: rows.put_chunk(conn, name, chunk, chunks, map(to_stored, found)),
         lambda done: _taken(plane, done),
     )
     return {"set": name, "chunk": chunk, "chunks": chunks, "complete": complete, "queries": len(found)}

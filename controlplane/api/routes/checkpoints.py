@@ -38,7 +38,7 @@ from controlplane.ingest.service import deeper_than
 from controlplane.model import QueryView
 from controlplane.store import checkpoints as rows
 from controlplane.store import shapes as shape_rows
-from controlplane.store.shapes import Shaped
+from controlplane.store.shapes import ShapeOwner
 from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 
@@ -69,7 +69,7 @@ def list_checkpoints(plane: ControlPlaneDep) -> CheckpointsBody:
 def get_checkpoint(plane: ControlPlaneDep, query_id: QueryIdDep) -> CheckpointDetailBody:
     view = view_of(plane, query_id)
     with plane.reading() as conn:
-        judgement, headers = rows.judgement(conn, query_id), rows.headers(conn, query_id)
+        judgement, headers = rows.latest_report(conn, query_id), rows.inventory_summaries(conn, query_id)
         shape = shape_rows.newest(conn, query_id)
     return bodies.detail_body(_body(plane, view), judgement, headers, shape)
 
@@ -179,5 +179,5 @@ def post_preflight(plane: ControlPlaneDep, caller: CallerDep, body: PreflightDep
         raise Forbidden(f"this token is bound to the app {caller.app} and may not ask for {body.app}")
     if deeper_than(body.shape, DEEPEST):
         raise BadRequest(f"shape: nested more than {DEEPEST} deep")
-    whose = Shaped("", body.query_id or "", body.app, body.name, body.checkpoint, plane.clock())
+    whose = ShapeOwner("", body.query_id or "", body.app, body.name, body.checkpoint, plane.clock())
     return bodies.preflight_body(plane.checkpoints.preflight(whose, body.shape, bound=caller.app is not None))

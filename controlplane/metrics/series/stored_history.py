@@ -122,7 +122,7 @@ class HistoryReader:
         chosen = [one for one in involved if one in keys]
         if self._earlier is not None:
             # Nothing that is younger was ever deleted.
-            gone = offload_marks.complete_from(self._connection)
+            gone = offload_marks.store_complete_since(self._connection)
             self._since = {one: gone for one in chosen if one in families} if gone else {}
         self._bound({one: keys[one] for one in chosen if one in families and self._reaches_back(one)})
         runs, changes = self._runs(keys), self._changes(keys)
@@ -265,7 +265,7 @@ class HistoryReader:
             for run_id, at in self._earlier.rests(query_id, since, min(lacks, self._end)):
                 if run_id in keys:
                     rests[keys[run_id]].append(at)
-        for run_key, at in stored.rests(self._connection, key, since, self._end):
+        for run_key, at in stored.idle_times(self._connection, key, since, self._end):
             if run_key is not None:
                 rests[run_key].append(at)
         return {run_key: sorted(times) for run_key, times in rests.items()} if lacks else rests

@@ -24,7 +24,7 @@ from controlplane.lake.rows import LakeRows
 from controlplane.lake.staging import Staging
 from controlplane.store import offload_marks
 from controlplane.store.engine import open_engine, unavailable
-from controlplane.store.offload_marks import Departing
+from controlplane.store.offload_marks import OffloadEvent
 from listeners.protocol import wire
 
 #: Rows of all tables that a task holds before it writes them.
@@ -73,7 +73,7 @@ def carry(task: Task) -> tuple[list[Part], OffloadCounts]:
     account, rows = OffloadCounts(), LakeRows()
     try:
         with engine.connect() as connection:
-            for event in offload_marks.departing(connection, task.stretch.after, task.stretch.until):
+            for event in offload_marks.events_to_offload(connection, task.stretch.after, task.stretch.until):
                 account += put(rows, event)
                 if len(rows) >= MOST_ROWS:
                     account += _write(task, lake, rows, parts)
@@ -95,7 +95,7 @@ def _write(task: Task, lake: Lake, rows: LakeRows, parts: list[Part]) -> Offload
     return OffloadCounts(known=known)
 
 
-def put(rows: LakeRows, event: Departing) -> OffloadCounts:
+def put(rows: LakeRows, event: OffloadEvent) -> OffloadCounts:
     """One event as rows; one that cannot be read is counted and spoils no other."""
     app = wire.App(event.app, event.app_id, event.spark_version)
     told = wire.Event(event.agent, event.seq, event.at, app, event.type, event.data)
@@ -103,13 +103,13 @@ def put(rows: LakeRows, event: Departing) -> OffloadCounts:
         taken = events.add(rows, told)
     except (ValueError, TypeError, OverflowError):
         taken = False
-    numbers = offload_marks.number_of(event.seq)
+    numbers = offload_marks.seq_residue(event.seq)
     return OffloadCounts(events=1, taken=int(taken), malformed=int(not taken), numbers=numbers)
 
 
 def stretches(connection: Connection, whole: EventRange, size: int) -> Iterator[EventRange]:
     """A stretch in pieces of about `size` events."""
     after = whole.after
-    for until in offload_marks.cuts(connection, whole.after, whole.until, size):
+    for until in offload_marks.split_range(connection, whole.after, whole.until, size):
         yield EventRange(whole.store, after, until)
         after = until

@@ -80,9 +80,9 @@ def _store(database: str) -> str:
     engine = open_engine(database)
     try:
         with engine.connect() as connection:
-            known = offload_marks.value(connection, offload_marks.STORE)
+            known = offload_marks.value(connection, offload_marks.STORE_ID)
         if known is not None:
-            return offload_marks.named(known)
+            return offload_marks.format_id(known)
         with engine.connect().execution_options(writes=True) as connection, connection.begin():
             return offload_marks.store_id(connection)
     except DBAPIError as error:
@@ -94,10 +94,10 @@ def _store(database: str) -> str:
 def _move(
     spark: SparkSession, lake: Lake, moving: Moving, store: str, connection: Connection, say: Told
 ) -> OffloadSummary:
-    mark = offload_marks.value(connection, offload_marks.SAFE) or 0
-    name = offload_marks.moving_name(connection) or store
+    mark = offload_marks.value(connection, offload_marks.OFFLOADED_UNTIL) or 0
+    name = offload_marks.offload_name(connection) or store
     damaged, mark = _standing(lake, name, mark)
-    until = offload_marks.last_aged(connection, mark, moving.cutoff)
+    until = offload_marks.last_id_before(connection, mark, moving.cutoff)
     ahead = stretches(connection, EventRange(name, mark, until), COMMIT_EVENTS) if until > mark else iter(())
     found = OffloadSummary(mended=len(damaged), until=until)
     for stretch in (*damaged, *ahead):

@@ -170,4 +170,4 @@ def test_of_a_query_that_nobody_knows_nothing_is_kept(harness: StoreHarness, roo
     for query_id in ("nobody", known):
         harness.accept(driver.line("inventory", {"id": query_id, "runId": "r1", "inventory": GOOD}))
     assert eventually(lambda: view_of(harness, known).checkpoint)
-    assert set(harness.read(checkpoints.judgements)) == {known}
+    assert set(harness.read(checkpoints.latest_reports)) == {known}

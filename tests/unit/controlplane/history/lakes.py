@@ -17,9 +17,9 @@ def moved_to(harness: StoreHarness, folder: Path, cutoff: float) -> Commit:
     """Move what is older than `cutoff` to the lake in `folder`; the commit."""
     lake = Lake.open(str(folder), create=True)
     harness.write(offload_marks.store_id)
-    store = harness.read(offload_marks.moving_name)
-    mark = harness.read(offload_marks.value, offload_marks.SAFE) or 0
-    until = harness.read(offload_marks.last_aged, mark, cutoff)
+    store = harness.read(offload_marks.offload_name)
+    mark = harness.read(offload_marks.value, offload_marks.OFFLOADED_UNTIL) or 0
+    until = harness.read(offload_marks.last_id_before, mark, cutoff)
     stretch = EventRange(store, mark, until)
     staging = lake.stage(JOB, stretch.batch)
     parts, account = [], OffloadCounts()
@@ -39,6 +39,6 @@ def _pieces(stretch: EventRange) -> list[EventRange]:
 
 def forget(harness: StoreHarness, cutoff: float, until: int) -> int:
     """What the server does once the commit is verified; how many events left the store."""
-    harness.write(offload_marks.raise_to, offload_marks.SAFE, until)
+    harness.write(offload_marks.raise_to, offload_marks.OFFLOADED_UNTIL, until)
     kept = 10_000 * 86400.0
     return retention.prune(harness.writer, harness.now, kept, 2**40, hot_seconds=harness.now - cutoff).events

@@ -101,7 +101,7 @@ def test_when_the_store_is_closed_everybody_is_told(harness: StoreHarness) -> No
 def test_an_answer_that_does_not_come_is_not_waited_for_forever(
     harness: StoreHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_batcher, "WRITE_TIMEOUT", 0.05)
+    monkeypatch.setattr(write_batcher, "WRITE_TIMEOUT_SECONDS", 0.05)
     gate = threading.Event()
     harness.writer.submit(lambda connection: gate.wait(10))
     future = WriteBatcher(harness.writer, harness.window.apply).put([started("a")], 1.0)

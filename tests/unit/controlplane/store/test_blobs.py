@@ -34,7 +34,7 @@ VALUES = st.recursive(
 @given(st.dictionaries(st.text(max_size=9), VALUES, max_size=5))
 def test_any_json_object_comes_back_as_it_was(harness: StoreHarness, value: dict[str, Any]) -> None:
     with harness.engine.connect() as connection:
-        packer = blobs.newest(connection)
+        packer = blobs.newest_packer(connection)
         assert Unpacker(connection).unpack(packer.dictionary, packer.pack(pack_json(value))) == value
 
 
@@ -45,7 +45,7 @@ def test_blobs_without_a_dictionary_can_be_read_too(harness: StoreHarness) -> No
 
 def test_a_report_takes_a_fraction_of_its_json(harness: StoreHarness) -> None:
     with harness.engine.connect() as connection:
-        packer = blobs.newest(connection)
+        packer = blobs.newest_packer(connection)
     plain = [json.dumps(report, separators=(",", ":")).encode() for report in real_reports()]
     assert sum(len(packer.pack(data)) for data in plain) < 0.2 * sum(map(len, plain))
 
@@ -55,7 +55,7 @@ def test_halves_of_surrogate_pairs_are_replaced() -> None:
 
 
 def test_a_packer_serves_many_threads() -> None:
-    packer, wrong = Packer(1, blobs.SHIPPED.read_bytes()), []
+    packer, wrong = Packer(1, blobs.BUILT_IN_DICTIONARY.read_bytes()), []
     expected = [packer.pack(pack_json(report)) for report in real_reports()]
 
     def pack() -> None:

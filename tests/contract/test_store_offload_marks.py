@@ -36,9 +36,9 @@ def tell(harness: StoreHarness, batches: int, at: float = BEGIN, every: float = 
 
 def test_events_up_to_the_first_that_is_young_may_move(harness: StoreHarness) -> None:
     tell(harness, 10)
-    assert harness.read(offload_marks.last_aged, 0, BEGIN + 45.0) == 6
-    assert harness.read(offload_marks.last_aged, 6, BEGIN + 45.0) == 6
-    assert harness.read(offload_marks.last_aged, 0, BEGIN + 500.0) == 11
+    assert harness.read(offload_marks.last_id_before, 0, BEGIN + 45.0) == 6
+    assert harness.read(offload_marks.last_id_before, 6, BEGIN + 45.0) == 6
+    assert harness.read(offload_marks.last_id_before, 0, BEGIN + 500.0) == 11
 
 
 def test_an_event_from_far_ahead_keeps_nobody_back_for_longer_than_its_neighbours(
@@ -46,13 +46,13 @@ def test_an_event_from_far_ahead_keeps_nobody_back_for_longer_than_its_neighbour
 ) -> None:
     driver = tell(harness, 3)
     harness.accept(driver.line("idle", {"id": "q", "runId": "r"}, at=BEGIN + 40 * DAY))
-    assert harness.read(offload_marks.last_aged, 0, harness.now + 1.0) == 5
+    assert harness.read(offload_marks.last_id_before, 0, harness.now + 1.0) == 5
 
 
 def test_stretches_are_cut_by_the_number_of_their_events(harness: StoreHarness) -> None:
     tell(harness, 9)
-    assert harness.read(offload_marks.cuts, 0, 10, 4) == [4, 8, 10]
-    assert harness.read(offload_marks.cuts, 10, 10, 4) == []
+    assert harness.read(offload_marks.split_range, 0, 10, 4) == [4, 8, 10]
+    assert harness.read(offload_marks.split_range, 10, 10, 4) == []
     assert harness.read(offload_marks.count, 0, 10) == 10
 
 
@@ -80,10 +80,10 @@ def test_without_a_mark_age_alone_deletes_nothing_where_there_is_a_lake(harness:
     harness.now = BEGIN + 30 * DAY
     gone = retention.prune(harness.writer, harness.now, 14 * DAY, 2**40, hot_seconds=3 * DAY)
     assert gone.events == 0
-    harness.write(offload_marks.raise_to, offload_marks.SAFE, 3)
+    harness.write(offload_marks.raise_to, offload_marks.OFFLOADED_UNTIL, 3)
     gone = retention.prune(harness.writer, harness.now, 14 * DAY, 2**40, hot_seconds=3 * DAY)
     assert (gone.events, gone.lost) == (3, 0)
-    assert harness.read(offload_marks.value, offload_marks.GONE) == round((BEGIN + 10) * 1000)
+    assert harness.read(offload_marks.value, offload_marks.DELETED_UNTIL) == round((BEGIN + 10) * 1000)
     assert harness.read(offload_marks.complete_since, "q") == BEGIN + 20
     assert harness.read(offload_marks.complete_since, "another") is None
     gone = retention.prune(harness.writer, harness.now, 14 * DAY, 2**40)
@@ -92,17 +92,17 @@ def test_without_a_mark_age_alone_deletes_nothing_where_there_is_a_lake(harness:
 
 def test_the_byte_limit_counts_what_the_lake_has_not_got(harness: StoreHarness) -> None:
     tell(harness, 60)
-    harness.write(offload_marks.raise_to, offload_marks.SAFE, 10)
-    limit = retention.used(harness.engine) // 2
+    harness.write(offload_marks.raise_to, offload_marks.OFFLOADED_UNTIL, 10)
+    limit = retention.used_store_bytes(harness.engine) // 2
     gone = retention.prune(harness.writer, BEGIN + 700, 14 * DAY, limit, hot_seconds=3 * DAY)
     assert gone.events > 10
-    assert gone.lost == gone.events - 10 == harness.read(offload_marks.value, offload_marks.LOST)
+    assert gone.lost == gone.events - 10 == harness.read(offload_marks.value, offload_marks.LOST_EVENTS)
 
 
 def test_a_mark_never_falls(harness: StoreHarness) -> None:
-    harness.write(offload_marks.raise_to, offload_marks.SAFE, 7)
-    harness.write(offload_marks.raise_to, offload_marks.SAFE, 3)
-    assert harness.read(offload_marks.value, offload_marks.SAFE) == 7
+    harness.write(offload_marks.raise_to, offload_marks.OFFLOADED_UNTIL, 7)
+    harness.write(offload_marks.raise_to, offload_marks.OFFLOADED_UNTIL, 3)
+    assert harness.read(offload_marks.value, offload_marks.OFFLOADED_UNTIL) == 7
     assert harness.write(offload_marks.store_id) == harness.write(offload_marks.store_id)
 
 
@@ -151,7 +151,7 @@ def test_a_store_that_was_set_back_moves_its_events_anew(harness: StoreHarness, 
     tell(harness, 20)
     moved_to(harness, tmp_path / "lake", harness.now)
     harness.write(lambda connection: connection.execute(sa.delete(events).where(events.c.id > 5)))
-    harness.write(offload_marks.put, "events", 5)
+    harness.write(offload_marks.set_value, "events", 5)
     driver = Driver()
     harness.accept(*[driver.progress("q2", "r2", number, at=BEGIN + number) for number in range(15)])
     assert room.advance() == 0
