@@ -17,7 +17,7 @@ import click
 
 from controlplane.cli.fleet import find_query
 from controlplane.cli.options import client_options, json_option, settings_of
-from controlplane.console.client import ApiClient, mistake_of, open_client
+from controlplane.console.client import ApiClient, click_error, open_client
 from controlplane.console.errors import CallFailed, RequestRefused, Unreachable
 from controlplane.console.tables import plain, query_name
 
@@ -115,7 +115,7 @@ def retire(query: str, reason: str, as_json: bool, **where: Any) -> None:
     try:
         answer = client.post(f"/api/v1/queries/{query_id}/retire", {"reason": reason, "actor": person()})
     except CallFailed as error:
-        raise mistake_of(error, client) from None
+        raise click_error(error, client) from None
     click.echo(json.dumps(answer, indent=2) if as_json else f"{query_name(answer)} is retired")
 
 
@@ -129,11 +129,11 @@ def request(client: ApiClient, query_id: str, ask: dict[str, Any]) -> dict[str, 
             return action
         except Unreachable as error:
             if last:
-                raise mistake_of(error, client) from None
+                raise click_error(error, client) from None
         except RequestRefused as error:
             if isinstance(error.detail.get("action"), dict):
                 return dict(error.detail["action"])
-            raise mistake_of(error, client) from None
+            raise click_error(error, client) from None
     raise AssertionError("unreachable")
 
 
@@ -154,7 +154,7 @@ def follow(
     while True:
         if said != (action["state"], action["reason"]) and action["state"] not in FINAL:
             said = (action["state"], action["reason"])
-            _tell(action)
+            _report_state(action)
         if action["state"] in FINAL or (until is not None and time.monotonic() >= until):
             return action
         sleep(POLL_SECONDS)
@@ -171,10 +171,10 @@ def _again(client: ApiClient, action: dict[str, Any]) -> dict[str, Any]:
     except RequestRefused as error:
         if error.status >= 500:
             return action
-        raise mistake_of(error, client) from None
+        raise click_error(error, client) from None
 
 
-def _tell(action: dict[str, Any]) -> None:
+def _report_state(action: dict[str, Any]) -> None:
     reason = f": {plain(action['reason'])}" if action["reason"] else ""
     click.echo(f"{action['state']}{reason}", err=True)
 

@@ -11,7 +11,7 @@ import click
 from controlplane.cli.actions import person
 from controlplane.cli.fleet import ask, find_query
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.console.client import ApiClient, mistake_of, open_client
+from controlplane.console.client import ApiClient, click_error, open_client
 from controlplane.console.errors import CallFailed, UsageProblem
 from controlplane.console.tables import age, plain, shortened, table
 
@@ -112,7 +112,7 @@ def acknowledge(client: ApiClient, fingerprint: str, comment: str) -> Any:
         document = {"comment": comment, "actor": person()}
         return client.post(f"/api/v1/alerts/{fingerprint}/acknowledge", document)
     except CallFailed as error:
-        raise mistake_of(error, client) from None
+        raise click_error(error, client) from None
 
 
 def _one_of(firing: list[dict[str, Any]], text: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import click
 
 from controlplane.cli.options import client_options, json_option, settings_of
 from controlplane.cli.resolve import resolve
-from controlplane.console.client import ApiClient, mistake_of, open_client
+from controlplane.console.client import ApiClient, click_error, open_client
 from controlplane.console.errors import CallFailed
 from controlplane.console.tables import age, figure, query_name, read_rate, shortened, table
 
@@ -77,7 +77,7 @@ def ask(client: ApiClient, path: str, **parameters: Any) -> Any:
     try:
         return client.get(path, **parameters)
     except CallFailed as error:
-        raise mistake_of(error, client) from None
+        raise click_error(error, client) from None
 
 
 def find_query(client: ApiClient, text: str) -> str:

@@ -26,7 +26,7 @@ from alerts.rules.model import RuleGroup, RuleKind
 from alerts.unit_tests import UnitTestFile
 from alerts.yaml.tree import DocumentError as FileMistake
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.console.client import TIMEOUT, ApiClient, mistake_of, token_of
+from controlplane.console.client import TIMEOUT, ApiClient, click_error, token_of
 from controlplane.console.errors import CallFailed, UsageProblem
 from controlplane.console.tables import plain
 from listeners.protocol import catalogue
@@ -49,7 +49,7 @@ def check(files: tuple[Path, ...]) -> int:
     wrong = False
     for file in files:
         groups, mistakes = loader.load(read(file), str(file))
-        for line in in_words(file, mistakes):
+        for line in error_lines(file, mistakes):
             click.echo(line, err=True)
         for line in warnings(file, groups):
             click.echo(line, err=True)
@@ -73,7 +73,7 @@ def read(file: Path) -> str:
         ) from None
 
 
-def in_words(file: Path | str, mistakes: Iterable[FileMistake]) -> list[str]:
+def error_lines(file: Path | str, mistakes: Iterable[FileMistake]) -> list[str]:
     return [f"{file}:{m.line}:{m.column}: {plain(m.message)}" for m in mistakes]
 
 
@@ -112,7 +112,7 @@ def test_rules(files: tuple[Path, ...]) -> int:
     for file in files:
         tests, groups = _loaded(file)
         differences = [mistake for test in tests.tests for mistake in unit_tests.run(test, groups, tests)]
-        for line in in_words(file, sorted(differences)):
+        for line in error_lines(file, sorted(differences)):
             click.echo(line, err=True)
         failed = failed or bool(differences)
         passed = f"{counted(len(tests.tests), 'test')} passed"
@@ -123,7 +123,7 @@ def test_rules(files: tuple[Path, ...]) -> int:
 def _loaded(file: Path) -> tuple[UnitTestFile, Groups]:
     """The tests and the rules they are of; Mistake with every mistake in any of the files."""
     tests, mistakes = unit_tests.load(read(file))
-    found = in_words(file, mistakes)
+    found = error_lines(file, mistakes)
     groups: list[RuleGroup] = []
     for pattern in tests.rule_files:
         paths = sorted(glob.glob(str(file.parent / pattern)))
@@ -132,7 +132,7 @@ def _loaded(file: Path) -> tuple[UnitTestFile, Groups]:
         for path in paths:
             loaded, wrong = loader.load(read(Path(path)), path)
             groups += loaded
-            found += in_words(path, wrong)
+            found += error_lines(path, wrong)
     if found:
         refuse(found)
     return tests, groups
@@ -159,7 +159,7 @@ def replay_rules(file: Path, since: float, until: float, as_json: bool, **where:
     text = read(file)
     _, mistakes = loader.load(text, str(file))
     if mistakes:
-        refuse(in_words(file, mistakes))
+        refuse(error_lines(file, mistakes))
     settings = settings_of(**where)
     client = ApiClient(settings.server_url, token_of(settings), REPLAY_SECONDS)
     now = time.time()
@@ -167,11 +167,11 @@ def replay_rules(file: Path, since: float, until: float, as_json: bool, **where:
     try:
         answer = client.post("/api/v1/rules/replay", asked)
     except CallFailed as error:
-        raise mistake_of(error, client) from None
-    click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(told(answer)))
+        raise click_error(error, client) from None
+    click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(replay_lines(answer)))
 
 
-def told(answer: dict[str, Any]) -> list[str]:
+def replay_lines(answer: dict[str, Any]) -> list[str]:
     """One line an episode, then what there is to know of the whole."""
     lines = [episode_line(one) for one in answer["episodes"]]
     lines += [

@@ -14,7 +14,7 @@ import click
 from controlplane.cli.actions import person
 from controlplane.cli.fleet import ask
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.console.client import ApiClient, mistake_of, open_client
+from controlplane.console.client import ApiClient, click_error, open_client
 from controlplane.console.errors import CallFailed, UsageProblem
 from controlplane.console.tables import plain, shortened, table
 
@@ -75,7 +75,7 @@ def _call(client: ApiClient, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except CallFailed as error:
-        raise mistake_of(error, client) from None
+        raise click_error(error, client) from None
 
 
 @silence.command("list")

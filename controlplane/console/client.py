@@ -104,7 +104,7 @@ def _read(path: Path) -> str | None:
         ) from None
 
 
-def mistake_of(error: CallFailed, client: ApiClient) -> click.ClickException:
+def click_error(error: CallFailed, client: ApiClient) -> click.ClickException:
     """What the user can do about a failed call."""
     if isinstance(error, Unreachable):
         return UsageProblem(f"no server answers at {client.url} ({error}); start one with: controlplane up")

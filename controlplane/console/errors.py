@@ -29,7 +29,7 @@ class UnknownTrouble(UsageProblem):
     """A name that no trouble has; the message lists those there are."""
 
 
-class FolderInUse(UsageProblem):
+class DataDirInUse(UsageProblem):
     """The folder is not ours to wipe, or another demonstration works in it."""
 
 

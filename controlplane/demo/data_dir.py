@@ -10,7 +10,7 @@ import shutil
 from pathlib import Path
 from typing import IO
 
-from controlplane.console.errors import FolderInUse
+from controlplane.console.errors import DataDirInUse
 from controlplane.demo.feeder import FEEDS
 from controlplane.runtime import data_dir as data_dirs
 
@@ -27,7 +27,7 @@ def lock(data_dir: Path) -> IO[str]:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         held.close()
-        raise FolderInUse(f"another demo is running in {data_dir}; stop it or give --data-dir") from None
+        raise DataDirInUse(f"another demo is running in {data_dir}; stop it or give --data-dir") from None
     return held
 
 
@@ -36,7 +36,9 @@ def fresh(data_dir: Path) -> Path:
     folder = data_dir / "demo"
     if folder.exists():
         if any(folder.iterdir()) and not (folder / MARKER).exists():
-            raise FolderInUse(f"{folder} was not made by the demo and is left alone; give another --data-dir")
+            raise DataDirInUse(
+                f"{folder} was not made by the demo and is left alone; give another --data-dir"
+            )
         shutil.rmtree(folder)
     for name in (*(f"input/{feed}" for feed in FEEDS), "checkpoints", "output"):
         (folder / name).mkdir(parents=True)

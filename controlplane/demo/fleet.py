@@ -36,13 +36,13 @@ def run(options: Options, say: Say) -> int:
         place = data_dir.fresh(options.data_dir)
         interrupts = stack.enter_context(Interrupts())
         children: list[processes.Child] = []
-        stack.callback(put_away, children, interrupts, say)
+        stack.callback(stop_children, children, interrupts, say)
         say(f"demo: server on {options.url}, dashboard on {options.ui_url}, logs in {options.logs}")
         environ = launch.environment(options)
         children.append(launch.server(options, environ))
         if not await_server(options, children[0], interrupts):
             return 0
-        put_old_away(options)
+        retire_earlier_queries(options)
         children.append(launch.feeder(options, place, environ))
         children.append(launch.dashboard(options, environ))
         return watch(
@@ -99,7 +99,7 @@ def is_ready(url: str) -> bool:
     return True
 
 
-def put_old_away(options: Options) -> None:
+def retire_earlier_queries(options: Options) -> None:
     """Retire what an earlier demonstration left in the store: it would page as failed or lost beside the new."""
     client = ApiClient(options.url, options.admin_token.read_text(encoding="utf-8").strip())
     ours = {trouble.app for trouble in TROUBLES}
@@ -112,7 +112,7 @@ def put_old_away(options: Options) -> None:
                 continue  # it stays as it is; the new fleet is not less true
 
 
-def put_away(children: Sequence[processes.Child], interrupts: Interrupts, say: Say) -> None:
+def stop_children(children: Sequence[processes.Child], interrupts: Interrupts, say: Say) -> None:
     """Stop the drivers first, so that their last words reach the server, then dashboard and server."""
     asked = interrupts.count
 

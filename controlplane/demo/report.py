@@ -20,10 +20,10 @@ def of_fleet(found: Iterable[Query], wanted: Iterable[str], since: float) -> lis
     The store may still know those of the last one: what was last heard before `since` (Unix seconds) is old.
     """
     names = set(wanted)
-    return [query for query in found if query.get("name") in names and heard_at(query) >= since]
+    return [query for query in found if query.get("name") in names and last_event_at(query) >= since]
 
 
-def heard_at(query: Query) -> float:
+def last_event_at(query: Query) -> float:
     """When its last event came, in Unix seconds; 0 where none is known."""
     text = query.get("last_event_at")
     return datetime.fromisoformat(text).timestamp() if text else 0.0

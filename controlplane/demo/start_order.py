@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 from controlplane.demo.scenarios import Driver
 
 #: A driver that shows nothing for so long does not keep the others waiting.
-PATIENCE_SECONDS = 25.0
+MAX_WAIT_SECONDS = 25.0
 
 
-class Turns:
+class StartOrder:
     """The drivers in their order. Times are seconds since the beginning."""
 
     def __init__(self, drivers: Sequence[Driver]):
@@ -28,7 +28,7 @@ class Turns:
 
     def next(self, now: float, live_apps: Collection[str]) -> Driver | None:
         """The driver to start now: the first at once, each other when the one before it shows figures."""
-        patient = now - self._since < PATIENCE_SECONDS
+        patient = now - self._since < MAX_WAIT_SECONDS
         if self.over or (self._last is not None and self._last.app not in live_apps and patient):
             return None
         self._last, self._since = self._waiting.pop(0), now

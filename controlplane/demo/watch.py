@@ -17,7 +17,7 @@ from controlplane.demo.interrupts import Interrupts
 from controlplane.demo.launch import Options
 from controlplane.demo.processes import Child
 from controlplane.demo.scenarios import Driver, drivers
-from controlplane.demo.start_order import Turns
+from controlplane.demo.start_order import StartOrder
 
 TABLE_EVERY = 15.0
 WAITING_EVERY = 5.0
@@ -83,7 +83,7 @@ def watch(
     """Start the drivers in turn, then watch until time is up or somebody stops us (0), or a part dies (1)."""
     token = options.admin_token.read_text(encoding="utf-8").strip()
     client, view = ApiClient(options.url, token, timeout=5.0), Watch(options, say, time.time())
-    turns, began = Turns(drivers(options.troubles)), time.monotonic()
+    turns, began = StartOrder(drivers(options.troubles)), time.monotonic()
     end = began + options.minutes * 60 if options.minutes is not None else float("inf")
     answer: dict[str, Any] = {}
     while time.monotonic() < end:

@@ -21,7 +21,7 @@ from controlplane.checkpoints.lock import METADATA
 from controlplane.checkpoints.repair import writer_detection
 from controlplane.checkpoints.repair.errors import InUse
 from controlplane.cli.options import settings_of
-from controlplane.console.client import ApiClient, mistake_of, open_client
+from controlplane.console.client import ApiClient, click_error, open_client
 from controlplane.console.errors import CallFailed, RequestRefused
 from controlplane.console.tables import plain, query_name
 from controlplane.settings import Settings
@@ -74,7 +74,7 @@ def find_known_query(
         told = _asked(client, checkpoint, query_id)
     except CallFailed as error:
         if _named(settings, data_dir):
-            raise mistake_of(error, client) from None
+            raise click_error(error, client) from None
         click.echo(
             f"no answer from the server at {client.url} ({plain(str(error))}); going by the files", err=True
         )

@@ -15,7 +15,7 @@ import click
 
 from alerts.durations import format_duration, parse_duration
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.console.client import ApiClient, mistake_of, open_client
+from controlplane.console.client import ApiClient, click_error, open_client
 from controlplane.console.errors import CallFailed, ServerFailed, UsageProblem
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def _publish(lake: Lake, client: ApiClient) -> int:
         try:
             answer = client.put("/api/v1/baselines", document)
         except CallFailed as error:
-            raise mistake_of(error, client) from None
+            raise click_error(error, client) from None
         sent += len(document["baselines"])
     if not (isinstance(answer, dict) and answer.get("complete") is True):
         raise ServerFailed("another set of baselines was published meanwhile; publish again")

@@ -6,7 +6,7 @@ import click
 import pytest
 
 from controlplane.cli import main
-from controlplane.console.errors import DemoFailed, FolderInUse, ServerFailed, UsageProblem
+from controlplane.console.errors import DataDirInUse, DemoFailed, ServerFailed, UsageProblem
 from controlplane.errors import SettingsError, StoreUnavailable
 
 
@@ -16,7 +16,7 @@ from controlplane.errors import SettingsError, StoreUnavailable
         (SettingsError("the port is wrong"), 2),
         (StoreUnavailable("the disk is full"), 1),
         (UsageProblem("no such query"), 2),
-        (FolderInUse("not ours"), 2),
+        (DataDirInUse("not ours"), 2),
         (ServerFailed("it could not"), 1),
         (DemoFailed("see its log"), 1),
         (KeyboardInterrupt(), 130),

@@ -9,7 +9,7 @@ import pytest
 
 from alerts.rules.pack import render, render_routing
 from controlplane.cli.main import run
-from controlplane.cli.rules import is_unknown, told
+from controlplane.cli.rules import is_unknown, replay_lines
 
 GOOD = 'groups: [{name: g, rules: [{alert: A, expr: m > 5}, {record: "r:m", expr: m}]}]'
 BAD = """groups:
@@ -145,7 +145,7 @@ def test_a_replay_is_told_in_lines() -> None:
         "fired_at": "2026-11-20T05:00:00.000Z",
         "resolved_at": "2026-11-20T06:30:00.000Z",
     }
-    lines = told(
+    lines = replay_lines(
         {
             "episodes": [episode, {**episode, "resolved_at": None, "labels": {"alertname": "A"}}],
             "errors": [{"rule": "B", "error": "many", "first_at": "T", "count": 1}],

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controlplane.console.errors import FolderInUse
+from controlplane.console.errors import DataDirInUse
 from controlplane.demo import data_dir
 
 
@@ -21,12 +21,12 @@ def test_the_folder_of_the_last_demonstration_is_made_anew(tmp_path: Path) -> No
 def test_a_folder_that_somebody_else_made_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "demo").mkdir()
     (tmp_path / "demo" / "thesis.txt").write_text("years of work")
-    with pytest.raises(FolderInUse, match="was not made by the demo"):
+    with pytest.raises(DataDirInUse, match="was not made by the demo"):
         data_dir.fresh(tmp_path)
     assert (tmp_path / "demo" / "thesis.txt").exists()
 
 
 def test_two_demonstrations_do_not_share_a_data_directory(tmp_path: Path) -> None:
-    with data_dir.lock(tmp_path), pytest.raises(FolderInUse, match="another demo is running"):
+    with data_dir.lock(tmp_path), pytest.raises(DataDirInUse, match="another demo is running"):
         data_dir.lock(tmp_path)
     data_dir.lock(tmp_path).close()
