@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+DAY_SECONDS = 86_400.0
+
 _DURATION = re.compile(
     r"(?:(\d+)y)?(?:(\d+)w)?(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?(?:(\d+)ms)?", re.ASCII
 )

@@ -1,4 +1,4 @@
-"""What the doctor costs: a checkpoint of 100 000 files listed, read and judged; floor: the bare listing.
+"""Cost of the checkpoint doctor: list, read and analyze 100 000 files; floor: the bare listing.
 
 A stateful query with 200 partitions on the HDFS-backed store and the full retention of both logs, written here in
 Spark's formats. The fastest of several tries counts.
@@ -38,8 +38,8 @@ CONF = {
 
 def delta(records: int, key: int) -> bytes:
     """A delta of so many records of 16 + 24 bytes, as one raw LZ4 block."""
-    one = (16).to_bytes(4, "big") + key.to_bytes(16, "big") + (24).to_bytes(4, "big") + bytes(24)
-    plain = one * records + b"\xff\xff\xff\xff"
+    record = (16).to_bytes(4, "big") + key.to_bytes(16, "big") + (24).to_bytes(4, "big") + bytes(24)
+    plain = record * records + b"\xff\xff\xff\xff"
     head = (lz4.MAGIC, 0x15, len(plain), len(plain), lz4.block_checksum(plain))
     return lz4.HEADER.pack(*head) + plain
 

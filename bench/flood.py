@@ -1,4 +1,4 @@
-"""What a flood of events costs the driver that the agent is a guest in: memory, loss and CPU.
+"""Cost of a flood of events in the driver: memory, loss and CPU of the agent.
 
 A process of its own plays a driver of 1 000 queries: their progress reports (3 KB each, now and then one
 of 30 KB) go to the agent's inbox as Spark's callbacks would put them, for a minute; then it idles for a
@@ -69,7 +69,7 @@ class Reports:
 
 
 def flood(inbox: Inbox, reports: Reports, seconds: float) -> tuple[int, float, float]:
-    """(events told, their bytes, highest memory in MB)."""
+    """(events sent, their bytes, highest memory in MB)."""
     count, size, peak, began = 0, 0, 0.0, time.monotonic()
     while (past := time.monotonic() - began) < seconds:
         while count < past * EVENTS_PER_SECOND:
@@ -82,7 +82,7 @@ def flood(inbox: Inbox, reports: Reports, seconds: float) -> tuple[int, float, f
 
 
 def drive(url: str, token: str, spool: Path, seconds: float) -> dict[str, Any]:
-    """The figures of one driver, told by itself."""
+    """Figures of one driver, measured by itself."""
     inbox, reports = Inbox(), Reports()
     agent = AgentThreads(
         Identity(wire.App("flood"), {}),

@@ -1,4 +1,4 @@
-"""How many progress events a second the server takes in durably, and what an event costs on the disk.
+"""Durable ingest rate of the server in progress events per second, and bytes on disk per event.
 
 The server runs as users start it, in its own process with the embedded store. Simulated agents post
 real reports of Spark 4.3 (eight kinds of queries, ids, times and figures varied) in batches of 100 and

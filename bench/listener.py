@@ -1,6 +1,6 @@
-"""What a progress event costs in the driver: PySpark's own listener, ours, and the floor.
+"""Cost of a progress event in the driver: PySpark's listener, the agent's, and the floor.
 
-Three listeners hear the same real events of one stateful query on RocksDB, in the same run and
+Three listeners receive the same real events of one stateful query on RocksDB, in the same run and
 session, and each times its own callbacks: *plain* is a `StreamingQueryListener` subclass that does
 nothing, *floor* implements the same Java interface and only calls `event.progress().json()`, *ours*
 is the agent's. Whoever is called first after a batch pays for cold caches, so floor and ours take

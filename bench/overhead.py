@@ -1,4 +1,4 @@
-"""What the agent costs a saturated stateful query: CPU of the driver, and throughput.
+"""Cost of the agent for a saturated stateful query: CPU of the driver and throughput.
 
 One JVM, one query on RocksDB that has always more to read. The agent is attached and detached in
 alternating blocks of time, in the order with-without-without-with. *Throughput*: batches between the
@@ -175,8 +175,8 @@ def measure(pairs: int, seconds: float, rows: int) -> list[Block]:
 def interval(blocks: list[Block]) -> tuple[float, float, float]:
     """(ratio, lower, upper) of throughput with the agent over without, 95 %."""
     logs = []
-    for one, other in zip(blocks[::2], blocks[1::2], strict=True):
-        with_agent, without = (one, other) if one.attached else (other, one)
+    for earlier, later in zip(blocks[::2], blocks[1::2], strict=True):
+        with_agent, without = (earlier, later) if earlier.attached else (later, earlier)
         logs.append(math.log(with_agent.batches_per_second / without.batches_per_second))
     mean = statistics.fmean(logs)
     half = STUDENT[min(len(logs) - 2, len(STUDENT) - 1)] * statistics.stdev(logs) / math.sqrt(len(logs))

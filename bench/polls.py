@@ -1,4 +1,4 @@
-"""What thousands of held command polls cost the rest: the time that POST /api/v1/events takes beside them.
+"""Cost of thousands of held command polls: latency of POST /api/v1/events beside them.
 
 Three processes: the server as users start it, a client that holds N polls on N real sockets and
 renews each as it ends, and this one, which posts events and measures. Without polls first, then with.

@@ -1,4 +1,4 @@
-"""How long expressions of a rule pack take: our evaluator against Prometheus over the same series.
+"""Evaluation time of PromQL expressions: this engine beside Prometheus over the same series.
 
 A fleet of streaming queries with some series each, a sample every 15 s. Each expression is asked at one moment, as
 rules are, and over an hour in steps of 15 s, as charts are. Of Prometheus the time is taken that it states itself
@@ -76,7 +76,7 @@ class Fleet:
         name = next(matcher.value for matcher in matchers if matcher.name == METRIC_NAME)
         held = self.series[name]
         first, last = np.searchsorted(held[0].times, [start, end], side="right")
-        return [Series(one.labels, one.times[first:last], one.values[first:last]) for one in held]
+        return [Series(item.labels, item.times[first:last], item.values[first:last]) for item in held]
 
 
 def fastest(act: Callable[[], float], tries: int) -> float:

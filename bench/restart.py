@@ -1,4 +1,4 @@
-"""One query restarted by command, against its program submitted again: seconds to the first new batch.
+"""Time to the first new batch: restart of one query beside resubmission of its program.
 
 A real server, a real driver with two queries, input that never stops. *Restart*: the action is asked of
 the server over HTTP. *Resubmit*: the program (without the agent) gets SIGTERM, and when its processes are

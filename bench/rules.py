@@ -1,4 +1,4 @@
-"""What the rules of a fleet cost: the scrape of one slot, the evaluation of the pack that ships, and memory.
+"""Cost of the shipped rules for a fleet: one scrape, one evaluation, and memory.
 
 A fleet of simulated queries, each reading eight partitions of a topic, every third with state; the window of each
 is full. The grid is put full by scrapes at times that go on, as the server does; queries move on between them, and
@@ -61,8 +61,10 @@ PHASES = {
 
 def custom_figures() -> Mapping[str, float]:
     """Those of RocksDB, as a real report of Spark has them."""
-    told = [o for r in real_reports() for o in r.get("stateOperators", []) if len(o["customMetrics"]) > 20]
-    return Numbers({n: v for n, v in told[0]["customMetrics"].items() if isinstance(v, int | float)})
+    operators = [
+        o for r in real_reports() for o in r.get("stateOperators", []) if len(o["customMetrics"]) > 20
+    ]
+    return Numbers({n: v for n, v in operators[0]["customMetrics"].items() if isinstance(v, int | float)})
 
 
 class Fleet:
@@ -124,7 +126,7 @@ class Fleet:
     def move(self, seconds: float) -> None:
         """Everything happened so much later."""
         for place, view in enumerate(self.views):
-            reports = (replace(one, at=one.at + seconds) for one in view.progress[-2:])
+            reports = (replace(item, at=item.at + seconds) for item in view.progress[-2:])
             later = replace(view, progress=(*view.progress[2:], *reports))
             assert later.status is not None and later.agent is not None
             status = replace(later.status, at=later.status.at + seconds)
@@ -140,7 +142,7 @@ class Fleet:
     ) -> Iterator[NamedSample]:
         own = ServerMetrics()
         found = all_samples(self.views, verdicts, self.agents, self.totals, lambda _: {}, own, now, wanted)
-        return ((one.metric.name, one.labels, float(one.value)) for one in found)
+        return ((item.metric.name, item.labels, float(item.value)) for item in found)
 
 
 def timed(act: Callable[[], object]) -> float:
@@ -157,10 +159,10 @@ def measure(queries: int, scrapes: int, tries: int) -> dict[str, float]:
     judging, computing, putting, at = [], [], [], NOW
     for _ in range(scrapes):
         verdicts: dict[str, Any] = {}
-        told: list[NamedSample] = []
+        samples: list[NamedSample] = []
         judging.append(timed(lambda: verdicts.update(VerdictLog().all(fleet.views, at))))  # noqa: B023
-        computing.append(timed(lambda: told.extend(fleet.judged(verdicts, at, grid.names))))  # noqa: B023
-        putting.append(timed(lambda: grid.put(at, told)))  # noqa: B023
+        computing.append(timed(lambda: samples.extend(fleet.judged(verdicts, at, grid.names))))  # noqa: B023
+        putting.append(timed(lambda: grid.put(at, samples)))  # noqa: B023
         at += STEP
         fleet.move(STEP)
     last = at - STEP

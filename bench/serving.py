@@ -1,6 +1,6 @@
-"""The server as the benchmarks need it: started as users start it, in a process of its own, on a free port.
+"""Server process for the benchmarks, started as users start it, on a free port.
 
-No benchmark itself: `bench/ingest.py` and `bench/polls.py` import it.
+Not a benchmark: `bench/ingest.py` and `bench/polls.py` import it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How fast the dashboard is with 1 000 queries: the first paint of the Fleet page, and its refresh with ten viewers.
+"""Dashboard latency with 1 000 queries: first paint of the Fleet page, and refresh with ten viewers.
 
 The server runs as users start it, with a fresh store, and the dashboard as `controlplane ui` starts it.
 Simulated drivers report 1 000 queries over HTTP, each every ten seconds. First a real Chromium with an empty
@@ -89,19 +89,19 @@ class Drivers:
         self._thread = threading.Thread(target=self._report, daemon=True)
 
     def begin(self) -> None:
-        """Every query starts and tells its recent past; one in forty has failed."""
+        """Every query starts and reports its recent past; one in forty has failed."""
         now = time.time()
         for agent, queries in zip(self._agents, self._queries, strict=True):
             agent.begin()
             for place, query in enumerate(queries):
                 agent.start(query, interval=EVERY)
-                ages = range(HISTORY, 0, -1)
-                agent.post(*[self._told(agent, query, now - age * EVERY) for age in ages])
+                offsets = range(HISTORY, 0, -1)
+                agent.post(*[self._report(agent, query, now - age * EVERY) for age in offsets])
                 if (place + 7 * int(agent.app[-2:])) % 40 == 0:
                     agent.terminated(query, "java.lang.IllegalStateException: gone\n\tat org.apache.X")
         self._thread.start()
 
-    def _told(self, agent: SimulatedAgent, query: SimulatedQuery, at: float) -> bytes:
+    def _report(self, agent: SimulatedAgent, query: SimulatedQuery, at: float) -> bytes:
         type_, data = agent.progress(query, timestamp=stamp(at - 0.5), batchDuration=300 + query.batch % 70)
         return agent.line(type_, data, at)
 
@@ -109,7 +109,7 @@ class Drivers:
         turn = 0
         while not self._closed.wait(EVERY / AGENTS):
             agent, queries = self._agents[turn % AGENTS], self._queries[turn % AGENTS]
-            agent.post(*[self._told(agent, query, time.time()) for query in queries if query.active])
+            agent.post(*[self._report(agent, query, time.time()) for query in queries if query.active])
             turn += 1
 
     def close(self) -> None:
@@ -150,10 +150,10 @@ class WireViewer:
         while True:
             data = await self._encoded_records.recv(decode=False)
             size += len(data)
-            said = ForwardMsg.FromString(data)
-            if said.WhichOneof("type") == "auto_rerun":
-                again = (said.auto_rerun.fragment_id, said.auto_rerun.interval)
-            if said.WhichOneof("type") == "script_finished":
+            message = ForwardMsg.FromString(data)
+            if message.WhichOneof("type") == "auto_rerun":
+                again = (message.auto_rerun.fragment_id, message.auto_rerun.interval)
+            if message.WhichOneof("type") == "script_finished":
                 return time.perf_counter() - began, size, again
 
 
@@ -213,9 +213,9 @@ def refreshes(launched: Any, address: str, seconds: float) -> tuple[list[Any], l
     wire = threading.Thread(target=lambda: asyncio.run(_watch_all(viewers, until)))
     wire.start()
     pages[0].wait_for_timeout(max(0.0, until - time.perf_counter()) * 1000)
-    seen = [one for page in pages for one in page.evaluate("window.__seen.refreshes.slice(1, -1)")]
+    seen = [item for page in pages for item in page.evaluate("window.__seen.refreshes.slice(1, -1)")]
     wire.join()
-    answered = [one for one in seen if one["stamp"]]
+    answered = [item for item in seen if item["stamp"]]
     if not answered:
         raise SystemExit("the browsers saw no refresh: the machine is too busy for this measurement")
     return answered, viewers
@@ -254,8 +254,8 @@ def measure(paints: int, seconds: float) -> dict[str, float]:
 
 def _figures(painted: Paints, seen: list[Any], viewers: list[WireViewer]) -> dict[str, float]:
     took = [1000 * second for viewer in viewers for second in viewer.seconds]
-    stamps = [one["stamp"] - one["at"] for one in seen]
-    rows = [one["rows"] - one["at"] for one in seen if one["rows"]] or stamps
+    stamps = [item["stamp"] - item["at"] for item in seen]
+    rows = [item["rows"] - item["at"] for item in seen if item["rows"]] or stamps
     return {
         "queries": AGENTS * QUERIES_PER_AGENT,
         "first_contentful_paint_p50_ms": statistics.median(painted.contentful),

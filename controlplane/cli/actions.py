@@ -1,7 +1,7 @@
-"""`controlplane stop|start|restart|retire QUERY`: ask for an action and follow it to its end.
+"""`controlplane stop|start|restart|retire QUERY`: request an action and follow it to its end.
 
-Exit 0 only when it is done and verified; 1 when it was refused, failed, ran out of time or could not
-be verified. Changes of state go to standard error, the outcome to standard output.
+Exit code 0 only when it is done and verified; 1 when it was refused, failed, timed out or could not be verified.
+State changes go to standard error, the outcome to standard output.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ wait_option = click.option(
     "--wait",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Follow it for so long; default: until its deadline.",
+    help="Follow the action for this time; default: until its deadline.",
 )
-reason_option = click.option("--reason", default="", help="Why; goes on record.")
+reason_option = click.option("--reason", default="", help="Why; recorded with the action.")
 force_option = click.option(
     "--force",
     is_flag=True,
-    help="Start in spite of a checkpoint that the doctor calls broken; goes on record.",
+    help="Start although the checkpoint is broken; recorded with the action.",
 )
 
 
 def overrides_of(context: click.Context, option: click.Parameter, pairs: tuple[str, ...]) -> dict[str, Any]:
-    """`("trigger=10s", "rate=5")` → `{"trigger": "10s", "rate": 5}`: values are JSON, or else text."""
+    """`("trigger=10s", "rate=5")` becomes `{"trigger": "10s", "rate": 5}`: values are JSON, else text."""
     found: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -59,13 +59,13 @@ set_option = click.option(
     multiple=True,
     metavar="NAME=VALUE",
     callback=overrides_of,
-    help="For this run: trigger=10s, or a parameter of the query's factory.",
+    help="For the new run: trigger=10s, or a parameter of the query's factory.",
 )
-drain_option = click.option("--drain", is_flag=True, help="Let the running batch finish first.")
+drain_option = click.option("--drain", is_flag=True, help="Wait for the running batch to finish first.")
 
 
-def _action(name: str, words: str, drains: bool, starts: bool) -> click.Command:
-    """One of the three commands; they differ in name only."""
+def _action(name: str, summary: str, drains: bool, starts: bool) -> click.Command:
+    """The command of one action."""
 
     def command(
         query: str,
@@ -79,9 +79,9 @@ def _action(name: str, words: str, drains: bool, starts: bool) -> click.Command:
     ) -> None:
         client = open_client(settings_of(**where))
         query_id = find_query(client, query)
-        wish = {"action": name, "drain": drain, "reason": reason, "overrides": overrides or {}}
-        wish |= {"force": True} if force else {}
-        action = request(client, query_id, wish)
+        body = {"action": name, "drain": drain, "reason": reason, "overrides": overrides or {}}
+        body |= {"force": True} if force else {}
+        action = request(client, query_id, body)
         click.get_current_context().exit(conclude(follow(client, action, wait), as_json))
 
     for option in (
@@ -93,10 +93,10 @@ def _action(name: str, words: str, drains: bool, starts: bool) -> click.Command:
         *([force_option, set_option] if starts else []),
     ):
         command = option(command)
-    return click.command(name, help=words)(click.argument("query")(command))
+    return click.command(name, help=summary)(click.argument("query")(command))
 
 
-stop = _action("stop", "Stop a query and wait until it has.", drains=True, starts=False)
+stop = _action("stop", "Stop a query and wait until it has stopped.", drains=True, starts=False)
 start = _action(
     "start", "Start a stopped or failed query and wait until it works.", drains=False, starts=True
 )
@@ -109,7 +109,7 @@ restart = _action("restart", "Restart a query and wait until the new run works."
 @json_option
 @client_options
 def retire(query: str, reason: str, as_json: bool, **where: Any) -> None:
-    """Put an old query away: it leaves the fleet, its history stays."""
+    """Retire a query: it leaves the fleet, its history stays."""
     client = open_client(settings_of(**where))
     query_id = find_query(client, query)
     try:
@@ -119,10 +119,10 @@ def retire(query: str, reason: str, as_json: bool, **where: Any) -> None:
     click.echo(json.dumps(answer, indent=2) if as_json else f"{query_name(answer)} is retired")
 
 
-def request(client: ApiClient, query_id: str, ask: dict[str, Any]) -> dict[str, Any]:
-    """Ask once: the key makes the second try, after a lost answer, the same action."""
+def request(client: ApiClient, query_id: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Request an action once: the idempotency key makes a retry after a lost response the same action."""
     path, key = f"/api/v1/queries/{query_id}/actions", str(uuid.uuid4())
-    document = {**ask, "actor": person()}
+    document = {**body, "actor": person()}
     for last in (False, True):
         try:
             action: dict[str, Any] = client.post(path, document, Idempotency_Key=key)["action"]
@@ -138,7 +138,7 @@ def request(client: ApiClient, query_id: str, ask: dict[str, Any]) -> dict[str, 
 
 
 def person() -> str | None:
-    """Who sits at this terminal, for the record."""
+    """The user of this terminal, for the record; None where it has no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # a container's user without a name
@@ -148,7 +148,7 @@ def person() -> str | None:
 def follow(
     client: ApiClient, action: dict[str, Any], wait: float | None, sleep: Sleep = time.sleep
 ) -> dict[str, Any]:
-    """Read the action until it has ended or `wait` seconds are over; each change goes to standard error."""
+    """Poll the action until it has ended or `wait` seconds are over; print each change to standard error."""
     until = None if wait is None else time.monotonic() + wait
     said = None
     while True:
@@ -162,7 +162,7 @@ def follow(
 
 
 def _again(client: ApiClient, action: dict[str, Any]) -> dict[str, Any]:
-    """The action as it is now; as it was, when the server does not answer just now."""
+    """The action as it is now; unchanged where the server does not answer."""
     try:
         found: dict[str, Any] = client.get(f"/api/v1/actions/{action['id']}")["action"]
         return found
@@ -180,20 +180,20 @@ def _report_state(action: dict[str, Any]) -> None:
 
 
 def conclude(action: dict[str, Any], as_json: bool) -> int:
-    """Print the outcome; the exit code."""
+    """Print the outcome and return the exit code."""
     click.echo(json.dumps({"action": action}, indent=2) if as_json else "\n".join(outcome(action)))
     return 0 if action["state"] == "succeeded" else 1
 
 
 def _remedy(findings: Any) -> list[str]:
-    """What to do about the worst finding, and how to start nonetheless."""
+    """Steps for the worst finding, and how to start anyway."""
     first = findings[0] if isinstance(findings, list) and findings else {}
     steps = [f"{number}. {step}" for number, step in enumerate(first.get("remedy") or (), 1)]
-    return [*steps, "--force starts it in spite of that"]
+    return [*steps, "--force starts the query anyway"]
 
 
 def outcome(action: dict[str, Any]) -> list[str]:
-    """What became of it, for people: a sentence, then what is known of a failure."""
+    """The outcome as lines: a sentence, then what is known of a failure."""
     what = f"{action['action']} of {query_name(action)}"
     if action["state"] not in FINAL:
         return [f"{what} is still {action['state']}; follow it with: controlplane actions"]
@@ -203,8 +203,8 @@ def outcome(action: dict[str, Any]) -> list[str]:
     failure = action["evidence"].get("failure")
     if isinstance(failure, dict):
         named = (("condition", "condition"), ("root_cause", "root cause"), ("advice", "what to do"))
-        told = ((title, failure.get(name)) for name, title in named)
+        known = ((title, failure.get(name)) for name, title in named)
         lines += [
-            f"  {title}: {plain(text)}" for title, text in told if text and text not in action["reason"]
+            f"  {title}: {plain(text)}" for title, text in known if text and text not in action["reason"]
         ]
     return lines

@@ -1,4 +1,4 @@
-"""`controlplane alerts`: what fires; `alerts ack FINGERPRINT`: somebody works on it; `alerts history`: what fired."""
+"""`controlplane alerts`: present alerts; `alerts ack`: acknowledge one; `alerts history`: past alerts."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from controlplane.console.errors import CallFailed, UsageProblem
 from controlplane.console.tables import age, plain, shortened, table
 
 HEAD = ("STATE", "SEVERITY", "ALERT", "ABOUT", "FINGERPRINT", "SINCE", "NOTE", "SUMMARY")
-SUMMARY = 90  # characters; the whole is in --json
-LEAST_PREFIX = 4
+MAX_SUMMARY = 90  # characters; --json has the whole text
+MIN_PREFIX = 4
 STATES = ("firing", "pending", "resolved")
 query_option = click.option(
-    "--query", metavar="QUERY", help="Of this query: id, id prefix, name or app/name."
+    "--query", metavar="QUERY", help="Only of this query: id, id prefix, name or app/name."
 )
 
 
 @click.group(invoke_without_command=True)
-@click.option("--state", multiple=True, type=click.Choice(STATES), help="Only these; may be repeated.")
+@click.option(
+    "--state", multiple=True, type=click.Choice(STATES), help="Only in this state; may be repeated."
+)
 @query_option
 @click.option("--label", multiple=True, metavar="NAME=VALUE", help="Only with this label; may be repeated.")
 @json_option
@@ -74,16 +76,16 @@ def _row(a: dict[str, Any], now: float) -> tuple[object, ...]:
     summary = a["annotations"].get("summary") or a["reason"]
     about, note = about_of(a), note_of(a)
     what = a["state"], a["severity"], a["name"], about
-    return *what, a["fingerprint"], age(since, now), note, shortened(summary, SUMMARY)
+    return *what, a["fingerprint"], age(since, now), note, shortened(summary, MAX_SUMMARY)
 
 
 def about_of(alert: dict[str, Any]) -> str | None:
-    """`app/query`, or what is known of the two."""
+    """`app/query`, or the one of both that is known."""
     return "/".join(part for part in (alert["app"], alert["query"]) if part) or None
 
 
 def note_of(alert: dict[str, Any]) -> str:
-    """Who or what keeps it quiet."""
+    """Why the alert is not notified."""
     notes = ["silenced"] if alert["silenced_by"] else []
     notes += [f"inhibited by {alert['inhibited_by'][0]['name']}"] if alert["inhibited_by"] else []
     notes += [f"acknowledged by {alert['acknowledged']['by']}"] if alert["acknowledged"] else []
@@ -92,13 +94,13 @@ def note_of(alert: dict[str, Any]) -> str:
 
 @alerts.command()
 @click.argument("fingerprint")
-@click.option("--comment", default="", help="What is done about it; goes on record.")
+@click.option("--comment", default="", help="What you do about it; recorded.")
 @json_option
 @client_options
 def ack(fingerprint: str, comment: str, as_json: bool, **where: Any) -> None:
-    """Say that you work on an alert that fires: it is not repeated, its end is still told.
+    """Acknowledge a firing alert: its notification is not repeated, its end is still notified.
 
-    FINGERPRINT may be the beginning of one, or the name of an alert that fires once.
+    FINGERPRINT is a fingerprint, the beginning of one, or the name of an alert that fires once.
     """
     client = open_client(settings_of(**where))
     alert = _one_of(ask(client, "/api/v1/alerts", state=("firing",))["alerts"], fingerprint)
@@ -108,6 +110,7 @@ def ack(fingerprint: str, comment: str, as_json: bool, **where: Any) -> None:
 
 
 def acknowledge(client: ApiClient, fingerprint: str, comment: str) -> Any:
+    """Acknowledge an alert as the user of this terminal."""
     try:
         document = {"comment": comment, "actor": person()}
         return client.post(f"/api/v1/alerts/{fingerprint}/acknowledge", document)
@@ -116,13 +119,13 @@ def acknowledge(client: ApiClient, fingerprint: str, comment: str) -> Any:
 
 
 def _one_of(firing: list[dict[str, Any]], text: str) -> dict[str, Any]:
-    """The alert that a person means; Mistake where none, or more than one, is meant."""
+    """The alert that `text` names; UsageProblem where it names none or several."""
     meant = [alert for alert in firing if alert["name"] == text]
-    if not meant and len(text) >= LEAST_PREFIX:
+    if not meant and len(text) >= MIN_PREFIX:
         meant = [alert for alert in firing if alert["fingerprint"].startswith(text.lower())]
     if len(meant) == 1:
         return meant[0]
     if not meant:
-        raise UsageProblem(f"no alert fires that is {plain(text)}; controlplane alerts lists them")
+        raise UsageProblem(f"no firing alert matches {plain(text)}; controlplane alerts lists them")
     named = " or ".join(f"{alert['fingerprint']} ({plain(about_of(alert))})" for alert in meant[:10])
-    raise UsageProblem(f"{plain(text)} may be {named}; say the fingerprint")
+    raise UsageProblem(f"{plain(text)} matches {named}; give the fingerprint")

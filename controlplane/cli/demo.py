@@ -1,6 +1,6 @@
 """`controlplane demo`: server, dashboard and a fleet of real PySpark queries with named troubles.
 
-What is asked for is checked here; `controlplane.demo.fleet` runs it.
+Checks the options; `controlplane.demo.fleet` runs the demonstration.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from controlplane.settings import Settings
 
 @click.command()
 @click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), help="End after so long; else on Ctrl-C."
+    "--minutes", type=click.FloatRange(min=0, min_open=True), help="End after this time; default: on Ctrl-C."
 )
 @port_option
 @ui_port_option
 @data_dir_option
-@click.option("--only", multiple=True, metavar="TROUBLE…", help="Start these troubles alone.")
-@click.option("--webhook", metavar="URL", help="This address is told of every alert.")
+@click.option("--only", multiple=True, metavar="TROUBLE…", help="Start only these troubles.")
+@click.option("--webhook", metavar="URL", help="Receives every notification.")
 @click.option("--list", "list_only", is_flag=True, help="Print the troubles and end.")
 @click.option("--json", "as_json", is_flag=True, help="With --list: one JSON document.")
 @click.argument("more", nargs=-1, metavar="")
@@ -40,7 +40,7 @@ def demo(
     as_json: bool,
     more: tuple[str, ...],
 ) -> int:
-    """Server, dashboard and four Spark drivers with healthy and troubled queries. Ctrl-C ends all of it."""
+    """Run a server, the dashboard and four Spark drivers with healthy and troubled queries. Ctrl-C ends them all."""
     troubles = _chosen(only, more)
     if list_only:
         click.echo(listing(troubles, as_json))
@@ -50,13 +50,14 @@ def demo(
 
 
 def _chosen(only: tuple[str, ...], more: tuple[str, ...]) -> tuple[scenarios.Trouble, ...]:
-    """`--only a b`, `--only a --only b` and `--only a,b` mean the same."""
+    """The chosen troubles: `--only a b`, `--only a --only b` and `--only a,b` are the same."""
     if more and not only:
         raise UsageProblem(f"unexpected argument {more[0]!r}; troubles are chosen with --only")
     return scenarios.chosen(name for part in (*only, *more) for name in part.split(",") if name)
 
 
 def listing(troubles: tuple[scenarios.Trouble, ...], as_json: bool) -> str:
+    """The troubles as a table or as JSON."""
     if as_json:
         return json.dumps(scenarios.listing(troubles), indent=2)
     rows = [(t.name, t.query, t.expected_status, t.expected_alert or "-", t.story) for t in troubles]

@@ -1,6 +1,6 @@
-"""`controlplane queries` and `actions`: what the API says, as a table or as JSON.
+"""`controlplane queries` and `actions`: the API's lists as tables or JSON.
 
-`ask` and `find_query` serve `controlplane.cli.actions`, too.
+`ask` and `find_query` also serve the other commands.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from controlplane.console.errors import CallFailed
 from controlplane.console.tables import age, figure, query_name, read_rate, shortened, table
 
 FLEET = ("STATUS", "QUERY", "ID", "BATCH", "LAG", "READ/S", "SINCE", "REASON")
-LEDGER = ("ID", "STATE", "ACTION", "QUERY", "BY", "AGE", "WHY", "OUTCOME")
-WHY, OUTCOME = 30, 80  # characters; the whole of both is in --json and on the Actions page
+ACTIONS = ("ID", "STATE", "ACTION", "QUERY", "BY", "AGE", "WHY", "OUTCOME")
+MAX_WHY, MAX_OUTCOME = 30, 80  # characters; --json and the Actions page have the whole texts
 
 
 @click.command()
@@ -32,10 +32,10 @@ def queries(app: str | None, status: str | None, label: tuple[str, ...], as_json
     """The fleet, worst first."""
     client = open_client(settings_of(**where))
     answer = ask(client, "/api/v1/queries", app=app, status=status, label=label)
-    click.echo(json.dumps(answer, indent=2) if as_json else _fleet(answer["queries"], time.time()))
+    click.echo(json.dumps(answer, indent=2) if as_json else _fleet_table(answer["queries"], time.time()))
 
 
-def _fleet(found: list[dict[str, Any]], now: float) -> str:
+def _fleet_table(found: list[dict[str, Any]], now: float) -> str:
     if not found:
         return "no queries"
     return table(FLEET, [_fleet_row(query, now) for query in found])
@@ -53,27 +53,27 @@ def _fleet_row(q: dict[str, Any], now: float) -> tuple[object, ...]:
 @json_option
 @client_options
 def actions(query: str | None, limit: int, as_json: bool, **where: Any) -> None:
-    """What was done, newest first."""
+    """Actions, newest first."""
     client = open_client(settings_of(**where))
     query_id = find_query(client, query) if query else None
     answer = ask(client, "/api/v1/actions", query_id=query_id, limit=limit)
-    click.echo(json.dumps(answer, indent=2) if as_json else _ledger(answer["actions"], time.time()))
+    click.echo(json.dumps(answer, indent=2) if as_json else _action_table(answer["actions"], time.time()))
 
 
-def _ledger(found: list[dict[str, Any]], now: float) -> str:
+def _action_table(found: list[dict[str, Any]], now: float) -> str:
     if not found:
         return "no actions"
-    return table(LEDGER, [_ledger_row(action, now) for action in found])
+    return table(ACTIONS, [_action_row(action, now) for action in found])
 
 
-def _ledger_row(a: dict[str, Any], now: float) -> tuple[object, ...]:
+def _action_row(a: dict[str, Any], now: float) -> tuple[object, ...]:
     when = age(a["requested_at"], now)
-    why, outcome = shortened(a["request_reason"], WHY), shortened(a["reason"], OUTCOME)
+    why, outcome = shortened(a["request_reason"], MAX_WHY), shortened(a["reason"], MAX_OUTCOME)
     return a["id"], a["state"], a["action"], query_name(a), a["actor"], when, why, outcome
 
 
 def ask(client: ApiClient, path: str, **parameters: Any) -> Any:
-    """GET; what goes wrong ends the command with one line."""
+    """GET `path`; a failure ends the command with one line."""
     try:
         return client.get(path, **parameters)
     except CallFailed as error:
@@ -81,5 +81,5 @@ def ask(client: ApiClient, path: str, **parameters: Any) -> Any:
 
 
 def find_query(client: ApiClient, text: str) -> str:
-    """The id of the query a person means."""
+    """The id of the query that `text` names."""
     return resolve(text, ask(client, "/api/v1/queries")["queries"])

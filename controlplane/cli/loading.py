@@ -1,4 +1,4 @@
-"""Commands that are imported when they are used, so that none pays for what another needs. Called by the groups."""
+"""Lazy import of commands, so that no command pays for what another needs. Called by the command groups."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 def loaded(places: Mapping[str, str], name: str) -> click.Command | None:
-    """The command of a table "command → module:name"; None where there is none. ModuleNotFoundError as it comes."""
+    """The command `name` of a table of `module:attribute`; None where there is none. Raises ModuleNotFoundError."""
     place = places.get(name)
     if place is None:
         return None

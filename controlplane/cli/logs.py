@@ -1,6 +1,6 @@
-"""How the server's log looks: JSON lines for machines, short lines on a terminal.
+"""Format of the server's log: JSON lines, or short lines on a terminal.
 
-Set up by `serve` and `up` after the settings were found right, so that a mistake is one line and no log.
+`serve` and `up` configure it after the settings have been checked, so that a usage error is one plain line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ QUIET = ("uvicorn", "apscheduler", "alembic", "asyncio")
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a record: at, level, logger, message, and the traceback where there is one."""
+    """One JSON object a record: `at`, `level`, `logger`, `message`, and `traceback` of an exception."""
 
     def format(self, record: logging.LogRecord) -> str:
         document = {
@@ -31,14 +31,14 @@ class JsonLines(logging.Formatter):
 
 
 class ShortLines(logging.Formatter):
-    """For people: time, level where it matters, message."""
+    """Time, level and message for a terminal."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S")
 
 
 def configure(stream: TextIO | None = None, level: int = logging.INFO) -> None:
-    """Send the log of this process to `stream` (standard error); libraries speak from warnings on."""
+    """Send the log of this process to `stream` (standard error); libraries log warnings and above."""
     stream = stream or sys.stderr
     handler = logging.StreamHandler(stream)
     handler.setFormatter(ShortLines() if stream.isatty() else JsonLines())

@@ -1,6 +1,6 @@
-"""The entry point: the group of all commands, and the one place where errors become exit codes.
+"""Entry point of the command line: the group of all commands, and the mapping of errors to exit codes.
 
-0 done   1 it was tried and did not work   2 a mistake of the user's   130 interrupted
+0 done   1 tried and failed   2 usage error   130 interrupted   141 output closed
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import click
 from controlplane.cli.loading import loaded
 from controlplane.errors import ControlPlaneError, StoreUnavailable
 
-#: Command → module and name within; nothing is imported before it is called for.
+#: Command -> module:attribute; imported when the command is used.
 COMMANDS = {
     "demo": "controlplane.cli.demo:demo",
     "up": "controlplane.cli.serve:up",
@@ -45,19 +45,19 @@ COMMANDS = {
 }
 
 
-class ReaderGone(Exception):
-    """Whoever read our output has gone."""
+class OutputClosed(Exception):
+    """The reader of standard output has closed it."""
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are used."""
+    """The group of all commands; each is imported when it is used."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
-            # Click would end the process with 1, which means that something failed.
-            raise ReaderGone from error
+            # Click would exit with 1, which means that the command failed.
+            raise OutputClosed from error
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -88,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code. Mistakes are one line each on standard error."""
+    """Run the command line and return the exit code. Each error is one line on standard error."""
     try:
         code = cli.main(args=arguments, prog_name="controlplane", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -97,21 +97,21 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return 2
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "controlplane"
-        return _say(f"{where}: {' '.join(error.format_message().split())}", 2)
+        return _fail(f"{where}: {' '.join(error.format_message().split())}", 2)
     except click.ClickException as error:
-        return _say(f"controlplane: {error.format_message()}", error.exit_code)
+        return _fail(f"controlplane: {error.format_message()}", error.exit_code)
     except ControlPlaneError as error:
         code = 1 if isinstance(error, StoreUnavailable) else 2
-        return _say("\n".join(f"controlplane: {line}" for line in str(error).splitlines()), code)
+        return _fail("\n".join(f"controlplane: {line}" for line in str(error).splitlines()), code)
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except (ReaderGone, BrokenPipeError):
-        # Python would complain once more at its end.
+    except (OutputClosed, BrokenPipeError):
+        # Python flushes standard output once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
 
 
-def _say(text: str, code: int) -> int:
+def _fail(text: str, code: int) -> int:
     click.echo(text, err=True)
     return code
 

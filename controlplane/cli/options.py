@@ -1,6 +1,6 @@
-"""Options that several commands share, and how they become settings.
+"""Options that several commands share, and their conversion to settings.
 
-What is not given stays None, so that the environment and then the defaults of `controlplane.settings` decide.
+An option that is not given is None: then the environment and the defaults of `controlplane.settings` apply.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 data_dir_option = click.option(
     "--data-dir", type=click.Path(path_type=Path, file_okay=False), help="Tokens, store and logs."
 )
-server_option = click.option("--server", "url", metavar="URL", help="The server; default: the local one.")
+server_option = click.option(
+    "--server", "url", metavar="URL", help="URL of the server; default: the local one."
+)
 database_option = click.option("--database-url", metavar="URL", help="sqlite:///FILE or postgresql://…")
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 host_option = click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
@@ -29,7 +31,7 @@ ui_port_option = click.option("--ui-port", type=click.IntRange(0, 65535), help="
 
 
 class Duration(click.ParamType):
-    """`2h`, `1h30m` → seconds."""
+    """`2h` or `1h30m` as seconds."""
 
     name = "duration"
 
@@ -44,10 +46,10 @@ DURATION = Duration()
 
 
 def client_options(command: F) -> F:
-    """`--server` and `--data-dir`, for commands that speak to a server."""
+    """`--server` and `--data-dir`, for commands that call a server."""
     return server_option(data_dir_option(command))
 
 
 def settings_of(**overrides: Any) -> Settings:
-    """Settings from the environment, with the command line over it."""
+    """Settings from the environment; options of the command line take precedence."""
     return load(os.environ, overrides)

@@ -1,6 +1,6 @@
-"""Which query a person means: an id, a prefix of one, a name, or app/name. Pure.
+"""Resolution of QUERY arguments: an id, a prefix of one, a name, or app/name. Pure.
 
-What may mean more than one query is a mistake that names them: nothing is ever stopped on a guess.
+An ambiguous text is an error that lists the candidates: no action is taken on a guess.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from typing import Any
 from controlplane.console.errors import UsageProblem
 from controlplane.console.tables import plain, query_name
 
-LEAST_PREFIX = 4
-SHOWN = 10
+MIN_PREFIX = 4
+MAX_CANDIDATES = 10
 Query = dict[str, Any]
 
 
 def resolve(text: str, queries: Sequence[Query]) -> str:
-    """The query id; Mistake where nothing, or more than one, is meant. A whole id need not be listed."""
+    """The query id; UsageProblem where nothing or several match. A whole id need not be listed."""
     whole = _whole_id(text)
     if whole:
         return whole
-    ways: tuple[Callable[[Query], bool], ...] = (
+    matches: tuple[Callable[[Query], bool], ...] = (
         lambda q: f"{q['app']}/{q['name']}" == text,
         lambda q: q["name"] == text,
         lambda q: _has_prefix(q, text),
     )
-    for way in ways:
-        found = [query for query in queries if way(query)]
+    for match in matches:
+        found = [query for query in queries if match(query)]
         if len(found) == 1:
             return str(found[0]["query_id"])
         if found:
-            raise UsageProblem(f"{plain(text)} may be {_candidates(found)}; say app/name or the id")
-    raise UsageProblem(f"there is no query {plain(text)}; controlplane queries lists them")
+            raise UsageProblem(f"{plain(text)} matches {_candidates(found)}; give app/name or the id")
+    raise UsageProblem(f"no query matches {plain(text)}; controlplane queries lists them")
 
 
 def _whole_id(text: str) -> str | None:
@@ -45,11 +45,11 @@ def _whole_id(text: str) -> str | None:
 
 def _has_prefix(query: Query, text: str) -> bool:
     prefix = text.lower().replace("-", "")
-    hexadecimal = len(prefix) >= LEAST_PREFIX and all(c in "0123456789abcdef" for c in prefix)
+    hexadecimal = len(prefix) >= MIN_PREFIX and all(c in "0123456789abcdef" for c in prefix)
     return hexadecimal and str(query["query_id"]).replace("-", "").startswith(prefix)
 
 
 def _candidates(found: Sequence[Query]) -> str:
-    names = [f"{query_name(query)} ({query['query_id']})" for query in found[:SHOWN]]
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+    names = [f"{query_name(query)} ({query['query_id']})" for query in found[:MAX_CANDIDATES]]
+    more = f" and {len(found) - MAX_CANDIDATES} more" if len(found) > MAX_CANDIDATES else ""
     return " or ".join(names) + more

@@ -1,6 +1,6 @@
-"""`controlplane rules check|test|replay|show`: rule files before they run.
+"""`controlplane rules check|test|replay|show`: validate, test and replay rule files.
 
-`check`, `test` and `show` need no server. Mistakes are `FILE:LINE:COLUMN: words` on standard error.
+`check`, `test` and `show` need no server. Errors are `FILE:LINE:COLUMN: message` on standard error.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from alerts.replay import ALERT_SERIES
 from alerts.rules import loader, pack
 from alerts.rules.model import RuleGroup, RuleKind
 from alerts.unit_tests import UnitTestFile
-from alerts.yaml.tree import DocumentError as FileMistake
+from alerts.yaml.tree import DocumentError
 from controlplane.cli.options import DURATION, client_options, json_option, settings_of
-from controlplane.console.client import TIMEOUT, ApiClient, click_error, token_of
+from controlplane.console.client import TIMEOUT_SECONDS, ApiClient, click_error, token_of
 from controlplane.console.errors import CallFailed, UsageProblem
 from controlplane.console.tables import plain
 from listeners.protocol import catalogue
 
-REPLAY_SECONDS = 120.0 + TIMEOUT  # the server gives up after two minutes
-#: Names that the catalogue makes of figures it never saw.
-MADE = tuple(catalogue.PREFIX + stem for stem in ("rocksdb_", "state_custom_", "source_custom_"))
+REPLAY_SECONDS = 120.0 + TIMEOUT_SECONDS  # the server times out after two minutes
+#: Prefixes of metrics that the catalogue derives from Spark's custom metrics.
+DERIVED = tuple(catalogue.PREFIX + stem for stem in ("rocksdb_", "state_custom_", "source_custom_"))
 Groups = Sequence[RuleGroup]
 
 
 @click.group()
 def rules() -> None:
-    """Rule files of Prometheus' kind: check, test, replay."""
+    """Prometheus rule files: check, test, replay."""
 
 
 @rules.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
 def check(files: tuple[Path, ...]) -> int:
-    """Name every mistake in rule files; exit 2 where there is one."""
+    """List every error in rule files; exit code 2 where there is one."""
     wrong = False
     for file in files:
         groups, mistakes = loader.load(read(file), str(file))
@@ -60,25 +60,28 @@ def check(files: tuple[Path, ...]) -> int:
     return 2 if wrong else 0
 
 
-def counted(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+def counted(count: int, noun: str) -> str:
+    """`1 rule`, `2 rules`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def read(file: Path) -> str:
+    """The text of a file; UsageProblem where it cannot be read."""
     try:
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageProblem(
-            f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is no UTF-8 text'}"
+            f"cannot read {file}: {getattr(error, 'strerror', None) or 'it is not UTF-8'}"
         ) from None
 
 
-def error_lines(file: Path | str, mistakes: Iterable[FileMistake]) -> list[str]:
+def error_lines(file: Path | str, mistakes: Iterable[DocumentError]) -> list[str]:
+    """`FILE:LINE:COLUMN: message` for each error."""
     return [f"{file}:{m.line}:{m.column}: {plain(m.message)}" for m in mistakes]
 
 
 def warnings(file: Path | str, groups: Groups) -> Iterator[str]:
-    """Metrics that rules read and nothing reports, as far as their names are ours."""
+    """Warnings on metrics of this project that rules read and nothing reports."""
     recorded = {rule.name for group in groups for rule in group.rules if rule.kind is RuleKind.RECORD}
     for group in groups:
         for rule in group.rules:
@@ -88,14 +91,14 @@ def warnings(file: Path | str, groups: Groups) -> Iterator[str]:
 
 
 def names_read(node: Any) -> set[str]:
-    """Names of metrics that an expression asks for by name."""
+    """Names of the metrics that an expression selects by name."""
     matchers = (m for selector in selectors(node) for m in selector.matchers)
     return {m.value for m in matchers if m.name == METRIC_NAME and m.operator == "="}
 
 
 def is_unknown(name: str) -> bool:
-    """Whether a name is one of ours and in no list; of other names nothing is known."""
-    if not name.startswith((catalogue.PREFIX, "controlplane_")) or name.startswith(MADE):
+    """Whether a name has a prefix of this project and is not in the catalogue."""
+    if not name.startswith((catalogue.PREFIX, "controlplane_")) or name.startswith(DERIVED):
         return False
     custom = (*catalogue.STATE_METRICS.values(), *catalogue.SOURCE_METRICS.values())
     return name not in catalogue.BY_NAME and name not in {metric.name for metric in custom}
@@ -107,7 +110,7 @@ def is_unknown(name: str) -> bool:
 @rules.command("test")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE…")
 def test_rules(files: tuple[Path, ...]) -> int:
-    """Play unit tests in promtool's format; exit 1 where one fails."""
+    """Run unit tests in promtool's format; exit code 1 where one fails."""
     failed = False
     for file in files:
         tests, groups = _loaded(file)
@@ -121,7 +124,7 @@ def test_rules(files: tuple[Path, ...]) -> int:
 
 
 def _loaded(file: Path) -> tuple[UnitTestFile, Groups]:
-    """The tests and the rules they are of; Mistake with every mistake in any of the files."""
+    """The tests and the rules that they test; ends the command with every error of these files."""
     tests, mistakes = unit_tests.load(read(file))
     found = error_lines(file, mistakes)
     groups: list[RuleGroup] = []
@@ -139,7 +142,7 @@ def _loaded(file: Path) -> tuple[UnitTestFile, Groups]:
 
 
 def refuse(lines: Iterable[str]) -> NoReturn:
-    """End the command with exit 2: one line a mistake, which names its file itself."""
+    """End the command with exit code 2 and one line an error."""
     for line in lines:
         click.echo(line, err=True)
     click.get_current_context().exit(2)
@@ -155,7 +158,7 @@ def refuse(lines: Iterable[str]) -> NoReturn:
 @json_option
 @client_options
 def replay_rules(file: Path, since: float, until: float, as_json: bool, **where: Any) -> None:
-    """When the rules of FILE would have fired on what the server has stored."""
+    """Show when the rules of FILE would have fired on the stored history."""
     text = read(file)
     _, mistakes = loader.load(text, str(file))
     if mistakes:
@@ -163,17 +166,17 @@ def replay_rules(file: Path, since: float, until: float, as_json: bool, **where:
     settings = settings_of(**where)
     client = ApiClient(settings.server_url, token_of(settings), REPLAY_SECONDS)
     now = time.time()
-    asked = {"rules": text, "start": now - since, "end": now - until}
+    body = {"rules": text, "start": now - since, "end": now - until}
     try:
-        answer = client.post("/api/v1/rules/replay", asked)
+        answer = client.post("/api/v1/rules/replay", body)
     except CallFailed as error:
         raise click_error(error, client) from None
     click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(replay_lines(answer)))
 
 
 def replay_lines(answer: dict[str, Any]) -> list[str]:
-    """One line an episode, then what there is to know of the whole."""
-    lines = [episode_line(one) for one in answer["episodes"]]
+    """One line an episode, then errors, notes and totals."""
+    lines = [episode_line(episode) for episode in answer["episodes"]]
     lines += [
         f"{plain(e['rule'])} failed {counted(e['count'], 'time')}, first at {e['first_at']}: {plain(e['error'])}"
         for e in answer["errors"]
@@ -184,6 +187,7 @@ def replay_lines(answer: dict[str, Any]) -> list[str]:
 
 
 def episode_line(episode: dict[str, Any]) -> str:
+    """When an alert would have fired, and with which labels."""
     labels = {name: value for name, value in episode["labels"].items() if name != "alertname"}
     where = plain("{" + ", ".join(str(Matcher(n, "=", v)) for n, v in sorted(labels.items())) + "}")
     return (
@@ -203,9 +207,9 @@ def _length(episode: dict[str, Any]) -> str:
     "--scale",
     type=click.FloatRange(0, 1000, min_open=True),
     default=1.0,
-    help="Multiplies windows and waiting times.",
+    help="Multiply windows and `for` durations.",
 )
-@click.option("--routing", is_flag=True, help="Who is told, in place of the rules.")
+@click.option("--routing", is_flag=True, help="Show the shipped routing instead of the rules.")
 def show(scale: float, routing: bool) -> None:
-    """The rules that ship, as a rule file of Prometheus."""
+    """Print the shipped rules as a Prometheus rule file."""
     click.echo(pack.render_routing(scale) if routing else pack.render(scale), nl=False)

@@ -1,7 +1,7 @@
-"""`controlplane run [--app …] program.py [args…]`, or `-m module`: an unmodified program with the agent attached.
+"""`controlplane run [--app …] program.py [args…]`, or `-m module`: run an unmodified program with the agent.
 
-We become `python -m listeners.run`: the program has our process, its signals and its exit code. What the agent
-needs, and the Java that set-up may have fetched, is handed over in the environment.
+The process becomes `python -m listeners.run`: the program has its own signals and exit code. The agent's settings,
+and the Java that the set-up may have fetched, are passed in the environment.
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from controlplane.settings import Settings, load
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--app", help="Name of the application; default: Spark's.")
+@click.option("--app", help="Name of the application; default: Spark's application name.")
 @click.option("--label", multiple=True, metavar="NAME=VALUE", help="A label of its queries; may be repeated.")
-@click.option("--actions", type=click.Choice(["none", "stop", "all"]), help="What the server may ask of it.")
+@click.option(
+    "--actions", type=click.Choice(["none", "stop", "all"]), help="Which commands the server may send."
+)
 @server_option
 @data_dir_option
 @click.argument("program", type=click.Path())
@@ -38,20 +40,26 @@ def run(
 ) -> None:
     """Run a PySpark program, or `-m MODULE`, with the agent attached; exit code and output are the program's own."""
     if program not in ("-m", "-c") and not Path(program).exists():
-        raise UsageProblem(f"there is no program {program}")
+        raise UsageProblem(f"{program} is not a file; give a Python program, or -m MODULE")
     zone = landing_zone(url, os.environ)
-    others = {name: value for name, value in os.environ.items() if zone is None or name != "CONTROLPLANE_URL"}
-    settings = load(others, {"url": None if zone else url, "data_dir": data_dir})
+    environ = {
+        name: value for name, value in os.environ.items() if zone is None or name != "CONTROLPLANE_URL"
+    }
+    settings = load(environ, {"url": None if zone else url, "data_dir": data_dir})
     agent = agent_environment(settings, os.environ, app, label, actions)
     if zone is not None:
         agent["CONTROLPLANE_URL"] = zone
-    environment = {**os.environ, **(java_environment() or {}), **agent}  # without Java, Spark says so itself
+    environment = {
+        **os.environ,
+        **(java_environment() or {}),
+        **agent,
+    }  # without Java, Spark itself reports it
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, "-m", "listeners.run", program, *arguments], environment)
 
 
 def landing_zone(url: str | None, environ: Mapping[str, str]) -> str | None:
-    """The folder that events go to instead of a server, as a `file:` URL; only drivers have such."""
+    """The `file:` URL of the landing zone where events go to one instead of a server; else None."""
     named = url or environ.get("CONTROLPLANE_URL") or ""
     return named if named.startswith("file://") else None
 
@@ -63,7 +71,7 @@ def agent_environment(
     labels: tuple[str, ...],
     actions: str | None,
 ) -> dict[str, str]:
-    """What the agent reads; what is not given here stays as the environment has it."""
+    """Environment variables for the agent; those not given stay as they are."""
     wrong = [label for label in labels if not label.partition("=")[0] or "=" not in label or "," in label]
     if wrong:
         raise UsageProblem(f"--label must be NAME=VALUE without a comma, not {wrong[0]!r}")

@@ -1,7 +1,7 @@
-"""`controlplane serve`, `ui` and `up` (both together): the processes that stay.
+"""`controlplane serve`, `ui` and `up` (both together).
 
-`_serve` is one straight function from the settings to the end; the page is a process of its own, started as
-`ui.launch` says.
+`_serve` is one function from the settings to the end. The dashboard is a process of its own; `ui.launch` has its
+command and environment.
 """
 
 from __future__ import annotations
@@ -34,23 +34,25 @@ from controlplane.console.errors import UsageProblem
 from controlplane.runtime.child_processes import ends_with_us
 from controlplane.settings import Settings, connect_host
 
-UI_SECONDS = 3.0  # for the page's process to end
+UI_STOP_SECONDS = 3.0
 external_url_option = click.option(
-    "--external-url", metavar="URL", help="How people reach the page; links in alerts begin with it."
+    "--external-url",
+    metavar="URL",
+    help="Address of the dashboard for people; links in notifications begin with it.",
 )
 rules_option = click.option(
     "--rules",
     multiple=True,
     metavar="FILE",
-    help="A rule file of Prometheus' kind, or `shipped`; may be given again.  [default: shipped]",
+    help="A Prometheus rule file, or `shipped`; may be repeated.  [default: shipped]",
 )
 notify_option = click.option(
     "--notify",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Who is told: a configuration of Alertmanager's kind.",
+    help="Routes and receivers: an Alertmanager configuration file.",
 )
 webhook_option = click.option(
-    "--webhook", metavar="URL", help="Without --notify: the address that is told of every alert."
+    "--webhook", metavar="URL", help="Without --notify: receives every notification."
 )
 
 roots_option = click.option(
@@ -58,11 +60,12 @@ roots_option = click.option(
     "checkpoint_roots",
     multiple=True,
     metavar="URL",
-    help="Below this path or URL the server itself may look at checkpoints, where no agent can; may be given again.",
+    help="The server itself may read checkpoints below this path or URL, where no agent can; may be repeated.",
 )
 
 
 def alerting_options(command: F) -> F:
+    """Options of rules and notifications."""
     return rules_option(notify_option(webhook_option(external_url_option(command))))
 
 
@@ -74,7 +77,7 @@ def alerting_options(command: F) -> F:
 @roots_option
 @alerting_options
 def serve(**options: Any) -> None:
-    """The server alone."""
+    """Run the server."""
     _serve(settings_of(**_given(options)))
 
 
@@ -87,14 +90,14 @@ def serve(**options: Any) -> None:
 @roots_option
 @alerting_options
 def up(**options: Any) -> None:
-    """Server and page together, with an embedded store. Ctrl-C ends both."""
+    """Run server and dashboard with an embedded store. Ctrl-C ends both."""
     settings = settings_of(**_given(options))
     own = settings.checkpoint_roots or (str(settings.data_dir.resolve()),)
-    _serve(replace(settings, checkpoint_roots=own), page=True)
+    _serve(replace(settings, checkpoint_roots=own), dashboard=True)
 
 
 def _given(options: dict[str, Any]) -> dict[str, Any]:
-    """An option that may be given many times is an empty tuple where it was not."""
+    """Options with None instead of the empty tuple of a repeatable option that was not given."""
     return {name: None if value == () else value for name, value in options.items()}
 
 
@@ -104,32 +107,32 @@ def _given(options: dict[str, Any]) -> dict[str, Any]:
 @ui_port_option
 @data_dir_option
 def ui(**options: Any) -> None:
-    """The page alone, for a server that runs."""
+    """Run the dashboard for a running server."""
     settings = settings_of(**options)
     command, environment = ui_process(settings, settings.server_url)
     sys.stdout.flush()
     os.execve(command[0], command, environment)
 
 
-def _serve(settings: Settings, page: bool = False) -> None:
-    """From the settings to the end: what is opened here is closed in reverse."""
+def _serve(settings: Settings, dashboard: bool = False) -> None:
+    """Run the server until it is stopped; what is opened here is closed in reverse order."""
     from controlplane.api.server import calm_collector, listen, make_server
     from controlplane.app import build
 
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(listen(settings.host, settings.port))
-        plane = build(settings)  # here the user's mistakes come out, so the log begins after it
+        plane = build(settings)  # reports usage errors, so the log is configured after it
         logs.configure()
         stack.callback(plane.close)
         server = make_server(plane)
         url = f"http://{connect_host(settings.host)}:{listener.getsockname()[1]}"
-        if page:
+        if dashboard:
             _check_free(settings.host, settings.ui_port)
-            stack.enter_context(_page(settings, url))
-            click.echo(f"page   http://{connect_host(settings.host)}:{settings.ui_port}")
-        click.echo(f"server {url}  (data in {settings.data_dir})")
+            stack.enter_context(_dashboard(settings, url))
+            click.echo(f"dashboard  http://{connect_host(settings.host)}:{settings.ui_port}")
+        click.echo(f"server     {url}  (data in {settings.data_dir})")
         if settings.external_url:
-            click.echo(f"       {settings.external_url}  (for people elsewhere)")
+            click.echo(f"           {settings.external_url}  (external URL)")
         sys.stdout.flush()
         calm_collector()
         server.run(sockets=[listener])
@@ -142,10 +145,10 @@ def _check_free(host: str, port: int) -> None:
 
 
 @contextlib.contextmanager
-def _page(settings: Settings, url: str) -> Iterator[None]:
-    """The page's process, for as long as the server runs; it ends with us even if we are killed."""
+def _dashboard(settings: Settings, url: str) -> Iterator[None]:
+    """The dashboard's process while the server runs; it ends even where the server is killed."""
     command, environment = ui_process(settings, url)
-    # No thread of ours runs yet, so code between fork and exec is safe.
+    # No other thread runs yet, so code between fork and exec is safe.
     child = subprocess.Popen(
         command,
         env=environment,
@@ -157,14 +160,14 @@ def _page(settings: Settings, url: str) -> Iterator[None]:
     finally:
         child.terminate()
         try:
-            child.wait(UI_SECONDS)
+            child.wait(UI_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
 
 
 def ui_process(settings: Settings, url: str) -> tuple[list[str], dict[str, str]]:
-    """Command and environment of the page's process, as the page's room says."""
+    """Command and environment of the dashboard's process."""
     launch = _launch()
     command = launch.command(port=settings.ui_port, host=settings.host)
     token_file = None if settings.token else settings.token_file or settings.admin_token_file.absolute()
@@ -172,8 +175,10 @@ def ui_process(settings: Settings, url: str) -> tuple[list[str], dict[str, str]]
 
 
 def _launch() -> ModuleType:
-    """The page is a room of its own that we do not import, but for how to start it."""
+    """`ui.launch`, imported by name: the server does not depend on the dashboard (decision 17)."""
     try:
         return importlib.import_module("ui.launch")
     except ModuleNotFoundError as error:
-        raise UsageProblem(f"the page needs {error.name}: pip install 'spark-controlplane[server]'") from None
+        raise UsageProblem(
+            f"the dashboard needs {error.name}: pip install 'spark-controlplane[server]'"
+        ) from None

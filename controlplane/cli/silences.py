@@ -1,4 +1,4 @@
-"""`controlplane silence add|list|expire`: for a time, alerts are shown and not told."""
+"""`controlplane silence add|list|expire`: silences of alerts."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from controlplane.console.errors import CallFailed, UsageProblem
 from controlplane.console.tables import plain, shortened, table
 
 HEAD = ("ID", "STATE", "ENDS", "BY", "ALERTS", "MATCHERS", "COMMENT")
-COMMENT = 60  # characters; the whole is in --json
+MAX_COMMENT = 60  # characters; --json has the whole text
 PATH = "/api/v1/silences"
 
 
 @click.group()
 def silence() -> None:
-    """Silences: for a time, alerts are shown and not told."""
+    """Silences: matching alerts are shown but not notified."""
 
 
 @silence.command()
 @click.argument("matchers", nargs=-1, required=True, metavar="MATCHER…")
-@click.option("--for", "duration", type=DURATION, help="How long, e.g. 2h.")
-@click.option("--until", metavar="TIME", help="Or until when, e.g. 2026-11-20T18:00:00Z.")
-@click.option("--comment", default="", help="Why; goes on record.")
+@click.option("--for", "duration", type=DURATION, help="Duration, e.g. 2h.")
+@click.option("--until", metavar="TIME", help="End time, e.g. 2026-11-20T18:00:00Z.")
+@click.option("--comment", default="", help="Why; recorded with the silence.")
 @json_option
 @client_options
 def add(
@@ -43,26 +43,26 @@ def add(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Silence alerts that pass every MATCHER: alertname=LagGrowing, app="orders", team=~"a|b".
+    """Silence alerts that match every MATCHER: alertname=LagGrowing, app="orders", team=~"a|b".
 
-    A first word without an operator is the name of an alert.
+    A first argument without an operator is the name of an alert.
     """
     if (duration is None) == (until is None):
-        raise UsageProblem("say how long: either --for 2h or --until 2026-11-20T18:00:00Z")
+        raise UsageProblem("give the duration or the end: --for 2h or --until 2026-11-20T18:00:00Z")
     client = open_client(settings_of(**where))
-    asked = {
+    body = {
         "matchers": [named(matchers[0]), *matchers[1:]],
         "duration_seconds": duration,
         "ends_at": until,
         "comment": comment,
         "actor": person(),
     }
-    made = _call(client, partial(client.post, PATH, asked))
+    made = _call(client, partial(client.post, PATH, body))
     click.echo(json.dumps(made, indent=2) if as_json else _made(made["silence"]))
 
 
 def named(text: str) -> str:
-    """`LagGrowing` → `alertname="LagGrowing"`, as amtool has it; matchers stay as they are."""
+    """`LagGrowing` becomes `alertname="LagGrowing"`, as in amtool; matchers stay."""
     return f'alertname="{text}"' if re.fullmatch(r"\w+", text) else text
 
 
@@ -79,22 +79,22 @@ def _call(client: ApiClient, call: Callable[[], Any]) -> Any:
 
 
 @silence.command("list")
-@click.option("--expired", is_flag=True, help="Those that are over, too.")
+@click.option("--expired", is_flag=True, help="Include expired silences.")
 @json_option
 @client_options
 def list_silences(expired: bool, as_json: bool, **where: Any) -> None:
     """Silences, newest first."""
     client = open_client(settings_of(**where))
-    found = [one for one in ask(client, PATH)["silences"] if expired or one["state"] != "expired"]
+    found = [s for s in ask(client, PATH)["silences"] if expired or s["state"] != "expired"]
     if as_json:
         click.echo(json.dumps({"silences": found}, indent=2))
     else:
-        click.echo(table(HEAD, [_row(one) for one in found]) if found else "no silences")
+        click.echo(table(HEAD, [_row(silence) for silence in found]) if found else "no silences")
 
 
 def _row(s: dict[str, Any]) -> tuple[object, ...]:
     shown = s["id"], s["state"], s["ends_at"], s["created_by"], s["alerts"], s["text"]
-    return *shown, shortened(s["comment"], COMMENT)
+    return *shown, shortened(s["comment"], MAX_COMMENT)
 
 
 @silence.command()
@@ -103,10 +103,10 @@ def _row(s: dict[str, Any]) -> tuple[object, ...]:
 def expire(ids: tuple[str, ...], **where: Any) -> None:
     """End silences now, by their id or a unique beginning of it."""
     client = open_client(settings_of(**where))
-    known = [one["id"] for one in ask(client, PATH)["silences"]]
+    known = [silence["id"] for silence in ask(client, PATH)["silences"]]
     for id in [_one_of(known, text) for text in ids]:
         ended = _call(client, partial(client.delete, f"{PATH}/{id}?actor={quote(person() or '')}"))["silence"]
-        click.echo(f"{ended['id']}  {plain(ended['text'])} is over")
+        click.echo(f"{ended['id']}  {plain(ended['text'])} has ended")
 
 
 def _one_of(known: list[str], text: str) -> str:

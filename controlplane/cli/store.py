@@ -1,6 +1,6 @@
-"""`controlplane db upgrade` and `controlplane config check`: both before a server starts, neither needs one.
+"""`controlplane db upgrade` and `controlplane config check`: they work without a server.
 
-`check` shows the settings in force with the secrets masked.
+`check` prints the effective settings with masked secrets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def db() -> None:
 @database_option
 @data_dir_option
 def upgrade_store(**where: Any) -> None:
-    """Bring the store's schema to this release's. Safe to repeat."""
+    """Migrate the store's schema to this release. Safe to repeat."""
     from controlplane.store.engine import default_url, open_engine, upgrade
 
     settings = settings_of(**where)
@@ -53,14 +53,14 @@ def config() -> None:
 @data_dir_option
 @alerting_options
 def check(**given: Any) -> None:
-    """Name every mistake of the configuration, of rule files and of who is told (exit 2), or show what is in force."""
+    """List every error of settings, rule files and receivers (exit code 2), or print the effective settings."""
     settings = settings_of(**{name: None if value == () else value for name, value in given.items()})
     book = rulebook.load(settings)
     for item in dataclasses.fields(settings):
         value = getattr(settings, item.name)
         secret = item.name in (*SECRETS, "token")
         click.echo(f"{item.name} = {MASK if secret and value else _shown(value)}")
-    for line in _doubts(book):
+    for line in _warnings(book):
         click.echo(line, err=True)
 
 
@@ -70,8 +70,8 @@ def _shown(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _doubts(book: Rulebook) -> Iterator[str]:
-    """What is allowed and hardly meant."""
+def _warnings(book: Rulebook) -> Iterator[str]:
+    """Settings that are allowed but probably not intended."""
     for source in dict.fromkeys(group.source for group in book.groups):
         yield from warnings(source, [group for group in book.groups if group.source == source])
     for name in unused_receivers(book.config):

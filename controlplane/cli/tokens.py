@@ -1,6 +1,6 @@
-"""`controlplane token create|list|revoke`: directly in the store, beside a running server or without one.
+"""`controlplane token create|list|revoke`: works on the store, with or without a running server.
 
-A running server knows a new token at once and drops a revoked one within five seconds.
+A running server accepts a new token at once and rejects a revoked one within five seconds.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import click
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import DBAPIError
 
+from alerts.durations import DAY_SECONDS
 from controlplane.cli.options import data_dir_option, database_option, json_option, settings_of
 from controlplane.console.errors import UsageProblem
 from controlplane.console.tables import age, table
@@ -26,9 +27,8 @@ from controlplane.store import tokens as rows
 from controlplane.store.engine import default_url, open_engine, sqlite_file, unavailable, upgrade
 from listeners.protocol.wire import rfc3339
 
-DAY = 86400.0
 HEAD = ("ID", "NAME", "ROLE", "TOKEN", "APP", "AGE", "STATE")
-US = "command line"
+ACTOR = "command line"
 
 
 @click.group()
@@ -38,24 +38,24 @@ def token() -> None:
 
 @token.command()
 @click.option("--role", required=True, type=click.Choice([role.value for role in Role]))
-@click.option("--name", help="Who or what uses it; shown in the record of actions.  [default: the role]")
+@click.option("--name", help="Who or what uses it; recorded with actions.  [default: the role]")
 @click.option("--app", help="Bind an agent's token to this app.")
-@click.option("--expires-days", type=click.FloatRange(min=0, min_open=True), help="Good for so many days.")
+@click.option("--expires-days", type=click.FloatRange(min=0, min_open=True), help="Valid for this many days.")
 @json_option
 @database_option
 @data_dir_option
 def create(
     role: str, name: str | None, app: str | None, expires_days: float | None, as_json: bool, **where: Any
 ) -> None:
-    """Make a token. The secret is shown once, and only here."""
+    """Create a token. The secret is shown only once."""
     if app is not None and role != Role.AGENT.value:
-        raise UsageProblem("--app binds tokens of the role agent only")
+        raise UsageProblem("--app needs --role agent")
     now = time.time()
-    expires_at = now + expires_days * DAY if expires_days else None
+    expires_at = now + expires_days * DAY_SECONDS if expires_days else None
     secret, made = issue(name or role, Role(role), now, app, expires_at)
     with _writing(settings_of(**where), create=True) as conn:
         rows.insert(conn, **made.columns())
-        audit.record(conn, now, US, US, "token.create", made.id, {"name": made.name})
+        audit.record(conn, now, ACTOR, ACTOR, "token.create", made.id, {"name": made.name})
     if as_json:
         click.echo(json.dumps({"id": made.id, "name": made.name, "role": role, "token": secret}))
     else:
@@ -67,7 +67,7 @@ def create(
 @database_option
 @data_dir_option
 def list_tokens(as_json: bool, **where: Any) -> None:
-    """All tokens, without their secrets."""
+    """List the tokens without their secrets."""
     with _writing(settings_of(**where)) as conn:
         found = [_shown(dict(row)) for row in rows.all(conn)]
     if as_json:
@@ -100,13 +100,13 @@ def _state(shown: dict[str, Any], now: float) -> str:
 @database_option
 @data_dir_option
 def revoke(which: str, **where: Any) -> None:
-    """End a token, by its id or a unique beginning of it."""
+    """Revoke a token by its id or a unique prefix of it."""
     with _writing(settings_of(**where)) as conn:
         found = _one_of(rows.all(conn), which)
         now, token_id = time.time(), str(found["id"])
         if not rows.revoke(conn, token_id, now):
-            raise UsageProblem(f"the token {found['name']} was revoked before")
-        audit.record(conn, now, US, US, "token.revoke", token_id, {"name": found["name"]})
+            raise UsageProblem(f"the token {found['name']} is already revoked")
+        audit.record(conn, now, ACTOR, ACTOR, "token.revoke", token_id, {"name": found["name"]})
     click.echo(f"the token {found['name']} is revoked")
 
 
@@ -124,7 +124,7 @@ def _writing(settings: Settings, create: bool = False) -> Iterator[Connection]:
     engine = open_engine(settings.database_url or default_url(settings.data_dir))
     file = sqlite_file(engine)
     if file is not None and not file.exists() and not create:
-        raise UsageProblem(f"there is no store at {file}; name it with --data-dir or --database-url")
+        raise UsageProblem(f"there is no store at {file}; give --data-dir or --database-url")
     try:
         upgrade(engine)
         with engine.connect().execution_options(writes=True) as connection, connection.begin():

@@ -1,14 +1,14 @@
-"""Errors of the command line. `controlplane.cli.main` maps each to one line and an exit code, in one place.
+"""Errors of the command line; `controlplane.cli.main` maps each to one line and an exit code.
 
 ClickException (click's)
-├── Mistake            exit 2   something the user can put right
-│   ├── UnknownTrouble          `demo --only` names one that is not there
-│   └── FolderInUse             the demonstration's folder is not ours, or taken
-└── ServerFailed       exit 1   the server could not do it; nothing the user did wrong
+├── UsageProblem       exit 2   the user can correct it
+│   ├── UnknownTrouble          `demo --only` names a trouble that does not exist
+│   └── DataDirInUse            the demo directory is in use or was not made by the demo
+└── ServerFailed       exit 1   the server failed; the user did nothing wrong
     └── DemoFailed              a part of the demonstration did not start
-CallFailed                      of one call of the server; `client.mistake_of` makes one of the above of it
-├── Refused                     the server said no
-└── Unreachable                 no answer came
+CallFailed                      one request failed; `client.click_error` turns it into one of the above
+├── RequestRefused              the server answered with an error
+└── Unreachable                 no response
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ import click
 
 
 class UsageProblem(click.ClickException):
-    """Something the user can put right; one line, exit 2."""
+    """The user can correct it: one line, exit code 2."""
 
     exit_code = 2
 
 
 class UnknownTrouble(UsageProblem):
-    """A name that no trouble has; the message lists those there are."""
+    """No trouble has this name; the message lists the names."""
 
 
 class DataDirInUse(UsageProblem):
-    """The folder is not ours to wipe, or another demonstration works in it."""
+    """The directory was not made by the demo, or another demo uses it."""
 
 
 class ServerFailed(click.ClickException):
-    """The server could not do it; nothing the user did wrong, so exit 1."""
+    """The server failed; the user did nothing wrong: exit code 1."""
 
 
 class DemoFailed(ServerFailed):
@@ -42,11 +42,11 @@ class DemoFailed(ServerFailed):
 
 
 class CallFailed(Exception):
-    """One call of the server failed."""
+    """One request to the server failed."""
 
 
 class RequestRefused(CallFailed):
-    """The server said no. `document` is its `error` object."""
+    """The server answered with an error. `document` is the `error` object of its body."""
 
     def __init__(self, status: int, document: Mapping[str, Any]):
         super().__init__(str(document.get("message") or f"the server answered {status}"))
@@ -57,4 +57,4 @@ class RequestRefused(CallFailed):
 
 
 class Unreachable(CallFailed):
-    """No answer came; the request may or may not have been carried out."""
+    """No response; the server may or may not have processed the request."""

@@ -1,4 +1,4 @@
-"""Text for a terminal: columns, ages, and nothing that a terminal would obey. Pure.
+"""Tables and numbers for a terminal, without control characters. Pure.
 
 Called by the commands and by `controlplane.demo.report`.
 """
@@ -13,13 +13,13 @@ UNKNOWN = "-"
 
 
 def plain(value: object) -> str:
-    """Text in one line without control characters: a query's name comes from outside."""
+    """The value on one line without control characters: names come from users."""
     text = UNKNOWN if value is None or value == "" else str(value)
     return "".join(c if c.isprintable() else " " for c in text)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns as wide as their widest cell; the last is not padded."""
+    """Rows in columns as wide as their widest cell; the last column is not padded."""
     cells = [list(head), *([plain(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     return "\n".join("  ".join(_padded(row, widths)).rstrip() for row in cells)
@@ -30,7 +30,7 @@ def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def age(stamp: str | None, now: float) -> str:
-    """RFC 3339 → `42 s`, `5 min`, `3 h`, `2 d` ago."""
+    """Time since an RFC 3339 timestamp: `42 s`, `5 min`, `3 h`, `2 d`."""
     if not stamp:
         return UNKNOWN
     seconds = max(0.0, now - datetime.fromisoformat(stamp).astimezone(UTC).timestamp())
@@ -41,7 +41,7 @@ def age(stamp: str | None, now: float) -> str:
 
 
 def figure(value: float | None) -> str:
-    """1234567 → `1.2M`."""
+    """A number in short form: 1234567 is `1.2M`."""
     if value is None:
         return UNKNOWN
     for power, letter in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
@@ -51,15 +51,16 @@ def figure(value: float | None) -> str:
 
 
 def read_rate(query: Mapping[str, Any]) -> float | None:
-    """Rows read a second; of a query that does not run, nothing."""
+    """Input rate in rows per second; None for a query that does not run."""
     ended = query.get("status") in ("failed", "stopped", "finished", "lost", "retired")
     return None if ended else query.get("input_rows_per_second")
 
 
 def shortened(text: str, width: int) -> str:
+    """The text in at most `width` characters."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def query_name(query: dict[str, object]) -> str:
-    """`app/name`, or `app/` and the first eight of the id where it has no name."""
+    """`app/name`, or `app/` with the first eight characters of the id of a query without a name."""
     return plain(f"{query.get('app')}/{query.get('name') or str(query.get('query_id'))[:8]}")

@@ -1,6 +1,6 @@
-"""The demonstration's folder inside the data directory: made anew at each start, and only if it is ours.
+"""The demo's directory inside the data directory: recreated at each start if an earlier demo made it.
 
-Called by `controlplane.demo.fleet`. A marker file says who made the folder, a lock that it is in use.
+Called by `controlplane.demo.fleet`. A marker file identifies directories that a demo made; a lock marks one in use.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ MARKER = ".made-by-controlplane-demo"
 
 
 def lock(data_dir: Path) -> IO[str]:
-    """Hold the data directory for one demonstration at a time, for as long as the returned file is open."""
-    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # tokens will live here
+    """Lock the data directory while the returned file is open; DataDirInUse where another demo holds it."""
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will hold tokens
     with data_dirs.held(data_dir):
-        pass  # SettingsError: a server runs on it, which the demo's own would find out too late
+        pass  # SettingsError where a server uses it: the demo's own server would fail later
     held = (data_dir / "demo.lock").open("w")
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,13 +32,11 @@ def lock(data_dir: Path) -> IO[str]:
 
 
 def fresh(data_dir: Path) -> Path:
-    """Empty `data_dir/demo` and return it; FolderInUse where something stands there that no demo made."""
+    """Empty `data_dir/demo` and return it; DataDirInUse where it has content that no demo made."""
     folder = data_dir / "demo"
     if folder.exists():
         if any(folder.iterdir()) and not (folder / MARKER).exists():
-            raise DataDirInUse(
-                f"{folder} was not made by the demo and is left alone; give another --data-dir"
-            )
+            raise DataDirInUse(f"{folder} was not made by the demo; give another --data-dir")
         shutil.rmtree(folder)
     for name in (*(f"input/{feed}" for feed in FEEDS), "checkpoints", "output"):
         (folder / name).mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""Feeds the demonstration's file streams: a small file a second for each; one payment is poisoned.
+"""Writer of the demo's input files: one small file a second for each stream; one payment is malformed.
 
-What a second holds is a pure function of that second; `feed` is the loop around it, a process of its own.
-Files appear whole (written beside, then renamed), since Spark reads a file once, when it first sees it.
+The content is a pure function of the second; `feed` is the loop around it, a process of its own. Files are written
+beside and renamed, since Spark reads a file once, when it first sees it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 
 ORDERS_PER_SECOND = 20
 PAYMENTS_PER_SECOND = 5
-#: Orders are paid so many seconds later.
-PAID_AFTER = 3
-#: The payment whose amount is not a number, in seconds after the feeding began.
+#: Seconds between an order and its payment.
+PAYMENT_DELAY_SECONDS = 3
+#: The second whose third payment has an amount that is not a number.
 POISON_SECOND = 60
 #: The app reports no visit from this second on.
 SILENT_SECOND = 30
-#: Files older than this were read long ago; a folder of thousands makes every listing slow.
+#: Older files are deleted: a directory of thousands makes every listing slow.
 KEPT_SECONDS = 3600
 SHOPS = ("berlin", "lagos", "lima", "osaka")
 PAGES = ("home", "search", "basket")
@@ -30,7 +30,7 @@ Row = dict[str, object]
 
 
 def orders(second: int, now: float) -> list[Row]:
-    """The orders of one second; `now` in Unix seconds is when they were placed. One came before."""
+    """Orders placed at `now` (Unix seconds), with a duplicate of the last order before."""
     first = second * ORDERS_PER_SECOND
     again = [] if second == 0 else [_order(first - 1, now - 1)]
     return again + [_order(number, now) for number in range(first, first + ORDERS_PER_SECOND)]
@@ -46,9 +46,9 @@ def _order(number: int, placed: float) -> Row:
 
 
 def payments(second: int, now: float) -> list[Row]:
-    """The payments of one second; in the second POISON_SECOND one has an amount that no bank would send."""
+    """Payments of one second; in POISON_SECOND one amount is not a number."""
     first = second * PAYMENTS_PER_SECOND
-    ordered = max(0, second - PAID_AFTER) * ORDERS_PER_SECOND
+    ordered = max(0, second - PAYMENT_DELAY_SECONDS) * ORDERS_PER_SECOND
     rows: list[Row] = [
         {
             "payment_id": number,
@@ -64,11 +64,12 @@ def payments(second: int, now: float) -> list[Row]:
 
 
 def web_visits(second: int, now: float) -> list[Row]:
+    """Visits on the web site."""
     return [{"page": page, "visited_at": _time(now)} for page in PAGES]
 
 
 def app_visits(second: int, now: float) -> list[Row]:
-    """As on the web, until the app falls silent."""
+    """Visits in the app: none from SILENT_SECOND on."""
     return web_visits(second, now) if second < SILENT_SECOND else []
 
 
@@ -76,7 +77,7 @@ def _time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat()
 
 
-#: Folder → what the second since the beginning brings, at the Unix time given.
+#: Directory -> rows of a second (counted from the start) at a Unix time.
 FEEDS: Mapping[str, Callable[[int, float], list[Row]]] = {
     "orders": orders,
     "payments": payments,
@@ -86,14 +87,14 @@ FEEDS: Mapping[str, Callable[[int, float], list[Row]]] = {
 
 
 def write_rows(folder: Path, second: int, rows: list[Row]) -> None:
-    """One file of JSON lines that appears whole."""
+    """Write one file of JSON lines atomically."""
     hidden = folder / f".{second:08d}.json.part"
     hidden.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     hidden.replace(folder / f"{second:08d}.json")
 
 
 def write(folder: Path, second: int, now: float) -> None:
-    """All files of one second; those that grew old go."""
+    """Write all files of one second and delete those past KEPT_SECONDS."""
     for name, rows_of in FEEDS.items():
         rows = rows_of(second, now)
         if rows:
@@ -102,7 +103,7 @@ def write(folder: Path, second: int, now: float) -> None:
 
 
 def feed(folder: Path, wait: Callable[[], bool]) -> None:
-    """Write one second after another until `wait`, which takes a second, says that it is over."""
+    """Write one second after another until `wait`, which takes a second, returns True."""
     for name in FEEDS:
         (folder / name).mkdir(parents=True, exist_ok=True)
     second = 0
@@ -112,7 +113,7 @@ def feed(folder: Path, wait: Callable[[], bool]) -> None:
 
 
 def main() -> None:
-    """`feeder FOLDER`: until it is killed, at any moment, since no file is ever seen by half."""
+    """`feeder DIRECTORY`: runs until it is killed; no file is ever visible in part."""
 
     def wait() -> bool:
         time.sleep(1.0)

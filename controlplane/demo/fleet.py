@@ -1,6 +1,6 @@
-"""Runs the demonstration: server, dashboard, drivers and feeder, until the last process is gone again.
+"""Run the demonstration: server, dashboard, feeder and drivers, until all processes have ended.
 
-`run` is one straight function; what it starts is undone in reverse. Called by `controlplane.cli.demo`.
+`run` is one function; what it starts is stopped in reverse order. Called by `controlplane.cli.demo`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from controlplane.model import QueryStatus
 from controlplane.runtime.java import java_environment
 
 SERVER_READY_SECONDS = 60.0
-#: How long the children may take to end in good order. The agents deliver their last events in this time.
+#: Time for the children to end by themselves; the agents deliver their last events in it.
 GRACE_SECONDS = 12.0
 
 
 def run(options: Options, say: Say) -> int:
-    """The whole demonstration. Returns 0 when it ran until Ctrl-C or for its minutes, 1 if a part died.
+    """Run the demonstration. Returns 0 after Ctrl-C or the given minutes, 1 if a part died.
 
-    Mistake: nothing was started. DemoFailed: the server did not start.
+    UsageProblem: nothing was started. DemoFailed: the server did not start.
     """
     java = check(options)
     with ExitStack() as stack:
@@ -55,7 +55,7 @@ def run(options: Options, say: Say) -> int:
 
 
 def check(options: Options) -> dict[str, str]:
-    """The environment that Java needs; Mistake where a port is taken or there is no Java."""
+    """The environment for Java; UsageProblem where a port is in use or there is no Java."""
     for name, port in (("--port", options.port), ("--ui-port", options.ui_port)):
         if not port_is_free(port):
             raise UsageProblem(f"port {port} is in use; stop what listens there or give another {name}")
@@ -63,13 +63,14 @@ def check(options: Options) -> dict[str, str]:
         raise UsageProblem("--port and --ui-port must differ")
     java = java_environment()
     if java is None:
-        raise UsageProblem("Spark needs Java 17 or newer and there is none; `make -B setup` fetches one")
+        raise UsageProblem("Spark needs Java 17 or newer, and none was found; `make -B setup` installs one")
     return java
 
 
 def port_is_free(port: int) -> bool:
+    """Whether a server can listen on this port."""
     with socket.socket() as probe:
-        # As servers do: a port that waits out the last demo's connections is free.
+        # As servers do: a port in TIME_WAIT from the last demo is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -79,11 +80,11 @@ def port_is_free(port: int) -> bool:
 
 
 def await_server(options: Options, server: processes.Child, interrupts: Interrupts) -> bool:
-    """Wait until the server is ready and has written its tokens. False: the user asked us to stop."""
+    """Wait until the server is ready and has written its tokens. False: interrupted by the user."""
     end = time.monotonic() + SERVER_READY_SECONDS
     while time.monotonic() < end:
         if server.exit_code is not None:
-            raise DemoFailed(f"the server ended with {server.exit_code}; see {server.log}")
+            raise DemoFailed(f"the server ended with exit code {server.exit_code}; see {server.log}")
         if is_ready(options.url) and options.agent_token.exists() and options.admin_token.exists():
             return True
         if interrupts.wait(0.2):
@@ -92,6 +93,7 @@ def await_server(options: Options, server: processes.Child, interrupts: Interrup
 
 
 def is_ready(url: str) -> bool:
+    """Whether `/readyz` answers with success."""
     try:
         ApiClient(url, None, timeout=2.0).get("/readyz")
     except CallFailed:
@@ -100,24 +102,24 @@ def is_ready(url: str) -> bool:
 
 
 def retire_earlier_queries(options: Options) -> None:
-    """Retire what an earlier demonstration left in the store: it would page as failed or lost beside the new."""
+    """Retire queries of an earlier demonstration, which would fire alerts as failed or lost."""
     client = ApiClient(options.url, options.admin_token.read_text(encoding="utf-8").strip())
-    ours = {trouble.app for trouble in TROUBLES}
+    apps = {trouble.app for trouble in TROUBLES}
     for query in fleet_of(client).get("queries", []):
-        if query["app"] in ours and query["status"] != QueryStatus.RETIRED:
+        if query["app"] in apps and query["status"] != QueryStatus.RETIRED:
             reason = {"reason": "a new demonstration begins"}
             try:
                 client.post(f"/api/v1/queries/{query['query_id']}/retire", reason)
             except CallFailed:
-                continue  # it stays as it is; the new fleet is not less true
+                continue  # it stays in the fleet; the demonstration works nevertheless
 
 
 def stop_children(children: Sequence[processes.Child], interrupts: Interrupts, say: Say) -> None:
-    """Stop the drivers first, so that their last words reach the server, then dashboard and server."""
-    asked = interrupts.count
+    """Stop the drivers first, so that their last events reach the server, then dashboard and server."""
+    before = interrupts.count
 
     def hurry() -> bool:
-        return interrupts.count > asked
+        return interrupts.count > before
 
     say("demo: stopping; Ctrl-C again to kill at once")
     drivers = [child for child in children if child.name not in ("server", "dashboard")]

@@ -1,6 +1,6 @@
-"""Ctrl-C and its relatives, counted: once is a wish to stop, again means at once.
+"""Counter of SIGINT, SIGTERM and SIGHUP: the first requests a stop, the second an immediate one.
 
-Called by `controlplane.demo.fleet`, which has children to end in order before it may end itself.
+Used by `controlplane.demo.fleet`, which stops its children before it ends itself.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            self._former[number] = signal.signal(number, self._heard)
+            self._former[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *exception: object) -> None:
         for number, handler in self._former.items():
             signal.signal(number, handler)
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.count += 1
 
     def wait(self, seconds: float) -> bool:
-        """Sleep; True as soon as somebody asked us to stop. In naps: a signal does not end a sleep."""
+        """Sleep at most `seconds`; True as soon as a stop was requested. A signal does not end `time.sleep`."""
         end = time.monotonic() + seconds
         while not self.count and (left := end - time.monotonic()) > 0:
             time.sleep(min(0.2, left))

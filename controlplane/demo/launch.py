@@ -1,6 +1,6 @@
-"""How each part of the demonstration is started: options → command and environment → child process.
+"""Commands and environments of the demo's processes.
 
-Called by `controlplane.demo.fleet`; the server, the page and the drivers are started as users start them.
+Called by `controlplane.demo.fleet`. Server, dashboard and drivers are started as users start them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pathlib import Path
 from controlplane.demo import processes, scenarios
 
 HOST = "127.0.0.1"
-#: The first figures count here, not the last per cent: the quick compiler and the small collector.
+#: Fast start instead of peak performance: C1 compiler and serial collector.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: Nobody waits two hours for an alert on a demonstration: the windows of the shipped rules, which ask for up
-#: to two hours and half an hour more, become two minutes and a half. Series are looked at every second then.
+#: Windows and `for` durations of the shipped rules at a fiftieth: two and a half hours become three minutes.
+#: The series step is one second accordingly.
 RULES = {"CONTROLPLANE_RULES_SCALE": "0.02", "CONTROLPLANE_SERIES_STEP": "1"}
 
 
 @dataclass(frozen=True)
 class Options:
-    """What `controlplane demo` was asked for; `minutes` None means until Ctrl-C. `webhook` is told of alerts."""
+    """Options of `controlplane demo`. `minutes` None: until Ctrl-C. `webhook` receives the notifications."""
 
     data_dir: Path
     port: int
@@ -55,7 +55,7 @@ class Options:
 
 
 def environment(options: Options, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of every child. Settings of the user's own control plane must not leak into it."""
+    """The environment of every child, without settings of the user's own control plane."""
     kept = {name: value for name, value in environ.items() if not name.startswith("CONTROLPLANE_")}
     return {
         **kept,
@@ -69,7 +69,7 @@ def environment(options: Options, environ: Mapping[str, str] = os.environ) -> di
 
 
 def controlplane(*arguments: str) -> list[str]:
-    """Our own command line, run by this very Python wherever its script is."""
+    """The command line, run by this interpreter wherever its script is installed."""
     return [sys.executable, "-c", "from controlplane.cli.main import main; main()", *arguments]
 
 
@@ -77,8 +77,8 @@ def server(options: Options, environ: Mapping[str, str]) -> processes.Child:
     address = ("--host", HOST, "--port", str(options.port))
     place = str(options.data_dir)
     command = controlplane("serve", *address, "--data-dir", place, "--checkpoint-root", place)
-    told = {"CONTROLPLANE_WEBHOOK": options.webhook} if options.webhook else {}
-    return processes.start("server", command, {**environ, **RULES, **told}, options.logs / "server.log")
+    webhook = {"CONTROLPLANE_WEBHOOK": options.webhook} if options.webhook else {}
+    return processes.start("server", command, {**environ, **RULES, **webhook}, options.logs / "server.log")
 
 
 def dashboard(options: Options, environ: Mapping[str, str]) -> processes.Child:
@@ -96,7 +96,7 @@ def feeder(options: Options, place: Path, environ: Mapping[str, str]) -> process
 def driver(
     wanted: scenarios.Driver, options: Options, place: Path, environ: Mapping[str, str]
 ) -> processes.Child:
-    """A Spark driver under `python -m listeners.run`: the program itself knows nothing of us."""
+    """A Spark driver under `python -m listeners.run`; the program itself is unmodified."""
     added = {
         "CONTROLPLANE_TOKEN_FILE": str(options.agent_token),
         "CONTROLPLANE_APP": wanted.app,
@@ -109,6 +109,6 @@ def driver(
         "JDK_JAVA_OPTIONS": f"{QUICK_JAVA} {environ.get('JDK_JAVA_OPTIONS', '')}".strip(),
     }
     command = [sys.executable, "-m", "listeners.run", str(wanted.program), str(place), *wanted.queries]
-    # Python turns SIGINT into KeyboardInterrupt, which lets the agent say good-bye; SIGTERM would not.
+    # Python turns SIGINT into KeyboardInterrupt, so that the agent can report the end; SIGTERM ends at once.
     log = options.logs / f"{wanted.app}.log"
     return processes.start(wanted.app, command, {**environ, **added}, log, signal.SIGINT)

@@ -1,8 +1,7 @@
-"""Child processes that leave nothing behind.
+"""Child processes in sessions of their own, stopped with all their descendants.
 
-Each child leads a session of its own, so that Ctrl-C in the terminal reaches only us and we stop the
-children in order. A PySpark driver has children in turn (the JVM, Python workers in groups of their own);
-all stay in the driver's session, and by that they are found.
+Ctrl-C in the terminal reaches only the parent, which stops the children in order. A PySpark driver has children of
+its own (the JVM, Python workers in their own process groups); all are found by the driver's session.
 """
 
 from __future__ import annotations
@@ -18,39 +17,39 @@ from controlplane.runtime.child_processes import ends_with_us
 
 
 def session_of(stat: str) -> int:
-    """The session id in one `/proc/<pid>/stat` line; the command before it may hold blanks and brackets."""
+    """The session id in a `/proc/<pid>/stat` line; the command in it may contain spaces and parentheses."""
     return int(stat.rpartition(")")[2].split()[3])
 
 
 def members(session: int) -> list[int]:
-    """Process ids that live in a session, zombies left out; empty where there is no /proc."""
+    """Process ids of a session without zombies; empty where there is no /proc."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
         except OSError:
-            continue  # it ended while we looked
+            continue  # it has ended meanwhile
         if session_of(stat) == session and stat.rpartition(")")[2].split()[0] != "Z":
             found.append(int(entry.name))
     return found
 
 
 def _become_child() -> Callable[[], None]:
-    """What a child does before it runs: take SIGINT again, and end if we are killed (Linux)."""
-    end_with_us = ends_with_us()
+    """What a child does before exec: restore SIGINT, and end when its parent is killed (Linux)."""
+    end_with_parent = ends_with_us()
 
     def prepare() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        end_with_us()
+        end_with_parent()
 
     return prepare
 
 
 class Child:
-    """A started process with its log file. `farewell`: the signal that asks it to end in good order."""
+    """A started process with its log file. `stop_signal` asks it to end by itself."""
 
-    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path, farewell: signal.Signals):
-        self.name, self.process, self.log, self.farewell = name, process, log, farewell
+    def __init__(self, name: str, process: subprocess.Popen[bytes], log: Path, stop_signal: signal.Signals):
+        self.name, self.process, self.log, self.stop_signal = name, process, log, stop_signal
 
     @property
     def exit_code(self) -> int | None:
@@ -58,9 +57,9 @@ class Child:
         return self.process.poll()
 
     def ask(self) -> None:
-        """Ask the leader alone: it knows best how to end what it started."""
+        """Ask the session's leader to end; it ends what it started."""
         if self.exit_code is None:
-            self.process.send_signal(self.farewell)
+            self.process.send_signal(self.stop_signal)
 
     def left(self) -> list[int]:
         """Process ids of its session that still run."""
@@ -68,7 +67,7 @@ class Child:
         return members(self.process.pid)
 
     def kill(self) -> None:
-        """Kill its whole session, and see it gone: a killed process takes a moment to end."""
+        """Kill the whole session and wait up to 5 s until it has ended."""
         if self.exit_code is None:
             self.process.kill()
             self.process.wait(timeout=10)
@@ -83,7 +82,7 @@ def _signal(pid: int, what: signal.Signals) -> None:
     try:
         os.kill(pid, what)
     except (ProcessLookupError, PermissionError):
-        pass  # it went by itself
+        pass  # it has ended
 
 
 def start(
@@ -91,7 +90,7 @@ def start(
     command: Sequence[str],
     environ: Mapping[str, str],
     log: Path,
-    farewell: signal.Signals = signal.SIGTERM,
+    stop_signal: signal.Signals = signal.SIGTERM,
 ) -> Child:
     """Start a program in a session of its own, its output into `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +104,7 @@ def start(
             start_new_session=True,
             preexec_fn=_become_child(),  # noqa: PLW1509 - no thread runs yet when the demo starts children
         )
-    return Child(name, process, log, farewell)
+    return Child(name, process, log, stop_signal)
 
 
 def stop_all(
@@ -116,7 +115,7 @@ def stop_all(
 ) -> list[str]:
     """Ask all to end, wait until none of their processes is left, kill the rest after `grace` seconds.
 
-    Returns the names of those that had to be killed. `hurry()` true cuts the waiting short.
+    Returns the names of the killed. The wait ends early when `hurry()` is true.
     """
     for child in children:
         child.ask()

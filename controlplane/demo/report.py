@@ -1,6 +1,6 @@
-"""What the demonstration prints of its fleet: pure functions from the API's answers to lines.
+"""Text of the demo's status table: pure functions from API responses to lines.
 
-Called by `controlplane.demo.watch`; figures look as in the tables of the command line.
+Called by `controlplane.demo.watch`; numbers look as in the tables of the command line.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ Query = Mapping[str, Any]
 def of_fleet(found: Iterable[Query], wanted: Iterable[str], since: float) -> list[Query]:
     """The queries of this demonstration, in the API's order (worst first).
 
-    The store may still know those of the last one: what was last heard before `since` (Unix seconds) is old.
+    Queries without an event since `since` (Unix seconds) belong to an earlier demonstration.
     """
     names = set(wanted)
     return [query for query in found if query.get("name") in names and last_event_at(query) >= since]
 
 
 def last_event_at(query: Query) -> float:
-    """When its last event came, in Unix seconds; 0 where none is known."""
+    """Time of its last event in Unix seconds; 0 where it is unknown."""
     text = query.get("last_event_at")
     return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def shows_figures(query: Query) -> bool:
-    """Whether a batch of it was reported."""
+    """Whether one of its batches was reported."""
     return query.get("batch_id") is not None
 
 
@@ -41,11 +41,12 @@ def headline(counts: Mapping[str, int]) -> str:
 
 
 def queries(number: int) -> str:
+    """`1 query`, `2 queries`."""
     return f"{number} {'query' if number == 1 else 'queries'}"
 
 
 def row(query: Query, width: int) -> str:
-    """One query on one line of at most `width` characters: status, name, figures, reason."""
+    """One query on one line of at most `width` characters: status, name, numbers, reason."""
     rate = read_rate(query)
     cells = [
         f"{query.get('status', '?'):<10}",
@@ -65,11 +66,11 @@ def table(fleet: Sequence[Query], width: int) -> list[str]:
     for query in fleet:
         counts[query.get("status", "?")] = counts.get(query.get("status", "?"), 0) + 1
     alerts = sum(query.get("alerts") or 0 for query in fleet)
-    told = f"; {alerts} {'alert fires' if alerts == 1 else 'alerts fire'}" if alerts else ""
-    return [headline(counts) + told, *(row(query, width) for query in fleet)]
+    firing = f"; {alerts} {'alert fires' if alerts == 1 else 'alerts fire'}" if alerts else ""
+    return [headline(counts) + firing, *(row(query, width) for query in fleet)]
 
 
 def waiting(seconds: float, fleet: Sequence[Query]) -> str:
-    """What is being waited for, before the first figures are there."""
+    """What is missing before the first batches are reported."""
     what = f"{queries(len(fleet))} known, no batch finished yet" if fleet else "Spark is starting"
     return f"{seconds:3.0f} s: {what}"

@@ -1,7 +1,7 @@
-"""The troubles of the demonstration: a name, the query that has it, and what the server must say of it.
+"""The demo's queries: the trouble of each, the status it must reach and the alert that must fire.
 
-Pure data; `controlplane demo --list` prints it, `--only` chooses from it, the fleet starts what is chosen.
-The alerts are those of the shipped rules at the scale of `controlplane.demo.launch`.
+Pure data; `controlplane demo --list` prints it, `--only` selects from it. The alerts are those of the shipped rules
+at the scale of `controlplane.demo.launch`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PROGRAMS = Path(__file__).parent / "programs"
 class Trouble:
     """One query of the fleet. `expected_alert` is None where no alert must fire.
 
-    It is the one that pages: what it explains (`alerts/rules/routing.yaml.tmpl`) may fire too, muted.
+    Alerts that it inhibits (`alerts/rules/routing.yaml.tmpl`) may fire too.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Trouble:
 
 
 def _of(app: str, program: str, *rows: tuple[str, str, QueryStatus, str | None, str]) -> Iterator[Trouble]:
-    """The troubles that live in one driver."""
+    """The troubles of one driver."""
     for name, query, status, alert, story in rows:
         yield Trouble(name, query, app, program, status, alert, story)
 
@@ -70,14 +70,14 @@ TROUBLES = (
             "orders_once",
             RUNNING,
             None,
-            "healthy: drops orders that came twice within half a minute",
+            "healthy: drops duplicate orders within half a minute",
         ),
         (
             "backfill",
             "orders_backfill",
             FINISHED,
             None,
-            "healthy: an availableNow run, reads what is there and ends",
+            "healthy: an availableNow run that reads all available data",
         ),
     ),
     *_of(
@@ -88,35 +88,35 @@ TROUBLES = (
             "clicks_slow",
             LAGGING,
             "LagGrowing",
-            "200 clicks arrive a second, 160 are read: it never catches up",
+            "200 clicks/s arrive, 160 are read: it never catches up",
         ),
         (
             "blocked_partition",
             "clicks_blocked",
             STUCK,
             "Stuck",
-            "one of two partitions is never read, while its rows wait",
+            "one of two partitions is never read although rows are waiting",
         ),
         (
             "growing_state",
             "visits_growing",
             RUNNING,
             "StateGrowthWithoutEviction",
-            "drops duplicates without a watermark: every visitor is remembered for ever",
+            "drops duplicates without a watermark: state is never evicted",
         ),
         (
             "stuck_watermark",
             "visits_waiting",
             RUNNING,
             "WatermarkStuck",
-            "one of its two inputs falls silent after 30 s and holds the watermark of both",
+            "one of its two inputs is silent after 30 s and holds back the watermark",
         ),
         (
             "poison_record",
             "payments_poison",
             FAILED,
             "QueryFailed",
-            "dies after about 60 s on an amount that is not a number, and again after each restart",
+            "fails after about 60 s on an amount that is not a number, and after each restart",
         ),
     ),
     *_of(
@@ -127,50 +127,56 @@ TROUBLES = (
             "invoices_crashing",
             FAILED,
             "CrashLoop",
-            "finds no mail server; its program starts it again 6 s after each failure",
+            "finds no mail server; its program restarts it 6 s after each failure",
         ),
         (
             "damaged_checkpoint",
             "balances_damaged",
             FAILED,
             "CheckpointTrouble",
-            "state files are deleted while it is down, so that no start can load its state",
+            "state files are deleted while it is stopped, so that it cannot load its state",
         ),
         (
             "silent_end",
             "refunds_vanished",
             LOST,
             "QuerySilentlyGone",
-            "is gone from a driver that lives, and no event told of its end",
+            "disappears from its running driver without an event",
         ),
         (
             "overrun",
             "statements_late",
             RUNNING,
             "Overrun",
-            "each batch takes four seconds and has three",
+            "each batch takes 4 s of a 3 s trigger interval",
         ),
     ),
     *_of(
         "demo-couriers",
         "couriers.py",
-        ("dead_driver", "couriers_gone", LOST, "AgentLost", "its driver is killed, as for want of memory"),
+        (
+            "dead_driver",
+            "couriers_gone",
+            LOST,
+            "AgentLost",
+            "its driver is killed, as by the out-of-memory killer",
+        ),
     ),
 )
 
 
 def chosen(names: Iterable[str]) -> tuple[Trouble, ...]:
-    """The troubles of these names, in the table's order; all of them where no name is given."""
+    """The troubles with these names in the table's order; all where no name is given."""
     wanted = set(names)
     unknown = wanted - {trouble.name for trouble in TROUBLES}
     if unknown:
         known = ", ".join(trouble.name for trouble in TROUBLES)
-        raise UnknownTrouble(f"no trouble is called {', '.join(sorted(unknown))}; there are: {known}")
+        raise UnknownTrouble(f"there is no trouble {', '.join(sorted(unknown))}; the troubles are: {known}")
     return tuple(trouble for trouble in TROUBLES if not wanted or trouble.name in wanted)
 
 
 def listing(troubles: Iterable[Trouble]) -> list[dict[str, str | None]]:
-    """What `--list --json` prints."""
+    """The document that `--list --json` prints."""
     return [
         {
             "query": trouble.query,
@@ -184,7 +190,7 @@ def listing(troubles: Iterable[Trouble]) -> list[dict[str, str | None]]:
 
 @dataclass(frozen=True)
 class Driver:
-    """One Spark driver to start: a program and those of its queries that are wanted."""
+    """One Spark driver to start: a program and its selected queries."""
 
     app: str
     program: Path
@@ -192,7 +198,7 @@ class Driver:
 
 
 def drivers(troubles: Iterable[Trouble]) -> tuple[Driver, ...]:
-    """One driver for each app that has a wanted query, in the table's order."""
+    """One driver for each app with a selected query, in the table's order."""
     wanted = set(troubles)
     by_app = groupby((t for t in TROUBLES if t in wanted), key=lambda t: (t.app, t.program))
     return tuple(

@@ -90,7 +90,7 @@ def test_a_silence_is_made_listed_and_ended(cli: Cli, failed: SimulatedQuery) ->
     assert id in cli("silence", "list").out
     [one] = [s for s in json.loads(cli("silence", "list", "--json").out)["silences"] if s["id"] == id]
     assert [matcher["name"] for matcher in one["matchers"]] == ["alertname", "query_id"]
-    assert cli("silence", "expire", id[:13]).out == f"{id}  {one['text']} is over\n"
+    assert cli("silence", "expire", id[:13]).out == f"{id}  {one['text']} has ended\n"
     assert id not in cli("silence", "list").out
     assert id in cli("silence", "list", "--expired").out
     assert cli("silence", "expire", id).code == 0
@@ -115,12 +115,12 @@ def test_a_replay_tells_when_rules_would_have_fired(cli: Cli, tmp_path: Path) ->
     [
         (("alerts", "--state", "unwell"), "--state"),
         (("alerts", "explode"), "No such command 'explode'"),
-        (("alerts", "--query", "nobody"), "there is no query nobody"),
-        (("alerts", "ack", "0000000000000000"), "no alert fires that is 0000000000000000"),
+        (("alerts", "--query", "nobody"), "no query matches nobody"),
+        (("alerts", "ack", "0000000000000000"), "no firing alert matches 0000000000000000"),
         (("alerts", "ack"), "Missing argument 'FINGERPRINT'"),
         (("alerts", "history", "--since", "yesterday"), "is no duration"),
-        (("silence", "add", "app=x"), "either --for 2h or --until"),
-        (("silence", "add", "app=x", "--for", "1h", "--until", "x"), "either --for 2h or --until"),
+        (("silence", "add", "app=x"), "--for 2h or --until"),
+        (("silence", "add", "app=x", "--for", "1h", "--until", "x"), "--for 2h or --until"),
         (("silence", "add", "--for", "1h"), "Missing argument 'MATCHER…'"),
         (("silence", "add", "app=~(", "--for", "1h"), "the pattern of app"),
         (("silence", "add", "app=~.*", "--for", "1h"), "all alerts would be silenced"),

@@ -95,7 +95,7 @@ def test_retire_needs_a_query_that_does_not_run(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("stop", "nobody"), "there is no query nobody"),
+        (("stop", "nobody"), "no query matches nobody"),
         (("stop", "aaaaaaaa-0000-4000-8000-000000000001"), "there is no query"),
         (("stop",), "Missing argument 'QUERY'"),
         (("stop", "x", "--wait", "-1"), "--wait"),
@@ -111,7 +111,7 @@ def test_retire_needs_a_query_that_does_not_run(
         (("token", "list", "--data-dir", "/nowhere"), "there is no store"),
         (("token", "revoke", "zzz"), "no tokens begin with"),
         (("token", "list", "--database-url", "mysql://x"), "sqlite or postgresql"),
-        (("run", "/nowhere.py"), "there is no program"),
+        (("run", "/nowhere.py"), "is not a file"),
         (("serve", "--port", "70000"), "--port"),
         (("serve", "--host", "256.1.1.1"), "cannot listen"),
         (("serve", "--port", "0"), "another server uses the data directory"),
@@ -126,7 +126,7 @@ def test_a_bad_token_is_the_users_mistake(cli: Cli, monkeypatch: pytest.MonkeyPa
     assert "CONTROLPLANE_TOKEN" in mistake(cli("queries"))
     monkeypatch.delenv("CONTROLPLANE_TOKEN")
     monkeypatch.setenv("CONTROLPLANE_TOKEN_FILE", "/nowhere")
-    assert "cannot be read" in mistake(cli("queries"))
+    assert "cannot read the token file" in mistake(cli("queries"))
 
 
 def test_a_viewer_may_look_and_not_touch(

@@ -70,7 +70,7 @@ def test_a_few_troubles_show_what_they_promise_and_ctrl_c_leaves_nothing_behind(
 def test_a_demonstration_of_so_many_minutes_ends_by_itself_and_cleanly(start: Callable[..., Demo]) -> None:
     demo = start("--minutes", "0.7", "--only", "steady_copy")
     assert demo.process.wait(timeout=150) == 0, demo.printed()
-    assert "first figures after" in demo.printed()
+    assert "first batches after" in demo.printed()
     assert "had to be killed" not in demo.printed()
     assert demo.left() == []
 

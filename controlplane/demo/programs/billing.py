@@ -1,7 +1,7 @@
 """A plain PySpark program with four queries that break, each in a way of its own, side by side in one driver.
 
 `invoices_crashing` is started again by its program after each failure; `balances_damaged` lost state files
-while it was down; `refunds_vanished` ends and no event tells of it; `statements_late` takes longer for a
+while it was down; `refunds_vanished` ends and no event reports it; `statements_late` takes longer for a
 batch than it has. Usage: billing.py FOLDER [QUERY…]. The program itself lives on through all of it.
 """
 
@@ -135,7 +135,7 @@ def start_refunds(spark: SparkSession, folder: Path) -> StreamingQuery:
 
 
 def let_refunds_vanish(spark: SparkSession, folder: Path) -> None:
-    """In a session of its own, since what hears of its end there is taken away for a while."""
+    """A query in its own session, whose listeners are removed for a moment when it ends."""
     own = spark.newSession()
     query = start_refunds(own, folder)
 
@@ -146,7 +146,7 @@ def let_refunds_vanish(spark: SparkSession, folder: Path) -> None:
         for listener in listening:
             manager.removeListener(listener)
         query._jsq.stop()  # past PySpark, as a library in the JVM does
-        time.sleep(5)  # the event of the end comes from another thread, and must find nobody
+        time.sleep(5)  # the event of its end comes from another thread and must find no listener
         for listener in listening:
             manager.addListener(listener)
 

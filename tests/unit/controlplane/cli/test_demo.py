@@ -63,7 +63,7 @@ def test_troubles_are_chosen_in_any_of_three_ways(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--only", "nonsense"], "no trouble is called nonsense"),
+        (["--only", "nonsense"], "there is no trouble nonsense"),
         (["nonsense"], "unexpected argument 'nonsense'"),
         (["--minutes", "0"], "0.0 is not in the range"),
         (["--port", "70000"], "70000 is not in the range"),

@@ -125,7 +125,7 @@ def test_mistakes_of_a_unit_test_and_of_its_rules_end_with_2(cli: Run, tmp_path:
 def test_a_file_that_cannot_be_read_is_one_line(cli: Run, what: tuple[str], tmp_path: Path) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe")
-    for file, words in ((tmp_path / "none", "No such file"), (binary, "no UTF-8"), (tmp_path, "directory")):
+    for file, words in ((tmp_path / "none", "No such file"), (binary, "not UTF-8"), (tmp_path, "directory")):
         code, out, err = cli("rules", *what, file)
         assert (code, out, len(err.splitlines())) == (2, "", 1)
         assert words in err

@@ -29,7 +29,7 @@ def test_an_order_that_comes_again_is_the_same_order() -> None:
 def test_a_payment_is_for_an_order_of_some_seconds_before() -> None:
     paid = {row["order_id"] for row in feeder.payments(10, 0.0)}
     assert len(paid) == feeder.PAYMENTS_PER_SECOND
-    assert paid <= {row["order_id"] for row in feeder.orders(10 - feeder.PAID_AFTER, 0.0)}
+    assert paid <= {row["order_id"] for row in feeder.orders(10 - feeder.PAYMENT_DELAY_SECONDS, 0.0)}
 
 
 def test_exactly_one_payment_is_no_number() -> None:

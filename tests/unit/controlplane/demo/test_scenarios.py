@@ -18,7 +18,7 @@ def test_all_troubles_are_chosen_where_none_is_named() -> None:
 
 def test_an_unknown_trouble_is_answered_with_those_there_are() -> None:
     with pytest.raises(
-        UnknownTrouble, match=r"nonsense; there are: steady_copy, .*poison_record.*dead_driver$"
+        UnknownTrouble, match=r"nonsense; the troubles are: steady_copy, .*poison_record.*dead_driver$"
     ):
         scenarios.chosen(["nonsense"])
 

@@ -47,7 +47,7 @@ def test_while_it_waits_it_says_so_every_five_seconds(view: Watch, said: list[st
 def test_the_first_figures_are_announced_once_with_the_address_to_open(view: Watch, said: list[str]) -> None:
     view.tick(0.5, {})
     view.tick(7.0, answer(batch_id=0))
-    assert "first figures after 7 s. Open http://127.0.0.1:2" in said[1]
+    assert "first batches after 7 s. Open http://127.0.0.1:2" in said[1]
     assert "clicks_slow" in said[2]
     view.tick(8.0, answer(batch_id=1))
     assert len(said) == 3
@@ -83,10 +83,10 @@ def test_a_driver_is_live_once_a_batch_of_this_demonstration_was_reported(view: 
     assert view.live_apps(answer(batch_id=0)) == {"demo-clicks"}
 
 
-def test_a_child_that_ended_is_told_of_once_with_its_log(view: Watch, said: list[str]) -> None:
+def test_a_child_that_ended_is_reported_once_with_its_log(view: Watch, said: list[str]) -> None:
     children = [
         cast(Child, SimpleNamespace(name="server", exit_code=None, log=Path("server.log"))),
         cast(Child, SimpleNamespace(name="demo-orders", exit_code=1, log=Path("demo-orders.log"))),
     ]
-    assert view.tell_of_ended(children) == view.tell_of_ended(children) == {"demo-orders"}
-    assert said == ["demo: demo-orders ended with 1; see demo-orders.log"]
+    assert view.report_ended(children) == view.report_ended(children) == {"demo-orders"}
+    assert said == ["demo: demo-orders ended with exit code 1; see demo-orders.log"]
