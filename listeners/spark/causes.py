@@ -1,4 +1,4 @@
-"""What went wrong, as Spark says it: the condition and the whole text of an exception that PySpark raised."""
+"""The error condition and the full text of an exception that PySpark raised."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def error_class_of(error: BaseException) -> str | None:
 
 
 def text_of(error: BaseException) -> str:
-    """An exception's full text: the Java causes where there are any, else Python's."""
+    """An exception's full text: Java's stack traces where there are any, else Python's text."""
     origin = getattr(error, "_origin", None) or getattr(error, "java_exception", None)
     stack = None
     if origin is not None:

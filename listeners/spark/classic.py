@@ -1,9 +1,8 @@
-"""Spark as a classic (not Connect) session shows it: the py4j form of `listeners.spark.engine`.
+"""Classic (not Connect) Spark sessions: the py4j implementation of `listeners.spark.engine`.
 
-Each function is one or a few py4j calls (about 0.3 ms each) and changes nothing, but for `listen` and
-what a `Run` is told to do.
-Sources of the names: PySpark 4.3 `pyspark.sql.streaming`, Spark's `StreamExecution` and `Trigger`
-classes; most also exist in 3.4. What a version lacks comes back as None.
+Each function is one or a few py4j calls (about 0.3 ms each). Only `listen` and the methods of a run that say so
+change anything. Sources of the names: PySpark 4.3 `pyspark.sql.streaming`, Spark's `StreamExecution` and `Trigger`
+classes; most also exist in 3.4. What a version lacks is returned as None.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from listeners.spark import plans
 from listeners.spark.engine import SparkRun, SparkStatus, Start
 
 POOL = "spark.scheduler.pool"
-#: Of a thread's stack so many frames are told, without those of the machinery.
+#: Stack frames in a thread state, without the frames of Java and py4j.
 MAX_FRAMES = 12
 INTERNAL_PREFIXES = ("java.", "jdk.", "py4j.")
 
 
 class ClassicRun:
-    """One run, by its Java query (`jsq`)."""
+    """One run, identified by its Java query (`jsq`)."""
 
     def __init__(self, jsq: Any):
         self.jsq = jsq
@@ -36,7 +35,7 @@ class ClassicRun:
         return bool(self.jsq.isActive())
 
     def is_over(self) -> bool:
-        """Spark says "not active" as soon as a stop begins: its thread must have ended too."""
+        """Spark reports "not active" as soon as a stop begins, so the query's thread must have ended too."""
         if self.is_active():
             return False
         return not _try(lambda: self.jsq.streamingQuery().queryExecutionThread().isAlive())
@@ -80,7 +79,7 @@ _KEYS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 
 
 class ClassicEngine:
-    """See `listeners.spark.engine.Engine`."""
+    """Implements `listeners.spark.engine.Engine` with py4j."""
 
     independent_sessions = False
 
@@ -114,7 +113,7 @@ class ClassicEngine:
 
     def key(self, session: Any) -> int:
         known = _KEYS.get(session)
-        if known is None:  # six py4j calls, and asked for at every start of a query
+        if known is None:  # six py4j calls, and needed at every start of a query
             known = _KEYS[session] = manager_key(session._jsparkSession.streams())
         return known
 
@@ -133,7 +132,7 @@ class ClassicEngine:
         ensure_callback_server_started(gateway)
         wrapped = gateway.jvm.PythonStreamingQueryListenerWrapper(listener)
         session.streams._jsqm.addListener(wrapped)
-        # Weakly: a session that its program has let go of must not live on for our listener.
+        # A weak reference: the listener must not keep alive a session that its program has released.
         return partial(_remove_listener, weakref.ref(session), wrapped)
 
     def run(self, query: Any, start: Start | None = None) -> ClassicRun:
@@ -158,7 +157,7 @@ class ClassicEngine:
         return False  # the driver is this process
 
     def permanent_outage(self, run: SparkRun) -> Exception | None:
-        """An error of Java's is an answer. A broken connection is tried twice: py4j then makes another."""
+        """A Java error is an answer. Try a broken connection twice: py4j opens a new one for the second try."""
         return _unreachable(run) and _unreachable(run)
 
     def tasks(self, session: Any, run_id: str) -> tuple[int, int] | None:
@@ -203,7 +202,7 @@ def _unreachable(run: SparkRun) -> Exception | None:
 
 
 def manager_key(jsqm: Any) -> int:
-    """Which Java StreamingQueryManager this is."""
+    """An identity of the Java StreamingQueryManager."""
     from pyspark import SparkContext
 
     return int(SparkContext._jvm.java.lang.System.identityHashCode(jsqm))  # type: ignore[union-attr]
@@ -229,16 +228,16 @@ def tasks(session: Any, run_id: str) -> tuple[int, int]:
 
 
 def _numbers(session: Any, array: Any) -> list[int]:
-    """A Java array of numbers in one call; py4j reads one element a call, and a query has a job a batch."""
+    """A Java array of numbers in one call: py4j reads one element a call, and a query has one job a batch."""
     text = session.sparkContext._jvm.scala.runtime.ScalaRunTime.stringOf(array)
     return [int(number) for number in re.findall(r"\d+", text)]
 
 
 def driver_figures(session: Any) -> dict[str, Any]:
-    """`executors` that live and `driver` {heapUsed, heapMax} in bytes: ten py4j calls, about 1 ms in all.
+    """Live `executors` and `driver` {heapUsed, heapMax} in bytes: ten py4j calls, about 1 ms in total.
 
-    Spark lists the driver beside its executors and is its only entry in local mode: that is 0 executors.
-    The list is read from Spark's own store of its status, so that no message to a busy driver is waited for.
+    Spark lists the driver as one of its executors, in local mode as the only one, which counts as 0 executors.
+    The list comes from Spark's own status store, so the call never waits for a busy driver.
     """
     context = session.sparkContext
     listed = len(context._jsc.sc().statusTracker().getExecutorInfos())
@@ -248,13 +247,13 @@ def driver_figures(session: Any) -> dict[str, Any]:
 
 
 def checkpoint(jsq: Any) -> str | None:
-    """Where the query keeps its checkpoint; None where Spark does not tell."""
+    """The query's checkpoint location; None if Spark does not report it."""
     found = _try(lambda: jsq.streamingQuery().resolvedCheckpointRoot())
     return str(found) if found else None
 
 
 def facts(jsq: Any) -> dict[str, Any]:
-    """Trigger, checkpoint, output mode, sink and watermark of a running query, as far as this Spark tells."""
+    """Trigger, checkpoint, output mode, sink and watermark of a running query, where this Spark reports them."""
     execution = _try(lambda: jsq.streamingQuery()) or jsq
     trigger, interval = plans.parse_trigger(_try(lambda: execution.trigger().toString()))
     root = checkpoint(jsq)
@@ -277,12 +276,12 @@ def _try(ask: Any) -> Any:
 
 
 def is_temporary(checkpoint: str) -> bool:
-    """Whether Spark made this checkpoint up because the program named none (`temporary-<uuid>`)."""
+    """Whether Spark created this checkpoint because the program set none (`temporary-<uuid>`)."""
     return os.path.basename(checkpoint.rstrip("/")).startswith("temporary-")
 
 
 def _thread(thread: Any) -> dict[str, Any]:
-    """A Java thread: of its stack the top, then what is neither Java's nor py4j's own."""
+    """A Java thread's state and stack: the top frame, then all frames that are not Java's or py4j's own."""
     from pyspark import SparkContext
 
     stack = thread.getStackTrace()

@@ -1,7 +1,7 @@
-"""What the agent asks of Spark; its two forms are `listeners.spark.classic` (py4j) and `listeners.spark.connect.session` (gRPC).
+"""The interface to Spark, implemented by `listeners.spark.classic` (py4j) and `listeners.spark.connect.session` (gRPC).
 
-An `Engine` knows one kind of session. A `SparkRun` is one run of one query: a value that stays what it is,
-while the user's own handle may come to stand for a later run.
+An `Engine` handles one kind of session. A `SparkRun` is one run of one query and never changes, while the user's own
+handle may later stand for a newer run.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Callable, NamedTuple, Protocol
 
 
 class SparkStatus(NamedTuple):
-    """`query.status` as Spark tells it."""
+    """Spark's `query.status`."""
 
     message: str
     data_available: bool
@@ -20,109 +20,116 @@ class SparkStatus(NamedTuple):
 
 
 class SparkRun(Protocol):
-    """One run of a query. Each call asks Spark: not for a callback of Spark's own threads."""
+    """One run of a query. Every call asks Spark, so it must not run on Spark's callback threads."""
 
     @property
-    def query_id(self) -> str: ...
+    def query_id(self) -> str:
+        """The query's id, the same in all its runs."""
 
     @property
-    def run_id(self) -> str: ...
+    def run_id(self) -> str:
+        """The run's id."""
 
     @property
-    def name(self) -> str | None: ...
+    def name(self) -> str | None:
+        """The query's name, if it has one."""
 
     def is_active(self) -> bool:
-        """What Spark says; false as soon as a stop begins."""
+        """Spark's answer; False as soon as a stop begins."""
 
     def is_over(self) -> bool:
-        """Whether the run has really ended, its last batch included."""
+        """Whether the run has ended, including its last batch."""
 
-    def status(self) -> SparkStatus: ...
+    def status(self) -> SparkStatus:
+        """The current status."""
 
     def stop(self) -> None:
-        """May block for ever (SPARK-30143), and cuts the running batch."""
+        """Stop the run and cancel its running batch. May block forever (SPARK-30143)."""
 
     def failure(self) -> Exception | None:
-        """Why it failed, as PySpark raises it; None if it did not."""
+        """The failure as PySpark raises it; None if the run did not fail."""
 
     def checkpoint(self) -> str | None:
-        """Where it keeps its checkpoint; None where Spark does not tell."""
+        """The checkpoint location; None if Spark does not report it."""
 
     def facts(self) -> dict[str, Any]:
         """`trigger`, `triggerInterval` (seconds), `checkpoint`, `checkpointIsTemporary`, `outputMode`, `sink`,
-        `watermarkDelay` (seconds), …; None for what this Spark does not tell."""
+        `watermarkDelay` (seconds), …; None for facts that this Spark does not report."""
 
     def shape(self, redact: Callable[[str], str] | None) -> dict[str, Any] | None:
-        """What of the query its checkpoint depends on (`listeners.spark.shape`); None where it cannot be known."""
+        """The properties that the checkpoint depends on (`listeners.spark.shape`); None if unknown."""
 
     def thread(self) -> dict[str, Any] | None:
-        """`state` and the upper frames, `stack`, of the thread that runs it; None where it cannot be seen."""
+        """`state` and upper frames (`stack`) of the thread that executes the run; None if unknown."""
 
     def batches_on_record(self) -> tuple[int | None, int | None]:
-        """(newest planned, newest committed) batch in the checkpoint's logs; None where unknown or none yet."""
+        """(newest planned, newest committed) batch in the checkpoint's logs; None if unknown or none yet."""
 
 
 class Engine(Protocol):
-    """One kind of Spark session. `session`, `query`, `manager`, `writer` are PySpark's own objects."""
+    """One kind of Spark session. `session`, `query`, `manager` and `writer` are PySpark's own objects."""
 
-    #: Whether `stop()` of a session ends that session only, and not the application.
+    #: Whether `stop()` of a session ends only that session, not the application.
     independent_sessions: bool
 
     def classes(self) -> Mapping[str, type]:
-        """PySpark's classes whose methods are wrapped, by the names `session`, `query`, `manager`, `writer`, and
-        `context` where there is one."""
+        """PySpark's classes to wrap, by the names `session`, `query`, `manager`, `writer`, and `context` where there
+        is one."""
 
     def app(self, session: Any) -> dict[str, Any]:
-        """`name`, `id`, `spark_version`, `master`, `ui_url` of the application; None for what is unknown."""
+        """`name`, `id`, `spark_version`, `master`, `ui_url` of the application; None where unknown."""
 
     def setting(self, session: Any, name: str) -> str | None:
-        """A setting of the session or the application."""
+        """A setting of the session or the application; None if it is not set."""
 
     def key(self, session: Any) -> int:
-        """The same for all Python wrappers of one Spark session; each has one manager of queries."""
+        """A key of the Spark session, equal for all its Python wrappers. Each session has one query manager."""
 
     def key_of(self, manager: Any) -> int:
-        """The key of the session whose manager this is."""
+        """The key of this manager's session."""
 
     def session_of(self, writer: Any) -> Any:
         """The session in which this writer starts its query."""
 
     def listen(self, session: Any, listener: Any) -> Callable[[], None]:
-        """Have the session's events go to a `listeners.spark.listener.RawListener`; the answer takes it off again."""
+        """Send the session's events to a `listeners.spark.listener.RawListener`; returns a call that stops it."""
 
     def run(self, query: Any, start: Start | None = None) -> SparkRun:
-        """The run that a handle stands for now. `start`: how it was started, where that was seen."""
+        """The run that a handle stands for now. `start` is the recorded start, if it was seen."""
 
     def run_id(self, query: Any) -> str:
-        """Cheap: for the user's own thread."""
+        """The run id of a handle. Cheap, so the user's thread may call it."""
 
     def rebind(self, query: Any, run: SparkRun) -> None:
-        """From now on the user's handle stands for this run."""
+        """Make the user's handle stand for this run."""
 
-    def active(self, session: Any) -> Sequence[SparkRun]: ...
+    def active(self, session: Any) -> Sequence[SparkRun]:
+        """The session's active runs."""
 
-    def active_of(self, manager: Any) -> Sequence[SparkRun]: ...
+    def active_of(self, manager: Any) -> Sequence[SparkRun]:
+        """The active runs of this manager's session."""
 
-    def reset_terminated(self, manager: Any) -> None: ...
+    def reset_terminated(self, manager: Any) -> None:
+        """Call Spark's `resetTerminated`."""
 
     def is_outage(self, failure: Exception) -> bool:
-        """Whether a wait raised this because Spark could not be asked, and not because a query failed."""
+        """Whether a wait raised this because Spark did not answer, not because a query failed."""
 
     def permanent_outage(self, run: SparkRun) -> Exception | None:
-        """What Spark answers where it will never run this query again: it is over, or forgot it. Else None,
-        also where it only does not answer now."""
+        """Spark's error if it will never run this query again: it has ended or forgot the query. None otherwise,
+        also if it only does not answer now."""
 
     def tasks(self, session: Any, run_id: str) -> tuple[int, int] | None:
-        """(active, completed) tasks of the run's newest jobs; None where they cannot be seen."""
+        """(active, completed) tasks of the run's newest jobs; None if unknown."""
 
     def driver_figures(self, session: Any) -> dict[str, Any]:
-        """`executors` and `driver` {heapUsed, heapMax} in bytes; empty where they cannot be seen."""
+        """`executors` and `driver` {heapUsed, heapMax} in bytes; empty if unknown."""
 
     def pool(self, session: Any) -> str | None:
         """The scheduler pool of the calling thread."""
 
     def activate(self, session: Any, pool: str | None) -> None:
-        """Let the calling thread start queries as the program's own did: this session active, in this pool."""
+        """Prepare the calling thread to start queries like the program: this active session, this pool."""
 
     def static_leaves(self, writer: Any) -> list[str]:
         """Names of the non-streaming inputs of a writer's plan that may change between two starts."""
@@ -130,7 +137,7 @@ class Engine(Protocol):
 
 @dataclass(eq=False)
 class Start:
-    """One recorded call that started a query. `repeat` makes the same call on the unwrapped method."""
+    """A recorded call that started a query. `repeat` makes the same call on the unwrapped method."""
 
     method: str
     original: Callable[..., Any]
@@ -140,23 +147,23 @@ class Start:
     session: Any
     generation: int
     engine: Engine
-    pool: str | None = None  # the scheduler pool of the thread that called
-    #: The writer's own trigger interval in seconds, where a command ever asked for another.
+    pool: str | None = None  # the scheduler pool of the calling thread
+    #: The writer's own trigger interval in seconds, set once a command has requested another.
     own_interval: float | None = None
-    #: What a command gave the newest run instead.
+    #: The interval that a command set for the newest run.
     interval: float | None = None
 
     def repeat(self, interval: float | None = None, own: float | None = None) -> Any:
-        """Start again; returns PySpark's StreamingQuery.
+        """Start the query again; returns PySpark's StreamingQuery.
 
-        `interval` in seconds replaces the trigger's for this start, and then the writer is the program's own
-        again; `own` is the interval of the present run.
+        `interval` in seconds replaces the trigger's interval for this start only. `own` is the interval of the
+        current run, restored in the writer afterwards.
         """
         self.engine.activate(self.session, self.pool)
         self.interval = interval
         if interval is None:
             return self.original(self.writer, *self.args, **self.kwargs)
-        if self.own_interval is None:  # else the present run may be one with another interval
+        if self.own_interval is None:  # otherwise the current run may have another interval
             self.own_interval = own
         try:
             self._set_interval(interval)
@@ -170,5 +177,5 @@ class Start:
 
 
 def spark_interval(seconds: float) -> str:
-    """As Spark reads it."""
+    """The interval in the form that Spark parses."""
     return f"{round(seconds * 1000)} milliseconds"

@@ -1,8 +1,8 @@
-"""Spark's callbacks → the inbox, with one py4j call per event.
+"""Put Spark's callbacks into the inbox with one py4j call for each event.
 
-PySpark's `StreamingQueryListener` copies each event field by field over py4j, tens of milliseconds
-with the interpreter lock held. We implement the same Java interface ourselves
-(`PythonStreamingQueryListener`, Spark 3.4 and later) and ask for Spark's own JSON once.
+PySpark's `StreamingQueryListener` copies each event field by field over py4j, which takes tens of milliseconds with
+the interpreter lock held. This listener implements the same Java interface directly (`PythonStreamingQueryListener`,
+Spark 3.4 and later) and reads Spark's own JSON once.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ JAVA_INTERFACE = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
 
 
 class CallbackFigures:
-    """How much time Spark's listener thread spent in us; `seconds_max` since the last reading."""
+    """Time that Spark's listener thread spent in callbacks; `seconds_max` is since the last `read()`."""
 
     def __init__(self) -> None:
         self.count, self.seconds_total, self.seconds_max = 0, 0.0, 0.0
 
     def add(self, seconds: float) -> None:
+        """Add one callback."""
         self.count += 1
         self.seconds_total += seconds
         if seconds > self.seconds_max:
             self.seconds_max = seconds
 
     def read(self) -> dict[str, float]:
-        """The figures for a heartbeat; the maximum starts anew."""
+        """The figures for a heartbeat; resets the maximum."""
         figures = {
             "count": self.count,
             "seconds_total": round(self.seconds_total, 6),
@@ -40,10 +41,9 @@ class CallbackFigures:
 
 
 class RawListener:
-    """The Python end of the Java interface; nothing leaves a callback as an exception.
+    """The Python side of the Java interface. A callback never raises.
 
-    `on_event(type, json_text)` is told of each event after it is safe in the inbox (the registry
-    learns of first batches and ends from it); it must be quick.
+    `on_event(type, json_text)` is called after each event has been put into the inbox. It must be quick.
     """
 
     def __init__(self, inbox: Inbox, on_event: Callable[[str, str], None] | None = None):
@@ -52,19 +52,23 @@ class RawListener:
         self.figures = CallbackFigures()
 
     def onQueryStarted(self, event: Any) -> None:
+        """Spark's callback: a run has started."""
         self._take("started", event, _json_of_started)
 
     def onQueryProgress(self, event: Any) -> None:
+        """Spark's callback: a batch has been committed."""
         self._take("progress", event, _json_of_progress)
 
     def onQueryIdle(self, event: Any) -> None:
+        """Spark's callback: a trigger found no data."""
         self._take("idle", event, _json_of_idle)
 
     def onQueryTerminated(self, event: Any) -> None:
+        """Spark's callback: a run has ended."""
         self._take("terminated", event, _json_of_terminated)
 
     def take(self, type: str, data: str, at: float | None = None) -> None:
-        """An event that is JSON text already (Spark Connect); `at` Unix seconds, None for now."""
+        """Accept an event that is already JSON text (Spark Connect); `at` in Unix seconds, None for now."""
         self._take(type, None, lambda event: data, at)
 
     def _take(self, type: str, event: Any, read: Callable[[Any], str], at: float | None = None) -> None:
@@ -73,7 +77,7 @@ class RawListener:
             data = read(event)
             self._inbox.put(type, data, at)
             self._on_event(type, data)
-        except BaseException:  # also SystemExit: the thread is Spark's
+        except BaseException:  # also SystemExit: this is Spark's thread
             self._inbox.count_lost("callback_error")
         self.figures.add(time.perf_counter() - began)
 

@@ -1,6 +1,6 @@
-"""The stateful operators of a running query, as its analysed plan shows them, and what their state holds.
+"""Describe the stateful operators of a running query from its analyzed plan, and what their state contains.
 
-Each is asked of the plan's own nodes in a few py4j calls; a plan's text says where they stand. Called by
+The plan's text gives the position of each operator; a few py4j calls to the plan's nodes give its details. Called by
 `listeners.spark.shape`. Sources of the names: Spark's `org.apache.spark.sql.catalyst.plans.logical` (3.4 to 4.3).
 """
 
@@ -12,12 +12,12 @@ from typing import Any, Callable
 
 from listeners.spark import plans
 
-#: Unit separator: in no expression, option or setting.
+#: Unit separator: occurs in no expression, option or setting.
 SEPARATOR = "\x1f"
 MAX_FIELDS = 1000
 MAX_OPERATORS = 100
 
-#: Class of a logical node → kind; a node of these counts when what it reads is a stream.
+#: Class of a logical node → kind. A node counts as stateful if its input is a stream.
 KINDS = {
     "Aggregate": "aggregate",
     "Distinct": "aggregate",
@@ -31,25 +31,25 @@ KINDS = {
     "TransformWithStateInPandas": "transform_with_state_in_python",
     "TransformWithStateInPySpark": "transform_with_state_in_python",
 }
-#: Where a node keeps what it groups by.
+#: Methods that return a node's grouping expressions.
 GROUPINGS = ("keys", "groupingAttributes", "leftAttributes")
 Column = tuple[str, str, str]  # id, name, type
 
 
 def attempt(ask: Callable[[], Any]) -> Any:
-    """The answer, or None where this Spark does not give one: the rest of the shape still counts."""
+    """The answer, or None if this Spark has none; the rest of the shape remains useful."""
     try:
         return ask()
     except Exception:
         return None
 
 
-def operators(execution: Any, analysed: Any, tree: list[plans.Node]) -> list[dict[str, Any]]:
-    """In the order in which Spark numbers them: from the sink towards the sources."""
+def operators(execution: Any, analyzed: Any, tree: list[plans.Node]) -> list[dict[str, Any]]:
+    """The stateful operators in Spark's numbering, from the sink towards the sources."""
     made = plans.definitions(tree)
-    found = [_operator(node, kind, made) for node, kind in _stateful(analysed, tree)]
+    found = [_operator(node, kind, made) for node, kind in _stateful(analyzed, tree)]
     if any(_plain(each["kind"]) in STATES for each in found):
-        _add_state(found, attempt(lambda: _optimised(execution, analysed)))
+        _add_state(found, attempt(lambda: _optimized(execution, analyzed)))
     return found
 
 
@@ -57,7 +57,7 @@ def _stateful(plan: Any, tree: list[plans.Node]) -> list[tuple[Any, str]]:
     found = []
     for each in tree[:MAX_FIELDS]:
         if each.name in KINDS:
-            node = plan.apply(each.place)
+            node = plan.apply(each.position)
             if node.nodeName() == each.name and _is_stateful(node, each.name):
                 found.append((node, KINDS[each.name]))
     return found[:MAX_OPERATORS]
@@ -70,7 +70,7 @@ def _is_stateful(node: Any, name: str) -> bool:
 
 
 def _operator(node: Any, kind: str, made: dict[str, str]) -> dict[str, Any]:
-    """One operator: kind, keys with types, and what else its state depends on."""
+    """One operator: its kind, its keys with types, and what else its state depends on."""
     found: dict[str, Any] = {"kind": kind, "keys": None}
     describe = DESCRIPTIONS.get(kind, _arbitrary)
     more = attempt(partial(describe, node, made))
@@ -96,19 +96,19 @@ def _aggregate(node: Any, made: dict[str, str]) -> dict[str, Any]:
 
 
 def _values(node: Any, columns: list[Column], keys: list[str]) -> list[tuple[str, str]]:
-    """What an Aggregate gives besides its keys: (expression without its alias, type)."""
+    """An Aggregate's results without its keys: (expression without its alias, type)."""
     texts = [plans.unaliased(text) for text in texts_of(node.aggregateExpressions())]
     return [(text, column[2]) for text, column in zip(texts, columns) if text not in keys]
 
 
 def _aliased(node: Any, columns: list[Column]) -> list[Column]:
-    """Grouping expressions that are no plain column, under their text, with the type of their alias."""
+    """Grouping expressions that are not plain columns, with their text as name and the type of their alias."""
     texts = [plans.unaliased(text) for text in texts_of(node.aggregateExpressions())]
     return [(text, text, column[2]) for text, column in zip(texts, columns)]
 
 
 def _grouping(node: Any) -> list[str]:
-    """What a node groups by; nodes keep it under various names."""
+    """A node's grouping expressions, whatever the method is called."""
     for name in GROUPINGS:
         found = attempt(partial(_texts_at, node, name))
         if found:
@@ -127,7 +127,7 @@ def _grouped(node: Any, made: dict[str, str]) -> dict[str, Any]:
 
 
 def _arbitrary(node: Any, made: dict[str, str]) -> dict[str, Any]:
-    """State that a user's function holds, as far as the node itself tells of it."""
+    """State that a user's function manages, as far as the node describes it."""
     return {
         **_grouped(node, made),
         "state": attempt(lambda: [plans.type_name(json.loads(node.stateType().json()))]),
@@ -151,7 +151,7 @@ def _join(node: Any, made: dict[str, str]) -> dict[str, Any]:
 
 
 def _key(text: str, columns: list[Column], made: dict[str, str]) -> dict[str, Any]:
-    """A key's name, type and what it is made of."""
+    """A key's name, type and definition."""
     wanted = plans.identity(text) or text
     type = next((type for id, _, type in columns if id == wanted), None)
     return {"name": plans.short(plans.bare(text)), "type": type, "of": plans.short(plans.made_of(text, made))}
@@ -170,25 +170,25 @@ DESCRIPTIONS: dict[str, Callable[[Any, dict[str, str]], dict[str, Any]]] = {
 }
 
 
-# -- what really is in the state: the optimiser prunes columns -------------------------------------
+# -- columns in the state: the optimizer prunes columns --------------------------------------------
 
 
-def _optimised(execution: Any, analysed: Any) -> Any:
-    """The optimised plan: of the last batch where there is one, else made of the analysed plan.
+def _optimized(execution: Any, analyzed: Any) -> Any:
+    """The optimized plan of the last batch; without a batch, the analyzed plan optimized now.
 
-    The optimiser only reads the plan. It is not asked where a static table takes part: it might list files.
+    Optimizing only reads the plan. It is skipped where a static table takes part: it might list files.
     """
     last = attempt(lambda: execution.lastExecution().optimizedPlan())
     if last is not None:
         return last
-    static = [leaf for leaf in items(analysed.collectLeaves()) if not leaf.isStreaming()]
+    static = [leaf for leaf in items(analyzed.collectLeaves()) if not leaf.isStreaming()]
     if any(leaf.getClass().getSimpleName() not in plans.FIXED_LEAVES for leaf in static):
         return None
-    return execution.sparkSessionForStream().sessionState().optimizer().execute(analysed)
+    return execution.sparkSessionForStream().sessionState().optimizer().execute(analyzed)
 
 
 def _add_state(operators: list[dict[str, Any]], plan: Any) -> None:
-    """Give aggregates and joins the columns that their state rows hold; left out where plans disagree."""
+    """Add the columns that the state rows of aggregates and joins contain, unless the plans disagree."""
     tree = plans.nodes(tree_of(plan)) if plan is not None else []
     found = _stateful(plan, tree) if plan is not None else []
     if [kind for _, kind in found] != [_plain(each["kind"]) for each in operators]:
@@ -218,11 +218,11 @@ def _types(node: Any) -> list[str]:
 STATES: dict[str, Callable[[Any], Any]] = {"aggregate": _state_values, "join": _state_sides}
 
 
-# -- py4j, in as few calls as may be ---------------------------------------------------------------
+# -- py4j in as few calls as possible --------------------------------------------------------------
 
 
 def tree_of(plan: Any) -> str:
-    """A plan's text with all fields of each node; older Sparks take fewer arguments."""
+    """A plan's text with all fields of each node; older Sparks accept fewer arguments."""
     for rest in ((False, False), (False,)):
         text = attempt(partial(_tree_string, plan, rest))
         if text is not None:
@@ -240,11 +240,12 @@ def texts_of(sequence: Any) -> list[str]:
 
 
 def pieces(text: Any) -> list[str]:
+    """Split a text at SEPARATOR; empty for an empty text."""
     return str(text).split(SEPARATOR) if text else []
 
 
 def columns_of(plan: Any) -> list[Column]:
-    """A node's columns in two calls."""
+    """A node's columns, in two calls."""
     fields = json.loads(plan.schema().json())["fields"]
     texts = texts_of(plan.output())
     return [
@@ -254,11 +255,13 @@ def columns_of(plan: Any) -> list[Column]:
 
 
 def scala_map(found: Any) -> dict[str, str]:
+    """A Scala map of strings."""
     pairs = [piece.partition(" -> ") for piece in texts_of(found)]
     return {key: value for key, _, value in pairs}
 
 
 def java_map(found: Any) -> dict[str, str]:
+    """A Java map of strings."""
     from pyspark import SparkContext
 
     join = SparkContext._jvm.java.lang.String.join  # type: ignore[union-attr]

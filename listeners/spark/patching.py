@@ -1,7 +1,7 @@
-"""Wraps methods of PySpark's classes, and unwraps only what is still ours.
+"""Wrap methods of PySpark's classes and restore them.
 
-A wrapper has the signature `wrapper(original, self, *args, **kwargs)`. Another library may have
-wrapped the same method after us; then its wrapper stays and ours only passes calls on (`retired`).
+A wrapper has the signature `wrapper(original, self, *args, **kwargs)`. If another library has wrapped the same
+method later, its wrapper stays, and the agent's wrapper inside it only passes calls through (`retired`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Patches:
         self.retired = False
 
     def wrap(self, owner: type, name: str, wrapper: Wrapper) -> None:
-        """Replace `owner.name`; a method that this Spark lacks is left out."""
+        """Replace `owner.name`; does nothing if this Spark lacks the method."""
         original = owner.__dict__.get(name)
         if original is None or not callable(original):
             return
@@ -35,7 +35,7 @@ class Patches:
         self._made.append((owner, name, original, method))
 
     def undo(self) -> None:
-        """Put the originals back where nobody wrapped over us."""
+        """Restore the original methods, except where another library has wrapped them again."""
         self.retired = True
         for owner, name, original, method in reversed(self._made):
             if owner.__dict__.get(name) is method:

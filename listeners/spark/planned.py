@@ -1,7 +1,7 @@
-"""The shape of a query before its start: what its writer would start, so that it can still be prevented.
+"""The shape of a query before its start, so that preflight can still refuse the start.
 
-The plan is analysed already; sink, mode and trigger are in the Java writer and in the arguments of the
-start. Called by `listeners.queries.preflight`; `listeners.spark.shape` has the same of a query that runs.
+The plan is already analyzed. Sink, mode and trigger come from the Java writer and the arguments of the start. Called
+by `listeners.queries.preflight`; `listeners.spark.shape` describes a running query.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Callable
 from listeners.spark.operators import attempt, scala_map
 from listeners.spark.shape import allowed, described, shaped
 
-#: Format → class of the sink. Others, and tables, are not known before the start.
+#: Format → class of the sink. Other sinks, and tables, are unknown before the start.
 SINKS = {
     "console": "ConsoleTable",
     "foreach": "ForeachWriterTable",
@@ -21,7 +21,7 @@ SINKS = {
     "memory": "MemorySink",
     "noop": "NoopTable",
 }
-#: Format of files → what Spark calls it.
+#: File format → Spark's name for it.
 FILE_FORMATS = {
     "avro": "Avro",
     "csv": "CSV",
@@ -31,7 +31,7 @@ FILE_FORMATS = {
     "text": "Text",
 }
 CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
-#: Of `start` and `toTable` by place; all that is not named here is an option.
+#: Positional arguments of `start` and `toTable`; every other argument is an option.
 ARGUMENTS = {
     "start": ("path", "format", "outputMode", "partitionBy", "queryName"),
     "toTable": ("tableName", "format", "outputMode", "partitionBy", "queryName"),
@@ -39,10 +39,10 @@ ARGUMENTS = {
 
 
 class Planned:
-    """What a writer would start. It answers as a StreamExecution does, as far as there is an answer yet."""
+    """The query that a writer would start. It answers like a StreamExecution, as far as that is known."""
 
     def __init__(self, writer: Any, method: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]):
-        """`writer` is PySpark's; `args` and `kwargs` are those of its `method`, `start` or `toTable`."""
+        """`writer` is PySpark's; `args` and `kwargs` are those of `method`, which is `start` or `toTable`."""
         names = ARGUMENTS[method]
         given = {**dict(zip(names, args)), **kwargs}
         self.arguments = {name: given.get(name) for name in names}
@@ -54,32 +54,39 @@ class Planned:
             self._options["path"] = str(self.arguments["path"])
 
     def trigger(self) -> Any:
+        """As StreamExecution.trigger()."""
         return _field(self._java, "trigger")
 
     def outputMode(self) -> Any:
+        """As StreamExecution.outputMode()."""
         given_mode = self.arguments["outputMode"]
         return _Text(given_mode) if given_mode else _field(self._java, "outputMode")
 
     def sparkSession(self) -> Any:
+        """As StreamExecution.sparkSession()."""
         return self._frame.sparkSession()
 
     def sparkSessionForStream(self) -> Any:
+        """As StreamExecution.sparkSessionForStream()."""
         return self._frame.sparkSession()
 
     def analyzedPlan(self) -> Any:
+        """As StreamExecution.analyzedPlan()."""
         return self._frame.queryExecution().analyzed()
 
     def sources(self) -> Any:
+        """No sources: they do not exist before the start."""
         return _EmptySequence()
 
-    # -- what only a start tells otherwise -------------------------------------------------------
+    # -- what StreamExecution does not answer ----------------------------------------------------
 
     def name(self) -> str | None:
+        """The query's name, if it is set."""
         name = self.arguments["queryName"] or self._options.get("queryname")
         return None if name is None else str(name)
 
     def checkpoint(self) -> str | None:
-        """Where its checkpoint will be, as far as the program says."""
+        """The future checkpoint location, as far as the program sets it."""
         checkpoint_option = self._options.get("checkpointlocation")
         if checkpoint_option is not None or self.name() is None:
             return checkpoint_option
@@ -87,7 +94,7 @@ class Planned:
         return f"{base_location.get()}/{self.name()}" if base_location.isDefined() else None
 
     def sink(self) -> dict[str, Any] | None:
-        """As the shape of a running query has it; None where the class is not known before the start."""
+        """The sink as in the shape of a running query; None if its class is unknown before the start."""
         format = str(self.arguments["format"] or _field(self._java, "source")).lower()
         if self._method == "toTable":
             return None
@@ -100,7 +107,7 @@ class Planned:
 
 
 def planned_shape(planned: Planned, redact: Callable[[str], str] | None) -> dict[str, Any]:
-    """As `listeners.spark.shape.shape_of` of the run it would become; about a hundred py4j calls."""
+    """As `listeners.spark.shape.shape_of` of the future run; about a hundred py4j calls."""
     return shaped(planned, attempt(planned.name), planned.sink, redact)
 
 

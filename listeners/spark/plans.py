@@ -1,4 +1,4 @@
-"""Reads the text in which Spark writes a logical plan: its nodes, what a column is made of, join keys.
+"""Parse the text of Spark's logical plans: nodes, column definitions, join keys.
 
 Pure functions over text, called by `listeners.spark.shape`. Source of the format: `TreeNode.treeString` and
 the `simpleString` of Spark's expressions (4.3; 3.x writes them alike): `k#0`, `v#1L`, `ts#2-T60000ms`.
@@ -10,9 +10,9 @@ import hashlib
 import re
 from typing import Any, NamedTuple
 
-#: An expression longer than this is told by its two ends: it is to be compared and read, not run.
+#: A longer expression keeps its two ends: it is compared and read, not executed.
 MAX_CHARS = 300
-#: A column may be made of others; past so many steps, or so much text, the name will do.
+#: Limits for replacing columns by their definitions; beyond them the column's name is used.
 MAX_DEPTH = 8
 
 #: Leaves of a plan that cannot change between two starts: data inside the plan itself.
@@ -26,34 +26,34 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 class Node(NamedTuple):
-    """One node of a plan: its place in preorder from 0, its depth, its class and the rest of its line."""
+    """One node of a plan: preorder position from 0, depth, class and the rest of its line."""
 
-    place: int
+    position: int
     depth: int
     name: str
     text: str
 
 
 def nodes(tree: str) -> list[Node]:
-    """The nodes of a tree's text in preorder; a line that continues its node's text is not one."""
+    """The nodes of a plan's text in preorder. Continuation lines of a node's text are not nodes."""
     found = [match for match in map(_NODE.match, tree.splitlines()) if match]
     return [Node(i, len(m["lead"]) // 3, m["name"], m["rest"].strip()) for i, m in enumerate(found)]
 
 
 def bare(expression: str) -> str:
-    """Without the ids that differ from run to run: `sum(v#1L)` → `sum(v)`."""
+    """An expression without the ids that differ between runs: `sum(v#1L)` → `sum(v)`."""
     return _ID.sub("", expression)
 
 
 def short(text: str) -> str:
-    """At most about MAX_CHARS: of a longer text its two ends, and a digest of the whole between them."""
+    """At most about MAX_CHARS: the two ends of a longer text with a digest of the whole between them."""
     if len(text) <= MAX_CHARS:
         return text
     return f"{text[: MAX_CHARS // 2]} …{digest(text)}… {text[-MAX_CHARS // 2 :]}"
 
 
 def digest(text: str) -> str:
-    """Tells whether two texts are the same without telling either: what is compared with may be private."""
+    """A hash to compare two texts without revealing them: they may be private."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
@@ -64,7 +64,7 @@ def unaliased(expression: str) -> str:
 
 
 def split(text: str, separator: str) -> list[str]:
-    """Parts between separators that stand outside all brackets."""
+    """Split at separators outside all brackets."""
     parts, depth, start, at = [], 0, 0, 0
     while at < len(text):
         depth += (text[at] in _OPEN) - (text[at] in _CLOSE)
@@ -77,7 +77,7 @@ def split(text: str, separator: str) -> list[str]:
 
 
 def definitions(plan: list[Node]) -> dict[str, str]:
-    """Id of a column → the expression that a Project or Aggregate below makes it of."""
+    """Column id → the expression that defines it in a Project or Aggregate."""
     made: dict[str, str] = {}
     for node in plan:
         if node.name not in ("Project", "Aggregate"):
@@ -95,7 +95,7 @@ def _unbracketed(text: str) -> str:
 
 
 def made_of(expression: str, made: dict[str, str], depth: int = 0) -> str:
-    """An expression with its columns written out as what they are made of, without ids."""
+    """An expression with its columns replaced by their definitions, without ids."""
     column = _COLUMN.match(expression)
     if column and column.group(1) in made and depth < MAX_DEPTH:
         return made_of(made[column.group(1)], made, depth + 1)
@@ -109,17 +109,18 @@ def made_of(expression: str, made: dict[str, str], depth: int = 0) -> str:
 
 
 def identity(expression: str) -> str | None:
-    """The id of a plain column `k#0`; None of anything else."""
+    """The id of a plain column `k#0`; None for any other expression."""
     column = _COLUMN.match(expression)
     return column.group(1) if column else None
 
 
 def ids(expression: str) -> set[str]:
+    """The ids of all columns in an expression."""
     return set(_ID.findall(expression))
 
 
 def equal_keys(condition: str, left: set[str], right: set[str]) -> list[tuple[str, str]]:
-    """Pairs of a join's equality keys (left, right), with ids; `left` and `right` are the sides' column ids."""
+    """A join's equality keys as (left, right) pairs with ids; `left` and `right` are the sides' column ids."""
     pairs = []
     for conjunct in _conjuncts(condition):
         sides = split(_open(conjunct), " = ")
@@ -137,7 +138,7 @@ def _conjuncts(condition: str) -> list[str]:
 
 
 def _open(text: str) -> str:
-    """Without the brackets that stand around the whole."""
+    """The text without brackets around the whole."""
     while text.startswith("(") and text.endswith(")") and len(split(text[1:-1], "\0")) == 1 and _whole(text):
         text = text[1:-1]
     return text
@@ -183,7 +184,7 @@ def parse_trigger(text: str | None) -> tuple[str | None, float | None]:
 
 
 _WATERMARK = re.compile(r"EventTimeWatermark .*, ((?:-?[\d.]+ [a-z]+ ?)+)$", re.MULTILINE)
-#: As Spark reckons the delay of a watermark: a month has 31 days.
+#: Spark's own rule for watermark delays: a month has 31 days.
 _UNITS = {
     "years": 12 * 31 * 86400.0,
     "months": 31 * 86400.0,
@@ -201,7 +202,7 @@ def parse_delay(plan: str) -> float | None:
     """
     try:
         return max((_seconds(delay) for delay in _WATERMARK.findall(plan)), default=None)
-    except (KeyError, ValueError):  # a later Spark writes it another way
+    except (KeyError, ValueError):  # a later Spark uses another form
         return None
 
 

@@ -12,7 +12,7 @@ from listeners.spark.engine import Engine
 
 
 def engine_of(session: Any) -> Engine:
-    """The engine for a session; AgentError where `session` is not a SparkSession."""
+    """The engine for a session; AgentError if `session` is not a SparkSession."""
     if getattr(session, "_jsparkSession", None) is not None:
         from listeners.spark import classic
 

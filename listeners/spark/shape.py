@@ -1,9 +1,8 @@
-"""The shape of a query at its start: what of it a checkpoint depends on, as one JSON object.
+"""The shape of a query at its start: the properties that its checkpoint depends on, as one JSON object.
 
-Sources in order, sink, stateful operators as the analysed plan shows them, output mode, trigger and the
-configuration that Spark pins; so that `controlplane preflight` can say whether a change will restart.
-Read from a running query of a classic session by about a hundred py4j calls (15 ms when warm), in the
-agent's own thread, after the start.
+Sources in order, sink, stateful operators of the analyzed plan, output mode, trigger, and the configuration that Spark
+pins. `controlplane preflight` compares shapes to decide whether a changed query will restart. Read from a running
+query of a classic session with about a hundred py4j calls (15 ms when warm), on the agent's own thread, after the start.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from listeners.spark.operators import attempt, columns_of, items, java_map, scal
 
 VERSION = 1
 MAX_ITEMS = 200
-#: Options that say what is read, written and at which pace; no other option leaves the driver.
+#: Options that define what is read and written and how fast; no other option leaves the driver.
 OPTIONS = frozenset(
     (
         "path pathglobfilter recursivefilelookup maxfilespertrigger maxbytespertrigger maxfileage latestfirst"
@@ -30,10 +29,10 @@ OPTIONS = frozenset(
     ).split()
 )
 PARTITIONS = "spark.sql.shuffle.partitions"
-#: Since 4.2 the number in force is kept here, apart from the session's own.
+#: Since 4.2 the number in force is a separate setting, not the session's own.
 PARTITIONS_IN_FORCE = "spark.sql.streaming.internal.stateStore.partitions"
 STREAMING = "spark.sql.streaming."
-#: Asked for by name, since their defaults matter too. Most are pinned in the offset log.
+#: Read by name, because their defaults matter too. Most are pinned in the offset log.
 CONFS = (
     PARTITIONS,
     STREAMING + "stateStore.providerClass",
@@ -48,7 +47,7 @@ CONFS = (
     STREAMING + "queryEvolution.enableSinkEvolution",
     STREAMING + "statefulOperator.allowMultiple",
 )
-#: What a checkpoint pins, asked of the session that runs the batches.
+#: What a checkpoint pins, read from the session that executes the batches.
 PINNED = CONFS[:3]
 
 _WATERMARK = re.compile(r"(?:[0-9a-f-]{36}, )?(\S+)#\d+L?[^,]*: [^,]+, (.+)$")
@@ -56,17 +55,17 @@ _NAMED = re.compile(r"name=([A-Za-z0-9_]+)\s*$")
 _JAVA_ID = re.compile(r"@[0-9a-f]{4,}\b")
 _USER_INFO = re.compile(r"(\w+://)[^/@\s:]+:[^/@\s]+@")
 _URL_QUERY = re.compile(r"(\w+://[^\s?]+)\?[^\s,\])]*")
-#: Format of a relation → what its stream calls itself.
+#: Format of a relation → the type in its stream's description.
 EXPECTED_TYPES = {"rate": "RateStreamV2", "kafka": "KafkaV2"}
 Redact = Callable[[str], str]
 
 
 def shape_of(query: Any, redact: Redact | None = None) -> dict[str, Any]:
-    """The shape of a running query (PySpark's handle or the Java one); a part Spark does not tell is None.
+    """The shape of a running query (PySpark's handle or the Java query); None for parts that Spark does not report.
 
     `redact` is applied to every text. Never raises; changes nothing in the query.
     """
-    # A Java object has an attribute of any name, as far as py4j knows.
+    # py4j objects seem to have every attribute, so look into `__dict__`.
     jsq = getattr(query, "__dict__", {}).get("_jsq", query)
     execution = _ask(jsq, "streamingQuery") or jsq
     return shaped(execution, _ask(jsq, "name"), lambda: _sink(execution), redact)
@@ -75,7 +74,7 @@ def shape_of(query: Any, redact: Redact | None = None) -> dict[str, Any]:
 def shaped(
     execution: Any, name: str | None, sink: Callable[[], dict[str, Any] | None], redact: Redact | None = None
 ) -> dict[str, Any]:
-    """The shape of what answers as a StreamExecution does (`listeners.spark.planned` has one before the start)."""
+    """The shape of a StreamExecution, or of what answers like it (`listeners.spark.planned`)."""
     kind, seconds = plans.parse_trigger(attempt(lambda: execution.trigger().toString()))
     found = {
         "v": VERSION,
@@ -93,15 +92,15 @@ def shaped(
 
 
 def _of_plan(execution: Any) -> dict[str, Any]:
-    """What the analysed plan shows; every part None where there is no plan to ask."""
-    analysed = _ask(execution, "analyzedPlan")
-    if analysed is None:
+    """The parts that the analyzed plan shows; each is None if there is no plan."""
+    analyzed = _ask(execution, "analyzedPlan")
+    if analyzed is None:
         return dict.fromkeys(("sources", "outputSchema", "operators", "watermarks", "filters"))
-    tree = plans.nodes(tree_of(analysed))
+    tree = plans.nodes(tree_of(analyzed))
     return {
-        "sources": attempt(lambda: _sources(execution, analysed)),
-        "outputSchema": attempt(lambda: [[name, type] for _, name, type in columns_of(analysed)]),
-        "operators": attempt(lambda: operators.operators(execution, analysed, tree)),
+        "sources": attempt(lambda: _sources(execution, analyzed)),
+        "outputSchema": attempt(lambda: [[name, type] for _, name, type in columns_of(analyzed)]),
+        "operators": attempt(lambda: operators.operators(execution, analyzed, tree)),
         "watermarks": _watermarks(tree),
         "filters": [plans.digest(plans.bare(n.text)) for n in tree if n.name == "Filter"][:MAX_ITEMS],
     }
@@ -133,24 +132,25 @@ def _redacted(value: Any, redact: Redact, key: str = "") -> Any:
 # -- sources and sink ------------------------------------------------------------------------------
 
 
-def _sources(execution: Any, analysed: Any) -> list[dict[str, Any]]:
-    """In Spark's order: the position is the source's place in the offset log."""
-    leaves = _streaming_leaves(analysed)
+def _sources(execution: Any, analyzed: Any) -> list[dict[str, Any]]:
+    """The sources in Spark's order: a source's position is its place in the offset log."""
+    leaves = _streaming_leaves(analyzed)
     running = [str(source.toString()) for source in items(execution.sources())]
-    if not running:  # not set up yet: only what the plan says
+    if not running:  # not created yet: only the plan describes them
         return [{**_expected(str(leaf.toString())), **_leaf(leaf)} for leaf in leaves]
     from_plan = [_leaf(leaf) for leaf in leaves] if len(leaves) == len(running) else [{} for _ in running]
     return [{**described(text), **more} for text, more in zip(running, from_plan)]
 
 
 def _expected(text: str) -> dict[str, Any]:
-    """What a source that is not set up yet will call itself; the type is None where the plan does not tell."""
+    """How a source that is not created yet will describe itself; the type is None if the plan does not show it."""
     if text.startswith("FileSource["):
         return described("FileStreamSource" + text[len("FileSource") :])
     return {**described(text), "type": EXPECTED_TYPES.get(text)}
 
 
 def described(text: str) -> dict[str, Any]:
+    """A source or sink by its own description, without format, options and name."""
     return {
         "type": text.partition("[")[0].rpartition(".")[2].partition("@")[0][:200],
         "description": text[:500],
@@ -160,9 +160,9 @@ def described(text: str) -> dict[str, Any]:
     }
 
 
-def _streaming_leaves(analysed: Any) -> list[Any]:
-    """The relations that are read, each once, as Spark makes one source of each."""
-    leaves = [leaf for leaf in items(analysed.collectLeaves())[:MAX_ITEMS] if leaf.isStreaming()]
+def _streaming_leaves(analyzed: Any) -> list[Any]:
+    """The streaming relations of the plan, without duplicates: Spark creates one source for each."""
+    leaves = [leaf for leaf in items(analyzed.collectLeaves())[:MAX_ITEMS] if leaf.isStreaming()]
     distinct_leaves: list[Any] = []
     for leaf in leaves:
         if not any(leaf.equals(each) for each in distinct_leaves):
@@ -171,7 +171,7 @@ def _streaming_leaves(analysed: Any) -> list[Any]:
 
 
 def _leaf(leaf: Any) -> dict[str, Any]:
-    """Format, allow-listed options and, with source evolution, the name of a relation."""
+    """A relation's format, allowed options and, with source evolution, its name."""
     named = _NAMED.search(tree_of(leaf).strip())
     if leaf.getClass().getSimpleName() == "StreamingRelation":
         source = leaf.dataSource()
@@ -198,7 +198,7 @@ def _file_format(sink: Any) -> str:
 
 
 def allowed(options: dict[str, str]) -> dict[str, str]:
-    """The options that may leave the driver, by their names in lower case."""
+    """The options that may leave the driver, with their names in lower case."""
     kept = {key.lower(): str(value)[:500] for key, value in options.items() if key.lower() in OPTIONS}
     return dict(sorted(kept.items()))
 
@@ -214,14 +214,14 @@ def _watermarks(tree: list[plans.Node]) -> list[dict[str, Any]]:
 
 
 def _conf(session: Any, names: tuple[str, ...]) -> dict[str, str]:
-    """Settings with their defaults; those that this Spark does not have are left out."""
+    """Settings with their defaults; settings that this Spark lacks are left out."""
     conf = session.conf()
     asked = {name: str(conf.getOption(name).toString()) for name in names}
     return {name: text[5:-1] for name, text in asked.items() if text.startswith("Some(")}
 
 
 def _pinned(session: Any) -> dict[str, str]:
-    """What is in force: a checkpoint's own values stand over the program's."""
+    """The values in force: a checkpoint's own values override the program's."""
     found = _conf(session, (*PINNED, PARTITIONS_IN_FORCE))
     partitions = found.pop(PARTITIONS_IN_FORCE, None)
     return {**found, PARTITIONS: partitions} if partitions else found

@@ -59,7 +59,7 @@ UNTOLD = {"3.4": ["progress.batchDuration"], "3.5": ["progress.batchDuration"]}
 def test_what_this_spark_does_not_tell_is_on_the_list(guest: Guest) -> None:
     untold = guest.driver.do(
         """
-        from listeners import causes, classic
+        from listeners.spark import classic
         late = spark.readStream.format("rate").load().withWatermark("timestamp", "10 seconds").dropDuplicates()
         asked = late.writeStream.format("noop").queryName("late").trigger(processingTime="1 second").start()
         while not asked.lastProgress:

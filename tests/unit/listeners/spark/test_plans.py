@@ -18,7 +18,7 @@ lines of a literal)
 
 def test_nodes_stand_in_preorder_and_a_line_that_goes_on_is_none() -> None:
     found = plans.nodes(JOINED)
-    assert [(node.place, node.depth, node.name) for node in found] == [
+    assert [(node.position, node.depth, node.name) for node in found] == [
         (0, 0, "Project"),
         (1, 1, "Join"),
         (2, 2, "SubqueryAlias"),
