@@ -1,8 +1,8 @@
 """The agent's threads: inbox → spool → server, commands from the server, heartbeat and status.
 
 Four daemon threads, separate from Spark's and the program's. *spooler* assigns sequence numbers and appends
-events to the spool. *sender* delivers them and deletes them after the acknowledgement. *poller* holds the long
-poll for commands. *prober* sends the heartbeat and asks Spark for the status of its queries.
+events to the spool. *sender* delivers them and deletes them after the acknowledgement. *poller* holds the
+long poll for commands. *prober* sends the heartbeat and asks Spark for the status of its queries.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class AgentThreads:
             thread.join(max(0.05, seconds))
 
     def abandon(self) -> None:
-        """Release the agent in a forked child: it belongs to the parent, and its threads do not exist here."""
+        """Release the agent in a forked child: it belongs to the parent, as do its threads."""
         self.inbox.abandon()
         self._spool.abandon()
 
@@ -348,7 +348,8 @@ def _envelope(identity: Identity) -> str:
 def spool_root(setting: str | None) -> Path:
     """The directory for spools: `setting`, else a private directory of this user in the temporary directory.
 
-    Where no directory can be created, return a path that cannot be written to; events are then kept in memory.
+    Where no directory can be created, return a path that cannot be written to; events are then kept in
+    memory.
     """
     if setting:
         return Path(setting)
@@ -379,7 +380,10 @@ def spool_limit(setting: str | None) -> int:
 
 
 def _is_private(root: Path) -> bool:
-    """Whether only this user can write there. The name is predictable: another user may have created it first."""
+    """Whether only this user can write there.
+
+    The name is predictable: another user may have created it first.
+    """
     try:
         root.mkdir(mode=0o700, exist_ok=True)
         status = root.lstat()

@@ -121,8 +121,8 @@ class Attachment:
     def factory(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Decorator: register the function that builds and starts the query called `name` and returns it.
 
-        A restart command then calls it instead of repeating the recorded start. Use it for queries whose writer
-        cannot be used again (stream-static joins, one writer for several queries).
+        A restart command then calls it instead of repeating the recorded start. Use it for queries whose
+        writer cannot be used again (stream-static joins, one writer for several queries).
         """
 
         def register(build: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,1 +1,1 @@
-"""Checkpoint inventories collected in the driver through Hadoop's FileSystem."""
+"""Checkpoint inventories, collected in the driver through Hadoop's FileSystem."""

@@ -22,7 +22,10 @@ OUTPUT_BOUNDS = Bounds(entries=2000, names=300_000, contents=InventoryBudget(fil
 
 
 class InventoryCollection:
-    """One inventory in progress, on a thread of its own. If a file system hangs, what was read so far remains."""
+    """One inventory in progress, on a thread of its own.
+
+    If a file system hangs, what was read so far remains.
+    """
 
     def __init__(
         self,

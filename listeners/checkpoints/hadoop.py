@@ -23,7 +23,7 @@ _FIELDS = re.compile(
 
 
 class ListedFile(NamedTuple):
-    """A file or folder: name, bytes, and modification time in Unix seconds where the file system reports it."""
+    """One entry: name, bytes, and modification time in Unix seconds if the file system reports it."""
 
     name: str
     folder: bool

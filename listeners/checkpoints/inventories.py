@@ -1,7 +1,8 @@
-"""Schedule and take checkpoint inventories: one at a time per driver, on a separate thread, within ten seconds.
+"""Schedule and take checkpoint inventories: one at a time per driver, each within ten seconds.
 
-`started` and `on_event` run on the user's and Spark's threads and only record. `listeners.checkpoints.timetable`
-decides when an inventory is due, `listeners.checkpoints.collection` takes it. `on_command` takes one immediately.
+`started` and `on_event` run on the user's and Spark's threads and only record.
+`listeners.checkpoints.timetable` decides when an inventory is due, `listeners.checkpoints.collection` takes
+it. `on_command` takes one immediately.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Inventories:
         #: Inventories not taken, by reason.
         self.refused: dict[str, int] = collections.Counter()
         self._timetable = Timetable()
-        #: Ends of runs not registered yet, and whether they failed: a query may fail before `start()` returns.
+        #: Ends of runs not registered yet, and whether they failed: a query may fail before `start()`
+        #: returns.
         self._early_ends: collections.OrderedDict[str, bool] = collections.OrderedDict()
         self._changed = threading.Condition(threading.Lock())
         self._collecting = threading.Lock()

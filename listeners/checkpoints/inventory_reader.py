@@ -1,7 +1,7 @@
 """Collect a checkpoint inventory in the driver, in the format of `controlplane.checkpoints.inventory.model`.
 
-Reads folder by folder: first the logs, as of one batch, then the small files that the analyzer needs. Entries,
-bytes and time are limited, and the inventory so far can be read at any moment. Read only.
+Reads folder by folder: first the logs, as of one batch, then the small files that the analyzer needs.
+Entries, bytes and time are limited, and the inventory so far can be read at any moment. Read only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SINK_PATH = re.compile(r"FileSink\[(.+)\]", re.DOTALL)
 
 
 class Bounds(NamedTuple):
-    """Limits of one inventory: seconds in total, entries, bytes of their names as JSON, budget of contents."""
+    """Limits of an inventory: seconds in total, entries, bytes of their names as JSON, and contents."""
 
     seconds: float = 10.0
     entries: int = 20_000
@@ -182,7 +182,10 @@ class DriverInventory:
     # -- reading ---------------------------------------------------------------------------------
 
     def read(self, budget: InventoryBudget, rows: bool = True) -> None:
-        """Read the files that the analyzer needs, most important first. `rows` includes files that hold state."""
+        """Read the files that the analyzer needs, most important first.
+
+        `rows` includes files that hold state.
+        """
         sizes = {
             path: entry.size
             for path, entry in self.entries.items()
@@ -200,7 +203,10 @@ class DriverInventory:
                 self._drop(path) if error.gone else self._note_error(path, error)
 
     def _report_unread(self, paths: list[str]) -> None:
-        """Report logs that were not read in time. Unread state files need no report: large ones are never read."""
+        """Report logs that were not read in time.
+
+        Unread state files need no report: large ones are never read.
+        """
         logs = [path for path in paths if not path.startswith("state/")]
         if logs:
             self.errors.append(f"{len(logs)} log files were not read in time, first: {logs[0]}")
@@ -256,8 +262,8 @@ def scheme(root: str) -> str:
 def collect(checkpoint: DriverInventory, output: DriverInventory | None = None, rows: bool = True) -> None:
     """Fill both inventories. All logs are listed as of one batch, even while the query runs.
 
-    Of the output only the sink's log is read: an output may hold millions of files, more than fit in the driver's
-    memory. So the output's inventory is never `complete`.
+    Of the output only the sink's log is read: an output may hold millions of files, more than fit in the
+    driver's memory. So the output's inventory is never `complete`.
     """
     sink = output if output is not None and output.open() else None
     if checkpoint.open():
@@ -284,7 +290,7 @@ def _list_top(checkpoint: DriverInventory, sink: DriverInventory | None) -> list
 
 
 def _list_logs(checkpoint: DriverInventory, sink: DriverInventory | None) -> None:
-    """List each log before the log that is written before it, so that no log is ahead of the one it follows."""
+    """List each log before the one written before it, so that no log is ahead of the one it follows."""
     checkpoint.relist("commits")
     if sink is not None:
         sink.relist(SINK_LOG)

@@ -1,4 +1,4 @@
-"""When to take a query's checkpoint inventory: once a start has progressed and after an end, with a minimum interval.
+"""When to take a query's checkpoint inventory: after the first progress of a run and after its end.
 
 Only decides: `now` is an argument, in monotonic seconds. Called by `listeners.checkpoints.inventories`.
 """
@@ -73,7 +73,10 @@ class Timetable:
             )
 
     def ended(self, query_id: str, run_id: str, failed: bool, now: float) -> None:
-        """The run has ended or failed to start. If it is not the newest run, the newer run's inventory stays due."""
+        """The run has ended or failed to start.
+
+        If it is not the newest run, the newer run's inventory stays due.
+        """
         schedule = self._schedule(query_id)
         if schedule.due is not None and schedule.due.run_id != run_id:
             return

@@ -1,6 +1,7 @@
 """Poll the server for commands, execute each command once and deliver its result.
 
-`listeners.agent` runs the poll on a thread of its own. Each command gets another thread, never one of Spark's.
+`listeners.agent` runs the poll on a thread of its own. Each command gets another thread, never one of
+Spark's.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Execute = Callable[[wire.Command], wire.CommandResult]
 
 
 def is_fresh(asked_at: float, now: float) -> bool:
-    """Whether a poll's answer is current (Unix seconds). If not, drop it: the server delivers open commands again.
+    """Whether a poll's answer is current (Unix seconds). If not, drop it: the server sends commands again.
 
     Otherwise a driver that was suspended would execute commands from hours ago.
     """

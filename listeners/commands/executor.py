@@ -200,7 +200,7 @@ class Executor:
         )
 
     def _refresh_generation(self, start: Start | None) -> None:
-        """A start changes its writer's configuration; a start by command must not invalidate the recorded one."""
+        """Accept the writer's new generation: a start by command changes nothing that matters in it."""
         if start is not None:
             start.generation = self._registry.generation(start.writer)
 

@@ -12,9 +12,9 @@ from listeners.delivery.segments import MAX_DAMAGED_BYTES, Position, Record
 class Batch:
     """Records above `settled`, within limits. `position` is just after the last record taken.
 
-    `damaged` counts the events lost to damage, `damage` holds their remaining bytes. `memory` is the memory queue of
-    the spool's own process, which drops what it cannot write: there every gap that the queue does not explain is
-    damage. An orphaned spool has no `memory`: there only gaps after damaged lines are.
+    `damaged` counts the events lost to damage, `damage` holds their remaining bytes. `memory` is the memory
+    queue of the spool's own process, which drops what it cannot write: there every gap that the queue does
+    not explain is damage. An orphaned spool has no `memory`: there only gaps after damaged lines are.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """The bounded queue between Spark's callbacks and the agent's threads.
 
-A callback must not block, wait for a disk or raise: it puts one item here and returns. When the queue is full,
-the oldest item is dropped and counted.
+A callback must not block, wait for a disk or raise: it puts one item here and returns. When the queue is
+full, the oldest item is dropped and counted.
 """
 
 from __future__ import annotations

@@ -33,9 +33,10 @@ def is_landing(url: str) -> bool:
 
 
 class LandingTransport:
-    """Writes to one folder, which must exist: an unmounted file system must not be filled below its mount point.
+    """Writes to one folder. It must exist, so that nothing is written below an absent file system's mount point.
 
-    Each delivery is a separate file. It is complete once it has its name, and synced before it is acknowledged.
+    Each delivery is a separate file. It is complete once it has its name, and synced before it is
+    acknowledged.
     """
 
     def __init__(self, url: str):

@@ -1,8 +1,8 @@
 """File formats of a spool: segments of records, a cursor, and damaged lines.
 
-A record is a line `<crc32> <seq> <event>`. A segment is named after the sequence number of its first record, so
-names sort like events. The cursor is overwritten in place, alternating between two slots: a full disk cannot refuse
-it, and a torn write leaves the other slot intact.
+A record is a line `<crc32> <seq> <event>`. A segment is named after the sequence number of its first record,
+so names sort like events. The cursor is overwritten in place, alternating between two slots: a full disk
+cannot refuse it, and a torn write leaves the other slot intact.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class EventSender:
         return True
 
     def _release_orphan(self, orphan: Spool, losses: Mapping[str, int]) -> None:
-        """Take over the losses of a delivered orphan; save those of an undelivered one for the next attempt."""
+        """Take over the losses of a delivered orphan; save them if it has not been delivered completely."""
         if orphan.events:
             orphan.save_losses(losses)
             orphan.close()

@@ -1,12 +1,12 @@
 """A queue of events on local disk: append, peek a batch, acknowledge.
 
 Each process has one directory, `<root>/<agent id>/`, under a lock: append-only segments, a cursor, and
-`owner.json` (application and server). The size is limited; the oldest segment is dropped first. Records that the
-disk refuses are kept in a limited queue in memory and written as soon as the disk accepts them. Every loss is
-counted by reason. An orphaned spool is adopted (`listeners.delivery.orphans`) under its own agent id.
+`owner.json` (application and server). The size is limited; the oldest segment is dropped first. Records that
+the disk refuses are kept in a limited queue in memory and written as soon as the disk accepts them. Every
+loss is counted by reason. An orphaned spool is adopted (`listeners.delivery.orphans`) under its own agent id.
 
-Appends are not fsynced: the page cache survives a dead driver, and a dead machine loses Spark's events of the last
-seconds anyway. The cursor is fsynced before a segment is unlinked.
+Appends are not fsynced: the page cache survives a dead driver, and a dead machine loses Spark's events of the
+last seconds anyway. The cursor is fsynced before a segment is unlinked.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Segment:
 class Spool:
     """The queue on disk. The caller must not use it from two threads at once.
 
-    With an `owner` it is this process's own spool: if the disk refuses, it starts in memory. Without an `owner` it
-    is an orphan: SpoolError if it cannot be opened.
+    With an `owner` it is this process's own spool: if the disk refuses, it starts in memory. Without an
+    `owner` it is an orphan: SpoolError if it cannot be opened.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Spool:
     # -- writing ---------------------------------------------------------------------------------
 
     def append(self, records: Sequence[Record]) -> None:
-        """Never raises: records that the disk refuses are kept in memory until the disk accepts them again."""
+        """Never raises: what the disk refuses is kept in memory until the disk accepts it again."""
         if not records or self._closed:
             return
         self.high_seq = max(self.high_seq, records[-1][0])

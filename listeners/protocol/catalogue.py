@@ -1,9 +1,9 @@
-"""Every metric once: its name, kind, unit, help, labels, and where in Spark's JSON it comes from.
+"""The catalogue of all metrics: name, type, unit, help, labels, and the source in Spark's JSON.
 
-The exposition, the window, the docs page and the UI read this list. Names follow Prometheus'
-conventions and begin with `spark_streaming_` or `controlplane_`. Figures that Spark's operators and
-sources report besides are named by `custom_metric` and `source_metric`, those never seen before too.
-Standard library only, Python 3.9.
+The exposition, the time series, the documentation and the UI read this list. Names follow Prometheus'
+conventions and begin with `spark_streaming_` or `controlplane_`. `custom_metric` and `source_metric` name
+further figures that Spark's operators and sources report, including unknown ones. Standard library only,
+Python 3.9.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from listeners.protocol import custom_metrics
 
 PREFIX = "spark_streaming_"
 BASELINE_PREFIX = PREFIX + "baseline_"
-#: On every series of a query; the user's labels come besides and never replace one that a metric has.
+#: On every series of a query. The user's labels are added and never replace a metric's own label.
 QUERY_LABELS = ("app", "query", "query_id")
 MAX_LABEL_VALUE = 200
 UNITS = ("seconds", "bytes", "rows", "files", "ratio", "versions")
@@ -25,11 +25,11 @@ UNITS = ("seconds", "bytes", "rows", "files", "ratio", "versions")
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric. `factor` turns Spark's figure into `unit`; `since` is the first Spark that tells it.
+    """One metric. `factor` converts Spark's figure to `unit`; `since` is the first Spark version with it.
 
-    `path` is where the figure stands in the event's data (`[]` is every element, `*` every key); of a
-    derived metric, what it is computed from. `labels` come besides `QUERY_LABELS`, or besides `app`
-    where the metric is of an agent, or are all of them where it is our own.
+    `path` is the figure's place in the event's data (`[]` is every element, `*` every key); of a derived
+    metric, what it is computed from. `labels` are added to `QUERY_LABELS`; for an agent's metric, to `app`;
+    for the server's own metrics they are all the labels.
     """
 
     name: str
@@ -43,10 +43,10 @@ class Metric:
 
     @property
     def unit(self) -> str:
-        """The base unit that the name ends with; empty for plain numbers."""
-        text = self.name.split("_")
-        last = text[-2] if text[-1] == "total" else text[-1]
-        return last if last in UNITS and "per" not in text else ""
+        """The base unit at the end of the name; empty for plain numbers."""
+        parts = self.name.split("_")
+        last = parts[-2] if parts[-1] == "total" else parts[-1]
+        return last if last in UNITS and "per" not in parts else ""
 
 
 def _gauge(name: str, path: str, help: str, *labels: str, factor: float = 1.0) -> Metric:
@@ -71,47 +71,64 @@ _OFFSETS = "sources[].latestOffset, sources[].endOffset"
 
 BATCH = (
     _gauge("batch_id", "batchId", "Id of the last committed batch."),
-    _gauge("batch_duration_seconds", "batchDuration", "Time the last batch took.", factor=_MS),
+    _gauge("batch_duration_seconds", "batchDuration", "Duration of the last batch.", factor=_MS),
     _gauge("batch_phase_seconds", "durationMs.*", "Time in a phase of the last batch.", "phase", factor=_MS),
-    _gauge("trigger_interval_seconds", "facts.triggerInterval", "Trigger interval; 0: as soon as possible."),
+    _gauge("trigger_interval_seconds", "facts.triggerInterval", "Trigger interval; 0: as fast as possible."),
     _counter("batches_total", "batchId", "Committed batches."),
-    _counter("batches_unreported_total", "batchId", "Batches that ran and were never reported."),
+    _counter("batches_unreported_total", "batchId", "Batches that ran but were not reported."),
     _counter("input_rows_total", "numInputRows", "Rows read from all sources."),
     _gauge(
-        "input_rows_per_second", "inputRowsPerSecond", "Rows of the last batch over the gap between triggers."
+        "input_rows_per_second", "inputRowsPerSecond", "Rows of the last batch per second between triggers."
     ),
     _gauge(
-        "processed_rows_per_second", "processedRowsPerSecond", "Rows of the last batch over its duration."
+        "processed_rows_per_second",
+        "processedRowsPerSecond",
+        "Rows per second of the last batch's duration.",
     ),
-    _counter("output_rows_total", "sink.numOutputRows", "Rows written, where the sink tells."),
-    _gauge("last_progress_timestamp_seconds", "at", "When the last batch was reported."),
+    _counter("output_rows_total", "sink.numOutputRows", "Rows written, if the sink reports them."),
+    _gauge("last_progress_timestamp_seconds", "at", "Time of the last progress report."),
     _derived(
-        "utilization_ratio", "timestamp, batchDuration", "Batch duration over the gap between triggers."
+        "utilization_ratio",
+        "timestamp, batchDuration",
+        "Batch duration over the time between triggers.",
     ),
-    _derived("batch_age_seconds", "status.isTriggerActive", "Age of the running batch; 0 while none runs."),
+    _derived("batch_age_seconds", "status.isTriggerActive", "Age of the running batch; 0 if there is none."),
     _gauge(
-        "last_task_finished_timestamp_seconds", "status.lastTaskAt", "When a task was last seen to finish."
+        "last_task_finished_timestamp_seconds",
+        "status.lastTaskAt",
+        "Time of the last task seen to finish.",
     ),
 )
 
 SOURCE = (
     _counter("source_input_rows_total", "sources[].numInputRows", "Rows read from the source.", "source"),
-    _derived("source_arrival_rows_per_second", _OFFSETS, "Pace at which the source's head moves.", "source"),
-    _derived("source_lag_rows", _OFFSETS, "Rows not read; absent where the source tells no head.", "source"),
-    _derived("source_lag_seconds", _OFFSETS, "Age of the oldest row that is not read.", "source"),
-    _derived("source_max_partition_lag_rows", _OFFSETS, "Rows not read in the worst partition.", "source"),
-    _derived("source_retention_seconds", "", "How long the source keeps rows, as the user told.", "source"),
     _derived(
-        "source_catch_up_seconds", _OFFSETS, "Time until all is read, as the lag shrinks now.", "source"
+        "source_arrival_rows_per_second",
+        _OFFSETS,
+        "Rate at which the latest offset grows.",
+        "source",
+    ),
+    _derived("source_lag_rows", _OFFSETS, "Rows not read yet; absent without a latest offset.", "source"),
+    _derived("source_lag_seconds", _OFFSETS, "Age of the oldest row that is not read yet.", "source"),
+    _derived("source_max_partition_lag_rows", _OFFSETS, "Most rows not read yet in one partition.", "source"),
+    _derived("source_retention_seconds", "", "Retention of the source, as configured by the user.", "source"),
+    _derived(
+        "source_catch_up_seconds", _OFFSETS, "Time until the backlog is read at the current rate.", "source"
     ),
 )
 
 EVENT_TIME = (
-    _gauge("watermark_timestamp_seconds", "eventTime.watermark", "The watermark; absent before the first."),
+    _gauge("watermark_timestamp_seconds", "eventTime.watermark", "Watermark; absent before the first one."),
     _derived(
-        "watermark_lag_seconds", "timestamp, eventTime.watermark", "Start of the trigger less the watermark."
+        "watermark_lag_seconds",
+        "timestamp, eventTime.watermark",
+        "Trigger start minus the watermark.",
     ),
-    _gauge("watermark_delay_seconds", "facts.watermarkDelay", "Configured delay; the longest of several."),
+    _gauge(
+        "watermark_delay_seconds",
+        "facts.watermarkDelay",
+        "Watermark delay; the longest of several.",
+    ),
     _gauge("event_time_max_timestamp_seconds", "eventTime.max", "Newest event time in the last batch."),
 )
 
@@ -119,31 +136,31 @@ STATE = (
     _gauge(
         "state_rows",
         _OP + "numRowsTotal",
-        "Rows in state; 0 too where RocksDB does not track them.",
+        "Rows in state; also 0 if RocksDB does not track them.",
         "operator",
     ),
-    _counter("state_rows_updated_total", _OP + "numRowsUpdated", "Rows of state written.", "operator"),
-    _counter("state_rows_removed_total", _OP + "numRowsRemoved", "Rows of state removed.", "operator"),
+    _counter("state_rows_updated_total", _OP + "numRowsUpdated", "State rows written.", "operator"),
+    _counter("state_rows_removed_total", _OP + "numRowsRemoved", "State rows removed.", "operator"),
     _counter(
         "state_rows_dropped_by_watermark_total",
         _OP + "numRowsDroppedByWatermark",
-        "Rows that came too late; after a partial aggregation one may stand for many.",
+        "Rows dropped as too late; after a partial aggregation one row may represent many.",
         "operator",
     ),
-    _gauge("state_memory_bytes", _OP + "memoryUsedBytes", "Memory that state uses.", "operator"),
+    _gauge("state_memory_bytes", _OP + "memoryUsedBytes", "Memory used by state.", "operator"),
     _gauge(
         "state_commit_seconds",
         _OP + "commitTimeMs",
-        "Commit time, sum over all tasks.",
+        "Commit time of the state stores, sum over all tasks.",
         "operator",
         factor=_MS,
     ),
-    _gauge("state_shuffle_partitions", _OP + "numShufflePartitions", "Partitions of state.", "operator"),
+    _gauge("state_shuffle_partitions", _OP + "numShufflePartitions", "Partitions of the state.", "operator"),
     replace(
         _derived(
             "state_snapshot_lag_versions",
             _OP + "customMetrics.SnapshotLastUploaded.*",
-            "Versions since the snapshot that is furthest behind; a recovery replays them.",
+            "Versions since the oldest of the stores' last snapshots; a recovery replays them.",
             "operator",
         ),
         since="4.0",
@@ -154,7 +171,7 @@ LIFECYCLE = (
     Metric(
         PREFIX + "query_info",
         "info",
-        "What the newest run of a query is.",
+        "Facts about the newest run of a query.",
         "started, facts",
         ("run_id", "agent", "checkpoint", "spark_version", "trigger", "sink"),
         derived=True,
@@ -162,84 +179,86 @@ LIFECYCLE = (
     Metric(
         PREFIX + "query_failure_info",
         "info",
-        "Why a query that has failed did so, and whether another start helps: now, once or never.",
+        "Why a failed query failed, and whether another start helps: now, once or never.",
         "terminated, start_failed",
         ("error_class", "retry"),
         derived=True,
     ),
-    _derived("query_up", "started, terminated, status", "1 while the query runs."),
-    _derived("query_status", "", "1 for the verdict on the query.", "status"),
-    _counter("query_starts_total", "started.runId", "Runs that began, and starts that failed."),
+    _derived("query_up", "started, terminated, status", "1 if the query is running."),
+    _derived("query_status", "", "1 for the query's current status.", "status"),
+    _counter("query_starts_total", "started.runId", "Runs that started, and starts that failed."),
     _counter(
         "query_failures_total",
         "terminated.errorClassOnException",
-        "Runs and starts that failed; `lost`: its driver was killed.",
+        "Runs and starts that failed; `lost` if the driver was killed.",
         "error_class",
     ),
-    _gauge("query_start_timestamp_seconds", "started.timestamp", "When the newest run began."),
-    _derived("query_expected", "", "1 unless the query was stopped, finished or put away."),
+    _gauge("query_start_timestamp_seconds", "started.timestamp", "Start time of the newest run."),
+    _derived("query_expected", "", "1 unless the query was stopped, finished or retired."),
 )
 
 AGENT = (
     _gauge("executors", "heartbeat.executors", "Live executors; 0 in local mode.", "agent"),
-    _gauge("driver_heap_bytes", "heartbeat.driver.heapUsed", "Heap that the driver uses.", "agent"),
-    _gauge("driver_heap_max_bytes", "heartbeat.driver.heapMax", "Heap that the driver may use.", "agent"),
+    _gauge("driver_heap_bytes", "heartbeat.driver.heapUsed", "Heap used by the driver.", "agent"),
+    _gauge("driver_heap_max_bytes", "heartbeat.driver.heapMax", "Maximum heap of the driver.", "agent"),
     _gauge(
         "listener_callback_seconds",
         "heartbeat.callback.seconds_max",
-        "Longest time of a callback in Spark's listener thread since the heartbeat before.",
+        "Longest callback on Spark's listener thread since the previous heartbeat.",
         "agent",
     ),
-    _gauge("agent_heartbeat_timestamp_seconds", "heartbeat", "When the agent was last heard.", "agent"),
-    _gauge("agent_start_timestamp_seconds", "app_started", "When the agent was first heard.", "agent"),
+    _gauge("agent_heartbeat_timestamp_seconds", "heartbeat", "Time of the agent's last heartbeat.", "agent"),
+    _gauge("agent_start_timestamp_seconds", "app_started", "Start time of the agent.", "agent"),
     _counter(
-        "agent_events_dropped_total", "heartbeat.dropped.*", "Events that the agent lost.", "agent", "reason"
+        "agent_events_dropped_total", "heartbeat.dropped.*", "Events dropped by the agent.", "agent", "reason"
     ),
 )
 
 CHECKPOINT = (
-    _derived("checkpoint_findings", "inventory", "Findings of the doctor.", "check", "severity"),
+    _derived("checkpoint_findings", "inventory", "Findings of the checkpoint check.", "check", "severity"),
     _derived("checkpoint_bytes", "inventory", "Size of the checkpoint."),
     _derived("checkpoint_files", "inventory", "Files in the checkpoint."),
     _derived(
-        "checkpoint_last_commit_timestamp_seconds", "inventory", "When a batch was last committed on disk."
+        "checkpoint_last_commit_timestamp_seconds", "inventory", "Time of the last commit in the checkpoint."
     ),
 )
 
 
 def _baseline(figure: str, help: str) -> Metric:
-    help = "%s is usual at this hour of the week; quantiles 0.1, 0.5, 0.9 of past weeks." % help
+    help = "%s at this hour of the week; quantiles 0.1, 0.5, 0.9 of past weeks." % help
     return Metric(BASELINE_PREFIX + figure, "gauge", help, "history rollup", ("quantile",), derived=True)
 
 
 BASELINE = (
-    _baseline("input_rows_per_second", "Input rate that"),
-    _baseline("batch_duration_seconds", "Duration of a batch that"),
-    _baseline("source_lag_rows", "Number of rows not read, all sources together, that"),
-    _baseline("state_rows", "Number of rows in state, all operators together, that"),
+    _baseline("input_rows_per_second", "Usual input rate"),
+    _baseline("batch_duration_seconds", "Usual batch duration"),
+    _baseline("source_lag_rows", "Usual number of rows not read yet, over all sources,"),
+    _baseline("state_rows", "Usual number of rows in state, over all operators,"),
 )
 
 SERVER = (
-    _server("events_stored_total", "counter", "Events stored since this server started."),
-    _server("events_duplicate_total", "counter", "Events received again since this server started."),
-    _server("events_rejected_total", "counter", "Lines refused since this server started."),
-    _server("store_commit_seconds", "gauge", "Time the last commit of the store took."),
-    _server("open_actions", "gauge", "Actions under way."),
-    _server("agents", "gauge", "Agents known."),
-    _server("queries", "gauge", "Queries by verdict.", "status"),
-    _server("rule_evaluations_total", "counter", "Rules evaluated since this server started."),
-    _server("rule_evaluation_failures_total", "counter", "Rules that could not be evaluated since then."),
+    _server("events_stored_total", "counter", "Events stored since the server started."),
+    _server("events_duplicate_total", "counter", "Duplicate events received since the server started."),
+    _server("events_rejected_total", "counter", "Event lines rejected since the server started."),
+    _server("store_commit_seconds", "gauge", "Duration of the store's last commit."),
+    _server("open_actions", "gauge", "Actions in progress."),
+    _server("agents", "gauge", "Known agents."),
+    _server("queries", "gauge", "Queries by status.", "status"),
+    _server("rule_evaluations_total", "counter", "Rule evaluations since the server started."),
+    _server("rule_evaluation_failures_total", "counter", "Failed rule evaluations since the server started."),
     _server(
-        "notifications_sent_total", "counter", "Messages that a receiver took since this server started."
+        "notifications_sent_total",
+        "counter",
+        "Notifications sent since the server started.",
     ),
-    _server("notifications_failed_total", "counter", "Messages that a receiver did not take since then."),
-    _server("series", "gauge", "Series held for the rules."),
-    _server("series_refused_total", "counter", "Samples left out, since there were too many series."),
+    _server("notifications_failed_total", "counter", "Notifications that failed since the server started."),
+    _server("series", "gauge", "Series in memory for the rules."),
+    _server("series_refused_total", "counter", "Samples dropped because of the limit on series."),
     _server(
-        "lake_events_lost_total", "counter", "Events deleted for the byte limit before the lake had them."
+        "lake_events_lost_total", "counter", "Events deleted at the byte limit before they were in the lake."
     ),
-    _server("lake_verified_timestamp_seconds", "gauge", "When a commit of the lake was last verified."),
-    _server("scrape_seconds", "gauge", "Time the last scrape of ourselves took."),
+    _server("lake_verified_timestamp_seconds", "gauge", "Time when a commit of the lake was last verified."),
+    _server("scrape_seconds", "gauge", "Duration of the server's last scrape of its own metrics."),
 )
 
 METRICS: Tuple[Metric, ...] = (
@@ -272,15 +291,15 @@ def _by_spark_name(metrics: Iterable[Metric]) -> Dict[str, Metric]:
     return {metric.path.rpartition(".")[2]: metric for metric in metrics}
 
 
-#: What Spark's own operators and the well-known sources report, by Spark's name.
+#: Figures of Spark's own operators and of well-known sources, by Spark's name.
 STATE_METRICS = _by_spark_name(map(_state_metric, custom_metrics.STATE.strip().splitlines()))
 SOURCE_METRICS = _by_spark_name(map(_source_metric, custom_metrics.SOURCE.strip().splitlines()))
 
-#: One figure a partition (`SnapshotLastUploaded.partition_3_default`): taken together, never series.
+#: A figure for each partition (`SnapshotLastUploaded.partition_3_default`): aggregated, never a series each.
 _PER_PARTITION = re.compile(r"\.|partition_?\d", re.IGNORECASE)
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 SNAPSHOT_UPLOADED = "SnapshotLastUploaded."
-#: Endings that Prometheus keeps for other kinds of metrics, or that are no base unit.
+#: Endings reserved by Prometheus for other types of metrics, or endings that are not base units.
 _ENDINGS = {
     **dict.fromkeys(("ms", "millis", "milliseconds"), ("seconds", _MS)),
     **{word: (word + "s", 1.0) for word in ("count", "total", "sum", "bucket")},
@@ -290,7 +309,7 @@ _ENDINGS = {
 
 @lru_cache(maxsize=1024)
 def custom_metric(spark_name: str) -> Optional[Metric]:
-    """The metric of a stateful operator's custom figure; None for one figure a partition."""
+    """The metric for a stateful operator's custom figure; None for a figure for each partition."""
     if _PER_PARTITION.search(spark_name):
         return None
     known = STATE_METRICS.get(spark_name)
@@ -299,7 +318,7 @@ def custom_metric(spark_name: str) -> Optional[Metric]:
 
 @lru_cache(maxsize=1024)
 def source_metric(spark_name: str) -> Optional[Metric]:
-    """The metric of a figure that a source reports; None for one figure a partition."""
+    """The metric for a source's figure; None for a figure for each partition."""
     if _PER_PARTITION.search(spark_name):
         return None
     known = SOURCE_METRICS.get(spark_name)
@@ -307,18 +326,18 @@ def source_metric(spark_name: str) -> Optional[Metric]:
 
 
 def _unknown_metric(spark_name: str, prefix: str, path: str, label: str) -> Optional[Metric]:
-    """A name for a figure that no list knows: `fooLatencyMs` → `…_foo_latency_seconds`."""
-    text = [word for word in re.split(r"[^a-z0-9]+", _CAMEL_CASE.sub("_", spark_name[:100]).lower()) if word]
-    if not text:
+    """The metric of a figure in no list: `fooLatencyMs` → `…_foo_latency_seconds`."""
+    parts = [word for word in re.split(r"[^a-z0-9]+", _CAMEL_CASE.sub("_", spark_name[:100]).lower()) if word]
+    if not parts:
         return None
-    ending, factor = _ENDINGS.get(text[-1], (text[-1], 1.0))
-    name = ("" if text[0] == "rocksdb" else prefix) + "_".join([*text[:-1], ending])
-    help = "As Spark reports it: %s." % re.sub(r"[^\w. -]", "_", spark_name[:100])
+    ending, factor = _ENDINGS.get(parts[-1], (parts[-1], 1.0))
+    name = ("" if parts[0] == "rocksdb" else prefix) + "_".join([*parts[:-1], ending])
+    help = "Custom metric of Spark: %s." % re.sub(r"[^\w. -]", "_", spark_name[:100])
     return _gauge(name, path + spark_name, help, label, factor=factor)
 
 
 def distinct(names: Iterable[str]) -> List[str]:
-    """Label values for sources or operators in their order: `a`, `b`, `a#2`; cut to a bearable length."""
+    """Label values for sources or operators, in their order: `a`, `b`, `a#2`; cut to MAX_LABEL_VALUE."""
     seen: Dict[str, int] = {}
     values = []
     for name in names:

@@ -1,9 +1,9 @@
-"""Spark's custom figures of stateful operators and of sources, and the metrics that we make of them.
+"""Spark's custom metrics of stateful operators and sources, and the names of the resulting metrics.
 
-A line: Spark's name, ours (without `spark_streaming_`), how Spark counts, what it is. `ms`: milliseconds,
-and as `batch` a sum over all tasks of one batch; `now`: a sum over all state stores as they stand;
-`since`: a sum since the stores were loaded. RocksDB's statistics begin anew whenever a store is loaded,
-which is once a batch: so even its counts are gauges and no counters.
+Each line: Spark's name, the metric's name (without `spark_streaming_`), how Spark counts, the help text.
+`ms`: milliseconds, and like `batch` a sum over all tasks of one batch; `now`: a sum over all state stores at
+present; `since`: a sum since the stores were loaded. RocksDB's statistics restart whenever a store is loaded,
+which is once a batch, so even its counts are gauges and not counters.
 """
 
 STATE = """

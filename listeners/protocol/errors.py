@@ -1,15 +1,15 @@
 """Errors of the agent.
 
 AgentError
-├── WireError              a line or a document is not what the wire format says (final)
-├── TransportError         the server did not take a request; `retryable` says if trying again helps
+├── WireError              a line or a document does not match the wire format (final)
+├── TransportError         the server did not accept a request; `retryable`: a retry may succeed
 │   └── TooLarge           the batch must be split (HTTP 413)
 ├── SpoolError             the disk queue cannot be used (retryable: the disk may recover)
-├── FilesError             Hadoop's file system did not give what was asked; `gone`: there is nothing there
-├── ConnectError           a Spark Connect server did not answer as it should (retryable)
-│   ├── SessionGone        that session is over for good (final)
-│   └── RunUnknown         it remembers no such run of a query (final)
-└── CommandError           a command was not carried out; `code` is a word for programs
+├── FilesError             Hadoop's file system returned an error; `gone`: the path does not exist
+├── ConnectError           a Spark Connect server did not answer as expected (retryable)
+│   ├── SessionGone        the session has ended for good (final)
+│   └── RunUnknown         the server does not know this run of a query (final)
+└── CommandError           a command was not executed; `code` identifies the reason
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any
 
 
 class AgentError(Exception):
-    """Root of the agent's errors; `retryable` tells if the same call may succeed later."""
+    """Base class of the agent's errors; `retryable` is whether the same call may succeed later."""
 
     retryable = False
 
 
 class WireError(AgentError):
-    """A line breaks the wire format; the message names the field and what it must be."""
+    """A line does not match the wire format; the message names the field and what it must be."""
 
 
 class TransportError(AgentError):
-    """The server refused or did not answer. `retry_after` is in seconds, if the server named one."""
+    """The server refused or did not answer. `retry_after` is in seconds, if the server sent it."""
 
     def __init__(self, message: str, *, retryable: bool = True, retry_after: float | None = None):
         super().__init__(message)
@@ -37,17 +37,17 @@ class TransportError(AgentError):
 
 
 class TooLarge(TransportError):
-    """HTTP 413: the same events in two requests may pass."""
+    """HTTP 413: the same events may pass in two requests."""
 
 
 class SpoolError(AgentError):
-    """The spool's directory cannot be written (full, read-only, gone)."""
+    """The spool's directory cannot be used (full, read-only, deleted)."""
 
     retryable = True
 
 
 class FilesError(AgentError):
-    """A file or folder could not be read by way of the driver; the message is Hadoop's, in one line."""
+    """A file or folder could not be read through the driver; the message is Hadoop's, in one line."""
 
     retryable = True
 
@@ -57,28 +57,28 @@ class FilesError(AgentError):
 
 
 class ConnectError(AgentError):
-    """The Spark Connect server did not answer in time, or with an error; the message quotes it."""
+    """The Spark Connect server answered with an error or not in time; the message quotes it."""
 
     retryable = True
 
 
 class SessionGone(ConnectError):
-    """The server knows this session no more (it restarted, or the session was closed or expired)."""
+    """The server does not know this session (it restarted, or the session was closed or expired)."""
 
     retryable = False
 
 
 class RunUnknown(ConnectError):
-    """The server knows no such run: it ended long ago, or in a life of the server before this one."""
+    """The server does not know this run: it ended long ago, or before the server restarted."""
 
     retryable = False
 
 
 class CommandError(AgentError):
-    """A command was not carried out.
+    """A command was not executed.
 
-    `code` is one of the words of `listeners.commands.executor` (`needs_factory`, `wrong_query`, …);
-    `refused` tells that nothing was changed; `evidence` is JSON-serialisable.
+    `code` is one of the codes in `listeners.commands.executor` (`needs_factory`, `wrong_query`, …). `refused`
+    means that nothing was changed. `evidence` is JSON-serializable.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""What must not leave the driver: values behind secret-looking keys, and the users and passwords of URLs.
+"""Mask secrets before a text leaves the driver: values of secret keys, and credentials in URLs.
 
-The keys are those of `spark.redaction.regex`, as Spark uses it for its own logs and pages.
+Secret keys are those of `spark.redaction.regex`, which Spark uses for its own logs and pages.
 """
 
 from __future__ import annotations
@@ -8,25 +8,25 @@ from __future__ import annotations
 import re
 from re import Pattern
 
-#: Spark's own default (core/internal/config, 4.3).
+#: Spark's default (core/internal/config, 4.3).
 DEFAULT_REGEX = "(?i)secret|password|token|access[.]?key"
 REDACTED = "*********(redacted)"
 MAX_TEXT_CHARS = 32_000
 
-#: Of a longer key its end counts.
+#: Only the end of a longer key is matched.
 MAX_KEY_CHARS = 200
 
-# Each reads a text once, however it is made: a word is never tried again from its middle.
+# Each pattern reads a text once, whatever it contains: no word is tried again from its middle.
 _KEY = re.compile(r"""(?P<key>[\w.\-]+)(?P<is>(?:\\*["'])?\s*[=:]\s*)?""")
 _VALUE = re.compile(
     r""""[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*'|\\+"[^"]*"|\\+'[^']*'|[^\s,;&)}\]]+""", re.DOTALL
 )
-#: `user:password@`; `container@account` is a place, `host:8020/` is one too, and S3's keys may hold a slash.
+#: `user:password@`. Not secrets: `container@account`, and `host:8020/`. S3 keys may contain a slash.
 _USER_INFO = re.compile(r"(?<=://)[^/\s?#@:]*:(?:[^/\s?#]*@|(?!\d+/)[^\s?#@]{0,200}@)")
 
 
 def compiled(regex: str | None) -> Pattern[str]:
-    """The session's `spark.redaction.regex`; Spark's default where it is absent or not for Python."""
+    """The session's `spark.redaction.regex`; Spark's default if it is absent or not valid in Python."""
     try:
         return re.compile(regex or DEFAULT_REGEX)
     except re.error:
@@ -34,10 +34,9 @@ def compiled(regex: str | None) -> Pattern[str]:
 
 
 def redact(text: str, secret_key: Pattern[str]) -> str:
-    """`key=value` and `key: value` with a secret key lose the value, `scheme://user:password@` its user; an
-    overlong text keeps its two ends.
+    """Mask the values of secret keys (`key=value`, `key: value`) and the user info of URLs; cut a long text.
 
-    The last lines of a Java stack trace hold the root cause, so the middle is what goes.
+    A text over MAX_TEXT_CHARS loses its middle: the last lines of a Java stack trace contain the root cause.
     """
     if len(text) > MAX_TEXT_CHARS:
         half = MAX_TEXT_CHARS // 2
@@ -46,7 +45,7 @@ def redact(text: str, secret_key: Pattern[str]) -> str:
 
 
 def _masked(text: str, secret_key: Pattern[str]) -> str:
-    """The value of a harmless key is read for pairs of its own: `url=…?password=…`."""
+    """Mask secret values, also inside the values of other keys, such as `url=…?password=…`."""
     kept, at = [], 0
     found = _KEY.search(text)
     while found is not None:

@@ -1,11 +1,11 @@
-"""The wire format: events from agents, commands to them, their results, as JSON.
+"""The wire format: events from agents, commands to agents and their results, as JSON.
 
-The speaker owns the language, so this sits with the agent; the server imports it. One event is one
-line (NDJSON). `data` is Spark's own JSON wherever Spark has one: a field that a later Spark adds
-travels and is stored without a change here. Standard library only, Python 3.9.
+It is part of the agent, which produces the events; the server imports it. One event is one line (NDJSON).
+`data` is Spark's own JSON wherever Spark has one, so fields of later Spark versions are transported and
+stored without a change here. Standard library only, Python 3.9.
 
-Types of events: app_started, started, start_failed, progress, idle, terminated, status, heartbeat,
-inventory, dropped, app_ended. A type from a newer agent is stored raw, not refused.
+Event types: app_started, started, start_failed, progress, idle, terminated, status, heartbeat, inventory,
+dropped, app_ended. A type from a newer agent is stored raw, not refused.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ MAX_LABELS = 10
 MAX_LABEL_CHARS = 128
 MAX_NAME_CHARS = 256
 MAX_APP_CHARS = 1024
-#: Of what people and agents say freely.
+#: Maximum depth of free-form JSON from people and agents.
 MAX_NESTED = 32
-#: `inventory` looks at the checkpoint and changes nothing.
+#: `inventory` lists the checkpoint and changes nothing.
 ACTIONS = ("stop", "start", "restart", "inventory")
-#: What `CONTROLPLANE_ACTIONS` in the driver may say: which commands this driver obeys.
+#: Values of `CONTROLPLANE_ACTIONS` in the driver: which commands it executes.
 ACTION_MODES = ("none", "stop", "all")
 RESULT_STATES = ("running", "succeeded", "failed", "refused")
 
 
 @dataclass(frozen=True)
 class App:
-    """The Spark application an agent lives in; `name` is what people call it, `id` Spark's own."""
+    """The Spark application of an agent; `name` is for people, `id` is Spark's own."""
 
     name: str
     id: str | None = None
@@ -47,7 +47,10 @@ class App:
 
 @dataclass(frozen=True)
 class Event:
-    """One thing an agent saw. `at` is Unix seconds by the driver's clock; `seq` counts from 1 per agent."""
+    """One event of an agent.
+
+    `at` is in Unix seconds by the driver's clock; `seq` counts from 1 for each agent.
+    """
 
     agent: str
     seq: int
@@ -60,7 +63,10 @@ class Event:
 
 @dataclass(frozen=True)
 class Command:
-    """What the server asks of one query. `timeout_seconds`: how long the agent may take over it."""
+    """An action that the server requests for one query.
+
+    `timeout_seconds` limits its execution by the agent.
+    """
 
     id: str
     action: str
@@ -72,7 +78,7 @@ class Command:
 
 @dataclass(frozen=True)
 class CommandResult:
-    """What became of a command. `code` is a word for programs, `reason` a sentence for people."""
+    """The result of a command. `code` is for programs, `reason` is a sentence for people."""
 
     state: str
     reason: str = ""
@@ -106,7 +112,7 @@ def _plausible(seconds: float) -> float:
 
 
 def encode_event(event: Event) -> str:
-    """An event as one line without the newline."""
+    """An event as one line, without the newline."""
     document = {
         "v": VERSION,
         "agent": event.agent,
@@ -121,9 +127,9 @@ def encode_event(event: Event) -> str:
 
 
 def decode_event(line: str | bytes) -> Event:
-    """One line → an event, or a WireError that names the field and what it must be.
+    """Parse one line; a WireError names the field and what it must be.
 
-    NaN and infinities become null: they are stored as absent (older Spark writes them as rates).
+    NaN and infinities become null and are stored as absent (older Spark writes them as rates).
     """
     document = loads(line)
     if not isinstance(document, dict):
@@ -223,15 +229,15 @@ def loads(text: str | bytes) -> Any:
     except json.JSONDecodeError as error:
         raise WireError("not JSON: %s at character %d" % (error.msg, error.pos + 1)) from None
     except RecursionError:
-        raise WireError("not JSON we take: nested too deep") from None
+        raise WireError("the JSON is nested too deep") from None
     except ValueError:  # an integer of more than 4 300 digits
-        raise WireError("not JSON we take: a number is too long") from None
+        raise WireError("a JSON number is too long") from None
 
 
-def nested(value: Any, max_chars: int = MAX_NESTED) -> bool:
-    """Whether lists and mappings lie in each other deeper than `max_chars`: who renders them again may not be able to."""
+def nested(value: Any, max_depth: int = MAX_NESTED) -> bool:
+    """Whether lists and mappings are nested deeper than `max_depth`, which a renderer may not support."""
     level = [value]
-    for _ in range(max_chars):
+    for _ in range(max_depth):
         level = [
             inner
             for item in level
@@ -242,12 +248,12 @@ def nested(value: Any, max_chars: int = MAX_NESTED) -> bool:
 
 
 def encode_command(command: Command) -> dict[str, Any]:
-    """A command as the JSON value that the long poll answers with."""
+    """A command as the JSON value in the answer to the long poll."""
     return asdict(command)
 
 
 def decode_command(document: Any) -> Command:
-    """The JSON value of a command → Command; WireError names what is wrong."""
+    """Parse a command's JSON value; a WireError names what is wrong."""
     document = _mapping(document, "command")
     action = document.get("action")
     if action not in ACTIONS:
@@ -271,7 +277,7 @@ def encode_result(result: CommandResult) -> dict[str, Any]:
 
 
 def decode_result(document: Any) -> CommandResult:
-    """The JSON body of a result → CommandResult; WireError names what is wrong."""
+    """Parse the JSON body of a result; a WireError names what is wrong."""
     document = _mapping(document, "result")
     state = document.get("state")
     if state not in RESULT_STATES:

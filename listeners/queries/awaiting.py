@@ -1,9 +1,9 @@
 """`awaitTermination` that does not return when a command stops the query, and follows the restarted query.
 
-Nearly every program ends in `query.awaitTermination()`. If that returned when a command stops the query, `main`
-would end, and with it every other query in the driver. So a wait without a timeout continues while a command holds
-the query, and follows the new run. The user's own `stop()`, a timeout argument and a failure that no command caused
-behave as in Spark.
+Nearly every program ends in `query.awaitTermination()`. If that returned when a command stops the query,
+`main` would end, and with it every other query in the driver. So a wait without a timeout continues while a
+command holds the query, and follows the new run. The user's own `stop()`, a timeout argument and a failure
+that no command caused behave as in Spark.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def await_any(
 ) -> Any:
     """Replaces `StreamingQueryManager.awaitAnyTermination`.
 
-    Spark's returns for any end since the last reset. If a command caused the end, reset and wait again. Any other
-    end is returned as Spark reports it.
+    Spark's returns for any end since the last reset. If a command caused the end, reset and wait again. Any
+    other end is returned as Spark reports it.
     """
     if timeout is not None:
         return original(manager, timeout)
@@ -123,7 +123,7 @@ def await_any(
 
 
 def _return_as_spark(ended: list[SparkRun], failure: Exception | None) -> None:
-    """Return or raise as Spark does: raise the failure of a run that ended, of the first if several failed."""
+    """Return or raise as Spark does: raise the first failure among the runs that ended."""
     if ended:
         failure = next((found for run in ended if (found := _failure_of(run))), None)
     if failure is not None:
@@ -160,7 +160,10 @@ def _own_ends(registry: Registry, key: int) -> list[SparkRun]:
 
 
 def _is_active(run: SparkRun) -> bool:
-    """Whether the run is active. True where Spark does not answer: PySpark's own wait will raise that error."""
+    """Whether the run is active.
+
+    True where Spark does not answer: PySpark's own wait will raise that error.
+    """
     try:
         return run.is_active()
     except AgentError:

@@ -1,7 +1,7 @@
 """Wrappers around the PySpark methods that start, stop and await queries.
 
-Each wrapper notifies the agent and then does what PySpark does. An error of the agent is logged and never raised
-into the program. `listeners.spark.patching` restores the methods.
+Each wrapper notifies the agent and then does what PySpark does. An error of the agent is logged and never
+raised into the program. `listeners.spark.patching` restores the methods.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class StartObserver(Protocol):
         """The session is about to start a query."""
 
     def before_start(self, start: Start, name: str | None) -> None:
-        """Called on the user's thread before Spark's start. A `StartRefused` that it raises reaches the user."""
+        """Called on the user's thread before Spark's start.
+
+        A `StartRefused` that it raises reaches the user.
+        """
 
     def after_start(self, start: Start, query: Any) -> None:
         """Spark has started `query`."""

@@ -1,7 +1,8 @@
 """Overrides of a start by command, validated before anything is stopped.
 
 A recorded writer accepts another interval for its processing-time trigger. A registered factory accepts the
-parameters in its signature. An override applies to one run: the next start without it uses the program's own values.
+parameters in its signature. An override applies to one run: the next start without it uses the program's own
+values.
 """
 
 from __future__ import annotations
@@ -51,13 +52,14 @@ def interval_of(overrides: Mapping[str, Any], trigger: str | None) -> float | No
         )
     if trigger != "processing_time":
         raise refusal(
-            f"only a processing-time trigger can have another interval; this query's is {trigger or 'unknown'}"
+            "only a processing-time trigger can have another interval; "
+            f"this query's is {trigger or 'unknown'}"
         )
     return seconds_of(overrides[TRIGGER])
 
 
 def seconds_of(value: Any) -> float:
-    """`"10 seconds"`, `"500 ms"`, `"1m"` or a number of seconds → seconds; 0 starts batches without a pause."""
+    """`"10 seconds"`, `"500 ms"`, `"1m"` or seconds → seconds; 0 starts batches without a pause."""
     seconds = _number(value) if isinstance(value, (int, float)) else _parsed(str(value))
     if seconds is None or not math.isfinite(seconds) or not 0 <= seconds <= MAX_INTERVAL_SECONDS:
         raise refusal(
@@ -82,7 +84,7 @@ def _parsed(text: str) -> float | None:
 
 
 def check_parameters(factory: Callable[..., Any], name: str, overrides: Mapping[str, Any]) -> None:
-    """Raise a CommandError that names the accepted parameters if the factory does not accept exactly these."""
+    """Raise a CommandError with the accepted parameters if the factory does not accept these."""
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError):

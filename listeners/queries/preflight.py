@@ -1,7 +1,7 @@
 """Ask the server before a start whether the query can restart from its checkpoint.
 
-`CONTROLPLANE_PREFLIGHT`: `report` (no check before the start; the shape is sent with the facts), `block` (refuse
-a start that its checkpoint does not allow) or `off`. Fail-open: without an answer the query starts.
+`CONTROLPLANE_PREFLIGHT`: `report` (no check before the start; the shape is sent with the facts), `block`
+(refuse a start that its checkpoint does not allow) or `off`. Fail-open: without an answer the query starts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ Ask = Callable[[Mapping[str, Any], float], Any]
 
 
 class QueryNotStarted(StartRefused, AgentError):
-    """The checkpoint does not allow the change, so the query was not started. The message lists the remedies."""
+    """The checkpoint does not allow the change, so the query was not started.
+
+    The message lists the remedies.
+    """
 
 
 class Preflight:
@@ -41,7 +44,10 @@ class Preflight:
         self._app, self._ask, self._redact, self._seconds = app, ask, redact, seconds
 
     def before_start(self, start: Start, name: str | None) -> None:
-        """Raise QueryNotStarted if the query would not restart. Blocks the user's thread at most `seconds`."""
+        """Raise QueryNotStarted if the query would not restart.
+
+        Blocks the user's thread at most `seconds`.
+        """
         if getattr(start.session, "_jsparkSession", None) is None:
             return log.warning("preflight: not available for Spark Connect clients; the query starts")
         answers: list[Any] = []

@@ -1,8 +1,8 @@
 """Poll the state that events do not report: active queries, and whether their tasks finish.
 
-Neither a long healthy batch nor a hung batch emits an event, and a query can disappear without one. So every few
-seconds the prober asks `spark.streams.active` and `query.status` of every session, and for a trigger that lasts
-longer than one round, the task counts of the query's jobs.
+Neither a long healthy batch nor a hung batch emits an event, and a query can disappear without one. So every
+few seconds the prober asks `spark.streams.active` and `query.status` of every session, and for a trigger that
+lasts longer than one round, the task counts of the query's jobs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class Prober:
         return [self._describe(engine, session, run) for run in engine.active(session)]
 
     def _driver_figures(self, sessions: list[Any]) -> dict[str, Any]:
-        """Executors and heap, from any session: they share the driver. Empty if Spark does not report them."""
+        """Executors and heap, from any session: they share the driver.
+
+        Empty if Spark does not report them.
+        """
         try:
             return self._engine_of(sessions[0]).driver_figures(sessions[0]) if sessions else {}
         except Exception:
@@ -146,7 +149,7 @@ class Prober:
     def _facts(
         self, entry: RegisteredQuery | None, name: str | None, run: SparkRun, reported: tuple[Any, ...] | None
     ) -> dict[str, Any]:
-        """`shape` is included only with a run's first facts: it describes the start and is the largest part."""
+        """`shape` is included only with a run's first facts: it describes the start, and it is large."""
         facts = run.facts()
         method = restarting.restart_method(self._registry, entry, name, facts)
         found = dict(facts, restart=method.how, restartReason=method.reason)

@@ -1,9 +1,9 @@
 """Registry of the driver's queries: how each was started, and whether its waiters are held.
 
 A `RegisteredQuery` is one query of this driver (one query id). A `Start` is the recorded call of
-`DataStreamWriter.start` or `toTable`. Repeating the call resumes from the same checkpoint only while the writer is
-unchanged. A writer is mutable: it may have been configured further or have started another query. So each such call
-increments the writer's generation.
+`DataStreamWriter.start` or `toTable`. Repeating the call resumes from the same checkpoint only while the
+writer is unchanged. A writer is mutable: it may have been configured further or have started another query.
+So each such call increments the writer's generation.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Registry:
         return entry
 
     def _remember_own_end(self, entry: RegisteredQuery) -> None:
-        """Remember the run that is being replaced, if no command ended it: `awaitAnyTermination` must return it."""
+        """Remember a replaced run that no command ended: `awaitAnyTermination` must return for it."""
         by_command = entry.held or (entry.run_id and entry.probation == entry.run_id)
         if entry.run_id and not by_command and not entry.forgotten:
             runs = self._replaced.setdefault(entry.session_key, collections.deque(maxlen=MAX_REPLACED))
@@ -154,7 +154,10 @@ class Registry:
         self.changed.notify_all()
 
     def trim(self) -> None:
-        """Forget the queries that ended longest ago, beyond MAX_QUERIES. Asks Spark: not for a user's thread."""
+        """Forget the queries that ended longest ago, beyond MAX_QUERIES.
+
+        Asks Spark: not for a user's thread.
+        """
         entries = self.entries()
         if len(entries) <= MAX_QUERIES:
             return
@@ -187,7 +190,7 @@ class Registry:
             return self._entries.get(self._by_run.get(run_id, ""))
 
     def entry_of(self, query: Any, run_id: str) -> RegisteredQuery | None:
-        """The query whose current run is `run_id`, the run of a user's handle; the handle follows it from now on."""
+        """The query whose current run is `run_id`; the user's handle follows it from now on."""
         with self.changed:
             entry = self.entry_of_run(run_id)
             if entry is None or entry.run_id != run_id:

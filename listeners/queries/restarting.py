@@ -53,12 +53,12 @@ def restart_method(
     name: str | None,
     facts: Mapping[str, Any] | None = None,
 ) -> RestartMethod:
-    """How the query called `name` can be started again: `reuse` only where that certainly resumes the same query.
+    """How the query called `name` can be started again: `reuse` only if that surely resumes the same query.
 
     `facts` are those of its run, where they are available.
 
-    Sources: a writer is mutable and starts what it was configured for last. It keeps the static DataFrames it was
-    built with. Without a checkpoint of its own a query begins from scratch.
+    Sources: a writer is mutable and starts what it was configured for last. It keeps the static DataFrames it
+    was built with. Without a checkpoint of its own a query begins from scratch.
     """
     checkpoint = entry.run.checkpoint() if entry is not None else None
     if checkpoint and classic.is_temporary(checkpoint):

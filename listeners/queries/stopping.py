@@ -1,8 +1,8 @@
 """Stop a run, if possible between two batches, and report what it did with the last batch.
 
-Spark cannot stop between batches: `stop()` cancels the running batch. A query with a backlog and no pause in its
-trigger begins the next batch at once. There the best moment is the report of a commit: a stop right after it loses
-at most the planning of the next batch. Used by `listeners.commands.executor`.
+Spark cannot stop between batches: `stop()` cancels the running batch. A query with a backlog and no pause in
+its trigger begins the next batch at once. There the best moment is the report of a commit: a stop right after
+it loses at most the planning of the next batch. Used by `listeners.commands.executor`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class StopResult(NamedTuple):
 def end(registry: Registry, entry: RegisteredQuery, drain: bool, timeout: float) -> StopResult:
     """Stop the query's run and hold its waiters. CommandError `stop_timed_out` if it does not end in time.
 
-    Refused with `not_running` if the run ended by itself meanwhile: the program must see that end. An error of
-    `stop()` itself is raised; then the query keeps running and its waiters are released.
+    Refused with `not_running` if the run ended by itself meanwhile: the program must see that end. An error
+    of `stop()` itself is raised; then the query keeps running and its waiters are released.
     """
     began = time.monotonic()
     run = entry.run
@@ -162,7 +162,7 @@ _UNKNOWN = {
     None: "stopped; no batch is on record",
     GAP: "stopped between two batches",
     COMMIT: "stopped right after a batch; if the next one had begun, it will run again",
-    DEADLINE: "stopped in the middle of a batch, which did not end within the time of the drain",
+    DEADLINE: "stopped in the middle of a batch: the drain timed out",
 }
 _CUTS = {
     None: "stopped in the middle of batch {cut}, which will run again",
@@ -171,9 +171,7 @@ _CUTS = {
         "stopped right after batch {last}; there is no pause between its batches, so batch {cut} had been "
         "planned and will run again"
     ),
-    DEADLINE: (
-        "stopped in the middle of batch {cut}, which will run again: it did not end within the time of the drain"
-    ),
+    DEADLINE: ("stopped in the middle of batch {cut}, which will run again: the drain timed out"),
 }
 
 

@@ -1,7 +1,7 @@
 """Wait briefly at the program's end for Spark's last termination events.
 
-Spark sends `onQueryTerminated` after it has released the program's `awaitTermination`. A program that exits right
-then would leave a query that seems to run forever (seen on Spark 3.4, 3.5).
+Spark sends `onQueryTerminated` after it has released the program's `awaitTermination`. A program that exits
+right then would leave a query that seems to run forever (seen on Spark 3.4, 3.5).
 """
 
 from __future__ import annotations

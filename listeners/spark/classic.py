@@ -1,8 +1,8 @@
 """Classic (not Connect) Spark sessions: the py4j implementation of `listeners.spark.engine`.
 
-Each function is one or a few py4j calls (about 0.3 ms each). Only `listen` and the methods of a run that say so
-change anything. Sources of the names: PySpark 4.3 `pyspark.sql.streaming`, Spark's `StreamExecution` and `Trigger`
-classes; most also exist in 3.4. What a version lacks is returned as None.
+Each function is one or a few py4j calls (about 0.3 ms each). Only `listen` and the methods of a run that say
+so change anything. Sources of the names: PySpark 4.3 `pyspark.sql.streaming`, Spark's `StreamExecution` and
+`Trigger` classes; most also exist in 3.4. What a version lacks is returned as None.
 """
 
 from __future__ import annotations
@@ -157,7 +157,10 @@ class ClassicEngine:
         return False  # the driver is this process
 
     def permanent_outage(self, run: SparkRun) -> Exception | None:
-        """A Java error is an answer. Try a broken connection twice: py4j opens a new one for the second try."""
+        """A Java error is an answer.
+
+        Try a broken connection twice: py4j opens a new one for the second try.
+        """
         return _unreachable(run) and _unreachable(run)
 
     def tasks(self, session: Any, run_id: str) -> tuple[int, int] | None:
@@ -236,8 +239,8 @@ def _numbers(session: Any, array: Any) -> list[int]:
 def driver_figures(session: Any) -> dict[str, Any]:
     """Live `executors` and `driver` {heapUsed, heapMax} in bytes: ten py4j calls, about 1 ms in total.
 
-    Spark lists the driver as one of its executors, in local mode as the only one, which counts as 0 executors.
-    The list comes from Spark's own status store, so the call never waits for a busy driver.
+    Spark lists the driver as one of its executors, in local mode as the only one, which counts as 0
+    executors. The list comes from Spark's own status store, so the call never waits for a busy driver.
     """
     context = session.sparkContext
     listed = len(context._jsc.sc().statusTracker().getExecutorInfos())
@@ -253,7 +256,7 @@ def checkpoint(jsq: Any) -> str | None:
 
 
 def facts(jsq: Any) -> dict[str, Any]:
-    """Trigger, checkpoint, output mode, sink and watermark of a running query, where this Spark reports them."""
+    """Trigger, checkpoint, output mode, sink and watermark of a running query, if Spark reports them."""
     execution = _try(lambda: jsq.streamingQuery()) or jsq
     trigger, interval = plans.parse_trigger(_try(lambda: execution.trigger().toString()))
     root = checkpoint(jsq)

@@ -1,6 +1,7 @@
-"""The interface to Spark, implemented by `listeners.spark.classic` (py4j) and `listeners.spark.connect.session` (gRPC).
+"""The interface to Spark.
 
-An `Engine` handles one kind of session. A `SparkRun` is one run of one query and never changes, while the user's own
+`listeners.spark.classic` (py4j) and `listeners.spark.connect.session` (gRPC) implement it. An `Engine`
+handles one kind of session. A `SparkRun` is one run of one query and never changes, while the user's own
 handle may later stand for a newer run.
 """
 
@@ -53,7 +54,7 @@ class SparkRun(Protocol):
         """The checkpoint location; None if Spark does not report it."""
 
     def facts(self) -> dict[str, Any]:
-        """`trigger`, `triggerInterval` (seconds), `checkpoint`, `checkpointIsTemporary`, `outputMode`, `sink`,
+        """Facts of the run: `trigger`, `triggerInterval` (seconds), `checkpoint`, `checkpointIsTemporary`, `outputMode`, `sink`,
         `watermarkDelay` (seconds), …; None for facts that this Spark does not report."""
 
     def shape(self, redact: Callable[[str], str] | None) -> dict[str, Any] | None:
@@ -73,7 +74,7 @@ class Engine(Protocol):
     independent_sessions: bool
 
     def classes(self) -> Mapping[str, type]:
-        """PySpark's classes to wrap, by the names `session`, `query`, `manager`, `writer`, and `context` where there
+        """PySpark's classes to wrap, by name: `session`, `query`, `manager`, `writer`; `context` where there
         is one."""
 
     def app(self, session: Any) -> dict[str, Any]:
@@ -83,7 +84,10 @@ class Engine(Protocol):
         """A setting of the session or the application; None if it is not set."""
 
     def key(self, session: Any) -> int:
-        """A key of the Spark session, equal for all its Python wrappers. Each session has one query manager."""
+        """A key of the Spark session, equal for all its Python wrappers.
+
+        Each session has one query manager.
+        """
 
     def key_of(self, manager: Any) -> int:
         """The key of this manager's session."""
@@ -92,7 +96,7 @@ class Engine(Protocol):
         """The session in which this writer starts its query."""
 
     def listen(self, session: Any, listener: Any) -> Callable[[], None]:
-        """Send the session's events to a `listeners.spark.listener.RawListener`; returns a call that stops it."""
+        """Send the session's events to a RawListener; returns a call that removes the listener."""
 
     def run(self, query: Any, start: Start | None = None) -> SparkRun:
         """The run that a handle stands for now. `start` is the recorded start, if it was seen."""
@@ -116,7 +120,7 @@ class Engine(Protocol):
         """Whether a wait raised this because Spark did not answer, not because a query failed."""
 
     def permanent_outage(self, run: SparkRun) -> Exception | None:
-        """Spark's error if it will never run this query again: it has ended or forgot the query. None otherwise,
+        """Spark's error if it will never run this query again: it ended or forgot the query. None otherwise,
         also if it only does not answer now."""
 
     def tasks(self, session: Any, run_id: str) -> tuple[int, int] | None:
@@ -156,8 +160,8 @@ class Start:
     def repeat(self, interval: float | None = None, own: float | None = None) -> Any:
         """Start the query again; returns PySpark's StreamingQuery.
 
-        `interval` in seconds replaces the trigger's interval for this start only. `own` is the interval of the
-        current run, restored in the writer afterwards.
+        `interval` in seconds replaces the trigger's interval for this start only. `own` is the interval of
+        the current run, restored in the writer afterwards.
         """
         self.engine.activate(self.session, self.pool)
         self.interval = interval

@@ -1,8 +1,8 @@
 """Put Spark's callbacks into the inbox with one py4j call for each event.
 
-PySpark's `StreamingQueryListener` copies each event field by field over py4j, which takes tens of milliseconds with
-the interpreter lock held. This listener implements the same Java interface directly (`PythonStreamingQueryListener`,
-Spark 3.4 and later) and reads Spark's own JSON once.
+PySpark's `StreamingQueryListener` copies each event field by field over py4j, which takes tens of
+milliseconds with the interpreter lock held. This listener implements the same Java interface directly
+(`PythonStreamingQueryListener`, Spark 3.4 and later) and reads Spark's own JSON once.
 """
 
 from __future__ import annotations

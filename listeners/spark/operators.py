@@ -1,7 +1,8 @@
 """Describe the stateful operators of a running query from its analyzed plan, and what their state contains.
 
-The plan's text gives the position of each operator; a few py4j calls to the plan's nodes give its details. Called by
-`listeners.spark.shape`. Sources of the names: Spark's `org.apache.spark.sql.catalyst.plans.logical` (3.4 to 4.3).
+The plan's text gives the position of each operator; a few py4j calls to the plan's nodes give its details.
+Called by `listeners.spark.shape`. Sources of the names: Spark's `org.apache.spark.sql.catalyst.plans.logical`
+(3.4 to 4.3).
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def _values(node: Any, columns: list[Column], keys: list[str]) -> list[tuple[str
 
 
 def _aliased(node: Any, columns: list[Column]) -> list[Column]:
-    """Grouping expressions that are not plain columns, with their text as name and the type of their alias."""
+    """Grouping expressions that are not plain columns, named by their text, with their alias's type."""
     texts = [plans.unaliased(text) for text in texts_of(node.aggregateExpressions())]
     return [(text, text, column[2]) for text, column in zip(texts, columns)]
 

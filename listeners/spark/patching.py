@@ -1,7 +1,7 @@
 """Wrap methods of PySpark's classes and restore them.
 
-A wrapper has the signature `wrapper(original, self, *args, **kwargs)`. If another library has wrapped the same
-method later, its wrapper stays, and the agent's wrapper inside it only passes calls through (`retired`).
+A wrapper has the signature `wrapper(original, self, *args, **kwargs)`. If another library has wrapped the
+same method later, its wrapper stays, and the agent's wrapper inside it only passes calls through (`retired`).
 """
 
 from __future__ import annotations

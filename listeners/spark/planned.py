@@ -1,7 +1,7 @@
 """The shape of a query before its start, so that preflight can still refuse the start.
 
-The plan is already analyzed. Sink, mode and trigger come from the Java writer and the arguments of the start. Called
-by `listeners.queries.preflight`; `listeners.spark.shape` describes a running query.
+The plan is already analyzed. Sink, mode and trigger come from the Java writer and the arguments of the start.
+Called by `listeners.queries.preflight`; `listeners.spark.shape` describes a running query.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def ids(expression: str) -> set[str]:
 
 
 def equal_keys(condition: str, left: set[str], right: set[str]) -> list[tuple[str, str]]:
-    """A join's equality keys as (left, right) pairs with ids; `left` and `right` are the sides' column ids."""
+    """(left, right) pairs of a join's equality keys, with ids; `left`, `right`: the sides' column ids."""
     pairs = []
     for conjunct in _conjuncts(condition):
         sides = split(_open(conjunct), " = ")

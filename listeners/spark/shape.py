@@ -1,8 +1,9 @@
 """The shape of a query at its start: the properties that its checkpoint depends on, as one JSON object.
 
-Sources in order, sink, stateful operators of the analyzed plan, output mode, trigger, and the configuration that Spark
-pins. `controlplane preflight` compares shapes to decide whether a changed query will restart. Read from a running
-query of a classic session with about a hundred py4j calls (15 ms when warm), on the agent's own thread, after the start.
+Sources in order, sink, stateful operators of the analyzed plan, output mode, trigger, and the configuration
+that Spark pins. `controlplane preflight` compares shapes to decide whether a changed query will restart. Read
+from a running query of a classic session with about a hundred py4j calls (15 ms when warm), on the agent's
+own thread, after the start.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ Redact = Callable[[str], str]
 
 
 def shape_of(query: Any, redact: Redact | None = None) -> dict[str, Any]:
-    """The shape of a running query (PySpark's handle or the Java query); None for parts that Spark does not report.
+    """The shape of a running query (PySpark's handle or the Java query); None for unknown parts.
 
     `redact` is applied to every text. Never raises; changes nothing in the query.
     """
@@ -143,7 +144,7 @@ def _sources(execution: Any, analyzed: Any) -> list[dict[str, Any]]:
 
 
 def _expected(text: str) -> dict[str, Any]:
-    """How a source that is not created yet will describe itself; the type is None if the plan does not show it."""
+    """The future description of a source not created yet; its type is None if the plan does not show it."""
     if text.startswith("FileSource["):
         return described("FileStreamSource" + text[len("FileSource") :])
     return {**described(text), "type": EXPECTED_TYPES.get(text)}

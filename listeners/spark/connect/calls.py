@@ -1,8 +1,8 @@
-"""Calls to a Spark Connect server for the agent: each with a deadline of its own, none repeated.
+"""The agent's calls to a Spark Connect server: each with its own deadline, without retries.
 
-PySpark's own calls try for minutes when the server is away; a guest must not. These use the session's
-channel and its way to make requests (`pyspark.sql.connect.client`, 3.5 to 4.3), and below its objects:
-what Spark sent as JSON stays JSON. Errors are `ConnectError` and its kinds.
+PySpark's own calls retry for minutes while the server is unreachable, which the agent must not. These calls
+use the session's channel and request builder (`pyspark.sql.connect.client`, 3.5 to 4.3) below its public
+objects, so Spark's JSON stays unparsed. Errors are `ConnectError` and its subclasses.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from listeners.protocol.errors import ConnectError, RunUnknown, SessionGone
 
 ANSWER_SECONDS = 10.0
-#: Of a setting or the version, asked on the program's own thread when it is attached.
+#: For a setting or the version, which are read on the program's own thread while it attaches.
 SETTING_SECONDS = 3.0
-#: Error conditions of a session that will not come back, whoever asks.
+#: Error conditions of a session that has ended for good.
 GONE = ("INVALID_HANDLE.SESSION", "NO_ACTIVE_SESSION", "SESSION_CLOSED", "SESSION_CHANGED")
-#: The word with which the stream of events begins, once the server has added the listener.
+#: The type of the stream's first event, sent once the server has added the listener.
 ADDED = "added"
-#: By number of Spark's `StreamingQueryEventType`.
+#: Spark's `StreamingQueryEventType` by number.
 EVENTS = {1: "progress", 2: "terminated", 3: "idle"}
 
 _UNKNOWN_RUN = re.compile(r"Streaming query \S+ is not found")
@@ -29,7 +29,7 @@ _UNKNOWN_RUN = re.compile(r"Streaming query \S+ is not found")
 def query(
     session: Any, query_id: str, run_id: str, seconds: float | None = ANSWER_SECONDS, **fields: Any
 ) -> Any:
-    """The `StreamingQueryCommandResult` for one run; `fields`: a field of `StreamingQueryCommand` and its value."""
+    """The `StreamingQueryCommandResult` for one run; `fields` are fields of `StreamingQueryCommand`."""
     command = _proto().Command()
     command.streaming_query_command.query_id.id = query_id
     command.streaming_query_command.query_id.run_id = run_id
@@ -39,7 +39,7 @@ def query(
 
 
 def has_terminated(session: Any, query_id: str, run_id: str) -> bool:
-    """Whether a run's last batch has ended too; raises ConnectError where that end was a failure."""
+    """Whether a run has ended, including its last batch; ConnectError if it ended with a failure."""
     command = _proto().Command()
     command.streaming_query_command.query_id.id = query_id
     command.streaming_query_command.query_id.run_id = run_id
@@ -49,9 +49,9 @@ def has_terminated(session: Any, query_id: str, run_id: str) -> bool:
 
 
 def manager(session: Any, wait_for_ready: bool = False, **fields: Any) -> Any:
-    """The `StreamingQueryManagerCommandResult`; `fields`: a field of `StreamingQueryManagerCommand`.
+    """The `StreamingQueryManagerCommandResult`; `fields` are fields of `StreamingQueryManagerCommand`.
 
-    `wait_for_ready`: where there is no connection, wait for the next one as long as for an answer.
+    `wait_for_ready`: without a connection, wait for the next one, for as long as for an answer.
     """
     command = _proto().Command()
     for name, value in fields.items():
@@ -60,7 +60,7 @@ def manager(session: Any, wait_for_ready: bool = False, **fields: Any) -> Any:
 
 
 def settings(session: Any, *names: str) -> dict[str, str]:
-    """Those of these settings that are set, or have a default, on the server."""
+    """The values of these settings on the server; settings without value or default are left out."""
     client = session.client
     try:
         request = client._config_request_with_metadata()
@@ -72,7 +72,7 @@ def settings(session: Any, *names: str) -> dict[str, str]:
 
 
 def version(session: Any) -> str:
-    """The server's version of Spark."""
+    """The server's Spark version."""
     client = session.client
     try:
         request = client._analyze_plan_request_with_metadata()
@@ -86,15 +86,15 @@ def version(session: Any) -> str:
 
 
 def can_listen() -> bool:
-    """Whether this PySpark knows events that are sent to the client (4.0 and later)."""
+    """Whether this PySpark supports events sent to the client (4.0 and later)."""
     return hasattr(_proto(), "StreamingQueryListenerBusCommand")
 
 
 def open_events(session: Any) -> Any:
-    """Ask for the session's events; the answer is a call to give to `events`, and has `cancel()`.
+    """Request the session's events. The returned call is the argument of `events` and has `cancel()`.
 
     A session has one such stream (Spark 4.3). Where there is one already, this one stays silent for ever:
-    it does not even begin with ADDED.
+    it does not even send ADDED.
     """
     command = _proto().Command()
     command.streaming_query_listener_bus_command.add_listener_bus_listener = True
@@ -105,7 +105,7 @@ def open_events(session: Any) -> Any:
 
 
 def events(call: Any) -> Iterator[tuple[str, str]]:
-    """(type, JSON) of each event as it comes, ADDED first. Ends when somebody takes the listener off."""
+    """(type, JSON) of each event as it arrives, ADDED first. Ends when the listener is removed."""
     try:
         for response in call:
             if response.HasField("streaming_query_listener_events_result"):
@@ -120,7 +120,10 @@ def events(call: Any) -> Iterator[tuple[str, str]]:
 
 
 def close_events(session: Any, seconds: float = ANSWER_SECONDS) -> None:
-    """Take the session's listener off, whoever added it; its stream ends. A cancelled stream does not do that."""
+    """Remove the session's listener, whoever added it; its stream ends.
+
+    Cancelling a stream does not do that.
+    """
     command = _proto().Command()
     command.streaming_query_listener_bus_command.remove_listener_bus_listener = True
     try:
@@ -147,7 +150,7 @@ def _answer(
     except Exception as error:
         raise _connect_error(error) from error
     if found is None:
-        raise ConnectError("the Spark Connect server gave an answer without " + field)
+        raise ConnectError("the Spark Connect server's answer lacks " + field)
     return found
 
 
@@ -162,7 +165,7 @@ def _execute(session: Any, command: Any, seconds: float | None, wait_for_ready: 
 
 
 def _connect_error(error: Exception) -> ConnectError:
-    """gRPC's errors have `code()` and `details()`; a closed client raises one of PySpark's."""
+    """A ConnectError for gRPC's error, which has `code()` and `details()`, or a closed client's error."""
     if isinstance(error, ConnectError):
         return error
     details = getattr(error, "details", None)

@@ -1,7 +1,7 @@
-"""Which events of a Connect session have been handed on: each once, although they come by two ways.
+"""Deduplicate the events of a Connect session, which arrive in two ways.
 
-Spark's stream of events is one way, what Spark remembers of each run (`recentProgress`) the other. A run that
-was not known yet is announced first: Connect tells of a start only to the client that asked for it.
+One way is Spark's event stream, the other Spark's memory of each run (`recentProgress`). A start event is
+generated for a run not seen before: Connect reports a start only to the client that requested it.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any, Callable, NamedTuple
 
-#: Reports by which a run is known again: more than Spark remembers (`numRecentProgressUpdates`, 100).
+#: Reports remembered of a run: more than Spark remembers (`numRecentProgressUpdates`, 100).
 MAX_REPORTS = 1000
-#: Past so many runs that ended, the oldest is forgotten.
+#: Ended runs remembered; beyond this number the oldest is forgotten.
 MAX_ENDED = 200
 
 _WRAPPED = '{"progress":'
-#: Spark writes no blanks, PySpark, which writes anew for a listener of the program, does.
+#: Spark writes JSON without blanks. PySpark adds them when it serializes an event for a program's listener.
 _RUN = re.compile(r'"id": ?"([0-9a-f-]{36})".*?"runId": ?"([0-9a-f-]{36})"', re.DOTALL)
 _NAME = re.compile(r'"name": ?("(?:[^"\\]|\\.)*"|null)')
 _BATCH = re.compile(r'"timestamp": ?"([^"]+)", ?"batchId": ?(-?\d+)')
 
 
 class ConnectEvent(NamedTuple):
-    """For the inbox: `data` is JSON text; `at` Unix seconds, None for now."""
+    """An event for the inbox: `data` is JSON text; `at` in Unix seconds, None for now."""
 
     type: str
     data: str
@@ -37,7 +37,7 @@ class ConnectEvent(NamedTuple):
 
 @dataclass
 class RunEvents:
-    """What has been handed on of one run."""
+    """The events of one run that have been passed on."""
 
     query_id: str
     run_id: str
@@ -45,10 +45,11 @@ class RunEvents:
     reports: collections.OrderedDict[tuple[int, str], None] = field(default_factory=collections.OrderedDict)
     newest: int | None = None
     ended: bool = False
-    #: Rounds in which it was not among the active ones, although no end of it was heard.
+    #: Rounds in which the run was not active, although no end has arrived.
     missing: int = 0
 
     def is_new(self, report: tuple[int, str]) -> bool:
+        """Whether the report (batch id, time) has not been seen; remembers it."""
         if report in self.reports:
             return False
         self.reports[report] = None
@@ -59,7 +60,10 @@ class RunEvents:
 
 
 class EventDeduplicator:
-    """Thread-safe. `admit` answers with the events to hand on for one that came: none, itself, or two."""
+    """Returns the new events for each event that arrives: none, the event itself, or a start before it.
+
+    Thread-safe.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -67,7 +71,7 @@ class EventDeduplicator:
         self._lock = threading.Lock()
 
     def admit(self, type: str, data: str, late: bool = False) -> list[ConnectEvent]:
-        """`data` as Spark's stream or its memory has it. `late`: it is from memory, its time is the report's own."""
+        """`data` is Spark's JSON. `late`: it comes from Spark's memory, so the report's own time counts."""
         if type == "progress" and data.startswith(_WRAPPED):
             data = data[len(_WRAPPED) : -1]
         ids = _RUN.search(data)
@@ -76,7 +80,9 @@ class EventDeduplicator:
         with self._lock:
             name = _name(data) if type in ("progress", "started") else None
             found = self._start_unless_known(ids.group(1), ids.group(2), name)
-            if type == "started":  # PySpark's own, where the program has listeners: more exact than ours
+            if (
+                type == "started"
+            ):  # PySpark's own, where the program has listeners: more exact than the generated
                 return [ConnectEvent(type, data)] if found else []
             run = self._runs[ids.group(2)]
             if not self._is_new(run, type, data):
@@ -85,7 +91,7 @@ class EventDeduplicator:
             return [*found, ConnectEvent(type, data, at)]
 
     def run_started(self, query_id: str, run_id: str, name: str | None) -> list[ConnectEvent]:
-        """A run was seen: its start, unless that is known."""
+        """The start event of a run, unless it is known."""
         with self._lock:
             return self._start_unless_known(query_id, run_id, name)
 
@@ -108,12 +114,12 @@ class EventDeduplicator:
         return True
 
     def open_runs(self) -> list[RunEvents]:
-        """Runs whose end has not been heard."""
+        """Runs whose end has not arrived."""
         with self._lock:
             return [run for run in self._runs.values() if not run.ended]
 
     def ended(self, run_id: str, exception: str | None, error_class: str | None) -> list[ConnectEvent]:
-        """A run is over and no event said so: its end, unless that is known by now."""
+        """The end event of a run that ended without one, unless its end is known by now."""
         with self._lock:
             run = self._runs.get(run_id)
             if run is None or run.ended:
@@ -126,16 +132,16 @@ class EventDeduplicator:
 
 
 def report_of(data: str) -> tuple[int, str]:
-    """(batch id, time) of a progress report: what tells it from the run's others."""
+    """(batch id, time) of a progress report, which identifies it within its run."""
     found = _BATCH.search(data)
-    if found is None:  # a later Spark writes its fields in another order
+    if found is None:  # a later Spark writes the fields in another order
         document = json.loads(data)
         return int(document["batchId"]), str(document["timestamp"])
     return int(found.group(2)), found.group(1)
 
 
 def when(data: str, now: float) -> float:
-    """When a report that came late was made: its trigger's start and the batch's duration; never in the future."""
+    """When a late report was made: the trigger's start plus the batch's duration, but not in the future."""
     document = json.loads(data)
     started_at = _seconds(str(document.get("timestamp")))
     if started_at is None:
@@ -154,7 +160,7 @@ def _seconds(timestamp: str) -> float | None:
 
 
 def stamp(now: float) -> str:
-    """Unix seconds as Spark writes a time."""
+    """Unix seconds in Spark's time format."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
 
 

@@ -1,10 +1,10 @@
-"""Hears the events of one Spark Connect session, and goes on hearing when the connection breaks.
+"""Receive the events of one Spark Connect session, across broken connections.
 
-Two daemon threads: *events* reads the stream that Spark sends; *watch* opens it, opens it again when it broke,
-and every few seconds asks which runs are active and what Spark remembers of them: so nothing is lost that
-Spark still knows, a run that vanished is told of, and where there is no stream (3.5, or another client of
-the session has it) polling does it all. A session has one stream: `listeners.spark.connect.bus` shares it with the
-program's own listeners.
+Two daemon threads. *events* reads Spark's event stream. *watch* opens the stream, opens it again after it
+broke, and every few seconds asks which runs are active and which reports Spark remembers. So no event is lost
+that Spark still knows, and the end of a run that disappeared is reported. Without a stream (Spark 3.5, or
+another client of the session has it), polling does all of this. A session has only one stream:
+`listeners.spark.connect.bus` shares it with the program's own listeners.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ log = logging.getLogger("controlplane.agent")
 
 #: Seconds between two rounds, with and without a stream.
 ROUND_SECONDS, POLL_ROUND_SECONDS = 5.0, 2.0
-#: Between two tries to reach a server that does not answer.
+#: Seconds between two attempts to reach a server that does not answer.
 RECONNECT_SECONDS = 1.0
-#: So long a stream may take to say that it has begun.
+#: Timeout for the stream's first event.
 STREAM_START_SECONDS = 3.0
-#: What the program waits for when it ends.
+#: Timeouts at the program's end: for the final poll and for closing the stream.
 FINAL_POLL_SECONDS, CLOSE_SECONDS = 0.7, 0.3
-#: Between two tries where somebody else has the session's stream.
+#: Seconds between two attempts to open the stream while another client has it.
 RETRY_STREAM_SECONDS = 60.0
 
 
 class EventStream:
-    """`start()` once, `close()` once. `listener` is a `listeners.spark.listener.RawListener`."""
+    """The events of one session. `start()` once, `close()` once. `listener` is a RawListener."""
 
     def __init__(self, session: Any, listener: Any):
         self._session, self._listener = weakref.ref(session), listener
@@ -48,21 +48,22 @@ class EventStream:
         self._lock = threading.RLock()
         self._call: Any = None
         self._reader: threading.Thread | None = None
-        #: A stream of this client broke: the server may hold its listener still.
+        #: A stream of this client broke: the server may still hold its listener.
         self._orphaned = False
-        #: The program's own listeners have the stream.
+        #: PySpark holds the stream for the program's own listeners.
         self._program_has_stream = False
         self._not_before = 0.0
-        #: The server did not answer the last time.
+        #: The server did not answer the last request.
         self._is_away = False
 
-    # -- life ------------------------------------------------------------------------------------
+    # -- lifecycle -------------------------------------------------------------------------------
 
     def start(self) -> None:
+        """Start the watch thread."""
         threading.Thread(target=self._watch, name="controlplane-connect-watch", daemon=True).start()
 
     def close(self) -> None:
-        """Have a last look and take the listener off, within a second or so."""
+        """Poll a last time and remove the listener, within about a second."""
         self._closed.set()
         self._wake.set()
         session = self._session()
@@ -72,13 +73,13 @@ class EventStream:
         try:
             last.start()
             last.join(FINAL_POLL_SECONDS)
-        except RuntimeError:  # an interpreter that ends starts no threads (3.12)
+        except RuntimeError:  # an exiting interpreter starts no threads (3.12)
             pass
         self._bus_listener.leave(session)
         self._end_stream(session, CLOSE_SECONDS)
 
     def run_started(self, query_id: str, run_id: str, name: str | None) -> None:
-        """The program started a run. For a user's thread."""
+        """Report a run that the program started. For a user's thread."""
         self._hand_on(self._dedup.run_started(query_id, run_id, name))
 
     def _on_event(self, type: str, data: str) -> None:
@@ -91,11 +92,12 @@ class EventStream:
     # -- the stream ------------------------------------------------------------------------------
 
     def is_streaming(self) -> bool:
+        """Whether the event stream is open."""
         reader = self._reader
         return self._added.is_set() and reader is not None and reader.is_alive()
 
     def yield_stream(self, session: Any) -> None:
-        """The program is about to ask for the stream: it is free when this returns. For a user's thread."""
+        """Free the stream for PySpark, which is about to open it. For a user's thread."""
         with self._lock:
             self._program_has_stream = True
             if self._orphaned or self._reader is not None:
@@ -103,24 +105,25 @@ class EventStream:
             self._orphaned = False
 
     def reclaim_stream(self) -> None:
-        """The program no longer wants the stream."""
+        """Use the stream again: the program no longer needs it."""
         with self._lock:
             self._program_has_stream, self._not_before = False, 0.0
         self._wake.set()
 
     def join(self, session: Any) -> bool:
-        """Be a guest among the program's own listeners; False where there are none."""
+        """Register among the program's own listeners; False if there are none."""
         return self._bus_listener.join(session)
 
     def leave(self, session: Any) -> None:
+        """Unregister from the program's own listeners."""
         self._bus_listener.leave(session)
 
     def _listen(self, session: Any) -> bool:
-        """Have the stream, or a place among the program's listeners; False where neither can be had now."""
+        """Open the stream or register among the program's listeners; False if neither is possible now."""
         with self._lock:
             if self._bus_listener.is_in(session) or self.is_streaming():
                 return True
-            if self._bus_listener.was_dropped():  # PySpark's stream broke and it threw all listeners out
+            if self._bus_listener.was_dropped():  # PySpark's stream broke, and PySpark dropped all listeners
                 self._orphaned, self._program_has_stream = True, False
             if self._bus_listener.join(session):
                 return True
@@ -139,13 +142,13 @@ class EventStream:
         self._reader.start()
         if self._added.wait(STREAM_START_SECONDS):
             return True
-        call.cancel()  # somebody else has it, or Spark is busy
+        call.cancel()  # another client has the stream, or Spark is busy
         self._reader = self._call = None
         self._not_before = time.monotonic() + RETRY_STREAM_SECONDS
         return False
 
     def _read(self, call: Any) -> None:
-        """Until the stream ends: somebody took the listener off; or breaks."""
+        """Read the stream until the listener is removed or the stream breaks."""
         confirmed = False
         try:
             for type, data in calls.events(call):
@@ -169,7 +172,7 @@ class EventStream:
                 calls.close_events(session, seconds)
                 reader.join(seconds)
         except ConnectError:
-            pass  # it is away: so is our stream
+            pass  # the server is unreachable, so the stream is closed too
         call.cancel()
         self._reader = self._call = None
 
@@ -195,7 +198,7 @@ class EventStream:
             del session
 
     def _round(self, session: Any) -> float:
-        """Listen, then look; the seconds until the next round."""
+        """Listen, then poll; returns the seconds until the next round."""
         active = self._active(session)
         listens = self._listen(session)
         if self._is_away:
@@ -208,7 +211,7 @@ class EventStream:
         try:
             self._poll(session, self._active(session), 0)
         except ConnectError:
-            pass  # it goes away with the program
+            pass  # the session ends with the program
 
     def _active(self, session: Any) -> dict[str, Any]:
         """The session's active runs by run id."""
@@ -218,9 +221,9 @@ class EventStream:
         return {each.id.run_id: each for each in active_queries}
 
     def _poll(self, session: Any, active: Mapping[str, Any], max_missing_rounds: int) -> None:
-        """Hand on what is new among the active runs, and in Spark's memory of them.
+        """Pass on new events of the active runs, and those in Spark's memory.
 
-        `max_missing_rounds`: how many looks a run may be missing before it is told as ended.
+        `max_missing_rounds`: rounds that a run may be inactive before its end is reported.
         """
         for run_id, each in active.items():
             self._hand_on(self._dedup.run_started(each.id.id, run_id, each.name or None))
@@ -228,15 +231,15 @@ class EventStream:
         for run in self._dedup.open_runs():
             missed = max(missed, self._catch_up(session, run))
             run.missing = 0 if run.run_id in active else run.missing + 1
-            if run.missing > max_missing_rounds:  # else its end may be on its way
+            if run.missing > max_missing_rounds:  # otherwise its end event may still arrive
                 self._end(session, run)
         call = self._call
         if missed > ROUND_SECONDS and call is not None and self.is_streaming():
             self._orphaned = True
-            call.cancel()  # it should have brought that: opened again in the next round
+            call.cancel()  # it should have delivered that event; the next round opens it again
 
     def _catch_up(self, session: Any, run: RunEvents) -> float:
-        """Hand on what was not heard; the age in seconds of the oldest that our stream should have brought."""
+        """Pass on missed reports; returns the age in seconds of the oldest one missed by the stream."""
         newest = self._recent_progress(session, run, last_progress=True)
         if not newest or report_of(newest[-1]) in run.reports:
             return 0.0
@@ -250,7 +253,7 @@ class EventStream:
         return max(delays, default=0.0)
 
     def _recent_progress(self, session: Any, run: RunEvents, **asked: Any) -> list[str]:
-        """Progress as JSON, oldest first; empty where Spark knows the run no more."""
+        """Progress reports as JSON, oldest first; empty if Spark no longer knows the run."""
         try:
             answer = calls.query(session, run.query_id, run.run_id, **asked)
         except RunUnknown:
@@ -261,17 +264,20 @@ class EventStream:
         text, error_class = failure_of(session, run.query_id, run.run_id)
         self._hand_on(self._dedup.ended(run.run_id, text, error_class))
 
-    # -- trouble ---------------------------------------------------------------------------------
+    # -- errors ----------------------------------------------------------------------------------
 
     def _on_away(self, error: ConnectError) -> float:
-        """Said once until it answers again. The next round waits for a connection itself."""
+        """Log the outage once, until the server answers again.
+
+        The next round waits for a connection itself.
+        """
         if not self._is_away and not self._closed.is_set():
             log.warning("controlplane agent: %s", error)
         self._is_away = True
         return RECONNECT_SECONDS
 
     def _on_session_gone(self, error: SessionGone) -> None:
-        """The session's queries ended with it."""
+        """Report the end of all runs: they ended with their session."""
         if self._closed.is_set():
             return
         log.warning(
@@ -282,7 +288,7 @@ class EventStream:
 
 
 def failure_of(session: Any, query_id: str, run_id: str) -> tuple[str | None, str | None]:
-    """(text, error class) of a run's failure as far as Spark still knows; (None, None) where it did not fail."""
+    """(text, error class) of a run's failure, as far as Spark knows it; (None, None) if it did not fail."""
     try:
         active_queries = calls.query(session, query_id, run_id, exception=True).exception
     except RunUnknown as error:

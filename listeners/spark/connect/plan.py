@@ -1,7 +1,7 @@
-"""What a Connect writer's request says of its query: trigger, sink, checkpoint, sources, watermark.
+"""Read a query's trigger, sink, checkpoint, sources and watermark from a Connect writer's request.
 
-Pure functions over `WriteStreamOperationStart` (Spark 3.5 to 4.3), which the client sends as it is; nothing
-is asked of the server. The plan in it is not yet analysed: names of tables and SQL text stay what they are.
+Pure functions over `WriteStreamOperationStart` (Spark 3.5 to 4.3), the message that the client sends; the
+server is not asked. The plan in it is not analyzed yet, so table names and SQL text are unresolved.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-#: Relations whose data lies in the plan itself.
+#: Relations whose data is inside the plan.
 FIXED = frozenset("local_relation cached_local_relation chunked_cached_local_relation range".split())
 MAX_NODES = 100_000
 MAX_LEAVES = 100
 CHECKPOINT_OPTION = "checkpointlocation"
 
 _PART = re.compile(r"(-?\d+(?:\.\d+)?)\s*([a-z]+)")
-#: As Spark reckons the delay of a watermark: a month has 31 days.
+#: Spark's own rule for watermark delays: a month has 31 days.
 _UNITS = {
     "year": 12 * 31 * 86400.0,
     "month": 31 * 86400.0,
@@ -40,7 +40,7 @@ class Leaf(NamedTuple):
 
 
 def facts(write: Any) -> dict[str, Any]:
-    """As `Run.facts`, but for the watermark: of the plan nothing is read, so that this costs next to nothing."""
+    """As `SparkRun.facts`, without the watermark: does not read the plan and costs next to nothing."""
     trigger, interval = trigger_of(write)
     return {
         "trigger": trigger,
@@ -52,7 +52,10 @@ def facts(write: Any) -> dict[str, Any]:
 
 
 def trigger_of(write: Any) -> tuple[str, float | None]:
-    """(kind, seconds): `("processing_time", 2.0)`. Without a trigger Spark runs batch after batch."""
+    """(kind, seconds), such as `("processing_time", 2.0)`.
+
+    Without a trigger Spark runs batches without a pause.
+    """
     kind = write.WhichOneof("trigger")
     if kind == "available_now":
         return "available_now", None
@@ -66,7 +69,7 @@ def trigger_of(write: Any) -> tuple[str, float | None]:
 
 
 def seconds_of(interval: str) -> float | None:
-    """`interval 1 minute 30 seconds` → 90.0; None where it is written in a way not known here."""
+    """`interval 1 minute 30 seconds` → 90.0; None for an unknown form."""
     parts = _PART.findall(interval.lower())
     units = [_UNITS.get(unit[:-1] if unit.endswith("s") else unit) for _, unit in parts]
     if not parts or None in units:
@@ -75,13 +78,13 @@ def seconds_of(interval: str) -> float | None:
 
 
 def option(options: Mapping[str, str], name: str) -> str | None:
-    """Options know no case: the last that was given under any spelling of the name."""
+    """The value of an option, whose name is case-insensitive; the last one if it is set several times."""
     found = [value for key, value in options.items() if key.lower() == name]
     return found[-1] if found else None
 
 
 def sink_of(write: Any) -> str:
-    """`ForeachBatchSink`, `table sales`, `parquet[/data/out]`, `console`."""
+    """The sink, such as `ForeachBatchSink`, `table sales`, `parquet[/data/out]` or `console`."""
     if write.HasField("foreach_batch"):
         return "ForeachBatchSink"
     if write.HasField("foreach_writer"):
@@ -103,7 +106,7 @@ def watermark_of(plan: Any) -> float | None:
 
 
 def leaves(plan: Any) -> list[Leaf]:
-    """The inputs of a plan, at most MAX_LEAVES. What may be static counts as static: SQL text, a named table."""
+    """The inputs of a plan, at most MAX_LEAVES. SQL text and named tables count as static: they may be."""
     found = [_leaf(node) for node, is_leaf in _relations(plan) if is_leaf]
     return found[:MAX_LEAVES]
 
@@ -122,12 +125,15 @@ def _leaf(node: Any) -> Leaf:
 
 
 def _with_path(source: Any) -> Mapping[str, str]:
-    """`load(path)` is kept beside the options, although Spark takes it for one."""
+    """The options with the paths of `load(path)`, which the message keeps separately."""
     return {**source.options, **({"path": ",".join(source.paths)} if source.paths else {})}
 
 
 def _relations(plan: Any) -> Iterator[tuple[Any, bool]]:
-    """(relation, whether it is a leaf) of a plan, those of subqueries included. Plans may be deep: no recursion."""
+    """(relation, whether it is a leaf) of a plan with its subqueries.
+
+    Iterative, because plans may be deep.
+    """
     waiting, met = [plan], 0
     while waiting and met < MAX_NODES:
         node, met = waiting.pop(), met + 1
@@ -138,7 +144,7 @@ def _relations(plan: Any) -> Iterator[tuple[Any, bool]]:
 
 
 def _holds_relation(nodes: list[Any]) -> bool:
-    """Whether a relation lies anywhere below."""
+    """Whether there is a relation anywhere below."""
     waiting, met = list(nodes), 0
     while waiting and met < MAX_NODES:
         node, met = waiting.pop(), met + 1

@@ -1,7 +1,7 @@
-"""Spark as a Connect session shows it: the gRPC form of `listeners.spark.engine`, for Spark 3.5 and later.
+"""Spark Connect sessions: the gRPC implementation of `listeners.spark.engine`, for Spark 3.5 and later.
 
-A client sees the queries of its own session, those that others started in it too, but not the driver: no
-tasks, no heap, no checkpoint. What a query is made of is read from the request that started it.
+A client sees all queries of its own session, but not the driver: no tasks, no heap, no checkpoint. Facts
+about a query come from the request that started it.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from listeners.spark.engine import SparkRun, SparkStatus, Start
 from listeners.spark.patching import Patches
 
 LOCATION = "spark.sql.streaming.checkpointLocation"
-#: A query without a checkpoint of its own gets one whose name begins so; the rest is the server's secret.
+#: A query without a checkpoint gets one whose name begins so; the client cannot see the rest.
 TEMPORARY_PREFIX = "temporary-"
 
 
 class ConnectRun:
-    """One run, by its ids. Errors are `listeners.protocol.errors.ConnectError`."""
+    """One run, identified by its ids. Raises `listeners.protocol.errors.ConnectError`."""
 
     def __init__(
         self, session: Any, query_id: str, run_id: str, name: str | None, start: Start | None = None
     ):
         self.session, self.query_id, self.run_id, self.name = session, query_id, run_id, name
         self._write: Any = start.writer._write_proto if start is not None else None
-        #: Taken now: a writer may be configured anew for another query.
+        #: Read now: the writer may be configured for another query later.
         self._facts = connect_plan.facts(self._write) if start is not None else {}
         if start is not None and start.interval is not None:
-            self._facts["triggerInterval"] = start.interval  # its writer is as the program made it again
+            self._facts["triggerInterval"] = start.interval  # its writer has the program's own interval again
 
     def is_active(self) -> bool:
         try:
@@ -67,7 +67,7 @@ class ConnectRun:
         return StreamingQuery(self.session, self.query_id, self.run_id, self.name).exception()
 
     def checkpoint(self) -> str | None:
-        """As the program gave it, unresolved. None where its start was not seen."""
+        """The location as the program set it, unresolved. None if its start was not seen."""
         if not self._facts:
             return None
         named = self._facts["checkpoint"]
@@ -76,7 +76,9 @@ class ConnectRun:
         location = calls.settings(self.session, LOCATION).get(LOCATION)
         if not location:
             return TEMPORARY_PREFIX
-        return location.rstrip("/") + "/" + self.name if self.name else None  # else the server invents a name
+        return (
+            location.rstrip("/") + "/" + self.name if self.name else None
+        )  # otherwise the server makes up a name
 
     def facts(self) -> dict[str, Any]:
         if not self._facts:
@@ -97,7 +99,7 @@ class ConnectRun:
         return None
 
     def batches_on_record(self) -> tuple[int | None, int | None]:
-        """Of the log only what a report tells: it is made after the commit."""
+        """The committed batch of the last report, which is made after the commit. The logs cannot be read."""
         try:
             reports = self._ask(last_progress=True).recent_progress.recent_progress_json
         except ConnectError:
@@ -109,7 +111,7 @@ class ConnectRun:
 
 
 class ConnectEngine:
-    """See `listeners.spark.engine.Engine`."""
+    """Implements `listeners.spark.engine.Engine` with gRPC."""
 
     independent_sessions = True
 
@@ -145,7 +147,7 @@ class ConnectEngine:
         return calls.settings(session, name).get(name)
 
     def key(self, session: Any) -> int:
-        """Python's client objects may share a session: what names it is server, user and session id."""
+        """Python's client objects may share a session: server, user and session id identify it."""
         client = session.client
         return hash((str(client._builder.host), client._user_id, client._session_id))
 
@@ -156,7 +158,10 @@ class ConnectEngine:
         return writer._session
 
     def run(self, query: Any, start: Start | None = None) -> ConnectRun:
-        """A start that was seen is also told: Connect tells it to nobody but this client."""
+        """The run of a handle.
+
+        A start that was seen is also reported: Connect reports it only to this client.
+        """
         run = ConnectRun(query._session, query._query_id, query._run_id, query._name, start)
         stream = self._stream_of(query._session) if start is not None else None
         if stream is not None:
@@ -170,7 +175,7 @@ class ConnectEngine:
         query._run_id = run.run_id
 
     def active(self, session: Any) -> list[ConnectRun]:
-        """None in a session that is over: its queries ended with it."""
+        """The active runs; none in a session that has ended, because its queries ended with it."""
         try:
             found = calls.manager(session, active=True).active.active_queries
         except SessionGone:
@@ -189,7 +194,7 @@ class ConnectEngine:
         return not isinstance(failure, StreamingQueryException)
 
     def permanent_outage(self, run: SparkRun) -> Exception | None:
-        """A server that is away may come back; a session that is over does not."""
+        """A server that does not answer may come back; a session that has ended does not."""
         try:
             run.status()
         except ConnectError as error:
@@ -235,7 +240,7 @@ class ConnectEngine:
         stream.close()
 
     def _stream_of(self, session: Any) -> EventStream | None:
-        """None in a forked child: the threads are the parent's."""
+        """None in a forked child: the threads belong to the parent."""
         return self._streams.get(self.key(session)) if os.getpid() == self._process else None
 
 

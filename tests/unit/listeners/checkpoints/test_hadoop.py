@@ -1,4 +1,7 @@
-"""The text of a listing: read back whatever a name may hold. The rest needs Hadoop: tests/spark/test_inventory.py."""
+"""The text of a listing: read back whatever a name may hold.
+
+The rest needs Hadoop: tests/spark/test_inventory.py.
+"""
 
 import pytest
 

@@ -105,7 +105,7 @@ def test_a_path_may_have_blanks_in_it(tmp_path: Path) -> None:
 
 def test_an_agent_that_is_no_name_makes_no_path(tmp_path: Path) -> None:
     told = json.dumps({"agent": "../../etc/passwd", "seq": 1}).encode()
-    with pytest.raises(TransportError, match="no name"):
+    with pytest.raises(TransportError, match="not an agent id"):
         LandingTransport(tmp_path.as_uri()).send([told])
 
 

@@ -141,7 +141,7 @@ def test_a_stop_that_spark_took_is_ours_although_its_end_cannot_be_seen():
         (
             StopResult(DEADLINE, 0.1, 8, 7),
             8,
-            "stopped in the middle of batch 8, which will run again: it did not end within the time of the drain",
+            "stopped in the middle of batch 8, which will run again: the drain timed out",
         ),
         (
             StopResult(EPOCHS, 0.1, 3, 3, True),
