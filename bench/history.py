@@ -37,10 +37,10 @@ import orjson  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 from controlplane.lake.lake import Lake  # noqa: E402
-from controlplane.lake.rows import RAW  # noqa: E402
-from controlplane.pipeline.compaction import tidy  # noqa: E402
+from controlplane.lake.rows import RAW_TABLES  # noqa: E402
+from controlplane.pipeline.compaction import compact  # noqa: E402
 from controlplane.pipeline.eventlogs.import_job import ImportRequest, import_logs  # noqa: E402
-from controlplane.pipeline.runtime.session import session  # noqa: E402
+from controlplane.pipeline.runtime.session import get_session  # noqa: E402
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 MARK = b"StreamingQueryListener$QueryProgressEvent"
@@ -71,7 +71,7 @@ def recorded(folder: Path, batches: int) -> tuple[list[bytes], float]:
         "spark.sql.shuffle.partitions": "8",
         "spark.sql.streaming.stateStore.providerClass": ROCKSDB,
     }
-    spark = session("bench-recorded", "local[2]", conf)
+    spark = get_session("bench-recorded", "local[2]", conf)
     from pyspark.sql import functions as f
 
     rate: Any = spark.readStream.format("rate").option("rowsPerSecond", 200).load()
@@ -199,8 +199,8 @@ def imported(spark: Any, folder: Path, lake: Path, quarter: bool = False) -> Any
     logs = sorted(map(str, folder.iterdir()))
     wish = ImportRequest(tuple(logs[: len(logs) // 4])) if quarter else ImportRequest((str(folder),))
     account = import_logs(lambda: spark, Lake.open(str(lake), create=True), wish)
-    if account.refused or account.damaged:
-        raise SystemExit(f"not all was imported: {(account.refused + account.damaged)[0]}")
+    if account.rejected or account.damaged:
+        raise SystemExit(f"not all was imported: {(account.rejected + account.damaged)[0]}")
     return account
 
 
@@ -250,7 +250,7 @@ def worker_peak_mb(act: Callable[[], Any]) -> float:
 
 def measured(folders: dict[str, Path], warm: Path, lake: Path, cores: int, tries: int) -> dict[str, float]:
     """Seconds of both readers on so many cores, for each kind of logs."""
-    spark = session("bench-history", f"local[{cores}]", {"spark.driver.memory": "1g"})
+    spark = get_session("bench-history", f"local[{cores}]", {"spark.driver.memory": "1g"})
     held_to(cores, ALLOWED)
     scanned(spark, warm)
     imported(spark, warm, lake)
@@ -277,7 +277,7 @@ def weighed(spark: Any, folder: Path, lake: Path) -> dict[str, float]:
     figures["worker_peak_of_a_quarter_mb"] = worker_peak_mb(lambda: imported(spark, folder, lake, True))
     figures["worker_peak_mb"] = worker_peak_mb(lambda: imported(spark, folder, lake))
     figures |= lake_bytes(lake)
-    account = tidy(Lake.open(str(lake)), time.time(), lambda: spark, today=True, many=2)
+    account = compact(Lake.open(str(lake)), time.time(), lambda: spark, today=True, many=2)
     if account.problems:
         raise SystemExit(f"the lake was not tidied: {account.problems[0]}")
     figures |= {f"tidied_{name}": value for name, value in lake_bytes(lake).items()}
@@ -288,7 +288,7 @@ def lake_bytes(lake: Path) -> dict[str, int]:
     """Bytes of the raw tables, and how many of them are `extra`; reports."""
     whole = extra = reports = 0
     manifest = Lake.open(str(lake)).manifest()
-    for table in RAW:
+    for table in RAW_TABLES:
         for part in manifest.parts(table):
             path = lake / part.path
             meta = pq.read_metadata(path)

@@ -27,7 +27,7 @@ import pyarrow as pa  # noqa: E402
 
 from controlplane.lake.lake import Lake  # noqa: E402
 from controlplane.lake.manifest import Part  # noqa: E402
-from controlplane.lake.schema import arrow  # noqa: E402
+from controlplane.lake.schema import arrow_schema  # noqa: E402
 from controlplane.lake.staging import Staging  # noqa: E402
 
 DAY = date(2026, 3, 4)
@@ -39,7 +39,7 @@ WHOLE_SECONDS = 180
 
 def table(name: str, count: int, columns: dict[str, Any]) -> pa.Table:
     """Rows of a table of the lake; what is not given is null."""
-    schema = arrow(name)
+    schema = arrow_schema(name)
     made = [
         pa.nulls(count, field.type)
         if columns.get(field.name) is None
@@ -198,18 +198,18 @@ def cpu_seconds() -> float:
 
 
 def measured(folder: str, queries: int, cores: int) -> dict[str, Any]:
-    from controlplane.pipeline.rollup.rollup_job import RollupRequest, roll
-    from controlplane.pipeline.runtime.session import session
+    from controlplane.pipeline.rollup.rollup_job import RollupRequest, refresh_rollups
+    from controlplane.pipeline.runtime.session import get_session
 
     lake = a_day(folder, queries)
     began = time.perf_counter()
-    spark = session("bench rollup", f"local[{cores}]")
+    spark = get_session("bench rollup", f"local[{cores}]")
     started = time.perf_counter() - began
-    done = roll(lake, lambda: spark, RollupRequest(), lambda text: print(text, file=sys.stderr))
+    done = refresh_rollups(lake, lambda: spark, RollupRequest(), lambda text: print(text, file=sys.stderr))
     ours, before = time.perf_counter() - began, files(lake)
     peak, cpu = peak_bytes(), cpu_seconds()
     began = time.perf_counter()
-    again = roll(lake, lambda: spark, RollupRequest(), print)
+    again = refresh_rollups(lake, lambda: spark, RollupRequest(), print)
     second = time.perf_counter() - began
     assert not again.days and files(lake) == before, "a second run changed something"
     checked(lake, queries)

@@ -32,7 +32,7 @@ from controlplane.events.progress import items, number, whole
 from controlplane.health import failures, lag, terminal_status
 from controlplane.health.context import context_at
 from controlplane.health.thresholds import DEFAULTS
-from controlplane.history.model import PastRun, Point, TimelineResult
+from controlplane.history.model import PastRun, ProgressPoint, TimelineResult
 from controlplane.history.service import HistoryStatus
 from controlplane.model import Action, Agent, Failure, ProgressSample, QueryView, Run, Verdict
 from controlplane.records import Gap
@@ -232,12 +232,12 @@ def sink_of(progress: Mapping[str, Any] | None) -> dict[str, Any] | None:
     return sink if isinstance(sink, dict) else None
 
 
-def progress_bodies(points: Sequence[ProgressSample | Point]) -> list[ProgressBody]:
+def progress_bodies(points: Sequence[ProgressSample | ProgressPoint]) -> list[ProgressBody]:
     """A series, oldest first; what arrived is told by the heads of two reports that follow each other."""
     found: list[ProgressBody] = []
     before: ProgressSample | None = None
     for now in points:
-        if isinstance(now, Point):
+        if isinstance(now, ProgressPoint):
             found.append(_point(now))
             before = None
         else:
@@ -246,7 +246,7 @@ def progress_bodies(points: Sequence[ProgressSample | Point]) -> list[ProgressBo
     return found
 
 
-def _point(point: Point) -> ProgressBody:
+def _point(point: ProgressPoint) -> ProgressBody:
     return ProgressBody(
         at=rfc3339(point.at),
         trigger_at=rfc3339(point.trigger_at),
@@ -299,8 +299,8 @@ def _past_run(run: PastRun) -> PastRunBody:
         started_at=stamp(run.started_at),
         ended_at=stamp(run.ended_at),
         end=run.end.value if run.end else None,
-        heard_from=stamp(run.heard_from),
-        heard_at=stamp(run.heard_at),
+        heard_from=stamp(run.first_seen_at),
+        heard_at=stamp(run.last_seen_at),
         failure=failure_body(run.failure, run.error_class),
     )
 

@@ -13,16 +13,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from controlplane.history import report_rows as reports
-from controlplane.history.lake_cache import LakeCache, Where
+from controlplane.history import progress_samples as reports
+from controlplane.history.lake_cache import LakeCache, RowFilter
 from controlplane.lake.manifest import LakeManifest
 from controlplane.model import ProgressSample
 
 #: So many days are looked through for the last reports before a stretch.
-LOOK_BACK_DAYS = 8
-INDEX = ("reported_at", "trigger_at", "batch_id", "run_id")
+LOOKBACK_DAYS = 8
+INDEX_COLUMNS = ("reported_at", "trigger_at", "batch_id", "run_id")
 #: So long one question may wait for the lake in all.
-QUESTION_SECONDS = 20.0
+REQUEST_TIMEOUT_SECONDS = 20.0
 
 
 class Archive:
@@ -35,7 +35,7 @@ class Archive:
         self._shelf = shelf or LakeCache(url, monotonic)
         self._until: float | None = None
 
-    def within(self, seconds: float = QUESTION_SECONDS) -> Archive:
+    def within(self, seconds: float = REQUEST_TIMEOUT_SECONDS) -> Archive:
         """The same for one question: LakeError when it has waited so long for the lake."""
         one = Archive(self._shelf.url, self._monotonic, self._shelf)
         one._until = self._monotonic() + seconds
@@ -43,7 +43,7 @@ class Archive:
 
     @property
     def _seconds(self) -> float:
-        return QUESTION_SECONDS if self._until is None else self._until - self._monotonic()
+        return REQUEST_TIMEOUT_SECONDS if self._until is None else self._until - self._monotonic()
 
     # -- what there is ---------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ class Archive:
         return sorted({part.date for part in parts})
 
     def table(
-        self, table: str, columns: Sequence[str], days: Iterable[date], where: Where | None = None
+        self, table: str, columns: Sequence[str], days: Iterable[date], where: RowFilter | None = None
     ) -> pa.Table:
         """Rows of whole days, in the order of the files. TooCostly where they are too many."""
         return self._shelf.table(table, columns, days, where, self._seconds)
@@ -69,13 +69,15 @@ class Archive:
     # -- reports of one query --------------------------------------------------------------------
 
     def index(self, query_id: str, start: float, end: float) -> pa.Table:
-        """`INDEX` of the reports with start < at <= end, oldest first."""
-        found = self.index_of(query_id, self._spanned(start, end))
-        return between(found, "reported_at", start, end).sort_by([(name, "ascending") for name in INDEX[:3]])
+        """`INDEX_COLUMNS` of the reports with start < at <= end, oldest first."""
+        found = self.index_days(query_id, self._spanned(start, end))
+        return between(found, "reported_at", start, end).sort_by(
+            [(name, "ascending") for name in INDEX_COLUMNS[:3]]
+        )
 
-    def index_of(self, query_id: str, days: Iterable[date]) -> pa.Table:
-        """`INDEX` of the reports whose triggers began on these days."""
-        return self.table("progress", INDEX, days, of([query_id]))
+    def index_days(self, query_id: str, days: Iterable[date]) -> pa.Table:
+        """`INDEX_COLUMNS` of the reports whose triggers began on these days."""
+        return self.table("progress", INDEX_COLUMNS, days, where_queries([query_id]))
 
     def count(self, query_ids: Sequence[str], start: float, end: float) -> int:
         """How many reports these queries have with start < at <= end."""
@@ -88,32 +90,32 @@ class Archive:
 
     def reports(self, query_id: str, start: float, end: float, before: int = 0) -> list[ProgressSample]:
         """Reports with start < at <= end, and up to `before` earlier ones; oldest first."""
-        found = self.picked(query_id, self.index(query_id, start, end))
+        found = self.read_samples(query_id, self.index(query_id, start, end))
         return [*self._earlier(query_id, start, before), *found] if before else found
 
     def _earlier(self, query_id: str, start: float, before: int) -> list[ProgressSample]:
         index = self.index(query_id, start - 86400.0, start)
         if index.num_rows < before:
-            index = self.index(query_id, start - LOOK_BACK_DAYS * 86400.0, start)
-        return self.picked(query_id, index.slice(max(0, index.num_rows - before)))
+            index = self.index(query_id, start - LOOKBACK_DAYS * 86400.0, start)
+        return self.read_samples(query_id, index.slice(max(0, index.num_rows - before)))
 
-    def picked(self, query_id: str, index: pa.Table) -> list[ProgressSample]:
+    def read_samples(self, query_id: str, index: pa.Table) -> list[ProgressSample]:
         """The reports of these rows of an index, in their order."""
         if not index.num_rows:
             return []
         triggers = index["trigger_at"]
         days = {day_of(at / 1e6) for at in triggers.cast(pa.int64()).to_pylist()}
-        where = of([query_id]).but(pc.field("trigger_at").isin(triggers.combine_chunks()))
+        where = where_queries([query_id]).and_(pc.field("trigger_at").isin(triggers.combine_chunks()))
         tables = [
             self.table(name, columns, days, where)
             for name, columns in (
-                ("progress", reports.PROGRESS),
-                ("sources", reports.SOURCES),
-                ("state_operators", reports.OPERATORS),
+                ("progress", reports.PROGRESS_COLUMNS),
+                ("sources", reports.SOURCE_COLUMNS),
+                ("state_operators", reports.OPERATOR_COLUMNS),
             )
         ]
         order = [("reported_at", "ascending"), ("trigger_at", "ascending"), ("batch_id", "ascending")]
-        return reports.samples(tables[0].sort_by(order), tables[1], tables[2])
+        return reports.progress_samples(tables[0].sort_by(order), tables[1], tables[2])
 
     def rests(self, query_id: str, start: float, end: float) -> list[tuple[str, float]]:
         """Run and time of each sign that a trigger found nothing, start < t <= end, oldest first."""
@@ -128,20 +130,20 @@ class Archive:
     def _life(
         self, query_id: str, start: float, end: float, columns: tuple[str, ...], event: str
     ) -> list[dict[str, Any]]:
-        where = of([query_id]).but(pc.field("event") == event, event)
+        where = where_queries([query_id]).and_(pc.field("event") == event, event)
         found = self.table("lifecycle", columns, self._spanned(start, end, "lifecycle"), where)
-        return reports.rows_of(between(found, "reported_at", start, end).sort_by("reported_at"))
+        return reports.to_rows(between(found, "reported_at", start, end).sort_by("reported_at"))
 
     def _spanned(self, start: float, end: float, table: str = "progress") -> list[date]:
         """Days whose rows may have been heard then: a trigger begins before its report, maybe on the day before."""
         return self.days(table, start - 86400.0, end) if end > start else []
 
 
-def of(query_ids: Sequence[str]) -> Where:
+def where_queries(query_ids: Sequence[str]) -> RowFilter:
     """Rows of these queries; files say which groups of rows can have them."""
     ids = tuple(sorted(query_ids))
     column = pc.field("query_id")
-    return Where(column == ids[0] if len(ids) == 1 else column.isin(ids), ids)
+    return RowFilter(column == ids[0] if len(ids) == 1 else column.isin(ids), ids)
 
 
 def between(table: pa.Table, column: str, start: float, end: float) -> pa.Table:

@@ -24,9 +24,9 @@ from alerts.promql.series import METRIC_NAME, Floats, Series
 from controlplane.errors import LakeError
 from controlplane.events.window import Window
 from controlplane.history import lake_series
-from controlplane.history.archive import Archive, of
-from controlplane.history.lake_cache import Where
-from controlplane.history.lake_series import FIGURES, WIDTHS, Spans
+from controlplane.history.archive import Archive, where_queries
+from controlplane.history.lake_cache import RowFilter
+from controlplane.history.lake_series import BUCKET_SECONDS, METRIC_COLUMNS, Spans
 from controlplane.metrics.samples import LIFECYCLE_METRICS, query_labels
 from controlplane.metrics.series.blocks import series_of_rows
 from controlplane.metrics.series.replay import SeriesReplay, may_match, replayable
@@ -38,16 +38,16 @@ from listeners.protocol.wire import rfc3339
 log = logging.getLogger(__name__)
 DAY = 86400.0
 #: Seconds between two samples of a long stretch: two of them in every look-back and every rate over five minutes.
-COARSE = 120.0
+COARSE_STEP_SECONDS = 120.0
 #: Longer stretches are coarse, and read from rollups, where there are any: by the minute, by the hour.
-BY_REPORT, BY_MINUTE, BY_HOUR = DAY / 4, 2 * DAY, 7 * DAY
+MAX_FINE_RANGE_SECONDS, MAX_RAW_RANGE_SECONDS, MAX_MINUTE_RANGE_SECONDS = DAY / 4, 2 * DAY, 7 * DAY
 #: Values of one answer, and days times queries whose reports are read for it.
-MOST_POINTS, MOST_RAW_DAYS = 12_000_000, 400
-ROLL_UP = "run `controlplane history rollup`, or ask for fewer queries or a shorter time"
+MAX_POINTS, MAX_RAW_QUERY_DAYS = 12_000_000, 400
+ROLLUP_ADVICE = "run `controlplane history rollup`, or ask for fewer queries or a shorter time"
 
 
 @dataclass(frozen=True)
-class Parts:
+class SeriesBackends:
     """What a long source is made of. `exact` and `coarse`: over store and lake, on the grid and on one of COARSE."""
 
     exact: SeriesReplay
@@ -62,7 +62,7 @@ class Parts:
 class FederatedSeries:
     """A SeriesSource for one question at `now`. `notes` gathers what has to be said of the answer."""
 
-    parts: Parts
+    parts: SeriesBackends
     now: float
     notes: list[str] = field(default_factory=list)
 
@@ -90,14 +90,16 @@ class FederatedSeries:
             try:
                 return self.parts.exact.select(matchers, start, end)
             except LimitExceeded:
-                if end - start <= BY_REPORT:
+                if end - start <= MAX_FINE_RANGE_SECONDS:
                     raise
-        near = self.parts.exact if end - start <= BY_REPORT else self.parts.coarse
+        near = self.parts.exact if end - start <= MAX_FINE_RANGE_SECONDS else self.parts.coarse
         known = self.now - self.parts.retention_seconds
         if name in LIFECYCLE_METRICS and known < since:  # runs and statuses outlive the events
             with contextlib.suppress(LimitExceeded):
-                return self._stitched(name, matchers, start, end, views, _seams(views, known, imported), near)
-        return self._stitched(name, matchers, start, end, views, _seams(views, since, imported), near)
+                return self._stitched(
+                    name, matchers, start, end, views, _boundaries(views, known, imported), near
+                )
+        return self._stitched(name, matchers, start, end, views, _boundaries(views, since, imported), near)
 
     def _imported(self, views: Iterable[QueryView], start: float, since: float) -> dict[str, float]:
         """Queries that the lake knows from before the server did, and since when that does."""
@@ -108,7 +110,7 @@ class FederatedSeries:
         days = archive.days("progress", start, max(young.values())) if young else []
         if not days:
             return {}
-        rows = archive.table("progress", ("query_id", "reported_at"), days, of(list(young)))
+        rows = archive.table("progress", ("query_id", "reported_at"), days, where_queries(list(young)))
         first = rows.group_by("query_id").aggregate([("reported_at", "min")])
         told = zip(
             first["query_id"].to_pylist(), first["reported_at_min"].cast("int64").to_pylist(), strict=True
@@ -133,14 +135,18 @@ class FederatedSeries:
         near = list(replay.select(matchers, max(start, first - 1.5 * step), end)) if first <= end else []
         if last <= start:
             return near
-        totals = _totals(near, slots, step) if name in FIGURES and FIGURES[name].counter else {}
+        totals = (
+            _counter_totals(near, slots, step)
+            if name in METRIC_COLUMNS and METRIC_COLUMNS[name].is_counter
+            else {}
+        )
         past = self._far(name, matchers, start, min(end, last - step), views, totals)
         found: list[Series] = []
         for seam in sorted(set(slots.values())):
             of_seam = [
                 [one for one in some if slots.get(one.labels["query_id"]) == seam] for some in (past, near)
             ]
-            before = [_until(one, seam) for one in of_seam[0]]
+            before = [_before(one, seam) for one in of_seam[0]]
             found += join_series(before, of_seam[1], seam) if seam <= end else before
         return found
 
@@ -166,29 +172,29 @@ class FederatedSeries:
         totals: Mapping[str, tuple[float, float]],
     ) -> list[Series]:
         """Series of these queries with start < t <= end, from the lake."""
-        archive, figure = self.parts.archive, FIGURES.get(name)
+        archive, figure = self.parts.archive, METRIC_COLUMNS.get(name)
         days = archive.days("progress", start, end)
-        rolled = {table: archive.days(table, start, end) for table in WIDTHS}
+        rolled = {table: archive.days(table, start, end) for table in BUCKET_SECONDS}
         if not queries or not (days or any(rolled.values())):
             return []
         if figure is None:
             self._note(f"{name} is not told of times before {rfc3339(end)}: the lake has no such figure")
             return []
-        step = COARSE if end - start > BY_REPORT else self.parts.exact.step
+        step = COARSE_STEP_SECONDS if end - start > MAX_FINE_RANGE_SECONDS else self.parts.exact.step
         slots = np.arange(math.floor(start / step), math.floor(end / step) + 1, dtype=np.float64) * step
-        if len(slots) * len(queries) > MOST_POINTS:
+        if len(slots) * len(queries) > MAX_POINTS:
             raise LimitExceeded(
-                f"{len(queries)} queries at {len(slots)} moments each are too much: {ROLL_UP}"
+                f"{len(queries)} queries at {len(slots)} moments each are too much: {ROLLUP_ADVICE}"
             )
-        choice = chosen(end - start, days, rolled, figure.rolled is not None, figure.raw is not None)
+        choice = plan_days(end - start, days, rolled, figure.rolled is not None, figure.raw is not None)
         if choice.raw and figure.raw is None:
-            self._note(f"{name} is not told of days that are not rolled up: {ROLL_UP}")
+            self._note(f"{name} is not told of days that are not rolled up: {ROLLUP_ADVICE}")
         spans = self._spans(name, choice, list(queries), start, end)
         labels = self._labels(name, queries, spans, days or choice.all)
         rows = [
-            lake_series.counter(one, slots, *totals.get(query_id, (end, None)))
-            if figure.counter
-            else lake_series.gauge(one, slots)
+            lake_series.counter_values(one, slots, *totals.get(query_id, (end, None)))
+            if figure.is_counter
+            else lake_series.gauge_values(one, slots)
             for query_id, one in spans.items()
         ]
         values = np.array(rows).reshape(len(rows), len(slots))
@@ -197,25 +203,25 @@ class FederatedSeries:
         return [one for one in found if matches(matchers, one.labels)]
 
     def _spans(
-        self, name: str, choice: Chosen, query_ids: list[str], start: float, end: float
+        self, name: str, choice: DayPlan, query_ids: list[str], start: float, end: float
     ) -> dict[str, Spans]:
-        archive, figure, where = self.parts.archive, FIGURES[name], of(query_ids)
+        archive, figure, where = self.parts.archive, METRIC_COLUMNS[name], where_queries(query_ids)
         parts = []
         for table, days in choice.rolled.items():
-            rows = archive.table(table, lake_series.rolled_columns(figure), days, where)
-            parts.append(lake_series.of_rollups(name, rows, WIDTHS[table]))
+            rows = archive.table(table, lake_series.rollup_columns(figure), days, where)
+            parts.append(lake_series.spans_from_rollups(name, rows, BUCKET_SECONDS[table]))
         if choice.raw and figure.raw is not None:
-            if len(choice.raw) * len(query_ids) > MOST_RAW_DAYS:
+            if len(choice.raw) * len(query_ids) > MAX_RAW_QUERY_DAYS:
                 raise LimitExceeded(
-                    f"reports of {len(query_ids)} queries on {len(choice.raw)} days are too much: {ROLL_UP}"
+                    f"reports of {len(query_ids)} queries on {len(choice.raw)} days are too much: {ROLLUP_ADVICE}"
                 )
             rows = archive.table("progress", lake_series.raw_columns(figure), choice.raw, where)
-            parts.append(lake_series.of_reports(name, rows, self._ends(choice.raw, where)))
-        return {one: spans for one, spans in lake_series.together(parts).items() if len(spans.starts)}
+            parts.append(lake_series.spans_from_reports(name, rows, self._ends(choice.raw, where)))
+        return {one: spans for one, spans in lake_series.merge_spans(parts).items() if len(spans.starts)}
 
-    def _ends(self, days: Sequence[date], where: Where) -> Mapping[str, Floats]:
+    def _ends(self, days: Sequence[date], where: RowFilter) -> Mapping[str, Floats]:
         """When runs ended, by query."""
-        over = where.but(pc.field("event") == "terminated", "terminated")
+        over = where.and_(pc.field("event") == "terminated", "terminated")
         rows = self.parts.archive.table("lifecycle", ("query_id", "reported_at"), days, over)
         found: dict[str, list[float]] = {}
         for query_id, at in zip(
@@ -236,19 +242,23 @@ class FederatedSeries:
         for query_id in spans:
             view = queries[query_id]
             own = query_labels(view) if view else self._told(query_id, days)
-            only = _only_part(view, FIGURES[name].label) if view else None
-            found[query_id] = {METRIC_NAME: name, **own, **({FIGURES[name].label: only} if only else {})}
+            only = _single_label(view, METRIC_COLUMNS[name].label) if view else None
+            found[query_id] = {
+                METRIC_NAME: name,
+                **own,
+                **({METRIC_COLUMNS[name].label: only} if only else {}),
+            }
         return found
 
     def _told(self, query_id: str, days: Sequence[date]) -> dict[str, str]:
-        rows = self.parts.archive.table("progress", ("app", "name"), days[-1:], of([query_id]))
+        rows = self.parts.archive.table("progress", ("app", "name"), days[-1:], where_queries([query_id]))
         last = rows.slice(max(0, rows.num_rows - 1)).to_pylist()
         app, query = (last[0]["app"], last[0]["name"]) if last else (None, None)
         return {"app": app or "", "query": query or query_id[:8], "query_id": query_id}
 
 
 @dataclass(frozen=True)
-class Chosen:
+class DayPlan:
     """Which days are read from which rollup, and of which the reports themselves."""
 
     rolled: Mapping[str, list[date]]
@@ -259,16 +269,18 @@ class Chosen:
         return sorted({day for days in self.rolled.values() for day in days} | set(self.raw))
 
 
-def chosen(
+def plan_days(
     seconds: float,
     days: Sequence[date],
     rolled: Mapping[str, Sequence[date]],
     can_be_rolled: bool = True,
     can_be_raw: bool = True,
-) -> Chosen:
+) -> DayPlan:
     """The coarsest table that shows enough; of the newest day the reports, for it may not be rolled up whole."""
-    order: tuple[str, ...] = ("rollup_1h", "rollup_1m") if seconds > BY_HOUR else ("rollup_1m", "rollup_1h")
-    if not can_be_rolled or (seconds <= BY_MINUTE and can_be_raw and days):
+    order: tuple[str, ...] = (
+        ("rollup_1h", "rollup_1m") if seconds > MAX_MINUTE_RANGE_SECONDS else ("rollup_1m", "rollup_1h")
+    )
+    if not can_be_rolled or (seconds <= MAX_RAW_RANGE_SECONDS and can_be_raw and days):
         order = ()
     newest = max(days, default=None) if can_be_raw else None
     left = (set(days) | {day for table in order for day in rolled[table]}) - {newest}
@@ -277,27 +289,27 @@ def chosen(
         found[table] = sorted(left & set(rolled[table]))
         left -= set(found[table])
     raw = sorted((left & set(days)) | ({newest} if newest is not None else set()))
-    return Chosen({table: some for table, some in found.items() if some}, raw)
+    return DayPlan({table: some for table, some in found.items() if some}, raw)
 
 
-def _only_part(view: QueryView, label: str) -> str | None:
+def _single_label(view: QueryView, label: str) -> str | None:
     """The label of the query's only source or operator: of several the lake's sum is told without one."""
     last = view.progress[-1] if view.progress else None
     parts = () if last is None or not label else last.sources if label == "source" else last.operators
     return parts[0].name if len(parts) == 1 else None
 
 
-def _until(series: Series, seam: float) -> Series:
+def _before(series: Series, seam: float) -> Series:
     before = series.times < seam
     return Series(series.labels, series.times[before], series.values[before])
 
 
-def _seams(views: Iterable[str], since: float, imported: Mapping[str, float]) -> dict[str, float]:
+def _boundaries(views: Iterable[str], since: float, imported: Mapping[str, float]) -> dict[str, float]:
     """From when on the store tells of each query."""
     return {one: max(since, imported.get(one, 0.0)) for one in views}
 
 
-def _totals(
+def _counter_totals(
     near: Iterable[Series], slots: Mapping[str, float], step: float
 ) -> dict[str, tuple[float, float]]:
     """What each counter stood at in the slot before its seam, and when that is; 0 where the store knew none yet."""

@@ -18,32 +18,34 @@ from pyarrow import fs as filesystems
 
 from alerts.promql.errors import LimitExceeded
 from controlplane.errors import LakeError
-from controlplane.history.timeout_pool import TimeoutPool, said
-from controlplane.lake.lake import HEAD, Lake
+from controlplane.history.timeout_pool import TimeoutPool, error_line
+from controlplane.lake.lake import METADATA_FILE, Lake
 from controlplane.lake.manifest import LakeManifest
-from controlplane.lake.schema import arrow
+from controlplane.lake.schema import arrow_schema
 
-MANIFEST_SECONDS = 5.0
+MANIFEST_TTL_SECONDS = 5.0
 #: A look at the manifest that takes longer says that the lake hangs.
-LOOK_SECONDS = 10.0
+MANIFEST_TIMEOUT_SECONDS = 10.0
 #: What is remembered of days, in bytes of columns.
-MOST_BYTES = 128 * 1024 * 1024
+MAX_CACHED_BYTES = 128 * 1024 * 1024
 #: Rows of one answer; the groups of rows read for it may hold more.
-MOST_ROWS = 2_000_000
-ADVICE = "ask for one query or for a shorter time; `controlplane history rollup` makes long ranges cheap"
+MAX_ROWS = 2_000_000
+NARROWER_ADVICE = (
+    "ask for one query or for a shorter time; `controlplane history rollup` makes long ranges cheap"
+)
 
 
 @dataclass(frozen=True)
-class Where:
+class RowFilter:
     """Which rows; `key` stands for them where the answer is remembered, None where it is not."""
 
     expression: ds.Expression
     key: tuple[str, ...] | None
 
-    def but(self, expression: ds.Expression, word: str | None = None) -> Where:
+    def and_(self, expression: ds.Expression, word: str | None = None) -> RowFilter:
         """Only those that pass this, too; `word` stands for it."""
         key = None if word is None or self.key is None else (word, *self.key)
-        return Where(self.expression & expression, key)
+        return RowFilter(self.expression & expression, key)
 
 
 class LakeCache:
@@ -69,15 +71,19 @@ class LakeCache:
             return fresh
         try:
             return self._patience.call(
-                self._look, min(seconds, LOOK_SECONDS), silence=seconds >= LOOK_SECONDS
+                self._look,
+                min(seconds, MANIFEST_TIMEOUT_SECONDS),
+                silence=seconds >= MANIFEST_TIMEOUT_SECONDS,
             )
         except FileNotFoundError as error:
-            raise LakeError(f"the lake at {self.url} cannot be read: {said(error)} is missing") from None
+            raise LakeError(
+                f"the lake at {self.url} cannot be read: {error_line(error)} is missing"
+            ) from None
 
     def _fresh(self) -> LakeManifest | None:
         with self._lock:
             held = self._manifest
-        return held[1] if held and self._monotonic() - held[0] <= MANIFEST_SECONDS else None
+        return held[1] if held and self._monotonic() - held[0] <= MANIFEST_TTL_SECONDS else None
 
     def _look(self) -> LakeManifest:
         with self._looking:
@@ -85,7 +91,7 @@ class LakeCache:
             if fresh is None:
                 began = self._monotonic()
                 if self._lake is None or not self._lake.folder.exists(
-                    HEAD
+                    METADATA_FILE
                 ):  # else a lake that is gone looks empty
                     self._lake = Lake.open(self.url)
                 fresh = self._lake.manifest()
@@ -99,7 +105,12 @@ class LakeCache:
             self._manifest = None
 
     def table(
-        self, table: str, columns: Sequence[str], days: Iterable[date], where: Where | None, seconds: float
+        self,
+        table: str,
+        columns: Sequence[str],
+        days: Iterable[date],
+        where: RowFilter | None,
+        seconds: float,
     ) -> pa.Table:
         """Rows of whole days, in the order of the files. TooCostly where they are more than MOST_ROWS."""
         wanted, until = set(days), self._monotonic() + seconds
@@ -111,16 +122,16 @@ class LakeCache:
             return self._table(table, columns, wanted, where, until)
         except FileNotFoundError as error:
             self.refresh()
-            raise LakeError(f"a file of {table} in {self.url} is missing: {said(error)}") from None
+            raise LakeError(f"a file of {table} in {self.url} is missing: {error_line(error)}") from None
 
     def _table(
-        self, table: str, columns: Sequence[str], wanted: set[date], where: Where | None, until: float
+        self, table: str, columns: Sequence[str], wanted: set[date], where: RowFilter | None, until: float
     ) -> pa.Table:
         first, last = (min(wanted), max(wanted)) if wanted else (date.min, date.min)
         manifest = self.manifest(until - self._monotonic())
         parts = [part for part in manifest.parts(table, first, last) if part.date in wanted]
         if not parts:
-            return pa.schema([arrow(table).field(name) for name in columns]).empty_table()
+            return pa.schema([arrow_schema(table).field(name) for name in columns]).empty_table()
         paths = [part.path for part in parts]
         files = tuple((part.path, part.bytes) for part in parts)
         keyed = where is None or where.key is not None
@@ -128,7 +139,7 @@ class LakeCache:
         known = self._remembered(key) if keyed else None
         if known is None:
             expression = None if where is None else where.expression
-            read = Read(self._lake, table, tuple(columns), paths, expression)
+            read = LakeRead(self._lake, table, tuple(columns), paths, expression)
             known = self._patience.call(read, until - self._monotonic())
             if keyed:
                 self._remember(key, known)
@@ -143,16 +154,16 @@ class LakeCache:
 
     def _remember(self, key: tuple[object, ...], table: pa.Table) -> None:
         with self._lock:
-            if table.nbytes > MOST_BYTES // 2 or key in self._known:
+            if table.nbytes > MAX_CACHED_BYTES // 2 or key in self._known:
                 return
             self._known[key] = table
             self._bytes += table.nbytes
-            while self._bytes > MOST_BYTES:
+            while self._bytes > MAX_CACHED_BYTES:
                 self._bytes -= self._known.popitem(last=False)[1].nbytes
 
 
 @dataclass(frozen=True, eq=False)
-class Read:
+class LakeRead:
     """One reading of files, when it is called. FileNotFoundError where one is not there."""
 
     lake: Lake | None
@@ -168,14 +179,14 @@ class Read:
         fs = filesystems.LocalFileSystem() if folder.is_local else folder.fs
         try:
             data = ds.dataset(
-                [folder.at(path) for path in self.paths],
-                schema=arrow(self.table),
+                [folder.absolute(path) for path in self.paths],
+                schema=arrow_schema(self.table),
                 format="parquet",
                 filesystem=fs,
             )
-            if data.count_rows(filter=self.where) > MOST_ROWS:
+            if data.count_rows(filter=self.where) > MAX_ROWS:
                 raise LimitExceeded(
-                    f"more than {MOST_ROWS} rows of {self.table} would have to be read: {ADVICE}"
+                    f"more than {MAX_ROWS} rows of {self.table} would have to be read: {NARROWER_ADVICE}"
                 )
             return data.to_table(columns=list(self.columns), filter=self.where)
         except FileNotFoundError:

@@ -17,44 +17,46 @@ from listeners.protocol.catalogue import PREFIX
 
 #: A report without a successor tells of so many seconds after it.
 HOLD_SECONDS = 3600.0
-WIDTHS = {"rollup_1m": 60.0, "rollup_1h": 3600.0}
+BUCKET_SECONDS = {"rollup_1m": 60.0, "rollup_1h": 3600.0}
 #: Columns of `progress` that hold times.
 TIMES = frozenset(("watermark", "event_time_max", "reported_at"))
 
 
 @dataclass(frozen=True)
-class Figure:
+class MetricColumns:
     """A metric: its column of `progress` and that of rollups; None where the table does not tell it.
 
-    `factor`: of the column's unit to the metric's; `counter`: the column is what each row adds; `label`: a label that
+    `factor`: of the column's unit to the metric's; `counter_values`: the column is what each row adds; `label`: a label that
     tells sources or operators apart now and cannot be told of sums.
     """
 
     raw: str | None
     rolled: str | None = None
     factor: float = 1.0
-    counter: bool = False
+    is_counter: bool = False
     label: str = ""
 
 
-FIGURES: Mapping[str, Figure] = {
+METRIC_COLUMNS: Mapping[str, MetricColumns] = {
     PREFIX + name: figure
     for name, figure in {
-        "batch_id": Figure("batch_id"),
-        "batch_duration_seconds": Figure("duration_ms", "duration_seconds_p50", 0.001),
-        "input_rows_per_second": Figure("input_rows_per_second", "input_rows_per_second_p50"),
-        "processed_rows_per_second": Figure("processed_rows_per_second", "processed_rows_per_second_p50"),
-        "source_lag_rows": Figure("lag_rows", "lag_rows_p50", label="source"),
-        "source_lag_seconds": Figure(None, "lag_seconds_p50", label="source"),
-        "watermark_lag_seconds": Figure("watermark", "watermark_lag_seconds_max"),
-        "watermark_timestamp_seconds": Figure("watermark"),
-        "event_time_max_timestamp_seconds": Figure("event_time_max"),
-        "last_progress_timestamp_seconds": Figure("reported_at"),
-        "state_rows": Figure("state_rows", "state_rows_last", label="operator"),
-        "state_memory_bytes": Figure("state_bytes", "state_bytes_last", label="operator"),
-        "batches_total": Figure("batch_id", "batches", counter=True),
-        "input_rows_total": Figure("input_rows", "input_rows", counter=True),
-        "output_rows_total": Figure("output_rows", "output_rows", counter=True),
+        "batch_id": MetricColumns("batch_id"),
+        "batch_duration_seconds": MetricColumns("duration_ms", "duration_seconds_p50", 0.001),
+        "input_rows_per_second": MetricColumns("input_rows_per_second", "input_rows_per_second_p50"),
+        "processed_rows_per_second": MetricColumns(
+            "processed_rows_per_second", "processed_rows_per_second_p50"
+        ),
+        "source_lag_rows": MetricColumns("lag_rows", "lag_rows_p50", label="source"),
+        "source_lag_seconds": MetricColumns(None, "lag_seconds_p50", label="source"),
+        "watermark_lag_seconds": MetricColumns("watermark", "watermark_lag_seconds_max"),
+        "watermark_timestamp_seconds": MetricColumns("watermark"),
+        "event_time_max_timestamp_seconds": MetricColumns("event_time_max"),
+        "last_progress_timestamp_seconds": MetricColumns("reported_at"),
+        "state_rows": MetricColumns("state_rows", "state_rows_last", label="operator"),
+        "state_memory_bytes": MetricColumns("state_bytes", "state_bytes_last", label="operator"),
+        "batches_total": MetricColumns("batch_id", "batches", is_counter=True),
+        "input_rows_total": MetricColumns("input_rows", "input_rows", is_counter=True),
+        "output_rows_total": MetricColumns("output_rows", "output_rows", is_counter=True),
     }.items()
 }
 WATERMARK_LAG, BATCHES = PREFIX + "watermark_lag_seconds", PREFIX + "batches_total"
@@ -73,24 +75,24 @@ class Spans:
     known: Floats
 
 
-def raw_columns(figure: Figure) -> tuple[str, ...]:
+def raw_columns(figure: MetricColumns) -> tuple[str, ...]:
     """What has to be read of `progress`."""
     return tuple(dict.fromkeys(("query_id", "reported_at", "duration_ms", str(figure.raw))))
 
 
-def rolled_columns(figure: Figure) -> tuple[str, ...]:
+def rollup_columns(figure: MetricColumns) -> tuple[str, ...]:
     return ("query_id", "bucket_at", str(figure.rolled))
 
 
-def of_reports(name: str, table: pa.Table, ends: Mapping[str, Floats]) -> dict[str, Spans]:
+def spans_from_reports(name: str, table: pa.Table, ends: Mapping[str, Floats]) -> dict[str, Spans]:
     """Spans by query of rows of `progress`. `ends`: when runs of a query ended, ascending."""
-    figure, found = FIGURES[name], {}
-    values = _numbers(table, str(figure.raw)) * figure.factor
-    at = _numbers(table, "reported_at")
+    figure, found = METRIC_COLUMNS[name], {}
+    values = _float_column(table, str(figure.raw)) * figure.factor
+    at = _float_column(table, "reported_at")
     if name == BATCHES:
         values = np.ones(len(at))
     if name == WATERMARK_LAG:
-        values = at - np.nan_to_num(_numbers(table, "duration_ms")) / 1000 - values
+        values = at - np.nan_to_num(_float_column(table, "duration_ms")) / 1000 - values
     for query_id, rows in _by_query(table):
         order = rows[np.argsort(at[rows], kind="stable")]
         starts = at[order]
@@ -104,9 +106,9 @@ def of_reports(name: str, table: pa.Table, ends: Mapping[str, Floats]) -> dict[s
     return found
 
 
-def of_rollups(name: str, table: pa.Table, width: float) -> dict[str, Spans]:
+def spans_from_rollups(name: str, table: pa.Table, width: float) -> dict[str, Spans]:
     """Spans by query of rows of a rollup whose buckets are `width` seconds."""
-    begins, values = _numbers(table, "bucket_at"), _numbers(table, str(FIGURES[name].rolled))
+    begins, values = _float_column(table, "bucket_at"), _float_column(table, str(METRIC_COLUMNS[name].rolled))
     found = {}
     for query_id, rows in _by_query(table):
         order = rows[np.argsort(begins[rows], kind="stable")]
@@ -115,16 +117,16 @@ def of_rollups(name: str, table: pa.Table, width: float) -> dict[str, Spans]:
     return found
 
 
-def together(parts: Iterable[Mapping[str, Spans]]) -> dict[str, Spans]:
+def merge_spans(parts: Iterable[Mapping[str, Spans]]) -> dict[str, Spans]:
     """Spans of several tables, of each query in the order of time."""
     found: dict[str, list[Spans]] = {}
     for part in parts:
         for query_id, spans in part.items():
             found.setdefault(query_id, []).append(spans)
-    return {query_id: _one(several) for query_id, several in found.items()}
+    return {query_id: _concatenate(several) for query_id, several in found.items()}
 
 
-def _one(several: list[Spans]) -> Spans:
+def _concatenate(several: list[Spans]) -> Spans:
     starts, ends, values, known = (
         np.concatenate([getattr(one, name) for one in several])
         for name in ("starts", "ends", "values", "known")
@@ -133,14 +135,14 @@ def _one(several: list[Spans]) -> Spans:
     return Spans(starts[order], ends[order], values[order], known[order])
 
 
-def gauge(spans: Spans, times: Floats) -> Floats:
+def gauge_values(spans: Spans, times: Floats) -> Floats:
     """The value at each time; NaN where there is none."""
     place = np.searchsorted(spans.starts, times, "right") - 1
     held = (place >= 0) & (times < spans.ends[place])
     return np.where(held, spans.values[place], np.nan)
 
 
-def counter(spans: Spans, times: Floats, until: float, total: float | None) -> Floats:
+def counter_values(spans: Spans, times: Floats, until: float, total: float | None) -> Floats:
     """What had been counted at each time, counted back from `total` at `until`; from 0 where no total is known."""
     kept = spans.known <= until
     known, added = spans.known[kept], np.nan_to_num(spans.values[kept])
@@ -160,7 +162,7 @@ def _by_query(table: pa.Table) -> Iterator[tuple[str, np.ndarray[tuple[int], np.
         yield query_id, order[bounds[place] : bounds[place + 1]]
 
 
-def _numbers(table: pa.Table, column: str) -> Floats:
+def _float_column(table: pa.Table, column: str) -> Floats:
     """A column as floats, times in Unix seconds; NaN where there is nothing."""
     values = table[column]
     if pa.types.is_timestamp(values.type):

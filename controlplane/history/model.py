@@ -10,7 +10,7 @@ from controlplane.model import ProgressSample, RunEnd
 
 
 @dataclass(frozen=True)
-class Point:
+class ProgressPoint:
     """Figures of one report, or of a bucket of `resolution` seconds: medians, what state was last, rows in all.
 
     A bucket has no run and no batch. Times in Unix seconds, `duration` in seconds.
@@ -36,7 +36,7 @@ class Point:
 class ProgressSeries:
     """What is known of a stretch, oldest first. `resolution`: of its coarsest part, seconds; None: reports all."""
 
-    points: Sequence[Point | ProgressSample]
+    points: Sequence[ProgressPoint | ProgressSample]
     resolution: float | None = None
     notes: tuple[str, ...] = ()
 
@@ -54,7 +54,7 @@ class ProgressRequest:
 
 @dataclass(frozen=True)
 class PastRun:
-    """A run as the lake tells it, times in Unix seconds. `heard_from`, `heard_at`: its first and last sign of life.
+    """A run as the lake tells it, times in Unix seconds. `first_seen_at`, `last_seen_at`: its first and last sign of life.
 
     `ended_at` None: no end was told and no run followed it, so that it may go on.
     """
@@ -63,8 +63,8 @@ class PastRun:
     started_at: float | None = None
     ended_at: float | None = None
     end: RunEnd | None = None
-    heard_from: float | None = None
-    heard_at: float | None = None
+    first_seen_at: float | None = None
+    last_seen_at: float | None = None
     failure: str | None = None
     error_class: str | None = None
 

@@ -13,9 +13,9 @@ from typing import Any
 from controlplane.lake.manifest import Commit, LakeManifest
 from controlplane.store.offload_marks import RangeChecksum
 
-JOB = "move"
+JOB = "offload"
 #: Every event that is taken is one row of one of these.
-ONE_AN_EVENT = ("progress", "lifecycle")
+EVENT_TABLES = ("progress", "lifecycle")
 
 
 @dataclass(frozen=True)
@@ -41,27 +41,27 @@ class OffloadCounts:
     """
 
     events: int = 0
-    taken: int = 0
+    stored: int = 0
     malformed: int = 0
-    known: int = 0
-    numbers: int = 0
+    duplicates: int = 0
+    checksum: int = 0
 
     def __add__(self, other: OffloadCounts) -> OffloadCounts:
         return OffloadCounts(
             self.events + other.events,
-            self.taken + other.taken,
+            self.stored + other.stored,
             self.malformed + other.malformed,
-            self.known + other.known,
-            self.numbers + other.numbers,
+            self.duplicates + other.duplicates,
+            self.checksum + other.checksum,
         )
 
 
-def facts(stretch: EventRange, account: OffloadCounts) -> dict[str, Any]:
+def commit_facts(stretch: EventRange, account: OffloadCounts) -> dict[str, Any]:
     """What a commit keeps of its making."""
     return {**asdict(stretch), **asdict(account)}
 
 
-def stretch_of(commit: Commit) -> EventRange | None:
+def range_of(commit: Commit) -> EventRange | None:
     """The stretch of a commit of this job; None for its commits of other things."""
     told = commit.facts
     if not isinstance(told.get("after"), int) or not isinstance(told.get("until"), int):
@@ -69,40 +69,40 @@ def stretch_of(commit: Commit) -> EventRange | None:
     return EventRange(str(told.get("store")), told["after"], told["until"])
 
 
-def account_of(commit: Commit) -> OffloadCounts:
+def counts_of(commit: Commit) -> OffloadCounts:
     numbers = {name: commit.facts.get(name) for name in OffloadCounts.__dataclass_fields__}
     return OffloadCounts(**{name: value for name, value in numbers.items() if isinstance(value, int)})
 
 
-def complaint(commit: Commit, held: int) -> str | None:
+def find_mismatch(commit: Commit, held: int) -> str | None:
     """What speaks against a commit where the store holds `held` events of its stretch; None where all add up."""
-    account = account_of(commit)
-    rows = sum(part.rows for part in commit.parts if part.table in ONE_AN_EVENT)
+    account = counts_of(commit)
+    rows = sum(part.rows for part in commit.parts if part.table in EVENT_TABLES)
     if held > account.events:
         return f"it saw {account.events} events, and the store has {held}"
-    if account.events != account.taken + account.malformed:
-        return f"it saw {account.events} events, took {account.taken} and refused {account.malformed}"
-    if rows != account.taken - account.known:
-        return f"it took {account.taken} events, {account.known} of them known, and wrote {rows} rows of them"
+    if account.events != account.stored + account.malformed:
+        return f"it saw {account.events} events, took {account.stored} and refused {account.malformed}"
+    if rows != account.stored - account.duplicates:
+        return f"it took {account.stored} events, {account.duplicates} of them known, and wrote {rows} rows of them"
     return None
 
 
-def of_others(commit: Commit, held: RangeChecksum, lost: bool) -> bool:
+def store_was_restored(commit: Commit, held: RangeChecksum, lost: bool) -> bool:
     """Whether the store has other events in a stretch than were moved: it was restored from a backup since then.
 
     `lost`: the byte limit may have deleted some.
     """
-    account = account_of(commit)
+    account = counts_of(commit)
     if held.events == account.events:
-        return "numbers" in commit.facts and held.seq_sum != account.numbers
+        return "checksum" in commit.facts and held.seq_sum != account.checksum
     return held.events > account.events or not lost
 
 
-def onwards(manifest: LakeManifest, store: str, mark: int) -> Iterator[tuple[EventRange, Commit]]:
+def contiguous_commits(manifest: LakeManifest, store: str, mark: int) -> Iterator[tuple[EventRange, Commit]]:
     """The commits that go on from `mark`, in their order, up to the first hole; of two the one that reaches further."""
     found: dict[int, tuple[EventRange, Commit]] = {}
-    for commit in manifest.of_job(JOB).values():
-        stretch = stretch_of(commit)
+    for commit in manifest.commits_of_job(JOB).values():
+        stretch = range_of(commit)
         if stretch is None or stretch.store != store or stretch.until <= stretch.after:
             continue
         known = found.get(stretch.after)

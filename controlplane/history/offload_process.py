@@ -17,7 +17,7 @@ from pathlib import Path
 from controlplane.runtime.java import java_environment
 from controlplane.settings import PREFIX, Settings
 
-LOG = "history-move.log"
+LOG_FILE = "history-offload.log"
 #: Threads of the job: it runs beside the server, and has time.
 MASTER = "local[2]"
 STOP_SECONDS = 5.0
@@ -25,7 +25,7 @@ STOP_SECONDS = 5.0
 TAIL_BYTES = 4_000
 
 
-def lacking(environ: Mapping[str, str] = os.environ) -> str | None:
+def missing_requirement(environ: Mapping[str, str] = os.environ) -> str | None:
     """Why this machine cannot run the job; None where it can."""
     if importlib.util.find_spec("pyspark") is None:
         return "PySpark is missing: pip install 'spark-controlplane[pipeline]'"
@@ -37,7 +37,7 @@ def lacking(environ: Mapping[str, str] = os.environ) -> str | None:
 def command(settings: Settings, cutoff: float) -> list[str]:
     """What is run; the database's URL is not among it, for everybody may read a command line."""
     arguments = ["--lake", str(settings.lake), "--data-dir", str(settings.data_dir.absolute())]
-    program = [sys.executable, "-m", "controlplane.cli.main", "history", "move"]
+    program = [sys.executable, "-m", "controlplane.cli.main", "history", "offload"]
     return [*program, *arguments, "--before", f"{cutoff:.3f}", "--master", MASTER, "--json"]
 
 
@@ -54,7 +54,7 @@ def environment(settings: Settings, environ: Mapping[str, str] = os.environ) -> 
 
 
 @dataclass(frozen=True)
-class Ended:
+class OffloadExit:
     """How a job ended. `error`: its last words, where it failed."""
 
     began: float
@@ -96,14 +96,14 @@ class OffloadProcess:
             self._began = now
             return True
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> OffloadExit | None:
         """How the job ended, told once; None while it runs, and where there is none."""
         with self._lock:
             child = self._child
             if child is None or child.poll() is None:
                 return None
             self._child = None
-            return Ended(self._began, None if child.returncode == 0 else self._words(child.returncode))
+            return OffloadExit(self._began, None if child.returncode == 0 else self._words(child.returncode))
 
     def _words(self, code: int) -> str:
         try:

@@ -23,7 +23,7 @@ from controlplane.events.window import Window
 from controlplane.history import offload_commits, offload_process
 from controlplane.history.model import ProgressRequest, ProgressSeries, TimelineResult
 from controlplane.history.offload_commits import EventRange
-from controlplane.history.offload_process import LOG, OffloadProcess
+from controlplane.history.offload_process import LOG_FILE, OffloadProcess
 from controlplane.lake.manifest import Commit
 from controlplane.metrics.series.replay import SeriesReplay
 from controlplane.settings import Settings
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 HOUR, DAY = 3600.0, 86400.0
 #: After a job that failed, the next one comes so soon.
-AGAIN_SECONDS = 900.0
+RETRY_SECONDS = 900.0
 #: How often commits are looked for that no job of ours has made.
-LOOK_SECONDS = 600.0
+VERIFY_SECONDS = 600.0
 #: The start of the server waits so long for the lake.
-OPEN_SECONDS = 10.0
+OPEN_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ class HistoryService:
         writer: Writer,
         reading: Callable[[], AbstractContextManager[Connection]],
         clock: Callable[[], float],
-        lacking: Callable[[], str | None] = offload_process.lacking,
+        lacking: Callable[[], str | None] = offload_process.missing_requirement,
     ):
         self._settings, self._writer, self._reading, self._clock = settings, writer, reading, clock
         self._lacking = lacking
-        self._mover = OffloadProcess(settings.data_dir / LOG)
+        self._mover = OffloadProcess(settings.data_dir / LOG_FILE)
         self._status = HistoryStatus(settings.lake, settings.store_days if settings.lake else None)
         self._errors: dict[str, str | None] = {}
         self._verifying: threading.Thread | None = None
@@ -100,7 +100,7 @@ class HistoryService:
 
         lake = self._settings.lake
         try:  # a lake that hangs must not keep the server from its work
-            TimeoutPool(lake).call(lambda: Lake.open(lake, create=True), OPEN_SECONDS)
+            TimeoutPool(lake).call(lambda: Lake.open(lake, create=True), OPEN_TIMEOUT_SECONDS)
         except (LakeError, OSError) as error:
             self._fails("lake", f"the lake cannot be used: {error}")
 
@@ -137,14 +137,16 @@ class HistoryService:
         archive = self.archive
         if archive is None:
             return None
-        from controlplane.history.federated_series import COARSE, FederatedSeries, Parts
+        from controlplane.history.federated_series import COARSE_STEP_SECONDS, FederatedSeries, SeriesBackends
 
         def source(replay: SeriesReplay, now: float, notes: list[str]) -> SeriesSource:
             kept = self._settings.retention_days * DAY
             once = archive.within()
             exact = replay.over(once)
-            coarse = replay.over(once, COARSE)
-            return FederatedSeries(Parts(exact, coarse, once, window, self._reading, kept), now, notes)
+            coarse = replay.over(once, COARSE_STEP_SECONDS)
+            return FederatedSeries(
+                SeriesBackends(exact, coarse, once, window, self._reading, kept), now, notes
+            )
 
         return source
 
@@ -157,21 +159,21 @@ class HistoryService:
             from controlplane.history import progress_points
 
             try:
-                return progress_points.read(self._reading, self.archive.within(), asked)
+                return progress_points.read_progress(self._reading, self.archive.within(), asked)
             except LimitExceeded as error:
                 raise BadRequest(str(error)) from None
             except LakeError as error:
                 return self._stored(asked, (f"times before the store's are not told: {error}",))
         return self._stored(asked)
 
-    def happened(self, query_id: str, start: float, end: float) -> TimelineResult:
+    def timeline(self, query_id: str, start: float, end: float) -> TimelineResult:
         """A query's runs, alerts and actions as the lake tells them; nothing without one, a note of what it cannot."""
         if self.archive is None:
             return TimelineResult()
         from controlplane.history import timeline as happened
 
         try:
-            return happened.read(self.archive.within(), query_id, start, end)
+            return happened.read_timeline(self.archive.within(), query_id, start, end)
         except LakeError as error:
             return TimelineResult(notes=(f"what happened before the store's times is not told: {error}",))
 
@@ -190,7 +192,7 @@ class HistoryService:
         if ended is not None:
             self._put(moved_at=ended.began, next_at=now + self._pause(ended.error))
             self._fails("job", f"moving events to the lake failed: {ended.error}" if ended.error else None)
-        if ended is not None or now >= self._looked + LOOK_SECONDS:
+        if ended is not None or now >= self._looked + VERIFY_SECONDS:
             self._looked = now
             self._verify()
         if self._status.next_at is None or now >= self._status.next_at:
@@ -210,7 +212,7 @@ class HistoryService:
 
     def _pause(self, error: str | None) -> float:
         pause = self._settings.offload_hours * HOUR
-        return pause if error is None else min(pause, AGAIN_SECONDS)
+        return pause if error is None else min(pause, RETRY_SECONDS)
 
     def _fails(self, what: str, error: str | None) -> None:
         """Say what is wrong with the job or with the lake, once; None: nothing is any more."""
@@ -249,20 +251,20 @@ class HistoryService:
         if name is None or self._settings.lake is None:
             return mark  # nothing was ever moved
         from controlplane.lake.lake import Lake
-        from controlplane.lake.verification import verify
+        from controlplane.lake.verification import verify_commit
 
         try:
             lake = Lake.open(self._settings.lake)
             manifest = lake.manifest()
-            for stretch, commit in offload_commits.onwards(manifest, name, mark):
+            for stretch, commit in offload_commits.contiguous_commits(manifest, name, mark):
                 if self._set_back(stretch, commit):
                     break
-                rows = verify(lake, commit, manifest)
+                rows = verify_commit(lake, commit, manifest)
                 self._compare(stretch, commit)
                 mark = self._raise(stretch, rows)
         except (LakeError, OSError) as error:
             self._fails("lake", f"the lake does not hold what was moved: {error}")
-            self._put(next_at=min(self._status.next_at or 0.0, self._clock() + AGAIN_SECONDS))
+            self._put(next_at=min(self._status.next_at or 0.0, self._clock() + RETRY_SECONDS))
         else:
             self._fails("lake", None)
         return mark
@@ -272,10 +274,10 @@ class HistoryService:
         with self._reading() as connection:
             held = offload_marks.checksum(connection, stretch.after, stretch.until)
             lost = bool(offload_marks.value(connection, offload_marks.LOST_EVENTS))
-        found = offload_commits.of_others(commit, held, lost)
+        found = offload_commits.store_was_restored(commit, held, lost)
         if found:
             self._writer.write(offload_marks.start_generation)
-            self._put(next_at=self._clock() + AGAIN_SECONDS)
+            self._put(next_at=self._clock() + RETRY_SECONDS)
             log.warning("the store was set back (restored from a backup?): its events move to the lake anew")
         return found
 
@@ -283,7 +285,7 @@ class HistoryService:
         """LakeError where what the job counted is not what the store has."""
         with self._reading() as connection:
             held = offload_marks.count(connection, stretch.after, stretch.until)
-        complaint = offload_commits.complaint(commit, held)
+        complaint = offload_commits.find_mismatch(commit, held)
         if complaint is not None:
             raise LakeError(f"{commit.job}/{commit.batch} is not whole: {complaint}")
 

@@ -17,21 +17,21 @@ import pyarrow.compute as pc
 
 from alerts.promql.errors import LimitExceeded
 from controlplane.errors import LakeError
-from controlplane.history.archive import Archive, between, of
+from controlplane.history.archive import Archive, between, where_queries
 from controlplane.history.model import PastRun, TimelineResult
-from controlplane.history.report_rows import rows_of, seconds
+from controlplane.history.progress_samples import to_rows, to_seconds
 from controlplane.model import RunEnd
 
 #: Of each kind, the newest.
-MOST = 500
+MAX_ENTRIES = 500
 #: Of an exception; the store keeps more of those that are young.
-MOST_FAILURE_CHARS = 4096
+MAX_FAILURE_CHARS = 4096
 #: So many days are looked through for a first or a last report.
-MOST_DAYS = 60
+MAX_SCANNED_DAYS = 60
 DAY = 86400.0
-LIFE = ("run_id", "event", "reported_at", "exception", "error_class")
-ALERT = ("name", "severity", "fingerprint", "summary", "fired_at", "resolved_at")
-ACTION = (
+LIFECYCLE_COLUMNS = ("run_id", "event", "reported_at", "exception", "error_class")
+ALERT_COLUMNS = ("name", "severity", "fingerprint", "summary", "fired_at", "resolved_at")
+ACTION_COLUMNS = (
     "id",
     "action",
     "actor",
@@ -42,11 +42,11 @@ ACTION = (
     "finished_at",
     "evidence",
 )
-_OF_RUNS = pc.field("event").isin(["started", "terminated", "idle"])
+_RUN_EVENTS = pc.field("event").isin(["started", "terminated", "idle"])
 Row = dict[str, Any]
 
 
-def read(archive: Archive, query_id: str, start: float, end: float) -> TimelineResult:
+def read_timeline(archive: Archive, query_id: str, start: float, end: float) -> TimelineResult:
     """What of it lies between two moments. What cannot be read or is too much is a note; LakeError without a lake."""
     archive.manifest()
     notes: list[str] = []
@@ -57,11 +57,11 @@ def read(archive: Archive, query_id: str, start: float, end: float) -> TimelineR
         except (LakeError, LimitExceeded) as error:
             notes.append(f"the lake does not tell of {what}: {error}")
             return ()
-        if len(found) > MOST:
-            notes.append(f"of {len(found)} {what} the newest {MOST} are told")
-        return found[-MOST:]
+        if len(found) > MAX_ENTRIES:
+            notes.append(f"of {len(found)} {what} the newest {MAX_ENTRIES} are told")
+        return found[-MAX_ENTRIES:]
 
-    runs = told("runs", lambda: _Runs(archive, query_id, start, end).read())
+    runs = told("runs", lambda: _RunReader(archive, query_id, start, end).read())
     alerts = told("alerts", lambda: _alerts(archive, query_id, start, end))
     actions = told("actions", lambda: _actions(archive, query_id, start, end))
     return TimelineResult(runs, alerts, actions, notes)
@@ -71,7 +71,7 @@ def read(archive: Archive, query_id: str, start: float, end: float) -> TimelineR
 
 
 @dataclass
-class _Run:
+class _RunBuilder:
     """What was met of a run. `signs`: first and last report or sign of idleness."""
 
     run_id: str
@@ -91,7 +91,7 @@ class _Run:
 
 
 @dataclass
-class _Runs:
+class _RunReader:
     archive: Archive
     query_id: str
     start: float
@@ -103,36 +103,36 @@ class _Runs:
         """Oldest first. Of a run that began before `start` the beginning is not known."""
         met = {one.run_id: one for one in self._by_life()}
         for run_id, times in self._first_reports().items():
-            met.setdefault(run_id, _Run(run_id)).heard(*times)
+            met.setdefault(run_id, _RunBuilder(run_id)).heard(*times)
         runs = sorted(met.values(), key=lambda one: one.first)
         made, following = [], None
         # Of those that are not told any more it is enough to know that they were.
         for place, one in enumerate(reversed(runs)):
-            made.append(self._told(one, following, place < MOST))
+            made.append(self._told(one, following, place < MAX_ENTRIES))
             following = one.first
         return [one for one in reversed(made) if self._touches(one)]
 
-    def _by_life(self) -> Iterator[_Run]:
+    def _by_life(self) -> Iterator[_RunBuilder]:
         days = self.archive.days("lifecycle", self.start - DAY, self.end)
-        where = of([self.query_id]).but(_OF_RUNS, "of runs")
-        rows = self.archive.table("lifecycle", LIFE, days, where).sort_by("reported_at")
-        found: dict[str, _Run] = {}
-        for row in rows_of(rows):
-            at = seconds(row["reported_at"]) or 0.0
+        where = where_queries([self.query_id]).and_(_RUN_EVENTS, "of runs")
+        rows = self.archive.table("lifecycle", LIFECYCLE_COLUMNS, days, where).sort_by("reported_at")
+        found: dict[str, _RunBuilder] = {}
+        for row in to_rows(rows):
+            at = to_seconds(row["reported_at"]) or 0.0
             if at > self.end or not row["run_id"]:
                 continue
-            run = found.setdefault(row["run_id"], _Run(row["run_id"]))
+            run = found.setdefault(row["run_id"], _RunBuilder(row["run_id"]))
             if row["event"] == "idle":
                 run.heard(at)
             elif row["event"] == "started":
                 run.started_at = at if run.started_at is None else run.started_at
             elif run.ended_at is None or row["exception"]:
                 run.ended_at = at
-                run.failure = row["exception"] and row["exception"][:MOST_FAILURE_CHARS]
+                run.failure = row["exception"] and row["exception"][:MAX_FAILURE_CHARS]
                 run.error_class = row["error_class"]
         yield from found.values()
 
-    def _told(self, run: _Run, following: float | None, whole: bool) -> PastRun:
+    def _told(self, run: _RunBuilder, following: float | None, whole: bool) -> PastRun:
         """`following`: when the next run began; without an end that run is over by then, its driver was killed."""
         heard = run.signs[1] if run.signs else None
         if run.ended_at is None and whole:
@@ -157,18 +157,18 @@ class _Runs:
         )
 
     def _touches(self, run: PastRun) -> bool:
-        until = run.heard_at if run.ended_at is None else run.ended_at
+        until = run.last_seen_at if run.ended_at is None else run.ended_at
         return (run.started_at or self.start) <= self.end and (until is None or until >= self.start)
 
     def _first_reports(self) -> Mapping[str, tuple[float, float]]:
         """Of the first day with reports: a run that began before it has no other trace of its beginning."""
-        for day in self.archive.days("progress", self.start, self.end)[:MOST_DAYS]:
+        for day in self.archive.days("progress", self.start, self.end)[:MAX_SCANNED_DAYS]:
             if found := self._reports(day):
                 return found
         return {}
 
     def _last_report(self, run_id: str, since: float, until: float) -> float | None:
-        for day in self.archive.days("progress", since - DAY, until)[: -MOST_DAYS - 1 : -1]:
+        for day in self.archive.days("progress", since - DAY, until)[: -MAX_SCANNED_DAYS - 1 : -1]:
             if found := self._reports(day).get(run_id):
                 return found[1]
         return None
@@ -176,14 +176,16 @@ class _Runs:
     def _reports(self, day: date) -> Mapping[str, tuple[float, float]]:
         """The runs that reported on a day, within the stretch, with the first and the last report of each."""
         if day not in self._days:
-            rows = self.archive.table("progress", ("run_id", "reported_at"), [day], of([self.query_id]))
+            rows = self.archive.table(
+                "progress", ("run_id", "reported_at"), [day], where_queries([self.query_id])
+            )
             told = between(rows, "reported_at", self.start - 1e-6, self.end)
             times = [("reported_at", "min"), ("reported_at", "max")]
-            grouped = rows_of(told.group_by("run_id").aggregate(times))
+            grouped = to_rows(told.group_by("run_id").aggregate(times))
             self._days[day] = {
                 row["run_id"]: (
-                    seconds(row["reported_at_min"]) or 0.0,
-                    seconds(row["reported_at_max"]) or 0.0,
+                    to_seconds(row["reported_at_min"]) or 0.0,
+                    to_seconds(row["reported_at_max"]) or 0.0,
                 )
                 for row in grouped
             }
@@ -195,12 +197,18 @@ class _Runs:
 
 def _alerts(archive: Archive, query_id: str, start: float, end: float) -> list[Row]:
     """What fired within the stretch, since whenever."""
-    rows = _rows(archive.table("alerts", ALERT, archive.days("alerts", 0.0, end), of([query_id])))
+    rows = _rows(
+        archive.table("alerts", ALERT_COLUMNS, archive.days("alerts", 0.0, end), where_queries([query_id]))
+    )
     return [one for one in rows if one["fired_at"] <= end and (one["resolved_at"] or end) >= start]
 
 
 def _actions(archive: Archive, query_id: str, start: float, end: float) -> list[Row]:
-    rows = _rows(archive.table("actions", ACTION, archive.days("actions", start, end), of([query_id])))
+    rows = _rows(
+        archive.table(
+            "actions", ACTION_COLUMNS, archive.days("actions", start, end), where_queries([query_id])
+        )
+    )
     return [
         one | {"evidence": _scalars(one["evidence"])} for one in rows if start <= one["requested_at"] <= end
     ]
@@ -209,7 +217,7 @@ def _actions(archive: Archive, query_id: str, start: float, end: float) -> list[
 def _rows(table: pa.Table) -> list[Row]:
     """By the first of their times, oldest first; times in Unix seconds."""
     times = [name for name in table.column_names if name.endswith("_at")]
-    found = [row | {name: seconds(row[name]) for name in times} for row in rows_of(table)]
+    found = [row | {name: to_seconds(row[name]) for name in times} for row in to_rows(table)]
     return sorted((row for row in found if row[times[0]] is not None), key=lambda row: float(row[times[0]]))
 
 

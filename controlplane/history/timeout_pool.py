@@ -18,9 +18,9 @@ from controlplane.errors import ControlPlaneError, LakeError
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 #: Reads at a time, those that hang among them.
-AT_ONCE = 8
+MAX_CONCURRENT_READS = 8
 #: Who asks so soon after a look at the lake that got no answer is told so at once.
-SILENT_SECONDS = 15.0
+UNRESPONSIVE_SECONDS = 15.0
 
 
 class TimeoutPool:
@@ -28,7 +28,7 @@ class TimeoutPool:
 
     def __init__(self, url: str, monotonic: Callable[[], float] = time.monotonic):
         self._url, self._monotonic = url, monotonic
-        self._free = threading.BoundedSemaphore(AT_ONCE)
+        self._free = threading.BoundedSemaphore(MAX_CONCURRENT_READS)
         self._silent_until = float("-inf")
 
     def call(self, work: Callable[[], T], seconds: float, silence: bool = False) -> T:
@@ -47,7 +47,7 @@ class TimeoutPool:
         threading.Thread(target=self._run, args=(work, done), name="lake-reader", daemon=True).start()
         if wait([done], seconds).not_done:
             if silence:
-                self._silent_until = self._monotonic() + SILENT_SECONDS
+                self._silent_until = self._monotonic() + UNRESPONSIVE_SECONDS
             raise LakeError(f"the lake at {self._url} did not answer within {seconds:.0f} s")
         try:
             return done.result()
@@ -55,7 +55,7 @@ class TimeoutPool:
             raise
         except Exception as error:  # file systems have errors of their own: botocore's are no OSError
             log.debug("the lake cannot be read", exc_info=True)
-            raise LakeError(f"the lake at {self._url} cannot be read: {said(error)}") from None
+            raise LakeError(f"the lake at {self._url} cannot be read: {error_line(error)}") from None
 
     def _run(self, work: Callable[[], T], done: Future[T]) -> None:
         try:
@@ -66,7 +66,7 @@ class TimeoutPool:
             self._free.release()
 
 
-def said(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """The first line of an error, its name where it says nothing."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__

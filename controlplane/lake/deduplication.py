@@ -2,7 +2,7 @@
 
 Called by every job that writes raw tables, before it stages its rows. Reads only the key columns, of the days and runs
 concerned, of other commits than the one being made. What others commit meanwhile is looked at once more by the commit
-itself (`still_new`), so two jobs that bring the same rows at the same time do not both put them there.
+itself (`conflict_check`), so two jobs that bring the same rows at the same time do not both put them there.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from controlplane.errors import LakeError
-from controlplane.lake.lake import READ_PAUSE_SECONDS, READ_TRIES, Lake
+from controlplane.lake.lake import MAX_READ_ATTEMPTS, READ_RETRY_SECONDS, Lake
 from controlplane.lake.manifest import Commit, LakeManifest, Part
 from controlplane.lake.schema import LIFECYCLE, PROGRESS, SOURCES, STATE_OPERATORS, TABLES
 from controlplane.lake.staging import Staging
 
 REPORT_TABLES = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name)
 REPORT_KEY = ("run_id", "batch_id", "trigger_at")
-LIFE_KEY = ("run_id", "event", "reported_at")
+LIFECYCLE_KEY = ("run_id", "event", "reported_at")
 #: A run has one of each, so two that differ in time are the same, heard by two.
-ONCE = ("started", "terminated")
+ONCE_PER_RUN = ("started", "terminated")
 #: An agent's clock and a log's need not agree: what a run has once is looked for on the days beside, too.
-BESIDE = timedelta(days=1)
+MAX_CLOCK_SKEW = timedelta(days=1)
 #: More runs than this are not named to the reader of Parquet, which would test each row against each of them.
-NAMED_RUNS = 1000
+MAX_FILTERED_RUNS = 1000
 
 
-class Overtaken(LakeError):
+class CommitConflict(LakeError):
     """Another job committed rows of ours while we made them: done again, they are left out."""
 
 
-def new_only(
+def drop_stored_rows(
     lake: Lake, tables: dict[str, pa.Table], but: tuple[str, str], manifest: LakeManifest | None = None
 ) -> tuple[dict[str, pa.Table], int]:
     """The rows that no other commit than `but` (job, batch) holds, and how many rows of progress were left out.
@@ -46,11 +46,11 @@ def new_only(
     is missing for good.
     """
     manifest = manifest or lake.manifest()
-    for _ in range(READ_TRIES - 1):
+    for _ in range(MAX_READ_ATTEMPTS - 1):
         try:
             return _new_only(lake, tables, but, manifest)
         except FileNotFoundError:  # replaced since: the next manifest says by what
-            time.sleep(READ_PAUSE_SECONDS)
+            time.sleep(READ_RETRY_SECONDS)
             manifest = lake.manifest()
     try:
         return _new_only(lake, tables, but, manifest)
@@ -58,7 +58,7 @@ def new_only(
         raise LakeError(f"a file that the manifest of {lake.folder} names is missing: {error}") from None
 
 
-def still_new(
+def conflict_check(
     lake: Lake, staging: Staging, parts: Iterable[Part], asked: LakeManifest
 ) -> Callable[[LakeManifest], None]:
     """For `Lake.commit`: raises Overtaken where the lake got any of these rows after `asked` was read."""
@@ -69,14 +69,14 @@ def still_new(
         if not news.commits.keys() - {(staging.job, staging.batch)}:
             return
         for part in told:
-            columns = LIFE_KEY if part.table == LIFECYCLE.name else REPORT_KEY
+            columns = LIFECYCLE_KEY if part.table == LIFECYCLE.name else REPORT_KEY
             data = ds.dataset(
-                lake.folder.at(staging.path, part.path), format="parquet", filesystem=lake.folder.fs
+                lake.folder.absolute(staging.path, part.path), format="parquet", filesystem=lake.folder.fs
             )
             rows = data.to_table(columns=list(columns))
             kept, _ = _new_only(lake, {part.table: rows}, (staging.job, staging.batch), news)
             if kept[part.table].num_rows < rows.num_rows:
-                raise Overtaken(
+                raise CommitConflict(
                     f"another job brought rows of {staging.job}/{staging.batch} at the same time: run the job "
                     "again, nothing was lost"
                 )
@@ -97,7 +97,7 @@ def _new_only(
         if name not in (*REPORT_TABLES, LIFECYCLE.name) or not rows.num_rows:
             continue
         lifecycle = name == LIFECYCLE.name
-        held = _held(lake, manifest, name, rows, but, LIFE_KEY if lifecycle else REPORT_KEY)
+        held = _held(lake, manifest, name, rows, but, LIFECYCLE_KEY if lifecycle else REPORT_KEY)
         if not held.num_rows:
             continue
         known = set(_life_keys(held) if lifecycle else _report_keys(held))
@@ -112,14 +112,14 @@ def _held(
     lake: Lake, manifest: LakeManifest, name: str, rows: pa.Table, but: tuple[str, str], key: tuple[str, ...]
 ) -> pa.Table:
     """The keys that the lake holds of these runs, on these days."""
-    parts = list(_parts(manifest, name, rows[TABLES[name].dated_by], but, name == LIFECYCLE.name))
+    parts = list(_parts(manifest, name, rows[TABLES[name].partition_column], but, name == LIFECYCLE.name))
     schema = pa.schema([(column, rows.schema.field(column).type) for column in key])
     if not parts:
         return schema.empty_table()
-    paths = [lake.folder.at(path) for path in parts]
+    paths = [lake.folder.absolute(path) for path in parts]
     runs = pc.unique(rows["run_id"]).drop_null()
     data = ds.dataset(paths, schema=schema, format="parquet", filesystem=lake.folder.fs)
-    wanted = pc.field("run_id").isin(runs) if 0 < len(runs) <= NAMED_RUNS else None
+    wanted = pc.field("run_id").isin(runs) if 0 < len(runs) <= MAX_FILTERED_RUNS else None
     if wanted is not None and rows["run_id"].null_count:
         wanted = wanted | pc.field("run_id").is_null()
     return data.to_table(columns=list(key), filter=wanted)
@@ -130,13 +130,13 @@ def _parts(
 ) -> Iterator[str]:
     days = set(_days(moments))
     if beside:
-        days |= {day + BESIDE for day in days if day < date.max} | {
-            day - BESIDE for day in days if day > date.min
+        days |= {day + MAX_CLOCK_SKEW for day in days if day < date.max} | {
+            day - MAX_CLOCK_SKEW for day in days if day > date.min
         }
     if not days:
         return
     for part in manifest.parts(name, min(days), max(days)):
-        if part.date in days and manifest.standing[part.path][1].key != but:
+        if part.date in days and manifest.live_parts[part.path][1].key != but:
             yield part.path
 
 
@@ -161,4 +161,4 @@ def _life_keys(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
         rows["reported_at"].cast(pa.int64()).to_pylist(),
         strict=True,
     )
-    return ((run, event, None if event in ONCE and run else at) for run, event, at in told)
+    return ((run, event, None if event in ONCE_PER_RUN and run else at) for run, event, at in told)

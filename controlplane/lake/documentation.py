@@ -20,18 +20,20 @@ A file holds the rows of one day, that of the column named under *by day*, and i
 """
 
 
-def page() -> str:
+def render_page() -> str:
     """The whole page."""
     return "\n".join([HEAD, *(_section(table) for table in TABLES.values())])
 
 
 def _section(table: LakeTable) -> str:
-    rows = [f"| `{column.name}` | {column.type.value} | {_cell(column.means)} |" for column in table.columns]
+    rows = [
+        f"| `{column.name}` | {column.type.value} | {_cell(column.description)} |" for column in table.columns
+    ]
     return "\n".join(
         [
-            f"## `{table.name}`: {table.means}",
+            f"## `{table.name}`: {table.description}",
             "",
-            f"By day: `{table.dated_by}`. Order: {_names(table.order)}. Key: {_names(table.key)}.",
+            f"By day: `{table.partition_column}`. Order: {_names(table.order)}. Key: {_names(table.key)}.",
             "",
             "| column | type | what it says |",
             "|---|---|---|",
@@ -50,4 +52,4 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    print(render_page(), end="")

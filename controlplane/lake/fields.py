@@ -1,6 +1,6 @@
 """Fields of Spark's reports -> values of the lake's columns. Pure; called by `controlplane.lake.rows`, field by field.
 
-What does not fit its column goes to `left`, by the name that Spark has for it, and from there to the row's `extra`.
+What does not fit its column goes to `left`, by the name that Spark has for it, and from there to the row's `extra_json`.
 Absent, null and empty are one, and so are NaN and infinities.
 """
 
@@ -23,33 +23,33 @@ with contextlib.suppress(ImportError):  # the pipeline has it, and is twice as f
     import orjson
 
 Json = Mapping[str, Any]
-Left = dict[str, Any]
+Leftover = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICRO = timedelta(microseconds=1)
 ID_CHARS = 64
 #: From the year 1 to the end of 9999: no reader knows other times.
-FIRST_MICROS, LAST_MICROS = -62135596800000000, 253402300799999999
+MIN_MICROS, MAX_MICROS = -62135596800000000, 253402300799999999
 #: What is reckoned to be later is put here: seconds as a float hold it, too.
-LATEST_MICROS = 253402300799000000
-WHOLE_ONLY = {int}
+MAX_COMPUTED_MICROS = 253402300799000000
+INT_ONLY = {int}
 #: Characters of an offset of some hundred partitions; longer ones are not remembered.
-MOST_REMEMBERED = 65_536
+MAX_CACHED_OFFSET_CHARS = 65_536
 EVENT_TIME_KEYS = ("watermark", "max", "min", "avg")
 #: Rates that are none, as JSON's readers and as Jackson call them.
 NOT_FINITE = frozenset(("nan", "inf", "-inf", "NaN", "Infinity", "-Infinity"))
 SINK_KEYS = frozenset(("description", "numOutputRows"))
 
 
-def identity(report: Json, key: str) -> str:
+def required_id(report: Json, key: str) -> str:
     value = report.get(key)
     if not isinstance(value, str) or not 0 < len(value) <= ID_CHARS:
         raise ValueError(f"{key} must be text of 1 to {ID_CHARS} characters")
     return value
 
 
-def trigger_at_of(report: Json, at: float | None) -> int:
+def trigger_micros(report: Json, at: float | None) -> int:
     stamp = report.get("timestamp")
-    moment = micros(stamp)
+    moment = to_micros(stamp)
     if moment is None and stamp is None and at is not None:
         return round(at * 1e6)
     if moment is None:
@@ -57,7 +57,7 @@ def trigger_at_of(report: Json, at: float | None) -> int:
     return moment
 
 
-def micros(stamp: Any) -> int | None:
+def to_micros(stamp: Any) -> int | None:
     """RFC 3339 text or Unix seconds -> microseconds, or None."""
     if not isinstance(stamp, str):
         seconds = number(stamp)
@@ -67,10 +67,10 @@ def micros(stamp: Any) -> int | None:
     except ValueError:
         return None
     found = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - EPOCH) // MICRO
-    return found if found <= LAST_MICROS else None
+    return found if found <= MAX_MICROS else None
 
 
-def count(data: Json, key: str, left: Left) -> int | None:
+def count(data: Json, key: str, left: Leftover) -> int | None:
     value = data.get(key)
     if type(value) is int and 0 <= value <= MAX_WHOLE:
         return value
@@ -84,19 +84,19 @@ def count(data: Json, key: str, left: Left) -> int | None:
 
 
 def counts(
-    data: Json, keys: Sequence[str], told: Callable[[Json], Sequence[Any]], left: Left
+    data: Json, keys: Sequence[str], told: Callable[[Json], Sequence[Any]], left: Leftover
 ) -> Sequence[Any]:
     """`count` of each key. `told`: an itemgetter of them all, which is faster where a report has them all."""
     try:
         values = told(data)
-        if set(map(type, values)) == WHOLE_ONLY and min(values) >= 0 and max(values) <= MAX_WHOLE:
+        if set(map(type, values)) == INT_ONLY and min(values) >= 0 and max(values) <= MAX_WHOLE:
             return values
     except KeyError:
         pass
     return [count(data, key, left) for key in keys]
 
 
-def text(data: Json, key: str, left: Left) -> str | None:
+def text(data: Json, key: str, left: Leftover) -> str | None:
     value = data.get(key)
     if value is None or isinstance(value, str):
         return value or None
@@ -104,7 +104,7 @@ def text(data: Json, key: str, left: Left) -> str | None:
     return None
 
 
-def objects(data: Json, key: str, left: Left) -> list[Json]:
+def objects(data: Json, key: str, left: Leftover) -> list[Json]:
     """The objects of a list; where it holds anything else, all of it is left over too."""
     value = data.get(key)
     if not value:
@@ -115,7 +115,7 @@ def objects(data: Json, key: str, left: Left) -> list[Json]:
     return known
 
 
-def wholes(data: Json, key: str, left: Left) -> Mapping[str, int] | None:
+def integers(data: Json, key: str, left: Leftover) -> Mapping[str, int] | None:
     """Whole numbers by name. Anything else in the object is left over."""
     value = data.get(key)
     if not value:
@@ -124,7 +124,7 @@ def wholes(data: Json, key: str, left: Left) -> Mapping[str, int] | None:
         left[key] = value
         return None
     numbers = value.values()
-    if set(map(type, numbers)) == WHOLE_ONLY and max(numbers) <= MAX_WHOLE and min(numbers) >= -MAX_WHOLE:
+    if set(map(type, numbers)) == INT_ONLY and max(numbers) <= MAX_WHOLE and min(numbers) >= -MAX_WHOLE:
         return value
     known = {name: found for name, one in value.items() if (found := whole(one)) is not None}
     if len(known) < len(value):
@@ -132,7 +132,7 @@ def wholes(data: Json, key: str, left: Left) -> Mapping[str, int] | None:
     return known or None
 
 
-def texts(data: Json, key: str, left: Left) -> Mapping[str, str] | None:
+def strings(data: Json, key: str, left: Leftover) -> Mapping[str, str] | None:
     value = data.get(key)
     if not value:
         return None
@@ -145,7 +145,7 @@ def texts(data: Json, key: str, left: Left) -> Mapping[str, str] | None:
     return known or None
 
 
-def duration_of(report: Json, phases: Mapping[str, int] | None, left: Left) -> int | None:
+def duration_ms(report: Json, phases: Mapping[str, int] | None, left: Leftover) -> int | None:
     """Spark 3 has no batchDuration, its triggerExecution is the same."""
     took = count(report, "batchDuration", left)
     if took is not None or not phases or "triggerExecution" not in phases:
@@ -153,16 +153,16 @@ def duration_of(report: Json, phases: Mapping[str, int] | None, left: Left) -> i
     return max(0, phases["triggerExecution"])
 
 
-def ended_at(trigger_at: int, took: int | None) -> int:
+def end_micros(trigger_at: int, took: int | None) -> int:
     """When a trigger was over that took so many milliseconds; both times in microseconds."""
-    return min(trigger_at + took * 1000, LATEST_MICROS) if took else trigger_at
+    return min(trigger_at + took * 1000, MAX_COMPUTED_MICROS) if took else trigger_at
 
 
 def rate(
     data: Json,
     key: str,
     rows: int | None,
-    left: Left,
+    left: Leftover,
     told: Sequence[tuple[Any, ...]] = (),
     place: int = 0,
 ) -> float | None:
@@ -184,7 +184,7 @@ def rate(
     return known_rate
 
 
-def output_rows(report: Json, left: Left) -> int | None:
+def output_rows(report: Json, left: Leftover) -> int | None:
     sink = report.get("sink")
     if not sink:
         return None
@@ -193,28 +193,28 @@ def output_rows(report: Json, left: Left) -> int | None:
         return None
     if sink.get("numOutputRows") == -1:  # Spark's word for "not known"
         return None
-    spare: Left = {}
+    spare: Leftover = {}
     rows = count(sink, "numOutputRows", spare)
     if spare:
         left["sink"] = spare
     return rows
 
 
-def described(report: Json, left: Left) -> str | None:
+def sink_description(report: Json, left: Leftover) -> str | None:
     """The sink's description; what else the sink tells is left over."""
     sink = report.get("sink")
     if not sink or not isinstance(sink, dict):
         return None
-    spare: Left = left.get("sink") or {}
-    described = text(sink, "description", spare)
+    spare: Leftover = left.get("sink") or {}
+    sink_description = text(sink, "description", spare)
     spare |= {key: value for key, value in sink.items() if key not in SINK_KEYS}
-    spare = full(spare)
+    spare = without_empty(spare)
     if spare:
         left["sink"] = spare
-    return described
+    return sink_description
 
 
-def event_time(report: Json, left: Left) -> tuple[int | None, int | None, int | None, int | None]:
+def event_times(report: Json, left: Leftover) -> tuple[int | None, int | None, int | None, int | None]:
     """Watermark, max, min, avg in microseconds."""
     told = report.get("eventTime")
     if not told:
@@ -222,7 +222,7 @@ def event_time(report: Json, left: Left) -> tuple[int | None, int | None, int | 
     if not isinstance(told, dict):
         left["eventTime"] = told
         return None, None, None, None
-    found = {key: micros(told.get(key)) for key in EVENT_TIME_KEYS}
+    found = {key: to_micros(told.get(key)) for key in EVENT_TIME_KEYS}
     found["watermark"] = found["watermark"] or None  # Spark says 1970 for "none yet"
     spare = {key: value for key, value in told.items() if found.get(key) is None and value is not None}
     if spare:
@@ -230,7 +230,7 @@ def event_time(report: Json, left: Left) -> tuple[int | None, int | None, int | 
     return found["watermark"], found["max"], found["min"], found["avg"]
 
 
-def total(rows: Sequence[Sequence[Any]], place: int) -> int | None:
+def column_sum(rows: Sequence[Sequence[Any]], place: int) -> int | None:
     """The sum of a column over the rows that tell it; None when none does."""
     if len(rows) == 1:
         alone: int | None = rows[0][place]
@@ -239,18 +239,18 @@ def total(rows: Sequence[Sequence[Any]], place: int) -> int | None:
     return min(sum(known), MAX_WHOLE) if known else None
 
 
-def extra(data: Json, known: frozenset[str], left: Left) -> str | None:
+def extra_json(data: Json, known: frozenset[str], left: Leftover) -> str | None:
     if data.keys() <= known:
         return dumps(left) if left else None
-    return as_json(full({key: value for key, value in data.items() if key not in known} | left))
+    return json_or_none(without_empty({key: value for key, value in data.items() if key not in known} | left))
 
 
-def full(data: Json) -> Left:
+def without_empty(data: Json) -> Leftover:
     """Without what is absent in other words."""
     return {key: value for key, value in data.items() if value is not None and value != {} and value != []}
 
 
-def as_json(value: Any) -> str | None:
+def json_or_none(value: Any) -> str | None:
     return dumps(value) if value else None
 
 
@@ -279,23 +279,23 @@ def dumps(value: Any) -> str:
 # -- offsets ---------------------------------------------------------------------------------------
 
 Offset = tuple[str | None, float | None, dict[str, float] | None]
-UNTOLD: Offset = (None, None, None)
+NO_OFFSET: Offset = (None, None, None)
 
 
-def offset(value: Any) -> Offset:
+def parse_offset(value: Any) -> Offset:
     """An offset as JSON text, the sum of its numbers, and these by path."""
     if value is None:
-        return UNTOLD
+        return NO_OFFSET
     if type(value) is int and abs(value) <= MAX_WHOLE:
         return str(value), float(value), {"offset": float(value)}
-    return offset_of_text(value if isinstance(value, str) else dumps(value))
+    return parse_offset_text(value if isinstance(value, str) else dumps(value))
 
 
-def offset_of_text(text: str | None) -> Offset:
+def parse_offset_text(text: str | None) -> Offset:
     """The same of text. A batch begins where the one before it ended, so most are asked for several times."""
     if text is None:
-        return UNTOLD
-    return _offset(text) if len(text) <= MOST_REMEMBERED else _offset.__wrapped__(text)
+        return NO_OFFSET
+    return _offset(text) if len(text) <= MAX_CACHED_OFFSET_CHARS else _offset.__wrapped__(text)
 
 
 @lru_cache(maxsize=512)
@@ -307,17 +307,17 @@ def _offset(text: str) -> Offset:
     if isinstance(value, str) or any(map(str.isspace, text)):
         text = dumps(value)
     if value is None:
-        return UNTOLD
+        return NO_OFFSET
     found = offsets(value)
     flat = dict(found) if found else None
     return text, sum(flat.values()) if flat else None, flat
 
 
-def lag(ends: Json | None, heads: Json | None) -> int | None:
+def lag_rows(ends: Json | None, heads: Json | None) -> int | None:
     """Rows that wait, over the partitions; None where the source tells no head."""
     if heads is None or ends is None:
         return None
-    if ends is heads:  # equal offsets are mostly one (`offset_of_text`)
+    if ends is heads:  # equal offsets are mostly one (`parse_offset_text`)
         return 0
     behind = 0.0
     for part, head in heads.items():

@@ -23,16 +23,16 @@ from controlplane.errors import LakeError
 P = ParamSpec("P")
 T = TypeVar("T")
 #: URL scheme → fsspec's name of it.
-SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gcs", "wasb": "abfs", "wasbs": "abfs"}
+FSSPEC_SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gcs", "wasb": "abfs", "wasbs": "abfs"}
 #: URL scheme → Hadoop's name of it, for Spark.
-HADOOP = {"s3": "s3a", "gcs": "gs", "abfs": "abfss"}
+HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs", "abfs": "abfss"}
 #: Filesystems that rename nothing onto a file that is there.
-NO_RENAME_OVER = {"hdfs", "viewfs", "webhdfs", "arrow_hdfs"}
+NO_OVERWRITING_RENAME = {"hdfs", "viewfs", "webhdfs", "arrow_hdfs"}
 #: Between two tries for a lock that somebody has.
-LOCK_STEP_SECONDS = 0.02
+LOCK_POLL_SECONDS = 0.02
 
 
-def _in_our_words(method: Callable[P, T]) -> Callable[P, T]:
+def _as_lake_error(method: Callable[P, T]) -> Callable[P, T]:
     """Errors of a file system that are no OSError come out as LakeError: botocore has many, of keys and regions."""
 
     @functools.wraps(method)
@@ -59,7 +59,7 @@ class LakeFolder:
         if self.scheme == "file":
             self.root = str(Path(self.root).absolute())
         else:
-            self.root = f"{SCHEMES.get(self.scheme, self.scheme)}://{self.root}"
+            self.root = f"{FSSPEC_SCHEMES.get(self.scheme, self.scheme)}://{self.root}"
         self._fs: Any = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -73,12 +73,12 @@ class LakeFolder:
         return self.scheme == "file"
 
     @property
-    def for_spark(self) -> str:
+    def spark_url(self) -> str:
         """The URL by which Spark finds it."""
         if self.is_local:
             return Path(self.root).as_uri()
         scheme, _, rest = self.root.partition("://")
-        return f"{HADOOP.get(scheme, scheme)}://{rest}"
+        return f"{HADOOP_SCHEMES.get(scheme, scheme)}://{rest}"
 
     @property
     def fs(self) -> Any:
@@ -89,30 +89,30 @@ class LakeFolder:
                 raise LakeError(f"{self.root} cannot be opened: {error}") from None
         return self._fs
 
-    def at(self, *parts: str) -> str:
+    def absolute(self, *parts: str) -> str:
         return posixpath.join(self.root, *parts)
 
-    @_in_our_words
+    @_as_lake_error
     def exists(self, path: str) -> bool:
         # fsspec's own `exists` takes every error for a no.
-        return self.stamp(path) is not None
+        return self.file_stamp(path) is not None
 
-    @_in_our_words
-    def names(self, path: str) -> list[str]:
+    @_as_lake_error
+    def list_names(self, path: str) -> list[str]:
         """What lies in a folder, by name; nothing where there is none."""
         self.fs.invalidate_cache()
         try:
-            found = self.fs.ls(self.at(path), detail=False)
+            found = self.fs.ls(self.absolute(path), detail=False)
         except FileNotFoundError:
             return []
         return sorted(posixpath.basename(str(one).rstrip("/")) for one in found)
 
-    @_in_our_words
-    def below(self, path: str) -> dict[str, tuple[int, float]]:
+    @_as_lake_error
+    def list_files(self, path: str) -> dict[str, tuple[int, float]]:
         """Size and time of change of every file below a folder, by its path in the lake."""
         self.fs.invalidate_cache()
         try:
-            found = self.fs.find(self.at(path), detail=True)
+            found = self.fs.find(self.absolute(path), detail=True)
         except FileNotFoundError:
             return {}
         base = self.fs._strip_protocol(self.root)
@@ -124,19 +124,19 @@ class LakeFolder:
             for name, entry in found.items()
         }
 
-    @_in_our_words
-    def stamp(self, path: str) -> tuple[int, float] | None:
+    @_as_lake_error
+    def file_stamp(self, path: str) -> tuple[int, float] | None:
         """Size and time of change, Unix seconds, 0 where nobody knows. None where there is no such file or folder."""
         self.fs.invalidate_cache()
         try:
-            entry = self.fs.info(self.at(path))
+            entry = self.fs.info(self.absolute(path))
         except FileNotFoundError:
             return None
         return int(entry.get("size") or 0), _changed(entry)
 
-    @_in_our_words
+    @_as_lake_error
     def read(self, path: str) -> bytes:
-        with self.fs.open(self.at(path), "rb") as file:
+        with self.fs.open(self.absolute(path), "rb") as file:
             return bytes(file.read())
 
     def read_json(self, path: str) -> Any:
@@ -144,32 +144,36 @@ class LakeFolder:
         try:
             return json.loads(self.read(path))
         except ValueError as error:
-            raise LakeError(f"{self.at(path)} is damaged: {error}") from None
+            raise LakeError(f"{self.absolute(path)} is damaged: {error}") from None
 
     def write_json(self, path: str, document: Any) -> None:
         """The whole file or nothing of it."""
         self.write(path, json.dumps(document, separators=(",", ":")).encode())
 
-    @_in_our_words
+    @_as_lake_error
     def write(self, path: str, content: bytes) -> None:
-        passing = self.at(posixpath.dirname(path), f".{posixpath.basename(path)}.{uuid.uuid4().hex[:8]}")
+        passing = self.absolute(
+            posixpath.dirname(path), f".{posixpath.basename(path)}.{uuid.uuid4().hex[:8]}"
+        )
         self.fs.makedirs(posixpath.dirname(passing), exist_ok=True)
         with self.fs.open(passing, "wb") as file:
             file.write(content)
-        self.settle(passing)
-        self.rename(passing, self.at(path))
+        self.fsync(passing)
+        self.rename(passing, self.absolute(path))
 
-    @_in_our_words
+    @_as_lake_error
     def move(self, moves: Mapping[str, str]) -> None:
         """Move files within the lake, source -> target, over what is there; the disk is waited for once a folder."""
         for source, target in moves.items():
-            self.fs.makedirs(posixpath.dirname(self.at(target)), exist_ok=True)
-            self._put(self.at(source), self.at(target))
+            self.fs.makedirs(posixpath.dirname(self.absolute(target)), exist_ok=True)
+            self._put(self.absolute(source), self.absolute(target))
         if self.is_local:
-            for folder in dict.fromkeys(posixpath.dirname(self.at(target)) for target in moves.values()):
+            for folder in dict.fromkeys(
+                posixpath.dirname(self.absolute(target)) for target in moves.values()
+            ):
                 _sync(folder)
 
-    @_in_our_words
+    @_as_lake_error
     def rename(self, source: str, target: str) -> None:
         """The same of one, with whole paths. On object stores this is a copy, which appears as a whole, and a
         removal."""
@@ -181,23 +185,23 @@ class LakeFolder:
         if self.is_local:
             os.replace(source, target)
             return
-        if self.scheme in NO_RENAME_OVER and self.fs.exists(target):
+        if self.scheme in NO_OVERWRITING_RENAME and self.fs.exists(target):
             self.fs.rm(target)
         self.fs.mv(source, target)
 
-    def settle(self, absolute: str) -> None:
+    def fsync(self, absolute: str) -> None:
         """Wait until a file that was written is on the disk."""
         if self.is_local:
             _sync(absolute)
 
-    @_in_our_words
+    @_as_lake_error
     def remove(self, path: str) -> None:
         """Remove a file or folder; it may be gone already."""
         with contextlib.suppress(FileNotFoundError):
-            self.fs.rm(self.at(path), recursive=True)
+            self.fs.rm(self.absolute(path), recursive=True)
 
     @contextlib.contextmanager
-    def held(self, name: str, wait: float = 0.0) -> Iterator[None]:
+    def lock(self, name: str, timeout: float = 0.0) -> Iterator[None]:
         """Nobody else does `name` meanwhile: LakeError when somebody still does after `wait` seconds.
 
         On local disks only.
@@ -209,7 +213,7 @@ class LakeFolder:
 
         path = Path(self.root, "_locks", name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        until = time.monotonic() + wait
+        until = time.monotonic() + timeout
         with path.open("a+b") as file:
             while True:
                 try:
@@ -220,7 +224,7 @@ class LakeFolder:
                         raise LakeError(
                             f"another process does {name} on {self.root}: let it end first"
                         ) from None
-                    time.sleep(LOCK_STEP_SECONDS)
+                    time.sleep(LOCK_POLL_SECONDS)
             yield
 
 

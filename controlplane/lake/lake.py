@@ -22,24 +22,24 @@ from controlplane.errors import LakeError
 from controlplane.lake import manifest as m
 from controlplane.lake.folders import LakeFolder
 from controlplane.lake.manifest import Commit, LakeManifest, Part
-from controlplane.lake.schema import FORMAT, TABLES, VERSION, arrow
+from controlplane.lake.schema import FORMAT, TABLES, VERSION, arrow_schema
 from controlplane.lake.staging import Staging
 
 T = TypeVar("T")
-Key = tuple[str, str]
+CommitKey = tuple[str, str]
 #: Size and time of change of a file.
-Stamp = tuple[int, float]
-HEAD, COMMITS, JOURNAL, STAGING = "lake.json", "_manifest", "_journal", "_staging"
-BASE = "base.json"
+FileStamp = tuple[int, float]
+METADATA_FILE, COMMITS, JOURNALS, STAGING = "lake.json", "_manifest", "_journal", "_staging"
+CONSOLIDATED_FILE = "base.json"
 #: Between job and batch in the name of a journal; in neither.
-BETWEEN = "~"
+JOURNAL_SEPARATOR = "~"
 #: Whoever commits waits so long for others that do.
-COMMIT_WAIT_SECONDS = 60.0
+COMMIT_LOCK_TIMEOUT_SECONDS = 60.0
 #: A reader that comes upon a file that was replaced meanwhile reads the manifest so often anew.
-READ_TRIES = 5
-READ_PAUSE_SECONDS = 0.05
+MAX_READ_ATTEMPTS = 5
+READ_RETRY_SECONDS = 0.05
 #: Staged files that no journal names are swept away after so long: nobody writes them any more.
-FORGOTTEN_SECONDS = 24 * 3600.0
+ORPHAN_SECONDS = 24 * 3600.0
 
 
 class Lake:
@@ -47,8 +47,8 @@ class Lake:
 
     def __init__(self, folder: LakeFolder):
         self.folder = folder
-        self._known: dict[str, tuple[Stamp, Commit]] = {}
-        self._folded: tuple[Stamp, dict[Key, Commit]] | None = None
+        self._known: dict[str, tuple[FileStamp, Commit]] = {}
+        self._folded: tuple[FileStamp, dict[CommitKey, Commit]] | None = None
 
     @staticmethod
     def open(url: str, create: bool = False) -> Lake:
@@ -56,18 +56,20 @@ class Lake:
         folder = LakeFolder(url)
         lake = Lake(folder)
         try:
-            if not folder.exists(HEAD):
+            if not folder.exists(METADATA_FILE):
                 if not create:
-                    raise LakeError(f"there is no lake at {folder}: {HEAD} is missing")
-                if set(folder.names("")) & TABLES.keys():
-                    raise LakeError(f"{folder} has folders of a lake but no {HEAD}: take an empty folder")
+                    raise LakeError(f"there is no lake at {folder}: {METADATA_FILE} is missing")
+                if set(folder.list_names("")) & TABLES.keys():
+                    raise LakeError(
+                        f"{folder} has folders of a lake but no {METADATA_FILE}: take an empty folder"
+                    )
                 head = {"format": FORMAT, "version": VERSION, "created_at": time.time()}
-                folder.write_json(HEAD, head)
-            head = folder.read_json(HEAD)
+                folder.write_json(METADATA_FILE, head)
+            head = folder.read_json(METADATA_FILE)
         except OSError as error:
             raise LakeError(f"the lake at {folder} cannot be opened: {error}") from None
         if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise LakeError(f"{folder.at(HEAD)} is not the head of a lake of ours")
+            raise LakeError(f"{folder.absolute(METADATA_FILE)} is not the head of a lake of ours")
         version = head.get("version")
         if version != VERSION:
             raise LakeError(
@@ -80,8 +82,8 @@ class Lake:
     def manifest(self) -> LakeManifest:
         """What the lake holds now. Commits that were read before and did not change are not read again."""
         while True:
-            found = self.folder.below(COMMITS)
-            base = found.pop(f"{COMMITS}/{BASE}", None)
+            found = self.folder.list_files(COMMITS)
+            base = found.pop(f"{COMMITS}/{CONSOLIDATED_FILE}", None)
             commits = dict(self._base(base))
             try:
                 loose = [self._commit(path, stamp) for path, stamp in found.items() if _is_commit(path)]
@@ -90,20 +92,20 @@ class Lake:
             self._known = {path: self._known[path] for path in found if path in self._known}
             return LakeManifest(commits | {one.key: one for one in loose})
 
-    def _base(self, stamp: Stamp | None) -> Mapping[Key, Commit]:
+    def _base(self, stamp: FileStamp | None) -> Mapping[CommitKey, Commit]:
         """The folded commits."""
         if stamp is None:
             self._folded = None
             return {}
         if self._folded is None or self._folded[0] != stamp:
-            path = f"{COMMITS}/{BASE}"
-            self._folded = stamp, {one.key: one for one in self._parsed(path, m.unfolded)}
+            path = f"{COMMITS}/{CONSOLIDATED_FILE}"
+            self._folded = stamp, {one.key: one for one in self._parsed(path, m.commits_from_json)}
         return self._folded[1]
 
-    def _commit(self, path: str, stamp: Stamp) -> Commit:
+    def _commit(self, path: str, stamp: FileStamp) -> Commit:
         held = self._known.get(path)
         if held is None or held[0] != stamp:
-            held = self._known[path] = stamp, self._parsed(path, m.from_json)
+            held = self._known[path] = stamp, self._parsed(path, m.commit_from_json)
         return held[1]
 
     def _parsed(self, path: str, read: Callable[[Any], T]) -> T:
@@ -112,7 +114,7 @@ class Lake:
         try:
             return read(document)
         except LakeError as error:
-            raise LakeError(f"{self.folder.at(path)}: {error}") from None
+            raise LakeError(f"{self.folder.absolute(path)}: {error}") from None
 
     def read(
         self,
@@ -123,11 +125,11 @@ class Lake:
         where: ds.Expression | None = None,
     ) -> pa.Table:
         """Rows of a table, by the manifest. Columns that older files lack are null."""
-        for _ in range(READ_TRIES - 1):
+        for _ in range(MAX_READ_ATTEMPTS - 1):
             try:
                 return self._read(table, first, last, columns, where)
             except FileNotFoundError:  # replaced while we read: the next manifest says by what
-                time.sleep(READ_PAUSE_SECONDS)
+                time.sleep(READ_RETRY_SECONDS)
         try:
             return self._read(table, first, last, columns, where)
         except FileNotFoundError as error:
@@ -141,9 +143,9 @@ class Lake:
         columns: Sequence[str] | None,
         where: ds.Expression | None,
     ) -> pa.Table:
-        whole = arrow(table)
+        whole = arrow_schema(table)
         chosen = whole if columns is None else pa.schema([whole.field(name) for name in columns])
-        paths = [self.folder.at(part.path) for part in self.manifest().parts(table, first, last)]
+        paths = [self.folder.absolute(part.path) for part in self.manifest().parts(table, first, last)]
         if not paths:
             return chosen.empty_table()
         try:
@@ -156,7 +158,7 @@ class Lake:
 
     def paths(self, table: str, first: date | None = None, last: date | None = None) -> list[str]:
         """The files of a table, as Spark finds them."""
-        return [f"{self.folder.for_spark}/{part.path}" for part in self.manifest().parts(table, first, last)]
+        return [f"{self.folder.spark_url}/{part.path}" for part in self.manifest().parts(table, first, last)]
 
     # -- writing ---------------------------------------------------------------------------------
 
@@ -165,23 +167,23 @@ class Lake:
 
         LakeError where the lake is gone: a job that runs for long must not begin another one in its place.
         """
-        name = f"{m.name_of(job)}-{m.name_of(batch)}-{uuid.uuid4().hex[:8]}"
-        if not self.folder.exists(HEAD):
-            raise LakeError(f"the lake at {self.folder} is gone: {HEAD} is missing")
+        name = f"{m.checked_name(job)}-{m.checked_name(batch)}-{uuid.uuid4().hex[:8]}"
+        if not self.folder.exists(METADATA_FILE):
+            raise LakeError(f"the lake at {self.folder} is gone: {METADATA_FILE} is missing")
         with self._alone():
             self._finish(_journal(job, batch))
-            stood = self.manifest().stands((job, batch)) if self._may_hold(job, batch) else None
-        return Staging(self.folder, job, batch, f"{STAGING}/{name}", stood)
+            previous_state = self.manifest().live_state((job, batch)) if self._may_hold(job, batch) else None
+        return Staging(self.folder, job, batch, f"{STAGING}/{name}", previous_state)
 
     def _alone(self) -> AbstractContextManager[None]:
         """Nobody else changes the lake. On object stores there is no such lock: see docs/history.md."""
-        return self.folder.held("commit", COMMIT_WAIT_SECONDS)
+        return self.folder.lock("commit", COMMIT_LOCK_TIMEOUT_SECONDS)
 
     def _may_hold(self, job: str, batch: str) -> bool:
         """Whether a batch may have been committed. Where not, the manifest need not be read."""
         if self.folder.exists(f"{COMMITS}/{job}/{batch}.json"):
             return True
-        return (job, batch) in self._base(self.folder.stamp(f"{COMMITS}/{BASE}"))
+        return (job, batch) in self._base(self.folder.file_stamp(f"{COMMITS}/{CONSOLIDATED_FILE}"))
 
     def commit(
         self,
@@ -209,12 +211,12 @@ class Lake:
             try:
                 if check is not None:
                     check(held)
-                commit, gone = m.succeeding(held, asked, staging.stood, seen or held)
+                commit, gone = m.next_commit(held, asked, staging.previous_state, seen or held)
                 self._check_staged(staging, commit)
             except LakeError:
                 self.folder.remove(staging.path)
                 raise
-            journal = {"commit": m.to_json(commit), "staging": staging.path, "gone": gone}
+            journal = {"commit": m.commit_to_json(commit), "staging": staging.path, "gone": gone}
             self.folder.write_json(path, journal)
             self._carry_out(path, journal)
         return commit
@@ -222,7 +224,7 @@ class Lake:
     def _check_staged(self, staging: Staging, commit: Commit) -> None:
         for part in commit.parts:
             if not self.folder.exists(f"{staging.path}/{part.path}"):
-                raise LakeError(f"{self.folder.at(staging.path, part.path)} was never written")
+                raise LakeError(f"{self.folder.absolute(staging.path, part.path)} was never written")
 
     def _finish(self, path: str) -> bool:
         """Carry on a commit that a crash cut off; whether there was one."""
@@ -235,19 +237,19 @@ class Lake:
 
     def _carry_out(self, path: str, journal: Any) -> None:
         try:
-            commit, staging = m.from_json(journal["commit"]), str(journal["staging"])
-            gone = [m.path_of(one) for one in journal["gone"]]
+            commit, staging = m.commit_from_json(journal["commit"]), str(journal["staging"])
+            gone = [m.checked_path(one) for one in journal["gone"]]
             if not staging.startswith(f"{STAGING}/") or ".." in staging:
                 raise ValueError(f"{staging!r} is no place for staged files")
         except (KeyError, TypeError, ValueError, LakeError) as error:
-            raise LakeError(f"{self.folder.at(path)} is damaged: {error!r}") from None
+            raise LakeError(f"{self.folder.absolute(path)} is damaged: {error!r}") from None
         self._check_to_be_had(path, commit, staging)
         for one in gone:
             self.folder.remove(one)
         staged = {f"{staging}/{part.path}": part.path for part in commit.parts}
         self.folder.move({source: path for source, path in staged.items() if self.folder.exists(source)})
         known = f"{COMMITS}/{commit.job}/{commit.batch}.json"
-        self.folder.write_json(known, m.to_json(commit))
+        self.folder.write_json(known, m.commit_to_json(commit))
         self._known.pop(known, None)  # its stamp may be the same: clocks of files tick coarsely
         self.folder.remove(path)
         self.folder.remove(staging)
@@ -257,42 +259,44 @@ class Lake:
         for part in commit.parts:
             if not self.folder.exists(f"{staging}/{part.path}") and not self.folder.exists(part.path):
                 raise LakeError(
-                    f"{self.folder.at(part.path)} is lost: the commit {commit.job}/{commit.batch} cannot be "
-                    f"finished; remove {self.folder.at(path)} and run the job again"
+                    f"{self.folder.absolute(part.path)} is lost: the commit {commit.job}/{commit.batch} cannot be "
+                    f"finished; remove {self.folder.absolute(path)} and run the job again"
                 )
 
-    def touched(self, but: str) -> Mapping[str, Stamp | None]:
+    def commit_stamps(self, but: str) -> Mapping[str, FileStamp | None]:
         """By it is seen whether any other job than `but` committed meanwhile, without reading the manifest.
 
         On local disks only: elsewhere folders have no time of change.
         """
-        names = [name for name in self.folder.names(COMMITS) if name != but and not name.startswith(".")]
-        return {name: self.folder.stamp(f"{COMMITS}/{name}") for name in names}
+        names = [name for name in self.folder.list_names(COMMITS) if name != but and not name.startswith(".")]
+        return {name: self.folder.file_stamp(f"{COMMITS}/{name}") for name in names}
 
     def recover(self, job: str | None = None) -> int:
         """Finish commits that a crash cut off; how many. `job`: only of this one, when others are at work."""
-        names = [name for name in self.folder.names(JOURNAL) if _is_journal(name)]
+        names = [name for name in self.folder.list_names(JOURNALS) if _is_journal(name)]
         with self._alone():
             return sum(
-                self._finish(f"{JOURNAL}/{name}")
+                self._finish(f"{JOURNALS}/{name}")
                 for name in names
-                if job is None or name.partition(BETWEEN)[0] == job
+                if job is None or name.partition(JOURNAL_SEPARATOR)[0] == job
             )
 
-    def sweep(self, now: float) -> int:
+    def remove_orphans(self, now: float) -> int:
         """Remove staged files that nobody writes any more; how many commits' worth."""
-        wanted = {self._staging_of(f"{JOURNAL}/{n}") for n in self.folder.names(JOURNAL) if _is_journal(n)}
+        wanted = {
+            self._staging_of(f"{JOURNALS}/{n}") for n in self.folder.list_names(JOURNALS) if _is_journal(n)
+        }
         gone = 0
-        for name in self.folder.names(STAGING):
+        for name in self.folder.list_names(STAGING):
             path = f"{STAGING}/{name}"
-            changes = [changed for _, changed in self.folder.below(path).values()]
-            changes.append((self.folder.stamp(path) or (0, 0.0))[1])
-            if path not in wanted and max(changes) <= now - FORGOTTEN_SECONDS:
+            changes = [changed for _, changed in self.folder.list_files(path).values()]
+            changes.append((self.folder.file_stamp(path) or (0, 0.0))[1])
+            if path not in wanted and max(changes) <= now - ORPHAN_SECONDS:
                 self.folder.remove(path)
                 gone += 1
-        for folder in (COMMITS, JOURNAL):
-            for path, (_, changed) in self.folder.below(folder).items():
-                if "/." in path and changed <= now - FORGOTTEN_SECONDS:
+        for folder in (COMMITS, JOURNALS):
+            for path, (_, changed) in self.folder.list_files(folder).items():
+                if "/." in path and changed <= now - ORPHAN_SECONDS:
                     self.folder.remove(path)
         return gone
 
@@ -302,26 +306,26 @@ class Lake:
         except FileNotFoundError:
             return ""
         except (KeyError, TypeError) as error:
-            raise LakeError(f"{self.folder.at(path)} is damaged: {error!r}") from None
+            raise LakeError(f"{self.folder.absolute(path)} is damaged: {error!r}") from None
 
-    def fold(self, folded: Iterable[Key] = (), dropped: Iterable[Key] = ()) -> None:
+    def consolidate(self, chosen: Iterable[CommitKey] = (), dropped: Iterable[CommitKey] = ()) -> None:
         """Keep these commits in one file instead of one each, without the files that stand no more; `dropped`:
         forget those of them that have no file left."""
-        chosen, forgotten = set(folded), set(dropped)
+        chosen, forgotten = set(chosen), set(dropped)
         with self._alone():
             held = self.manifest().commits
             loose = {commit.key for _, commit in self._known.values()}
             chosen &= loose
             based = {*self._folded[1]} if self._folded else set()
-            kept = m.trimmed(held, (based | chosen) - (loose - chosen), forgotten)
-            self.folder.write_json(f"{COMMITS}/{BASE}", m.folded(kept))
+            kept = m.trim_commits(held, (based | chosen) - (loose - chosen), forgotten)
+            self.folder.write_json(f"{COMMITS}/{CONSOLIDATED_FILE}", m.commits_to_json(kept))
             for job, batch in sorted(chosen):
                 self._known.pop(f"{COMMITS}/{job}/{batch}.json")
                 self.folder.remove(f"{COMMITS}/{job}/{batch}.json")
 
 
 def _journal(job: str, batch: str) -> str:
-    return f"{JOURNAL}/{job}{BETWEEN}{batch}.json"
+    return f"{JOURNALS}/{job}{JOURNAL_SEPARATOR}{batch}.json"
 
 
 def _is_journal(name: str) -> bool:

@@ -61,14 +61,14 @@ class LakeManifest:
 
     commits: Mapping[tuple[str, str], Commit]
 
-    def of(self, job: str, batch: str) -> Commit | None:
+    def get(self, job: str, batch: str) -> Commit | None:
         return self.commits.get((job, batch))
 
-    def of_job(self, job: str) -> dict[str, Commit]:
+    def commits_of_job(self, job: str) -> dict[str, Commit]:
         return {batch: commit for (name, batch), commit in self.commits.items() if name == job}
 
     @cached_property
-    def standing(self) -> dict[str, tuple[Part, Commit]]:
+    def live_parts(self) -> dict[str, tuple[Part, Commit]]:
         """Every file of the lake by its path, with the commit that put it there.
 
         A commit takes away what it replaces from older commits only: a batch that is done again afterwards stands.
@@ -84,20 +84,20 @@ class LakeManifest:
             if gone.get(part.path, float("-inf")) < commit.at
         }
 
-    def stands(self, key: tuple[str, str]) -> tuple[float, frozenset[str]] | None:
+    def live_state(self, key: tuple[str, str]) -> tuple[float, frozenset[str]] | None:
         """When a batch was committed last, and which of its files still stand. None: never."""
         commit = self.commits.get(key)
         if commit is None:
             return None
         return commit.at, frozenset(
-            part.path for part in commit.parts if self.standing.get(part.path, (None, None))[1] is commit
+            part.path for part in commit.parts if self.live_parts.get(part.path, (None, None))[1] is commit
         )
 
     def parts(self, table: str, first: date | None = None, last: date | None = None) -> list[Part]:
         """Files of a table with days first ≤ day ≤ last, in the order of day and path."""
         found = [
             part
-            for part, _ in self.standing.values()
+            for part, _ in self.live_parts.values()
             if part.table == table
             and (first is None or part.date >= first)
             and (last is None or part.date <= last)
@@ -108,40 +108,40 @@ class LakeManifest:
         return sorted({part.date for part in self.parts(table)})
 
 
-def succeeding(
-    held: LakeManifest, asked: Commit, stood: tuple[float, frozenset[str]] | None, seen: LakeManifest
+def next_commit(
+    held: LakeManifest, asked: Commit, previous_state: tuple[float, frozenset[str]] | None, seen: LakeManifest
 ) -> tuple[Commit, list[str]]:
     """The commit that is to be, over what the lake holds now, and the paths that go with it.
 
-    `asked`: with the paths of others that it replaces, as they stood in `seen`; `stood`: what of its own batch stood
+    `asked`: with the paths of others that it replaces, as they stood in `seen`; `previous_state`: what of its own batch stood
     when it began. LakeError where either changed since. Its time is later than that of all it takes the place of,
     whatever the clocks of the machines say.
     """
     kept = {part.path for part in asked.parts}
     if len(kept) != len(asked.parts):
         raise LakeError(f"two parts of {asked.job}/{asked.batch} have one name")
-    own, replaced = held.stands(asked.key), set(asked.replaces) - kept
-    if own != stood or any(_owner(held, path) != _owner(seen, path) for path in replaced):
+    own, replaced = held.live_state(asked.key), set(asked.replaces) - kept
+    if own != previous_state or any(_owner(held, path) != _owner(seen, path) for path in replaced):
         raise LakeError(
             f"the lake was changed by another job below {asked.job}/{asked.batch}: run the job again, "
             "nothing was lost"
         )
     before = held.commits.get(asked.key)
-    inherited = {path for path in before.replaces if path not in held.standing} if before else set()
-    at = max([asked.at, *(_later(commit.at) for commit in _below(held, asked.key, replaced))])
+    inherited = {path for path in before.replaces if path not in held.live_parts} if before else set()
+    at = max([asked.at, *(_later(commit.at) for commit in _predecessors(held, asked.key, replaced))])
     commit = replace(asked, at=at, replaces=tuple(sorted(replaced | inherited - kept)))
     return commit, sorted(replaced | (own[1] if own else frozenset()) - kept)
 
 
 def _owner(manifest: LakeManifest, path: str) -> tuple[tuple[str, str], float] | None:
-    found = manifest.standing.get(path)
+    found = manifest.live_parts.get(path)
     return (found[1].key, found[1].at) if found else None
 
 
-def _below(held: LakeManifest, key: tuple[str, str], replaced: set[str]) -> list[Commit]:
+def _predecessors(held: LakeManifest, key: tuple[str, str], replaced: set[str]) -> list[Commit]:
     """The commits that a new one comes after: its former self, whoever replaced files of that, owners of its files."""
     before = held.commits.get(key)
-    owners = [held.standing[path][1] for path in replaced if path in held.standing]
+    owners = [held.live_parts[path][1] for path in replaced if path in held.live_parts]
     if before is None:
         return owners
     return [before, *owners, *(commit for commit in held.commits.values() if commit.replaces)]
@@ -151,72 +151,78 @@ def _later(at: float) -> float:
     return at + 1e-5
 
 
-def name_of(text: str) -> str:
+def checked_name(text: str) -> str:
     """A name that a job or a batch may have. LakeError where it is none."""
     if not NAME.fullmatch(text):
         raise LakeError(f"{text!r} is no name for a job: letters, digits, dots, dashes, at most 120")
     return text
 
 
-def to_json(commit: Commit) -> Json:
+def commit_to_json(commit: Commit) -> Json:
     document = asdict(commit)
     for part in document["parts"]:
         part["date"] = part["date"].isoformat()
     return document
 
 
-def from_json(document: Any) -> Commit:
+def commit_from_json(document: Any) -> Commit:
     """LakeError where it is no commit."""
     try:
         parts = tuple(
             Part(
-                one["table"], date.fromisoformat(one["date"]), path_of(one["path"]), one["rows"], one["bytes"]
+                one["table"],
+                date.fromisoformat(one["date"]),
+                checked_path(one["path"]),
+                one["rows"],
+                one["bytes"],
             )
             for one in document["parts"]
         )
         return Commit(
-            name_of(document["job"]),
-            name_of(document["batch"]),
+            checked_name(document["job"]),
+            checked_name(document["batch"]),
             float(document["at"]),
             parts,
-            tuple(path_of(path) for path in document["replaces"]),
+            tuple(checked_path(path) for path in document["replaces"]),
             dict(document["facts"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise LakeError(f"a commit of the lake is damaged ({error!r})") from None
 
 
-def path_of(text: Any) -> str:
+def checked_path(text: Any) -> str:
     """A path that a part may have. ValueError where it is none: it might lead out of the lake."""
     if not isinstance(text, str) or not PATH.fullmatch(text):
         raise ValueError(f"{text!r} is no path of a part")
     return text
 
 
-def folded(commits: Iterable[Commit]) -> Json:
+def commits_to_json(commits: Iterable[Commit]) -> Json:
     """Many commits in one document."""
-    return {"commits": [to_json(commit) for commit in commits]}
+    return {"commits": [commit_to_json(commit) for commit in commits]}
 
 
-def unfolded(document: Any) -> list[Commit]:
+def commits_from_json(document: Any) -> list[Commit]:
     """LakeError where these are no folded commits."""
     found = document.get("commits") if isinstance(document, dict) else None
     if not isinstance(found, list):
         raise LakeError("the folded commits of the lake are damaged")
-    return [from_json(one) for one in found]
+    return [commit_from_json(one) for one in found]
 
 
-def trimmed(
+def trim_commits(
     commits: Mapping[tuple[str, str], Commit], chosen: Set[tuple[str, str]], dropped: Set[tuple[str, str]]
 ) -> list[Commit]:
     """The chosen commits in fewer words: files that stand no more are left out, and that they were replaced where
     no commit names them any more; of `dropped` those with nothing left to tell are left out altogether.
     """
-    standing = LakeManifest(commits).standing
+    live_parts = LakeManifest(commits).live_parts
     slim = {
         key: replace(
             commits[key],
-            parts=tuple(p for p in commits[key].parts if standing.get(p.path, (p, None))[1] is commits[key]),
+            parts=tuple(
+                p for p in commits[key].parts if live_parts.get(p.path, (p, None))[1] is commits[key]
+            ),
         )
         for key in sorted(chosen)
     }

@@ -17,16 +17,16 @@ import pyarrow as pa
 
 from controlplane.events.progress import IDLE_PHASES, whole
 from controlplane.lake import fields as f
-from controlplane.lake.arrays import table_of
+from controlplane.lake.arrays import table_from_rows
 from controlplane.lake.schema import LIFECYCLE, PROGRESS, SOURCES, STATE_OPERATORS
 
 Json = Mapping[str, Any]
 Row = tuple[Any, ...]
 #: The tables that a report has rows in.
-REPORTED = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name)
+REPORT_TABLES = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name)
 #: What is written here.
-RAW = (*REPORTED, LIFECYCLE.name)
-QUERY = PROGRESS.names.index("query_id")
+RAW_TABLES = (*REPORT_TABLES, LIFECYCLE.name)
+QUERY_ID_INDEX = PROGRESS.names.index("query_id")
 
 REPORT_KEYS = frozenset(
     "id runId name timestamp batchId batchDuration numInputRows inputRowsPerSecond processedRowsPerSecond"
@@ -54,7 +54,7 @@ OPERATOR_KEYS = frozenset((*OPERATOR_COUNTS, "operatorName", "customMetrics"))
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class Producer:
     """Whose reports these are. `origin`: `agent` or `log`."""
 
     app: str | None
@@ -62,7 +62,7 @@ class Who:
     origin: str
 
 
-class LakeRows:
+class LakeRowBuilder:
     """Gathers rows; `take` gives them as tables by the lake's schema and begins anew."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class LakeRows:
 
     def progress(
         self,
-        who: Who,
+        who: Producer,
         report: Json,
         at: float | None = None,
         agent: str | None = None,
@@ -89,15 +89,15 @@ class LakeRows:
         becomes an `idle` of its life. ValueError in one sentence when the run, the batch or the time cannot be told:
         nothing is kept of it then.
         """
-        query_id, run_id = f.identity(report, "id"), f.identity(report, "runId")
+        query_id, run_id = f.required_id(report, "id"), f.required_id(report, "runId")
         batch_id = whole(report.get("batchId"))
         if batch_id is None:
             raise ValueError("batchId must be a whole number")
-        trigger_at = f.trigger_at_of(report, at)
-        left: f.Left = {}
-        phases = f.wholes(report, "durationMs", left)
-        took = f.duration_of(report, phases, left)
-        heard = f.ended_at(trigger_at, took) if at is None else round(at * 1e6)
+        trigger_at = f.trigger_micros(report, at)
+        left: f.Leftover = {}
+        phases = f.integers(report, "durationMs", left)
+        took = f.duration_ms(report, phases, left)
+        heard = f.end_micros(trigger_at, took) if at is None else round(at * 1e6)
         if phases and phases.keys() <= IDLE_PHASES and report.get("numInputRows") in (0, None):
             self._idle(who, report, heard, agent, seq)
             return False
@@ -111,27 +111,27 @@ class LakeRows:
             f.text(report, "name", left),
             heard,
             took,
-            *_figures(report, told, states, left),
+            *_aggregates(report, told, states, left),
             phases,
-            f.described(report, left),
-            f.as_json(report.get("observedMetrics")),
+            f.sink_description(report, left),
+            f.json_or_none(report.get("observedMetrics")),
             who.spark_version,
             agent,
             seq,
             who.origin,
-            f.extra(report, REPORT_KEYS, left),
+            f.extra_json(report, REPORT_KEYS, left),
         )
         self._keep(kept, told, states)
         return True
 
     def _keep(self, row: Row, sources: list[Row], operators: list[Row]) -> None:
         self._count += 1 + len(sources) + len(operators)
-        kept = self._reports.setdefault(row[QUERY], ([], [], []))
+        kept = self._reports.setdefault(row[QUERY_ID_INDEX], ([], [], []))
         kept[0].append(row)
         kept[1].extend(sources)
         kept[2].extend(operators)
 
-    def _idle(self, who: Who, report: Json, at: int, agent: str | None, seq: int | None) -> None:
+    def _idle(self, who: Producer, report: Json, at: int, agent: str | None, seq: int | None) -> None:
         known = {"id", "runId", "name"}
         name = report.get("name")
         rest = {key: value for key, value in report.items() if key not in known}
@@ -149,7 +149,7 @@ class LakeRows:
 
     def lifecycle(
         self,
-        who: Who,
+        who: Producer,
         event: str,
         at: float,
         query_id: str | None,
@@ -165,7 +165,7 @@ class LakeRows:
 
         ValueError where no file can hold that time.
         """
-        if not f.FIRST_MICROS <= at * 1e6 <= f.LAST_MICROS:
+        if not f.MIN_MICROS <= at * 1e6 <= f.MAX_MICROS:
             raise ValueError("the time of an event must be between the years 1 and 9999")
         self._count += 1
         self._life.append(
@@ -182,7 +182,7 @@ class LakeRows:
                 agent,
                 seq,
                 who.origin,
-                f.as_json(f.full(rest)) if rest else None,
+                f.json_or_none(f.without_empty(rest)) if rest else None,
             )
         )
 
@@ -193,9 +193,9 @@ class LakeRows:
         sorted_ones = [reports[query] for query in sorted(reports)]
         kept = {
             name: list(chain.from_iterable(one[place] for one in sorted_ones))
-            for place, name in enumerate(REPORTED)
+            for place, name in enumerate(REPORT_TABLES)
         }
-        return {name: table_of(name, rows) for name, rows in (kept | {LIFECYCLE.name: life}).items()}
+        return {name: table_from_rows(name, rows) for name, rows in (kept | {LIFECYCLE.name: life}).items()}
 
 
 # -- rows of reports, sources and operators -----------------------------------------------------------------
@@ -208,30 +208,30 @@ OPERATOR_ROWS, OPERATOR_DROPPED, OPERATOR_BYTES = map(
 )
 
 
-def _figures(report: Json, told: list[Row], states: list[Row], left: f.Left) -> Row:
+def _aggregates(report: Json, told: list[Row], states: list[Row], left: f.Leftover) -> Row:
     """The columns from `input_rows` to `dropped_rows`."""
     rows = f.count(report, "numInputRows", left)
     if rows is None:
-        rows = f.total(told, SOURCE_ROWS)
+        rows = f.column_sum(told, SOURCE_ROWS)
     return (
         rows,
         f.output_rows(report, left),
         f.rate(report, "inputRowsPerSecond", rows, left, told, SOURCE_RATE),
         f.rate(report, "processedRowsPerSecond", rows, left, told, SOURCE_RATE + 1),
-        f.total(told, SOURCE_LAG),
-        *f.event_time(report, left),
-        f.total(states, OPERATOR_ROWS),
-        f.total(states, OPERATOR_BYTES),
-        f.total(states, OPERATOR_DROPPED),
+        f.column_sum(told, SOURCE_LAG),
+        *f.event_times(report, left),
+        f.column_sum(states, OPERATOR_ROWS),
+        f.column_sum(states, OPERATOR_BYTES),
+        f.column_sum(states, OPERATOR_DROPPED),
     )
 
 
 def _source(data: Json, whose: Row, place: int, origin: str) -> Row:
-    left: f.Left = {}
+    left: f.Leftover = {}
     rows = f.count(data, "numInputRows", left)
-    start, _, _ = f.offset(data.get("startOffset"))
-    end, end_total, ends = f.offset(data.get("endOffset"))
-    latest, latest_total, heads = f.offset(data.get("latestOffset"))
+    start, _, _ = f.parse_offset(data.get("startOffset"))
+    end, end_total, ends = f.parse_offset(data.get("endOffset"))
+    latest, latest_total, heads = f.parse_offset(data.get("latestOffset"))
     return (
         *whose,
         place,
@@ -244,16 +244,16 @@ def _source(data: Json, whose: Row, place: int, origin: str) -> Row:
         latest,
         end_total,
         latest_total,
-        f.lag(ends, heads),
-        f.texts(data, "metrics", left),
+        f.lag_rows(ends, heads),
+        f.strings(data, "metrics", left),
         origin,
-        f.extra(data, SOURCE_KEYS, left),
+        f.extra_json(data, SOURCE_KEYS, left),
     )
 
 
 def _operator(data: Json, whose: Row, place: int, origin: str) -> Row:
-    left: f.Left = {}
+    left: f.Leftover = {}
     name = f.text(data, "operatorName", left)
     counts = f.counts(data, OPERATOR_COUNTS, _operator_counts, left)
-    metrics = f.wholes(data, "customMetrics", left)
-    return (*whose, place, name, *counts, metrics, origin, f.extra(data, OPERATOR_KEYS, left))
+    metrics = f.integers(data, "customMetrics", left)
+    return (*whose, place, name, *counts, metrics, origin, f.extra_json(data, OPERATOR_KEYS, left))

@@ -19,45 +19,45 @@ FORMAT, VERSION = "spark-controlplane-lake", 1
 class ColumnType(StrEnum):
     """Each with the name that Spark's DDL has for it."""
 
-    TEXT = "string"
-    WHOLE = "bigint"
-    SMALL = "int"
-    NUMBER = "double"
-    FLAG = "boolean"
-    TIME = "timestamp"
-    WHOLES = "map<string,bigint>"
-    TEXTS = "map<string,string>"
+    STRING = "string"
+    BIGINT = "bigint"
+    INT = "int"
+    DOUBLE = "double"
+    BOOLEAN = "boolean"
+    TIMESTAMP = "timestamp"
+    BIGINT_MAP = "map<string,bigint>"
+    STRING_MAP = "map<string,string>"
 
 
-ARROW: dict[ColumnType, pa.DataType] = {
-    ColumnType.TEXT: pa.string(),
-    ColumnType.WHOLE: pa.int64(),
-    ColumnType.SMALL: pa.int32(),
-    ColumnType.NUMBER: pa.float64(),
-    ColumnType.FLAG: pa.bool_(),
-    ColumnType.TIME: pa.timestamp("us", tz="UTC"),
-    ColumnType.WHOLES: pa.map_(pa.string(), pa.int64()),
-    ColumnType.TEXTS: pa.map_(pa.string(), pa.string()),
+ARROW_TYPES: dict[ColumnType, pa.DataType] = {
+    ColumnType.STRING: pa.string(),
+    ColumnType.BIGINT: pa.int64(),
+    ColumnType.INT: pa.int32(),
+    ColumnType.DOUBLE: pa.float64(),
+    ColumnType.BOOLEAN: pa.bool_(),
+    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+    ColumnType.BIGINT_MAP: pa.map_(pa.string(), pa.int64()),
+    ColumnType.STRING_MAP: pa.map_(pa.string(), pa.string()),
 }
 
 
 @dataclass(frozen=True)
 class Column:
-    """`means` is one line for people, with the unit."""
+    """`description` is one line for people, with the unit."""
 
     name: str
     type: ColumnType
-    means: str
+    description: str
 
 
 @dataclass(frozen=True)
 class LakeTable:
-    """`dated_by`: the column whose UTC day is the partition. `order`: how rows are sorted in a file."""
+    """`partition_column`: the column whose UTC day is the partition. `order`: how rows are sorted in a file."""
 
     name: str
-    means: str
+    description: str
     columns: tuple[Column, ...]
-    dated_by: str
+    partition_column: str
     order: tuple[str, ...]
     #: What makes a row the same one; no two rows of the table agree in it.
     key: tuple[str, ...]
@@ -73,18 +73,18 @@ def _columns(*rows: tuple[str, ColumnType, str]) -> tuple[Column, ...]:
 
 T = ColumnType
 _WHOSE = _columns(
-    ("app", T.TEXT, "application, as the agent was told or as Spark's `spark.app.name` says"),
-    ("query_id", T.TEXT, "Spark's id of the query: it belongs to the checkpoint"),
-    ("run_id", T.TEXT, "Spark's id of the run: a new one with each start"),
+    ("app", T.STRING, "application, as the agent was told or as Spark's `spark.app.name` says"),
+    ("query_id", T.STRING, "Spark's id of the query: it belongs to the checkpoint"),
+    ("run_id", T.STRING, "Spark's id of the run: a new one with each start"),
 )
 _BATCH = _columns(
-    ("batch_id", T.WHOLE, "number of the batch; a batch that is done again has the same"),
-    ("trigger_at", T.TIME, "when its trigger began"),
+    ("batch_id", T.BIGINT, "number of the batch; a batch that is done again has the same"),
+    ("trigger_at", T.TIMESTAMP, "when its trigger began"),
 )
 _EXTRA = _columns(
-    ("extra", T.TEXT, "JSON of what Spark said beyond these columns; null when it said nothing")
+    ("extra", T.STRING, "JSON of what Spark said beyond these columns; null when it said nothing")
 )
-_ORIGIN = _columns(("origin", T.TEXT, "`agent`, or `log` for what was imported from an event log"))
+_ORIGIN = _columns(("origin", T.STRING, "`agent`, or `log` for what was imported from an event log"))
 _REPORT_ORDER = ("query_id", "trigger_at", "batch_id")
 
 PROGRESS = LakeTable(
@@ -93,37 +93,37 @@ PROGRESS = LakeTable(
     _WHOSE
     + _BATCH
     + _columns(
-        ("name", T.TEXT, "name of the query; null when it has none"),
+        ("name", T.STRING, "name of the query; null when it has none"),
         (
             "reported_at",
-            T.TIME,
+            T.TIMESTAMP,
             "when the report was made: the agent's time, or trigger and duration where none is known",
         ),
-        ("duration_ms", T.WHOLE, "duration of the trigger, milliseconds"),
-        ("input_rows", T.WHOLE, "rows read"),
-        ("output_rows", T.WHOLE, "rows written; null where the sink does not tell"),
-        ("input_rows_per_second", T.NUMBER, "rows read over the time since the trigger before"),
-        ("processed_rows_per_second", T.NUMBER, "rows read over the duration of the trigger"),
-        ("lag_rows", T.WHOLE, "rows behind the sources' heads, summed; null where no source tells its head"),
-        ("watermark", T.TIME, "event-time watermark of the batch; null without one"),
-        ("event_time_max", T.TIME, "largest event time read"),
-        ("event_time_min", T.TIME, "smallest event time read"),
-        ("event_time_avg", T.TIME, "mean event time read"),
-        ("state_rows", T.WHOLE, "rows of state, summed over the operators; null without state"),
-        ("state_bytes", T.WHOLE, "memory used by state, summed; null without state"),
-        ("dropped_rows", T.WHOLE, "rows dropped as later than the watermark, summed; null without state"),
-        ("durations_ms", T.WHOLES, "milliseconds of each phase, by Spark's names"),
-        ("sink", T.TEXT, "Spark's description of the sink"),
-        ("observed", T.TEXT, "JSON of observed metrics; null without any"),
-        ("spark_version", T.TEXT, "version of Spark that wrote the report"),
+        ("duration_ms", T.BIGINT, "duration of the trigger, milliseconds"),
+        ("input_rows", T.BIGINT, "rows read"),
+        ("output_rows", T.BIGINT, "rows written; null where the sink does not tell"),
+        ("input_rows_per_second", T.DOUBLE, "rows read over the time since the trigger before"),
+        ("processed_rows_per_second", T.DOUBLE, "rows read over the duration of the trigger"),
+        ("lag_rows", T.BIGINT, "rows behind the sources' heads, summed; null where no source tells its head"),
+        ("watermark", T.TIMESTAMP, "event-time watermark of the batch; null without one"),
+        ("event_time_max", T.TIMESTAMP, "largest event time read"),
+        ("event_time_min", T.TIMESTAMP, "smallest event time read"),
+        ("event_time_avg", T.TIMESTAMP, "mean event time read"),
+        ("state_rows", T.BIGINT, "rows of state, summed over the operators; null without state"),
+        ("state_bytes", T.BIGINT, "memory used by state, summed; null without state"),
+        ("dropped_rows", T.BIGINT, "rows dropped as later than the watermark, summed; null without state"),
+        ("durations_ms", T.BIGINT_MAP, "milliseconds of each phase, by Spark's names"),
+        ("sink", T.STRING, "Spark's description of the sink"),
+        ("observed", T.STRING, "JSON of observed metrics; null without any"),
+        ("spark_version", T.STRING, "version of Spark that wrote the report"),
     )
     + _columns(
-        ("agent", T.TEXT, "id of the agent that sent it; null for logs"),
-        ("seq", T.WHOLE, "sequence number of the event at its agent; null for logs"),
+        ("agent", T.STRING, "id of the agent that sent it; null for logs"),
+        ("seq", T.BIGINT, "sequence number of the event at its agent; null for logs"),
     )
     + _ORIGIN
     + _EXTRA,
-    dated_by="trigger_at",
+    partition_column="trigger_at",
     order=_REPORT_ORDER,
     key=("run_id", "batch_id", "trigger_at"),
 )
@@ -134,22 +134,22 @@ SOURCES = LakeTable(
     _WHOSE
     + _BATCH
     + _columns(
-        ("source", T.SMALL, "place of the source in the report, from 0"),
-        ("description", T.TEXT, "Spark's description of the source"),
-        ("input_rows", T.WHOLE, "rows read from it"),
-        ("input_rows_per_second", T.NUMBER, "rows read over the time since the trigger before"),
-        ("processed_rows_per_second", T.NUMBER, "rows read over the duration of the trigger"),
-        ("start_offset", T.TEXT, "JSON of the offset it began at"),
-        ("end_offset", T.TEXT, "JSON of the offset it came to"),
-        ("latest_offset", T.TEXT, "JSON of the source's head; null where it does not tell"),
-        ("end_total", T.NUMBER, "sum of the numbers in `end_offset`; null where there are none"),
-        ("latest_total", T.NUMBER, "sum of the numbers in `latest_offset`; null where there are none"),
-        ("lag_rows", T.WHOLE, "head minus end, summed over partitions, never below 0; null where unknown"),
-        ("metrics", T.TEXTS, "what the source reports besides, as text"),
+        ("source", T.INT, "place of the source in the report, from 0"),
+        ("description", T.STRING, "Spark's description of the source"),
+        ("input_rows", T.BIGINT, "rows read from it"),
+        ("input_rows_per_second", T.DOUBLE, "rows read over the time since the trigger before"),
+        ("processed_rows_per_second", T.DOUBLE, "rows read over the duration of the trigger"),
+        ("start_offset", T.STRING, "JSON of the offset it began at"),
+        ("end_offset", T.STRING, "JSON of the offset it came to"),
+        ("latest_offset", T.STRING, "JSON of the source's head; null where it does not tell"),
+        ("end_total", T.DOUBLE, "sum of the numbers in `end_offset`; null where there are none"),
+        ("latest_total", T.DOUBLE, "sum of the numbers in `latest_offset`; null where there are none"),
+        ("lag_rows", T.BIGINT, "head minus end, summed over partitions, never below 0; null where unknown"),
+        ("metrics", T.STRING_MAP, "what the source reports besides, as text"),
     )
     + _ORIGIN
     + _EXTRA,
-    dated_by="trigger_at",
+    partition_column="trigger_at",
     order=(*_REPORT_ORDER, "source"),
     key=("run_id", "batch_id", "trigger_at", "source"),
 )
@@ -160,23 +160,23 @@ STATE_OPERATORS = LakeTable(
     _WHOSE
     + _BATCH
     + _columns(
-        ("operator", T.SMALL, "place of the operator in the report, from 0"),
-        ("operator_name", T.TEXT, "Spark's name of it"),
-        ("rows", T.WHOLE, "rows of state"),
-        ("rows_updated", T.WHOLE, "rows updated in the batch"),
-        ("rows_removed", T.WHOLE, "rows removed in the batch"),
-        ("rows_dropped", T.WHOLE, "input rows dropped as later than the watermark"),
-        ("memory_bytes", T.WHOLE, "memory used"),
-        ("commit_ms", T.WHOLE, "milliseconds to commit, summed over the tasks"),
-        ("updates_ms", T.WHOLE, "milliseconds of updates, summed over the tasks"),
-        ("removals_ms", T.WHOLE, "milliseconds of removals, summed over the tasks"),
-        ("shuffle_partitions", T.WHOLE, "number of shuffle partitions"),
-        ("store_instances", T.WHOLE, "state store instances"),
-        ("custom_metrics", T.WHOLES, "the provider's own metrics by Spark's names and units"),
+        ("operator", T.INT, "place of the operator in the report, from 0"),
+        ("operator_name", T.STRING, "Spark's name of it"),
+        ("rows", T.BIGINT, "rows of state"),
+        ("rows_updated", T.BIGINT, "rows updated in the batch"),
+        ("rows_removed", T.BIGINT, "rows removed in the batch"),
+        ("rows_dropped", T.BIGINT, "input rows dropped as later than the watermark"),
+        ("memory_bytes", T.BIGINT, "memory used"),
+        ("commit_ms", T.BIGINT, "milliseconds to commit, summed over the tasks"),
+        ("updates_ms", T.BIGINT, "milliseconds of updates, summed over the tasks"),
+        ("removals_ms", T.BIGINT, "milliseconds of removals, summed over the tasks"),
+        ("shuffle_partitions", T.BIGINT, "number of shuffle partitions"),
+        ("store_instances", T.BIGINT, "state store instances"),
+        ("custom_metrics", T.BIGINT_MAP, "the provider's own metrics by Spark's names and units"),
     )
     + _ORIGIN
     + _EXTRA,
-    dated_by="trigger_at",
+    partition_column="trigger_at",
     order=(*_REPORT_ORDER, "operator"),
     key=("run_id", "batch_id", "trigger_at", "operator"),
 )
@@ -186,22 +186,22 @@ LIFECYCLE = LakeTable(
     "one row an event in the life of a query or of an application",
     _WHOSE
     + _columns(
-        ("name", T.TEXT, "name of the query; null when it has none"),
+        ("name", T.STRING, "name of the query; null when it has none"),
         (
             "event",
-            T.TEXT,
+            T.STRING,
             "`started`, `idle`, `terminated`, `start_failed`, `app_started`, `app_ended` or `dropped`",
         ),
-        ("reported_at", T.TIME, "when it happened: the agent's time, or the log's"),
-        ("error_class", T.TEXT, "Spark's error condition, where it failed with one"),
-        ("exception", T.TEXT, "text of the exception, where it failed"),
-        ("spark_version", T.TEXT, "version of Spark"),
-        ("agent", T.TEXT, "id of the agent that sent it; null for logs"),
-        ("seq", T.WHOLE, "sequence number of the event at its agent; null for logs"),
+        ("reported_at", T.TIMESTAMP, "when it happened: the agent's time, or the log's"),
+        ("error_class", T.STRING, "Spark's error condition, where it failed with one"),
+        ("exception", T.STRING, "text of the exception, where it failed"),
+        ("spark_version", T.STRING, "version of Spark"),
+        ("agent", T.STRING, "id of the agent that sent it; null for logs"),
+        ("seq", T.BIGINT, "sequence number of the event at its agent; null for logs"),
     )
     + _ORIGIN
     + _EXTRA,
-    dated_by="reported_at",
+    partition_column="reported_at",
     order=("query_id", "reported_at", "event"),
     key=("app", "run_id", "event", "reported_at", "agent", "seq"),
 )
@@ -210,24 +210,24 @@ ALERTS = LakeTable(
     "alerts",
     "one row an episode of an alert, from its first firing to its end",
     _columns(
-        ("store", T.TEXT, "id of the store that told it: several may move to one lake"),
-        ("key", T.WHOLE, "number of the episode in its store"),
-        ("name", T.TEXT, "alertname"),
-        ("severity", T.TEXT, "label `severity`"),
-        ("app", T.TEXT, "label `app`; null where the alert has none"),
-        ("query", T.TEXT, "label `query`"),
-        ("query_id", T.TEXT, "label `query_id`"),
-        ("fingerprint", T.TEXT, "Alertmanager's fingerprint of the labels"),
-        ("labels", T.TEXTS, "all labels"),
-        ("summary", T.TEXT, "annotation `summary`"),
-        ("value", T.NUMBER, "value of the expression when it was evaluated last"),
-        ("active_at", T.TIME, "since when its condition held"),
-        ("fired_at", T.TIME, "when it began to fire"),
-        ("resolved_at", T.TIME, "when it ended; null while it fires"),
-        ("notified", T.WHOLE, "notifications sent of it"),
-        ("reason", T.TEXT, "why it is in its state, in words"),
+        ("store", T.STRING, "id of the store that told it: several may move to one lake"),
+        ("key", T.BIGINT, "number of the episode in its store"),
+        ("name", T.STRING, "alertname"),
+        ("severity", T.STRING, "label `severity`"),
+        ("app", T.STRING, "label `app`; null where the alert has none"),
+        ("query", T.STRING, "label `query`"),
+        ("query_id", T.STRING, "label `query_id`"),
+        ("fingerprint", T.STRING, "Alertmanager's fingerprint of the labels"),
+        ("labels", T.STRING_MAP, "all labels"),
+        ("summary", T.STRING, "annotation `summary`"),
+        ("value", T.DOUBLE, "value of the expression when it was evaluated last"),
+        ("active_at", T.TIMESTAMP, "since when its condition held"),
+        ("fired_at", T.TIMESTAMP, "when it began to fire"),
+        ("resolved_at", T.TIMESTAMP, "when it ended; null while it fires"),
+        ("notified", T.BIGINT, "notifications sent of it"),
+        ("reason", T.STRING, "why it is in its state, in words"),
     ),
-    dated_by="fired_at",
+    partition_column="fired_at",
     order=("query_id", "fired_at"),
     key=("store", "key"),
 )
@@ -236,80 +236,80 @@ ACTIONS = LakeTable(
     "actions",
     "one row an action: stop, start or restart",
     _columns(
-        ("id", T.TEXT, "id of the action"),
-        ("app", T.TEXT, "application"),
-        ("query", T.TEXT, "name of the query, else the first 8 of its id"),
-        ("query_id", T.TEXT, "Spark's id of the query"),
-        ("action", T.TEXT, "`stop`, `start` or `restart`"),
-        ("actor", T.TEXT, "who asked"),
-        ("state", T.TEXT, "how it ended"),
-        ("request_reason", T.TEXT, "why it was asked for"),
-        ("reason", T.TEXT, "why it ended so"),
-        ("requested_at", T.TIME, "when it was asked for"),
-        ("delivered_at", T.TIME, "when the agent had it"),
-        ("finished_at", T.TIME, "when it was over"),
-        ("evidence", T.TEXT, "JSON of what proves it"),
+        ("id", T.STRING, "id of the action"),
+        ("app", T.STRING, "application"),
+        ("query", T.STRING, "name of the query, else the first 8 of its id"),
+        ("query_id", T.STRING, "Spark's id of the query"),
+        ("action", T.STRING, "`stop`, `start` or `restart`"),
+        ("actor", T.STRING, "who asked"),
+        ("state", T.STRING, "how it ended"),
+        ("request_reason", T.STRING, "why it was asked for"),
+        ("reason", T.STRING, "why it ended so"),
+        ("requested_at", T.TIMESTAMP, "when it was asked for"),
+        ("delivered_at", T.TIMESTAMP, "when the agent had it"),
+        ("finished_at", T.TIMESTAMP, "when it was over"),
+        ("evidence", T.STRING, "JSON of what proves it"),
     ),
-    dated_by="requested_at",
+    partition_column="requested_at",
     order=("query_id", "requested_at"),
     key=("id",),
 )
 
 _BUCKET = _columns(
-    ("app", T.TEXT, "application"),
-    ("query", T.TEXT, "name of the query, else the first 8 of its id: the label `query`"),
-    ("query_id", T.TEXT, "Spark's id of the query"),
-    ("bucket_at", T.TIME, "begin of the bucket; a batch is in the bucket of its trigger"),
-    ("batches", T.WHOLE, "batches reported"),
-    ("input_rows", T.WHOLE, "rows read"),
-    ("output_rows", T.WHOLE, "rows written, where the sink tells"),
-    ("dropped_rows", T.WHOLE, "rows dropped as later than the watermark"),
-    ("busy_seconds", T.NUMBER, "durations of its triggers, summed"),
-    ("duration_seconds_p10", T.NUMBER, "10th percentile of the durations of triggers"),
-    ("duration_seconds_p50", T.NUMBER, "median duration of a trigger"),
-    ("duration_seconds_p90", T.NUMBER, "90th percentile of the durations"),
-    ("duration_seconds_p95", T.NUMBER, "95th percentile of the durations"),
-    ("duration_seconds_p99", T.NUMBER, "99th percentile of the durations"),
-    ("duration_seconds_max", T.NUMBER, "longest duration"),
-    ("input_rows_per_second_p10", T.NUMBER, "10th percentile of Spark's input rate over the batches"),
-    ("input_rows_per_second_p50", T.NUMBER, "median of Spark's input rate"),
-    ("input_rows_per_second_p90", T.NUMBER, "90th percentile of Spark's input rate"),
-    ("processed_rows_per_second_p50", T.NUMBER, "median of Spark's processing rate"),
-    ("lag_rows_p10", T.NUMBER, "10th percentile of the rows behind the heads; null where unknown"),
-    ("lag_rows_p50", T.NUMBER, "median of the rows behind"),
-    ("lag_rows_p90", T.NUMBER, "90th percentile of the rows behind"),
-    ("lag_rows_p95", T.NUMBER, "95th percentile of the rows behind"),
-    ("lag_rows_max", T.NUMBER, "most rows behind"),
+    ("app", T.STRING, "application"),
+    ("query", T.STRING, "name of the query, else the first 8 of its id: the label `query`"),
+    ("query_id", T.STRING, "Spark's id of the query"),
+    ("bucket_at", T.TIMESTAMP, "begin of the bucket; a batch is in the bucket of its trigger"),
+    ("batches", T.BIGINT, "batches reported"),
+    ("input_rows", T.BIGINT, "rows read"),
+    ("output_rows", T.BIGINT, "rows written, where the sink tells"),
+    ("dropped_rows", T.BIGINT, "rows dropped as later than the watermark"),
+    ("busy_seconds", T.DOUBLE, "durations of its triggers, summed"),
+    ("duration_seconds_p10", T.DOUBLE, "10th percentile of the durations of triggers"),
+    ("duration_seconds_p50", T.DOUBLE, "median duration of a trigger"),
+    ("duration_seconds_p90", T.DOUBLE, "90th percentile of the durations"),
+    ("duration_seconds_p95", T.DOUBLE, "95th percentile of the durations"),
+    ("duration_seconds_p99", T.DOUBLE, "99th percentile of the durations"),
+    ("duration_seconds_max", T.DOUBLE, "longest duration"),
+    ("input_rows_per_second_p10", T.DOUBLE, "10th percentile of Spark's input rate over the batches"),
+    ("input_rows_per_second_p50", T.DOUBLE, "median of Spark's input rate"),
+    ("input_rows_per_second_p90", T.DOUBLE, "90th percentile of Spark's input rate"),
+    ("processed_rows_per_second_p50", T.DOUBLE, "median of Spark's processing rate"),
+    ("lag_rows_p10", T.DOUBLE, "10th percentile of the rows behind the heads; null where unknown"),
+    ("lag_rows_p50", T.DOUBLE, "median of the rows behind"),
+    ("lag_rows_p90", T.DOUBLE, "90th percentile of the rows behind"),
+    ("lag_rows_p95", T.DOUBLE, "95th percentile of the rows behind"),
+    ("lag_rows_max", T.DOUBLE, "most rows behind"),
     (
         "lag_seconds_p50",
-        T.NUMBER,
+        T.DOUBLE,
         "median age of the oldest row that is not read; null where unknown. Estimated: rows behind over the "
         "pace of the source's head in the last 10 batches of the run, of the source that is worst; the time of "
         "these batches where the head stood still",
     ),
-    ("lag_seconds_p95", T.NUMBER, "95th percentile of that age"),
-    ("lag_seconds_max", T.NUMBER, "largest age"),
-    ("watermark_lag_seconds_max", T.NUMBER, "most that the watermark was behind the trigger"),
-    ("state_rows_p10", T.NUMBER, "10th percentile of the rows of state; null without state"),
-    ("state_rows_p50", T.NUMBER, "median of the rows of state"),
-    ("state_rows_p90", T.NUMBER, "90th percentile of the rows of state"),
-    ("state_rows_first", T.NUMBER, "rows of state at the first batch; null without state"),
-    ("state_rows_last", T.NUMBER, "rows of state at the last batch"),
-    ("state_rows_max", T.NUMBER, "most rows of state"),
-    ("state_bytes_last", T.NUMBER, "memory of state at the last batch"),
-    ("state_bytes_max", T.NUMBER, "most memory of state"),
-    ("starts", T.WHOLE, "runs that began: started, or, where nothing tells it, first reported"),
-    ("failures", T.WHOLE, "runs that ended by an exception, and starts that failed"),
+    ("lag_seconds_p95", T.DOUBLE, "95th percentile of that age"),
+    ("lag_seconds_max", T.DOUBLE, "largest age"),
+    ("watermark_lag_seconds_max", T.DOUBLE, "most that the watermark was behind the trigger"),
+    ("state_rows_p10", T.DOUBLE, "10th percentile of the rows of state; null without state"),
+    ("state_rows_p50", T.DOUBLE, "median of the rows of state"),
+    ("state_rows_p90", T.DOUBLE, "90th percentile of the rows of state"),
+    ("state_rows_first", T.DOUBLE, "rows of state at the first batch; null without state"),
+    ("state_rows_last", T.DOUBLE, "rows of state at the last batch"),
+    ("state_rows_max", T.DOUBLE, "most rows of state"),
+    ("state_bytes_last", T.DOUBLE, "memory of state at the last batch"),
+    ("state_bytes_max", T.DOUBLE, "most memory of state"),
+    ("starts", T.BIGINT, "runs that began: started, or, where nothing tells it, first reported"),
+    ("failures", T.BIGINT, "runs that ended by an exception, and starts that failed"),
     (
         "downtime_seconds",
-        T.NUMBER,
+        T.DOUBLE,
         "seconds in which no run was up, between signs of life at most a day off on each side; a run is up from "
         "its start, or first report, to its end, or a minute past its last sign",
     ),
-    ("slo_batches", T.WHOLE, "batches that the objective can be judged on"),
+    ("slo_batches", T.BIGINT, "batches that the objective can be judged on"),
     (
         "slo_good",
-        T.WHOLE,
+        T.BIGINT,
         "of these, those that met it: the duration and, where it is known, the lag in seconds were within the "
         "objective",
     ),
@@ -331,18 +331,18 @@ BASELINES = LakeTable(
     "baselines",
     "what is usual: one row a query, figure, hour of the week and quantile",
     _columns(
-        ("app", T.TEXT, "application"),
-        ("query", T.TEXT, "name of the query, else the first 8 of its id"),
-        ("query_id", T.TEXT, "Spark's id of the query"),
-        ("metric", T.TEXT, "which figure, by the name its series has without the prefix"),
-        ("hour_of_week", T.SMALL, "0 is Monday 00:00 UTC, 167 Sunday 23:00"),
-        ("quantile", T.NUMBER, "0.1, 0.5 or 0.9"),
-        ("value", T.NUMBER, "the quantile over the weeks, in the unit of the figure"),
-        ("weeks", T.SMALL, "weeks that have data for this hour"),
-        ("samples", T.WHOLE, "batches that it was learned from"),
-        ("made_at", T.TIME, "when it was learned"),
+        ("app", T.STRING, "application"),
+        ("query", T.STRING, "name of the query, else the first 8 of its id"),
+        ("query_id", T.STRING, "Spark's id of the query"),
+        ("metric", T.STRING, "which figure, by the name its series has without the prefix"),
+        ("hour_of_week", T.INT, "0 is Monday 00:00 UTC, 167 Sunday 23:00"),
+        ("quantile", T.DOUBLE, "0.1, 0.5 or 0.9"),
+        ("value", T.DOUBLE, "the quantile over the weeks, in the unit of the figure"),
+        ("weeks", T.INT, "weeks that have data for this hour"),
+        ("samples", T.BIGINT, "batches that it was learned from"),
+        ("made_at", T.TIMESTAMP, "when it was learned"),
     ),
-    dated_by="made_at",
+    partition_column="made_at",
     order=("query_id", "metric", "hour_of_week", "quantile"),
     key=("query_id", "metric", "hour_of_week", "quantile", "made_at"),
 )
@@ -363,12 +363,12 @@ TABLES: dict[str, LakeTable] = {
 
 
 @cache
-def arrow(table: str) -> pa.Schema:
+def arrow_schema(table: str) -> pa.Schema:
     """The schema of a table's files."""
-    return pa.schema([pa.field(column.name, ARROW[column.type]) for column in TABLES[table].columns])
+    return pa.schema([pa.field(column.name, ARROW_TYPES[column.type]) for column in TABLES[table].columns])
 
 
 @cache
-def ddl(table: str) -> str:
+def spark_ddl(table: str) -> str:
     """The same as Spark's DDL, without the partition column `date`."""
     return ", ".join(f"`{column.name}` {column.type.value}" for column in TABLES[table].columns)

@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from controlplane.errors import LakeError
 from controlplane.lake.folders import LakeFolder
-from controlplane.lake.manifest import Part, name_of
-from controlplane.lake.schema import TABLES, ColumnType, arrow
+from controlplane.lake.manifest import Part, checked_name
+from controlplane.lake.schema import TABLES, ColumnType, arrow_schema
 
-ROW_GROUP = 128 * 1024
+ROW_GROUP_ROWS = 128 * 1024
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Staging:
     batch: str
     path: str
     #: What stood of the same batch when this was made (`Manifest.stands`); a commit over something else is refused.
-    stood: tuple[float, frozenset[str]] | None = None
+    previous_state: tuple[float, frozenset[str]] | None = None
 
     def write(self, table: str, rows: pa.Table, part: str) -> list[Part]:
         """Write rows of a table, a file a day, sorted. `part`: told apart from all others of this commit.
@@ -44,13 +44,13 @@ class Staging:
         spec = TABLES[table]
         if not rows.num_rows:
             return []
-        days = pc.cast(pc.floor_temporal(rows[spec.dated_by], unit="day"), pa.date32())
+        days = pc.cast(pc.floor_temporal(rows[spec.partition_column], unit="day"), pa.date32())
         if days.null_count:
             raise LakeError(
-                f"{days.null_count} rows of {table} have no {spec.dated_by}: they belong to no day"
+                f"{days.null_count} rows of {table} have no {spec.partition_column}: they belong to no day"
             )
-        if rows.schema != arrow(table):
-            rows = rows.select(list(spec.names)).cast(arrow(table))
+        if rows.schema != arrow_schema(table):
+            rows = rows.select(list(spec.names)).cast(arrow_schema(table))
         found = sorted(pc.unique(days).to_pylist())
         try:
             return [
@@ -73,17 +73,17 @@ class Staging:
 
         Written beside and renamed: two attempts at one task never share a file.
         """
-        path = f"{table}/date={day.isoformat()}/{self.job}-{self.batch}-{name_of(part)}.parquet"
-        target = self.folder.at(self.path, path)
+        path = f"{table}/date={day.isoformat()}/{self.job}-{self.batch}-{checked_name(part)}.parquet"
+        target = self.folder.absolute(self.path, path)
         passing = f"{target}.{uuid.uuid4().hex[:8]}"
         self.folder.fs.makedirs(target.rpartition("/")[0], exist_ok=True)
         with (
             self.folder.fs.open(passing, "wb") as sink,
-            pq.ParquetWriter(sink, arrow(table), compression="zstd", **_encoding(table)) as writer,
+            pq.ParquetWriter(sink, arrow_schema(table), compression="zstd", **_encoding(table)) as writer,
         ):
             file = PartFile(Part(table, day, path, 0, 0), sink, writer)
             yield file
-        self.folder.settle(passing)
+        self.folder.fsync(passing)
         self.folder.rename(passing, target)
         file.close(int(self.folder.fs.size(target)))
 
@@ -111,20 +111,20 @@ def _encoding(table: str) -> dict[str, Any]:
     maps = {
         column.name: column.type
         for column in spec.columns
-        if column.type in (ColumnType.WHOLES, ColumnType.TEXTS)
+        if column.type in (ColumnType.BIGINT_MAP, ColumnType.STRING_MAP)
     }
-    texts = [column.name for column in spec.columns if column.type is ColumnType.TEXT]
+    texts = [column.name for column in spec.columns if column.type is ColumnType.STRING]
     texts += [f"{name}.key_value.key" for name in maps]
-    texts += [f"{name}.key_value.value" for name, kind in maps.items() if kind is ColumnType.TEXTS]
+    texts += [f"{name}.key_value.value" for name, kind in maps.items() if kind is ColumnType.STRING_MAP]
     steps = {
         column.name
         for column in spec.columns
-        if column.type in (ColumnType.WHOLE, ColumnType.SMALL, ColumnType.TIME)
+        if column.type in (ColumnType.BIGINT, ColumnType.INT, ColumnType.TIMESTAMP)
     }
     return {
         "use_dictionary": texts,
         "column_encoding": dict.fromkeys(steps, "DELTA_BINARY_PACKED"),
-        "write_statistics": list(dict.fromkeys((spec.dated_by, *spec.order, *spec.key))),
+        "write_statistics": list(dict.fromkeys((spec.partition_column, *spec.order, *spec.key))),
         "store_schema": False,
     }
 
@@ -138,7 +138,7 @@ class PartFile:
 
     def write(self, rows: pa.Table) -> None:
         """More rows, in the order of the table and after those before."""
-        self._writer.write_table(rows, row_group_size=ROW_GROUP)
+        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         self.part = replace(self.part, rows=self.part.rows + rows.num_rows)
 
     @property

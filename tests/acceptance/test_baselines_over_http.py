@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 
 from controlplane.lake.lake import Lake
-from controlplane.lake.schema import arrow
+from controlplane.lake.schema import arrow_schema
 from controlplane.metrics.baselines import FIGURES, hour_of_week
 from controlplane.model import Role
-from controlplane.pipeline.rollup.publishing import documents
+from controlplane.pipeline.rollup.baseline_documents import baseline_documents
 from tests.acceptance.conftest import Cli
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
@@ -49,11 +49,11 @@ def rows(*queries: tuple[str, str, float]) -> pa.Table:
         for hour in range(168)
         for quantile in (0.1, 0.5, 0.9)
     ]
-    return pa.Table.from_pylist(told, schema=arrow("baselines"))
+    return pa.Table.from_pylist(told, schema=arrow_schema("baselines"))
 
 
 def publish(admin: httpx.Client, *queries: tuple[str, str, float]) -> None:
-    answers = [admin.put("/api/v1/baselines", json=one).json() for one in documents(rows(*queries))]
+    answers = [admin.put("/api/v1/baselines", json=one).json() for one in baseline_documents(rows(*queries))]
     assert answers[-1]["complete"] is True
 
 
@@ -110,7 +110,7 @@ def test_the_past_has_what_is_usual_in_its_hours(
 def test_a_set_holds_only_when_it_is_complete_and_replaces_the_one_before(admin: httpx.Client) -> None:
     publish(admin, ("a", "first", 1.0))
     many = [(f"id {n}", f"query {n}", float(n)) for n in range(150)]
-    first, second = documents(rows(*many))
+    first, second = baseline_documents(rows(*many))
 
     def known() -> set[str]:
         return {one["query_id"] for one in admin.get("/api/v1/baselines").json()["baselines"]}

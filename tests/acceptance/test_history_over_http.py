@@ -207,12 +207,16 @@ def test_a_query_that_only_the_lake_knows_is_told_by_its_id(past: Past) -> None:
 
 
 def put_into_the_lake(folder: Path, query: SimulatedQuery, at: float) -> None:
-    from controlplane.lake.rows import LakeRows, Who
+    from controlplane.lake.rows import LakeRowBuilder, Producer
 
-    lake, rows, agent = Lake.open(str(folder), create=True), LakeRows(), SimulatedAgent("http://nowhere", "t")
+    lake, rows, agent = (
+        Lake.open(str(folder), create=True),
+        LakeRowBuilder(),
+        SimulatedAgent("http://nowhere", "t"),
+    )
     for number in range(10):
         _, data = agent.progress(query, timestamp=stamp(at + number * EVERY - 0.5))
-        rows.progress(Who("logs", "3.5.0", "log"), data, at + number * EVERY)
+        rows.progress(Producer("logs", "3.5.0", "log"), data, at + number * EVERY)
     agent.close()
     staging = lake.stage("import", "one")
     lake.commit(

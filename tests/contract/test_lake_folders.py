@@ -30,10 +30,13 @@ def test_what_is_written_is_read_and_listed_by_its_path_in_the_folder(url: str) 
     folder.write("a/b.json", b"{}")
     folder.write_json("a/c/d.json", {"x": 1})
     assert folder.read("a/b.json") == b"{}" and folder.read_json("a/c/d.json") == {"x": 1}
-    assert folder.names("a") == ["b.json", "c"]
-    assert {path: size for path, (size, _) in folder.below("a").items()} == {"a/b.json": 2, "a/c/d.json": 7}
-    assert all(changed > 0 for _, changed in folder.below("a").values())
-    assert folder.names("nowhere") == [] and folder.below("nowhere") == {}
+    assert folder.list_names("a") == ["b.json", "c"]
+    assert {path: size for path, (size, _) in folder.list_files("a").items()} == {
+        "a/b.json": 2,
+        "a/c/d.json": 7,
+    }
+    assert all(changed > 0 for _, changed in folder.list_files("a").values())
+    assert folder.list_names("nowhere") == [] and folder.list_files("nowhere") == {}
 
 
 def test_a_file_moves_over_another_one(url: str) -> None:
@@ -76,16 +79,16 @@ def test_a_lake_is_written_replaced_merged_folded_and_read(url: str) -> None:
     put(lake, "import", "a", reports([1, 2, 4]))
     assert by_manifest(Lake.open(url)) == [1, 2, 3, 4, 90_000]
     seen = lake.manifest()
-    staging = lake.stage("tidy", "one")
+    staging = lake.stage("compact", "one")
     parts = staging.write("progress", lake.read("progress", day(0), day(0)), "0")
     lake.commit(staging, parts, replaces=[p.path for p in seen.parts("progress", day(0), day(0))], seen=seen)
-    lake.fold(lake.manifest().commits)
+    lake.consolidate(lake.manifest().commits)
     again = Lake.open(url)
     assert by_manifest(again) == [1, 2, 3, 4, 90_000]
     assert [part.rows for part in again.manifest().parts("progress")] == [4, 1]
-    assert again.folder.names("_journal") == [] and again.folder.names("_staging") == []
+    assert again.folder.list_names("_journal") == [] and again.folder.list_names("_staging") == []
     assert lake.read("progress", day(1), day(1), columns=["batch_id"])["batch_id"].to_pylist() == [90_000]
-    files = [path for path in lake.folder.below("progress") if path.endswith(".parquet")]
+    files = [path for path in lake.folder.list_files("progress") if path.endswith(".parquet")]
     assert sorted(files) == sorted(part.path for part in again.manifest().parts("progress"))
 
 

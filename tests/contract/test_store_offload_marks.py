@@ -13,9 +13,9 @@ from controlplane.history import offload_commits
 from controlplane.history.archive import Archive
 from controlplane.history.service import HistoryService
 from controlplane.lake.lake import Lake
-from controlplane.lake.verification import verify
-from controlplane.pipeline.offload import record_export
-from controlplane.pipeline.offload.event_export import read_only
+from controlplane.lake.verification import verify_commit
+from controlplane.pipeline.offload import alert_export
+from controlplane.pipeline.offload.event_export import open_read_only
 from controlplane.settings import Settings
 from controlplane.store import offload_marks, retention
 from controlplane.store.tables import alerts, events
@@ -62,14 +62,15 @@ def test_what_leaves_the_store_is_in_the_lake_as_it_was(harness: StoreHarness, t
     harness.accept(driver.terminated("q", "r", exception="boom", at=BEGIN + 500))
     before = harness.progress("q", BEGIN - 1, BEGIN + 1000)
     commit = moved_to(harness, tmp_path / "lake", BEGIN + 1000)
-    assert offload_commits.account_of(commit) == offload_commits.OffloadCounts(
+    assert offload_commits.counts_of(commit) == offload_commits.OffloadCounts(
         42, 42, 0, 0, numbers=sum(range(1, 42)) + 43
     )
     assert (
-        offload_commits.complaint(commit, harness.read(offload_marks.count, 0, commit.facts["until"])) is None
+        offload_commits.find_mismatch(commit, harness.read(offload_marks.count, 0, commit.facts["until"]))
+        is None
     )
     lake = Lake.open(str(tmp_path / "lake"))
-    assert verify(lake, commit, lake.manifest()) == commit.rows == 40 * 3 + 2
+    assert verify_commit(lake, commit, lake.manifest()) == commit.rows == 40 * 3 + 2
     assert forget(harness, BEGIN + 1000, commit.facts["until"]) == 42 + 1
     assert harness.progress("q", BEGIN - 1, BEGIN + 1000) == []
     assert Archive(str(tmp_path / "lake")).reports("q", BEGIN - 1, BEGIN + 1000) == before
@@ -108,7 +109,7 @@ def test_a_mark_never_falls(harness: StoreHarness) -> None:
 
 def test_a_job_cannot_change_the_store(harness: StoreHarness) -> None:
     tell(harness, 1)
-    engine = read_only(harness.url)
+    engine = open_read_only(harness.url)
     with pytest.raises(DBAPIError), engine.connect() as connection:
         connection.execute(sa.delete(events))
     engine.dispose()
@@ -131,11 +132,11 @@ def test_what_is_over_is_written_once_a_day_and_again_only_when_it_changed(
     lake = Lake.open(str(tmp_path / "lake"), create=True)
     act("a1", BEGIN, ActionState.SUCCEEDED)
     act("a2", BEGIN + 1, ActionState.REQUESTED)
-    assert harness.read(record_export.carry, lake, "store") == 1
-    assert harness.read(record_export.carry, lake, "store") == 0
+    assert harness.read(alert_export.export_days, lake, "store") == 1
+    assert harness.read(alert_export.export_days, lake, "store") == 0
     act("a3", BEGIN + 2, ActionState.FAILED)
     act("a4", BEGIN + 2 * DAY, ActionState.FAILED)
-    assert harness.read(record_export.carry, lake, "store") == 2
+    assert harness.read(alert_export.export_days, lake, "store") == 2
     rows = lake.read("actions").to_pylist()
     assert [(row["id"], row["state"], row["evidence"]) for row in rows] == [
         ("a1", "succeeded", '{"batch": 7}'),
@@ -157,7 +158,7 @@ def test_a_store_that_was_set_back_moves_its_events_anew(harness: StoreHarness, 
     assert room.advance() == 0
     assert forget(harness, harness.now, room.advance()) == 0, "nothing leaves the store"
     second = moved_to(harness, tmp_path / "lake", harness.now)
-    assert offload_commits.account_of(second).known == 5
+    assert offload_commits.counts_of(second).duplicates == 5
     assert room.advance() == 20
     lake = Lake.open(str(tmp_path / "lake")).read("progress")
     assert sorted(zip(lake["query_id"].to_pylist(), lake["batch_id"].to_pylist(), strict=True)) == sorted(
@@ -173,6 +174,6 @@ def test_episodes_of_two_stores_are_told_apart_in_one_lake(harness: StoreHarness
     }  # fmt: skip
     harness.write(lambda connection: connection.execute(sa.insert(alerts).values(**episode)))
     lake = Lake.open(str(tmp_path / "lake"), create=True)
-    assert [harness.read(record_export.carry, lake, store) for store in ("a", "b", "a")] == [1, 1, 0]
+    assert [harness.read(alert_export.export_days, lake, store) for store in ("a", "b", "a")] == [1, 1, 0]
     rows = lake.read("alerts").select(["store", "key"]).to_pylist()
     assert rows == [{"store": "a", "key": 1}, {"store": "b", "key": 1}]

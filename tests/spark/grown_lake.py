@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from controlplane.lake.lake import Lake
-from controlplane.lake.schema import TABLES, arrow
+from controlplane.lake.schema import TABLES, arrow_schema
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 HOSTILE = "<script>document.title='owned'</script> & \"orders\" $x^2$ {{ 7*7 }}"
@@ -53,15 +53,15 @@ def grow(url: str, queries: int = 40, days: int = 30, seed: int = 7) -> Lake:
             row["bucket_at"] = at + timedelta(hours=row.pop("hour"))
         put(lake, "rollup_1h", f"{at:%Y-%m-%d}", "rollup_1h", hours)
         put(lake, "rollup_1d", f"{at:%Y-%m-%d}", "rollup_1d", _days(hours, at))
-    put(lake, "move", "alerts", "alerts", list(_alerts(queries, days, chance)))
-    put(lake, "move", "actions", "actions", list(_actions(queries, days, chance)))
+    put(lake, "offload", "alerts", "alerts", list(_alerts(queries, days, chance)))
+    put(lake, "offload", "actions", "actions", list(_actions(queries, days, chance)))
     _runs(lake, queries, days)
     return lake
 
 
 def put(lake: Lake, job: str, batch: str, table: str, rows: list[dict[str, Any]]) -> None:
     staging = lake.stage(job, batch)
-    lake.commit(staging, staging.write(table, pa.Table.from_pylist(rows, schema=arrow(table)), "0"))
+    lake.commit(staging, staging.write(table, pa.Table.from_pylist(rows, schema=arrow_schema(table)), "0"))
 
 
 def _bucket(n: int, ids: tuple[str, str, str], day: int, hour: int, chance: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from controlplane.lake.schema import TABLES, arrow, ddl
-from controlplane.pipeline.rollup.baselines import METRICS, learned
+from controlplane.lake.schema import TABLES, arrow_schema, spark_ddl
+from controlplane.pipeline.rollup.baselines import METRICS, compute_baselines
 
 pytestmark = pytest.mark.spark
 END = date(2026, 3, 30)  # a Monday
@@ -32,8 +32,10 @@ def rates(value: float) -> Row:
 
 def usual(spark: Any, rows: list[Row], weeks: int = 4) -> dict[tuple[Any, ...], Row]:
     names = TABLES["rollup_1h"].names
-    table = pa.table({name: [row.get(name) for row in rows] for name in names}, schema=arrow("rollup_1h"))
-    found = learned(spark.createDataFrame(table, ddl("rollup_1h")), END, MADE, weeks)
+    table = pa.table(
+        {name: [row.get(name) for row in rows] for name in names}, schema=arrow_schema("rollup_1h")
+    )
+    found = compute_baselines(spark.createDataFrame(table, spark_ddl("rollup_1h")), END, MADE, weeks)
     assert found.columns == list(TABLES["baselines"].names)
     told = [row.asDict() for row in found.collect()]
     return {(row["query"], row["metric"], row["hour_of_week"], row["quantile"]): row for row in told}

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from controlplane.lake.lake import Lake
-from controlplane.lake.rows import LakeRows, Who
+from controlplane.lake.rows import LakeRowBuilder, Producer
 from controlplane.pipeline.eventlogs import import_job
-from controlplane.pipeline.eventlogs.import_job import ImportRequest, NothingThere, import_logs
-from controlplane.pipeline.eventlogs.import_summary import as_json, in_words
+from controlplane.pipeline.eventlogs.import_job import ImportRequest, NoFilesFound, import_logs
+from controlplane.pipeline.eventlogs.import_summary import summary_json, summary_lines
 from tests import eventlogs
 from tests.paths import ROOT
 
@@ -41,8 +41,8 @@ class World:
     def go(self, *paths: str, **wish: Any) -> dict[str, Any]:
         asked = ImportRequest(paths or (str(self.logs),), **wish)
         account = import_logs(lambda: self.spark, self.lake, asked)
-        assert all(in_words(account))
-        return as_json(account)
+        assert all(summary_lines(account))
+        return summary_json(account)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.lake.read(table).to_pylist()
@@ -86,7 +86,7 @@ def test_logs_that_sparks_own_codecs_wrote_are_read_whole(world: World, codec: s
     app = "app-20261120153140-0001"
     compressed(world.spark, world.logs / f"{app}.{codec}", codec, eventlogs.renamed(eventlogs.RECORDED, app))
     document = world.go()
-    assert (document["damaged"], document["refused"]) == ([], [])
+    assert (document["damaged"], document["rejected"]) == ([], [])
     assert document["decoded_bytes"] == len(eventlogs.renamed(eventlogs.RECORDED, app))
     assert document["events"] == {"progress": REPORTS, "started": 3, "terminated": 3}
     assert world.counts() == ONE
@@ -146,7 +146,7 @@ def test_among_damaged_foreign_empty_and_torn_files_the_good_ones_are_all_taken(
         eventlogs.renamed(eventlogs.RECORDED, "app-8-0001"),
     )
     document = world.go()
-    refused = {Path(one["path"]).name: one["reason"] for one in document["refused"]}
+    refused = {Path(one["path"]).name: one["reason"] for one in document["rejected"]}
     assert refused == {
         "notes.txt": "its name is none of an event log's",
         "app-1-0001": "it is no event log: its first line is none of Spark's",
@@ -169,12 +169,12 @@ def test_among_damaged_foreign_empty_and_torn_files_the_good_ones_are_all_taken(
 def test_a_second_import_reads_nothing_and_changes_nothing(world: World) -> None:
     world.put("local-1")
     world.go()
-    before = sorted(world.lake.folder.below("progress"))
+    before = sorted(world.lake.folder.list_files("progress"))
     again = world.go()
     assert (again["logs"]["read"], again["logs"]["unchanged"]) == (0, 1)
     forced = world.go(force=True)
     assert (forced["logs"]["read"], world.counts()) == (1, ONE)
-    assert sorted(world.lake.folder.below("progress")) == before
+    assert sorted(world.lake.folder.list_files("progress")) == before
 
 
 def test_a_log_that_grew_is_read_anew_and_replaces_what_it_gave(world: World) -> None:
@@ -229,7 +229,7 @@ def test_copies_under_other_names_in_one_call_bring_no_batch_twice(world: World)
     world.put("local-1", content[: content.index(b"\n", len(content) // 2) + 1])
     for name in ("local-2", "app-1"):
         world.put(name, content)
-    assert world.go()["known_reports"] >= REPORTS
+    assert world.go()["duplicate_reports"] >= REPORTS
     assert world.counts() == ONE
     world.go(force=True)
     assert world.counts() == ONE
@@ -239,7 +239,7 @@ def test_a_copy_of_a_log_under_another_name_brings_no_batch_twice(world: World) 
     world.put("local-1")
     world.go()
     world.put("local-2", eventlogs.renamed(eventlogs.RECORDED, "local-1"))
-    assert world.go()["known_reports"] == REPORTS
+    assert world.go()["duplicate_reports"] == REPORTS
     assert world.counts() == ONE
 
 
@@ -247,7 +247,7 @@ def test_the_same_log_twice_in_one_call_is_taken_once_and_told(world: World) -> 
     first = world.put("local-1")
     world.put("copies/local-1")
     document = world.go(str(first), str(world.logs))
-    (refused,) = document["refused"]
+    (refused,) = document["rejected"]
     assert "it is the same log as" in refused["reason"]
     assert world.counts() == ONE
 
@@ -255,15 +255,15 @@ def test_the_same_log_twice_in_one_call_is_taken_once_and_told(world: World) -> 
 def test_a_large_plain_log_is_read_in_ranges_and_a_rolling_one_by_its_files(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(import_job, "RANGE", 40_000)
-    monkeypatch.setattr(import_job, "LEAST_TASK_BYTES", 1)
+    monkeypatch.setattr(import_job, "RANGE_BYTES", 40_000)
+    monkeypatch.setattr(import_job, "MIN_TASK_BYTES", 1)
     world.put("local-1")
     lines = eventlogs.renamed(eventlogs.RECORDED, "local-2").splitlines(keepends=True)
     for number, part in enumerate((lines[:10], lines[10:20], lines[20:]), start=1):
         world.put(f"eventlog_v2_local-2/events_{number}_local-2", b"".join(part))
     world.put("eventlog_v2_local-2/appstatus_local-2", b"")
     document = world.go()
-    assert (document["damaged"], document["refused"]) == ([], [])
+    assert (document["damaged"], document["rejected"]) == ([], [])
     assert world.counts() == {table: 2 * count for table, count in ONE.items()}
     assert {row["app"] for row in world.rows("progress")} == {"recorded"}
 
@@ -293,7 +293,7 @@ def test_patterns_and_single_files_are_taken_and_since_leaves_out_old_ones(world
 
 
 def test_where_nothing_is_that_is_said_of_each_path(world: World) -> None:
-    with pytest.raises(NothingThere, match=r"/none: nothing is there; .*/other-\*: nothing is there"):
+    with pytest.raises(NoFilesFound, match=r"/none: nothing is there; .*/other-\*: nothing is there"):
         world.go(str(world.logs / "none"), str(world.logs / "other-*"))
 
 
@@ -313,9 +313,9 @@ def test_a_file_system_that_only_hadoop_knows_is_listed_and_read(world: World) -
         document = world.go("viewfs:///logs")
     finally:
         conf.unset(name)
-    assert (document["refused"], document["damaged"]) == ([], [])
+    assert (document["rejected"], document["damaged"]) == ([], [])
     assert world.counts()["progress"] == 2 * REPORTS
-    assert world.lake.manifest().of_job("import").popitem()[1].facts["log"].startswith("viewfs:/")
+    assert world.lake.manifest().commits_of_job("import").popitem()[1].facts["log"].startswith("viewfs:/")
 
 
 def test_a_file_system_of_fsspec_is_listed_and_read(world: World, tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_a_file_system_of_fsspec_is_listed_and_read(world: World, tmp_path: Path
     memory.pipe("/logs/local-1", eventlogs.RECORDED.read_bytes())
     memory.pipe("/logs/_hidden/local-2", eventlogs.RECORDED.read_bytes())
     try:
-        files, named, refused = listing.found(lambda: world.spark, ["memory://logs"])
+        files, named, refused = listing.list_files(lambda: world.spark, ["memory://logs"])
     finally:
         memory.rm("/logs", recursive=True)
     assert [file.path for file in files] == ["memory:///logs/local-1"]
@@ -379,7 +379,7 @@ def test_a_log_of_real_queries_gives_what_a_listener_beside_it_heard(
     told = [json.loads(line) for line in heard.read_text().splitlines()]
     reports = [one["report"] for one in told if one["kind"] == "progress"]
     document = world.go()
-    assert (document["damaged"], document["refused"]) == ([], [])
+    assert (document["damaged"], document["rejected"]) == ([], [])
     batches = {
         (r["runId"], r["batchId"]): r for r in reports if r["numInputRows"] or "addBatch" in r["durationMs"]
     }
@@ -404,7 +404,7 @@ def test_a_log_of_real_queries_gives_what_a_listener_beside_it_heard(
 
 
 def as_rows(report: dict[str, Any]) -> list[dict[str, Any]]:
-    rows = LakeRows()
-    rows.progress(Who("event-log", "4.3.0", "log"), report)
+    rows = LakeRowBuilder()
+    rows.progress(Producer("event-log", "4.3.0", "log"), report)
     found: list[dict[str, Any]] = rows.take()["progress"].to_pylist()
     return found

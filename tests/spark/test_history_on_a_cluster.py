@@ -146,7 +146,7 @@ def test_the_interpreter_of_the_workers_has_no_code_of_ours(tmp_path: Path) -> N
     assert "No module named 'controlplane'" in looked.stderr
 
 
-def test_logs_are_imported_and_tidied_on_a_cluster_whose_workers_lack_our_code(
+def test_logs_are_imported_and_compacted_on_a_cluster_whose_workers_lack_our_code(
     cluster: str, tmp_path: Path
 ) -> None:
     python, lake, logs = without_our_code(tmp_path), tmp_path / "lake", tmp_path / "logs"
@@ -157,9 +157,11 @@ def test_logs_are_imported_and_tidied_on_a_cluster_whose_workers_lack_our_code(
     assert done.returncode == 0, done.stderr[-3000:]
     expected = sorted(batch for number in range(10) for batch in range(20 + number))
     assert by_manifest(Lake.open(str(lake))) == by_glob(lake) == expected
-    tidied = command(history("tidy", "--lake", str(lake), "--master", cluster, "--json"), tmp_path, python)
-    assert tidied.returncode == 0, tidied.stderr[-3000:]
-    assert json.loads(tidied.stdout)["files_before"] >= 20  # of progress and of sources, at least
+    compacted = command(
+        history("compact", "--lake", str(lake), "--master", cluster, "--json"), tmp_path, python
+    )
+    assert compacted.returncode == 0, compacted.stderr[-3000:]
+    assert json.loads(compacted.stdout)["files_before"] >= 20  # of progress and of sources, at least
     assert by_manifest(Lake.open(str(lake))) == by_glob(lake) == expected
     rolled = command(history("rollup", "--lake", str(lake), "--master", cluster), tmp_path, python)
     assert rolled.returncode == 0, rolled.stderr[-3000:]
@@ -174,10 +176,10 @@ def test_spark_submit_runs_the_same_commands(tmp_path: Path) -> None:
         put(lake, "ingest", f"q-{number}", reports([number]))
     submit = [str(spark_home() / "bin/spark-submit"), "--master", "local[1]"]
     job = str(ROOT / "controlplane/cli/history/job.py")
-    done = command([*submit, job, "tidy", "--lake", str(tmp_path / "lake")], tmp_path)
+    done = command([*submit, job, "compact", "--lake", str(tmp_path / "lake")], tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "9 files became 1" in done.stdout
     assert [pq.read_metadata(path).num_rows for path in tmp_path.glob("lake/progress/*/*.parquet")] == [9]
-    wrong = command([*submit, job, "tidy", "--lake", str(tmp_path / "none")], tmp_path)
+    wrong = command([*submit, job, "compact", "--lake", str(tmp_path / "none")], tmp_path)
     # Spark's launcher passes both outputs of the program on as one.
     assert wrong.returncode == 2 and "controlplane: there is no lake" in wrong.stdout

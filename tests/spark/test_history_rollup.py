@@ -15,20 +15,20 @@ import pytest
 
 from controlplane.cli.main import run
 from controlplane.lake.lake import Lake
-from controlplane.lake.schema import arrow
-from controlplane.pipeline.rollup.baseline_job import Learned, learn
-from controlplane.pipeline.rollup.buckets import WIDTHS
-from controlplane.pipeline.rollup.publishing import baselines
-from controlplane.pipeline.rollup.rollup_job import Done, RollupRequest, roll
-from controlplane.pipeline.rollup.rollups import Raw, rolled
-from controlplane.pipeline.runtime import tables
+from controlplane.lake.schema import arrow_schema
+from controlplane.pipeline.rollup.baseline_documents import baselines_from_rows
+from controlplane.pipeline.rollup.baseline_job import BaselineResult, refresh_baselines
+from controlplane.pipeline.rollup.buckets import BUCKET_SECONDS
+from controlplane.pipeline.rollup.rollup_job import RollupRequest, RollupSummary, refresh_rollups
+from controlplane.pipeline.rollup.rollups import RawTables, compute_rollups
+from controlplane.pipeline.runtime import lake_frames
 from tests.spark import peer_rollups as peer
 
 pytestmark = pytest.mark.spark
 FIRST = date(2026, 3, 28)
 ONE_DAY = timedelta(days=1)
 NOW = datetime(2026, 4, 12, tzinfo=UTC).timestamp()
-Rolls = Callable[..., Done]
+Rolls = Callable[..., RollupSummary]
 
 
 def put(lake: Lake, batch: str, rows: peer.Lake) -> None:
@@ -36,8 +36,8 @@ def put(lake: Lake, batch: str, rows: peer.Lake) -> None:
     staging = lake.stage("import", batch)
     parts = []
     for table, told in vars(rows).items():
-        columns = {name: [row.get(name) for row in told] for name in arrow(table).names}
-        parts += staging.write(table, pa.table(columns, schema=arrow(table)), "0")
+        columns = {name: [row.get(name) for row in told] for name in arrow_schema(table).names}
+        parts += staging.write(table, pa.table(columns, schema=arrow_schema(table)), "0")
     lake.commit(staging, parts)
 
 
@@ -70,8 +70,8 @@ def refuse() -> Any:
     raise AssertionError("there is nothing to do, so Spark need not start")
 
 
-def rolls(lake: Lake, spark: Any, **asked: Any) -> Done:
-    return roll(lake, lambda: spark, RollupRequest(**asked), lambda _: None)
+def rolls(lake: Lake, spark: Any, **asked: Any) -> RollupSummary:
+    return refresh_rollups(lake, lambda: spark, RollupRequest(**asked), lambda _: None)
 
 
 def test_a_lake_is_rolled_up_once_and_again_only_where_it_changed(
@@ -82,18 +82,23 @@ def test_a_lake_is_rolled_up_once_and_again_only_where_it_changed(
     assert done.days == (FIRST, FIRST + ONE_DAY) and min(done.rows.values()) > 0
 
     before = files(root)
-    assert roll(lake, refuse, RollupRequest(), lambda _: None) == Done((), 2, dict.fromkeys(WIDTHS, 0))
+    assert refresh_rollups(lake, refuse, RollupRequest(), lambda _: None) == RollupSummary(
+        (), 2, dict.fromkeys(BUCKET_SECONDS, 0)
+    )
     assert files(root) == before
 
     put(lake, "third-day", of_days(data, FIRST + 2 * ONE_DAY, FIRST + 2 * ONE_DAY))
     # The neighbour of the new day is done again: what was down at its end may have come back.
     assert rolls(lake, spark).days == (FIRST + ONE_DAY, FIRST + 2 * ONE_DAY)
-    raw = Raw(
-        *(tables.frame(lake, spark, lake.manifest(), one) for one in ("progress", "sources", "lifecycle"))
+    raw = RawTables(
+        *(
+            lake_frames.read_table(lake, spark, lake.manifest(), one)
+            for one in ("progress", "sources", "lifecycle")
+        )
     )
-    whole = rolled(raw, [FIRST + n * ONE_DAY for n in range(3)])
-    for table in WIDTHS:
-        held = tables.frame(lake, spark, lake.manifest(), table)
+    whole = compute_rollups(raw, [FIRST + n * ONE_DAY for n in range(3)])
+    for table in BUCKET_SECONDS:
+        held = lake_frames.read_table(lake, spark, lake.manifest(), table)
         both = [sorted(map(repr, rows.collect())) for rows in (held, peer.of_width(whole, table))]
         assert both[0] == both[1] and len(both[0]) == len(set(both[0]))
         parquet = f"{root}/{table}/*/*.parquet"
@@ -139,30 +144,30 @@ def hours(lake: Lake, batch: str, day: date, rate: float) -> None:
         }
         for n in range(24)
     ]
-    columns = {name: [row.get(name) for row in rows] for name in arrow("rollup_1h").names}
+    columns = {name: [row.get(name) for row in rows] for name in arrow_schema("rollup_1h").names}
     staging = lake.stage("rollup_1h", batch)
-    lake.commit(staging, staging.write("rollup_1h", pa.table(columns, schema=arrow("rollup_1h")), "0"))
+    lake.commit(staging, staging.write("rollup_1h", pa.table(columns, schema=arrow_schema("rollup_1h")), "0"))
 
 
 def test_baselines_are_learned_when_rollups_changed(spark: Any, tmp_path: Path) -> None:
     lake = Lake.open(str(tmp_path / "lake"), create=True)
-    assert learn(lake, refuse, NOW) == Learned(0, False)
+    assert refresh_baselines(lake, refuse, NOW) == BaselineResult(0, False)
     for weeks in range(3):
         hours(lake, f"day-{weeks}", FIRST + weeks * 7 * ONE_DAY, 10.0 * (weeks + 1))
-    assert learn(lake, lambda: spark, NOW) == Learned(24 * 3, True)
+    assert refresh_baselines(lake, lambda: spark, NOW) == BaselineResult(24 * 3, True)
     before = files(Path(lake.folder.root))
     assert (
-        learn(lake, refuse, NOW + 1000.0) == Learned(24 * 3, False)
+        refresh_baselines(lake, refuse, NOW + 1000.0) == BaselineResult(24 * 3, False)
         and files(Path(lake.folder.root)) == before
     )
-    (one,) = baselines(lake.read("baselines"))
+    (one,) = baselines_from_rows(lake.read("baselines"))
     saturday = slice(5 * 24, 6 * 24)
     assert (one.query_id, one.made_at) == ("q", NOW)
     assert one.values[0, saturday].tolist() == [[20.0] * 3] * 24 and np.isnan(one.values[0, : 5 * 24]).all()
 
     hours(lake, "day-2", FIRST + 14 * ONE_DAY, 12.0)
-    assert learn(lake, lambda: spark, NOW + 2000.0).changed
-    (one,) = baselines(lake.read("baselines"))
+    assert refresh_baselines(lake, lambda: spark, NOW + 2000.0).changed
+    (one,) = baselines_from_rows(lake.read("baselines"))
     assert one.values[0, 5 * 24, 1] == 12.0 and len(lake.manifest().parts("baselines")) == 1
 
 
@@ -171,7 +176,7 @@ def test_a_day_of_the_future_does_not_make_the_lake_forget_what_is_usual(spark: 
     for weeks in range(3):
         hours(lake, f"day-{weeks}", FIRST + weeks * 7 * ONE_DAY, 10.0)
     hours(lake, "day-far", date(2099, 1, 1), 10.0)
-    assert learn(lake, lambda: spark, NOW) == Learned(24 * 3, True)
+    assert refresh_baselines(lake, lambda: spark, NOW) == BaselineResult(24 * 3, True)
 
 
 def test_a_query_that_was_down_all_day_was_down_on_a_day_without_rows(spark: Any, lake: Lake) -> None:
@@ -182,7 +187,7 @@ def test_a_query_that_was_down_all_day_was_down_on_a_day_without_rows(spark: Any
     found = {row["bucket_at"].day: row for row in lake.read("rollup_1d").to_pylist() if row["query"] == "n"}
     # The days beside it have their signs of life too far apart: see the column.
     assert found[2]["downtime_seconds"] == 86400
-    assert roll(lake, refuse, RollupRequest(since=date(2026, 5, 1)), lambda _: None).days == ()
+    assert refresh_rollups(lake, refuse, RollupRequest(since=date(2026, 5, 1)), lambda _: None).days == ()
 
 
 MISTAKES = {

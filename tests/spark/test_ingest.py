@@ -17,7 +17,7 @@ from controlplane.errors import BadRequest
 from controlplane.lake.lake import Lake
 from controlplane.pipeline.ingest import ingest_job, landing_zone
 from controlplane.pipeline.ingest.forwarding import Forwarder
-from controlplane.pipeline.ingest.landing_zone import Source
+from controlplane.pipeline.ingest.landing_zone import IngestSource
 from listeners import attach
 from listeners.delivery.backoff import Backoff
 from listeners.delivery.transport import HttpTransport
@@ -36,7 +36,7 @@ def zone(tmp_path: Path) -> Zone:
 
 @pytest.fixture
 def own(spark: Any) -> Any:
-    return ingest_job.prepared(spark)
+    return ingest_job.stream_session(spark)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def server(tmp_path: Path) -> Iterator[LiveServer]:
         yield running
 
 
-Take = Callable[..., ingest_job.Sum]
+Take = Callable[..., ingest_job.IngestSummary]
 
 
 @pytest.fixture
@@ -54,14 +54,14 @@ def take(own: Any, zone: Zone, tmp_path: Path) -> Take:
 
     def take(
         checkpoint: str = "checkpoint", forwarder: Forwarder | None = None, **more: Any
-    ) -> ingest_job.Sum:
+    ) -> ingest_job.IngestSummary:
         lake = Lake.open(str(tmp_path / "lake"), create=True)
         said: list[str] = []
         batches = ingest_job.MicroBatches(lake, DAY, forwarder, said.append)
-        source = Source(str(zone.folder), **more)
+        source = IngestSource(str(zone.folder), **more)
         plan = ingest_job.IngestPlan(source, str(tmp_path / checkpoint), DAY, None)
         take.said = said  # type: ignore[attr-defined]
-        return ingest_job.run(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.02))
+        return ingest_job.run_stream(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.02))
 
     return take
 
@@ -83,7 +83,7 @@ def test_doubles_within_a_run_across_runs_and_across_checkpoints_are_taken_once(
     assert first.events + second.events == len(zone.events)
     anew = take("another checkpoint")  # knows nothing of what was taken: the lake does
     assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
-    assert anew.rows == 0 and anew.known == len(zone.rows)
+    assert anew.rows == 0 and anew.duplicates == len(zone.rows)
 
 
 @pytest.mark.long
@@ -120,7 +120,7 @@ def test_no_file_is_passed_over_for_its_time_and_no_line_takes_all_memory(
     take: Take, zone: Zone, tmp_path: Path
 ) -> None:
     ahead = zone.folder / "of a clock that is wrong.ndjson"
-    ahead.write_bytes(b"x" * (landing_zone.LONGEST_LINE + 1) + b"\n")
+    ahead.write_bytes(b"x" * (landing_zone.MAX_LINE_BYTES + 1) + b"\n")
     os.utime(ahead, (2**31 - 1, 2**31 - 1))
     take()
     before = set(zone.folder.iterdir())
@@ -144,12 +144,12 @@ def test_two_at_once_on_one_landing_zone_take_each_event_once(spark: Any, zone: 
         said: list[str] = []
         batches = ingest_job.MicroBatches(Lake.open(str(tmp_path / "lake")), DAY, None, said.append)
         plan = ingest_job.IngestPlan(
-            Source(str(zone.folder), max_files=4), str(tmp_path / f"c{number}"), DAY, None
+            IngestSource(str(zone.folder), max_files=4), str(tmp_path / f"c{number}"), DAY, None
         )
-        own = ingest_job.prepared(spark)
+        own = ingest_job.stream_session(spark)
         for _ in range(10):  # as a timetable would
             try:
-                ingest_job.run(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.5))
+                ingest_job.run_stream(own, plan, batches, threading.Event(), said.append, Backoff(0.01, 0.5))
                 return
             except ingest_job.IngestFailed as error:
                 said.append(str(error))
@@ -173,7 +173,7 @@ def test_a_server_gets_all_of_it_and_sees_the_job_as_a_query(
         zone.drop(5)
         sender = HttpTransport(server.url, server.agent_token)
         done = take(forwarder=Forwarder(sender, threading.Event()))
-        assert (done.events, done.refused) == (len(zone.events), 0)
+        assert (done.events, done.rejected) == (len(zone.events), 0)
         assert stored_rows(server, zone) == sorted(zone.rows.values())
 
         def seen() -> Any:
@@ -220,7 +220,7 @@ def test_a_checkpoint_that_was_set_back_is_refused(take: Take, zone: Zone, tmp_p
     shutil.rmtree(tmp_path / "checkpoint")
     (tmp_path / "old").rename(tmp_path / "checkpoint")
     zone.drop(1)
-    with pytest.raises(ingest_job.Rewound, match="set back"):
+    with pytest.raises(ingest_job.CheckpointRewound, match="set back"):
         take()
 
 
@@ -237,11 +237,11 @@ def test_a_stop_amid_a_batch_is_a_stop_and_no_failure(
     zone.drop(2)
     stopping, jobs = threading.Event(), own.sparkContext.statusTracker().getActiveJobsIds
     batches = ingest_job.MicroBatches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, print)
-    plan = ingest_job.IngestPlan(Source(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
+    plan = ingest_job.IngestPlan(IngestSource(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
     with monkeypatch.context() as patched:
-        patched.setattr(ingest_job.shares, "writer", held)
-        patched.setattr(ingest_job, "DRAIN_SECONDS", 0.0)
-        running = threading.Thread(target=ingest_job.run, args=(own, plan, batches, stopping, print))
+        patched.setattr(ingest_job.partition_writer, "make_writer", held)
+        patched.setattr(ingest_job, "DRAIN_TIMEOUT_SECONDS", 0.0)
+        running = threading.Thread(target=ingest_job.run_stream, args=(own, plan, batches, stopping, print))
         running.start()
         try:
             assert eventually(lambda: own.streams.active and jobs(), 30)
@@ -259,9 +259,11 @@ def test_a_stop_amid_a_batch_is_a_stop_and_no_failure(
 def test_a_stream_that_ends_unasked_is_started_again(own: Any, zone: Zone, tmp_path: Path) -> None:
     stopping, said = threading.Event(), list[str]()
     batches = ingest_job.MicroBatches(Lake.open(str(tmp_path / "lake"), create=True), DAY, None, said.append)
-    plan = ingest_job.IngestPlan(Source(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
+    plan = ingest_job.IngestPlan(IngestSource(str(zone.folder)), str(tmp_path / "checkpoint"), DAY, 0.1)
     often = Backoff(0.01, 0.02)
-    running = threading.Thread(target=ingest_job.run, args=(own, plan, batches, stopping, said.append, often))
+    running = threading.Thread(
+        target=ingest_job.run_stream, args=(own, plan, batches, stopping, said.append, often)
+    )
     running.start()
     try:
         assert eventually((tmp_path / "checkpoint" / "commits" / "0").exists, 30)
@@ -276,9 +278,9 @@ def test_a_stream_that_ends_unasked_is_started_again(own: Any, zone: Zone, tmp_p
 
 
 def test_kafka_without_its_connector_says_what_to_add(own: Any, tmp_path: Path) -> None:
-    source = Source("", "kafka", {"kafka.bootstrap.servers": "localhost:9", "subscribe": "events"})
+    source = IngestSource("", "kafka", {"kafka.bootstrap.servers": "localhost:9", "subscribe": "events"})
     lake = Lake.open(str(tmp_path / "lake"), create=True)
     batches = ingest_job.MicroBatches(lake, DAY, None, print)
     plan = ingest_job.IngestPlan(source, str(tmp_path / "c"), DAY, None)
     with pytest.raises(BadRequest, match=r"spark-sql-kafka-0-10_2\.13:"):
-        ingest_job.run(own, plan, batches, threading.Event(), print)
+        ingest_job.run_stream(own, plan, batches, threading.Event(), print)

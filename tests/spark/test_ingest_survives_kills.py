@@ -173,8 +173,10 @@ def test_kills_lose_nothing_and_double_nothing(
     lake = Lake.open(str(ingest.lake))
     spark = request.getfixturevalue("spark")
     frame = spark.read.parquet(*lake.paths("progress"))
-    picked = frame.selectExpr("run_id", "batch_id", "unix_micros(trigger_at)", "input_rows", "duration_ms")
-    assert sorted(tuple(row) for row in picked.collect()) == wanted
+    read_samples = frame.selectExpr(
+        "run_id", "batch_id", "unix_micros(trigger_at)", "input_rows", "duration_ms"
+    )
+    assert sorted(tuple(row) for row in read_samples.collect()) == wanted
     assert sorted(rejected(ingest.lake)) == sorted(zone.malformed)
     starts = lake.read("lifecycle", columns=["run_id", "event"]).to_pylist()
     assert sorted((one["run_id"], one["event"]) for one in starts) == sorted(

@@ -9,9 +9,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from controlplane.lake.schema import TABLES, arrow, ddl
+from controlplane.lake.schema import TABLES, arrow_schema, spark_ddl
 from controlplane.pipeline.rollup import buckets
-from controlplane.pipeline.rollup.rollups import Raw, rolled
+from controlplane.pipeline.rollup.rollups import RawTables, compute_rollups
 from tests.spark import peer_rollups as peer
 
 pytestmark = pytest.mark.spark
@@ -21,11 +21,11 @@ FIRST = date(2026, 3, 28)  # the clocks of Europe go forward on the 29th; days a
 def frame(spark: Any, table: str, rows: list[peer.Row]) -> Any:
     names = TABLES[table].names
     columns = {name: [row.get(name) for row in rows] for name in names}
-    return spark.createDataFrame(pa.table(columns, schema=arrow(table)), ddl(table))
+    return spark.createDataFrame(pa.table(columns, schema=arrow_schema(table)), spark_ddl(table))
 
 
-def raw(spark: Any, lake: peer.Lake) -> Raw:
-    return Raw(
+def raw(spark: Any, lake: peer.Lake) -> RawTables:
+    return RawTables(
         frame(spark, "progress", lake.progress),
         frame(spark, "sources", lake.sources),
         frame(spark, "lifecycle", lake.lifecycle),
@@ -77,9 +77,9 @@ def lake(request: pytest.FixtureRequest) -> peer.Lake:
 
 def test_every_bucket_of_every_width_says_what_pandas_says(spark: Any, lake: peer.Lake) -> None:
     days = [FIRST + timedelta(one) for one in range(3)]
-    rows = rolled(raw(spark, lake), days, 60.0).cache()
+    rows = compute_rollups(raw(spark, lake), days, 60.0).cache()
     expected = [peer.rollups(lake, day, 60.0) for day in days]
-    for table in buckets.WIDTHS:
+    for table in buckets.BUCKET_SECONDS:
         theirs = pd.concat([one[table] for one in expected]).sort_values(["query_id", "bucket_at"])
         same(as_pandas(peer.of_width(rows, table)), theirs.reset_index(drop=True), table)
     rows.unpersist()
@@ -98,8 +98,8 @@ def test_the_data_have_what_the_test_is_about(lake: peer.Lake) -> None:
 @pytest.mark.long
 def test_days_rolled_up_apart_are_the_days_rolled_up_together(spark: Any) -> None:
     lake = peer.invented(3, FIRST, 3, queries=3)
-    both = rolled(raw(spark, lake), [FIRST, FIRST + timedelta(1)], 60.0)
-    apart = [rolled(raw(spark, lake), [FIRST + timedelta(one)], 60.0) for one in range(2)]
+    both = compute_rollups(raw(spark, lake), [FIRST, FIRST + timedelta(1)], 60.0)
+    apart = [compute_rollups(raw(spark, lake), [FIRST + timedelta(one)], 60.0) for one in range(2)]
     told = lambda rows: sorted(map(repr, rows.collect()))  # noqa: E731
     assert told(both) == sorted(one for rows in apart for one in told(rows))
 
@@ -115,9 +115,9 @@ def test_a_query_that_never_ran_has_its_failed_starts(spark: Any) -> None:
         "reported_at": at,
     }
     lake = peer.Lake(lifecycle=[{**event, "exception": "no"}, {**event, "exception": "no", "agent": "twice"}])
-    found = as_pandas(peer.of_width(rolled(raw(spark, lake), [FIRST]), "rollup_1h"))
+    found = as_pandas(peer.of_width(compute_rollups(raw(spark, lake), [FIRST]), "rollup_1h"))
     assert found[["app", "query", "batches", "starts", "failures"]].values.tolist() == [["a", "n", 0, 0, 1]]
 
 
 def test_nothing_comes_of_nothing(spark: Any) -> None:
-    assert rolled(raw(spark, peer.Lake()), [FIRST]).collect() == []
+    assert compute_rollups(raw(spark, peer.Lake()), [FIRST]).collect() == []

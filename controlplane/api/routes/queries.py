@@ -156,7 +156,7 @@ def get_past(
     `fired_at`, by the action's `id`.
     """
     since, until = stretch(start, end, plane.clock(), PAST_RANGE)
-    return render.happened_body(plane.history.happened(query_id, since, until))
+    return render.happened_body(plane.history.timeline(query_id, since, until))
 
 
 @router.get("/{query_id}/runs", summary="Runs, newest first")

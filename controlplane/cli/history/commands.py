@@ -16,8 +16,8 @@ COMMANDS = {
     "ingest": "controlplane.cli.history.ingest:ingest",
     "rollup": "controlplane.cli.history.rollup:rollup",
     "report": "controlplane.cli.history.report:report",
-    "move": "controlplane.cli.history.offload:move",
-    "tidy": "controlplane.cli.history.compact:tidy",
+    "offload": "controlplane.cli.history.offload:offload",
+    "compact": "controlplane.cli.history.compact:compact",
 }
 
 

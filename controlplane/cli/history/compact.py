@@ -1,4 +1,4 @@
-"""`controlplane history tidy`: many small files of the lake become few big ones."""
+"""`controlplane history compact`: many small files of the lake become few big ones."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from controlplane.cli.options import json_option
     "--min-files", type=click.IntRange(2), default=8, show_default=True, help="Fewer are left alone."
 )
 @json_option
-def tidy(url: str, master: str | None, today: bool, min_files: int, as_json: bool) -> int:
+def compact(url: str, master: str | None, today: bool, min_files: int, as_json: bool) -> int:
     """Merge the small files of each table and day, drop rows that are there twice, sweep what crashes left."""
     from controlplane.lake.lake import Lake
     from controlplane.pipeline import compaction
-    from controlplane.pipeline.runtime.session import session
+    from controlplane.pipeline.runtime.session import get_session
 
-    account = compaction.tidy(
+    account = compaction.compact(
         Lake.open(url),
         time.time(),
-        lambda: session("controlplane history tidy", master),
+        lambda: get_session("controlplane history compact", master),
         today,
         min_files,
         lambda done, of: click.echo(f"{done} of {of} tables and days", err=True),
@@ -40,8 +40,8 @@ def tidy(url: str, master: str | None, today: bool, min_files: int, as_json: boo
         click.echo(
             f"{account.files_before} files became {account.files_after}, {account.bytes_before:,} bytes "
             f"{account.bytes_after:,}, {account.duplicates} duplicates dropped, in {account.seconds:.1f} s"
-            if account.heaps
-            else "nothing to tidy"
+            if account.groups
+            else "nothing to compact"
         )
     for problem in account.problems:
         click.echo(f"left as it was: {problem}", err=True)

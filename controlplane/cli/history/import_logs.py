@@ -14,7 +14,7 @@ from alerts.durations import parse_duration
 from controlplane.console.errors import UsageProblem
 
 if TYPE_CHECKING:
-    from controlplane.pipeline.eventlogs.import_job import Progress
+    from controlplane.pipeline.eventlogs.import_job import ImportProgress
 
 TTY_SECONDS, LOG_SECONDS = 0.5, 10.0
 
@@ -49,33 +49,38 @@ def import_logs(
     """
     if not lake_url:
         raise UsageProblem("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
-    oldest = None if since is None else moment(since, time.time())
+    oldest = None if since is None else parse_when(since, time.time())
     from controlplane.lake.lake import Lake
     from controlplane.pipeline.eventlogs import import_summary as accounts
-    from controlplane.pipeline.eventlogs.import_job import ImportRequest, NothingThere, import_logs, paths_of
-    from controlplane.pipeline.runtime.session import close, session
+    from controlplane.pipeline.eventlogs.import_job import (
+        ImportRequest,
+        NoFilesFound,
+        import_logs,
+        normalize_paths,
+    )
+    from controlplane.pipeline.runtime.session import close_session, get_session
 
     lake = Lake.open(lake_url, create=True)
-    shown = Shown()
+    shown = ProgressLine()
     try:
         account = import_logs(
-            lambda: session("controlplane-history-import", master),
+            lambda: get_session("controlplane-history-import", master),
             lake,
-            ImportRequest(paths_of(paths), oldest, force),
+            ImportRequest(normalize_paths(paths), oldest, force),
             shown,
         )
-    except NothingThere as error:
+    except NoFilesFound as error:
         raise UsageProblem(str(error)) from None
     finally:
         shown.end()
-        close()
+        close_session()
     if as_document:
-        click.echo(json.dumps(accounts.as_json(account)))
+        click.echo(json.dumps(accounts.summary_json(account)))
     else:
-        click.echo("\n".join(accounts.in_words(account)))
+        click.echo("\n".join(accounts.summary_lines(account)))
 
 
-def moment(text: str, now: float) -> float:
+def parse_when(text: str, now: float) -> float:
     """A day, or so long ago, as Unix seconds. Mistake when it is neither."""
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
@@ -89,7 +94,7 @@ def moment(text: str, now: float) -> float:
         ) from None
 
 
-class Shown:
+class ProgressLine:
     """The line of progress on standard error: rewritten on a terminal, now and then a new one elsewhere."""
 
     def __init__(self, stream: Any = None):
@@ -98,12 +103,12 @@ class Shown:
         self.last = 0.0
         self.width = 0
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: ImportProgress) -> None:
         now = time.monotonic()
         if now - self.last < (TTY_SECONDS if self.terminal else LOG_SECONDS):
             return
         self.last = now
-        line = in_words(progress)
+        line = format_progress(progress)
         if self.terminal:
             self.stream.write("\r" + line.ljust(self.width))
             self.width = len(line)
@@ -117,7 +122,7 @@ class Shown:
             self.stream.flush()
 
 
-def in_words(progress: Progress) -> str:
+def format_progress(progress: ImportProgress) -> str:
     rate = progress.bytes / progress.seconds / 1e6 if progress.seconds else 0.0
     left = progress.seconds_left
     return (

@@ -60,11 +60,11 @@ def ingest(
     """
     checked = _checked(landing, lake, checkpoint, server, dedup_window, source["form"], options)
     from controlplane.pipeline.ingest.ingest_job import IngestPlan
-    from controlplane.pipeline.ingest.landing_zone import Source
-    from controlplane.pipeline.ingest.launch import take_in
+    from controlplane.pipeline.ingest.landing_zone import IngestSource
+    from controlplane.pipeline.ingest.launch import run_ingest
 
     plan = IngestPlan(
-        Source(landing or "", source["form"], checked, source["max_files"], source["clean"]),
+        IngestSource(landing or "", source["form"], checked, source["max_files"], source["clean"]),
         str(checkpoint),
         dedup_window,
         None if available_now else every,
@@ -72,13 +72,13 @@ def ingest(
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    done = take_in(plan, str(lake), server, master, stopping, lambda line: click.echo(line, err=True))
+    done = run_ingest(plan, str(lake), server, master, stopping, lambda line: click.echo(line, err=True))
     if as_json:
         click.echo(json.dumps(asdict(done)))
     else:
         click.echo(
             f"{done.batches} batches: {done.events} events taken in, {done.rows} rows; {done.malformed} malformed,"
-            f" {done.known} reports were in the lake before, {done.refused} refused by the server"
+            f" {done.duplicates} reports were in the lake before, {done.rejected} refused by the server"
         )
 
 

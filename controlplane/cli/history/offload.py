@@ -1,4 +1,4 @@
-"""`controlplane history move`: events past the hot retention go from the store to the lake; a job of Spark.
+"""`controlplane history offload`: events past the hot retention go from the store to the lake; a job of Spark.
 
 A server with a lake starts it by itself. Nothing leaves the store here: the server deletes what it has verified.
 """
@@ -35,7 +35,7 @@ DAY = 86400.0
 )
 @click.option("--master", metavar="URL", help="Spark's master.  [default: as submitted, else local[*]]")
 @json_option
-def move(
+def offload(
     lake: str | None,
     older_than: float | None,
     before: str | None,
@@ -56,28 +56,28 @@ def move(
     file = sqlite_path(database)
     if file is not None and not file.exists():
         raise UsageProblem(f"there is no store at {file}: give --data-dir or --database-url")
-    from controlplane.pipeline.offload.offload_job import Moving, move
-    from controlplane.pipeline.runtime.session import close, in_words, session
+    from controlplane.pipeline.offload.offload_job import OffloadRequest
+    from controlplane.pipeline.runtime.session import close_session, get_session, spark_errors
 
     kept = settings.store_days * DAY if older_than is None else older_than
     cutoff = time.time() - kept if before is None else _moment(before)
-    spark = session("controlplane history move", master)
+    spark = get_session("controlplane history offload", master)
     try:
-        with in_words("moving failed (what was committed stays; run it again)"):
-            done = move(
+        with spark_errors("moving failed (what was committed stays; run it again)"):
+            done = offload(
                 spark,
-                Moving(database, settings.lake, cutoff),
+                OffloadRequest(database, settings.lake, cutoff),
                 lambda line: click.echo(line, err=True),
             )
     finally:
-        close(spark)
+        close_session(spark)
     if as_json:
         click.echo(json.dumps(asdict(done)))
         return
-    said = done.account
+    said = done.counts
     click.echo(
-        f"{said.taken} events moved in {done.commits} commits, {done.rows} rows; {said.malformed} could not be read,"
-        f" {said.known} were in the lake before; {done.mended} damaged commits written again,"
+        f"{said.stored} events moved in {done.commits} commits, {done.rows} rows; {said.malformed} could not be read,"
+        f" {said.duplicates} were in the lake before; {done.repaired} damaged commits written again,"
         f" {done.days} days of alerts and actions"
     )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from controlplane.cli.history.import_logs import moment
+from controlplane.cli.history.import_logs import parse_when
 from controlplane.console.errors import UsageProblem
 
 SIZES = {
@@ -27,7 +27,7 @@ SIZES = {
 }
 
 
-class Size(click.ParamType):
+class SizeType(click.ParamType):
     """`500MB`, `8GiB` → bytes."""
 
     name = "size"
@@ -48,7 +48,7 @@ class Size(click.ParamType):
 @click.option(
     "--limit-state-rows", type=click.FloatRange(1), metavar="N", help="Rows of state a query may hold."
 )
-@click.option("--limit-state-bytes", type=Size(), metavar="SIZE", help="Bytes of state a query may hold.")
+@click.option("--limit-state-bytes", type=SizeType(), metavar="SIZE", help="Bytes of state a query may hold.")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to write the page.")
 @click.option("--json", "as_json", is_flag=True, help="The same figures on standard output.")
 @click.option("--master", metavar="URL", help="Spark's master.  [default: spark-submit's, else local[*]]")
@@ -70,22 +70,22 @@ def report(
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageProblem(f"there is no folder {out.absolute().parent} for the page")
     from controlplane.lake.lake import Lake
-    from controlplane.pipeline.report.page import rendered
-    from controlplane.pipeline.report.report_job import gathered
+    from controlplane.pipeline.report.page import render_html
+    from controlplane.pipeline.report.report_job import build_report
     from controlplane.pipeline.report.report_stats import ReportRequest
-    from controlplane.pipeline.runtime.session import in_words, session
+    from controlplane.pipeline.runtime.session import get_session, spark_errors
 
     now = time.time()
-    begin, end = _at(moment(since, now)), _at(now if until is None else moment(until, now))
+    begin, end = _at(parse_when(since, now)), _at(now if until is None else parse_when(until, now))
     if begin >= end:
         raise UsageProblem(f"--since {since} is not before --until {until or 'now'}")
     wish = ReportRequest(url, begin, end, queries, app, limit_state_rows, limit_state_bytes)
     lake = Lake.open(url)
-    spark = session("controlplane-history-report", master)
-    with in_words("the lake cannot be read"):
-        made = gathered(spark, lake, wish, _at(now))
+    spark = get_session("controlplane-history-report", master)
+    with spark_errors("the lake cannot be read"):
+        made = build_report(spark, lake, wish, _at(now))
     if out is not None:
-        out.write_text(rendered(made), encoding="utf-8")
+        out.write_text(render_html(made), encoding="utf-8")
         click.echo(f"{out}: {made['fleet']['queries']} queries, {begin:%Y-%m-%d} to {end:%Y-%m-%d}", err=True)
     if as_json:
         click.echo(json.dumps(made, indent=2))

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from controlplane.lake.lake import Lake
-    from controlplane.pipeline.rollup.baseline_job import Learned
-    from controlplane.pipeline.rollup.rollup_job import Done, RollupRequest
+    from controlplane.pipeline.rollup.baseline_job import BaselineResult
+    from controlplane.pipeline.rollup.rollup_job import RollupRequest, RollupSummary
 
 DAY_HELP = "a day, as 2026-03-29 (UTC), or how long ago, as 30d"
 
@@ -98,27 +98,27 @@ def _day(option: str, text: str | None, now: float) -> date | None:
 
 def _work(
     lake: Lake, asked: RollupRequest, weeks: int | None, master: str | None, now: float
-) -> tuple[Done, Learned | None]:
+) -> tuple[RollupSummary, BaselineResult | None]:
     """Rollups, then baselines of `weeks` weeks. Spark is started when the first of them has something to do."""
-    from controlplane.pipeline.rollup.baseline_job import learn
-    from controlplane.pipeline.rollup.rollup_job import roll
-    from controlplane.pipeline.runtime.session import close, in_words, session
+    from controlplane.pipeline.rollup.baseline_job import refresh_baselines
+    from controlplane.pipeline.rollup.rollup_job import refresh_rollups
+    from controlplane.pipeline.runtime.session import close_session, get_session, spark_errors
 
     started: list[SparkSession] = []
 
     def spark() -> SparkSession:
         if not started:
-            started.append(session("controlplane history rollup", master))
+            started.append(get_session("controlplane history rollup", master))
         return started[0]
 
     try:
-        with in_words("rolling up failed (days that were done are kept; run it again)"):
-            done = roll(lake, spark, asked, _saying())
-        with in_words("the rollups are done, but learning from them failed"):
-            return done, None if weeks is None else learn(lake, spark, now, weeks, asked.force)
+        with spark_errors("rolling up failed (days that were done are kept; run it again)"):
+            done = refresh_rollups(lake, spark, asked, _saying())
+        with spark_errors("the rollups are done, but learning from them failed"):
+            return done, None if weeks is None else refresh_baselines(lake, spark, now, weeks, asked.force)
     finally:
         for one in started:
-            close(one)
+            close_session(one)
 
 
 def _saying() -> Callable[[str], None]:
@@ -128,10 +128,10 @@ def _saying() -> Callable[[str], None]:
 
 def _publish(lake: Lake, client: ApiClient) -> int:
     """Send the set that the lake holds; how many queries it is of."""
-    from controlplane.pipeline.rollup.publishing import documents
+    from controlplane.pipeline.rollup.baseline_documents import baseline_documents
 
     sent, answer = 0, None
-    for document in documents(lake.read("baselines")):
+    for document in baseline_documents(lake.read("baselines")):
         try:
             answer = client.put("/api/v1/baselines", document)
         except CallFailed as error:
@@ -142,7 +142,7 @@ def _publish(lake: Lake, client: ApiClient) -> int:
     return sent
 
 
-def _tell(done: Done, learned: Learned | None, published: int | None, as_json: bool) -> None:
+def _tell(done: RollupSummary, learned: BaselineResult | None, published: int | None, as_json: bool) -> None:
     if as_json:
         told = {
             "days": [day.isoformat() for day in done.days],

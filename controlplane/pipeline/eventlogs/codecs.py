@@ -1,7 +1,7 @@
 """Decompression of event logs as Spark's codecs write them, in pieces: never a whole file in memory.
 
 What can be decoded of a damaged or torn stream comes first; then Damaged says where it ended. Called by
-`controlplane.pipeline.eventlogs.decoding`.
+`controlplane.pipeline.eventlogs.file_reader`.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import cramjam
 import xxhash
 import zstandard
 
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 #: No block of these formats is larger; Spark writes 32 KB.
-MOST_BLOCK = 1 << 26
+MAX_BLOCK_BYTES = 1 << 26
 
 
-class Damaged(Exception):
+class CorruptStream(Exception):
     """The stream cannot be decoded further; what came before was handed out. One sentence."""
 
 
-class CutOff(Damaged):
+class TruncatedStream(CorruptStream):
     """The stream ends before its own end, as that of a log that is still written does."""
 
 
@@ -34,31 +34,31 @@ class Readable(Protocol):
 
 
 def plain(file: Readable) -> Iterator[bytes]:
-    while chunk := file.read(CHUNK):
+    while chunk := file.read(CHUNK_BYTES):
         yield chunk
 
 
 def zstd(file: Readable) -> Iterator[bytes]:
     """Any number of frames; of the last one, where it is cut off, the whole blocks."""
     unpacker: Any = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-    frames = _Frames(file)
-    reader = unpacker.stream_reader(frames, read_size=CHUNK >> 2, read_across_frames=True)
+    frames = _ZstdFrameTracker(file)
+    reader = unpacker.stream_reader(frames, read_size=CHUNK_BYTES >> 2, read_across_frames=True)
     while True:
-        into = bytearray(CHUNK)
+        into = bytearray(CHUNK_BYTES)
         try:
             size = reader.readinto(into)
         except zstandard.ZstdError as error:
-            if whole := _lines(into):
+            if whole := _whole_lines(into):
                 yield whole
-            raise Damaged(f"its zstd stream is damaged: {error}") from None
+            raise CorruptStream(f"its zstd stream is damaged: {error}") from None
         if not size:
             break
         yield bytes(into[:size])
     if not frames.whole:
-        raise CutOff("its last frame is cut off")
+        raise TruncatedStream("its last frame is cut off")
 
 
-class _Frames:
+class _ZstdFrameTracker:
     """Passes a zstd stream on, and follows its frames and blocks to tell whether the last one is whole: the decoder
     says nothing of an end that comes too early. RFC 8878, section 3.1."""
 
@@ -119,7 +119,7 @@ class _Frames:
         return 3
 
 
-def _lines(into: bytearray) -> bytes:
+def _whole_lines(into: bytearray) -> bytes:
     """The whole lines that a decoder wrote before it stumbled. Behind them may be scraps of a copy that went further
     than it was valid, then zeros, which are in no text."""
     end = into.find(b"\0")
@@ -128,17 +128,17 @@ def _lines(into: bytearray) -> bytes:
 
 def lz4(file: Readable) -> Iterator[bytes]:
     """lz4-java's block stream: magic, token, both lengths, checksum, payload; an empty block ends a stream."""
-    return _gathered(_lz4_blocks(_Exactly(file)))
+    return _rechunk(_lz4_blocks(_ExactReader(file)))
 
 
 def snappy(file: Readable) -> Iterator[bytes]:
     """snappy-java's stream: a header, then blocks with their length; streams may follow one another."""
-    return _gathered(_snappy_blocks(_Exactly(file)))
+    return _rechunk(_snappy_blocks(_ExactReader(file)))
 
 
 def lzf(file: Readable) -> Iterator[bytes]:
     """compress-lzf's chunks: `ZV`, kind, length, and for compressed ones the length of what they hold."""
-    return _gathered(_lzf_blocks(_Exactly(file)))
+    return _rechunk(_lzf_blocks(_ExactReader(file)))
 
 
 #: File extension → how it is read.
@@ -151,7 +151,7 @@ CODECS: dict[str, Callable[[Readable], Iterator[bytes]]] = {
 }
 
 
-class _Exactly:
+class _ExactReader:
     """Reads so many bytes, or says that the file ended."""
 
     def __init__(self, file: Readable):
@@ -166,14 +166,14 @@ class _Exactly:
         taken = self._kept[self._at : self._at + size]
         self._at += len(taken)
         if taken and len(taken) < size:
-            raise Damaged("it is cut off within a block")
+            raise CorruptStream("it is cut off within a block")
         return taken
 
     def _fill(self, size: int) -> None:
         pieces = [self._kept[self._at :]]
         have = len(pieces[0])
         while have < size:
-            piece = self._file.read(max(CHUNK, size - have))
+            piece = self._file.read(max(CHUNK_BYTES, size - have))
             if not piece:
                 break
             pieces.append(piece)
@@ -181,7 +181,7 @@ class _Exactly:
         self._kept, self._at = b"".join(pieces), 0
 
 
-def _gathered(blocks: Iterator[bytes]) -> Iterator[bytes]:
+def _rechunk(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """Small blocks as chunks of about a megabyte; what was gathered before a damage is handed out first."""
     kept: list[bytes] = []
     size = 0
@@ -189,10 +189,10 @@ def _gathered(blocks: Iterator[bytes]) -> Iterator[bytes]:
         for block in blocks:
             kept.append(block)
             size += len(block)
-            if size >= CHUNK:
+            if size >= CHUNK_BYTES:
                 yield b"".join(kept)
                 kept, size = [], 0
-    except Damaged:
+    except CorruptStream:
         if kept:
             yield b"".join(kept)
         raise
@@ -205,63 +205,63 @@ _LZ4 = struct.Struct("<8sBiiI")
 _LZ4_SEED, _LZ4_BITS = 0x9747B28C, 0x0FFFFFFF
 
 
-def _lz4_blocks(take: _Exactly) -> Iterator[bytes]:
+def _lz4_blocks(take: _ExactReader) -> Iterator[bytes]:
     while head := take(_LZ4.size):
         magic, token, packed, size, checksum = _LZ4.unpack(head)
         method = token & 0xF0
         if magic != b"LZ4Block" or method not in (0x10, 0x20):
-            raise Damaged("an LZ4 block has no head")
-        if not (0 <= packed <= MOST_BLOCK and 0 <= size <= MOST_BLOCK):
-            raise Damaged("an LZ4 block has impossible lengths")
+            raise CorruptStream("an LZ4 block has no head")
+        if not (0 <= packed <= MAX_BLOCK_BYTES and 0 <= size <= MAX_BLOCK_BYTES):
+            raise CorruptStream("an LZ4 block has impossible lengths")
         if not size:
             continue
         payload = take(packed)
         if len(payload) < packed:
-            raise Damaged("it is cut off within a block")
-        block = payload if method == 0x10 else _unpacked(cramjam.lz4.decompress_block, payload, size, "LZ4")
+            raise CorruptStream("it is cut off within a block")
+        block = payload if method == 0x10 else _decompress(cramjam.lz4.decompress_block, payload, size, "LZ4")
         if xxhash.xxh32_intdigest(block, _LZ4_SEED) & _LZ4_BITS != checksum:
-            raise Damaged("a block of its LZ4 stream has another checksum than it says")
+            raise CorruptStream("a block of its LZ4 stream has another checksum than it says")
         yield block
 
 
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 
 
-def _snappy_blocks(take: _Exactly) -> Iterator[bytes]:
+def _snappy_blocks(take: _ExactReader) -> Iterator[bytes]:
     if take(16)[:8] != _SNAPPY_MAGIC:
-        raise Damaged("it has no head of a snappy stream")
+        raise CorruptStream("it has no head of a snappy stream")
     while head := take(4):
         packed = int.from_bytes(head, "big")
         if head == _SNAPPY_MAGIC[:4]:  # another stream begins
             take(12)
             continue
-        if packed > MOST_BLOCK:
-            raise Damaged("a snappy block has an impossible length")
+        if packed > MAX_BLOCK_BYTES:
+            raise CorruptStream("a snappy block has an impossible length")
         payload = take(packed)
         if len(payload) < packed:
-            raise Damaged("it is cut off within a block")
-        yield _unpacked(lambda data, _: cramjam.snappy.decompress_raw(data), payload, None, "snappy")
+            raise CorruptStream("it is cut off within a block")
+        yield _decompress(lambda data, _: cramjam.snappy.decompress_raw(data), payload, None, "snappy")
 
 
-def _lzf_blocks(take: _Exactly) -> Iterator[bytes]:
+def _lzf_blocks(take: _ExactReader) -> Iterator[bytes]:
     while head := take(5):
         if head[:2] != b"ZV" or head[2] > 1:
-            raise Damaged("an LZF chunk has no head")
+            raise CorruptStream("an LZF chunk has no head")
         packed = int.from_bytes(head[3:5], "big")
         size = int.from_bytes(take(2), "big") if head[2] else packed
         payload = take(packed)
         if len(payload) < packed:
-            raise Damaged("it is cut off within a block")
-        yield _unpacked(_lzf_chunk, payload, size, "LZF") if head[2] else payload
+            raise CorruptStream("it is cut off within a block")
+        yield _decompress(_lzf_chunk, payload, size, "LZF") if head[2] else payload
 
 
-def _unpacked(unpack: Callable[[bytes, int], Any], payload: bytes, size: int | None, name: str) -> bytes:
+def _decompress(unpack: Callable[[bytes, int], Any], payload: bytes, size: int | None, name: str) -> bytes:
     try:
         block = bytes(unpack(payload, size or 0))
     except (cramjam.DecompressionError, ValueError, IndexError, OverflowError) as error:
-        raise Damaged(f"a block of its {name} stream is damaged ({str(error)[:80]})") from None
+        raise CorruptStream(f"a block of its {name} stream is damaged ({str(error)[:80]})") from None
     if size is not None and len(block) != size:
-        raise Damaged(f"a block of its {name} stream has another length than it says")
+        raise CorruptStream(f"a block of its {name} stream has another length than it says")
     return block
 
 

@@ -1,6 +1,6 @@
 """The common event, a report of Spark 3 or 4 with every field of its type -> columns of the lake, many at a time.
 
-The fast way through `controlplane.pipeline.eventlogs.records` and `controlplane.lake.rows`, asked by `reading` before them:
+The fast way through `controlplane.pipeline.eventlogs.event_parser` and `controlplane.lake.rows`, asked by `reading` before them:
 what is odd in any way is left to them, so that the rows are the same whichever way a line took.
 """
 
@@ -20,21 +20,21 @@ import pyarrow as pa
 
 from controlplane.events.progress import MAX_WHOLE
 from controlplane.lake import fields as f
-from controlplane.lake.arrays import column_of, table_of_columns
-from controlplane.lake.rows import REPORTED, Who
-from controlplane.lake.schema import PROGRESS, SOURCES, STATE_OPERATORS, ColumnType, arrow
+from controlplane.lake.arrays import column_array, table_from_columns
+from controlplane.lake.rows import REPORT_TABLES, Producer
+from controlplane.lake.schema import PROGRESS, SOURCES, STATE_OPERATORS, ColumnType, arrow_schema
 from controlplane.pipeline.eventlogs import metric_columns as metrics
+from controlplane.pipeline.eventlogs.event_parser import row_to_object
 from controlplane.pipeline.eventlogs.metric_columns import Number, Numbers
-from controlplane.pipeline.eventlogs.records import plain
 
 #: A phase that a trigger without data does not have.
-WORK = "addBatch"
+DATA_PHASE = "addBatch"
 #: How Spark says that there is no watermark yet, and what of it goes to `extra`.
 NO_WATERMARK = re.compile(rb'"watermark":\s*"1970-01-01T00:00:00\.000Z"')
-NONE_YET = '{"eventTime":{"watermark":"1970-01-01T00:00:00.000Z"}}'
+NO_WATERMARK_EXTRA = '{"eventTime":{"watermark":"1970-01-01T00:00:00.000Z"}}'
 #: The columns of a report that are sums over its sources, but for `output_rows`, which stands after the first.
-READ = ("input_rows", "input_rows_per_second", "processed_rows_per_second", "lag_rows")
-OUTPUT = PROGRESS.names.index("output_rows")
+INPUT_COLUMNS = ("input_rows", "input_rows_per_second", "processed_rows_per_second", "lag_rows")
+OUTPUT_ROWS_INDEX = PROGRESS.names.index("output_rows")
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=f.ID_CHARS)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_WHOLE)] | None
 Rate = float | Literal["NaN", "Infinity", "-Infinity"] | None
@@ -42,14 +42,14 @@ Text = str | None
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 
 
-UNTOLD = msgspec.Raw(b"null")
+NULL = msgspec.Raw(b"null")
 
 
-class _Exact(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _StrictStruct(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """What Spark says, by its names; what it does not say is None. A field more, and it is no report for us."""
 
 
-class _Source(_Exact):
+class _Source(_StrictStruct):
     description: Text = None
     startOffset: Text = None
     endOffset: Text = None
@@ -60,7 +60,7 @@ class _Source(_Exact):
     metrics: dict[str, str] | None = None
 
 
-class _Operator(_Exact):
+class _Operator(_StrictStruct):
     operatorName: Text = None
     numRowsTotal: Count = None
     numRowsUpdated: Count = None
@@ -72,24 +72,24 @@ class _Operator(_Exact):
     allRemovalsTimeMs: Count = None
     numShufflePartitions: Count = None
     numStateStoreInstances: Count = None
-    customMetrics: msgspec.Raw = UNTOLD
-    snapshotCustomMetricNames: msgspec.Raw = UNTOLD
+    customMetrics: msgspec.Raw = NULL
+    snapshotCustomMetricNames: msgspec.Raw = NULL
 
 
-class _EventTime(_Exact):
+class _EventTime(_StrictStruct):
     watermark: Moment | None = None
     max: Moment | None = None
     min: Moment | None = None
     avg: Moment | None = None
 
 
-class _Sink(_Exact):
+class _Sink(_StrictStruct):
     description: Text = None
     numOutputRows: Annotated[int, msgspec.Meta(ge=-1, le=MAX_WHOLE)] | None = None
     metrics: dict[str, str] | None = None
 
 
-class Report(_Exact):
+class ProgressReport(_StrictStruct):
     """What a batch reports."""
 
     id: Id
@@ -106,24 +106,24 @@ class Report(_Exact):
     observedMetrics: dict[str, msgspec.Raw] | None = None
 
 
-class _Event(_Exact):
+class _Event(_StrictStruct):
     Event: Literal[
         "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgressEvent",
         "org.apache.spark.sql.streaming.StreamingQueryListener$QueryProgress",
     ]
-    progress: Report
+    progress: ProgressReport
 
 
-UNTIMED, UNSUNK = _EventTime(), _Sink()
+NO_EVENT_TIME, NO_SINK = _EventTime(), _Sink()
 _decode = msgspec.json.Decoder(_Event).decode
 
 
-class Reports:
+class ReportDecoder:
     """Gathers the reports of a log that go the fast way; `take` gives their columns and begins anew."""
 
-    def __init__(self, who: Who) -> None:
+    def __init__(self, who: Producer) -> None:
         self._who = who
-        self._by_query: dict[str, list[Report]] = {}
+        self._by_query: dict[str, list[ProgressReport]] = {}
         self._rows = 0
         self._numbers = metrics.MetricReader()
         #: `snapshotCustomMetricNames` of the operator before, and what of it goes to `extra`.
@@ -134,11 +134,11 @@ class Reports:
         """Rows of all tables that were not taken yet."""
         return self._rows
 
-    def add(self, line: bytes) -> Report | None:
+    def add(self, line: bytes) -> ProgressReport | None:
         """The report of a line, which is kept; None when it is for the general way."""
         try:
             report = _decode(line).progress
-            if _is_odd(report, line):
+            if _is_unusual(report, line):
                 return None
             if report.observedMetrics:
                 report.observedMetrics = _observed(report.observedMetrics)  # type: ignore[assignment]
@@ -168,22 +168,22 @@ class Reports:
         """The tables of reports by the lake's schema, sorted by query; nothing is kept any more."""
         kept, self._by_query, self._rows = self._by_query, {}, 0
         if not kept:
-            return {name: arrow(name).empty_table() for name in REPORTED}
+            return {name: arrow_schema(name).empty_table() for name in REPORT_TABLES}
         return _tables(list(chain.from_iterable(kept[query] for query in sorted(kept))), self._who)
 
 
-def ended_at(report: Report) -> float:
+def ended_at(report: ProgressReport) -> float:
     """When its trigger was over, Unix seconds, as `reported_at` says it."""
-    return f.ended_at(round(report.timestamp.timestamp() * 1e6), _took(report)) / 1e6
+    return f.end_micros(round(report.timestamp.timestamp() * 1e6), _duration_ms(report)) / 1e6
 
 
 # -- what is odd -----------------------------------------------------------------------------------
 
 
-def _is_odd(report: Report, line: bytes) -> bool:
+def _is_unusual(report: ProgressReport, line: bytes) -> bool:
     """Whether something has its type and yet is not what columns take it for."""
     sink = report.sink
-    if report.timestamp.tzinfo is not UTC or WORK not in report.durationMs:
+    if report.timestamp.tzinfo is not UTC or DATA_PHASE not in report.durationMs:
         return True
     if sink is not None and sink.metrics:
         return True
@@ -191,13 +191,13 @@ def _is_odd(report: Report, line: bytes) -> bool:
     for one in sources:  # 0 a second of rows that were read is no rate
         if one.numInputRows and (one.inputRowsPerSecond == 0.0 or one.processedRowsPerSecond == 0.0):
             return True
-    if len(sources) > 1 and not _adds_up(sources):
+    if len(sources) > 1 and not _has_valid_sums(sources):
         return True
     told = report.eventTime
-    return told is not None and told != UNTIMED and _is_odd_time(told, line)
+    return told is not None and told != NO_EVENT_TIME and _is_unusual_time(told, line)
 
 
-def _is_odd_time(told: _EventTime, line: bytes) -> bool:
+def _is_unusual_time(told: _EventTime, line: bytes) -> bool:
     moments = (told.watermark, told.max, told.min, told.avg)
     if any(one is not None and one.tzinfo is not UTC for one in moments):
         return True
@@ -206,15 +206,15 @@ def _is_odd_time(told: _EventTime, line: bytes) -> bool:
     return NO_WATERMARK.search(line) is None or line.count(b'"watermark"') > 1
 
 
-def _adds_up(sources: list[_Source]) -> bool:
+def _has_valid_sums(sources: list[_Source]) -> bool:
     """Whether the sums over the sources are numbers that columns hold."""
-    read, *rates = _summed(sources)
+    read, *rates = _source_sums(sources)
     if read is not None and read > MAX_WHOLE:
         return False
     return all(rate is None or (math.isfinite(rate) and (rate != 0.0 or not read)) for rate in rates)
 
 
-def _summed(sources: list[_Source]) -> tuple[int | None, float | None, float | None]:
+def _source_sums(sources: list[_Source]) -> tuple[int | None, float | None, float | None]:
     """Rows read and both rates: a log has no totals, they are sums over the sources."""
     read = [one.numInputRows for one in sources if one.numInputRows is not None]
     ins = [one.inputRowsPerSecond for one in sources if type(one.inputRowsPerSecond) is float]
@@ -225,29 +225,29 @@ def _summed(sources: list[_Source]) -> tuple[int | None, float | None, float | N
 # -- columns ---------------------------------------------------------------------------------------
 
 
-def _tables(reports: list[Report], who: Who) -> dict[str, pa.Table]:
+def _tables(reports: list[ProgressReport], who: Producer) -> dict[str, pa.Table]:
     size = len(reports)
-    trigger_at = column_of(ColumnType.TIME, [one.timestamp for one in reports])
+    trigger_at = column_array(ColumnType.TIMESTAMP, [one.timestamp for one in reports])
     whose = [
-        column_of(ColumnType.TEXT, [who.app] * size),
-        column_of(ColumnType.TEXT, [one.id for one in reports]),
-        column_of(ColumnType.TEXT, [one.runId for one in reports]),
-        column_of(ColumnType.WHOLE, [one.batchId for one in reports]),
+        column_array(ColumnType.STRING, [who.app] * size),
+        column_array(ColumnType.STRING, [one.id for one in reports]),
+        column_array(ColumnType.STRING, [one.runId for one in reports]),
+        column_array(ColumnType.BIGINT, [one.batchId for one in reports]),
         trigger_at,
     ]
-    took = [_took(one) for one in reports]
+    took = [_duration_ms(one) for one in reports]
     sources = _sources(reports, whose, who)
     operators: list[Sequence[_Operator]] = [one.stateOperators or () for one in reports]
     held = [len(some) for some in operators]
     states = _operators(operators, held, whose, who)
-    sinks = [one.sink or UNSUNK for one in reports]
-    times = [one.eventTime or UNTIMED for one in reports]
+    sinks = [one.sink or NO_SINK for one in reports]
+    times = [one.eventTime or NO_EVENT_TIME for one in reports]
     progress = [
         *whose,
         [one.name or None for one in reports],
         _ended_at(trigger_at, took),
         took,
-        *_read(reports, sources),
+        *_input_columns(reports, sources),
         [None if one.watermark == f.EPOCH else one.watermark for one in times],
         [one.max for one in times],
         [one.min for one in times],
@@ -260,18 +260,20 @@ def _tables(reports: list[Report], who: Who) -> dict[str, pa.Table]:
         [None] * size,
         [None] * size,
         [who.origin] * size,
-        [NONE_YET if one.watermark == f.EPOCH else None for one in times],
+        [NO_WATERMARK_EXTRA if one.watermark == f.EPOCH else None for one in times],
     ]
     # `output_rows` stands between what is read and the rates of it.
-    progress.insert(OUTPUT, [None if one.numOutputRows == -1 else one.numOutputRows for one in sinks])
+    progress.insert(
+        OUTPUT_ROWS_INDEX, [None if one.numOutputRows == -1 else one.numOutputRows for one in sinks]
+    )
     return {
-        PROGRESS.name: table_of_columns(PROGRESS.name, progress),
+        PROGRESS.name: table_from_columns(PROGRESS.name, progress),
         SOURCES.name: sources,
         STATE_OPERATORS.name: states,
     }
 
 
-def _took(report: Report) -> int | None:
+def _duration_ms(report: ProgressReport) -> int | None:
     """Milliseconds of the trigger."""
     took = report.batchDuration
     if took is None and (executed := report.durationMs.get("triggerExecution")) is not None:
@@ -281,55 +283,55 @@ def _took(report: Report) -> int | None:
 
 def _ended_at(trigger_at: pa.Array, took: list[int | None]) -> pa.Array:
     """`fields.ended_at` of all."""
-    most = 2 * f.LATEST_MICROS // 1000  # beyond it no sum can be one that a column holds
+    most = 2 * f.MAX_COMPUTED_MICROS // 1000  # beyond it no sum can be one that a column holds
     spent = np.fromiter((min(one, most) if one else 0 for one in took), np.int64, len(took))
     begins = trigger_at.view(pa.int64()).to_numpy()
-    ends = np.where(spent > 0, np.minimum(begins + spent * 1000, f.LATEST_MICROS), begins)
+    ends = np.where(spent > 0, np.minimum(begins + spent * 1000, f.MAX_COMPUTED_MICROS), begins)
     return pa.array(ends).view(trigger_at.type)
 
 
-def _read(reports: list[Report], sources: pa.Table) -> list[Sequence[Any] | pa.ChunkedArray]:
+def _input_columns(reports: list[ProgressReport], sources: pa.Table) -> list[Sequence[Any] | pa.ChunkedArray]:
     """The columns `input_rows`, both rates and `lag_rows`."""
     counts = [len(one.sources) for one in reports]
     if counts.count(1) == len(counts):
-        return [sources[name] for name in READ]
-    sums = zip(*(_summed(one.sources) for one in reports), strict=True)
+        return [sources[name] for name in INPUT_COLUMNS]
+    sums = zip(*(_source_sums(one.sources) for one in reports), strict=True)
     return [*sums, _totals(sources["lag_rows"], counts)]
 
 
-def _sources(reports: list[Report], whose: list[pa.Array], who: Who) -> pa.Table:
+def _sources(reports: list[ProgressReport], whose: list[pa.Array], who: Producer) -> pa.Table:
     told = [one for report in reports for one in report.sources]
     if not told:
-        return arrow(SOURCES.name).empty_table()
-    ends = [f.offset_of_text(one.endOffset) for one in told]
-    heads = [f.offset_of_text(one.latestOffset) for one in told]
+        return arrow_schema(SOURCES.name).empty_table()
+    ends = [f.parse_offset_text(one.endOffset) for one in told]
+    heads = [f.parse_offset_text(one.latestOffset) for one in told]
     columns = [
-        *_spread(whose, [len(one.sources) for one in reports]),
+        *_repeat_per_report(whose, [len(one.sources) for one in reports]),
         [one.description or None for one in told],
         [one.numInputRows for one in told],
         [_rate(one.inputRowsPerSecond) for one in told],
         [_rate(one.processedRowsPerSecond) for one in told],
-        [f.offset_of_text(one.startOffset)[0] for one in told],
+        [f.parse_offset_text(one.startOffset)[0] for one in told],
         [end[0] for end in ends],
         [head[0] for head in heads],
         [end[1] for end in ends],
         [head[1] for head in heads],
-        [f.lag(end[2], head[2]) for end, head in zip(ends, heads, strict=True)],
+        [f.lag_rows(end[2], head[2]) for end, head in zip(ends, heads, strict=True)],
         [one.metrics or None for one in told],
         [who.origin] * len(told),
         [None] * len(told),
     ]
-    return table_of_columns(SOURCES.name, columns)
+    return table_from_columns(SOURCES.name, columns)
 
 
 def _operators(
-    operators: list[Sequence[_Operator]], counts: list[int], whose: list[pa.Array], who: Who
+    operators: list[Sequence[_Operator]], counts: list[int], whose: list[pa.Array], who: Producer
 ) -> pa.Table:
     told = list(chain.from_iterable(operators))
     if not told:
-        return arrow(STATE_OPERATORS.name).empty_table()
+        return arrow_schema(STATE_OPERATORS.name).empty_table()
     columns = [
-        *_spread(whose, counts),
+        *_repeat_per_report(whose, counts),
         [one.operatorName or None for one in told],
         [one.numRowsTotal for one in told],
         [one.numRowsUpdated for one in told],
@@ -341,14 +343,14 @@ def _operators(
         [one.allRemovalsTimeMs for one in told],
         [one.numShufflePartitions for one in told],
         [one.numStateStoreInstances for one in told],
-        metrics.column_of([cast(Numbers, one.customMetrics) for one in told]),
+        metrics.metrics_array([cast(Numbers, one.customMetrics) for one in told]),
         [who.origin] * len(told),
         [one.snapshotCustomMetricNames for one in told],
     ]
-    return table_of_columns(STATE_OPERATORS.name, columns)
+    return table_from_columns(STATE_OPERATORS.name, columns)
 
 
-def _spread(whose: list[pa.Array], counts: list[int]) -> list[pa.Array]:
+def _repeat_per_report(whose: list[pa.Array], counts: list[int]) -> list[pa.Array]:
     """The columns of a report as those of what it holds, so many each; and the place of each in it."""
     many = np.array(counts)
     if (many == 1).all():
@@ -364,7 +366,7 @@ def _totals(column: pa.ChunkedArray, counts: list[int]) -> Sequence[Any] | pa.Ch
     if many.max() <= 1:
         return column.take(pa.array(np.cumsum(many) - 1, mask=many == 0))
     values = iter(column.to_pylist())
-    return [f.total([(one,) for one in islice(values, count)], 0) for count in counts]
+    return [f.column_sum([(one,) for one in islice(values, count)], 0) for count in counts]
 
 
 # -- values ----------------------------------------------------------------------------------------
@@ -376,9 +378,9 @@ def _rate(value: float | str | None) -> float | None:
 
 
 def _observed(told: dict[str, msgspec.Raw]) -> str | None:
-    return f.as_json(plain({name: orjson.loads(bytes(one)) for name, one in told.items()}))
+    return f.json_or_none(row_to_object({name: orjson.loads(bytes(one)) for name, one in told.items()}))
 
 
 def _extra(names: bytes) -> str | None:
     told = orjson.loads(names)
-    return f.as_json(f.full({"snapshotCustomMetricNames": told}))
+    return f.json_or_none(f.without_empty({"snapshotCustomMetricNames": told}))

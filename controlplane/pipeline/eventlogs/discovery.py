@@ -23,12 +23,12 @@ _ROLLED = re.compile(
     rf"events_(?P<index>\d{{1,9}})_[\w-]+(?:\.(?P<codec>{_CODEC}))?(?P<compact>\.compact)?(?P<open>\.inprogress)?"
 )
 _ATTEMPT = re.compile(r"(?P<id>application_\d+_\d+|[^_]+)_(?P<attempt>\w+)")
-FOLDER = "eventlog_v2_"
-STATUS = "appstatus_"
+ROLLING_PREFIX = "eventlog_v2_"
+STATUS_PREFIX = "appstatus_"
 
 
 @dataclass(frozen=True)
-class File:
+class LogFile:
     """A file as it was listed. `path` as its file system has it, with its scheme; `modified`: Unix seconds."""
 
     path: str
@@ -41,13 +41,13 @@ class File:
 
 
 @dataclass(frozen=True)
-class Log:
+class EventLog:
     """One event log: the files of one attempt at one application, in their order."""
 
     app_id: str
     attempt: str | None
     path: str
-    files: tuple[File, ...]
+    files: tuple[LogFile, ...]
     codecs: tuple[str, ...]
     in_progress: bool
     #: What is not as it should be with its files, in words.
@@ -85,33 +85,35 @@ class RejectedLog:
         return "".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in told)
 
 
-def logs_among(files: Iterable[File], named: Iterable[str] = ()) -> tuple[list[Log], list[RejectedLog]]:
+def find_logs(
+    files: Iterable[LogFile], named: Iterable[str] = ()
+) -> tuple[list[EventLog], list[RejectedLog]]:
     """The logs that these files are, the largest first, and what is none of any.
 
     `named`: paths that a user gave one by one; they are taken for logs whatever they are called.
     """
-    folders: dict[str, list[File]] = {}
-    logs: list[Log] = []
+    folders: dict[str, list[LogFile]] = {}
+    logs: list[EventLog] = []
     refused: list[RejectedLog] = []
     asked = set(named)
     for file in sorted({one.path: one for one in files}.values(), key=lambda one: one.path):
         folder = posixpath.dirname(file.path)
-        if posixpath.basename(folder).startswith(FOLDER):
+        if posixpath.basename(folder).startswith(ROLLING_PREFIX):
             folders.setdefault(folder, []).append(file)
             continue
         found = _single(file, file.path in asked)
-        if isinstance(found, Log):
+        if isinstance(found, EventLog):
             logs.append(found)
         elif found is not None:
             refused.append(found)
     for folder, members in folders.items():
-        rolled, strangers = _rolled(folder, members)
+        rolled, strangers = _rolling(folder, members)
         refused += strangers
         logs += [rolled] if rolled else []
-    return _once(logs, refused)
+    return _without_copies(logs, refused)
 
 
-def _single(file: File, asked: bool) -> Log | RejectedLog | None:
+def _single(file: LogFile, asked: bool) -> EventLog | RejectedLog | None:
     if not asked and file.name.startswith((".", "_")):
         return None  # checksums and other marks of file systems
     match = _SINGLE.fullmatch(file.name)
@@ -122,9 +124,9 @@ def _single(file: File, asked: bool) -> Log | RejectedLog | None:
     if match is None:
         extension = file.name.rpartition(".")[2]
         codec = extension if extension in CODECS else ""
-        return Log(file.name, None, file.path, (file,), (codec,), file.name.endswith(".inprogress"))
+        return EventLog(file.name, None, file.path, (file,), (codec,), file.name.endswith(".inprogress"))
     app_id, attempt = _attempt(match["app"])
-    return Log(app_id, attempt, file.path, (file,), (match["codec"] or "",), bool(match["open"]))
+    return EventLog(app_id, attempt, file.path, (file,), (match["codec"] or "",), bool(match["open"]))
 
 
 def _attempt(name: str) -> tuple[str, str | None]:
@@ -134,29 +136,29 @@ def _attempt(name: str) -> tuple[str, str | None]:
     return (match["id"], match["attempt"]) if match else (name, None)
 
 
-def _rolled(folder: str, members: Sequence[File]) -> tuple[Log | None, list[RejectedLog]]:
-    numbered: list[tuple[int, bool, str, File]] = []
+def _rolling(folder: str, members: Sequence[LogFile]) -> tuple[EventLog | None, list[RejectedLog]]:
+    numbered: list[tuple[int, bool, str, LogFile]] = []
     refused: list[RejectedLog] = []
     in_progress = False
     for file in members:
         match = _ROLLED.fullmatch(file.name)
         if match:
             numbered.append((int(match["index"]), bool(match["compact"]), match["codec"] or "", file))
-        elif file.name.startswith(STATUS):
+        elif file.name.startswith(STATUS_PREFIX):
             in_progress = in_progress or file.name.endswith(".inprogress")
         elif not file.name.startswith((".", "_")):
             refused.append(RejectedLog(file.path, "its name is none of a rolling event log's"))
-    chosen, notes = _standing(numbered)
+    chosen, notes = _current_files(numbered)
     if not chosen:
         return None, [*refused, RejectedLog(folder, "it has no file of events")]
-    app_id, attempt = _attempt(posixpath.basename(folder)[len(FOLDER) :])
+    app_id, attempt = _attempt(posixpath.basename(folder)[len(ROLLING_PREFIX) :])
     files, codecs = tuple(one[3] for one in chosen), tuple(one[2] for one in chosen)
-    return Log(app_id, attempt, folder, files, codecs, in_progress, tuple(notes)), refused
+    return EventLog(app_id, attempt, folder, files, codecs, in_progress, tuple(notes)), refused
 
 
-def _standing(
-    numbered: Sequence[tuple[int, bool, str, File]],
-) -> tuple[list[tuple[int, bool, str, File]], list[str]]:
+def _current_files(
+    numbered: Sequence[tuple[int, bool, str, LogFile]],
+) -> tuple[list[tuple[int, bool, str, LogFile]], list[str]]:
     """The files that count: the newest compacted one and what came after it. And which are missing."""
     compacted = [one for one in numbered if one[1]]
     newest = max(compacted, key=lambda one: one[0], default=None)
@@ -170,9 +172,11 @@ def _standing(
     return [one for one in chosen if one[3].size], notes
 
 
-def _once(logs: Iterable[Log], refused: list[RejectedLog]) -> tuple[list[Log], list[RejectedLog]]:
+def _without_copies(
+    logs: Iterable[EventLog], refused: list[RejectedLog]
+) -> tuple[list[EventLog], list[RejectedLog]]:
     """Of logs of the same attempt at the same application the one that tells most."""
-    taken: dict[str, Log] = {}
+    taken: dict[str, EventLog] = {}
     for log in sorted(logs, key=lambda one: (-one.size, one.path)):
         known = taken.setdefault(log.batch, log)
         if known is not log:

@@ -19,35 +19,36 @@ from pyspark import AccumulatorParam
 from pyspark.sql import SparkSession
 
 from controlplane.errors import LakeError
-from controlplane.lake.deduplication import still_new
+from controlplane.lake.deduplication import conflict_check
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import LakeManifest, Part
-from controlplane.lake.rows import RAW
-from controlplane.pipeline.eventlogs.chunk_reader import ChunkResult, Piece, read
-from controlplane.pipeline.eventlogs.decoding import HadoopShell, spark_home
-from controlplane.pipeline.eventlogs.discovery import Log, RejectedLog, logs_among
+from controlplane.lake.rows import RAW_TABLES
+from controlplane.pipeline.eventlogs.discovery import EventLog, RejectedLog, find_logs
+from controlplane.pipeline.eventlogs.file_reader import HadoopShell, spark_home
 from controlplane.pipeline.eventlogs.import_summary import ImportSummary
-from controlplane.pipeline.eventlogs.listing import by_fsspec, found, scheme_of
-from controlplane.pipeline.eventlogs.reconcile import Runs, kept
-from controlplane.pipeline.runtime.session import SparkFailed, first_line
-from controlplane.pipeline.runtime.workers import settled_in
+from controlplane.pipeline.eventlogs.listing import fsspec_supports, list_files, scheme_of
+from controlplane.pipeline.eventlogs.reconcile import ImportedRuns, retain_missing_rows
+from controlplane.pipeline.eventlogs.split_reader import LogSplit, SplitResult
+from controlplane.pipeline.eventlogs.split_reader import read_split as read
+from controlplane.pipeline.runtime.session import SparkFailed, error_line
+from controlplane.pipeline.runtime.worker_setup import freeze_loaded_objects
 
 JOB = "import"
 #: Plain files larger than this are read in ranges, by several cores at once.
-RANGE = 64 << 20
+RANGE_BYTES = 64 << 20
 #: Pieces share a task until it has so many bytes, or so many pieces. To begin a task costs as much as reading some
 #: ten MB, and one that is too large keeps the others waiting for it: each core is to have several.
-LEAST_TASK_BYTES, MOST_TASK_BYTES, TASK_PIECES = 16 << 20, 128 << 20, 64
-TASKS_A_CORE = 4
-LOOK_SECONDS = 0.03
+MIN_TASK_BYTES, MAX_TASK_BYTES, MAX_TASK_SPLITS = 16 << 20, 128 << 20, 64
+TASKS_PER_CORE = 4
+POLL_SECONDS = 0.03
 
 
-class NothingThere(LakeError):
+class NoFilesFound(LakeError):
     """None of the paths can be listed; the message says why, path by path."""
 
 
 @dataclass(frozen=True)
-class Progress:
+class ImportProgress:
     """How far an import is. Bytes are those of the files; `seconds` since its begin."""
 
     logs: int
@@ -72,49 +73,49 @@ class ImportRequest:
 
 
 @dataclass
-class _Open:
+class _PendingLog:
     """A log of which pieces are still to come."""
 
-    log: Log
-    pieces: list[Piece]
-    outcomes: list[ChunkResult] = field(default_factory=list)
+    log: EventLog
+    pieces: list[LogSplit]
+    outcomes: list[SplitResult] = field(default_factory=list)
 
 
 Start = Callable[[], SparkSession]
 
 
 def import_logs(
-    start: Start, lake: Lake, wish: ImportRequest, show: Callable[[Progress], None] = lambda _: None
+    start: Start, lake: Lake, wish: ImportRequest, show: Callable[[ImportProgress], None] = lambda _: None
 ) -> ImportSummary:
     """Bring the logs below `wish.paths` into the lake. NothingThere, LakeError, SparkFailed.
 
     `start` gives the session; it is asked for one only where there is something to do.
     """
     began = time.monotonic()
-    files, named, gone = found(start, wish.paths)
+    files, named, gone = list_files(start, wish.paths)
     if not files:
-        raise NothingThere("; ".join(map(str, gone)))
-    logs, refused = logs_among(files, named)
-    account = ImportSummary(str(lake.folder), found=len(logs), refused=[*gone, *refused])
-    with _written(lake):
+        raise NoFilesFound("; ".join(map(str, gone)))
+    logs, refused = find_logs(files, named)
+    account = ImportSummary(str(lake.folder), found=len(logs), rejected=[*gone, *refused])
+    with _lake_errors(lake):
         lake.recover(JOB)
-        touched, held = lake.touched(JOB), lake.manifest()
+        commit_stamps, held = lake.commit_stamps(JOB), lake.manifest()
     wanted = [log for log in logs if _is_wanted(log, held, wish, account)]
-    by_hadoop = {log.batch for log in wanted if not _by_us(log)}
-    hadoop = _hadoop(start()) if by_hadoop else None
-    with _written(lake):
+    by_hadoop = {log.batch for log in wanted if not _is_read_by_fsspec(log)}
+    hadoop = _hadoop_shell(start()) if by_hadoop else None
+    with _lake_errors(lake):
         opened = {
-            log.batch: _Open(log, _pieces(lake, log, hadoop if log.batch in by_hadoop else None))
+            log.batch: _PendingLog(log, _splits(lake, log, hadoop if log.batch in by_hadoop else None))
             for log in wanted
         }
     if opened:
-        _Run(start(), lake, held, touched, opened, account, show, began).go()
+        _ImportRun(start(), lake, held, commit_stamps, opened, account, show, began).go()
     account.seconds = time.monotonic() - began
     return account
 
 
 @contextlib.contextmanager
-def _written(lake: Lake) -> Iterator[None]:
+def _lake_errors(lake: Lake) -> Iterator[None]:
     """A disk that is full or closed to us is the lake's trouble, in one line."""
     try:
         yield
@@ -122,36 +123,37 @@ def _written(lake: Lake) -> Iterator[None]:
         raise LakeError(f"the lake at {lake.folder} cannot be written: {error}") from None
 
 
-def _is_wanted(log: Log, held: LakeManifest, wish: ImportRequest, account: ImportSummary) -> bool:
+def _is_wanted(log: EventLog, held: LakeManifest, wish: ImportRequest, account: ImportSummary) -> bool:
     if wish.since is not None and log.modified < wish.since:
         account.too_old += 1
         return False
-    before = held.of(JOB, log.batch)
+    before = held.get(JOB, log.batch)
     if before is not None and not wish.force and before.facts.get("files") == log.fingerprint:
         account.unchanged += 1
         return False
     return True
 
 
-def _by_us(log: Log) -> bool:
+def _is_read_by_fsspec(log: EventLog) -> bool:
     scheme = scheme_of(log.path)
-    return scheme == "file" or by_fsspec(scheme)
+    return scheme == "file" or fsspec_supports(scheme)
 
 
-def _pieces(lake: Lake, log: Log, hadoop: HadoopShell | None) -> list[Piece]:
+def _splits(lake: Lake, log: EventLog, hadoop: HadoopShell | None) -> list[LogSplit]:
     staging = lake.stage(JOB, log.batch)
     made = []
     for place, file in enumerate(log.files):
-        alone = log.codecs[place] or hadoop or file.size <= RANGE * 3 // 2
-        starts = [0] if alone else list(range(0, file.size, RANGE))
+        alone = log.codecs[place] or hadoop or file.size <= RANGE_BYTES * 3 // 2
+        starts = [0] if alone else list(range(0, file.size, RANGE_BYTES))
         stops = [*starts[1:], None]
         made += [
-            Piece(log, staging, place, start, stop, hadoop) for start, stop in zip(starts, stops, strict=True)
+            LogSplit(log, staging, place, start, stop, hadoop)
+            for start, stop in zip(starts, stops, strict=True)
         ]
     return made
 
 
-def _hadoop(spark: SparkSession) -> HadoopShell:
+def _hadoop_shell(spark: SparkSession) -> HadoopShell:
     """Hadoop's settings as the session has them, for those of its shells that read on executors."""
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     settings = {
@@ -162,16 +164,16 @@ def _hadoop(spark: SparkSession) -> HadoopShell:
     return HadoopShell(spark_home(), settings)
 
 
-def bundles(pieces: Iterable[Piece], cores: int) -> list[list[Piece]]:
+def group_into_tasks(pieces: Iterable[LogSplit], cores: int) -> list[list[LogSplit]]:
     """Pieces as tasks, the largest first, so that no core waits for a large one at the end."""
     largest_first = sorted(pieces, key=lambda one: -one.size)
-    share = sum(piece.size for piece in largest_first) // (TASKS_A_CORE * cores)
-    most = min(MOST_TASK_BYTES, max(LEAST_TASK_BYTES, share))
-    made: list[list[Piece]] = []
-    filling: list[Piece] = []
+    share = sum(piece.size for piece in largest_first) // (TASKS_PER_CORE * cores)
+    most = min(MAX_TASK_BYTES, max(MIN_TASK_BYTES, share))
+    made: list[list[LogSplit]] = []
+    filling: list[LogSplit] = []
     room = most
     for piece in largest_first:
-        if filling and (piece.size > room or len(filling) >= TASK_PIECES):
+        if filling and (piece.size > room or len(filling) >= MAX_TASK_SPLITS):
             made.append(filling)
             filling, room = [], most
         filling.append(piece)
@@ -179,7 +181,7 @@ def bundles(pieces: Iterable[Piece], cores: int) -> list[list[Piece]]:
     return [*made, filling] if filling else made
 
 
-class _Gathered(AccumulatorParam[Any]):
+class _ResultAccumulator(AccumulatorParam[Any]):
     """Outcomes as tasks hand them in; the driver sees them while others still run."""
 
     def zero(self, value: Any) -> Any:
@@ -190,7 +192,7 @@ class _Gathered(AccumulatorParam[Any]):
         return value1
 
 
-class _Run:
+class _ImportRun:
     """One import under way."""
 
     def __init__(
@@ -198,21 +200,27 @@ class _Run:
         spark: SparkSession,
         lake: Lake,
         held: LakeManifest,
-        touched: Mapping[str, Any],
-        opened: dict[str, _Open],
+        commit_stamps: Mapping[str, Any],
+        opened: dict[str, _PendingLog],
         account: ImportSummary,
-        show: Callable[[Progress], None],
+        show: Callable[[ImportProgress], None],
         began: float,
     ):
-        self.spark, self.lake, self.held, self.touched, self.opened = spark, lake, held, touched, opened
+        self.spark, self.lake, self.held, self.commit_stamps, self.opened = (
+            spark,
+            lake,
+            held,
+            commit_stamps,
+            opened,
+        )
         self.account, self.show, self.began = account, show, began
         self.total = sum(piece.size for one in opened.values() for piece in one.pieces)
         self.logs, self.events, self.bytes = len(opened), 0, 0
-        self.runs = Runs()
+        self.runs = ImportedRuns()
         self.error: BaseException | None = None
 
     def go(self) -> None:
-        outcomes = self.spark.sparkContext.accumulator([], _Gathered())
+        outcomes = self.spark.sparkContext.accumulator([], _ResultAccumulator())
         job = threading.Thread(target=self._tasks, args=(outcomes,), name="import", daemon=True)
         job.start()
         seen = 0
@@ -226,24 +234,24 @@ class _Run:
                 self.show(self._progress())
                 if not alive and not news:
                     break
-                job.join(LOOK_SECONDS)
+                job.join(POLL_SECONDS)
         except BaseException:
             self.spark.sparkContext.cancelAllJobs()
             self._leave()
             raise
         if self.error is not None:
             self._leave()
-            raise SparkFailed(f"the import ended early: {first_line(self.error)}") from None
+            raise SparkFailed(f"the import ended early: {error_line(self.error)}") from None
 
     def _tasks(self, outcomes: Any) -> None:
         """The job: every task hands in what became of its pieces."""
         pieces = (piece for one in self.opened.values() for piece in one.pieces)
-        tasks = bundles(pieces, self.spark.sparkContext.defaultParallelism)
-        standing = any(part.table in RAW for part, _ in self.held.standing.values())
-        held = self.spark.sparkContext.broadcast(self.held if standing else None)
+        tasks = group_into_tasks(pieces, self.spark.sparkContext.defaultParallelism)
+        live_parts = any(part.table in RAW_TABLES for part, _ in self.held.live_parts.values())
+        held = self.spark.sparkContext.broadcast(self.held if live_parts else None)
 
-        def work(bundle: Iterable[list[Piece]]) -> None:
-            settled_in()
+        def work(bundle: Iterable[list[LogSplit]]) -> None:
+            freeze_loaded_objects()
             for pieces in bundle:
                 for piece in pieces:
                     outcomes.add([read(piece, held.value)])
@@ -253,9 +261,9 @@ class _Run:
         except BaseException as error:  # told by the main thread
             self.error = error
 
-    def _settle(self, outcome: ChunkResult) -> None:
-        if outcome.lake_failed:
-            raise LakeError(outcome.lake_failed)
+    def _settle(self, outcome: SplitResult) -> None:
+        if outcome.lake_error:
+            raise LakeError(outcome.lake_error)
         self.bytes += outcome.size
         self.events += outcome.events.total()
         one = self.opened[outcome.batch]
@@ -264,16 +272,16 @@ class _Run:
             self._commit(one)
             del self.opened[outcome.batch]
 
-    def _commit(self, one: _Open) -> None:
+    def _commit(self, one: _PendingLog) -> None:
         log, outcomes, account = one.log, one.outcomes, self.account
-        refused = next((outcome.refused for outcome in outcomes if outcome.refused), None)
+        refused = next((outcome.rejected for outcome in outcomes if outcome.rejected), None)
         events: Counter[str] = sum((outcome.events for outcome in outcomes), Counter())
         if refused is not None:
-            account.refused.append(RejectedLog(log.path, refused))
+            account.rejected.append(RejectedLog(log.path, refused))
             self.lake.folder.remove(one.pieces[0].staging.path)
             return
         problems = [*log.notes, *(text for outcome in outcomes for text in outcome.problems)]
-        torn = any(outcome.torn for outcome in outcomes)
+        torn = any(outcome.truncated for outcome in outcomes)
         if torn and not log.in_progress:
             problems.append("its end is cut off")
         facts = {
@@ -286,40 +294,40 @@ class _Run:
             "events": dict(events),
             "problems": problems,
         }
-        with _written(self.lake):
+        with _lake_errors(self.lake):
             try:
                 parts = self._put(one, [part for outcome in outcomes for part in outcome.parts], facts)
             except FileNotFoundError as error:
                 reason = f"another job merged files of it meanwhile, import it again: {error}"
-                account.refused.append(RejectedLog(log.path, reason))
+                account.rejected.append(RejectedLog(log.path, reason))
                 return
             except LakeError as error:  # what is staged stays: a commit that was begun is finished from it
-                account.refused.append(RejectedLog(log.path, str(error)))
+                account.rejected.append(RejectedLog(log.path, str(error)))
                 return
         account.read += 1
         account.in_progress += log.in_progress
         account.size += log.size
-        account.decoded += sum(outcome.decoded for outcome in outcomes)
-        account.known += sum(outcome.known for outcome in outcomes)
+        account.decoded_bytes += sum(outcome.decoded_bytes for outcome in outcomes)
+        account.duplicates += sum(outcome.duplicates for outcome in outcomes)
         account.events += events
         for part in parts:
             account.rows[part.table] += part.rows
         account.damaged += [RejectedLog(log.path, problem) for problem in problems]
 
-    def _put(self, one: _Open, read: list[Part], facts: dict[str, Any]) -> list[Part]:
+    def _put(self, one: _PendingLog, read: list[Part], facts: dict[str, Any]) -> list[Part]:
         """Commit what was read of a log. The parts of it that are in the lake for that; `facts` gain what was kept."""
         lake, staging = self.lake, one.pieces[0].staging
         parts, known, runs = self.runs.once(lake, staging, read)
-        untold, reports = kept(lake, staging, parts, self.held)
+        untold, reports = retain_missing_rows(lake, staging, parts, self.held)
         if reports:
             facts["problems"].append(
                 f"{reports} reports that it told before are gone from it: the lake keeps them"
             )
         # Thousands of logs: the manifest is read for a commit only where another job made one meanwhile.
-        alone = lake.touched(JOB) == self.touched
-        check = None if alone else still_new(lake, staging, parts, self.held)
+        alone = lake.commit_stamps(JOB) == self.commit_stamps
+        check = None if alone else conflict_check(lake, staging, parts, self.held)
         self.runs.note(runs, lake.commit(staging, [*parts, *untold], facts, check=check))
-        self.account.known += known
+        self.account.duplicates += known
         return parts
 
     def _leave(self) -> None:
@@ -329,11 +337,13 @@ class _Run:
                 with contextlib.suppress(OSError, LakeError):
                     self.lake.folder.remove(one.pieces[0].staging.path)
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> ImportProgress:
         done = self.logs - len(self.opened)
-        return Progress(done, self.logs, self.bytes, self.total, self.events, time.monotonic() - self.began)
+        return ImportProgress(
+            done, self.logs, self.bytes, self.total, self.events, time.monotonic() - self.began
+        )
 
 
-def paths_of(arguments: Sequence[str]) -> tuple[str, ...]:
+def normalize_paths(arguments: Sequence[str]) -> tuple[str, ...]:
     """Paths as given, each once, without an end slash."""
     return tuple(dict.fromkeys(path.rstrip("/") or "/" for path in arguments))

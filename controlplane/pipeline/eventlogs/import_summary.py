@@ -1,4 +1,4 @@
-"""What an import did: for people in lines, for programs as one document. Pure; made by the import."""
+"""Summary of an import, as lines for people and as one JSON document. Pure; filled by `import_job`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import Any
 
 from controlplane.pipeline.eventlogs.discovery import RejectedLog
 
-#: So many paths are named for people; `--json` names all.
-MOST_NAMED = 50
+#: Paths named per category in the text output; `--json` lists all.
+MAX_NAMED_PATHS = 50
 
 
 @dataclass
 class ImportSummary:
-    """Counts of logs, events, rows and bytes. `refused`: what is not in the lake; `damaged`: what is there in part."""
+    """Counts of logs, events, rows and bytes of one import.
+
+    `rejected`: logs of which nothing is in the lake; `damaged`: logs of which a part is; `duplicates`:
+    reports that the lake already held.
+    """
 
     lake: str = ""
     found: int = 0
@@ -23,62 +27,67 @@ class ImportSummary:
     too_old: int = 0
     in_progress: int = 0
     size: int = 0
-    decoded: int = 0
-    known: int = 0
+    decoded_bytes: int = 0
+    duplicates: int = 0
     seconds: float = 0.0
     events: Counter[str] = field(default_factory=Counter)
     rows: Counter[str] = field(default_factory=Counter)
-    refused: list[RejectedLog] = field(default_factory=list)
+    rejected: list[RejectedLog] = field(default_factory=list)
     damaged: list[RejectedLog] = field(default_factory=list)
 
 
-def as_json(account: ImportSummary) -> dict[str, Any]:
+def summary_json(summary: ImportSummary) -> dict[str, Any]:
+    """The summary as the document that `controlplane history import --json` prints."""
     return {
-        "lake": account.lake,
+        "lake": summary.lake,
         "logs": {
-            "found": account.found,
-            "read": account.read,
-            "unchanged": account.unchanged,
-            "too_old": account.too_old,
-            "in_progress": account.in_progress,
-            "damaged": len({one.path for one in account.damaged}),
-            "refused": len(account.refused),
+            "found": summary.found,
+            "read": summary.read,
+            "unchanged": summary.unchanged,
+            "too_old": summary.too_old,
+            "in_progress": summary.in_progress,
+            "damaged": len({log.path for log in summary.damaged}),
+            "rejected": len(summary.rejected),
         },
-        "events": dict(sorted(account.events.items())),
-        "rows": dict(sorted(account.rows.items())),
-        "known_reports": account.known,
-        "bytes": account.size,
-        "decoded_bytes": account.decoded,
-        "seconds": round(account.seconds, 3),
-        "damaged": [{"path": one.path, "reason": one.reason} for one in account.damaged],
-        "refused": [{"path": one.path, "reason": one.reason} for one in account.refused],
+        "events": dict(sorted(summary.events.items())),
+        "rows": dict(sorted(summary.rows.items())),
+        "duplicate_reports": summary.duplicates,
+        "bytes": summary.size,
+        "decoded_bytes": summary.decoded_bytes,
+        "seconds": round(summary.seconds, 3),
+        "damaged": [{"path": log.path, "reason": log.reason} for log in summary.damaged],
+        "rejected": [{"path": log.path, "reason": log.reason} for log in summary.rejected],
     }
 
 
-def in_words(account: ImportSummary) -> list[str]:
-    """The same as lines."""
+def summary_lines(summary: ImportSummary) -> list[str]:
+    """The summary as lines of text."""
     lines = [
-        f"{account.lake}: {_counted(account.read, 'log')} read ({in_bytes(account.size)}) in "
-        f"{account.seconds:.1f} s, {account.unchanged} unchanged, {len(account.refused)} refused"
+        f"{summary.lake}: {_counted(summary.read, 'log')} read ({format_bytes(summary.size)}) in "
+        f"{summary.seconds:.1f} s, {summary.unchanged} unchanged, {len(summary.rejected)} rejected"
     ]
-    if account.too_old:
-        lines.append(f"{_counted(account.too_old, 'log')} older than --since")
-    if account.in_progress:
-        lines.append(f"{_counted(account.in_progress, 'log')} still written to: import again for the rest")
-    events = ", ".join(f"{count} {kind}" for kind, count in sorted(account.events.items()))
-    rows = ", ".join(f"{count} {table}" for table, count in sorted(account.rows.items()))
+    if summary.too_old:
+        lines.append(f"{_counted(summary.too_old, 'log')} older than --since")
+    if summary.in_progress:
+        lines.append(
+            f"{_counted(summary.in_progress, 'log')} still in progress: import again later for the rest"
+        )
+    events = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.events.items()))
+    rows = ", ".join(f"{count} {table}" for table, count in sorted(summary.rows.items()))
     lines.append(f"events: {events or 'none of a streaming query'}")
     lines.append(
-        f"rows: {rows or 'none'}" + (f"; {account.known} reports were known" if account.known else "")
+        f"rows: {rows or 'none'}"
+        + (f"; {summary.duplicates} reports were known" if summary.duplicates else "")
     )
-    for title, named in (("damaged", account.damaged), ("refused", account.refused)):
-        lines += [f"{title}: {one}" for one in named[:MOST_NAMED]]
-        if len(named) > MOST_NAMED:
-            lines.append(f"{title}: {len(named) - MOST_NAMED} more; --json names all")
+    for title, logs in (("damaged", summary.damaged), ("rejected", summary.rejected)):
+        lines += [f"{title}: {log}" for log in logs[:MAX_NAMED_PATHS]]
+        if len(logs) > MAX_NAMED_PATHS:
+            lines.append(f"{title}: {len(logs) - MAX_NAMED_PATHS} more; --json lists them all")
     return lines
 
 
-def in_bytes(size: float) -> str:
+def format_bytes(size: float) -> str:
+    """Format a size with a decimal unit: 1500000 → `1.5 MB`."""
     for unit in ("B", "KB", "MB", "GB"):
         if size < 1000 or unit == "GB":
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

@@ -15,9 +15,9 @@ from typing import Any
 import fsspec
 from pyspark.sql import SparkSession
 
-from controlplane.lake.folders import SCHEMES
-from controlplane.pipeline.eventlogs.discovery import File, RejectedLog
-from controlplane.pipeline.runtime.session import first_line
+from controlplane.lake.folders import FSSPEC_SCHEMES
+from controlplane.pipeline.eventlogs.discovery import LogFile, RejectedLog
+from controlplane.pipeline.runtime.session import error_line
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _WILD = re.compile(r"[*?\[{]")
@@ -31,20 +31,20 @@ def scheme_of(path: str) -> str:
     return match[1].lower() if match else "file"
 
 
-def by_fsspec(scheme: str) -> bool:
+def fsspec_supports(scheme: str) -> bool:
     """Whether fsspec opens such URLs here: its package for them is installed."""
     try:
-        fsspec.get_filesystem_class(SCHEMES.get(scheme, scheme))
+        fsspec.get_filesystem_class(FSSPEC_SCHEMES.get(scheme, scheme))
     except (ImportError, ValueError):
         return False
     return scheme != "hdfs"  # fsspec's needs a native library; Hadoop's own is at hand
 
 
-def found(
+def list_files(
     start: Callable[[], SparkSession], paths: Iterable[str]
-) -> tuple[list[File], list[str], list[RejectedLog]]:
+) -> tuple[list[LogFile], list[str], list[RejectedLog]]:
     """All files below the paths, those of them that were named one by one, and the paths that cannot be listed."""
-    files: list[File] = []
+    files: list[LogFile] = []
     named: list[str] = []
     refused: list[RejectedLog] = []
     for path in paths:
@@ -54,11 +54,11 @@ def found(
                 _local(path)
                 if scheme == "file"
                 else _remote(path, scheme)
-                if by_fsspec(scheme)
+                if fsspec_supports(scheme)
                 else _hadoop(start(), path)
             )
         except Exception as error:  # each file system has errors of its own
-            refused.append(RejectedLog(path, f"it cannot be listed: {first_line(error)}"))
+            refused.append(RejectedLog(path, f"it cannot be listed: {error_line(error)}"))
             continue
         if not listed:
             refused.append(RejectedLog(path, "nothing is there"))
@@ -72,18 +72,18 @@ def found(
     return files, named, refused
 
 
-def _local(path: str) -> Iterator[tuple[File | RejectedLog, bool]]:
+def _local(path: str) -> Iterator[tuple[LogFile | RejectedLog, bool]]:
     bare = re.sub(r"^file:/+", "/", path)
     wild = bool(_WILD.search(bare)) and not os.path.exists(bare)
     for place in sorted(glob.glob(bare, recursive=True)) if wild else [bare]:
         absolute = str(Path(place).absolute())
         if os.path.isdir(absolute):
-            yield from ((found, False) for found in _below(absolute))
+            yield from ((list_files, False) for list_files in _below(absolute))
         elif os.path.lexists(absolute):
             yield _stat(absolute), not wild
 
 
-def _below(folder: str) -> Iterator[File | RejectedLog]:
+def _below(folder: str) -> Iterator[LogFile | RejectedLog]:
     closed: list[OSError] = []
     walked = {
         os.path.realpath(folder)
@@ -108,16 +108,16 @@ def _is_new(here: str, name: str, walked: set[str]) -> bool:
     return len(walked) > before
 
 
-def _stat(path: str) -> File | RejectedLog:
+def _stat(path: str) -> LogFile | RejectedLog:
     try:
         known = os.stat(path)
     except OSError as error:  # a link to nowhere; gone meanwhile
         return RejectedLog(path, f"it cannot be read: {error.strerror}")
-    return File(path, known.st_size, known.st_mtime)
+    return LogFile(path, known.st_size, known.st_mtime)
 
 
-def _remote(path: str, scheme: str) -> Iterator[tuple[File, bool]]:
-    fs, root = fsspec.url_to_fs(f"{SCHEMES.get(scheme, scheme)}{path[len(scheme) :]}")
+def _remote(path: str, scheme: str) -> Iterator[tuple[LogFile, bool]]:
+    fs, root = fsspec.url_to_fs(f"{FSSPEC_SCHEMES.get(scheme, scheme)}{path[len(scheme) :]}")
     wild = bool(_WILD.search(root))
     for place in sorted(fs.glob(root)) if wild else [root]:
         if fs.isdir(place):
@@ -128,16 +128,16 @@ def _remote(path: str, scheme: str) -> Iterator[tuple[File, bool]]:
             yield _entry(fs, fs.info(place)), not wild
 
 
-def _entry(fs: Any, entry: dict[str, Any]) -> File:
+def _entry(fs: Any, entry: dict[str, Any]) -> LogFile:
     modified = next(
         (entry[key] for key in ("mtime", "LastModified", "last_modified", "updated") if entry.get(key)), 0.0
     )
     seconds = modified.timestamp() if hasattr(modified, "timestamp") else modified
     seconds = float(seconds) if isinstance(seconds, (int, float)) else 0.0
-    return File(fs.unstrip_protocol(entry["name"]), int(entry.get("size") or 0), seconds)
+    return LogFile(fs.unstrip_protocol(entry["name"]), int(entry.get("size") or 0), seconds)
 
 
-def _hadoop(spark: SparkSession, path: str) -> Iterator[tuple[File, bool]]:
+def _hadoop(spark: SparkSession, path: str) -> Iterator[tuple[LogFile, bool]]:
     jvm: Any = spark.sparkContext._jvm
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     here = jvm.org.apache.hadoop.fs.Path(path)
@@ -153,5 +153,5 @@ def _hadoop(spark: SparkSession, path: str) -> Iterator[tuple[File, bool]]:
                 yield _status(one), False
 
 
-def _status(status: Any) -> File:
-    return File(status.getPath().toString(), status.getLen(), status.getModificationTime() / 1000)
+def _status(status: Any) -> LogFile:
+    return LogFile(status.getPath().toString(), status.getLen(), status.getModificationTime() / 1000)

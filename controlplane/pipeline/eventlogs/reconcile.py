@@ -12,17 +12,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from controlplane.lake.deduplication import LIFE_KEY, ONCE, REPORT_KEY, REPORT_TABLES, new_only
+from controlplane.lake.deduplication import (
+    LIFECYCLE_KEY,
+    ONCE_PER_RUN,
+    REPORT_KEY,
+    REPORT_TABLES,
+    drop_stored_rows,
+)
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Commit, LakeManifest, Part
-from controlplane.lake.schema import LIFECYCLE, PROGRESS, arrow
+from controlplane.lake.schema import LIFECYCLE, PROGRESS, arrow_schema
 from controlplane.lake.staging import Staging
 
 #: The tables in which every run that a log tells of has a row.
-TELLING = (PROGRESS.name, LIFECYCLE.name)
+RUN_TABLES = (PROGRESS.name, LIFECYCLE.name)
 
 
-def kept(lake: Lake, staging: Staging, parts: Sequence[Part], held: LakeManifest) -> tuple[list[Part], int]:
+def retain_missing_rows(
+    lake: Lake, staging: Staging, parts: Sequence[Part], held: LakeManifest
+) -> tuple[list[Part], int]:
     """Rows that the batch has in the lake and that `parts` do not tell, staged as parts of their own, and how many
     reports they are: of a rolling log old files go, logs are cut, and names of applications are given twice.
 
@@ -30,46 +38,46 @@ def kept(lake: Lake, staging: Staging, parts: Sequence[Part], held: LakeManifest
     """
     found: list[Part] = []
     reports = 0
-    before = sorted(staging.stood[1]) if staging.stood else []
+    before = sorted(staging.previous_state[1]) if staging.previous_state else []
     for table in (*REPORT_TABLES, LIFECYCLE.name):
         paths = [path for path in before if path.startswith(f"{table}/")]
         if not paths:
             continue
-        staged = [lake.folder.at(staging.path, part.path) for part in parts if part.table == table]
+        staged = [lake.folder.absolute(staging.path, part.path) for part in parts if part.table == table]
         told = _keys(lake, table, staged).group_by(list(_key(table))).aggregate([])
         for place, path in enumerate(paths):
-            rows = _untold(lake, table, lake.folder.at(path), told)
+            rows = _missing_rows(lake, table, lake.folder.absolute(path), told)
             if rows.num_rows:
-                rows = new_only(lake, {table: rows}, (staging.job, staging.batch), held)[0][table]
+                rows = drop_stored_rows(lake, {table: rows}, (staging.job, staging.batch), held)[0][table]
             found += staging.write(table, rows, f"kept-{place}")
             reports += rows.num_rows if table == PROGRESS.name else 0
     return found, reports
 
 
-def _untold(lake: Lake, table: str, path: str, told: pa.Table) -> pa.Table:
+def _missing_rows(lake: Lake, table: str, path: str, told: pa.Table) -> pa.Table:
     """The rows of a file of the lake with keys that are not among `told`."""
     keys = _keys(lake, table, [path])
     numbered = keys.append_column("row", pa.array(range(keys.num_rows), pa.int64()))
     missing = numbered.join(told, keys=list(_key(table)), join_type="left anti")["row"]
     if not len(missing):
-        return arrow(table).empty_table()
-    return _read(lake, [path], arrow(table)).take(missing)
+        return arrow_schema(table).empty_table()
+    return _read(lake, [path], arrow_schema(table)).take(missing)
 
 
 def _keys(lake: Lake, table: str, paths: Sequence[str]) -> pa.Table:
     """The keys of files; nothing in them is null, and what a run has once has no time."""
-    schema = pa.schema([arrow(table).field(name) for name in _key(table)])
+    schema = pa.schema([arrow_schema(table).field(name) for name in _key(table)])
     rows = _read(lake, paths, schema)
     run = pc.fill_null(rows["run_id"], "")
     if table != LIFECYCLE.name:
         return pa.table([run, rows["batch_id"], rows["trigger_at"].cast(pa.int64())], list(REPORT_KEY))
     at = rows["reported_at"].cast(pa.int64())
-    once = pc.and_(pc.is_in(rows["event"], pa.array(ONCE)), pc.is_valid(rows["run_id"]))
-    return pa.table([run, rows["event"], pc.if_else(once, 0, at)], list(LIFE_KEY))
+    once = pc.and_(pc.is_in(rows["event"], pa.array(ONCE_PER_RUN)), pc.is_valid(rows["run_id"]))
+    return pa.table([run, rows["event"], pc.if_else(once, 0, at)], list(LIFECYCLE_KEY))
 
 
 def _key(table: str) -> tuple[str, ...]:
-    return LIFE_KEY if table == LIFECYCLE.name else REPORT_KEY
+    return LIFECYCLE_KEY if table == LIFECYCLE.name else REPORT_KEY
 
 
 def _read(lake: Lake, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
@@ -78,7 +86,7 @@ def _read(lake: Lake, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
     return ds.dataset(list(paths), schema=schema, format="parquet", filesystem=lake.folder.fs).to_table()
 
 
-class Runs:
+class ImportedRuns:
     """The runs that one import brought, and by which commits: copies of a log have other names and the same runs."""
 
     def __init__(self) -> None:
@@ -88,8 +96,8 @@ class Runs:
         self, lake: Lake, staging: Staging, parts: Sequence[Part]
     ) -> tuple[list[Part], int, frozenset[str]]:
         """The parts without what this import brought already; how many reports were left out; the runs told of."""
-        paths = [lake.folder.at(staging.path, part.path) for part in parts if part.table in TELLING]
-        told = _read(lake, paths, pa.schema([arrow(PROGRESS.name).field("run_id")]))["run_id"]
+        paths = [lake.folder.absolute(staging.path, part.path) for part in parts if part.table in RUN_TABLES]
+        told = _read(lake, paths, pa.schema([arrow_schema(PROGRESS.name).field("run_id")]))["run_id"]
         runs = frozenset(pc.unique(told).to_pylist())
         others: Mapping[tuple[str, str], Commit] = {
             key: commit for run in runs for key, commit in self._by.get(run, {}).items()
@@ -99,8 +107,8 @@ class Runs:
         found: list[Part] = []
         known = 0
         for place, part in enumerate(parts):
-            rows = _read(lake, [lake.folder.at(staging.path, part.path)], arrow(part.table))
-            tables, left_out = new_only(
+            rows = _read(lake, [lake.folder.absolute(staging.path, part.path)], arrow_schema(part.table))
+            tables, left_out = drop_stored_rows(
                 lake, {part.table: rows}, (staging.job, staging.batch), LakeManifest(others)
             )
             known += left_out

@@ -1,7 +1,7 @@
 """Finding the lines that tell of streaming queries among all lines of an event log, and nothing else of it.
 
 A search for bytes in chunks of a megabyte: only lines that hold the marker are looked at, and only those whose
-own event it is are parsed. Pure over chunks; called by `controlplane.pipeline.eventlogs.chunk_reader`.
+own event it is are parsed. Pure over chunks; called by `controlplane.pipeline.eventlogs.split_reader`.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import Any
 
 import orjson
 
-from controlplane.pipeline.eventlogs.records import CLASS
+from controlplane.pipeline.eventlogs.event_parser import EVENT_CLASS_PREFIX
 from listeners.protocol.wire import MAX_APP_CHARS
 
 MARKER = b"StreamingQueryListener$Query"
 #: A line of this many bytes is passed over: nothing that we look for is so long.
-MOST_LINE = 64 << 20
+MAX_LINE_BYTES = 64 << 20
 #: So far behind a line times of its neighbours are looked for.
-NEAR = 64 << 10
+NEARBY_BYTES = 64 << 10
 #: Of an application's name, its id and Spark's version: they stand in every row.
-MOST_CHARS = MAX_APP_CHARS
+MAX_CHARS = MAX_APP_CHARS
 #: Within these first bytes Spark says which application it is.
-MOST_HEAD = 16 << 20
+MAX_HEADER_BYTES = 16 << 20
 _FIRST_KEY = b'{"Event":"'
-_OURS = _FIRST_KEY + CLASS.encode()
+_STREAMING_EVENT = _FIRST_KEY + EVENT_CLASS_PREFIX.encode()
 _TIME = re.compile(
     rb'"(?:Timestamp|time|Submission Time|Launch Time|Finish Time|Completion Time)":(\d{12,14})\b'
 )
 
 
 @dataclass
-class Walk:
+class ScanState:
     """What was met on the way through the lines, besides those handed out."""
 
     read: int = 0
@@ -47,14 +47,14 @@ class Walk:
 Line = tuple[bytes, bytes, int]
 
 
-def near(around: bytes, at: int) -> float | None:
+def nearest_time(around: bytes, at: int) -> float | None:
     """The time that the events before a line tell, Unix seconds; None where none is near."""
-    told = _TIME.findall(around, max(0, at - NEAR), at)
+    told = _TIME.findall(around, max(0, at - NEARBY_BYTES), at)
     return int(told[-1]) / 1000 if told else None
 
 
-def marked(
-    chunks: Iterable[bytes], walk: Walk, base: int = 0, start: int = 0, stop: int | None = None
+def scan_lines(
+    chunks: Iterable[bytes], walk: ScanState, base: int = 0, start: int = 0, stop: int | None = None
 ) -> Iterator[Line]:
     """The lines with the marker whose first byte is at `start` or later and before `stop`.
 
@@ -79,32 +79,32 @@ def marked(
         if whole:
             buffer = b"".join((*kept, fresh)) if size else fresh
             whole += size
-            yield from _within(buffer, whole, base, start, stop)
+            yield from _marked_lines(buffer, whole, base, start, stop)
             base += whole
             fresh, kept, size = buffer[whole:], [], 0
         kept.append(fresh)
         size += len(fresh)
         if stop is not None and base >= stop:
             return
-        if size > MOST_LINE:
+        if size > MAX_LINE_BYTES:
             walk.too_long += base >= start
             base += size
             kept, size, skipping = [], 0, True
     walk.torn = b"".join(kept) if begun and base >= start else b""
 
 
-def _within(buffer: bytes, whole: int, base: int, start: int, stop: int | None) -> Iterator[Line]:
+def _marked_lines(buffer: bytes, whole: int, base: int, start: int, stop: int | None) -> Iterator[Line]:
     """Of a buffer whose first `whole` bytes are whole lines."""
     first, last = start - base, whole if stop is None else stop - base
     done = 0
     while True:
-        ours = buffer.startswith(_OURS, done, whole)  # they mostly come one after the other
+        ours = buffer.startswith(_STREAMING_EVENT, done, whole)  # they mostly come one after the other
         if ours:
             begin = done
         elif (found := buffer.find(MARKER, done, whole)) >= 0:
             begin = buffer.rfind(b"\n", done, found) + 1 or done
             # Jackson writes the kind of an event first: most lines that only quote the marker are known by that.
-            ours = not buffer.startswith(_FIRST_KEY, begin) or buffer.startswith(_OURS, begin)
+            ours = not buffer.startswith(_FIRST_KEY, begin) or buffer.startswith(_STREAMING_EVENT, begin)
         else:
             return
         end = buffer.find(b"\n", begin, whole)
@@ -114,7 +114,7 @@ def _within(buffer: bytes, whole: int, base: int, start: int, stop: int | None) 
 
 
 @dataclass(frozen=True)
-class Head:
+class LogHeader:
     """What the first lines of a log say. `started_at`: Unix seconds."""
 
     spark_version: str | None = None
@@ -123,47 +123,47 @@ class Head:
     started_at: float | None = None
 
 
-class Foreign(Exception):
+class NotAnEventLog(Exception):
     """What is read is no event log; one sentence."""
 
 
-def head(chunks: Iterable[bytes]) -> Head:
+def read_header(chunks: Iterable[bytes]) -> LogHeader:
     """Of the first file of a log. Foreign when its first line is none of Spark's; what is not told is None."""
-    kept, read, found, first = b"", 0, Head(), True
+    kept, read, found, first = b"", 0, LogHeader(), True
     for chunk in chunks:
         read += len(chunk)
         *lines, kept = (kept + chunk).split(b"\n")
         for line in lines:
-            found = _headed(found, line, first)
+            found = _header_line(found, line, first)
             first = False
             if found.app_id is not None:
                 return found
-        if first and read > NEAR and not kept.startswith(b"{"):
-            raise Foreign("it is no event log: its first line is none of Spark's")
-        if read > MOST_HEAD:
+        if first and read > NEARBY_BYTES and not kept.startswith(b"{"):
+            raise NotAnEventLog("it is no event log: its first line is none of Spark's")
+        if read > MAX_HEADER_BYTES:
             break
     if not read:
-        raise Foreign("nothing of it can be decoded")
+        raise NotAnEventLog("nothing of it can be decoded")
     if first and not (kept and _FIRST_KEY.startswith(kept[: len(_FIRST_KEY)])):
-        raise Foreign("it is no event log: its first line is none of Spark's")
+        raise NotAnEventLog("it is no event log: its first line is none of Spark's")
     return found
 
 
-def _headed(found: Head, line: bytes, first: bool) -> Head:
+def _header_line(found: LogHeader, line: bytes, first: bool) -> LogHeader:
     if first:
         document = _object(line)
         if document is None or not isinstance(document.get("Event"), str):
-            raise Foreign("it is no event log: its first line is none of Spark's")
+            raise NotAnEventLog("it is no event log: its first line is none of Spark's")
     if b'"SparkListenerLogStart"' in line[:200]:
         version = (_object(line) or {}).get("Spark Version")
-        return Head(version[:MOST_CHARS] if isinstance(version, str) else None)
+        return LogHeader(version[:MAX_CHARS] if isinstance(version, str) else None)
     if b'"SparkListenerApplicationStart"' in line[:200]:
         told = _object(line) or {}
         name, app_id, at = told.get("App Name"), told.get("App ID"), told.get("Timestamp")
-        return Head(
+        return LogHeader(
             found.spark_version,
-            name[:MOST_CHARS] if isinstance(name, str) else None,
-            app_id[:MOST_CHARS] if isinstance(app_id, str) else "",
+            name[:MAX_CHARS] if isinstance(name, str) else None,
+            app_id[:MAX_CHARS] if isinstance(app_id, str) else "",
             at / 1000 if isinstance(at, int) else None,
         )
     return found

@@ -17,23 +17,23 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from controlplane.lake.folders import LakeFolder
-from controlplane.pipeline.ingest import landing_zone, partitions
+from controlplane.pipeline.ingest import landing_zone, partition_writer
 
-WHY = "torn or gone: what could be read of it was taken in, the rest of it is lost"
+DAMAGED_REASON = "torn or gone: what could be read of it was taken in, the rest of it is lost"
 #: Paths are names here, whatever signs they have. Spark's own reading of a stream says so too.
-AS_NAMED = {"__globPaths__": "false", **landing_zone.READ}
+READ_OPTIONS = {"__globPaths__": "false", **landing_zone.LINE_READER_OPTIONS}
 
 
-def of_batch(spark: SparkSession, checkpoint: str, named: str) -> list[str]:
+def find_damaged(spark: SparkSession, checkpoint: str, named: str) -> list[str]:
     """All damaged files of the batch under way, sorted. `named`: the one by which it failed, as Spark says it.
 
     Only that one where the checkpoint does not tell the others.
     """
     found = {unquote(named)}
     try:
-        rest = set(_files(spark, checkpoint)) - found
+        rest = set(_uncommitted_files(spark, checkpoint)) - found
         while rest:
-            one = _first(spark, sorted(rest))
+            one = _first_damaged(spark, sorted(rest))
             if one is None:
                 break
             found.add(one)
@@ -43,13 +43,15 @@ def of_batch(spark: SparkSession, checkpoint: str, named: str) -> list[str]:
     return sorted(found)
 
 
-def keep(folder: LakeFolder, paths: Sequence[str]) -> None:
+def record_damaged(folder: LakeFolder, paths: Sequence[str]) -> None:
     """A line for each file beside the lines that are no events. The same files make the same name."""
     name = hashlib.sha256("\n".join(paths).encode("utf-8", "replace")).hexdigest()[:12]
-    partitions.reject(folder, f"files-{name}", ({"origin": path, "error": WHY, "line": ""} for path in paths))
+    partition_writer.write_rejected(
+        folder, f"files-{name}", ({"origin": path, "error": DAMAGED_REASON, "line": ""} for path in paths)
+    )
 
 
-def _files(spark: SparkSession, checkpoint: str) -> Iterable[str]:
+def _uncommitted_files(spark: SparkSession, checkpoint: str) -> Iterable[str]:
     """Files that the stream has seen and not committed, by Spark's own log of them."""
     done = max(
         (int(name) for name, _ in _lines(spark, f"{checkpoint}/commits") if name.isdigit()), default=-1
@@ -77,7 +79,7 @@ def _lines(spark: SparkSession, folder: str) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in found]
 
 
-def _first(spark: SparkSession, paths: list[str]) -> str | None:
+def _first_damaged(spark: SparkSession, paths: list[str]) -> str | None:
     """One of the files that cannot be read to its end."""
     try:
         _text(spark, paths).count()
@@ -91,4 +93,4 @@ def _first(spark: SparkSession, paths: list[str]) -> str | None:
 
 
 def _text(spark: SparkSession, paths: list[str]) -> DataFrame:
-    return spark.read.options(**AS_NAMED).text(paths)
+    return spark.read.options(**READ_OPTIONS).text(paths)

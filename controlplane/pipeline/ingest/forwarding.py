@@ -20,10 +20,10 @@ from listeners.delivery.transport import ServerAcknowledgement
 from listeners.protocol.errors import TooLarge, TransportError
 
 #: What one request holds at most.
-REQUEST_EVENTS, REQUEST_BYTES = 1000, 4 * 1024 * 1024
-REQUEST_SECONDS = 30.0
+MAX_REQUEST_EVENTS, MAX_REQUEST_BYTES = 1000, 4 * 1024 * 1024
+REQUEST_TIMEOUT_SECONDS = 30.0
 #: A server that takes nothing for so long fails the batch, which is done again.
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 #: Rows of an outbox that are in memory at once.
 OUTBOX_ROWS = 500
 OUTBOX = pa.schema([("agent", pa.string()), ("seq", pa.int64()), ("line", pa.binary())])
@@ -35,13 +35,13 @@ class ServerUnavailable(ControlPlaneError):
     status, code = 503, "server_away"
 
 
-class Sender(Protocol):
+class EventSender(Protocol):
     """What is asked of the way to the server; `listeners.delivery.transport.HttpTransport` is it."""
 
     def send(self, lines: Sequence[bytes], timeout: float) -> ServerAcknowledgement: ...
 
 
-class Waiting(NamedTuple):
+class PendingEvent(NamedTuple):
     """An event on its way; sorts by agent and number."""
 
     agent: str
@@ -49,7 +49,7 @@ class Waiting(NamedTuple):
     line: bytes
 
 
-class RejectedBatch(NamedTuple):
+class RejectedEvent(NamedTuple):
     """A line that the server will never take, and why."""
 
     why: str
@@ -61,35 +61,35 @@ class Forwarder:
 
     def __init__(
         self,
-        sender: Sender,
+        sender: EventSender,
         stopping: threading.Event,
-        patience: float = PATIENCE_SECONDS,
+        patience: float = TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         say: Callable[[str], None] = lambda _: None,
     ):
         self._sender, self._stopping, self._patience, self._clock = sender, stopping, patience, clock
         self._say = say
 
-    def forward(self, waiting: Iterable[Waiting]) -> list[RejectedBatch]:
+    def forward(self, waiting: Iterable[PendingEvent]) -> list[RejectedEvent]:
         """Send all of it, in this order; what the server refused for good. ServerAway where it took nothing."""
-        refused: list[RejectedBatch] = []
+        refused: list[RejectedEvent] = []
         for lines in _requests(waiting):
             refused += self._deliver(lines)
         return refused
 
-    def _deliver(self, lines: list[bytes]) -> list[RejectedBatch]:
+    def _deliver(self, lines: list[bytes]) -> list[RejectedEvent]:
         try:
             answer = self._send(lines)
         except TooLarge as error:
             return self._halved(lines, error)
         return [
-            RejectedBatch(why, lines[line - 1] if 0 < line <= len(lines) else b"")
+            RejectedEvent(why, lines[line - 1] if 0 < line <= len(lines) else b"")
             for line, why in answer.lines
         ]
 
-    def _halved(self, lines: list[bytes], error: TooLarge) -> list[RejectedBatch]:
+    def _halved(self, lines: list[bytes], error: TooLarge) -> list[RejectedEvent]:
         if len(lines) == 1:
-            return [RejectedBatch(str(error), lines[0])]
+            return [RejectedEvent(str(error), lines[0])]
         middle = len(lines) // 2
         return self._deliver(lines[:middle]) + self._deliver(lines[middle:])
 
@@ -97,7 +97,7 @@ class Forwarder:
         backoff, until, told = Backoff(), self._clock() + self._patience, False
         while True:
             try:
-                return self._sender.send(lines, REQUEST_SECONDS)
+                return self._sender.send(lines, REQUEST_TIMEOUT_SECONDS)
             except TooLarge:
                 raise
             except TransportError as error:
@@ -111,11 +111,11 @@ class Forwarder:
                     raise ServerUnavailable(f"events cannot be forwarded: {error}") from None
 
 
-def _requests(waiting: Iterable[Waiting]) -> Iterator[list[bytes]]:
+def _requests(waiting: Iterable[PendingEvent]) -> Iterator[list[bytes]]:
     lines: list[bytes] = []
     size = 0
     for one in waiting:
-        if lines and (len(lines) >= REQUEST_EVENTS or size + len(one.line) > REQUEST_BYTES):
+        if lines and (len(lines) >= MAX_REQUEST_EVENTS or size + len(one.line) > MAX_REQUEST_BYTES):
             yield lines
             lines, size = [], 0
         lines.append(one.line)
@@ -127,10 +127,10 @@ def _requests(waiting: Iterable[Waiting]) -> Iterator[list[bytes]]:
 # -- outboxes: from the executors to the driver, by way of the lake's staging ------------------------
 
 
-def put(folder: LakeFolder, path: str, waiting: list[Waiting]) -> None:
+def write_outbox(folder: LakeFolder, path: str, waiting: list[PendingEvent]) -> None:
     """Write an executor's share, sorted, so that the driver need not hold it as a whole."""
     waiting.sort(key=lambda one: one[:2])
-    absolute = folder.at(path)
+    absolute = folder.absolute(path)
     folder.fs.makedirs(absolute.rpartition("/")[0], exist_ok=True)
     with folder.fs.open(absolute, "wb") as file, pa.ipc.new_stream(file, OUTBOX) as writer:
         for start in range(0, len(waiting), OUTBOX_ROWS):
@@ -139,13 +139,13 @@ def put(folder: LakeFolder, path: str, waiting: list[Waiting]) -> None:
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=OUTBOX))
 
 
-def taken(folder: LakeFolder, paths: Sequence[str]) -> Iterator[Waiting]:
+def read_outboxes(folder: LakeFolder, paths: Sequence[str]) -> Iterator[PendingEvent]:
     """All shares as one, in order of agent and number."""
-    return heapq.merge(*(_share(folder, path) for path in paths), key=lambda one: one[:2])
+    return heapq.merge(*(_read_outbox(folder, path) for path in paths), key=lambda one: one[:2])
 
 
-def _share(folder: LakeFolder, path: str) -> Iterator[Waiting]:
-    with folder.fs.open(folder.at(path), "rb") as file, pa.ipc.open_stream(file) as reader:
+def _read_outbox(folder: LakeFolder, path: str) -> Iterator[PendingEvent]:
+    with folder.fs.open(folder.absolute(path), "rb") as file, pa.ipc.open_stream(file) as reader:
         for batch in reader:
             for agent, seq, line in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-                yield Waiting(agent, seq, line)
+                yield PendingEvent(agent, seq, line)

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from controlplane.errors import BadRequest
-from controlplane.lake import events
+from controlplane.lake import wire_events
 from controlplane.lake.folders import LakeFolder
 from listeners.protocol.errors import WireError
 
@@ -41,9 +41,9 @@ PARSED_DDL = "key binary, agent string, seq bigint, line binary, origin string, 
 #: the future would end the taking in, and one that was copied with its old time would never be read: so, never.
 MAX_FILE_AGE = "36500d"
 #: Longer lines are passed over unseen, so that one without an end does not take all the memory there is.
-LONGEST_LINE = 16 * 1024 * 1024
-READ = {"mapreduce.input.linerecordreader.line.maxlength": str(LONGEST_LINE)}
-MANY = "1000000"
+MAX_LINE_BYTES = 16 * 1024 * 1024
+LINE_READER_OPTIONS = {"mapreduce.input.linerecordreader.line.maxlength": str(MAX_LINE_BYTES)}
+NEVER_PARALLEL = "1000000"
 KAFKA_PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 
@@ -58,7 +58,7 @@ _DAMAGED = re.compile(
 
 
 @dataclass(frozen=True)
-class Source:
+class IngestSource:
     """Where lines come from. `form`: `text` (a landing zone at `place`) or `kafka` (by `options`)."""
 
     place: str
@@ -70,18 +70,18 @@ class Source:
     clean: bool = False
 
 
-def lines_of(spark: SparkSession, source: Source) -> DataFrame:
+def read_lines(spark: SparkSession, source: IngestSource) -> DataFrame:
     """A stream of lines: `value` (bytes), `origin` (file or offset). BadRequest where Spark cannot read it."""
     if LakeFolder(source.place).is_local:
         # Looking at a batch's files once more is quicker here than a job of Spark's that does it.
-        spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", MANY)
+        spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.threshold", NEVER_PARALLEL)
     reader = spark.readStream.format(source.form)
-    for name, setting in {**_settings(source), **source.options}.items():
+    for name, setting in {**_reader_options(source), **source.options}.items():
         reader = reader.option(name, setting)
     try:
         found = reader.load(source.place) if source.form == "text" else reader.load()
     except AnalysisException as error:
-        raise BadRequest(_trouble(source, error)) from None
+        raise BadRequest(_error_message(source, error)) from None
     if source.form == "text":
         origin = F.col("_metadata.file_path")
     else:
@@ -89,17 +89,17 @@ def lines_of(spark: SparkSession, source: Source) -> DataFrame:
     return found.select(found["value"].cast("binary").alias("value"), origin.alias("origin"))
 
 
-def _settings(source: Source) -> dict[str, str]:
+def _reader_options(source: IngestSource) -> dict[str, str]:
     if source.form != "text":
         return {"startingOffsets": "earliest"}
     # Else a folder that somebody makes below would be taken for a partition, and end the stream.
-    wanted = {"maxFileAge": MAX_FILE_AGE, "recursiveFileLookup": "true", **READ}
+    wanted = {"maxFileAge": MAX_FILE_AGE, "recursiveFileLookup": "true", **LINE_READER_OPTIONS}
     if source.max_files is not None:
         wanted["maxFilesPerTrigger"] = str(source.max_files)
     return {**wanted, "cleanSource": "delete"} if source.clean else wanted
 
 
-def _trouble(source: Source, error: AnalysisException) -> str:
+def _error_message(source: IngestSource, error: AnalysisException) -> str:
     text = str(error).strip().splitlines()[0]
     if "Failed to find data source" in text and source.form == "kafka":
         from pyspark import __version__
@@ -119,7 +119,7 @@ def damaged_file(trouble: str) -> str | None:
     return found.group(1) if found and _DAMAGED.search(trouble) else None
 
 
-def parsed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def parse_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Lines -> what they tell, by PARSED. A bad line is a row with an `error`; empty lines are none. On executors."""
     for batch in batches:
         lines, origins = batch.column(0).to_pylist(), batch.column(1).to_pylist()
@@ -132,8 +132,8 @@ def parsed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _row(line: bytes, origin: str) -> tuple[bytes, str | None, int | None, bytes, str, str | None]:
     try:
-        event = events.read(line)
-        return events.key_of(event), event.agent, event.seq, line, origin, None
+        event = wire_events.decode_line(line)
+        return wire_events.deduplication_key(event), event.agent, event.seq, line, origin, None
     except (WireError, ValueError, RecursionError) as error:
         told = str(error) or "nested too deep"
     key = blake2b(line, digest_size=16, key=blake2b(origin.encode(), digest_size=32).digest()).digest()

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from controlplane.lake.lake import Lake
 from controlplane.pipeline.ingest import ingest_job
 from controlplane.pipeline.ingest.forwarding import Forwarder
-from controlplane.pipeline.ingest.ingest_job import IngestFailed, IngestPlan, Say, Sum
-from controlplane.pipeline.runtime.session import close, first_line, session
+from controlplane.pipeline.ingest.ingest_job import IngestFailed, IngestPlan, IngestSummary, Log
+from controlplane.pipeline.runtime.session import close_session, error_line, get_session
 from listeners import attach, environment
 from listeners.attach import NotAttached
 from listeners.attachment import Attachment
@@ -27,25 +27,25 @@ from listeners.delivery.transport import HttpTransport
 APP = "controlplane"
 
 
-def take_in(
-    plan: IngestPlan, lake: str, server: str | None, master: str | None, stopping: threading.Event, say: Say
-) -> Sum:
+def run_ingest(
+    plan: IngestPlan, lake: str, server: str | None, master: str | None, stopping: threading.Event, say: Log
+) -> IngestSummary:
     """Run the job until it ends or is told to stop. ControlPlaneError where it cannot run."""
     opened = Lake.open(lake, create=True)
     forwarder = Forwarder(_transport(server), stopping, say=say) if server is not None else None
     # Why a batch failed is told in a line; Spark would tell it by pages.
-    spark = session(APP, master, {"spark.log.level": "FATAL"})
+    spark = get_session(APP, master, {"spark.log.level": "FATAL"})
     attachment, batches = None, ingest_job.MicroBatches(opened, plan.window_seconds, forwarder, say)
     try:
         with _jvm_alive(stopping):
-            own = ingest_job.prepared(spark)
+            own = ingest_job.stream_session(spark)
             attachment = _attached(own, server)
-            return ingest_job.run(own, plan, batches, stopping, say)
+            return ingest_job.run_stream(own, plan, batches, stopping, say)
     finally:
         if attachment is not None:
             attachment.detach()
         with contextlib.suppress(Py4JError, OSError, EOFError):
-            close(spark)
+            close_session(spark)
 
 
 @contextlib.contextmanager
@@ -56,7 +56,7 @@ def _jvm_alive(stopping: threading.Event) -> Iterator[None]:
     try:
         yield
     except Py4JJavaError as error:
-        raise IngestFailed(f"ingest ended: {first_line(error)}") from None
+        raise IngestFailed(f"ingest ended: {error_line(error)}") from None
     except (Py4JError, OSError, EOFError) as error:
         if isinstance(error, OSError) and not isinstance(error, ConnectionError):
             raise

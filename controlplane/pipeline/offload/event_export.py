@@ -15,12 +15,12 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError
 
 from controlplane.errors import ControlPlaneError
-from controlplane.history.offload_commits import ONE_AN_EVENT, EventRange, OffloadCounts
-from controlplane.lake import events
-from controlplane.lake.deduplication import new_only
+from controlplane.history.offload_commits import EVENT_TABLES, EventRange, OffloadCounts
+from controlplane.lake import wire_events
+from controlplane.lake.deduplication import drop_stored_rows
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Part
-from controlplane.lake.rows import LakeRows
+from controlplane.lake.rows import LakeRowBuilder
 from controlplane.lake.staging import Staging
 from controlplane.store import offload_marks
 from controlplane.store.engine import open_engine, unavailable
@@ -28,11 +28,11 @@ from controlplane.store.offload_marks import OffloadEvent
 from listeners.protocol import wire
 
 #: Rows of all tables that a task holds before it writes them.
-MOST_ROWS = 200_000
+MAX_BUFFERED_ROWS = 200_000
 
 
 @dataclass(frozen=True)
-class Task:
+class OffloadTask:
     """A stretch of a commit, small enough for one task. `database`: URL of the store; `lake`: of the lake."""
 
     number: int
@@ -42,7 +42,7 @@ class Task:
     lake: str
 
 
-def read_only(database: str) -> Engine:
+def open_read_only(database: str) -> Engine:
     """An engine that changes nothing: SQLite's file is opened for reading, PostgreSQL's session says so."""
     url = make_url(database)
     if url.get_backend_name() == "sqlite":
@@ -55,27 +55,27 @@ def read_only(database: str) -> Engine:
     return engine.execution_options(isolation_level="AUTOCOMMIT")
 
 
-def tried(task: Task) -> tuple[list[Part], OffloadCounts] | str:
-    """`carry`, or in one line why it could not: thrown, Spark would wrap it in a hundred lines."""
+def try_export(task: OffloadTask) -> tuple[list[Part], OffloadCounts] | str:
+    """`export_events`, or in one line why it could not: thrown, Spark would wrap it in a hundred lines."""
     try:
-        return carry(task)
+        return export_events(task)
     except (ControlPlaneError, OSError) as error:
         return str(error)
     except DBAPIError as error:
         return str(unavailable(error))
 
 
-def carry(task: Task) -> tuple[list[Part], OffloadCounts]:
+def export_events(task: OffloadTask) -> tuple[list[Part], OffloadCounts]:
     """Write the rows of one task; the parts, and what became of the events."""
-    engine = read_only(task.database)
+    engine = open_read_only(task.database)
     lake = Lake.open(task.lake)
     parts: list[Part] = []
-    account, rows = OffloadCounts(), LakeRows()
+    account, rows = OffloadCounts(), LakeRowBuilder()
     try:
         with engine.connect() as connection:
             for event in offload_marks.events_to_offload(connection, task.stretch.after, task.stretch.until):
-                account += put(rows, event)
-                if len(rows) >= MOST_ROWS:
+                account += add_stored_event(rows, event)
+                if len(rows) >= MAX_BUFFERED_ROWS:
                     account += _write(task, lake, rows, parts)
     finally:
         engine.dispose()
@@ -83,31 +83,31 @@ def carry(task: Task) -> tuple[list[Part], OffloadCounts]:
     return parts, account
 
 
-def _write(task: Task, lake: Lake, rows: LakeRows, parts: list[Part]) -> OffloadCounts:
+def _write(task: OffloadTask, lake: Lake, rows: LakeRowBuilder, parts: list[Part]) -> OffloadCounts:
     """What the lake has not, in files numbered in the order of writing."""
     if not len(rows):
         return OffloadCounts()
     tables = rows.take()
-    kept, _ = new_only(lake, tables, (task.staging.job, task.staging.batch))
-    known = sum(tables[name].num_rows - kept[name].num_rows for name in ONE_AN_EVENT)
+    kept, _ = drop_stored_rows(lake, tables, (task.staging.job, task.staging.batch))
+    known = sum(tables[name].num_rows - kept[name].num_rows for name in EVENT_TABLES)
     for table, found in kept.items():
         parts += task.staging.write(table, found, f"{task.number:05d}-{len(parts):04d}")
-    return OffloadCounts(known=known)
+    return OffloadCounts(duplicates=known)
 
 
-def put(rows: LakeRows, event: OffloadEvent) -> OffloadCounts:
+def add_stored_event(rows: LakeRowBuilder, event: OffloadEvent) -> OffloadCounts:
     """One event as rows; one that cannot be read is counted and spoils no other."""
     app = wire.App(event.app, event.app_id, event.spark_version)
     told = wire.Event(event.agent, event.seq, event.at, app, event.type, event.data)
     try:
-        taken = events.add(rows, told)
+        taken = wire_events.add_event(rows, told)
     except (ValueError, TypeError, OverflowError):
         taken = False
     numbers = offload_marks.seq_residue(event.seq)
-    return OffloadCounts(events=1, taken=int(taken), malformed=int(not taken), numbers=numbers)
+    return OffloadCounts(events=1, stored=int(taken), malformed=int(not taken), checksum=numbers)
 
 
-def stretches(connection: Connection, whole: EventRange, size: int) -> Iterator[EventRange]:
+def split_range(connection: Connection, whole: EventRange, size: int) -> Iterator[EventRange]:
     """A stretch in pieces of about `size` events."""
     after = whole.after
     for until in offload_marks.split_range(connection, whole.after, whole.until, size):

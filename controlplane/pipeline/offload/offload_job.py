@@ -1,4 +1,4 @@
-"""The job that moves events past the hot retention from the store to the lake; called by `controlplane history move`.
+"""The job that moves events past the hot retention from the store to the lake; called by `controlplane history offload`.
 
 One commit a stretch of event ids, so that a job that was cut off goes on where it was, and one that is done again
 replaces its own. It takes nothing out of the store: the server does that, once it has verified the commit.
@@ -17,22 +17,22 @@ from sqlalchemy.exc import DBAPIError
 from controlplane.errors import LakeError
 from controlplane.history import offload_commits
 from controlplane.history.offload_commits import JOB, EventRange, OffloadCounts
-from controlplane.lake.deduplication import still_new
+from controlplane.lake.deduplication import conflict_check
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Part
-from controlplane.lake.verification import verify
-from controlplane.pipeline.offload import record_export
-from controlplane.pipeline.offload.event_export import Task, read_only, stretches, tried
+from controlplane.lake.verification import verify_commit
+from controlplane.pipeline.offload import alert_export
+from controlplane.pipeline.offload.event_export import OffloadTask, open_read_only, split_range, try_export
 from controlplane.store import offload_marks
 from controlplane.store.engine import open_engine, unavailable
 
 #: Events of one commit, and of one task of it.
-COMMIT_EVENTS, TASK_EVENTS = 400_000, 25_000
-Told = Callable[[str], None]
+EVENTS_PER_COMMIT, EVENTS_PER_TASK = 400_000, 25_000
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Moving:
+class OffloadRequest:
     """What is moved whereto. `cutoff`: younger events stay, Unix seconds."""
 
     database: str
@@ -42,33 +42,33 @@ class Moving:
 
 @dataclass(frozen=True)
 class OffloadSummary:
-    """What a job did. `mended`: commits whose files were damaged, written again; `days`: of alerts and actions."""
+    """What a job did. `repaired`: commits whose files were damaged, written again; `days`: of alerts and actions."""
 
     commits: int = 0
-    mended: int = 0
+    repaired: int = 0
     rows: int = 0
     days: int = 0
     until: int = 0
-    account: OffloadCounts = field(default_factory=OffloadCounts)
+    counts: OffloadCounts = field(default_factory=OffloadCounts)
 
 
-def move(spark: SparkSession, moving: Moving, say: Told) -> OffloadSummary:
+def offload(spark: SparkSession, moving: OffloadRequest, say: Log) -> OffloadSummary:
     """Move what is old enough; `say` is told of each commit. LakeError and StoreUnavailable end it in between."""
     lake = Lake.open(moving.lake, create=True)
     try:
-        with lake.folder.held(JOB):
+        with lake.folder.lock(JOB):
             lake.recover(JOB)
-            return _opened(spark, lake, moving, say)
+            return _with_store(spark, lake, moving, say)
     except OSError as error:
         raise LakeError(f"the lake at {lake.folder} cannot be written: {error}") from None
 
 
-def _opened(spark: SparkSession, lake: Lake, moving: Moving, say: Told) -> OffloadSummary:
+def _with_store(spark: SparkSession, lake: Lake, moving: OffloadRequest, say: Log) -> OffloadSummary:
     store = _store(moving.database)
-    engine = read_only(moving.database)
+    engine = open_read_only(moving.database)
     try:
         with engine.connect() as connection:
-            return _move(spark, lake, moving, store, connection, say)
+            return _offload_events(spark, lake, moving, store, connection, say)
     except DBAPIError as error:
         raise unavailable(error) from None
     finally:
@@ -91,28 +91,32 @@ def _store(database: str) -> str:
         engine.dispose()
 
 
-def _move(
-    spark: SparkSession, lake: Lake, moving: Moving, store: str, connection: Connection, say: Told
+def _offload_events(
+    spark: SparkSession, lake: Lake, moving: OffloadRequest, store: str, connection: Connection, say: Log
 ) -> OffloadSummary:
     mark = offload_marks.value(connection, offload_marks.OFFLOADED_UNTIL) or 0
     name = offload_marks.offload_name(connection) or store
-    damaged, mark = _standing(lake, name, mark)
+    damaged, mark = _verify_existing(lake, name, mark)
     until = offload_marks.last_id_before(connection, mark, moving.cutoff)
-    ahead = stretches(connection, EventRange(name, mark, until), COMMIT_EVENTS) if until > mark else iter(())
-    found = OffloadSummary(mended=len(damaged), until=until)
+    ahead = (
+        split_range(connection, EventRange(name, mark, until), EVENTS_PER_COMMIT)
+        if until > mark
+        else iter(())
+    )
+    found = OffloadSummary(repaired=len(damaged), until=until)
     for stretch in (*damaged, *ahead):
         found = _commit(spark, lake, moving, stretch, connection, found)
         say(f"moved events {stretch.after + 1} to {stretch.until} of at most {until}, {found.rows} rows")
-    days = record_export.carry(connection, lake, store)
-    return OffloadSummary(found.commits, found.mended, found.rows, days, found.until, found.account)
+    days = alert_export.export_days(connection, lake, store)
+    return OffloadSummary(found.commits, found.repaired, found.rows, days, found.until, found.counts)
 
 
-def _standing(lake: Lake, store: str, mark: int) -> tuple[list[EventRange], int]:
+def _verify_existing(lake: Lake, store: str, mark: int) -> tuple[list[EventRange], int]:
     """Commits since the mark that are damaged, and how far all of them reach."""
     manifest, damaged = lake.manifest(), []
-    for stretch, commit in offload_commits.onwards(manifest, store, mark):
+    for stretch, commit in offload_commits.contiguous_commits(manifest, store, mark):
         try:
-            verify(lake, commit, manifest)
+            verify_commit(lake, commit, manifest)
         except LakeError:
             damaged.append(stretch)
         mark = stretch.until
@@ -122,17 +126,17 @@ def _standing(lake: Lake, store: str, mark: int) -> tuple[list[EventRange], int]
 def _commit(
     spark: SparkSession,
     lake: Lake,
-    moving: Moving,
+    moving: OffloadRequest,
     stretch: EventRange,
     connection: Connection,
     before: OffloadSummary,
 ) -> OffloadSummary:
     staging, held = lake.stage(JOB, stretch.batch), lake.manifest()
     tasks = [
-        Task(number, piece, staging, moving.database, str(lake.folder))
-        for number, piece in enumerate(stretches(connection, stretch, TASK_EVENTS))
+        OffloadTask(number, piece, staging, moving.database, str(lake.folder))
+        for number, piece in enumerate(split_range(connection, stretch, EVENTS_PER_TASK))
     ]
-    results = spark.sparkContext.parallelize(tasks, len(tasks)).map(tried).collect() if tasks else []
+    results = spark.sparkContext.parallelize(tasks, len(tasks)).map(try_export).collect() if tasks else []
     parts: list[Part] = []
     account = OffloadCounts()
     for found in results:
@@ -144,13 +148,13 @@ def _commit(
         written, counted = found
         parts += written
         account += counted
-    check = still_new(lake, staging, parts, held)
-    commit = lake.commit(staging, parts, offload_commits.facts(stretch, account), check=check)
+    check = conflict_check(lake, staging, parts, held)
+    commit = lake.commit(staging, parts, offload_commits.commit_facts(stretch, account), check=check)
     return OffloadSummary(
         before.commits + 1,
-        before.mended,
+        before.repaired,
         before.rows + commit.rows,
         0,
         before.until,
-        before.account + account,
+        before.counts + account,
     )

@@ -10,10 +10,10 @@ from typing import Any
 from controlplane.pipeline.report import plots
 
 Json = dict[str, Any]
-WORST, COSTLY, GROWING, BUSIEST = 20, 10, 8, 15
+MAX_WORST, MAX_RESTARTED, MAX_GROWING, MAX_BUSIEST = 20, 10, 8, 15
 
 
-def rendered(report: Json) -> str:
+def render_html(report: Json) -> str:
     """The page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
@@ -35,18 +35,18 @@ def rendered(report: Json) -> str:
     busiest = sorted(
         (one for one in report["queries"] if one["headroom"]),
         key=lambda one: -one["headroom"]["busy_share_p95"],
-    )[:BUSIEST]
-    growing = growers(report["queries"])
+    )[:MAX_BUSIEST]
+    growing = growing_state(report["queries"])
     return environment.get_template("report.html").render(
         report=report,
-        worst=report["queries"][:WORST],
-        growing=[{**one, "plot": Markup(_growth(one))} for one in growing[:GROWING]],
-        more_growing=max(0, len(growing) - GROWING),
+        worst=report["queries"][:MAX_WORST],
+        growing=[{**one, "plot": Markup(_growth_plot(one))} for one in growing[:MAX_GROWING]],
+        more_growing=max(0, len(growing) - MAX_GROWING),
         lagging=[one for one in report["queries"] if _direction(one["lag_trend"]) == "up"],
         restarted=sorted(
             (one for one in report["queries"] if one["starts"] > 1 or one["failures"]),
             key=lambda one: (-one["downtime_seconds"], -one["starts"]),
-        )[:COSTLY],
+        )[:MAX_RESTARTED],
         fleet_plot=Markup(plots.attainment(report["fleet"]["days"])) if report["fleet"]["days"] else "",
         busy_plot=Markup(plots.busy(busiest)) if busiest else "",
         tight=[one for one in busiest if one["headroom"]["tight"]],
@@ -57,7 +57,7 @@ def rendered(report: Json) -> str:
     )
 
 
-def growers(queries: list[Json]) -> list[Json]:
+def growing_state(queries: list[Json]) -> list[Json]:
     """Query and state figure of what grows, the soonest at its limit first, then the fastest."""
     found = [
         {"app": one["app"], "query": one["query"], "unit": unit, "state": one[figure]}
@@ -73,7 +73,7 @@ def _urgency(one: Json) -> tuple[float, float]:
     return (until["days"] if until else float("inf"), -trend["per_day"] / max(trend["level"], 1.0))
 
 
-def _growth(one: Json) -> str:
+def _growth_plot(one: Json) -> str:
     state = one["state"]
     return plots.growth(state["series"], state["trend"], state["limit"], one["unit"])
 

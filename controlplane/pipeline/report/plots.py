@@ -13,14 +13,14 @@ from typing import Any
 
 Json = dict[str, Any]
 #: A colour that nothing else has → the page's name for it.
-ROLES = {
+COLOR_VARIABLES = {
     "#010203": "var(--ink)",
     "#040506": "var(--soft)",
     "#070809": "var(--line)",
     "#0a0b0c": "var(--main)",
     "#0d0e0f": "var(--bad)",
 }
-INK, SOFT, LINE, MAIN, BAD = ROLES
+INK, SOFT, LINE, MAIN, BAD = COLOR_VARIABLES
 STYLE: Any = {
     "svg.fonttype": "none",
     "svg.hashsalt": "report",
@@ -46,7 +46,7 @@ STYLE: Any = {
 
 def attainment(days: Sequence[Json]) -> str:
     """The fleet's attainment by day, and its downtime below."""
-    with _canvas(9.2, 3.0, 2) as drawn:
+    with _Canvas(9.2, 3.0, 2) as drawn:
         (above, below), at = drawn.axes, [_day(one["day"]) for one in days]
         above.plot(
             at, [_percent(one["attainment"]) for one in days], color=MAIN, linewidth=1.8, marker="o", ms=3
@@ -67,7 +67,7 @@ def growth(series: Sequence[Json], trend: Json, limit: float | None, unit: str) 
     """State by day, its trend with the interval thirty days ahead, and the limit."""
     import numpy as np
 
-    with _canvas(4.5, 2.5) as drawn:
+    with _Canvas(4.5, 2.5) as drawn:
         axes = drawn.axes[0]
         at = [_day(one["day"]) for one in series]
         axes.plot(at, [one["value"] for one in series], ".", color=MAIN, ms=4)
@@ -90,9 +90,9 @@ def growth(series: Sequence[Json], trend: Json, limit: float | None, unit: str) 
 
 def busy(queries: Sequence[Json]) -> str:
     """The busiest queries: share of the clock in their busiest hours."""
-    with _canvas(9.2, 0.7 + 0.27 * len(queries)) as drawn:
+    with _Canvas(9.2, 0.7 + 0.27 * len(queries)) as drawn:
         axes = drawn.axes[0]
-        names = [clipped(f"{one['query']} · {one['app']}", 44) for one in queries]
+        names = [truncate(f"{one['query']} · {one['app']}", 44) for one in queries]
         shares = [100 * one["headroom"]["busy_share_p95"] for one in queries]
         colours = [BAD if one["headroom"]["tight"] else MAIN for one in queries]
         axes.barh(range(len(names)), shares, color=colours, height=0.62)
@@ -105,7 +105,7 @@ def busy(queries: Sequence[Json]) -> str:
         return drawn.svg("Busy share of the busiest queries")
 
 
-def clipped(text: str, most: int) -> str:
+def truncate(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
@@ -125,13 +125,13 @@ def _percent(value: float | None) -> float:
     return float("nan") if value is None else 100 * value
 
 
-class _canvas:
+class _Canvas:
     """A figure with one axes above the other, in our style."""
 
     def __init__(self, width: float, height: float, rows: int = 1):
         self.size, self.rows = (width, height), rows
 
-    def __enter__(self) -> _canvas:
+    def __enter__(self) -> _Canvas:
         import matplotlib as mpl
         from matplotlib.figure import Figure
 
@@ -167,6 +167,6 @@ class _canvas:
             self.figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
         drawn = text.getvalue()
         drawn = drawn[drawn.index("<svg") :]
-        for colour, role in ROLES.items():
+        for colour, role in COLOR_VARIABLES.items():
             drawn = drawn.replace(colour, role)
         return drawn.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

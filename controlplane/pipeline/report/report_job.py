@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from controlplane.lake.lake import Lake
-from controlplane.lake.schema import ddl
-from controlplane.pipeline.report.report_stats import Json, ReportRequest, Tables, report
+from controlplane.lake.schema import spark_ddl
+from controlplane.pipeline.report.report_stats import Json, ReportRequest, ReportTables, compute_report
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -23,19 +23,19 @@ DAY_COLUMNS = (
 ALERT_COLUMNS = "name severity query_id fingerprint fired_at resolved_at notified".split()
 
 
-def gathered(spark: SparkSession, lake: Lake, wish: ReportRequest, made_at: datetime) -> Json:
+def build_report(spark: SparkSession, lake: Lake, wish: ReportRequest, made_at: datetime) -> Json:
     """The report on what the lake holds."""
-    days = _chosen(_frame(spark, lake, "rollup_1d", wish), "bucket_at", wish).select(*DAY_COLUMNS)
-    alerts = _chosen(_frame(spark, lake, "alerts", wish), "fired_at", wish).select(*ALERT_COLUMNS)
-    actions = _chosen(_frame(spark, lake, "actions", wish), "requested_at", wish).select("action", "state")
-    tables = Tables(
+    days = _select(_frame(spark, lake, "rollup_1d", wish), "bucket_at", wish).select(*DAY_COLUMNS)
+    alerts = _select(_frame(spark, lake, "alerts", wish), "fired_at", wish).select(*ALERT_COLUMNS)
+    actions = _select(_frame(spark, lake, "actions", wish), "requested_at", wish).select("action", "state")
+    tables = ReportTables(
         days.toPandas(),
-        _hours(_chosen(_frame(spark, lake, "rollup_1h", wish), "bucket_at", wish)).toPandas(),
+        _hours(_select(_frame(spark, lake, "rollup_1h", wish), "bucket_at", wish)).toPandas(),
         _runs(_frame(spark, lake, "progress", wish), _frame(spark, lake, "lifecycle", wish), wish).toPandas(),
         alerts.toPandas(),
         actions.toPandas(),
     )
-    return report(tables, wish, made_at)
+    return compute_report(tables, wish, made_at)
 
 
 def _frame(spark: SparkSession, lake: Lake, table: str, wish: ReportRequest) -> DataFrame:
@@ -43,11 +43,11 @@ def _frame(spark: SparkSession, lake: Lake, table: str, wish: ReportRequest) -> 
     last = (wish.until - timedelta(microseconds=1)).date()
     paths = lake.paths(table, wish.since.date(), last)
     if not paths:
-        return spark.createDataFrame([], ddl(table))
-    return spark.read.schema(ddl(table)).parquet(*paths)
+        return spark.createDataFrame([], spark_ddl(table))
+    return spark.read.schema(spark_ddl(table)).parquet(*paths)
 
 
-def _chosen(rows: DataFrame, at: str, wish: ReportRequest, query: str = "query") -> DataFrame:
+def _select(rows: DataFrame, at: str, wish: ReportRequest, query: str = "query") -> DataFrame:
     from pyspark.sql import functions as f
 
     kept: Column = (f.col(at) >= f.lit(wish.since)) & (f.col(at) < f.lit(wish.until))
@@ -77,7 +77,7 @@ def _runs(progress: DataFrame, lifecycle: DataFrame, wish: ReportRequest) -> Dat
 
     named = progress.withColumn("query", f.coalesce("name", f.substring("query_id", 1, 8)))
     runs = (
-        _chosen(named, "trigger_at", wish)
+        _select(named, "trigger_at", wish)
         .groupBy("run_id")
         .agg(
             f.first("app").alias("app"),

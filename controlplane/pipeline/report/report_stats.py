@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from controlplane.pipeline.report.trends import AHEAD_DAYS, DailyTrend, reach, trend
+from controlplane.pipeline.report.trends import FORECAST_DAYS, DailyTrend, fit_trend, forecast_limit
 
 Json = dict[str, Any]
 #: An episode that was over so soon told nobody anything.
-SHORT_SECONDS = 300.0
+SHORT_EPISODE_SECONDS = 300.0
 #: One that fires again so soon after its end flaps.
 FLAP_SECONDS = 1800.0
 UNNAMED = "unnamed"
-NOISY_SHARE, NOISY_EPISODES = 0.3, 5
+MIN_NOISY_SHARE, MIN_NOISY_EPISODES = 0.3, 5
 #: From here on a query is said to have little headroom: the share of its busiest hours in which a trigger ran.
-TIGHT = 0.7
-SUMS = (
+TIGHT_BUSY_SHARE = 0.7
+SUMMED_COLUMNS = (
     "batches",
     "input_rows",
     "starts",
@@ -39,7 +39,7 @@ SUMS = (
 
 
 @dataclass(frozen=True)
-class Tables:
+class ReportTables:
     """Rows of `rollup_1d`, of busy hours and of runs (one row each query or run), of alerts and of actions."""
 
     days: pd.DataFrame
@@ -62,10 +62,12 @@ class ReportRequest:
     state_bytes: float | None = None
 
 
-def report(tables: Tables, wish: ReportRequest, made_at: datetime) -> Json:
+def compute_report(tables: ReportTables, wish: ReportRequest, made_at: datetime) -> Json:
     """The whole report; queries are sorted, the worst first."""
-    tables = replace(tables, days=_named(tables.days), hours=_named(tables.hours), runs=_named(tables.runs))
-    costs = restarts(tables.runs)
+    tables = replace(
+        tables, days=_fill_app(tables.days), hours=_fill_app(tables.hours), runs=_fill_app(tables.runs)
+    )
+    costs = restart_costs(tables.runs)
     busy = {(row["app"], row["query"]): row for row in tables.hours.to_dict("records")}
     queries = [
         _query(str(app), str(name), rows.sort_values("bucket_at"), wish, costs, busy.get((app, name)))
@@ -78,27 +80,31 @@ def report(tables: Tables, wish: ReportRequest, made_at: datetime) -> Json:
         "until": wish.until.isoformat(),
         "selection": {"queries": list(wish.queries), "app": wish.app},
         "limits": {"state_rows": wish.state_rows, "state_bytes": wish.state_bytes},
-        "fleet": fleet(tables),
-        "queries": sorted(queries, key=_how_bad),
-        "alerts": noise(tables.alerts),
+        "fleet": fleet_summary(tables),
+        "queries": sorted(queries, key=_severity_key),
+        "alerts": alert_noise(tables.alerts),
         "actions": _actions(tables.actions),
     }
 
 
-def _named(rows: pd.DataFrame) -> pd.DataFrame:
+def _fill_app(rows: pd.DataFrame) -> pd.DataFrame:
     """With a word for the application that no log named: pandas leaves rows without one out of all groups."""
     return rows if rows.empty else rows.assign(app=rows["app"].fillna(UNNAMED))
 
 
-def fleet(tables: Tables) -> Json:
+def fleet_summary(tables: ReportTables) -> Json:
     """Sums over all queries, and by day."""
     days = tables.days
-    by_day = days.groupby(days["bucket_at"].dt.strftime("%Y-%m-%d"))[list(SUMS)].sum() if len(days) else None
+    by_day = (
+        days.groupby(days["bucket_at"].dt.strftime("%Y-%m-%d"))[list(SUMMED_COLUMNS)].sum()
+        if len(days)
+        else None
+    )
     return {
         "queries": len(days[["app", "query"]].drop_duplicates()),
         "apps": int(days["app"].nunique()),
         **_sums(days),
-        "attainment": share(days["slo_good"].sum(), days["slo_batches"].sum()),
+        "attainment": ratio(days["slo_good"].sum(), days["slo_batches"].sum()),
         "alerts": len(tables.alerts),
         "actions": len(tables.actions),
         "days": []
@@ -106,7 +112,7 @@ def fleet(tables: Tables) -> Json:
         else [
             {
                 "day": day,
-                "attainment": share(row["slo_good"], row["slo_batches"]),
+                "attainment": ratio(row["slo_good"], row["slo_batches"]),
                 "downtime_seconds": float(row["downtime_seconds"]),
                 "starts": int(row["starts"]),
                 "failures": int(row["failures"]),
@@ -118,11 +124,12 @@ def fleet(tables: Tables) -> Json:
 
 def _sums(rows: pd.DataFrame) -> Json:
     return {
-        name: float(rows[name].sum()) if name.endswith("_seconds") else int(rows[name].sum()) for name in SUMS
+        name: float(rows[name].sum()) if name.endswith("_seconds") else int(rows[name].sum())
+        for name in SUMMED_COLUMNS
     }
 
 
-def share(part: float, whole: float) -> float | None:
+def ratio(part: float, whole: float) -> float | None:
     """None where there is nothing to judge."""
     return float(part) / float(whole) if whole > 0 else None
 
@@ -135,7 +142,7 @@ def _query(
     costs: Mapping[tuple[str, str], Json],
     busy: Mapping[str, Any] | None,
 ) -> Json:
-    newest = _newest(rows)
+    newest = _newest_query_id(rows)
     lag = "lag_seconds_p95" if rows["lag_seconds_p95"].notna().any() else "lag_rows_p95"
     # State belongs to a checkpoint: what was before the last new one says nothing of what comes.
     own = rows[rows["query_id"] == newest]
@@ -147,15 +154,15 @@ def _query(
         "query": name,
         "query_id": newest,
         **_sums(rows),
-        "attainment": share(rows["slo_good"].sum(), rows["slo_batches"].sum()),
+        "attainment": ratio(rows["slo_good"].sum(), rows["slo_batches"].sum()),
         "lag_seconds_p95": _median(rows["lag_seconds_p95"]),
-        "lag_seconds_max": number(rows["lag_seconds_max"].max()),
-        "lag_rows_max": number(rows["lag_rows_max"].max()),
+        "lag_seconds_max": finite_or_none(rows["lag_seconds_max"].max()),
+        "lag_rows_max": finite_or_none(rows["lag_rows_max"].max()),
         "days": [
             {
                 "day": f"{row['bucket_at']:%Y-%m-%d}",
-                "lag": number(row[lag]),
-                "attainment": share(row["slo_good"], row["slo_batches"]),
+                "lag": finite_or_none(row[lag]),
+                "attainment": ratio(row["slo_good"], row["slo_batches"]),
             }
             for row in by_day.to_dict("records")
         ],
@@ -168,13 +175,13 @@ def _query(
     }
 
 
-def _newest(rows: pd.DataFrame) -> str:
+def _newest_query_id(rows: pd.DataFrame) -> str:
     """The id that was there last; of two on the last day the one that came later."""
     lives = rows.groupby("query_id")["bucket_at"].agg(["max", "min"])
     return str(lives.sort_values(["max", "min"]).index[-1])
 
 
-def _how_bad(query: Json) -> tuple[float, float, float, str, str]:
+def _severity_key(query: Json) -> tuple[float, float, float, str, str]:
     attained = query["attainment"]
     return (
         1.0 if attained is None else attained,
@@ -188,16 +195,16 @@ def _how_bad(query: Json) -> tuple[float, float, float, str, str]:
 def _trend(at: pd.Series, values: pd.Series) -> Json | None:
     """A trend as JSON; None where there are too few days to tell."""
     found = _fit(at, values)
-    return None if found is None else _told(found)
+    return None if found is None else _trend_json(found)
 
 
 def _fit(at: pd.Series, values: pd.Series) -> DailyTrend | None:
     days = at.to_numpy("datetime64[ns]").astype("int64") / 86_400e9
-    return trend(days, values.to_numpy(np.float64, na_value=np.nan))
+    return fit_trend(days, values.to_numpy(np.float64, na_value=np.nan))
 
 
-def _told(found: DailyTrend) -> Json:
-    expected, low, high = found.ahead(AHEAD_DAYS)
+def _trend_json(found: DailyTrend) -> Json:
+    expected, low, high = found.ahead(FORECAST_DAYS)
     return {
         "direction": found.direction,
         "per_day": found.slope,
@@ -216,21 +223,21 @@ def _state(rows: pd.DataFrame, name: str, limit: float | None) -> Json | None:
     if not rows[name].notna().any():
         return None
     found = _fit(rows["bucket_at"], rows[name])
-    until = None if limit is None else reach(found, limit)
+    until = None if limit is None else forecast_limit(found, limit)
     known = rows[rows[name].notna()]
     return {
-        "last": number(known[name].iloc[-1]),
-        "trend": None if found is None else _told(found),
+        "last": finite_or_none(known[name].iloc[-1]),
+        "trend": None if found is None else _trend_json(found),
         "limit": limit,
         "reached_in_days": None if until is None else asdict(until),
         "series": [
-            {"day": f"{at:%Y-%m-%d}", "value": number(value)}
+            {"day": f"{at:%Y-%m-%d}", "value": finite_or_none(value)}
             for at, value in zip(known["bucket_at"], known[name], strict=True)
         ],
     }
 
 
-def restarts(runs: pd.DataFrame) -> dict[tuple[str, str], Json]:
+def restart_costs(runs: pd.DataFrame) -> dict[tuple[str, str], Json]:
     """What restarts cost each query, of its runs in the order of their first trigger.
 
     A run whose first batch is not after the last one of the run before does it again: its rows are read twice.
@@ -245,7 +252,7 @@ def restarts(runs: pd.DataFrame) -> dict[tuple[str, str], Json]:
             "batches_done_again": int(again.sum()),
             "rows_done_again": int(rows.loc[again, "first_rows"].fillna(0).sum()),
             "first_batch_seconds_median": _median(waits),
-            "first_batch_seconds_max": number(waits.max()),
+            "first_batch_seconds_max": finite_or_none(waits.max()),
         }
     return found
 
@@ -262,20 +269,20 @@ def headroom(busy: Mapping[str, Any] | None) -> Json | None:
         "busy_share_p95": used,
         "busy_share_median": float(busy["busy_p50"]),
         "times_more": None if used <= 0 else 1 / min(used, 1.0),
-        "tight": used >= TIGHT,
-        "input_rows_per_second_p90": number(busy["input_p90"]),
-        "processed_rows_per_second_p50": number(busy["processed_p50"]),
+        "tight": used >= TIGHT_BUSY_SHARE,
+        "input_rows_per_second_p90": finite_or_none(busy["input_p90"]),
+        "processed_rows_per_second_p50": finite_or_none(busy["processed_p50"]),
     }
 
 
-def noise(alerts: pd.DataFrame) -> list[Json]:
+def alert_noise(alerts: pd.DataFrame) -> list[Json]:
     """By rule: how often it fired, how much of that was short-lived or flapping. The noisiest first."""
     if alerts.empty:
         return []
     rows = alerts.sort_values(["fingerprint", "fired_at"]).copy()
     rows["seconds"] = (rows["resolved_at"] - rows["fired_at"]).dt.total_seconds()
     quiet = (rows["fired_at"] - rows.groupby("fingerprint")["resolved_at"].shift()).dt.total_seconds()
-    rows["short"], rows["flaps"] = rows["seconds"] < SHORT_SECONDS, quiet < FLAP_SECONDS
+    rows["short"], rows["flaps"] = rows["seconds"] < SHORT_EPISODE_SECONDS, quiet < FLAP_SECONDS
     found = [_rule(str(name), one) for name, one in rows.groupby("name", sort=True)]
     return sorted(found, key=lambda one: (-one["noise"], -one["episodes"], one["name"]))
 
@@ -293,7 +300,7 @@ def _rule(name: str, rows: pd.DataFrame) -> Json:
         "short_lived": int(rows["short"].sum()),
         "flapping": int(rows["flaps"].sum()),
         "noise": noisy,
-        "noisy": episodes >= NOISY_EPISODES and noisy >= NOISY_SHARE * episodes,
+        "noisy": episodes >= MIN_NOISY_EPISODES and noisy >= MIN_NOISY_SHARE * episodes,
     }
 
 
@@ -307,9 +314,9 @@ def _actions(actions: pd.DataFrame) -> list[Json]:
 def _median(values: pd.Series) -> float | None:
     """Of what is known; numpy warns where that is nothing."""
     known = values.dropna()
-    return number(known.median()) if len(known) else None
+    return finite_or_none(known.median()) if len(known) else None
 
 
-def number(value: Any) -> float | None:
+def finite_or_none(value: Any) -> float | None:
     """A figure as JSON has it; what is not known is None."""
     return None if value is None or pd.isna(value) or not math.isfinite(value) else float(value)

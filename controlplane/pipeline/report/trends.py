@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Figures = npt.NDArray[np.float64]
+DailyFigures = npt.NDArray[np.float64]
 
 #: Fewer days than this tell of no trend.
 MIN_DAYS = 7
 NORMAL_95, NORMAL_999 = 1.959964, 3.290527
 #: A trend that moves a figure by less than this share of its level in thirty days is none to speak of.
-MATERIAL = 0.05
-AHEAD_DAYS = 30.0
+MIN_RELATIVE_CHANGE = 0.05
+FORECAST_DAYS = 30.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class DailyTrend:
     @property
     def direction(self) -> str:
         """`up`, `down` or `none`: the slope must be sure, and must matter."""
-        material = abs(self.slope) * AHEAD_DAYS >= MATERIAL * max(abs(self.level), 1e-9)
+        material = abs(self.slope) * FORECAST_DAYS >= MIN_RELATIVE_CHANGE * max(abs(self.level), 1e-9)
         if not material or not self.sure:
             return "none"
         return "up" if self.slope > 0 else "down"
@@ -53,7 +53,7 @@ class DailyTrend:
 
 
 @dataclass(frozen=True)
-class Reach:
+class LimitForecast:
     """Days from the last one until a limit is reached. `late` is None when it may never be."""
 
     days: float
@@ -61,7 +61,7 @@ class Reach:
     late: float | None
 
 
-def trend(days: Figures, values: Figures) -> DailyTrend | None:
+def fit_trend(days: DailyFigures, values: DailyFigures) -> DailyTrend | None:
     """The trend of values by day; days and values that are NaN are left out. None: too few days to tell."""
     known = np.isfinite(days) & np.isfinite(values)
     days, values = days[known], values[known]
@@ -77,16 +77,16 @@ def trend(days: Figures, values: Figures) -> DailyTrend | None:
     return DailyTrend(slope, low, high, level, len(days), not lowest <= 0 <= highest)
 
 
-def _interval(slopes: Figures, days: int, deviations: float) -> tuple[float, float]:
+def _interval(slopes: DailyFigures, days: int, deviations: float) -> tuple[float, float]:
     wide = deviations * np.sqrt(days * (days - 1) * (2 * days + 5) / 18)
     low = max(0, round((len(slopes) - wide) / 2))
     high = min(len(slopes) - 1, round((len(slopes) + wide) / 2))
     return float(slopes[low]), float(slopes[high])
 
 
-def reach(found: DailyTrend | None, limit: float) -> Reach | None:
+def forecast_limit(found: DailyTrend | None, limit: float) -> LimitForecast | None:
     """When a growing figure reaches a limit. None where it does not grow, or where nobody knows."""
     if found is None or found.direction != "up":
         return None
     left = max(0.0, limit - found.level)
-    return Reach(left / found.slope, left / found.high, left / found.low if found.low > 0 else None)
+    return LimitForecast(left / found.slope, left / found.high, left / found.low if found.low > 0 else None)

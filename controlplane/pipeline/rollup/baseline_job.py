@@ -15,48 +15,52 @@ from pyspark.sql import SparkSession
 
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import LakeManifest, Part
-from controlplane.lake.schema import arrow
+from controlplane.lake.schema import arrow_schema
 from controlplane.lake.staging import Staging
-from controlplane.pipeline.rollup.baselines import WEEKS, learned
-from controlplane.pipeline.rollup.days import DAY
-from controlplane.pipeline.runtime import tables
+from controlplane.pipeline.rollup.baselines import WEEKS, compute_baselines
+from controlplane.pipeline.rollup.day_planning import ONE_DAY
+from controlplane.pipeline.runtime import lake_frames
 
 JOB, BATCH, TABLE, HOURS = "baselines", "current", "baselines", "rollup_1h"
 #: Goes up when baselines are computed otherwise.
-MAKING = 1
+ALGORITHM_VERSION = 1
 
 
 @dataclass(frozen=True)
-class Learned:
+class BaselineResult:
     """Values that the lake holds now, and whether they are new."""
 
     values: int
     changed: bool
 
 
-def learn(
+def refresh_baselines(
     lake: Lake, spark: Callable[[], SparkSession], now: float, weeks: int = WEEKS, force: bool = False
-) -> Learned:
+) -> BaselineResult:
     """Learn from the `weeks` weeks up to the newest day that is rolled up. `now`: Unix seconds.
 
     Days of the future do not count: a clock was wrong, and what is usual would be looked for long after all data.
     """
-    with lake.folder.held(JOB):
+    with lake.folder.lock(JOB):
         lake.recover(JOB)
         manifest = lake.manifest()
         made_at = datetime.fromtimestamp(now, UTC)
         days = [day for day in manifest.dates(HOURS) if day <= made_at.date()]
         if not days:
-            return Learned(0, False)
-        end = days[-1] + DAY
-        facts, before = _facts(manifest, end, weeks), manifest.of(JOB, BATCH)
+            return BaselineResult(0, False)
+        end = days[-1] + ONE_DAY
+        facts, before = _facts(manifest, end, weeks), manifest.get(JOB, BATCH)
         if before is not None and before.facts == facts and not force:
-            return Learned(before.rows, False)
+            return BaselineResult(before.rows, False)
         staging = lake.stage(JOB, BATCH)
-        hours = tables.frame(lake, spark(), manifest, HOURS, end - timedelta(weeks=weeks), end - DAY)
-        rows = learned(hours, end, made_at, weeks)
-        parts = tables.written(rows.coalesce(_files(manifest, end, weeks)), _writing(staging))
-        return Learned(lake.commit(staging, parts, facts).rows, True)
+        hours = lake_frames.read_table(
+            lake, spark(), manifest, HOURS, end - timedelta(weeks=weeks), end - ONE_DAY
+        )
+        rows = compute_baselines(hours, end, made_at, weeks)
+        parts = lake_frames.write_partitions(
+            rows.coalesce(_files(manifest, end, weeks)), _part_writer(staging)
+        )
+        return BaselineResult(lake.commit(staging, parts, facts).rows, True)
 
 
 def _facts(manifest: LakeManifest, end: date, weeks: int) -> dict[str, Any]:
@@ -64,20 +68,20 @@ def _facts(manifest: LakeManifest, end: date, weeks: int) -> dict[str, Any]:
     first = end - timedelta(weeks=weeks)
     made = {
         part.date.isoformat(): commit.at
-        for part, commit in manifest.standing.values()
+        for part, commit in manifest.live_parts.values()
         if part.table == HOURS and first <= part.date < end and commit.job == HOURS
     }
-    return {"days": dict(sorted(made.items())), "weeks": weeks, "making": MAKING}
+    return {"days": dict(sorted(made.items())), "weeks": weeks, "making": ALGORITHM_VERSION}
 
 
 def _files(manifest: LakeManifest, end: date, weeks: int) -> int:
     """A file for each million of hours."""
-    parts = manifest.parts(HOURS, end - timedelta(weeks=weeks), end - DAY)
+    parts = manifest.parts(HOURS, end - timedelta(weeks=weeks), end - ONE_DAY)
     return 1 + sum(part.rows for part in parts) // 1_000_000
 
 
-def _writing(staging: Staging) -> tables.Writes:
+def _part_writer(staging: Staging) -> lake_frames.PartWriter:
     def write(rows: pa.Table, name: str) -> list[Part]:
-        return staging.write(TABLE, rows.cast(arrow(TABLE)), name)
+        return staging.write(TABLE, rows.cast(arrow_schema(TABLE)), name)
 
     return write

@@ -15,7 +15,7 @@ from controlplane.lake.schema import TABLES
 
 WEEKS = 4
 #: Too little to know what is usual: fewer weeks, or fewer batches in all of them.
-LEAST_WEEKS, LEAST_BATCHES = 3, 30
+MIN_WEEKS, MIN_BATCHES = 3, 30
 QUANTILES = {0.1: "p10", 0.5: "p50", 0.9: "p90"}
 #: Name of the series without its prefix → columns of the rollup without the quantile.
 METRICS = {
@@ -26,10 +26,10 @@ METRICS = {
 }
 HOUR, DAY, WEEK = 3600, 86400, 7 * 86400
 #: The first Monday of 1970, which began on a Thursday.
-MONDAY = 4 * DAY
+FIRST_MONDAY_SECONDS = 4 * DAY
 
 
-def learned(hours: DataFrame, end: date, made_at: datetime, weeks: int = WEEKS) -> DataFrame:
+def compute_baselines(hours: DataFrame, end: date, made_at: datetime, weeks: int = WEEKS) -> DataFrame:
     """Rows of the table `baselines` from rows of `rollup_1h`.
 
     `end`: the day after the last that counts, UTC; `weeks` before it count. A query is known by application and name:
@@ -40,23 +40,23 @@ def learned(hours: DataFrame, end: date, made_at: datetime, weeks: int = WEEKS) 
     chosen = hours.where((F.col("bucket_at") >= F.lit(first)) & (F.col("bucket_at") < F.lit(last))).select(
         "*",
         F.floor((at - int(first.timestamp())) / WEEK).alias("week"),
-        (F.floor((at - MONDAY) / HOUR) % (WEEK // HOUR)).cast("int").alias("hour_of_week"),
+        (F.floor((at - FIRST_MONDAY_SECONDS) / HOUR) % (WEEK // HOUR)).cast("int").alias("hour_of_week"),
     )
     usual = chosen.groupBy("app", "query", "hour_of_week").agg(
         F.max(F.struct("bucket_at", "query_id")).alias("last"),
-        *(one for metric, column in METRICS.items() for one in _usual(metric, column)),
+        *(one for metric, column in METRICS.items() for one in _quantile_columns(metric, column)),
     )
     # The newest id is that of all hours, also of those that have not come again since the checkpoint was new.
     newest = F.max("last").over(Window.partitionBy("app", "query"))["query_id"].alias("query_id")
-    rows = usual.select("app", "query", newest, "hour_of_week", F.explode(_told()).alias("one"))
+    rows = usual.select("app", "query", newest, "hour_of_week", F.explode(_baseline_entries()).alias("one"))
     made = rows.select("app", "query", "query_id", "hour_of_week", "one.*", F.lit(made_at).alias("made_at"))
     return made.where("value IS NOT NULL").select(*TABLES["baselines"].names)
 
 
-def _usual(metric: str, column: str) -> list[Column]:
+def _quantile_columns(metric: str, column: str) -> list[Column]:
     known = F.col(f"{column}_p50").isNotNull()
     quantiles = [
-        F.median(_value(f"{column}_{name}")).alias(f"{metric}_{name}") for name in QUANTILES.values()
+        F.median(_capped(f"{column}_{name}")).alias(f"{metric}_{name}") for name in QUANTILES.values()
     ]
     return [
         *quantiles,
@@ -65,19 +65,19 @@ def _usual(metric: str, column: str) -> list[Column]:
     ]
 
 
-def _value(column: str) -> Column:
+def _capped(column: str) -> Column:
     """Rates of batches say nothing of the time between them: no more than the whole hour's rate is usual."""
     if column.startswith("input_rows_per_second"):
         return F.when(F.col(column).isNotNull(), F.least(F.col(column), F.col("input_rows") / HOUR))
     return F.col(column)
 
 
-def _told() -> Column:
+def _baseline_entries() -> Column:
     """One entry a figure and quantile; without a value where too little is known."""
     entries = []
     for metric in METRICS:
         weeks, samples = F.col(f"{metric}_weeks"), F.col(f"{metric}_samples")
-        enough = (weeks >= LEAST_WEEKS) & (samples >= LEAST_BATCHES)
+        enough = (weeks >= MIN_WEEKS) & (samples >= MIN_BATCHES)
         entries += [
             F.struct(
                 F.lit(metric).alias("metric"),

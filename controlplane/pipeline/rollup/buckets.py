@@ -1,7 +1,7 @@
 """One query's day in buckets: what its reports, sources and signs of life amount to. Pure, numpy over Arrow.
 
 Called for each query and day by `controlplane.pipeline.rollup.rollups`, on executors. `INPUT` is the one table that it
-reads, four kinds of rows in it; `columns` has a row a bucket. Times are microseconds since 1970, UTC.
+reads, four kinds of rows in it; `bucket_table` has a row a bucket. Times are microseconds since 1970, UTC.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 Wholes = npt.NDArray[np.int64]
 
 #: Kinds of rows: a report; a source of one; first and last sign of a run within a day; an event of a run's life.
-REPORT, SOURCE, SIGNS, EVENT = range(4)
+REPORT, SOURCE, ACTIVITY, EVENT = range(4)
 #: Of what is in the input beside `day`, `query_id` and `kind`: name → Spark's type.
 WHOLES = (
     "run batch_id at until duration_ms input_rows output_rows dropped_rows lag_rows watermark state_rows "
@@ -39,11 +39,11 @@ INPUT = {
     **dict.fromkeys(TEXTS, "string"),
 }
 #: Widths of buckets in seconds, by the table.
-WIDTHS = {"rollup_1m": 60, "rollup_1h": 3600, "rollup_1d": 86400}
-SECOND = 1_000_000
-DAY = 86400 * SECOND
+BUCKET_SECONDS = {"rollup_1m": 60, "rollup_1h": 3600, "rollup_1d": 86400}
+MICROS_PER_SECOND = 1_000_000
+DAY_MICROS = 86400 * MICROS_PER_SECOND
 #: So long after its last sign a run that nobody saw end counts as up.
-GRACE = 60 * SECOND
+GRACE_MICROS = 60 * MICROS_PER_SECOND
 QUANTILES = {
     "duration_seconds": (10, 50, 90, 95, 99),
     "input_rows_per_second": (10, 50, 90),
@@ -52,24 +52,26 @@ QUANTILES = {
     "lag_seconds": (50, 95),
     "state_rows": (10, 50, 90),
 }
-#: What `columns` gives: Spark's types by name; `bucket_at` in microseconds.
+#: What `bucket_table` gives: Spark's types by name; `bucket_at` in microseconds.
 _SPARK = {column.name: column.type.value for column in ROLLUPS["rollup_1m"].columns}
 OUTPUT = {**_SPARK, "bucket_at": "bigint", "width": "int"}
 _ARROW = {"string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "double": pa.float64()}
 _TYPES = {name: _ARROW[spark] for name, spark in OUTPUT.items()}
 
 
-def columns(day: int, query_id: str, rows: pa.Table, objective: float) -> pa.Table:
+def bucket_table(day: int, query_id: str, rows: pa.Table, objective: float) -> pa.Table:
     """The buckets of all widths: columns of a rollup, `bucket_at` in microseconds, `width` in seconds besides.
 
     `day`: days since 1970; `objective`: seconds. Rows of days beside it tell what was up and what arrived before.
     """
-    kinds = _whole(rows, "kind")
-    batches = BatchColumns.of(rows.filter(kinds == REPORT), rows.filter(kinds == SOURCE), day * DAY)
-    signs, events = rows.filter(kinds == SIGNS), rows.filter(kinds == EVENT)
-    life = Lifetimes.of(signs, events, day * DAY)
-    app, name = _called(pa.concat_tables([signs, events]), day)
-    found = [_bucketed(batches, life, day * DAY, width, objective) for width in WIDTHS.values()]
+    kinds = _int_column(rows, "kind")
+    batches = BatchColumns.of(rows.filter(kinds == REPORT), rows.filter(kinds == SOURCE), day * DAY_MICROS)
+    signs, events = rows.filter(kinds == ACTIVITY), rows.filter(kinds == EVENT)
+    life = RunActivity.of(signs, events, day * DAY_MICROS)
+    app, name = _names(pa.concat_tables([signs, events]), day)
+    found = [
+        _bucketed(batches, life, day * DAY_MICROS, width, objective) for width in BUCKET_SECONDS.values()
+    ]
     whole = {one: np.concatenate([part[one] for part in found]) for one in found[0]}
     count = len(whole["bucket_at"])
     texts = {"app": app, "query": name or query_id[:8], "query_id": query_id}
@@ -83,17 +85,17 @@ def _arrow(values: npt.NDArray[Any], name: str) -> pa.Array:
     return pa.array(values, mask=mask).cast(_TYPES[name])
 
 
-def _whole(rows: pa.Table, name: str) -> Wholes:
+def _int_column(rows: pa.Table, name: str) -> Wholes:
     """A column of whole numbers that has no nulls."""
     return np.asarray(rows[name].to_numpy(), np.int64)
 
 
-def _number(rows: pa.Table, name: str) -> Floats:
+def _float_column(rows: pa.Table, name: str) -> Floats:
     """A column as floats, NaN for null."""
     return np.asarray(rows[name].cast(pa.float64()).to_numpy(), float)
 
 
-def _called(signs: pa.Table, day: int) -> tuple[str | None, str | None]:
+def _names(signs: pa.Table, day: int) -> tuple[str | None, str | None]:
     """Application and name, as the last sign of the day tells them; where the day does not, the last of all.
 
     Each for itself: an end in an event log names no query.
@@ -101,7 +103,7 @@ def _called(signs: pa.Table, day: int) -> tuple[str | None, str | None]:
     told = signs.select(["at", "until", "app", "name"]).to_pylist()
 
     def last(what: str) -> str | None:
-        known = [(one["at"] // DAY == day, one["until"], one[what]) for one in told if one[what]]
+        known = [(one["at"] // DAY_MICROS == day, one["until"], one[what]) for one in told if one[what]]
         return str(max(known)[2]) if known else None
 
     return last("app"), last("name")
@@ -122,17 +124,21 @@ class BatchColumns:
     @staticmethod
     def of(reports: pa.Table, sources: pa.Table, start: int) -> BatchColumns:
         """Each report once, of `start` and later; reports and sources of before tell how fast rows arrived."""
-        keys = np.array([_whole(reports, name) for name in ("at", "run", "batch_id")])
-        tie = [_whole(reports, "source"), _number(reports, "input_rows"), _number(reports, "duration_ms")]
+        keys = np.array([_int_column(reports, name) for name in ("at", "run", "batch_id")])
+        tie = [
+            _int_column(reports, "source"),
+            _float_column(reports, "input_rows"),
+            _float_column(reports, "duration_ms"),
+        ]
         order = np.lexsort([*tie, *keys[::-1]])
         first = _first_of_each(keys[:, order])
         kept = order[first]
         kept = kept[keys[0, kept] >= start]
         at = keys[0, kept]
-        own = {name: _number(reports, name)[kept] for name in _REPORTED}
+        own = {name: _float_column(reports, name)[kept] for name in _REPORT_COLUMNS}
         lag = _lag_seconds(keys[:, kept], own["lag_rows"], sources)
         watermark = own.pop("watermark")
-        behind = np.where(watermark > 0, (at - watermark) / SECOND, np.nan)
+        behind = np.where(watermark > 0, (at - watermark) / MICROS_PER_SECOND, np.nan)
         more = {
             "duration_seconds": own.pop("duration_ms") / 1000,
             "lag_seconds": lag,
@@ -141,7 +147,7 @@ class BatchColumns:
         return BatchColumns(at, own | more)
 
 
-_REPORTED = (
+_REPORT_COLUMNS = (
     "duration_ms input_rows output_rows dropped_rows input_rows_per_second processed_rows_per_second lag_rows "
     "watermark state_rows state_bytes"
 ).split()
@@ -163,9 +169,9 @@ def _first_of_each(keys: Wholes) -> npt.NDArray[np.bool_]:
 def _lag_seconds(keys: Wholes, lag_rows: Floats, sources: pa.Table) -> Floats:
     """Of each batch, in the order of `keys`: the greatest age of its sources; 0 where nothing waits."""
     names = ("at", "run", "batch_id", "source")
-    at, run, batch_id, source = (_whole(sources, name) for name in names)
-    head, waiting = _number(sources, "head"), _number(sources, "lag_rows")
-    age = lag_estimation.of_sources(at, run, batch_id, source, head, waiting)
+    at, run, batch_id, source = (_int_column(sources, name) for name in names)
+    head, waiting = _float_column(sources, "head"), _float_column(sources, "lag_rows")
+    age = lag_estimation.estimate_lag_seconds(at, run, batch_id, source, head, waiting)
     theirs = np.array([at, run, batch_id])
     both = np.concatenate([keys, theirs], axis=1)
     order = np.lexsort(both[::-1])
@@ -180,7 +186,7 @@ def _lag_seconds(keys: Wholes, lag_rows: Floats, sources: pa.Table) -> Floats:
 
 
 @dataclass(frozen=True)
-class Lifetimes:
+class RunActivity:
     """When runs of the day began and failed, and when no run was up."""
 
     starts: Wholes
@@ -188,28 +194,28 @@ class Lifetimes:
     down: Sequence[intervals.Span]
 
     @staticmethod
-    def of(signs: pa.Table, events: pa.Table, start: int) -> Lifetimes:
+    def of(signs: pa.Table, events: pa.Table, start: int) -> RunActivity:
         runs: dict[int, list[int]] = {}
-        for run, at, until in _triples(signs, "run", "at", "until"):
+        for run, at, until in _row_tuples(signs, "run", "at", "until"):
             known = runs.setdefault(run, [at, until])
             runs[run] = [min(known[0], at), max(known[1], until)]
-        began = _firsts(events, "started")
-        ended = _firsts(events, "terminated")
-        failed = [at for (run, at) in _failed(events, ended)]
+        began = _first_times(events, "started")
+        ended = _first_times(events, "terminated")
+        failed = [at for (run, at) in _failures(events, ended)]
         starts = [began.get(run, first) for run, (first, _) in runs.items()]
-        spans = [_span(runs[run], began.get(run), ended.get(run)) for run in runs]
-        return Lifetimes(_of_day(starts, start), _of_day(failed, start), intervals.gaps(spans))
+        spans = [_up_span(runs[run], began.get(run), ended.get(run)) for run in runs]
+        return RunActivity(_of_day(starts, start), _of_day(failed, start), intervals.gaps(spans))
 
 
 def _of_day(times: Sequence[int], start: int) -> Wholes:
-    return np.array(sorted(at for at in times if start <= at < start + DAY), np.int64)
+    return np.array(sorted(at for at in times if start <= at < start + DAY_MICROS), np.int64)
 
 
-def _triples(rows: pa.Table, *names: str) -> list[tuple[int, ...]]:
+def _row_tuples(rows: pa.Table, *names: str) -> list[tuple[int, ...]]:
     return list(zip(*(rows[name].to_pylist() for name in names), strict=True))
 
 
-def _firsts(events: pa.Table, event: str) -> dict[int, int]:
+def _first_times(events: pa.Table, event: str) -> dict[int, int]:
     """When it first happened to each run: it does once, however often it is told."""
     found: dict[int, int] = {}
     for run, at, which in zip(*(events[name].to_pylist() for name in ("run", "at", "event")), strict=True):
@@ -218,7 +224,7 @@ def _firsts(events: pa.Table, event: str) -> dict[int, int]:
     return found
 
 
-def _failed(events: pa.Table, ended: Mapping[int, int]) -> set[tuple[int, int]]:
+def _failures(events: pa.Table, ended: Mapping[int, int]) -> set[tuple[int, int]]:
     """Runs that ended by an exception (their event has a `!`), and starts that failed, each once."""
     found = set()
     for run, at, which in zip(*(events[name].to_pylist() for name in ("run", "at", "event")), strict=True):
@@ -229,13 +235,15 @@ def _failed(events: pa.Table, ended: Mapping[int, int]) -> set[tuple[int, int]]:
     return found
 
 
-def _span(signs: Sequence[int], began: int | None, ended: int | None) -> intervals.Span:
+def _up_span(signs: Sequence[int], began: int | None, ended: int | None) -> intervals.Span:
     first, last = signs
-    return min(first, first if began is None else began), max(last, last + GRACE if ended is None else ended)
+    return min(first, first if began is None else began), max(
+        last, last + GRACE_MICROS if ended is None else ended
+    )
 
 
 @dataclass(frozen=True)
-class Buckets:
+class BatchBuckets:
     """Batches by bucket. `number`: bucket of each batch within the day; `ascending`: see `BatchColumns`."""
 
     number: Wholes
@@ -302,13 +310,13 @@ class Buckets:
 
 
 def _bucketed(
-    batches: BatchColumns, life: Lifetimes, start: int, width: int, objective: float
+    batches: BatchColumns, life: RunActivity, start: int, width: int, objective: float
 ) -> dict[str, npt.NDArray[Any]]:
     """The figures of every bucket of a width in which something happened, by the column's name."""
-    step = width * SECOND
-    buckets = Buckets((batches.at - start) // step, batches.figures, batches.ascending)
-    edges = start + np.arange(DAY // step + 1) * step
-    down = intervals.within(life.down, edges.astype(float)) / SECOND
+    step = width * MICROS_PER_SECOND
+    buckets = BatchBuckets((batches.at - start) // step, batches.figures, batches.ascending)
+    edges = start + np.arange(DAY_MICROS // step + 1) * step
+    down = intervals.overlap(life.down, edges.astype(float)) / MICROS_PER_SECOND
     starts, failures = (
         np.bincount((t - start) // step, minlength=len(down)) for t in (life.starts, life.failures)
     )
@@ -316,9 +324,9 @@ def _bucketed(
     counts = np.zeros(len(down), np.int64)
     counts[held] = np.diff(np.append(buckets.places, len(batches.at)))
     chosen = np.flatnonzero((counts > 0) | (down > 0) | (starts > 0) | (failures > 0))
-    spread = _spread(held, chosen)
+    spread = _scatter(held, chosen)
     own = {name: spread(values) for name, values in _figures(buckets).items()}
-    judged, good = _judged(buckets, objective)
+    judged, good = _objective_counts(buckets, objective)
     return own | {
         "width": np.full(len(chosen), width),
         "bucket_at": edges[chosen],
@@ -333,7 +341,7 @@ def _bucketed(
     }
 
 
-def _spread(held: Wholes, chosen: Wholes) -> Callable[[Floats], Floats]:
+def _scatter(held: Wholes, chosen: Wholes) -> Callable[[Floats], Floats]:
     """From the buckets that have batches to those that are told: NaN in all others."""
     where = np.searchsorted(chosen, held)
 
@@ -345,7 +353,7 @@ def _spread(held: Wholes, chosen: Wholes) -> Callable[[Floats], Floats]:
     return spread
 
 
-def _figures(buckets: Buckets) -> dict[str, Floats]:
+def _figures(buckets: BatchBuckets) -> dict[str, Floats]:
     """Of the buckets that have batches."""
     found = {name: buckets.summed(name) for name in ("input_rows", "output_rows", "dropped_rows")}
     found["busy_seconds"] = buckets.summed("duration_seconds")
@@ -358,7 +366,7 @@ def _figures(buckets: Buckets) -> dict[str, Floats]:
     return found
 
 
-def _judged(buckets: Buckets, objective: float) -> tuple[Floats, Floats]:
+def _objective_counts(buckets: BatchBuckets, objective: float) -> tuple[Floats, Floats]:
     """Batches that can be judged, and those that met the objective, of each bucket that has batches."""
     lag, duration = buckets.figures["lag_seconds"], buckets.figures["duration_seconds"]
     known = ~(np.isnan(lag) & np.isnan(duration))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 Span = tuple[float, float]  # from, to
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """The same stretches in order, none touching another. What ends before it begins is left out."""
     found: list[Span] = []
     for begin, end in sorted(span for span in spans if span[1] >= span[0]):
@@ -27,11 +27,11 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 def gaps(spans: Iterable[Span]) -> list[Span]:
     """What lies between the stretches: nothing before the first, nothing after the last."""
-    up = merged(spans)
+    up = merge_spans(spans)
     return [(before[1], after[0]) for before, after in pairwise(up)]
 
 
-def within(spans: Sequence[Span], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def overlap(spans: Sequence[Span], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """How much of the stretches (in order, none touching another) lies between each edge and the next."""
     if not spans:
         return np.zeros(len(edges) - 1)

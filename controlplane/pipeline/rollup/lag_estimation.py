@@ -12,11 +12,11 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Wholes = npt.NDArray[np.int64]
 #: The pace of arrival is taken over so many batches of a run.
-BATCHES = 10
-SECOND = 1_000_000
+RATE_BATCHES = 10
+MICROS_PER_SECOND = 1_000_000
 
 
-def of_sources(
+def estimate_lag_seconds(
     at: Wholes, run: Wholes, batch_id: Wholes, source: Wholes, head: Floats, lag_rows: Floats
 ) -> Floats:
     """Seconds, in the order of the arguments, one row a source and batch; NaN where unknown, 0 where nothing waits.
@@ -49,8 +49,8 @@ def _begins(*keys: Wholes) -> Wholes:
 
 def _estimated(at: Wholes, begins: Wholes, head: Floats, lag_rows: Floats) -> Floats:
     here = np.arange(len(at))
-    before = np.maximum(here - BATCHES, begins)
-    seconds = (at - at[before]) / SECOND
+    before = np.maximum(here - RATE_BATCHES, begins)
+    seconds = (at - at[before]) / MICROS_PER_SECOND
     arrived = head - head[before]
     with np.errstate(divide="ignore", invalid="ignore"):
         age = lag_rows * seconds / arrived

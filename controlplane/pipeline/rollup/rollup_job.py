@@ -18,16 +18,22 @@ from pyspark.sql import SparkSession
 
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Commit, LakeManifest, Part
-from controlplane.lake.schema import arrow
+from controlplane.lake.schema import arrow_schema
 from controlplane.lake.staging import Staging
-from controlplane.pipeline.rollup.buckets import WIDTHS
-from controlplane.pipeline.rollup.days import DAY, RAW, Days, is_stale, portions
-from controlplane.pipeline.rollup.rollups import OBJECTIVE_SECONDS, Raw, rolled
-from controlplane.pipeline.runtime import tables
+from controlplane.pipeline.rollup.buckets import BUCKET_SECONDS
+from controlplane.pipeline.rollup.day_planning import (
+    ONE_DAY,
+    SOURCE_TABLES,
+    RawDays,
+    is_stale,
+    split_portions,
+)
+from controlplane.pipeline.rollup.rollups import OBJECTIVE_SECONDS, RawTables, compute_rollups
+from controlplane.pipeline.runtime import lake_frames
 
-JOBS = tuple(WIDTHS)
+JOBS = tuple(BUCKET_SECONDS)
 #: Raw rows for one task.
-A_TASK = 1_000_000
+ROWS_PER_TASK = 1_000_000
 Stagings = Mapping[tuple[str, date], Staging]
 
 
@@ -42,7 +48,7 @@ class RollupRequest:
 
 
 @dataclass(frozen=True)
-class Done:
+class RollupSummary:
     """Days that were rolled up, how many were up to date, and rows written by table."""
 
     days: tuple[date, ...]
@@ -50,15 +56,15 @@ class Done:
     rows: Mapping[str, int]
 
 
-def roll(
+def refresh_rollups(
     lake: Lake, spark: Callable[[], SparkSession], asked: RollupRequest, say: Callable[[str], None]
-) -> Done:
+) -> RollupSummary:
     """Bring the rollups up to date. Spark is asked for only where there is something to do."""
-    with lake.folder.held("rollup"):
+    with lake.folder.lock("rollup"):
         for job in JOBS:
             lake.recover(job)
         manifest = lake.manifest()
-        days = Days.of(manifest)
+        days = RawDays.of(manifest)
         known = days.known(asked.since, asked.until)
         stale = [
             day
@@ -68,45 +74,53 @@ def roll(
         for day in days.beyond():
             say(f"{day} is left out: a clock was wrong")
         rows = dict.fromkeys(JOBS, 0)
-        for place, portion in enumerate(found := list(portions(days, stale))):
+        for place, portion in enumerate(found := list(split_portions(days, stale))):
             name = " to ".join(sorted({str(portion[0]), str(portion[-1])}))
             say(f"{place + 1} of {len(found)}: {name}, {days.rows(portion):,} rows of raw tables")
-            for commit in _rolled_up(lake, spark(), manifest, days, portion, asked.objective):
+            for commit in _roll_up_portion(lake, spark(), manifest, days, portion, asked.objective):
                 rows[commit.job] += commit.rows
-        return Done(tuple(stale), len(known) - len(stale), rows)
+        return RollupSummary(tuple(stale), len(known) - len(stale), rows)
 
 
-def _rolled_up(
+def _roll_up_portion(
     lake: Lake,
     spark: SparkSession,
     manifest: LakeManifest,
-    days: Days,
+    days: RawDays,
     portion: Sequence[date],
     objective: float,
 ) -> Iterator[Commit]:
     stagings = {(job, day): lake.stage(job, day.isoformat()) for day in portion for job in JOBS}
-    raw = _raw(lake, spark, manifest, portion)
-    tasks = max(1, math.ceil(days.rows(portion) / A_TASK))
+    raw = _raw_tables(lake, spark, manifest, portion)
+    tasks = max(1, math.ceil(days.rows(portion) / ROWS_PER_TASK))
     parts: dict[tuple[str, date], list[Part]] = defaultdict(list)
-    for part in tables.written(rolled(raw, portion, objective, tasks), _writing(stagings)):
+    for part in lake_frames.write_partitions(
+        compute_rollups(raw, portion, objective, tasks), _part_writer(stagings)
+    ):
         parts[part.table, part.date].append(part)
     for (job, day), staging in stagings.items():
         yield lake.commit(staging, parts[job, day], days.facts(day, objective))
 
 
-def _raw(lake: Lake, spark: SparkSession, manifest: LakeManifest, days: Sequence[date]) -> Raw:
-    first, last = days[0] - DAY, days[-1] + DAY
-    return Raw(*(tables.frame(lake, spark, manifest, table, first, last) for table in RAW))
+def _raw_tables(lake: Lake, spark: SparkSession, manifest: LakeManifest, days: Sequence[date]) -> RawTables:
+    first, last = days[0] - ONE_DAY, days[-1] + ONE_DAY
+    return RawTables(
+        *(lake_frames.read_table(lake, spark, manifest, table, first, last) for table in SOURCE_TABLES)
+    )
 
 
-def _writing(stagings: Stagings) -> tables.Writes:
-    return lambda rows, name: _written(stagings, rows, name)
+def _part_writer(stagings: Stagings) -> lake_frames.PartWriter:
+    return lambda rows, name: _write_parts(stagings, rows, name)
 
 
-def _written(stagings: Stagings, rows: pa.Table, name: str) -> Iterator[Part]:
+def _write_parts(stagings: Stagings, rows: pa.Table, name: str) -> Iterator[Part]:
     """A file of each table and day."""
-    for job, width in WIDTHS.items():
-        own = rows.filter(pc.equal(rows["width"], width)).select(list(arrow(job).names)).cast(arrow(job))
+    for job, width in BUCKET_SECONDS.items():
+        own = (
+            rows.filter(pc.equal(rows["width"], width))
+            .select(list(arrow_schema(job).names))
+            .cast(arrow_schema(job))
+        )
         days = pc.cast(pc.floor_temporal(own["bucket_at"], unit="day"), pa.date32())
         for day in sorted(pc.unique(days).to_pylist()):
             yield from stagings[job, day].write(job, own.filter(pc.equal(days, day)), name)

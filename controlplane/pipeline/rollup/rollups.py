@@ -16,18 +16,25 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from controlplane.pipeline.rollup import buckets
-from controlplane.pipeline.rollup.buckets import DAY, EVENT, REPORT, SECOND, SIGNS, SOURCE
+from controlplane.pipeline.rollup.buckets import (
+    ACTIVITY,
+    DAY_MICROS,
+    EVENT,
+    MICROS_PER_SECOND,
+    REPORT,
+    SOURCE,
+)
 
 OBJECTIVE_SECONDS = 300.0
 #: Reports of so long before a day tell how fast rows arrived when it began.
-BEFORE = 3600 * SECOND
+RATE_WINDOW_MICROS = 3600 * MICROS_PER_SECOND
 EPOCH = date(1970, 1, 1)
 RUN_EVENTS = ("started", "idle", "terminated")
-TOLD_EVENTS = ("started", "terminated", "start_failed")
+COUNTED_EVENTS = ("started", "terminated", "start_failed")
 
 
 @dataclass(frozen=True)
-class Raw:
+class RawTables:
     """Raw tables by the lake's schema, of the days asked for and of the day before and after them."""
 
     progress: DataFrame
@@ -35,17 +42,17 @@ class Raw:
     lifecycle: DataFrame
 
 
-def rolled(
-    raw: Raw, days: Sequence[date], objective: float = OBJECTIVE_SECONDS, partitions: int | None = None
+def compute_rollups(
+    raw: RawTables, days: Sequence[date], objective: float = OBJECTIVE_SECONDS, partitions: int | None = None
 ) -> DataFrame:
     """Rows of the tables `rollup_*`, with their width in seconds as `width` besides.
 
     `days`: UTC; `objective`: seconds within which a batch meets it; `partitions`: of the shuffle (None: Spark's own).
     """
     numbers = [(day - EPOCH).days for day in days]
-    rows = _gathered(raw, numbers)
+    rows = _bucket_input(raw, numbers)
     spread = rows.repartition(partitions, "day", "query_id") if partitions else rows
-    made = spread.groupBy("day", "query_id").applyInArrow(_bucketing(objective), _ddl(buckets.OUTPUT))
+    made = spread.groupBy("day", "query_id").applyInArrow(_bucket_function(objective), _ddl(buckets.OUTPUT))
     return made.withColumn("bucket_at", F.timestamp_micros("bucket_at"))
 
 
@@ -53,32 +60,32 @@ def _ddl(columns: Mapping[str, str]) -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
-def _bucketing(objective: float) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+def _bucket_function(objective: float) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     def of_group(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
         day, query_id = (one.as_py() for one in key)
-        return buckets.columns(day, query_id, rows, objective)
+        return buckets.bucket_table(day, query_id, rows, objective)
 
     return of_group
 
 
-def _gathered(raw: Raw, days: Sequence[int]) -> DataFrame:
+def _bucket_input(raw: RawTables, days: Sequence[int]) -> DataFrame:
     """All four kinds of rows of `buckets.INPUT`, each under the day that it counts for."""
-    reports = _reports(_around(raw.progress, "trigger_at", days))
-    sources = _sources(_around(raw.sources, "trigger_at", days))
+    reports = _reports(_near_days(raw.progress, "trigger_at", days))
+    sources = _sources(_near_days(raw.sources, "trigger_at", days))
     kinds: Iterable[tuple[int, DataFrame]] = (
-        (REPORT, _with_before(reports, days)),
-        (SOURCE, _with_before(sources, days)),
-        (SIGNS, _beside(_signs(raw, days), days)),
-        (EVENT, _beside(_events(_around(raw.lifecycle, "reported_at", days)), days)),
+        (REPORT, _with_previous_hour(reports, days)),
+        (SOURCE, _with_previous_hour(sources, days)),
+        (ACTIVITY, _with_adjacent_days(_run_activity(raw, days), days)),
+        (EVENT, _with_adjacent_days(_events(_near_days(raw.lifecycle, "reported_at", days)), days)),
     )
-    found = [_shaped(rows.withColumn("kind", F.lit(kind))) for kind, rows in kinds]
+    found = [_conform(rows.withColumn("kind", F.lit(kind))) for kind, rows in kinds]
     whole = found[0]
     for one in found[1:]:
         whole = whole.unionByName(one)
     return whole
 
 
-def _shaped(rows: DataFrame) -> DataFrame:
+def _conform(rows: DataFrame) -> DataFrame:
     present = set(rows.columns)
     return rows.select(
         *(
@@ -88,7 +95,7 @@ def _shaped(rows: DataFrame) -> DataFrame:
     )
 
 
-def _around(rows: DataFrame, time: str, days: Sequence[int]) -> DataFrame:
+def _near_days(rows: DataFrame, time: str, days: Sequence[int]) -> DataFrame:
     """Rows of the days and of one day on each side: files of others are not even opened."""
     first, last = EPOCH + timedelta(min(days) - 1), EPOCH + timedelta(max(days) + 2)
     begin, end = (datetime(one.year, one.month, one.day, tzinfo=UTC) for one in (first, last))
@@ -97,7 +104,7 @@ def _around(rows: DataFrame, time: str, days: Sequence[int]) -> DataFrame:
     )
 
 
-def _of_batch() -> list[Column]:
+def _batch_key() -> list[Column]:
     return [
         F.col("query_id"),
         F.xxhash64("run_id").alias("run"),
@@ -113,34 +120,34 @@ def _reports(progress: DataFrame) -> DataFrame:
     ).split()
     # Of one report told twice, the agent's own row goes before what was read from a log.
     rank = F.when(F.col("origin") == "agent", 0).otherwise(1).alias("source")
-    return progress.select(*_of_batch(), *same, F.unix_micros("watermark").alias("watermark"), rank)
+    return progress.select(*_batch_key(), *same, F.unix_micros("watermark").alias("watermark"), rank)
 
 
 def _sources(sources: DataFrame) -> DataFrame:
-    return sources.select(*_of_batch(), "source", "lag_rows", F.col("latest_total").alias("head"))
+    return sources.select(*_batch_key(), "source", "lag_rows", F.col("latest_total").alias("head"))
 
 
-def _with_before(rows: DataFrame, days: Sequence[int]) -> DataFrame:
+def _with_previous_hour(rows: DataFrame, days: Sequence[int]) -> DataFrame:
     """Rows under their own day; those of the last hour before a day under that, too."""
-    own = F.floor(F.col("at") / DAY).cast("int")
-    next_day = F.floor((F.col("at") + BEFORE) / DAY).cast("int")
+    own = F.floor(F.col("at") / DAY_MICROS).cast("int")
+    next_day = F.floor((F.col("at") + RATE_WINDOW_MICROS) / DAY_MICROS).cast("int")
     under = rows.withColumn("day", F.explode(F.array_distinct(F.array(own, next_day))))
     return under.where(F.col("day").isin(list(days)))
 
 
-def _signs(raw: Raw, days: Sequence[int]) -> DataFrame:
+def _run_activity(raw: RawTables, days: Sequence[int]) -> DataFrame:
     """First and last sign of each run on each day."""
     ends = F.unix_micros("trigger_at") + F.coalesce(F.col("duration_ms"), F.lit(0)) * 1000
-    reports = _around(raw.progress, "trigger_at", days).select(
+    reports = _near_days(raw.progress, "trigger_at", days).select(
         "query_id", "run_id", "app", "name", F.unix_micros("trigger_at").alias("at"), ends.alias("until")
     )
     at = F.unix_micros("reported_at")
     events = (
-        _around(raw.lifecycle, "reported_at", days)
+        _near_days(raw.lifecycle, "reported_at", days)
         .where(F.col("event").isin(*RUN_EVENTS) & F.col("run_id").isNotNull())
         .select("query_id", "run_id", "app", "name", at.alias("at"), at.alias("until"))
     )
-    signs = reports.unionByName(events).withColumn("day", F.floor(F.col("at") / DAY).cast("int"))
+    signs = reports.unionByName(events).withColumn("day", F.floor(F.col("at") / DAY_MICROS).cast("int"))
     found = signs.groupBy("day", "query_id", "run_id", "app", "name").agg(
         F.min("at").alias("at"), F.max("until").alias("until")
     )
@@ -153,19 +160,19 @@ def _events(lifecycle: DataFrame) -> DataFrame:
         (F.col("event") == "start_failed") | F.col("exception").isNotNull() | F.col("error_class").isNotNull()
     )
     at = F.unix_micros("reported_at")
-    return lifecycle.where(F.col("event").isin(*TOLD_EVENTS)).select(
+    return lifecycle.where(F.col("event").isin(*COUNTED_EVENTS)).select(
         "query_id",
         F.xxhash64("run_id").alias("run"),
         "app",
         "name",
-        F.floor(at / DAY).cast("int").alias("day"),
+        F.floor(at / DAY_MICROS).cast("int").alias("day"),
         at.alias("at"),
         at.alias("until"),
         F.when(failed, F.concat("event", F.lit("!"))).otherwise(F.col("event")).alias("event"),
     )
 
 
-def _beside(rows: DataFrame, days: Sequence[int]) -> DataFrame:
+def _with_adjacent_days(rows: DataFrame, days: Sequence[int]) -> DataFrame:
     """Rows of a day under it and under its neighbours."""
     day = F.col("day")
     under = rows.withColumn("day", F.explode(F.array(day - 1, day, day + 1)))

@@ -18,10 +18,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from controlplane.errors import ControlPlaneError
-from controlplane.pipeline.runtime.shipping import is_local, ship
+from controlplane.pipeline.runtime.shipping import is_local, ship_packages
 from controlplane.runtime.java import java_environment
 
-SETTINGS = {
+SPARK_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.enabled": "false",
@@ -30,20 +30,20 @@ SETTINGS = {
 LOG_LEVEL = "spark.log.level"
 #: Of workers on the driver's machine. Over TCP each task would wait 40 ms for an acknowledgement that the kernel
 #: delays. Spark 4.1 and newer; others ignore the first.
-HANDING_OVER = {
+LOCAL_WORKER_SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.daemon.module": "controlplane.pipeline.runtime.daemon",
+    "spark.python.daemon.module": "controlplane.pipeline.runtime.worker_daemon",
 }
 #: Marks a session that a job has made: nobody else's is ended by it.
-OWN = "spark.controlplane.job"
-LOGGING = Path(__file__).with_name("log4j2.properties")
+OWNED_SETTING = "spark.controlplane.job"
+LOG4J_FILE = Path(__file__).with_name("log4j2.properties")
 #: Where spark-submit says which master it was given.
-SUBMITTED = ("MASTER", "SPARK_MASTER")
+SUBMIT_VARIABLES = ("MASTER", "SPARK_MASTER")
 
 
 #: Lines of an error that say nothing of what went wrong.
-NO_NEWS = ("An error occurred while calling", "at ")
-WRAPPED = "Exception thrown in awaitResult:"
+NOISE_PREFIXES = ("An error occurred while calling", "at ")
+WRAPPER_SUFFIX = "Exception thrown in awaitResult:"
 
 
 class SparkFailed(ControlPlaneError):
@@ -52,7 +52,9 @@ class SparkFailed(ControlPlaneError):
     status, code = 500, "spark"
 
 
-def session(app_name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> SparkSession:
+def get_session(
+    app_name: str, master: str | None = None, conf: Mapping[str, str] | None = None
+) -> SparkSession:
     """The session that is active, else a new one on `master`, else where spark-submit says, else `local[*]`.
 
     `conf` goes before our own settings. SparkFailed when it does not start.
@@ -67,9 +69,9 @@ def session(app_name: str, master: str | None = None, conf: Mapping[str, str] | 
     chosen = master or ("" if _submitted() else "local[*]")
     if chosen:
         builder = builder.master(chosen)
-    settings = {**SETTINGS, LOG_LEVEL: "ERROR", **_where(chosen), **(conf or {})}
+    settings = {**SPARK_SETTINGS, LOG_LEVEL: "ERROR", **_driver_settings(chosen), **(conf or {})}
     if SparkContext._active_spark_context is None:
-        settings[OWN] = "true"
+        settings[OWNED_SETTING] = "true"
     level = settings[LOG_LEVEL]
     if chosen:
         del settings[LOG_LEVEL]  # Spark would say that it is set; its logging is as quiet already
@@ -78,44 +80,48 @@ def session(app_name: str, master: str | None = None, conf: Mapping[str, str] | 
     try:
         made: SparkSession = builder.getOrCreate()
     except Exception as error:
-        raise SparkFailed(f"Spark did not start on {chosen or 'its master'}: {first_line(error)}") from None
-    ship(made.sparkContext)
+        raise SparkFailed(f"Spark did not start on {chosen or 'its master'}: {error_line(error)}") from None
+    ship_packages(made.sparkContext)
     made.sparkContext.setLogLevel(level)
     return made
 
 
-def _where(master: str) -> dict[str, str]:
+def _driver_settings(master: str) -> dict[str, str]:
     """Settings of a driver on this machine, and of workers on it. Empty where spark-submit says how things are."""
     if not master:
         return {}
     # What Spark says before a session could tell it to be quiet.
-    quiet = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOGGING.as_uri()}"}
-    return quiet | HANDING_OVER if is_local(master) else quiet
+    quiet = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG4J_FILE.as_uri()}"}
+    return quiet | LOCAL_WORKER_SETTINGS if is_local(master) else quiet
 
 
-def close(spark: SparkSession | None = None) -> None:
+def close_session(spark: SparkSession | None = None) -> None:
     """End a session, or the active one if there is any; only where a job has made it."""
     ended = spark or SparkSession.getActiveSession()
-    if ended is not None and ended.sparkContext.getConf().get(OWN) == "true":
+    if ended is not None and ended.sparkContext.getConf().get(OWNED_SETTING) == "true":
         ended.stop()
 
 
 @contextmanager
-def in_words(doing: str) -> Iterator[None]:
+def spark_errors(doing: str) -> Iterator[None]:
     """What Spark throws meanwhile as SparkFailed, in one line. `doing`: what failed then."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise SparkFailed(f"{doing}: {first_line(error)}") from None
+        raise SparkFailed(f"{doing}: {error_line(error)}") from None
 
 
 def _submitted() -> bool:
     """Whether spark-submit started this process: its JVM runs already and knows the master."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ or any(name in os.environ for name in SUBMITTED)
+    return "PYSPARK_GATEWAY_PORT" in os.environ or any(name in os.environ for name in SUBMIT_VARIABLES)
 
 
-def first_line(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """What an error says, in one line: py4j and Spark say much more."""
     lines = [line.strip().removeprefix(": ").removeprefix("Caused by: ") for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(NO_NEWS) and not line.endswith(WRAPPED)]
+    told = [
+        line
+        for line in lines
+        if line and not line.startswith(NOISE_PREFIXES) and not line.endswith(WRAPPER_SUFFIX)
+    ]
     return (told[0] if told else type(error).__name__)[:300]

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 #: Top-level packages that executors need; the wheels install them under other names than a checkout.
 PACKAGES = tuple(sorted({module.__name__.partition(".")[0] for module in (durations, errors, wire)}))
 #: One date for all files, so that the same code makes the same zip.
-LONG_AGO = (1980, 1, 1, 0, 0, 0)
+ZIP_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 
 
-def ship(context: SparkContext) -> str | None:
+def ship_packages(context: SparkContext) -> str | None:
     """Send our packages to the executors of a cluster; the path of the zip, None where all is in one process.
 
     What is shipped goes before what is installed there, so driver and executors always run the same code.
@@ -39,7 +39,7 @@ def ship(context: SparkContext) -> str | None:
     folder = Path(tempfile.mkdtemp(prefix="spark-controlplane-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = folder / "made.zip"
-    packed(made)
+    write_zip(made)
     # Spark serves the file for as long as it runs, and knows files by their names.
     path = made.rename(
         folder / f"spark-controlplane-{hashlib.sha256(made.read_bytes()).hexdigest()[:12]}.zip"
@@ -53,11 +53,11 @@ def is_local(master: str) -> bool:
     return master.split("[", maxsplit=1)[0] in ("local", "local-cluster")
 
 
-def packed(target: Path) -> None:
+def write_zip(target: Path) -> None:
     """Write the zip."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
         for name, path in _files():
-            file.writestr(zipfile.ZipInfo(name, LONG_AGO), path.read_bytes(), zipfile.ZIP_DEFLATED)
+            file.writestr(zipfile.ZipInfo(name, ZIP_TIMESTAMP), path.read_bytes(), zipfile.ZIP_DEFLATED)
 
 
 def _files() -> Iterator[tuple[str, Path]]:
@@ -71,4 +71,4 @@ def _files() -> Iterator[tuple[str, Path]]:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m controlplane.pipeline.runtime.shipping OUT.zip")
-    packed(Path(sys.argv[1]))
+    write_zip(Path(sys.argv[1]))

@@ -8,7 +8,7 @@ from controlplane.history import offload_commits
 from controlplane.history.offload_commits import JOB, EventRange, OffloadCounts
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Commit
-from controlplane.pipeline.offload.event_export import Task, carry
+from controlplane.pipeline.offload.event_export import OffloadTask, export_events
 from controlplane.store import offload_marks, retention
 from tests.stores import StoreHarness
 
@@ -24,9 +24,9 @@ def moved_to(harness: StoreHarness, folder: Path, cutoff: float) -> Commit:
     staging = lake.stage(JOB, stretch.batch)
     parts, account = [], OffloadCounts()
     for number, cut in enumerate(_pieces(stretch)):
-        written, counted = carry(Task(number, cut, staging, harness.url, str(folder)))
+        written, counted = export_events(OffloadTask(number, cut, staging, harness.url, str(folder)))
         parts, account = [*parts, *written], account + counted
-    return lake.commit(staging, parts, offload_commits.facts(stretch, account))
+    return lake.commit(staging, parts, offload_commits.commit_facts(stretch, account))
 
 
 def _pieces(stretch: EventRange) -> list[EventRange]:

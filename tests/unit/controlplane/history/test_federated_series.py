@@ -11,7 +11,7 @@ from alerts.promql.evaluator import evaluate_range
 from alerts.promql.series import SeriesSource
 from alerts.promql.syntax.parser import parse
 from controlplane.history.archive import Archive
-from controlplane.history.federated_series import COARSE, FederatedSeries, Parts
+from controlplane.history.federated_series import COARSE_STEP_SECONDS, FederatedSeries, SeriesBackends
 from controlplane.metrics.series import replay as replays
 from controlplane.metrics.series.replay import SeriesReplay
 from tests.drivers import BEGIN, Driver
@@ -53,14 +53,14 @@ def test_counters_and_gauges_go_over_the_seam_as_if_it_were_not_there(
         harness.accept(*lines)
         replay = SeriesReplay(harness.engine.connect, harness.window, lambda: now, 15.0)
         start = BEGIN + 3600
-        before = {one: told(replay.over(None, COARSE), one, start, now) for one in SAME}
-        up = told(replay.over(None, COARSE), "spark_streaming_query_up", start, now)
+        before = {one: told(replay.over(None, COARSE_STEP_SECONDS), one, start, now) for one in SAME}
+        up = told(replay.over(None, COARSE_STEP_SECONDS), "spark_streaming_query_up", start, now)
         commit = moved_to(harness, tmp_path / "lake", now - HOT)
         assert forget(harness, now - HOT, commit.facts["until"]) > 800
         archive = Archive(str(tmp_path / "lake"))
-        parts = Parts(
+        parts = SeriesBackends(
             replay.over(archive),
-            replay.over(archive, COARSE),
+            replay.over(archive, COARSE_STEP_SECONDS),
             archive,
             harness.window,
             harness.engine.connect,

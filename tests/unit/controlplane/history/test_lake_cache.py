@@ -1,4 +1,4 @@
-"""A lake that hangs, fails in its own words, is tidied meanwhile or goes away: one clear line each, in time."""
+"""A lake that hangs, fails in its own words, is compacted meanwhile or goes away: one clear line each, in time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from controlplane.history.archive import Archive
 from controlplane.history.service import HistoryService
 from controlplane.history.timeout_pool import TimeoutPool
 from controlplane.lake.lake import Lake
-from controlplane.lake.rows import LakeRows, Who
+from controlplane.lake.rows import LakeRowBuilder, Producer
 from controlplane.settings import Settings
 from tests.drivers import BEGIN, report
 from tests.stores import sqlite_harness
@@ -60,9 +60,11 @@ def sulky() -> Iterator[type[Sulky]]:
 
 
 def fill(url: str, batch: str = "1", first: int = 0) -> Lake:
-    lake, rows = Lake.open(url, create=True), LakeRows()
+    lake, rows = Lake.open(url, create=True), LakeRowBuilder()
     for number in range(first, first + 3):
-        rows.progress(Who("shop", "4.0.0", "log"), report("q", "r", number, BEGIN + number), BEGIN + number)
+        rows.progress(
+            Producer("shop", "4.0.0", "log"), report("q", "r", number, BEGIN + number), BEGIN + number
+        )
     staging = lake.stage("import", batch)
     lake.commit(
         staging, [part for name, table in rows.take().items() for part in staging.write(name, table, "0")]
@@ -119,7 +121,7 @@ def test_errors_that_only_a_file_system_knows_are_told_in_one_line(
 def test_the_server_starts_though_its_lake_hangs(
     sulky: type[Sulky], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rooms, "OPEN_SECONDS", 0.05)
+    monkeypatch.setattr(rooms, "OPEN_TIMEOUT_SECONDS", 0.05)
     sulky.hangs.set()
     with sqlite_harness(tmp_path) as harness:
         settings = replace(Settings(data_dir=tmp_path), lake="sulky://hangs")
@@ -128,12 +130,12 @@ def test_the_server_starts_though_its_lake_hangs(
         assert "did not answer" in (made.status().error or "")
 
 
-def test_files_that_were_tidied_since_the_manifest_was_read_are_looked_for_anew(tmp_path: Path) -> None:
+def test_files_that_were_compacted_since_the_manifest_was_read_are_looked_for_anew(tmp_path: Path) -> None:
     lake = fill(str(tmp_path / "lake"))
     archive = Archive(str(tmp_path / "lake"))
     archive.manifest()
     old = [part.path for part in lake.manifest().parts("progress")]
-    staging = lake.stage("tidy", "1")
+    staging = lake.stage("compact", "1")
     parts = staging.write("progress", lake.read("progress"), "0")
     lake.commit(staging, parts, replaces=old, seen=lake.manifest())
     assert archive.times("q", BEGIN - 1, BEGIN + 9) == [BEGIN, BEGIN + 1, BEGIN + 2]

@@ -14,12 +14,12 @@ from alerts.matching.labels import Matcher
 from alerts.promql.errors import LimitExceeded
 from controlplane.history import federated_series, lake_series
 from controlplane.history.archive import Archive
-from controlplane.history.federated_series import FederatedSeries, Parts, chosen
-from controlplane.history.model import Point, ProgressRequest, ProgressSeries
-from controlplane.history.progress_points import read
+from controlplane.history.federated_series import FederatedSeries, SeriesBackends, plan_days
+from controlplane.history.model import ProgressPoint, ProgressRequest, ProgressSeries
+from controlplane.history.progress_points import read_progress
 from controlplane.lake.lake import Lake
-from controlplane.lake.rows import LakeRows, Who
-from controlplane.lake.schema import arrow
+from controlplane.lake.rows import LakeRowBuilder, Producer
+from controlplane.lake.schema import arrow_schema
 from controlplane.metrics.series.replay import SeriesReplay
 from tests.drivers import BEGIN, Driver, report
 from tests.stores import StoreHarness, sqlite_harness
@@ -31,13 +31,13 @@ DAYS = [date(2026, 10, day) for day in (1, 2, 3, 4)]
 
 def test_long_stretches_are_read_by_the_hour_and_the_newest_day_from_its_reports() -> None:
     rolled = {"rollup_1m": DAYS[1:3], "rollup_1h": DAYS[:2]}
-    month = chosen(30 * DAY, DAYS, rolled)
+    month = plan_days(30 * DAY, DAYS, rolled)
     assert (month.rolled, month.raw) == ({"rollup_1h": DAYS[:2], "rollup_1m": DAYS[2:3]}, DAYS[3:])
-    few = chosen(4 * DAY, DAYS, rolled)
+    few = plan_days(4 * DAY, DAYS, rolled)
     assert (few.rolled, few.raw) == ({"rollup_1m": DAYS[1:3], "rollup_1h": DAYS[:1]}, DAYS[3:])
-    assert chosen(DAY, DAYS, rolled).raw == DAYS
-    assert chosen(30 * DAY, DAYS, rolled, can_be_rolled=False).raw == DAYS
-    assert chosen(DAY, DAYS, rolled, can_be_raw=False).all == DAYS
+    assert plan_days(DAY, DAYS, rolled).raw == DAYS
+    assert plan_days(30 * DAY, DAYS, rolled, can_be_rolled=False).raw == DAYS
+    assert plan_days(DAY, DAYS, rolled, can_be_raw=False).all == DAYS
 
 
 def raw(*rows: tuple[str, float, float | None]) -> pa.Table:
@@ -51,25 +51,25 @@ LAG = PREFIX + "source_lag_rows"
 
 def test_a_value_holds_until_the_next_the_end_of_its_run_or_for_an_hour() -> None:
     table = raw(("b", 100.0, 7.0), ("a", 50.0, 1.0), ("a", 20.0, None), ("a", 80.0, 2.0))
-    spans = lake_series.of_reports(LAG, table, {"b": np.array([40.0, 130.0])})
+    spans = lake_series.spans_from_reports(LAG, table, {"b": np.array([40.0, 130.0])})
     times = np.array([10.0, 20.0, 50.0, 79.0, 80.0, 3679.0, 3680.0])
     assert np.array_equal(
-        lake_series.gauge(spans["a"], times), [np.nan, np.nan, 1, 1, 2, 2, np.nan], equal_nan=True
+        lake_series.gauge_values(spans["a"], times), [np.nan, np.nan, 1, 1, 2, 2, np.nan], equal_nan=True
     )
     assert np.array_equal(
-        lake_series.gauge(spans["b"], np.array([99.0, 100.0, 129.0, 130.0])),
+        lake_series.gauge_values(spans["b"], np.array([99.0, 100.0, 129.0, 130.0])),
         [np.nan, 7, 7, np.nan],
         equal_nan=True,
     )
 
 
 def test_a_counter_is_counted_back_from_what_it_stood_at_when_the_store_began() -> None:
-    spans = lake_series.together(
-        [lake_series.of_reports(LAG, raw(("a", 10.0, 5.0), ("a", 20.0, 3.0), ("a", 99.0, 50.0)), {})]
+    spans = lake_series.merge_spans(
+        [lake_series.spans_from_reports(LAG, raw(("a", 10.0, 5.0), ("a", 20.0, 3.0), ("a", 99.0, 50.0)), {})]
     )
     times = np.array([9.0, 10.0, 19.0, 20.0, 30.0])
-    assert lake_series.counter(spans["a"], times, 30.0, 108.0).tolist()[1:] == [105, 105, 108, 108]
-    assert lake_series.counter(spans["a"], times, 30.0, None).tolist()[1:] == [5, 5, 8, 8]
+    assert lake_series.counter_values(spans["a"], times, 30.0, 108.0).tolist()[1:] == [105, 105, 108, 108]
+    assert lake_series.counter_values(spans["a"], times, 30.0, None).tolist()[1:] == [5, 5, 8, 8]
 
 
 # -- a whole lake ----------------------------------------------------------------------------------
@@ -84,10 +84,10 @@ def lake(tmp_path: Path) -> Lake:
     """Days of reports every ten minutes of an import, all but the last rolled up by the hour."""
     made = Lake.open(str(tmp_path / "lake"), create=True)
     days, every = 12, 600.0
-    rows = LakeRows()
+    rows = LakeRowBuilder()
     for number in range(int(days * DAY / every)):
         at = PAST + number * every
-        rows.progress(Who("shop", "4.3.0", "log"), report(QUERY, "r", number, at), at + 0.5)
+        rows.progress(Producer("shop", "4.3.0", "log"), report(QUERY, "r", number, at), at + 0.5)
     staging = made.stage("import", "one")
     made.commit(
         staging, [part for name, table in rows.take().items() for part in staging.write(name, table, "0")]
@@ -111,20 +111,22 @@ def hours(begin: float, day: int) -> pa.Table:
     }
     rows = [{**values, "bucket_at": round((begin + hour * 3600) * 1e6)} for hour in range(24)]
     return pa.Table.from_pylist(rows, schema=pa.schema([(n, t) for n, t in _types()])).cast(
-        arrow("rollup_1h")
+        arrow_schema("rollup_1h")
     )
 
 
 def _types() -> list[tuple[str, pa.DataType]]:
-    return [(f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in arrow("rollup_1h")]
+    return [
+        (f.name, pa.int64() if pa.types.is_timestamp(f.type) else f.type) for f in arrow_schema("rollup_1h")
+    ]
 
 
 def source(harness: StoreHarness, lake: Lake, now: float) -> FederatedSeries:
     archive = Archive(str(lake.folder))
     replay = SeriesReplay(harness.engine.connect, harness.window, lambda: now, 15.0)
-    parts = Parts(
+    parts = SeriesBackends(
         replay.over(archive),
-        replay.over(archive, federated_series.COARSE),
+        replay.over(archive, federated_series.COARSE_STEP_SECONDS),
         archive,
         harness.window,
         harness.engine.connect,
@@ -182,21 +184,21 @@ def test_counters_go_on_where_the_lake_left_off(known: StoreHarness, lake: Lake)
 def test_more_than_can_be_read_is_refused_with_the_way_out(
     known: StoreHarness, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(federated_series, "MOST_RAW_DAYS", 0)
+    monkeypatch.setattr(federated_series, "MAX_RAW_QUERY_DAYS", 0)
     with pytest.raises(LimitExceeded, match="history rollup"):
         source(known, lake, BEGIN + 300.0).select(named("source_lag_rows"), PAST, BEGIN + 300.0)
 
 
 def test_points_are_hours_then_reports_and_each_report_is_told_once(known: StoreHarness, lake: Lake) -> None:
-    told = read(
+    told = read_progress(
         known.engine.connect, Archive(str(lake.folder)), ProgressRequest(QUERY, PAST, BEGIN + 300.0, 2000)
     )
-    rolled = [point for point in told.points if isinstance(point, Point)]
+    rolled = [point for point in told.points if isinstance(point, ProgressPoint)]
     assert told.resolution == 3600.0 and "medians of hours" in told.notes[0]
     assert len(rolled) == 11 * 24 and {point.run_id for point in rolled} == {""}
     assert len(told.points) == 11 * 24 + 144 + 10
     assert [point.at for point in told.points] == sorted(point.at for point in told.points)
-    thinned = read(
+    thinned = read_progress(
         known.engine.connect, Archive(str(lake.folder)), ProgressRequest(QUERY, PAST, BEGIN + 300.0, 50)
     )
     assert len(thinned.points) == 50
@@ -209,10 +211,10 @@ def test_points_further_apart_than_buckets_are_medians_of_all_that_lies_between(
         where = ProgressRequest(
             QUERY, PAST, PAST + 12 * DAY - 1, limit, step
         )  # the newest day is told by its reports
-        return read(known.engine.connect, Archive(str(lake.folder)), where)
+        return read_progress(known.engine.connect, Archive(str(lake.folder)), where)
 
     daily = asked(DAY)
-    days = [point for point in daily.points if isinstance(point, Point)]
+    days = [point for point in daily.points if isinstance(point, ProgressPoint)]
     assert daily.resolution == DAY and "medians of days" in daily.notes[0]
     assert [point.duration for point in days] == [0.5 + day for day in range(11)]
     assert {(point.input_rows, point.lag_rows, point.state_rows) for point in days} == {(24 * 60, 2.0, 7)}
@@ -220,7 +222,7 @@ def test_points_further_apart_than_buckets_are_medians_of_all_that_lies_between(
     assert asked(None, 60).resolution == 5 * HOUR  # 264 hours, and room for 60 points
     assert len(asked(None, 60).points) <= 60
     assert asked(900.0).resolution == HOUR  # finer than there is
-    everything = read(
+    everything = read_progress(
         known.engine.connect, Archive(str(lake.folder)), ProgressRequest(QUERY, 0.0, PAST * 2, 2000)
     )
     assert everything.resolution == HOUR and len(everything.points) == 11 * 24 + 144 + 10  # all have room

@@ -19,13 +19,13 @@ def commit(
     stretch = EventRange(store, after, until)
     parts = (Part("progress", DAY, f"progress/date={DAY}/{stretch.batch}.parquet", rows, 1),)
     return Commit(
-        JOB, stretch.batch, 0.0, parts, (), offload_commits.facts(stretch, account or OffloadCounts())
+        JOB, stretch.batch, 0.0, parts, (), offload_commits.commit_facts(stretch, account or OffloadCounts())
     )
 
 
 def untils(mark: int, *commits: Commit) -> list[int]:
     manifest = LakeManifest({one.key: one for one in commits})
-    return [stretch.until for stretch, _ in offload_commits.onwards(manifest, "s", mark)]
+    return [stretch.until for stretch, _ in offload_commits.contiguous_commits(manifest, "s", mark)]
 
 
 def test_commits_are_followed_up_to_the_first_hole() -> None:
@@ -56,5 +56,5 @@ def test_another_stores_commits_and_those_of_alerts_are_not_followed() -> None:
 def test_a_commit_whose_numbers_do_not_add_up_is_not_believed(
     account: OffloadCounts, rows: int, held: int, says: str | None
 ) -> None:
-    found = offload_commits.complaint(commit(0, 10, rows=rows, account=account), held)
+    found = offload_commits.find_mismatch(commit(0, 10, rows=rows, account=account), held)
     assert found is None if says is None else says in (found or "")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from controlplane.history import offload_process
-from controlplane.history.service import AGAIN_SECONDS, HistoryService
+from controlplane.history.service import RETRY_SECONDS, HistoryService
 from controlplane.settings import Settings
 from tests.drivers import BEGIN, Driver
 from tests.stores import StoreHarness, sqlite_harness
@@ -58,7 +58,7 @@ def test_what_the_machine_lacks_is_said_and_tried_again(harness: StoreHarness, t
     made.tick()
     status = made.status()
     assert "Java 17 or newer is missing" in (status.error or "")
-    assert status.next_at == harness.now + AGAIN_SECONDS and not status.moving
+    assert status.next_at == harness.now + RETRY_SECONDS and not status.moving
 
 
 def test_a_lake_that_cannot_be_made_is_said_at_the_start(harness: StoreHarness, tmp_path: Path) -> None:

@@ -12,13 +12,13 @@ from controlplane.history import timeline
 from controlplane.history.archive import Archive
 from controlplane.history.model import PastRun, TimelineResult
 from controlplane.lake.lake import Lake
-from controlplane.lake.rows import LakeRows, Who
-from controlplane.pipeline.offload.record_export import table
+from controlplane.lake.rows import LakeRowBuilder, Producer
+from controlplane.pipeline.offload.alert_export import build_table
 
 DAY = 86400.0
 QUERY, OTHER = "11111111-2222-3333-4444-555555555555", "22222222-2222-3333-4444-555555555555"
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
-WHO = Who("shop", "4.3.0", "agent")
+WHO = Producer("shop", "4.3.0", "agent")
 
 
 class Story:
@@ -29,13 +29,13 @@ class Story:
         self.commits = 0
 
     def life(self, event: str, at: float, run: str, query: str = QUERY, exception: str | None = None) -> None:
-        rows = LakeRows()
+        rows = LakeRowBuilder()
         rows.lifecycle(WHO, event, at, query, run, "orders", exception, agent="a")
         self._put(rows.take())
 
     def report(self, at: float, run: str, batch: int = 0, query: str = QUERY) -> None:
         stamp = datetime.fromtimestamp(at, UTC).isoformat()
-        rows = LakeRows()
+        rows = LakeRowBuilder()
         told = {
             "id": query,
             "runId": run,
@@ -61,7 +61,7 @@ class Story:
         })  # fmt: skip
 
     def _told(self, name: str, row: dict[str, Any]) -> None:
-        self._put({name: table(name, [row])})
+        self._put({name: build_table(name, [row])})
 
     def _put(self, tables: dict[str, Any]) -> None:
         self.commits += 1
@@ -70,7 +70,7 @@ class Story:
         self.lake.commit(staging, parts)
 
     def read(self, start: float, end: float, query: str = QUERY) -> TimelineResult:
-        return timeline.read(Archive(str(self.lake.folder)), query, start, end)
+        return timeline.read_timeline(Archive(str(self.lake.folder)), query, start, end)
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def story(tmp_path: Path) -> Story:
 def times(run: PastRun) -> tuple[Any, ...]:
     """Began, ended, how, first and last sign; in days."""
     days = (None if at is None else (at - BEGIN) / DAY for at in (run.started_at, run.ended_at))
-    signs = (None if at is None else (at - BEGIN) / DAY for at in (run.heard_from, run.heard_at))
+    signs = (None if at is None else (at - BEGIN) / DAY for at in (run.first_seen_at, run.last_seen_at))
     return (run.run_id, *days, run.end and run.end.value, *signs)
 
 
@@ -93,7 +93,7 @@ def test_a_run_is_told_from_its_start_to_its_end_with_why_it_failed(story: Story
     story.life("terminated", BEGIN + 4 * DAY, "b", OTHER)  # by another clock
     (run,) = story.read(BEGIN, BEGIN + 10 * DAY).runs
     assert times(run) == ("a", 0, 3, "failed", None, None)
-    assert run.failure and len(run.failure) == timeline.MOST_FAILURE_CHARS
+    assert run.failure and len(run.failure) == timeline.MAX_FAILURE_CHARS
     (other,) = story.read(BEGIN, BEGIN + 10 * DAY, OTHER).runs
     assert times(other) == ("b", 5, 5, "stopped", None, None)
 
@@ -133,7 +133,7 @@ def test_a_run_whose_driver_was_killed_is_lost_at_its_last_sign(story: Story) ->
 
 def test_a_report_of_an_absurd_duration_is_no_sign_of_life_of_that_time(story: Story) -> None:
     story.life("started", BEGIN, "a")
-    rows = LakeRows()
+    rows = LakeRowBuilder()
     absurd = {"addBatch": 5, "triggerExecution": 10**15}
     told = {
         "id": QUERY,
@@ -150,14 +150,14 @@ def test_a_report_of_an_absurd_duration_is_no_sign_of_life_of_that_time(story: S
 
 
 def test_very_many_runs_cost_no_more_than_those_that_are_told(story: Story) -> None:
-    rows = LakeRows()
+    rows = LakeRowBuilder()
     for number in range(5000):
         rows.lifecycle(WHO, "started", BEGIN + number, QUERY, f"r{number}", "orders", agent="a")
     story._put(rows.take())
     story.report(BEGIN + 4999.5, "r4999")
     told = story.read(BEGIN, BEGIN + DAY)
-    assert len(told.runs) == timeline.MOST and told.notes == ["of 5000 runs the newest 500 are told"]
-    assert times(told.runs[-1])[3] is None and told.runs[-1].heard_at == BEGIN + 4999.5
+    assert len(told.runs) == timeline.MAX_ENTRIES and told.notes == ["of 5000 runs the newest 500 are told"]
+    assert times(told.runs[-1])[3] is None and told.runs[-1].last_seen_at == BEGIN + 4999.5
 
 
 def test_what_cannot_be_read_is_said_and_the_rest_is_told(story: Story) -> None:
@@ -199,7 +199,7 @@ def test_actions_are_told_with_what_proved_them(story: Story) -> None:
 
 
 def test_of_more_than_can_be_shown_the_newest_are_told(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "MOST", 2)
+    monkeypatch.setattr(timeline, "MAX_ENTRIES", 2)
     for number in range(3):
         story.life("started", BEGIN + number * DAY, f"r{number}")
         story.alert(BEGIN + number * DAY, BEGIN + number * DAY + 5, number)

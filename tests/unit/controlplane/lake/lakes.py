@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from controlplane.lake.folders import LakeFolder
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Commit
-from controlplane.lake.schema import arrow
+from controlplane.lake.schema import arrow_schema
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -33,7 +33,7 @@ def reports(batches: Iterable[int], run: str = "run", day: datetime = DAY, input
         }
         for batch in batches
     ]
-    return pa.Table.from_pylist(rows, schema=arrow("progress"))
+    return pa.Table.from_pylist(rows, schema=arrow_schema("progress"))
 
 
 def put(lake: Lake, job: str, batch: str, rows: pa.Table, **facts: Any) -> Commit:

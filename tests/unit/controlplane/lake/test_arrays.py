@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.lake import arrays
-from controlplane.lake.arrays import merged, table_of
+from controlplane.lake.arrays import merge_sorted, table_from_rows
 from controlplane.lake.schema import TABLES
 
 NAMES = TABLES["state_operators"].names
@@ -20,7 +20,7 @@ numbers = st.dictionaries(st.text(max_size=3), st.integers(-(2**63), 2**63 - 1),
 def operators(maps: list[Any]) -> pa.Table:
     known = {"custom_metrics": None}
     rows = [tuple((known | {"custom_metrics": one}).get(name) for name in NAMES) for one in maps]
-    return table_of("state_operators", rows)
+    return table_from_rows("state_operators", rows)
 
 
 @settings(deadline=None)
@@ -36,13 +36,13 @@ def test_maps_with_the_same_keys_in_another_order_keep_it() -> None:
 
 
 def test_more_text_than_a_column_can_say_is_an_error_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "MOST_BYTES", 5)
+    monkeypatch.setattr(arrays, "MAX_TEXT_BYTES", 5)
     assert operators([{"abc": 1}, {"de": 2}]).num_rows == 2
     with pytest.raises(ValueError, match="6 bytes of text are too much"):
         operators([{"abc": 1}, {"def": 2}])
 
 
-@pytest.mark.parametrize("most", [arrays.MOST_SLICES, 2], ids=["slices", "too many slices"])
+@pytest.mark.parametrize("most", [arrays.MAX_SLICES, 2], ids=["slices", "too many slices"])
 @settings(deadline=None)
 @given(st.lists(st.lists(st.sampled_from("abc"), max_size=6), min_size=1, max_size=5))
 def test_sorted_tables_become_one_of_all_rows(most: int, chunks: list[list[str]]) -> None:
@@ -54,9 +54,9 @@ def test_sorted_tables_become_one_of_all_rows(most: int, chunks: list[list[str]]
         for place, chunk in enumerate(chunks)
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "MOST_SLICES", most)
-        found = merged(tables, "q").to_pylist()
+        patch.setattr(arrays, "MAX_SLICES", most)
+        found = merge_sorted(tables, "q").to_pylist()
     rows = [row for table in tables for row in table.to_pylist()]
-    if most == arrays.MOST_SLICES:
+    if most == arrays.MAX_SLICES:
         assert found == sorted(rows, key=lambda row: row["q"]), "sorted, the earlier first where they agree"
     assert sorted(map(str, found)) == sorted(map(str, rows))

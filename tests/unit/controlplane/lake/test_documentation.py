@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from controlplane.lake.documentation import page
+from controlplane.lake.documentation import render_page
 from controlplane.lake.lake import Lake
 from tests.paths import ROOT
 from tests.unit.controlplane.lake.lakes import put, reports
@@ -18,7 +18,7 @@ EXAMPLES = re.findall(r"```python\n(.*?)```", (DOCS / "history.md").read_text(en
 
 
 def test_the_page_of_the_tables_is_made_of_the_schema() -> None:
-    assert (DOCS / "lake.md").read_text(encoding="utf-8") == page(), (
+    assert (DOCS / "lake.md").read_text(encoding="utf-8") == render_page(), (
         "run: python -m controlplane.lake.documentation > docs/lake.md"
     )
 

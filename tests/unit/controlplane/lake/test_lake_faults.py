@@ -44,8 +44,8 @@ def merge(lake: Lake) -> Commit:
     seen = lake.manifest()
     old = seen.parts("progress", day(0), day(0))
     # Not what the lake holds by now: rows of a commit since then would be there twice.
-    rows = pa.concat_tables(pq.ParquetFile(lake.folder.at(part.path)).read() for part in old)
-    staging = lake.stage("tidy", f"progress-{day(0)}")
+    rows = pa.concat_tables(pq.ParquetFile(lake.folder.absolute(part.path)).read() for part in old)
+    staging = lake.stage("compact", f"progress-{day(0)}")
     parts = staging.write("progress", rows, "0")
     return lake.commit(staging, parts, replaces=[part.path for part in old], seen=seen)
 
@@ -118,13 +118,13 @@ def test_folding_cut_off_at_any_step_loses_no_commit(tmp_path: Path, done: bool)
         lake.folder = FailingFolder(str(root), step, done)
         keys = [("import", "a"), ("import", "b")]
         try:
-            lake.fold(keys)
+            lake.consolidate(keys)
         except Broken:
             pass
         else:
             return
         assert by_manifest(Lake.open(str(root))) == by_glob(root) == FIRST, step
-        Lake.open(str(root)).fold(keys)
+        Lake.open(str(root)).consolidate(keys)
         assert by_manifest(Lake.open(str(root))) == by_glob(root) == FIRST, step
     raise AssertionError("folding has no end")
 
@@ -149,10 +149,10 @@ def test_a_merge_done_again_does_not_bring_back_what_the_first_one_replaced(tmp_
 
 def test_a_batch_done_again_after_it_was_folded_wins_over_the_folded_one(tmp_path: Path) -> None:
     lake = filled(tmp_path)
-    lake.fold([("import", "a")])
+    lake.consolidate([("import", "a")])
     again(lake)
     assert by_manifest(Lake.open(str(tmp_path))) == by_glob(tmp_path) == AGAIN
-    lake.fold([("import", "a")])
+    lake.consolidate([("import", "a")])
     assert by_manifest(Lake.open(str(tmp_path))) == by_glob(tmp_path) == AGAIN
 
 
@@ -161,20 +161,20 @@ def test_folding_a_merged_commit_keeps_its_facts_and_forgets_its_files(tmp_path:
     put(lake, "import", "a", reports(range(3)), fingerprint=7)
     put(lake, "ingest", "1", reports(range(3, 6)), events=3)
     merge(lake)
-    tidied = ("tidy", f"progress-{day(0)}")
-    lake.fold([("import", "a"), ("ingest", "1"), tidied], dropped=[("ingest", "1")])
+    compacted = ("compact", f"progress-{day(0)}")
+    lake.consolidate([("import", "a"), ("ingest", "1"), compacted], dropped=[("ingest", "1")])
     manifest = Lake.open(str(tmp_path)).manifest()
-    kept = manifest.of("import", "a")
+    kept = manifest.get("import", "a")
     assert kept is not None and kept.facts == {"fingerprint": 7} and not kept.parts
-    assert manifest.of("ingest", "1") is None
+    assert manifest.get("ingest", "1") is None
     assert by_manifest(lake) == by_glob(tmp_path) == list(range(6))
-    assert manifest.commits[tidied].replaces == ()
+    assert manifest.commits[compacted].replaces == ()
 
 
 def test_folding_leaves_replaced_files_replaced_while_a_commit_beside_names_them(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     merge(lake)
-    lake.fold([("tidy", f"progress-{day(0)}")])
+    lake.consolidate([("compact", f"progress-{day(0)}")])
     assert by_manifest(Lake.open(str(tmp_path))) == by_glob(tmp_path) == FIRST
 
 
@@ -183,13 +183,13 @@ def test_a_merge_of_files_that_were_written_anew_meanwhile_is_refused_and_change
 ) -> None:
     lake, other = filled(tmp_path), Lake.open(str(tmp_path))
     seen = lake.manifest()
-    staging = lake.stage("tidy", "x")
+    staging = lake.stage("compact", "x")
     parts = staging.write("progress", lake.read("progress"), "0")
     put(other, "import", "a", reports(range(4)))
     with pytest.raises(LakeError, match="changed by another job"):
         lake.commit(staging, parts, replaces=[part.path for part in seen.parts("progress")], seen=seen)
     assert by_manifest(lake) == by_glob(tmp_path) == [0, 1, 2, 3, 10, 11, 12]
-    assert lake.folder.names("_staging") == []
+    assert lake.folder.list_names("_staging") == []
 
 
 def test_a_batch_that_was_merged_while_it_was_done_again_is_refused(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_many_jobs_at_once_and_one_that_merges_keep_every_row(tmp_path: Path) ->
     while merged < 5:
         merge(Lake.open(str(tmp_path)))
         lake = Lake.open(str(tmp_path))
-        lake.fold(key for key in lake.manifest().commits if key[0] == "ingest")
+        lake.consolidate(key for key in lake.manifest().commits if key[0] == "ingest")
         merged += 1
     for thread in threads:
         thread.join()
@@ -311,7 +311,7 @@ def test_a_missing_part_of_a_cut_off_commit_is_named_before_anything_is_removed(
     lake.folder = FailingFolder(str(tmp_path), 3, True)  # the journal is the last thing that is written
     with pytest.raises(Broken):
         again(lake)
-    assert lake.folder.names("_journal") == ["import~a.json"]
+    assert lake.folder.list_names("_journal") == ["import~a.json"]
     for path in tmp_path.glob("_staging/**/*.parquet"):
         path.unlink()
     with pytest.raises(LakeError, match="is lost: the commit import/a cannot be finished"):
@@ -339,13 +339,13 @@ def test_two_parts_of_one_name_are_refused(tmp_path: Path) -> None:
 def test_only_old_staged_files_that_no_journal_names_are_swept(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     lake.stage("import", "old").write("progress", reports([1]), "0")
-    old = lake.folder.names("_staging")
+    old = lake.folder.list_names("_staging")
     lake.stage("import", "young").write("progress", reports([1]), "0")
     for path in [*tmp_path.glob(f"_staging/{old[0]}/**/*"), tmp_path / "_staging" / old[0]]:
         os.utime(path, (1, 1))
-    assert lake.sweep(time.time()) == 1
-    assert len(lake.folder.names("_staging")) == 1
-    assert lake.sweep(time.time() + 2 * 86400) == 1
+    assert lake.remove_orphans(time.time()) == 1
+    assert len(lake.folder.list_names("_staging")) == 1
+    assert lake.remove_orphans(time.time() + 2 * 86400) == 1
 
 
 def test_a_lake_that_is_removed_under_a_job_is_not_begun_anew(tmp_path: Path) -> None:

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 
 from controlplane.events import progress
 from controlplane.events.progress import sample
-from controlplane.lake.rows import RAW, LakeRows, Who
-from controlplane.lake.schema import arrow
+from controlplane.lake.rows import RAW_TABLES, LakeRowBuilder, Producer
+from controlplane.lake.schema import arrow_schema
 from tests import eventlogs
 from tests.drivers import BEGIN, real_reports, report
 
-WHO = Who("shop", "4.3.0", "agent")
+WHO = Producer("shop", "4.3.0", "agent")
 HEARD = [one["report"] for one in eventlogs.heard() if one["kind"] == "progress"]
 
 
 def taken(*reports: dict[str, Any], **more: Any) -> dict[str, list[dict[str, Any]]]:
-    rows = LakeRows()
+    rows = LakeRowBuilder()
     for one in reports:
         rows.progress(WHO, one, **more)
     return {name: table.to_pylist() for name, table in rows.take().items()}
@@ -182,7 +182,7 @@ def test_what_no_column_has_is_in_extra_where_it_belongs() -> None:
     ],
 )
 def test_a_malformed_report_is_refused_in_a_sentence_and_spoils_no_neighbour(broken: Any, said: str) -> None:
-    rows = LakeRows()
+    rows = LakeRowBuilder()
     assert rows.progress(WHO, report("q", "r", 1))
     with pytest.raises(ValueError, match=said):
         rows.progress(WHO, report("q", "r", 2) | broken)
@@ -254,7 +254,7 @@ def test_an_offset_is_the_same_text_whether_it_came_as_json_or_as_text_of_json(o
 
 
 def test_a_trigger_without_data_is_an_idle_and_no_batch() -> None:
-    rows = LakeRows()
+    rows = LakeRowBuilder()
     told = report("q", "r", 1, BEGIN, numInputRows=0, durationMs={"latestOffset": 2, "triggerExecution": 3})
     assert not rows.progress(WHO, told, at=BEGIN + 1)
     tables = rows.take()
@@ -270,7 +270,7 @@ def test_half_a_surrogate_pair_spoils_nothing() -> None:
 
 
 def test_an_event_of_life_has_its_own_row() -> None:
-    rows = LakeRows()
+    rows = LakeRowBuilder()
     rows.lifecycle(WHO, "terminated", BEGIN, "q", "r", "", "boom", "CLASS", "agent", 7, {"tags": [], "x": 1})
     assert len(rows) == 1
     (row,) = rows.take()["lifecycle"].to_pylist()
@@ -283,8 +283,8 @@ def test_an_event_of_life_has_its_own_row() -> None:
 
 
 def test_tables_without_rows_have_the_schema() -> None:
-    assert {name: table.schema for name, table in LakeRows().take().items()} == {
-        name: arrow(name) for name in RAW
+    assert {name: table.schema for name, table in LakeRowBuilder().take().items()} == {
+        name: arrow_schema(name) for name in RAW_TABLES
     }
 
 
@@ -311,17 +311,17 @@ INNER = [
     st.dictionaries(st.sampled_from(INNER), wild, max_size=3),
 )
 def test_no_report_however_odd_spoils_the_table(odd: dict[str, Any], inner: dict[str, Any]) -> None:
-    rows = LakeRows()
+    rows = LakeRowBuilder()
     told = report("q", "r", 1, sources=[inner], stateOperators=[inner]) | odd
     with contextlib.suppress(ValueError):
         rows.progress(WHO, told, at=BEGIN)
     assert rows.progress(WHO, report("q", "r", 2))
     tables = rows.take()
     assert 2 in tables["progress"]["batch_id"].to_pylist()
-    assert all(table.schema == arrow(name) for name, table in tables.items())
+    assert all(table.schema == arrow_schema(name) for name, table in tables.items())
 
 
 def test_the_idle_phases_are_those_that_the_server_knows() -> None:
     for phases in ({"triggerExecution": 1}, {"addBatch": 1, "triggerExecution": 1}):
         told = report("q", "r", 1, numInputRows=0, durationMs=phases)
-        assert LakeRows().progress(WHO, told) is not progress.is_idle(sample(told, BEGIN))
+        assert LakeRowBuilder().progress(WHO, told) is not progress.is_idle(sample(told, BEGIN))

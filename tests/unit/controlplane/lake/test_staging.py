@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from controlplane.lake.lake import Lake
-from controlplane.lake.schema import TABLES, arrow
+from controlplane.lake.schema import TABLES, arrow_schema
 from tests.unit.controlplane.lake.lakes import reports
 
 ORDER = [(name, "ascending") for name in TABLES["progress"].order]
@@ -19,7 +19,7 @@ ORDER = [(name, "ascending") for name in TABLES["progress"].order]
 def written(lake: Lake, rows: pa.Table) -> Path:
     staging = lake.stage("import", "x")
     (part,) = staging.write("progress", rows, "0")
-    return Path(staging.folder.at(staging.path, part.path))
+    return Path(staging.folder.absolute(staging.path, part.path))
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_rows_that_come_sorted_in_pieces_are_written_as_they_are(lake: Lake) -> 
 def test_a_file_has_the_types_of_the_table_for_any_reader(lake: Lake) -> None:
     path = written(lake, reports(range(3)))
     meta = pq.read_metadata(path)
-    assert pq.read_schema(path).equals(arrow("progress"))
+    assert pq.read_schema(path).equals(arrow_schema("progress"))
     assert meta.metadata is None, "no reader needs what Arrow alone would say of the types"
 
 

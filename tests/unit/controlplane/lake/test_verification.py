@@ -10,8 +10,8 @@ import pytest
 from controlplane.errors import LakeError
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Commit
-from controlplane.lake.rows import LakeRows, Who
-from controlplane.lake.verification import verify
+from controlplane.lake.rows import LakeRowBuilder, Producer
+from controlplane.lake.verification import verify_commit
 from tests.drivers import BEGIN, report
 
 
@@ -20,10 +20,12 @@ def lake(tmp_path: Path) -> Lake:
     return Lake.open(str(tmp_path / "lake"), create=True)
 
 
-def written(lake: Lake, job: str = "move", batch: str = "b", replaces: tuple[str, ...] = ()) -> Commit:
-    rows = LakeRows()
+def written(lake: Lake, job: str = "offload", batch: str = "b", replaces: tuple[str, ...] = ()) -> Commit:
+    rows = LakeRowBuilder()
     for number in range(50):
-        rows.progress(Who("shop", "4.3.0", "agent"), report("q", "r", number, BEGIN + number), BEGIN + number)
+        rows.progress(
+            Producer("shop", "4.3.0", "agent"), report("q", "r", number, BEGIN + number), BEGIN + number
+        )
     staging = lake.stage(job, batch)
     parts = [part for name, table in rows.take().items() for part in staging.write(name, table, "0")]
     seen = lake.manifest() if replaces else None
@@ -32,14 +34,14 @@ def written(lake: Lake, job: str = "move", batch: str = "b", replaces: tuple[str
 
 def test_a_whole_commit_is_whole(lake: Lake) -> None:
     commit = written(lake)
-    assert verify(lake, commit, lake.manifest()) == commit.rows == 150
+    assert verify_commit(lake, commit, lake.manifest()) == commit.rows == 150
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "other bytes", "gone"])
 def test_a_damaged_file_is_named(lake: Lake, damage: str) -> None:
     commit = written(lake)
     part = commit.parts[1]
-    file = Path(lake.folder.at(part.path))
+    file = Path(lake.folder.absolute(part.path))
     whole = file.read_bytes()
     if damage == "gone":
         file.unlink()
@@ -52,26 +54,28 @@ def test_a_damaged_file_is_named(lake: Lake, damage: str) -> None:
         }
         file.write_bytes(changed[damage])
     with pytest.raises(LakeError, match=part.path.replace(".", r"\.")):
-        verify(lake, commit, lake.manifest())
+        verify_commit(lake, commit, lake.manifest())
 
 
 def test_a_file_of_other_rows_is_not_that_of_the_commit(lake: Lake) -> None:
     commit, other = written(lake), written(lake, batch="other")
     paths = [next(p.path for p in one.parts if p.table == "progress") for one in (commit, other)]
-    small = LakeRows()
-    small.progress(Who("shop", None, "agent"), report("q", "r", 1), BEGIN)
-    staging = lake.stage("move", "small")
+    small = LakeRowBuilder()
+    small.progress(Producer("shop", None, "agent"), report("q", "r", 1), BEGIN)
+    staging = lake.stage("offload", "small")
     [part] = staging.write("progress", small.take()["progress"], "0")
-    Path(lake.folder.at(paths[0])).write_bytes(Path(lake.folder.at(staging.path, part.path)).read_bytes())
+    Path(lake.folder.absolute(paths[0])).write_bytes(
+        Path(lake.folder.absolute(staging.path, part.path)).read_bytes()
+    )
     with pytest.raises(LakeError, match="1 rows in"):
-        verify(lake, commit, lake.manifest())
+        verify_commit(lake, commit, lake.manifest())
 
 
 def test_where_small_files_were_made_one_that_one_is_read(lake: Lake) -> None:
     commit = written(lake)
-    tidied = written(lake, "tidy", "day", tuple(part.path for part in commit.parts))
-    assert verify(lake, commit, lake.manifest()) == 150
-    Path(lake.folder.at(tidied.parts[0].path)).write_bytes(b"")
-    with pytest.raises(LakeError, match="tidy-day"):
-        verify(lake, commit, lake.manifest())
-    assert datetime.fromtimestamp(BEGIN, UTC).date() == tidied.parts[0].date
+    compacted = written(lake, "compact", "day", tuple(part.path for part in commit.parts))
+    assert verify_commit(lake, commit, lake.manifest()) == 150
+    Path(lake.folder.absolute(compacted.parts[0].path)).write_bytes(b"")
+    with pytest.raises(LakeError, match="compact-day"):
+        verify_commit(lake, commit, lake.manifest())
+    assert datetime.fromtimestamp(BEGIN, UTC).date() == compacted.parts[0].date

@@ -10,8 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from controlplane.lake.lake import Lake
-from controlplane.lake.schema import arrow
-from controlplane.pipeline.compaction import Heap, batch_of, foldable, heaps, merge, once, spans
+from controlplane.lake.schema import arrow_schema
+from controlplane.pipeline.compaction import (
+    FileGroup,
+    batch_name,
+    compact_group,
+    consolidatable,
+    drop_duplicates,
+    file_groups,
+    split_by_rows,
+)
 from tests.unit.controlplane.lake.lakes import DAY, by_glob, by_manifest, day, put, reports
 
 
@@ -22,41 +30,41 @@ def filled(root: Path, files: int = 8, **facts: object) -> Lake:
     return lake
 
 
-def merged(lake: Lake, heap: Heap, **how: int) -> pa.Table:
+def merged(lake: Lake, heap: FileGroup, **how: int) -> pa.Table:
     """Merge a heap, and read what came of it in the order of the files."""
     manifest = lake.manifest()
-    staging = lake.stage("tidy", batch_of(heap, manifest))
-    done = merge(staging, heap, **how)
+    staging = lake.stage("compact", batch_name(heap, manifest))
+    done = compact_group(staging, heap, **how)
     assert done.problem is None
     lake.commit(staging, done.parts, {}, [part.path for part in heap.parts], seen=manifest)
-    return pa.concat_tables(pq.ParquetFile(lake.folder.at(part.path)).read() for part in done.parts)
+    return pa.concat_tables(pq.ParquetFile(lake.folder.absolute(part.path)).read() for part in done.parts)
 
 
 @pytest.mark.parametrize(("files", "heaped"), [(7, 0), (8, 1)])
 def test_a_day_is_merged_from_so_many_small_files_on(tmp_path: Path, files: int, heaped: int) -> None:
-    assert len(heaps(filled(tmp_path, files).manifest(), day(1))) == heaped
+    assert len(file_groups(filled(tmp_path, files).manifest(), day(1))) == heaped
 
 
 def test_the_present_day_is_left_alone(tmp_path: Path) -> None:
-    assert heaps(filled(tmp_path).manifest(), day(0)) == []
+    assert file_groups(filled(tmp_path).manifest(), day(0)) == []
 
 
 def test_big_files_are_left_alone(tmp_path: Path) -> None:
-    assert heaps(filled(tmp_path).manifest(), day(1), big=100) == []
+    assert file_groups(filled(tmp_path).manifest(), day(1), big=100) == []
 
 
 def test_logs_in_progress_are_left_alone(tmp_path: Path) -> None:
-    assert heaps(filled(tmp_path, complete=False).manifest(), day(1)) == []
-    assert len(heaps(filled(tmp_path / "whole", complete=True).manifest(), day(1))) == 1
+    assert file_groups(filled(tmp_path, complete=False).manifest(), day(1)) == []
+    assert len(file_groups(filled(tmp_path / "whole", complete=True).manifest(), day(1))) == 1
 
 
 def test_tables_that_are_replaced_by_name_are_left_alone(tmp_path: Path) -> None:
     lake = Lake.open(str(tmp_path), create=True)
-    row = pa.Table.from_pylist([{"key": 1, "fired_at": DAY}], schema=arrow("alerts"))
-    staging = lake.stage("move", "x")
+    row = pa.Table.from_pylist([{"key": 1, "fired_at": DAY}], schema=arrow_schema("alerts"))
+    staging = lake.stage("offload", "x")
     parts = [part for number in range(9) for part in staging.write("alerts", row, str(number))]
     lake.commit(staging, parts)
-    assert heaps(lake.manifest(), day(1)) == []
+    assert file_groups(lake.manifest(), day(1)) == []
 
 
 @pytest.mark.parametrize(
@@ -72,14 +80,14 @@ def test_tables_that_are_replaced_by_name_are_left_alone(tmp_path: Path) -> None
 def test_queries_are_parted_so_that_few_rows_are_in_memory(
     counts: list[tuple[str, int]], expected: list[tuple[str, str]]
 ) -> None:
-    assert list(spans(counts, 3)) == expected
+    assert list(split_by_rows(counts, 3)) == expected
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 4, 1000])
 def test_a_merge_keeps_every_row_in_the_order_of_the_table(tmp_path: Path, chunk_rows: int) -> None:
     lake = filled(tmp_path, 12)
     before = lake.read("progress")
-    rows = merged(lake, heaps(lake.manifest(), day(1))[0], chunk_rows=chunk_rows)
+    rows = merged(lake, file_groups(lake.manifest(), day(1))[0], chunk_rows=chunk_rows)
     order = [("query_id", "ascending"), ("trigger_at", "ascending")]
     assert rows.equals(before.sort_by(order))
     assert by_manifest(lake) == by_glob(tmp_path) == list(range(12))
@@ -87,7 +95,7 @@ def test_a_merge_keeps_every_row_in_the_order_of_the_table(tmp_path: Path, chunk
 
 def test_a_merge_rolls_over_to_another_file_when_one_is_big(tmp_path: Path) -> None:
     lake = filled(tmp_path, 12)
-    merged(lake, heaps(lake.manifest(), day(1))[0], chunk_rows=1, big=1)
+    merged(lake, file_groups(lake.manifest(), day(1))[0], chunk_rows=1, big=1)
     assert len(lake.manifest().parts("progress")) == 3  # one a query
     assert by_manifest(lake) == by_glob(tmp_path) == list(range(12))
 
@@ -96,7 +104,7 @@ def test_a_report_that_two_jobs_wrote_is_kept_once(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     put(lake, "import", "log", reports([0, 3], run="run-0"))
     assert by_manifest(lake) == [0, 0, 1, 2, 3, 3, 4, 5, 6, 7]
-    merged(lake, heaps(lake.manifest(), day(1))[0])
+    merged(lake, file_groups(lake.manifest(), day(1))[0])
     assert by_manifest(lake) == by_glob(tmp_path) == list(range(8))
 
 
@@ -123,7 +131,9 @@ def test_a_start_is_kept_once_whoever_told_of_it_and_whenever() -> None:
         {"app": "b", "event": "app_started", "reported_at": DAY},
         {"app": "b", "event": "app_started", "reported_at": DAY},
     ]
-    kept = once("lifecycle", pa.Table.from_pylist(events, schema=arrow("lifecycle"))).to_pylist()
+    kept = drop_duplicates(
+        "lifecycle", pa.Table.from_pylist(events, schema=arrow_schema("lifecycle"))
+    ).to_pylist()
     assert [(one["app"], one["event"], one["seq"]) for one in kept] == [
         ("a", "started", 1),
         ("a", "idle", 2),
@@ -143,40 +153,40 @@ def test_rows_of_no_query_are_merged_too(tmp_path: Path) -> None:
             "query_id": "q" if number % 2 else None,
         }
         staging = lake.stage("ingest", f"q-{number}")
-        rows = pa.Table.from_pylist([row], schema=arrow("lifecycle"))
+        rows = pa.Table.from_pylist([row], schema=arrow_schema("lifecycle"))
         lake.commit(staging, staging.write("lifecycle", rows, "0"))
-    rows = merged(lake, heaps(lake.manifest(), day(1))[0], chunk_rows=2)
+    rows = merged(lake, file_groups(lake.manifest(), day(1))[0], chunk_rows=2)
     assert sorted(rows["app"].to_pylist()) == [str(number) for number in range(8)]
 
 
 def test_a_damaged_file_is_told_and_its_day_left_as_it_was(tmp_path: Path) -> None:
     lake = filled(tmp_path)
-    heap = heaps(lake.manifest(), day(1))[0]
-    Path(lake.folder.at(heap.parts[3].path)).write_bytes(b"PAR1 no more")
-    done = merge(lake.stage("tidy", "x"), heap)
+    heap = file_groups(lake.manifest(), day(1))[0]
+    Path(lake.folder.absolute(heap.parts[3].path)).write_bytes(b"PAR1 no more")
+    done = compact_group(lake.stage("compact", "x"), heap)
     assert done.problem is not None and heap.parts[3].path in done.problem and "\n" not in done.problem
     assert done.parts == ()
 
 
 def test_a_file_with_fewer_rows_than_were_committed_is_told(tmp_path: Path) -> None:
     lake = filled(tmp_path)
-    heap = heaps(lake.manifest(), day(1))[0]
-    pq.write_table(reports([]), lake.folder.at(heap.parts[0].path))
-    assert merge(lake.stage("tidy", "x"), heap).problem == "8 rows were committed but 7 are there"
+    heap = file_groups(lake.manifest(), day(1))[0]
+    pq.write_table(reports([]), lake.folder.absolute(heap.parts[0].path))
+    assert compact_group(lake.stage("compact", "x"), heap).problem == "8 rows were committed but 7 are there"
 
 
 def test_folding_forgets_merged_batches_but_the_newest_of_each_ingest(tmp_path: Path) -> None:
     lake = filled(tmp_path)
     put(lake, "ingest", "other-0001", reports([50]))
     put(lake, "import", "log", reports([60]), fingerprint="f")
-    merged(lake, heaps(lake.manifest(), day(1))[0])
-    folded, forgotten = foldable(lake.manifest())
+    merged(lake, file_groups(lake.manifest(), day(1))[0])
+    folded, forgotten = consolidatable(lake.manifest())
     assert {key for key in folded if key[0] == "ingest"} - forgotten == {
         ("ingest", "q-0007"),
         ("ingest", "other-0001"),
     }
-    lake.fold(folded, forgotten)
+    lake.consolidate(folded, forgotten)
     manifest = Lake.open(str(tmp_path)).manifest()
-    assert sorted(manifest.of_job("ingest")) == ["other-0001", "q-0007"]
+    assert sorted(manifest.commits_of_job("ingest")) == ["other-0001", "q-0007"]
     assert manifest.commits[("import", "log")].facts == {"fingerprint": "f"}
     assert by_manifest(lake) == by_glob(tmp_path) == [*range(8), 50, 60]

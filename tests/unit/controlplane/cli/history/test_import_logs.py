@@ -14,10 +14,10 @@ import pytest
 
 from controlplane.cli import main
 from controlplane.cli.history import commands
-from controlplane.cli.history.import_logs import Shown, in_words, moment
+from controlplane.cli.history.import_logs import ProgressLine, format_progress, parse_when
 from controlplane.console.errors import UsageProblem
 from controlplane.errors import ControlPlaneError
-from controlplane.pipeline.eventlogs.import_job import Progress
+from controlplane.pipeline.eventlogs.import_job import ImportProgress
 
 NOW = 1_795_188_700.0
 
@@ -25,13 +25,13 @@ NOW = 1_795_188_700.0
 def test_the_group_names_all_commands_even_where_one_cannot_be_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(commands.COMMANDS, "tidy", "controlplane.cli.no_such_file:tidy")
+    monkeypatch.setitem(commands.COMMANDS, "compact", "controlplane.cli.no_such_file:compact")
     assert main.run(["history", "--help"]) == 0
     said = capsys.readouterr().out
     assert all(f"\n  {name}" in said for name in commands.COMMANDS)
-    assert main.run(["history", "tidy", "--whatever", "x"]) == 2
+    assert main.run(["history", "compact", "--whatever", "x"]) == 2
     assert capsys.readouterr().err == (
-        "controlplane: history tidy needs controlplane.cli.no_such_file: "
+        "controlplane: history compact needs controlplane.cli.no_such_file: "
         "pip install 'spark-controlplane[pipeline,server]'\n"
     )
 
@@ -85,23 +85,23 @@ def test_a_folder_that_is_no_lake_is_refused(capsys: pytest.CaptureFixture[str],
     ("text", "seconds"), [("30d", NOW - 30 * 86400), ("2026-01-31", 1769817600.0), ("1h30m", NOW - 5400)]
 )
 def test_since_is_a_day_or_so_long_ago(text: str, seconds: float) -> None:
-    assert moment(text, NOW) == seconds
+    assert parse_when(text, NOW) == seconds
 
 
 def test_since_that_is_neither_is_a_mistake() -> None:
     with pytest.raises(
         UsageProblem, match="--since soon: give a day such as 2026-01-31, or a duration such as 30d"
     ):
-        moment("soon", NOW)
+        parse_when("soon", NOW)
 
 
-HALF = Progress(3, 10, 500_000_000, 1_000_000_000, 1200, 10.0)
+HALF = ImportProgress(3, 10, 500_000_000, 1_000_000_000, 1200, 10.0)
 
 
 def test_progress_says_how_much_is_done_how_fast_and_how_long_it_will_take() -> None:
-    assert in_words(HALF) == "logs 3/10, 500 of 1000 MB, 1200 events, 50 MB/s, 10 s left"
-    begun = Progress(0, 10, 0, 1_000_000_000, 0, 0.0)
-    assert in_words(begun) == "logs 0/10, 0 of 1000 MB, 0 events, 0 MB/s, time left unknown"
+    assert format_progress(HALF) == "logs 3/10, 500 of 1000 MB, 1200 events, 50 MB/s, 10 s left"
+    begun = ImportProgress(0, 10, 0, 1_000_000_000, 0, 0.0)
+    assert format_progress(begun) == "logs 0/10, 0 of 1000 MB, 0 events, 0 MB/s, time left unknown"
 
 
 class Terminal(io.StringIO):
@@ -111,7 +111,7 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize(("stream", "said"), [(Terminal(), "\rlogs 3/10"), (io.StringIO(), "logs 3/10")])
 def test_a_terminal_gets_one_line_rewritten_and_a_file_lines(stream: Any, said: str) -> None:
-    shown = Shown(stream)
+    shown = ProgressLine(stream)
     shown(HALF)
     shown(HALF)  # too soon to be said again
     shown.end()

@@ -16,7 +16,7 @@ import pytest
 import xxhash
 import zstandard
 
-from controlplane.pipeline.eventlogs.codecs import CHUNK, CODECS, CutOff, Damaged
+from controlplane.pipeline.eventlogs.codecs import CHUNK_BYTES, CODECS, CorruptStream, TruncatedStream
 
 PLAIN = b"".join(b'{"Event":"SparkListenerTaskEnd","number":%d}\n' % number for number in range(60_000))
 FLUSH_BLOCK = zstandard.COMPRESSOBJ_FLUSH_BLOCK
@@ -66,9 +66,9 @@ def decoded(codec: str, data: bytes) -> tuple[bytes, str | None]:
     pieces = []
     try:
         for piece in CODECS[codec](io.BytesIO(data)):
-            assert len(piece) <= 2 * CHUNK
+            assert len(piece) <= 2 * CHUNK_BYTES
             pieces.append(piece)
-    except Damaged as error:
+    except CorruptStream as error:
         return b"".join(pieces), str(error)
     return b"".join(pieces), None
 
@@ -132,7 +132,7 @@ def test_a_zstd_stream_that_comes_in_small_pieces_is_followed_all_the_same(size:
 
     stream = a_frame(write_checksum=True) * 2
     assert b"".join(CODECS["zstd"](Slow(stream))) == (b"one\n" + b"two\n" * 99 + b"3" * 5000) * 2
-    with pytest.raises(CutOff):
+    with pytest.raises(TruncatedStream):
         list(CODECS["zstd"](Slow(stream[:-1])))
 
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controlplane.lake.rows import REPORTED, LakeRows, Who
-from controlplane.pipeline.eventlogs.columnar_decoder import Reports, ended_at
-from controlplane.pipeline.eventlogs.records import parsed, told
+from controlplane.lake.rows import REPORT_TABLES, LakeRowBuilder, Producer
+from controlplane.pipeline.eventlogs.columnar_decoder import ReportDecoder, ended_at
+from controlplane.pipeline.eventlogs.event_parser import parse_event, parse_line
 from tests import eventlogs
 
-WHO = Who("recorded", "4.3.0", "log")
+WHO = Producer("recorded", "4.3.0", "log")
 LINES = eventlogs.progress_lines()
 NO_WATERMARK = b'"watermark":"1970-01-01T00:00:00.000Z"'
 STATEFUL, STATELESS = (
@@ -28,9 +28,9 @@ Columns = dict[str, list[dict[str, Any]]]
 
 
 def slowly(*lines: bytes) -> Columns:
-    rows = LakeRows()
+    rows = LakeRowBuilder()
     for line in lines:
-        event = told(parsed(line))
+        event = parse_event(parse_line(line))
         assert event is not None
         rows.progress(WHO, event.report or {})
     return columns(rows.take())
@@ -38,7 +38,7 @@ def slowly(*lines: bytes) -> Columns:
 
 def quickly(*lines: bytes) -> Columns | None:
     """None where a line is for the general way."""
-    reports = Reports(WHO)
+    reports = ReportDecoder(WHO)
     if None in [reports.add(line) for line in lines]:
         return None
     tables = reports.take()
@@ -47,7 +47,7 @@ def quickly(*lines: bytes) -> Columns | None:
 
 
 def columns(tables: dict[str, pa.Table]) -> Columns:
-    return {name: table.to_pylist() for name, table in tables.items() if name in REPORTED}
+    return {name: table.to_pylist() for name, table in tables.items() if name in REPORT_TABLES}
 
 
 def agree(line: bytes) -> bool:
@@ -154,11 +154,11 @@ def test_another_event_is_not_for_the_fast_way() -> None:
 
 
 def test_nothing_that_was_told_is_empty_tables() -> None:
-    assert quickly() == {name: [] for name in REPORTED}
+    assert quickly() == {name: [] for name in REPORT_TABLES}
 
 
 def test_when_a_trigger_was_over_is_told_of_its_report() -> None:
-    report = Reports(WHO).add(
+    report = ReportDecoder(WHO).add(
         changed(lambda p: p.update(timestamp="2026-11-20T05:30:00Z", batchDuration=1500))
     )
     assert report is not None
@@ -189,7 +189,7 @@ def test_no_change_of_reports_makes_the_two_ways_disagree(data: st.DataObject) -
 
 def drawn(data: st.DataObject) -> bytes:
     """A report that was changed in up to three places."""
-    document = parsed(data.draw(st.sampled_from(LINES)))
+    document = parse_line(data.draw(st.sampled_from(LINES)))
     for _ in range(data.draw(st.integers(0, 3))):
         holder, key = data.draw(st.sampled_from(list(places(document["progress"]))))
         if isinstance(holder, dict) and data.draw(st.integers(0, 3)) == 0:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from controlplane.pipeline.eventlogs.discovery import File, Log, RejectedLog, logs_among
+from controlplane.pipeline.eventlogs.discovery import EventLog, LogFile, RejectedLog, find_logs
 
 
-def file(path: str, size: int = 10, modified: float = 1.0) -> File:
-    return File(path, size, modified)
+def file(path: str, size: int = 10, modified: float = 1.0) -> LogFile:
+    return LogFile(path, size, modified)
 
 
-def one(*files: File, named: tuple[str, ...] = ()) -> Log:
-    (log,), refused = logs_among(files, named)
+def one(*files: LogFile, named: tuple[str, ...] = ()) -> EventLog:
+    (log,), refused = find_logs(files, named)
     assert refused == []
     return log
 
@@ -50,7 +50,7 @@ def test_a_file_that_grew_between_two_looks_at_it_is_taken_once() -> None:
     "name", ["notes.txt", "app-1.gz", "events_1_app-1", "part-0000.parquet", "application"]
 )
 def test_what_is_named_otherwise_is_foreign(name: str) -> None:
-    logs, (refused,) = logs_among([file(f"/logs/{name}")])
+    logs, (refused,) = find_logs([file(f"/logs/{name}")])
     assert (logs, refused.path, refused.reason) == ([], f"/logs/{name}", "its name is none of an event log's")
 
 
@@ -60,11 +60,11 @@ def test_a_file_that_the_user_names_is_taken_for_a_log() -> None:
 
 
 def test_an_empty_file_is_told_and_a_mark_of_the_file_system_is_not() -> None:
-    logs, refused = logs_among([file("/logs/app-1", 0), file("/logs/_SUCCESS"), file("/logs/.app-1.crc")])
+    logs, refused = find_logs([file("/logs/app-1", 0), file("/logs/_SUCCESS"), file("/logs/.app-1.crc")])
     assert (logs, [one.reason for one in refused]) == ([], ["it is empty"])
 
 
-def rolled(*names: str, app: str = "app-1") -> list[File]:
+def rolled(*names: str, app: str = "app-1") -> list[LogFile]:
     return [
         file(f"/logs/eventlog_v2_{app}/{name}", 0 if name.startswith("appstatus") else 10) for name in names
     ]
@@ -106,7 +106,7 @@ def test_a_missing_number_is_told() -> None:
 
 
 def test_a_folder_without_events_and_a_stranger_in_one_are_told() -> None:
-    logs, refused = logs_among(rolled("appstatus_a", "readme.md"))
+    logs, refused = find_logs(rolled("appstatus_a", "readme.md"))
     assert logs == []
     assert {one.reason for one in refused} == {
         "it has no file of events",
@@ -121,7 +121,7 @@ def test_an_empty_file_of_a_rolling_log_is_no_gap() -> None:
 
 
 def test_the_same_log_at_two_places_is_taken_once_and_told() -> None:
-    logs, (refused,) = logs_among(
+    logs, (refused,) = find_logs(
         [file("/a/app-1.inprogress", 10), file("/b/app-1", 30), file("/a/app-1_2", 5), file("/b/app-1", 30)]
     )
     assert [log.path for log in logs] == ["/b/app-1", "/a/app-1_2"]

@@ -12,33 +12,33 @@ import pytest
 
 from controlplane.lake.lake import Lake
 from controlplane.pipeline.eventlogs import import_job
-from controlplane.pipeline.eventlogs.chunk_reader import ChunkResult, Piece, read
-from controlplane.pipeline.eventlogs.discovery import File, Log, RejectedLog
+from controlplane.pipeline.eventlogs.discovery import EventLog, LogFile, RejectedLog
+from controlplane.pipeline.eventlogs.event_parser import EVENT_CLASS_PREFIX
 from controlplane.pipeline.eventlogs.import_job import (
-    LEAST_TASK_BYTES,
-    MOST_TASK_BYTES,
-    RANGE,
-    TASK_PIECES,
-    Progress,
-    bundles,
-    paths_of,
+    MAX_TASK_BYTES,
+    MAX_TASK_SPLITS,
+    MIN_TASK_BYTES,
+    RANGE_BYTES,
+    ImportProgress,
+    group_into_tasks,
+    normalize_paths,
 )
 from controlplane.pipeline.eventlogs.import_summary import (
-    MOST_NAMED,
+    MAX_NAMED_PATHS,
     ImportSummary,
-    as_json,
-    in_bytes,
-    in_words,
+    format_bytes,
+    summary_json,
+    summary_lines,
 )
-from controlplane.pipeline.eventlogs.records import CLASS
+from controlplane.pipeline.eventlogs.split_reader import LogSplit, SplitResult, read_split
 from tests import eventlogs
 
-LARGE, SMALL = 3 * LEAST_TASK_BYTES, LEAST_TASK_BYTES // 4
+LARGE, SMALL = 3 * MIN_TASK_BYTES, MIN_TASK_BYTES // 4
 
 
-def log(*sizes: int, codec: str = "") -> Log:
-    files = tuple(File(f"/logs/events_{n}_a", size, 1.0) for n, size in enumerate(sizes, start=1))
-    return Log("app-1", None, "/logs", files, (codec,) * len(files), False)
+def log(*sizes: int, codec: str = "") -> EventLog:
+    files = tuple(LogFile(f"/logs/events_{n}_a", size, 1.0) for n, size in enumerate(sizes, start=1))
+    return EventLog("app-1", None, "/logs", files, (codec,) * len(files), False)
 
 
 @pytest.fixture
@@ -46,39 +46,39 @@ def lake(tmp_path: Path) -> Lake:
     return Lake.open(str(tmp_path / "lake"), create=True)
 
 
-def pieces(lake: Lake, made: Log) -> list[Piece]:
-    return import_job._pieces(lake, made, None)
+def pieces(lake: Lake, made: EventLog) -> list[LogSplit]:
+    return import_job._splits(lake, made, None)
 
 
 def test_a_large_plain_file_is_cut_into_ranges_that_cover_it_and_a_compressed_one_is_not(lake: Lake) -> None:
-    cut = pieces(lake, log(5 * RANGE // 2, 10))
+    cut = pieces(lake, log(5 * RANGE_BYTES // 2, 10))
     assert [(one.place, one.start, one.stop) for one in cut] == [
-        (0, 0, RANGE), (0, RANGE, 2 * RANGE), (0, 2 * RANGE, None), (1, 0, None),
+        (0, 0, RANGE_BYTES), (0, RANGE_BYTES, 2 * RANGE_BYTES), (0, 2 * RANGE_BYTES, None), (1, 0, None),
     ]  # fmt: skip
-    assert sum(one.size for one in cut) == 5 * RANGE // 2 + 10
-    assert len(pieces(lake, log(5 * RANGE, codec="zstd"))) == 1
+    assert sum(one.size for one in cut) == 5 * RANGE_BYTES // 2 + 10
+    assert len(pieces(lake, log(5 * RANGE_BYTES, codec="zstd"))) == 1
 
 
 def test_tasks_begin_with_the_largest_and_small_pieces_share_one(lake: Lake) -> None:
-    made = bundles(pieces(lake, log(SMALL, LARGE, SMALL, SMALL, SMALL, SMALL)), cores=2)
+    made = group_into_tasks(pieces(lake, log(SMALL, LARGE, SMALL, SMALL, SMALL, SMALL)), cores=2)
     assert [[one.size for one in task] for task in made] == [[LARGE], [SMALL] * 4, [SMALL]]
-    many = bundles(pieces(lake, log(*[1] * (TASK_PIECES + 1))), cores=2)
-    assert [len(task) for task in many] == [TASK_PIECES, 1]
-    assert bundles([], cores=2) == []
+    many = group_into_tasks(pieces(lake, log(*[1] * (MAX_TASK_SPLITS + 1))), cores=2)
+    assert [len(task) for task in many] == [MAX_TASK_SPLITS, 1]
+    assert group_into_tasks([], cores=2) == []
 
 
 @pytest.mark.parametrize(("cores", "a_task"), [(1, 2), (2, 2), (4, 1), (64, 1)])
 def test_every_core_has_several_tasks_and_none_of_them_is_too_large(
     lake: Lake, cores: int, a_task: int
 ) -> None:
-    made = bundles(pieces(lake, log(*[MOST_TASK_BYTES // 2] * 16)), cores)
+    made = group_into_tasks(pieces(lake, log(*[MAX_TASK_BYTES // 2] * 16)), cores)
     assert {len(task) for task in made} == {a_task}
 
 
 def test_a_piece_that_cannot_be_read_is_refused_and_raises_nothing(lake: Lake, tmp_path: Path) -> None:
-    gone = Log("a", None, "/x", (File(str(tmp_path / "gone"), 5, 1.0),), ("",), False)
-    outcome = read(pieces(lake, gone)[0], None)
-    assert outcome.refused is not None and outcome.refused.startswith("it cannot be read: ")
+    gone = EventLog("a", None, "/x", (LogFile(str(tmp_path / "gone"), 5, 1.0),), ("",), False)
+    outcome = read_split(pieces(lake, gone)[0], None)
+    assert outcome.rejected is not None and outcome.rejected.startswith("it cannot be read: ")
     assert outcome.parts == []
 
 
@@ -91,27 +91,27 @@ def test_that_the_lake_cannot_be_written_is_told_apart(lake: Lake, monkeypatch: 
 
     monkeypatch.setattr(Staging, "write", full)
     path = eventlogs.RECORDED
-    whole = Log("a", None, str(path), (File(str(path), path.stat().st_size, 1.0),), ("",), False)
-    outcome = read(pieces(lake, whole)[0], None)
-    assert (outcome.lake_failed, outcome.refused) == ("the disk is full", None)
+    whole = EventLog("a", None, str(path), (LogFile(str(path), path.stat().st_size, 1.0),), ("",), False)
+    outcome = read_split(pieces(lake, whole)[0], None)
+    assert (outcome.lake_error, outcome.rejected) == ("the disk is full", None)
 
 
 def test_memory_is_emptied_while_a_piece_is_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controlplane.pipeline.eventlogs.chunk_reader.GATHERED_ROWS", 8)
-    monkeypatch.setattr("controlplane.pipeline.eventlogs.chunk_reader.GATHERED_BYTES", 1)
+    monkeypatch.setattr("controlplane.pipeline.eventlogs.split_reader.MAX_BUFFERED_ROWS", 8)
+    monkeypatch.setattr("controlplane.pipeline.eventlogs.split_reader.MAX_COLUMN_BYTES", 1)
     path = eventlogs.RECORDED
-    whole = Log("a", None, str(path), (File(str(path), path.stat().st_size, 1.0),), ("",), False)
-    outcome: ChunkResult = read(pieces(lake, whole)[0], None)
+    whole = EventLog("a", None, str(path), (LogFile(str(path), path.stat().st_size, 1.0),), ("",), False)
+    outcome: SplitResult = read_split(pieces(lake, whole)[0], None)
     assert sum(part.rows for part in outcome.parts if part.table == "progress") == eventlogs.REPORTS
     assert len([part for part in outcome.parts if part.table == "progress"]) >= 3
 
 
 def test_memory_is_emptied_by_the_length_of_lines_too(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controlplane.pipeline.eventlogs.chunk_reader.GATHERED_LINE_BYTES", 10_000)
-    monkeypatch.setattr("controlplane.pipeline.eventlogs.chunk_reader.GATHERED_BYTES", 1)
+    monkeypatch.setattr("controlplane.pipeline.eventlogs.split_reader.MAX_BUFFERED_LINE_BYTES", 10_000)
+    monkeypatch.setattr("controlplane.pipeline.eventlogs.split_reader.MAX_COLUMN_BYTES", 1)
     path = eventlogs.RECORDED
-    whole = Log("a", None, str(path), (File(str(path), path.stat().st_size, 1.0),), ("",), False)
-    outcome = read(pieces(lake, whole)[0], None)
+    whole = EventLog("a", None, str(path), (LogFile(str(path), path.stat().st_size, 1.0),), ("",), False)
+    outcome = read_split(pieces(lake, whole)[0], None)
     assert sum(part.rows for part in outcome.parts if part.table == "progress") == eventlogs.REPORTS
     assert len([part for part in outcome.parts if part.table == "progress"]) >= 3
 
@@ -122,13 +122,18 @@ def test_a_batch_that_took_ages_costs_neither_the_end_of_its_run_nor_the_file(
     report = next(line for line in eventlogs.progress_lines() if b'"batchDuration":' in line)
     ids = json.loads(report)["progress"]
     ages = re.sub(rb'"batchDuration":\d+', b'"batchDuration":4611686018427387904', report)
-    over = {"Event": CLASS + "TerminatedEvent", "id": ids["id"], "runId": ids["runId"], "exception": None}
+    over = {
+        "Event": EVENT_CLASS_PREFIX + "TerminatedEvent",
+        "id": ids["id"],
+        "runId": ids["runId"],
+        "exception": None,
+    }
     path = tmp_path / "app-1"
     head = b"".join(eventlogs.lines()[:2])
     path.write_bytes(head + ages.rstrip() + b"\n" + json.dumps(over, separators=(",", ":")).encode() + b"\n")
-    made = Log("app-1", None, str(path), (File(str(path), path.stat().st_size, 1.0),), ("",), False)
-    outcome = read(pieces(lake, made)[0], None)
-    assert (outcome.refused, outcome.problems) == (None, [])
+    made = EventLog("app-1", None, str(path), (LogFile(str(path), path.stat().st_size, 1.0),), ("",), False)
+    outcome = read_split(pieces(lake, made)[0], None)
+    assert (outcome.rejected, outcome.problems) == (None, [])
     assert outcome.events == {"progress": 1, "terminated": 1}
 
 
@@ -140,22 +145,22 @@ def test_a_disk_that_is_full_is_the_lakes_trouble_and_none_of_the_log(
 
     monkeypatch.setattr("controlplane.lake.staging.Staging._write_day", full)
     size = eventlogs.RECORDED.stat().st_size
-    whole = Log("a", None, "/x", (File(str(eventlogs.RECORDED), size, 1.0),), ("",), False)
-    outcome = read(pieces(lake, whole)[0], None)
-    assert outcome.refused is None
+    whole = EventLog("a", None, "/x", (LogFile(str(eventlogs.RECORDED), size, 1.0),), ("",), False)
+    outcome = read_split(pieces(lake, whole)[0], None)
+    assert outcome.rejected is None
     assert (
-        outcome.lake_failed
+        outcome.lake_error
         == f"the lake at {lake.folder} cannot be written: [Errno 28] No space left on device"
     )
 
 
 def test_paths_are_taken_once_each() -> None:
-    assert paths_of(["/a/", "/b", "/a", "/"]) == ("/a", "/b", "/")
+    assert normalize_paths(["/a/", "/b", "/a", "/"]) == ("/a", "/b", "/")
 
 
 def test_the_time_that_is_left_goes_by_bytes() -> None:
-    assert Progress(1, 2, 250, 1000, 9, 5.0).seconds_left == 15.0
-    assert Progress(0, 2, 0, 1000, 0, 5.0).seconds_left is None
+    assert ImportProgress(1, 2, 250, 1000, 9, 5.0).seconds_left == 15.0
+    assert ImportProgress(0, 2, 0, 1000, 0, 5.0).seconds_left is None
 
 
 def account(**more: object) -> ImportSummary:
@@ -168,39 +173,39 @@ def account(**more: object) -> ImportSummary:
 
 def test_the_account_says_what_was_read_taken_and_left_and_why() -> None:
     told = account(
-        known=1,
+        duplicates=1,
         in_progress=1,
         too_old=2,
         damaged=[RejectedLog("/l/a", "torn")],
-        refused=[RejectedLog("/l/b", "odd")],
+        rejected=[RejectedLog("/l/b", "odd")],
     )
-    assert in_words(told) == [
-        "/lake: 2 logs read (1.5 MB) in 2.0 s, 1 unchanged, 1 refused",
+    assert summary_lines(told) == [
+        "/lake: 2 logs read (1.5 MB) in 2.0 s, 1 unchanged, 1 rejected",
         "2 logs older than --since",
-        "1 log still written to: import again for the rest",
+        "1 log still in progress: import again later for the rest",
         "events: 1 idle, 5 progress",
-        "rows: 4 progress; 1 reports were known",
+        "rows: 4 progress; skipped 1 report that the lake already has",
         "damaged: /l/a: torn",
-        "refused: /l/b: odd",
+        "rejected: /l/b: odd",
     ]
-    document = as_json(told)
+    document = summary_json(told)
     assert document["logs"] == {
-        "found": 3, "read": 2, "unchanged": 1, "too_old": 2, "in_progress": 1, "damaged": 1, "refused": 1,
+        "found": 3, "read": 2, "unchanged": 1, "too_old": 2, "in_progress": 1, "damaged": 1, "rejected": 1,
     }  # fmt: skip
-    assert document["refused"] == [{"path": "/l/b", "reason": "odd"}]
+    assert document["rejected"] == [{"path": "/l/b", "reason": "odd"}]
 
 
 def test_of_very_many_that_were_refused_people_are_told_some_and_programs_all() -> None:
-    told = account(refused=[RejectedLog(f"/l/{n}", "odd") for n in range(MOST_NAMED + 7)])
-    assert in_words(told)[-1] == "refused: 7 more; --json names all"
-    assert len(as_json(told)["refused"]) == MOST_NAMED + 7
+    told = account(rejected=[RejectedLog(f"/l/{n}", "odd") for n in range(MAX_NAMED_PATHS + 7)])
+    assert summary_lines(told)[-1] == "rejected: 7 more; --json lists them all"
+    assert len(summary_json(told)["rejected"]) == MAX_NAMED_PATHS + 7
 
 
 @pytest.mark.parametrize(
     ("size", "said"), [(12, "12 B"), (1500, "1.5 KB"), (2.5e9, "2.5 GB"), (7e12, "7000.0 GB")]
 )
 def test_bytes_are_said_in_a_unit_that_reads_well(size: float, said: str) -> None:
-    assert in_bytes(size) == said
+    assert format_bytes(size) == said
 
 
 QUERY = b'{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$Query'
@@ -222,7 +227,9 @@ ODD = {
 def test_one_odd_event_costs_nothing_but_itself(line: bytes, lake: Lake, tmp_path: Path) -> None:
     path = tmp_path / "local-1"
     path.write_bytes(eventlogs.RECORDED.read_bytes() + QUERY + line + b"\n")
-    found = Log("local-1", None, str(path), (File(str(path), path.stat().st_size, 1.0),), ("",), False)
-    outcome = read(pieces(lake, found)[0], None)
-    assert outcome.refused is None
+    found = EventLog(
+        "local-1", None, str(path), (LogFile(str(path), path.stat().st_size, 1.0),), ("",), False
+    )
+    outcome = read_split(pieces(lake, found)[0], None)
+    assert outcome.rejected is None
     assert outcome.events["progress"] == eventlogs.REPORTS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NoReturn
 
-from controlplane.pipeline.eventlogs.discovery import File
-from controlplane.pipeline.eventlogs.listing import found
+from controlplane.pipeline.eventlogs.discovery import LogFile
+from controlplane.pipeline.eventlogs.listing import list_files
 
 
 def no_session() -> NoReturn:
@@ -15,7 +15,7 @@ def no_session() -> NoReturn:
 
 def below(*paths: Path) -> tuple[list[str], list[str]]:
     """The files' names, and the reasons of what was refused."""
-    files, _, refused = found(no_session, [str(path) for path in paths])
+    files, _, refused = list_files(no_session, [str(path) for path in paths])
     return sorted(file.name for file in files), [one.reason for one in refused]
 
 
@@ -44,6 +44,6 @@ def test_names_with_blanks_signs_and_other_letters_are_taken_as_they_are(tmp_pat
         (tmp_path / name).mkdir()
         (tmp_path / name / "local-1").write_bytes(b"x")
         files: list[Any]
-        files, _, refused = found(no_session, [str(tmp_path / name)])
-        assert files == [File(str(tmp_path / name / "local-1"), 1, files[0].modified)]
+        files, _, refused = list_files(no_session, [str(tmp_path / name)])
+        assert files == [LogFile(str(tmp_path / name / "local-1"), 1, files[0].modified)]
         assert refused == []

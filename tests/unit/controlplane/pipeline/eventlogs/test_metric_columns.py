@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.pipeline.eventlogs import metric_columns
-from controlplane.pipeline.eventlogs.metric_columns import Laid, MetricReader, Number, Numbers, column_of
+from controlplane.pipeline.eventlogs.metric_columns import (
+    MetricReader,
+    MetricStruct,
+    Number,
+    Numbers,
+    metrics_array,
+)
 
 numbers = st.integers(-(2**63) + 1, 2**63 - 1)
 maps = st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=3), numbers, max_size=4)
@@ -29,7 +35,7 @@ def read(told: list[dict[str, int]], reader: MetricReader | None = None) -> list
 
 
 def as_told(found: list[Numbers]) -> list[dict[str, int] | None]:
-    return [None if one is None else dict(one) for one in column_of(found).to_pylist()]
+    return [None if one is None else dict(one) for one in metrics_array(found).to_pylist()]
 
 
 @settings(deadline=None)
@@ -40,9 +46,9 @@ def test_maps_are_as_they_were(told: list[dict[str, int]]) -> None:
 
 def test_names_that_come_again_are_read_as_they_were_met() -> None:
     found = read([{"a": 1, "b": 2}, {"a": 3, "b": 4}, {"a": 5, "b": 6}, {"b": 8, "a": 7}])
-    assert [isinstance(one, Laid) for one in found] == [False, False, True, True]
+    assert [isinstance(one, MetricStruct) for one in found] == [False, False, True, True]
     assert type(found[2]) is type(found[3])
-    assert column_of(found[3:]).to_pylist() == [[("a", 7), ("b", 8)]]
+    assert metrics_array(found[3:]).to_pylist() == [[("a", 7), ("b", 8)]]
 
 
 @pytest.mark.parametrize(
@@ -64,24 +70,24 @@ def test_what_has_other_names_each_time_is_no_longer_guessed() -> None:
     reader = MetricReader()
     told = [{f"name {place % 40}": place} for place in range(200)]
     found = read(told, reader)
-    assert not any(isinstance(one, Laid) for one in found)
+    assert not any(isinstance(one, MetricStruct) for one in found)
     assert as_told(found) == told
     usual = [{"a": 1}] * 4
     of_another = [reader.read(("other", "operator"), raw(one)) for one in usual]
-    assert [isinstance(one, Laid) for one in of_another] == [False, False, True, True]
-    assert not any(isinstance(one, Laid) for one in read(usual, reader))
+    assert [isinstance(one, MetricStruct) for one in of_another] == [False, False, True, True]
+    assert not any(isinstance(one, MetricStruct) for one in read(usual, reader))
 
 
 def test_names_that_change_now_and_then_are_guessed_anew() -> None:
     told = ([{"a": 1}] * 5 + [{"b": 2}] * 5) * 8
     found = read(told)
-    assert sum(isinstance(one, Laid) for one in found) >= len(told) * 3 // 5
+    assert sum(isinstance(one, MetricStruct) for one in found) >= len(told) * 3 // 5
     assert as_told(found) == told
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metric_columns, "MOST_KINDS", 3)
-    monkeypatch.setattr(metric_columns, "MOST_SOURCES", 5)
+    monkeypatch.setattr(metric_columns, "MAX_STRUCTS", 3)
+    monkeypatch.setattr(metric_columns, "MAX_OPERATORS", 5)
     reader = MetricReader()
     for place in range(20):
         for _ in range(3):
@@ -92,6 +98,6 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_more_names_than_a_structure_has_and_names_that_none_can_have() -> None:
-    told = [{f"n{place}": place for place in range(metric_columns.MOST_NAMES + 1)}, {'a"b': 1}, {"a\\b": 1}]
+    told = [{f"n{place}": place for place in range(metric_columns.MAX_NAMES + 1)}, {'a"b': 1}, {"a\\b": 1}]
     assert as_told(read(told * 3)) == told * 3
     assert msgspec.json.decode(raw(2**63 - 1), type=Number) == 2**63 - 1

@@ -10,7 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controlplane.pipeline.eventlogs import scanner
-from controlplane.pipeline.eventlogs.scanner import NEAR, Foreign, Walk, head, marked, near
+from controlplane.pipeline.eventlogs.scanner import (
+    NEARBY_BYTES,
+    NotAnEventLog,
+    ScanState,
+    nearest_time,
+    read_header,
+    scan_lines,
+)
 from tests import eventlogs
 
 CONTENT = eventlogs.RECORDED.read_bytes()
@@ -24,13 +31,13 @@ def cut(content: bytes, size: int) -> list[bytes]:
 
 
 def texts(content: bytes, size: int = 1000) -> list[bytes]:
-    return [text for text, _, _ in marked(cut(content, size), Walk())]
+    return [text for text, _, _ in scan_lines(cut(content, size), ScanState())]
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000, len(CONTENT)])
 def test_all_lines_of_queries_are_found_however_it_is_read(size: int) -> None:
-    walk = Walk()
-    assert [text for text, _, _ in marked(cut(CONTENT, size), walk)] == OURS
+    walk = ScanState()
+    assert [text for text, _, _ in scan_lines(cut(CONTENT, size), walk)] == OURS
     assert len(OURS) == eventlogs.REPORTS + 6
     assert (walk.read, walk.torn) == (len(CONTENT), b"")
 
@@ -53,8 +60,8 @@ def test_of_a_range_within_one_long_line_nothing_is_kept_and_no_more_is_read_tha
             read.append(1)
             yield b"x" * 1000
 
-    walk = Walk()
-    assert list(marked(endless(), walk, 4000, 5000, 9000)) == []
+    walk = ScanState()
+    assert list(scan_lines(endless(), walk, 4000, 5000, 9000)) == []
     assert (len(read), walk.torn, walk.too_long) == (5, b"", 0)
 
 
@@ -62,13 +69,13 @@ def test_of_a_range_within_one_long_line_nothing_is_kept_and_no_more_is_read_tha
 def test_a_line_that_is_too_long_is_passed_over_and_counted_by_whoever_has_its_begin(
     size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scanner, "MOST_LINE", 1500)
+    monkeypatch.setattr(scanner, "MAX_LINE_BYTES", 1500)
     before, after = QUERY % 1, QUERY % 2
     content = before + b"y" * 6000 + b"\n" + after
     found, too_long = [], 0
     for start, stop in pairwise([0, 1000, 2000, 4000, None]):
-        walk, base = Walk(), max(0, (start or 0) - 950)
-        found += [text for text, _, _ in marked(cut(content[base:], size), walk, base, start or 0, stop)]
+        walk, base = ScanState(), max(0, (start or 0) - 950)
+        found += [text for text, _, _ in scan_lines(cut(content[base:], size), walk, base, start or 0, stop)]
         too_long += walk.too_long
     assert found == [before.rstrip(), after.rstrip()]
     assert too_long == 1
@@ -86,28 +93,30 @@ def test_ranges_hand_out_each_line_once(cuts: list[int], size: int, before: int)
     for start, stop in pairwise(bounds):
         base = max(0, (start or 0) - before)
         chunks = cut(CONTENT[base:], size)
-        found += [text for text, _, _ in marked(chunks, Walk(), base, start or 0, stop)]
+        found += [text for text, _, _ in scan_lines(chunks, ScanState(), base, start or 0, stop)]
     assert found == OURS
 
 
 def test_a_range_that_begins_at_the_begin_of_a_line_hands_that_line_out() -> None:
     start = CONTENT.index(OURS[3])
-    lines = marked([CONTENT[start - 1 :]], Walk(), start - 1, start)
+    lines = scan_lines([CONTENT[start - 1 :]], ScanState(), start - 1, start)
     assert next(iter(lines))[0] == OURS[3]
 
 
 def test_the_last_line_without_an_end_is_kept_apart() -> None:
-    walk = Walk()
+    walk = ScanState()
     whole, torn = QUERY % 1, (QUERY % 2)[:-9]
-    assert [text for text, _, _ in marked([whole + torn], walk)] == [whole.rstrip()]
+    assert [text for text, _, _ in scan_lines([whole + torn], walk)] == [whole.rstrip()]
     assert walk.torn == torn
 
 
 def test_a_line_that_is_too_long_is_passed_over_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scanner, "MOST_LINE", 5000)
-    walk = Walk()
+    monkeypatch.setattr(scanner, "MAX_LINE_BYTES", 5000)
+    walk = ScanState()
     content = QUERY % 1 + TASK % (b"x" * 20_000) + QUERY % 2
-    assert [text for text, _, _ in marked(cut(content, 1000), walk)] == [(QUERY % n).rstrip() for n in (1, 2)]
+    assert [text for text, _, _ in scan_lines(cut(content, 1000), walk)] == [
+        (QUERY % n).rstrip() for n in (1, 2)
+    ]
     assert (walk.too_long, walk.torn) == (1, b"")
 
 
@@ -116,14 +125,14 @@ def test_the_time_of_a_line_is_that_of_the_event_before_it() -> None:
         b'{"Event":"SparkListenerJobEnd","Completion Time":%d}\n' % at
         for at in (1000000000000, 1795188700460)
     )
-    ((_, around, at),) = marked([early + late + QUERY % 1], Walk())
-    assert near(around, at) == 1795188700.46
-    ((_, around, at),) = marked([early + b"\n" * (NEAR + 1) + QUERY % 1], Walk())
-    assert near(around, at) is None
+    ((_, around, at),) = scan_lines([early + late + QUERY % 1], ScanState())
+    assert nearest_time(around, at) == 1795188700.46
+    ((_, around, at),) = scan_lines([early + b"\n" * (NEARBY_BYTES + 1) + QUERY % 1], ScanState())
+    assert nearest_time(around, at) is None
 
 
 def test_the_head_says_which_application_on_which_spark() -> None:
-    told = head(cut(CONTENT, 100))
+    told = read_header(cut(CONTENT, 100))
     assert (told.spark_version, told.app, told.app_id) == ("4.3.0", "recorded", "local-1795188700460")
     assert told.started_at == pytest.approx(1795188699.7, abs=1)
 
@@ -132,15 +141,17 @@ def test_the_head_says_which_application_on_which_spark() -> None:
     "content", [b"hello\nworld\n", b"{}\n", b"[1]\n", b'{"Event":1}\n', b"\x00" * 200_000, b"text"]
 )
 def test_what_begins_otherwise_is_no_event_log(content: bytes) -> None:
-    with pytest.raises(Foreign, match="it is no event log"):
-        head(cut(content, 70_000))
+    with pytest.raises(NotAnEventLog, match="it is no event log"):
+        read_header(cut(content, 70_000))
 
 
 def test_of_what_cannot_be_decoded_at_all_that_is_said() -> None:
-    with pytest.raises(Foreign, match="nothing of it can be decoded"):
-        head([])
+    with pytest.raises(NotAnEventLog, match="nothing of it can be decoded"):
+        read_header([])
 
 
 def test_a_log_that_has_only_begun_is_one() -> None:
-    assert head([b'{"Event":"SparkListenerLogStart","Spark Ver']).app_id is None
-    assert head([b'{"Event":"SparkListenerLogStart","Spark Version":"3.5.1"}\n']).spark_version == "3.5.1"
+    assert read_header([b'{"Event":"SparkListenerLogStart","Spark Ver']).app_id is None
+    assert (
+        read_header([b'{"Event":"SparkListenerLogStart","Spark Version":"3.5.1"}\n']).spark_version == "3.5.1"
+    )

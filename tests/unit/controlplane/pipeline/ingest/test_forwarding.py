@@ -9,7 +9,7 @@ import pytest
 
 from controlplane.lake.folders import LakeFolder
 from controlplane.pipeline.ingest import forwarding
-from controlplane.pipeline.ingest.forwarding import Forwarder, ServerUnavailable, Waiting
+from controlplane.pipeline.ingest.forwarding import Forwarder, PendingEvent, ServerUnavailable
 from listeners.delivery.transport import ServerAcknowledgement
 from listeners.protocol.errors import TooLarge, TransportError
 
@@ -47,8 +47,8 @@ class NoTime(threading.Event):
         return self.is_set()
 
 
-def waiting(count: int, agent: str = "a", size: int = 10) -> list[Waiting]:
-    return [Waiting(agent, seq, b"%010d" % seq + b"x" * (size - 10)) for seq in range(1, count + 1)]
+def waiting(count: int, agent: str = "a", size: int = 10) -> list[PendingEvent]:
+    return [PendingEvent(agent, seq, b"%010d" % seq + b"x" * (size - 10)) for seq in range(1, count + 1)]
 
 
 def test_requests_are_of_a_thousand_events_at_most_and_in_order() -> None:
@@ -136,6 +136,6 @@ def test_who_is_told_to_stop_waits_no_more() -> None:
 def test_outboxes_of_many_executors_come_together_in_each_agents_order() -> None:
     folder = LakeFolder("memory://forwarding")
     one, other = waiting(1201, "a"), waiting(3, "b")
-    forwarding.put(folder, "s/1", [*one[::2], *other[:1]][::-1])
-    forwarding.put(folder, "s/2", [*other[1:], *one[1::2]])
-    assert list(forwarding.taken(folder, ["s/1", "s/2"])) == [*one, *other]
+    forwarding.write_outbox(folder, "s/1", [*one[::2], *other[:1]][::-1])
+    forwarding.write_outbox(folder, "s/2", [*other[1:], *one[1::2]])
+    assert list(forwarding.read_outboxes(folder, ["s/1", "s/2"])) == [*one, *other]

@@ -11,12 +11,12 @@ import pytest
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Commit, LakeManifest
 from controlplane.pipeline.ingest.ingest_job import (
-    BROKEN_OFF,
+    INTERRUPTED_MESSAGE,
     BatchFailed,
+    CheckpointRewound,
     MicroBatches,
-    Rewound,
-    _line,
-    concerned,
+    _error_line,
+    foreign_commits,
 )
 
 NOW = 1_000_000.0
@@ -31,7 +31,7 @@ def lake(*commits: tuple[str, str, float | None]) -> LakeManifest:
 
 
 def kept(manifest: LakeManifest, number: int = 9) -> list[tuple[str, str]]:
-    return sorted(concerned(manifest, "s", number, since=NOW - 100).commits)
+    return sorted(foreign_commits(manifest, "s", number, since=NOW - 100).commits)
 
 
 def test_own_batches_within_the_window_need_not_be_asked() -> None:
@@ -47,19 +47,19 @@ def test_a_batch_that_does_not_say_when_it_arrived_is_asked() -> None:
 
 
 def test_what_other_streams_and_jobs_wrote_is_always_asked() -> None:
-    others = [("import", "x", None), ("ingest", "t-000000000099", NOW), ("tidy", "s-1", NOW)]
+    others = [("import", "x", None), ("ingest", "t-000000000099", NOW), ("compact", "s-1", NOW)]
     assert kept(lake(*others)) == sorted((job, batch) for job, batch, _ in others)
 
 
 def test_a_lake_that_has_later_batches_of_the_stream_refuses_an_earlier_one() -> None:
-    with pytest.raises(Rewound, match="new checkpoint"):
-        concerned(lake(("ingest", "s-000000000010", NOW)), "s", 9, NOW)
+    with pytest.raises(CheckpointRewound, match="new checkpoint"):
+        foreign_commits(lake(("ingest", "s-000000000010", NOW)), "s", 9, NOW)
 
 
 def test_of_what_java_says_the_line_that_tells_something_is_told() -> None:
     told = "An error occurred while calling o43.start.\n: java.io.IOException: no room\n\tat x"
-    assert _line(told) == "java.io.IOException: no room"
-    assert _line(" \n") == "no reason was given"
+    assert _error_line(told) == "java.io.IOException: no room"
+    assert _error_line(" \n") == "no reason was given"
 
 
 PAGES = "An error occurred while calling o43.collect.\n: java.io.IOException: no room\n" + "\tat x\n" * 10_000
@@ -75,7 +75,7 @@ class Failing:
 
 @pytest.mark.parametrize(
     ("stopped", "told"),
-    [(False, "java.io.IOException: no room"), (True, BROKEN_OFF)],
+    [(False, "java.io.IOException: no room"), (True, INTERRUPTED_MESSAGE)],
     ids=["failed", "stopped"],
 )
 def test_spark_is_told_in_a_line_why_a_batch_failed_and_all_of_it_is_kept(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from controlplane.pipeline.ingest.landing_zone import PARSED, damaged_file, parsed
+from controlplane.pipeline.ingest.landing_zone import PARSED, damaged_file, parse_batches
 from listeners.protocol import wire
 
 AGENT = "3f2c8f5e-6f0a-4a7e-9d6e-0b9e2f6d1c11"
@@ -17,7 +17,7 @@ def line(seq: int = 1) -> bytes:
 
 def rows(*lines: bytes, origin: str = "file:/zone/a") -> list[dict[str, object]]:
     batch = pa.RecordBatch.from_pydict({"value": list(lines), "origin": [origin] * len(lines)})
-    (out,) = parsed(iter([batch]))
+    (out,) = parse_batches(iter([batch]))
     assert out.schema == PARSED
     return list(out.to_pylist())
 

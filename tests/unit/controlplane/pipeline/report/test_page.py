@@ -9,8 +9,15 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from controlplane.pipeline.report.page import duration, percent, rendered, sparkline
-from controlplane.pipeline.report.report_stats import Json, ReportRequest, Tables, noise, report, restarts
+from controlplane.pipeline.report.page import duration, percent, render_html, sparkline
+from controlplane.pipeline.report.report_stats import (
+    Json,
+    ReportRequest,
+    ReportTables,
+    alert_noise,
+    compute_report,
+    restart_costs,
+)
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 HOSTILE = "<script>alert(1)</script>'\"{{ 7*7 }}{% raw %}$x^2$"
@@ -34,9 +41,9 @@ def made(days: list[Json], **limits: Any) -> Json:
         {"app": "shop", "query": rows["query"].unique(), "busy_p50": 0.5, "busy_p95": 0.8, "input_p90": 10.0,
          "processed_p50": 20.0}
     )  # fmt: skip
-    tables = Tables(rows, hours, runs([]), alerts([]), pd.DataFrame(columns=["action", "state"]))
+    tables = ReportTables(rows, hours, runs([]), alerts([]), pd.DataFrame(columns=["action", "state"]))
     wish = ReportRequest("file:///lake", BEGIN, BEGIN + timedelta(days=30), **limits)
-    return report(tables, wish, BEGIN + timedelta(days=30))
+    return compute_report(tables, wish, BEGIN + timedelta(days=30))
 
 
 def runs(rows: list[Json]) -> pd.DataFrame:
@@ -80,7 +87,7 @@ def test_growing_state_says_when_it_reaches_its_limit() -> None:
     state = told["queries"][0]["state_rows"]
     assert state["trend"]["direction"] == "up" and state["last"] == 2900
     assert state["reached_in_days"]["days"] == pytest.approx(10)
-    assert "Reaches 3.9 k in 10 days" in rendered(told)
+    assert "Reaches 3.9 k in 10 days" in render_html(told)
 
 
 def test_state_before_a_new_checkpoint_says_nothing_of_what_comes() -> None:
@@ -93,7 +100,7 @@ def test_state_before_a_new_checkpoint_says_nothing_of_what_comes() -> None:
 def test_a_week_too_short_is_told_as_unknown_not_as_steady() -> None:
     told = made([day(n, state_rows_max=10.0 * n) for n in range(3)])
     assert told["queries"][0]["state_rows"]["trend"] is None
-    assert "1 have too few days to tell" in rendered(told)
+    assert "1 have too few days to tell" in render_html(told)
 
 
 def test_a_batch_done_again_by_the_next_run_is_counted_with_its_rows() -> None:
@@ -106,28 +113,28 @@ def test_a_batch_done_again_by_the_next_run_is_counted_with_its_rows() -> None:
             for n, (run, first, last) in enumerate(rows)
         ]
     )  # fmt: skip
-    cost = restarts(frame)[("shop", "q")]
+    cost = restart_costs(frame)[("shop", "q")]
     assert (cost["runs"], cost["batches_done_again"], cost["rows_done_again"]) == (4, 1, 7)
     assert (cost["first_batch_seconds_median"], cost["first_batch_seconds_max"]) == (1.5, 3)
 
 
 def test_alerts_that_are_short_or_come_back_at_once_are_noisy() -> None:
-    quiet = noise(alerts([(0, 60), (500, 560), (1000, 1060), (1500, 1560), (2000, None)]))[0]
+    quiet = alert_noise(alerts([(0, 60), (500, 560), (1000, 1060), (1500, 1560), (2000, None)]))[0]
     assert (quiet["short_lived"], quiet["flapping"], quiet["firing"], quiet["noisy"]) == (0, 0, 1, False)
-    loud = noise(alerts([(0, 60), (70, 130), (140, 141), (500, 560), (1000, 1060)]))[0]
+    loud = alert_noise(alerts([(0, 60), (70, 130), (140, 141), (500, 560), (1000, 1060)]))[0]
     assert (loud["episodes"], loud["short_lived"], loud["flapping"], loud["noise"]) == (5, 1, 2, 2)
     assert loud["noisy"]
 
 
 def test_a_hostile_name_is_text_in_the_page() -> None:
     days = [day(n, HOSTILE, app=HOSTILE, slo_good=5, state_rows_max=100.0 + n * 50) for n in range(20)]
-    page = rendered(made(days, queries=(HOSTILE,), app=HOSTILE, state_rows=1e6))
+    page = render_html(made(days, queries=(HOSTILE,), app=HOSTILE, state_rows=1e6))
     assert "<script" not in page and "alert(1)&lt;/script&gt;" in page
     assert "{{ 7*7 }}" in page  # written as it is, evaluated by nobody
 
 
 def test_the_page_needs_nothing_of_the_network() -> None:
-    page = rendered(made([day(n, state_rows_max=100.0 + n * 50) for n in range(20)]))
+    page = render_html(made([day(n, state_rows_max=100.0 + n * 50) for n in range(20)]))
     assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#)""", page.replace('xlink:href="#', 'href="#'))
     assert "@import" not in page and "url(http" not in page
     assert page.count("<svg role") == 3
@@ -136,10 +143,10 @@ def test_the_page_needs_nothing_of_the_network() -> None:
 def test_a_lake_without_rollups_says_what_to_do() -> None:
     empty = made([day(0)])
     frame = pd.DataFrame([day(0)]).iloc[:0].assign(bucket_at=pd.to_datetime([], utc=True))
-    none = Tables(frame, pd.DataFrame(), runs([]), alerts([]), pd.DataFrame())
-    told = report(none, ReportRequest("l", BEGIN, BEGIN + timedelta(days=1)), BEGIN)
+    none = ReportTables(frame, pd.DataFrame(), runs([]), alerts([]), pd.DataFrame())
+    told = compute_report(none, ReportRequest("l", BEGIN, BEGIN + timedelta(days=1)), BEGIN)
     assert told["fleet"].keys() == empty["fleet"].keys()
-    assert "controlplane history rollup" in rendered(told)
+    assert "controlplane history rollup" in render_html(told)
 
 
 @pytest.mark.parametrize(

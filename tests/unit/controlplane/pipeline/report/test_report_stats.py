@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from controlplane.pipeline.report.report_job import ALERT_COLUMNS, DAY_COLUMNS
-from controlplane.pipeline.report.report_stats import Json, ReportRequest, Tables, report
+from controlplane.pipeline.report.report_stats import Json, ReportRequest, ReportTables, compute_report
 
 BEGIN = pd.Timestamp("2026-03-01")
 WISH = ReportRequest("lake", datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 4, 1, tzinfo=UTC))
@@ -45,7 +45,9 @@ def told(*days: dict[str, Any], runs: Any = (), hours: Any = ()) -> Json:
     of_runs = pd.DataFrame(list(runs) or None, columns=columns)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        return report(Tables(rows.assign(**figures), busy, of_runs, alerts, actions), WISH, WISH.until)
+        return compute_report(
+            ReportTables(rows.assign(**figures), busy, of_runs, alerts, actions), WISH, WISH.until
+        )
 
 
 def test_a_query_of_an_application_without_a_name_is_in_the_report() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from controlplane.pipeline.rollup.buckets import DAY, _called
+from controlplane.pipeline.rollup.buckets import DAY_MICROS, _names
 
 Sign = tuple[int, str | None, str | None]
-ON, BEFORE = 3 * DAY, 2 * DAY
+ON, BEFORE = 3 * DAY_MICROS, 2 * DAY_MICROS
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ ON, BEFORE = 3 * DAY, 2 * DAY
         ([(ON, "shop", "orders"), (ON + 5, "shop", None)], ("shop", "orders")),
         ([(ON, "shop", "old"), (ON + 5, "shop", "new")], ("shop", "new")),
         ([(BEFORE, "shop", "orders"), (ON, "shop", None)], ("shop", "orders")),
-        ([(ON, "shop", "orders"), (ON + DAY, "shop", "later")], ("shop", "orders")),
+        ([(ON, "shop", "orders"), (ON + DAY_MICROS, "shop", "later")], ("shop", "orders")),
         ([(ON, "shop", None)], ("shop", None)),
         ([], (None, None)),
     ],
@@ -31,4 +31,4 @@ def test_a_query_goes_by_the_last_name_that_the_day_tells(
     schema = pa.schema(
         [("at", pa.int64()), ("until", pa.int64()), ("app", pa.string()), ("name", pa.string())]
     )
-    assert _called(pa.Table.from_pylist(rows, schema=schema), 3) == called
+    assert _names(pa.Table.from_pylist(rows, schema=schema), 3) == called

@@ -36,4 +36,4 @@ def test_what_lies_within_each_bucket_is_what_counting_says() -> None:
             sum(a <= second < b for second in range(int(low), int(high)) for a, b in spans)
             for low, high in pairwise(edges)
         ]
-        assert intervals.within(spans, edges).tolist() == counted
+        assert intervals.overlap(spans, edges).tolist() == counted

@@ -18,7 +18,7 @@ def aged(heads: Sequence[float], lags: Sequence[float], runs: Sequence[int] | No
     count = len(heads)
     at, batch = np.arange(count) * 10_000_000, np.arange(count)
     run = np.array(runs or [1] * count)
-    return lag_estimation.of_sources(
+    return lag_estimation.estimate_lag_seconds(
         at, run, batch, np.zeros(count, np.int64), np.array(heads, float), np.array(lags, float)
     ).tolist()
 
@@ -52,7 +52,7 @@ def test_the_pace_is_that_of_the_last_ten_batches() -> None:
 def test_rows_that_come_twice_change_nothing() -> None:
     at = np.array([0, 10_000_000, 10_000_000, 20_000_000])
     ones, zero = np.ones(4, np.int64), np.zeros(4, np.int64)
-    found = lag_estimation.of_sources(
+    found = lag_estimation.estimate_lag_seconds(
         at, ones, at, zero, np.array([0, 100, 100, 200.0]), np.array([0, 50, 50, 50.0])
     )
     assert sorted(age for age in found if not math.isnan(age)) == [0, 5, 5]

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException
 
-from controlplane.pipeline.runtime.session import SparkFailed, first_line, in_words
+from controlplane.pipeline.runtime.session import SparkFailed, error_line, spark_errors
 from controlplane.pipeline.runtime.shipping import is_local
 
 WRAPPED = """An error occurred while calling o60.parquet.
@@ -22,7 +22,7 @@ Caused by: java.lang.RuntimeException: file:/lake/a.parquet is not a Parquet fil
     ids=["py4j", "spark"],
 )
 def test_an_error_of_spark_is_one_line_that_names_the_file(error: Exception) -> None:
-    with pytest.raises(SparkFailed) as raised, in_words("it cannot be read"):
+    with pytest.raises(SparkFailed) as raised, spark_errors("it cannot be read"):
         raise error
     said = str(raised.value)
     assert said.startswith("it cannot be read: ") and "/lake/a.parquet is not a Parquet file" in said
@@ -30,7 +30,7 @@ def test_an_error_of_spark_is_one_line_that_names_the_file(error: Exception) -> 
 
 
 def test_an_error_that_says_nothing_is_called_by_its_kind() -> None:
-    assert first_line(ValueError()) == "ValueError"
+    assert error_line(ValueError()) == "ValueError"
 
 
 @pytest.mark.parametrize(

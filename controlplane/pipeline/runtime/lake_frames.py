@@ -16,14 +16,14 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 from controlplane.lake.lake import Lake
-from controlplane.lake.manifest import LakeManifest, Part, path_of
-from controlplane.lake.schema import ddl
+from controlplane.lake.manifest import LakeManifest, Part, checked_path
+from controlplane.lake.schema import spark_ddl
 
 #: What a task does with its rows: writes them as parts, whose files have the name given.
-Writes = Callable[[pa.Table, str], Iterable[Part]]
+PartWriter = Callable[[pa.Table, str], Iterable[Part]]
 
 
-def frame(
+def read_table(
     lake: Lake,
     spark: SparkSession,
     manifest: LakeManifest,
@@ -32,30 +32,30 @@ def frame(
     last: date | None = None,
 ) -> DataFrame:
     """A table of the lake as the manifest has it; columns that older files lack are null."""
-    paths = [f"{lake.folder.for_spark}/{part.path}" for part in manifest.parts(table, first, last)]
+    paths = [f"{lake.folder.spark_url}/{part.path}" for part in manifest.parts(table, first, last)]
     if not paths:
-        return spark.createDataFrame([], ddl(table))
-    return spark.read.schema(ddl(table)).parquet(*paths)
+        return spark.createDataFrame([], spark_ddl(table))
+    return spark.read.schema(spark_ddl(table)).parquet(*paths)
 
 
-def written(rows: DataFrame, write: Writes) -> list[Part]:
+def write_partitions(rows: DataFrame, write: PartWriter) -> list[Part]:
     """Have each partition written; the parts of all."""
 
     def whole(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held = list(batches)
         if held:
-            parts = write(pa.Table.from_batches(held), _name())
+            parts = write(pa.Table.from_batches(held), _part_name())
             told = [json.dumps(asdict(part), default=str) for part in parts]
             yield pa.record_batch([pa.array(told, pa.string())], names=["part"])
 
     return [_part(json.loads(row.part)) for row in rows.mapInArrow(whole, "part string").collect()]
 
 
-def _name() -> str:
+def _part_name() -> str:
     context = TaskContext.get()
     return f"{context.partitionId() if context else 0:05d}"
 
 
 def _part(told: dict[str, Any]) -> Part:
     day = date.fromisoformat(told["date"])
-    return Part(told["table"], day, path_of(told["path"]), told["rows"], told["bytes"])
+    return Part(told["table"], day, checked_path(told["path"]), told["rows"], told["bytes"])

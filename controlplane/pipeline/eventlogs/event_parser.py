@@ -14,7 +14,7 @@ import orjson
 
 Json = dict[str, Any]
 #: What all events of queries begin with, by the names of Spark's classes from 2.0 on.
-CLASS = "org.apache.spark.sql.streaming.StreamingQueryListener$Query"
+EVENT_CLASS_PREFIX = "org.apache.spark.sql.streaming.StreamingQueryListener$Query"
 KINDS = {
     "Started": "started",
     "StartedEvent": "started",
@@ -25,7 +25,7 @@ KINDS = {
     "TerminatedEvent": "terminated",
 }
 #: The object that an event of Spark 2.0 holds, by the names it had there.
-OLD = ("queryStatus", "queryInfo")
+SPARK_2_0_KEYS = ("queryStatus", "queryInfo")
 NOT_FINITE = frozenset(("NaN", "Infinity", "-Infinity"))
 _KNOWN = frozenset(
     ("Event", "id", "runId", "name", "timestamp", "exception", "errorClassOnException", "stackTrace")
@@ -49,7 +49,7 @@ class EventLogRecord(NamedTuple):
     rest: Mapping[str, Any] | None = None
 
 
-def told(document: Any, app_id: str = "") -> EventLogRecord | None:
+def parse_event(document: Any, app_id: str = "") -> EventLogRecord | None:
     """The event of a line; None when it is another kind of event. ValueError in one sentence when it is malformed.
 
     `app_id`: Spark 2.0 numbers the queries of an application, and nothing else tells them apart.
@@ -57,20 +57,20 @@ def told(document: Any, app_id: str = "") -> EventLogRecord | None:
     if not isinstance(document, dict):
         return None
     event = document.get("Event")
-    if not isinstance(event, str) or not event.startswith(CLASS):
+    if not isinstance(event, str) or not event.startswith(EVENT_CLASS_PREFIX):
         return None
-    kind = KINDS.get(event[len(CLASS) :])
+    kind = KINDS.get(event[len(EVENT_CLASS_PREFIX) :])
     if kind is None:
         return None
-    for name in OLD:
+    for name in SPARK_2_0_KEYS:
         if isinstance(document.get(name), dict):
-            return _old(kind, document, document[name], app_id)
+            return _parse_2_0(kind, document, document[name], app_id)
     if kind == "progress":
         report = document.get("progress")
         if not isinstance(report, dict):
             raise ValueError("a progress event holds no progress")
         return EventLogRecord(
-            kind, report.get("id"), report.get("runId"), _text(report.get("name")), report=_as_json(report)
+            kind, report.get("id"), report.get("runId"), _text(report.get("name")), report=_normalize(report)
         )
     query_id, run_id = _text(document.get("id")), _text(document.get("runId"))
     if query_id is None or run_id is None:
@@ -92,18 +92,18 @@ def told(document: Any, app_id: str = "") -> EventLogRecord | None:
 # -- Spark 2.1 and later ---------------------------------------------------------------------------
 
 
-def _as_json(report: Json) -> Json:
+def _normalize(report: Json) -> Json:
     """The report as its own `json` would say it, in place: but rates keep all their digits."""
     sources = report.get("sources")
     if isinstance(sources, list) and sources:
-        _totals(report, [source for source in sources if isinstance(source, dict)])
+        _add_totals(report, [source for source in sources if isinstance(source, dict)])
     observed = report.get("observedMetrics")
     if observed:
-        report["observedMetrics"] = plain(observed)
+        report["observedMetrics"] = row_to_object(observed)
     return report
 
 
-def _totals(report: Json, sources: list[Json]) -> None:
+def _add_totals(report: Json, sources: list[Json]) -> None:
     """What `json` sums over the sources; where one of them does not tell, there is no sum."""
     if "numInputRows" not in report:
         rows = [source.get("numInputRows") for source in sources]
@@ -116,10 +116,10 @@ def _totals(report: Json, sources: list[Json]) -> None:
                 report[key] = sum(rates)
 
 
-def plain(value: Any) -> Any:
+def row_to_object(value: Any) -> Any:
     """A row with its schema becomes an object of its fields, at any depth."""
     if isinstance(value, list):
-        return [plain(one) for one in value]
+        return [row_to_object(one) for one in value]
     if not isinstance(value, dict):
         return value
     schema, values = value.get("schema"), value.get("values")
@@ -127,14 +127,16 @@ def plain(value: Any) -> Any:
         fields = schema.get("fields")
         if isinstance(fields, list) and len(fields) == len(values):
             named = zip(fields, values, strict=True)
-            return {str(one.get("name")): plain(inner) for one, inner in named if isinstance(one, dict)}
-    return {name: plain(inner) for name, inner in value.items()}
+            return {
+                str(one.get("name")): row_to_object(inner) for one, inner in named if isinstance(one, dict)
+            }
+    return {name: row_to_object(inner) for name, inner in value.items()}
 
 
 # -- Spark 2.0 -------------------------------------------------------------------------------------
 
 _STATE = re.compile(r"numRows\.state\.aggregation(\d{1,6})\.(total|updated)")
-_OLD_PHASES = {
+_PHASES_2_0 = {
     "latency.getOffset.total": "getOffset",
     "latency.getBatch.total": "getBatch",
     "latency.offsetLogWrite": "walCommit",
@@ -143,7 +145,7 @@ _OLD_PHASES = {
 }
 
 
-def _old(kind: str, document: Json, status: Json, app_id: str) -> EventLogRecord:
+def _parse_2_0(kind: str, document: Json, status: Json, app_id: str) -> EventLogRecord:
     number = status.get("id")
     if isinstance(number, bool) or not isinstance(number, (int, str)):
         raise ValueError("an event of Spark 2.0 tells no id of its query")
@@ -156,18 +158,18 @@ def _old(kind: str, document: Json, status: Json, app_id: str) -> EventLogRecord
         return EventLogRecord("idle", query_id, query_id, name, at, rest=rest)
     if kind == "progress":
         return EventLogRecord(
-            kind, query_id, query_id, name, at, report=_old_report(query_id, name, status, details, at)
+            kind, query_id, query_id, name, at, report=_report_2_0(query_id, name, status, details, at)
         )
     text = _text(document.get("exception"))
     return EventLogRecord(kind, query_id, query_id, name, at, text, rest=rest)
 
 
-def _old_report(query_id: str, name: str | None, status: Json, details: Json, at: float | None) -> Json:
+def _report_2_0(query_id: str, name: str | None, status: Json, details: Json, at: float | None) -> Json:
     batch_id = _whole(details.get("triggerId"))
     if batch_id is None:
         raise ValueError("a report of Spark 2.0 tells no number of its batch (triggerDetails.triggerId)")
     began = _milliseconds(_whole(details.get("timestamp.triggerStart")))
-    sources = [_old_source(one) for one in status.get("sourceStatuses") or () if isinstance(one, dict)]
+    sources = [_source_2_0(one) for one in status.get("sourceStatuses") or () if isinstance(one, dict)]
     sink = status.get("sinkStatus")
     return {
         "id": query_id,
@@ -180,10 +182,10 @@ def _old_report(query_id: str, name: str | None, status: Json, details: Json, at
         "processedRowsPerSecond": status.get("processingRate"),
         "durationMs": {
             phase: took
-            for key, phase in _OLD_PHASES.items()
+            for key, phase in _PHASES_2_0.items()
             if (took := _whole(details.get(key))) is not None
         },
-        "stateOperators": _old_operators(details),
+        "stateOperators": _operators_2_0(details),
         "sources": sources,
         "sink": {"description": sink.get("description"), "offset": sink.get("offsetDesc")}
         if isinstance(sink, dict)
@@ -192,7 +194,7 @@ def _old_report(query_id: str, name: str | None, status: Json, details: Json, at
     }
 
 
-def _old_source(source: Json) -> Json:
+def _source_2_0(source: Json) -> Json:
     details = _details(source)
     return {
         "description": source.get("description"),
@@ -204,7 +206,7 @@ def _old_source(source: Json) -> Json:
     }
 
 
-def _old_operators(details: Json) -> list[Json]:
+def _operators_2_0(details: Json) -> list[Json]:
     found: dict[int, Json] = {}
     for key, value in details.items():
         match = _STATE.fullmatch(key)
@@ -239,6 +241,6 @@ def _milliseconds(value: Any) -> float | None:
     return value / 1000 if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def parsed(line: bytes) -> Any:
+def parse_line(line: bytes) -> Any:
     """A line as JSON. ValueError when it is none: a line that was cut off, or is no event at all."""
     return orjson.loads(line)

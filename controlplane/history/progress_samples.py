@@ -14,14 +14,14 @@ from typing import Any
 import pyarrow as pa
 
 from controlplane.events.progress import NOTHING, Numbers, numbers, offsets
-from controlplane.lake.fields import LATEST_MICROS
+from controlplane.lake.fields import MAX_COMPUTED_MICROS
 from controlplane.model import OperatorSample, ProgressSample, SourceSample
 
 Row = Mapping[str, Any]
-#: What a report is made of, by table; `PROGRESS` but for what nobody asks of the past.
-KEY = ("run_id", "batch_id", "trigger_at")
-PROGRESS = (
-    *KEY,
+#: What a report is made of, by table; `PROGRESS_COLUMNS` but for what nobody asks of the past.
+REPORT_KEY = ("run_id", "batch_id", "trigger_at")
+PROGRESS_COLUMNS = (
+    *REPORT_KEY,
     "reported_at",
     "duration_ms",
     "durations_ms",
@@ -35,8 +35,8 @@ PROGRESS = (
     "event_time_avg",
     "sink",
 )
-SOURCES = (
-    *KEY,
+SOURCE_COLUMNS = (
+    *REPORT_KEY,
     "source",
     "description",
     "start_offset",
@@ -47,8 +47,8 @@ SOURCES = (
     "processed_rows_per_second",
     "metrics",
 )
-OPERATORS = (
-    *KEY,
+OPERATOR_COLUMNS = (
+    *REPORT_KEY,
     "operator",
     "operator_name",
     "rows",
@@ -62,15 +62,15 @@ OPERATORS = (
     "extra",
 )
 #: As `controlplane.events.progress` cuts them.
-DESCRIPTION, NAME = 1000, 200
+MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS = 1000, 200
 
 
-def seconds(micros: int | None) -> float | None:
+def to_seconds(micros: int | None) -> float | None:
     """A time of the lake in Unix seconds, which RFC 3339 can say."""
-    return None if micros is None else min(micros, LATEST_MICROS) / 1e6
+    return None if micros is None else min(micros, MAX_COMPUTED_MICROS) / 1e6
 
 
-def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+def to_rows(table: pa.Table) -> list[dict[str, Any]]:
     """Rows with their times as microseconds since 1970."""
     columns = {
         name: (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
@@ -80,25 +80,25 @@ def rows_of(table: pa.Table) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def samples(progress: pa.Table, sources: pa.Table, operators: pa.Table) -> list[ProgressSample]:
+def progress_samples(progress: pa.Table, sources: pa.Table, operators: pa.Table) -> list[ProgressSample]:
     """One report a row of `progress`, in its order, with what belongs to it of the two others."""
     parts = _by_key(sources, "source"), _by_key(operators, "operator")
-    return [_sample(row, *(part.get(_key(row), ()) for part in parts)) for row in rows_of(progress)]
+    return [_sample(row, *(part.get(_key(row), ()) for part in parts)) for row in to_rows(progress)]
 
 
 def _key(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in KEY)
+    return tuple(row[name] for name in REPORT_KEY)
 
 
 def _by_key(table: pa.Table, place: str) -> Mapping[tuple[Any, ...], Sequence[Row]]:
     found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in sorted(rows_of(table), key=lambda row: row[place] or 0):
+    for row in sorted(to_rows(table), key=lambda row: row[place] or 0):
         found[_key(row)].append(row)
     return found
 
 
 def _sample(row: Row, sources: Sequence[Row], operators: Sequence[Row]) -> ProgressSample:
-    times = {name: seconds(row[f"event_time_{name}"]) for name in ("avg", "max", "min")}
+    times = {name: to_seconds(row[f"event_time_{name}"]) for name in ("avg", "max", "min")}
     known = {name: at for name, at in times.items() if at is not None}
     return ProgressSample(
         at=row["reported_at"] / 1e6,
@@ -112,16 +112,16 @@ def _sample(row: Row, sources: Sequence[Row], operators: Sequence[Row]) -> Progr
         processed_rows_per_second=row["processed_rows_per_second"],
         sources=tuple(map(_source, sources)),
         operators=tuple(map(_operator, operators)),
-        sink=sys.intern((row["sink"] or "")[:DESCRIPTION]),
+        sink=sys.intern((row["sink"] or "")[:MAX_DESCRIPTION_CHARS]),
         output_rows=row["output_rows"],
-        watermark=seconds(row["watermark"]),
+        watermark=to_seconds(row["watermark"]),
         event_time=Numbers(known) if known else NOTHING,
     )
 
 
 def _source(row: Row) -> SourceSample:
     return SourceSample(
-        description=sys.intern((row["description"] or "")[:DESCRIPTION]),
+        description=sys.intern((row["description"] or "")[:MAX_DESCRIPTION_CHARS]),
         start=offsets(row["start_offset"]),
         end=offsets(row["end_offset"]),
         latest=offsets(row["latest_offset"]),
@@ -138,7 +138,7 @@ def _operator(row: Row) -> OperatorSample:
         told = json.loads(row["extra"]).get("customMetrics")
         custom |= told if isinstance(told, dict) else {}
     return OperatorSample(
-        name=sys.intern((row["operator_name"] or "")[:NAME]),
+        name=sys.intern((row["operator_name"] or "")[:MAX_NAME_CHARS]),
         rows_total=row["rows"] or 0,
         rows_updated=row["rows_updated"] or 0,
         rows_removed=row["rows_removed"] or 0,

@@ -14,25 +14,25 @@ from typing import Any
 
 import pyarrow as pa
 
-from controlplane.lake import events
-from controlplane.lake.deduplication import new_only
+from controlplane.lake import wire_events as events
+from controlplane.lake.deduplication import drop_stored_rows
 from controlplane.lake.folders import LakeFolder
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import LakeManifest, Part
-from controlplane.lake.rows import LakeRows
+from controlplane.lake.rows import LakeRowBuilder
 from controlplane.lake.staging import Staging
 from controlplane.pipeline.ingest import forwarding
-from controlplane.pipeline.ingest.forwarding import Waiting
+from controlplane.pipeline.ingest.forwarding import PendingEvent
 
-TOLD = pa.schema([("told", pa.string())])
-TOLD_DDL = "told string"
+RESULT_SCHEMA = pa.schema([("told", pa.string())])
+RESULT_DDL = "told string"
 #: Rows of all tables that are in memory at once.
-FLUSHED = 50_000
+MAX_BUFFERED_ROWS = 50_000
 #: Bytes of lines to be forwarded, and of lines put aside, that are in memory at once.
-HELD_BYTES = 32 * 1024 * 1024
-REJECTED = "_rejected"
+MAX_BUFFERED_BYTES = 32 * 1024 * 1024
+REJECTED_FOLDER = "_rejected"
 #: Of a line that is none, so much is kept.
-KEPT_BYTES = 64 * 1024
+MAX_REJECTED_LINE_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PartitionResult:
     events: int = 0
     malformed: int = 0
     #: Reports that the lake had already, by another way or long ago.
-    known: int = 0
+    duplicates: int = 0
     arrived: float = 0.0
 
     def plus(self, other: PartitionResult) -> PartitionResult:
@@ -53,7 +53,7 @@ class PartitionResult:
             self.outboxes + other.outboxes,
             self.events + other.events,
             self.malformed + other.malformed,
-            self.known + other.known,
+            self.duplicates + other.duplicates,
             max(self.arrived, other.arrived),
         )
 
@@ -69,15 +69,15 @@ class PartitionResult:
 
 
 @dataclass
-class _Share:
+class _PartitionBuffer:
     """A share being written."""
 
     staging: Staging
     manifest: LakeManifest
     part: str
     forward: bool
-    rows: LakeRows = field(default_factory=LakeRows)
-    waiting: list[Waiting] = field(default_factory=list)
+    rows: LakeRowBuilder = field(default_factory=LakeRowBuilder)
+    waiting: list[PendingEvent] = field(default_factory=list)
     rejected: list[dict[str, Any]] = field(default_factory=list)
     told: PartitionResult = field(default_factory=PartitionResult)
     waiting_bytes: int = 0
@@ -89,21 +89,21 @@ class _Share:
             error = self._add(line)
             self.told = replace(self.told, events=self.told.events + 1)
             if self.forward:
-                self.waiting.append(Waiting(agent, seq, line))
+                self.waiting.append(PendingEvent(agent, seq, line))
                 self.waiting_bytes += len(line)
         if error is not None:
-            self.rejected.append({"origin": origin, "error": error, "line": kept(line)})
-            self.rejected_bytes += min(len(line), KEPT_BYTES)
-        if len(self.rows) >= FLUSHED:
+            self.rejected.append({"origin": origin, "error": error, "line": rejected_text(line)})
+            self.rejected_bytes += min(len(line), MAX_REJECTED_LINE_BYTES)
+        if len(self.rows) >= MAX_BUFFERED_ROWS:
             self.flush()
-        if self.waiting_bytes >= HELD_BYTES:
+        if self.waiting_bytes >= MAX_BUFFERED_BYTES:
             self._send()
-        if self.rejected_bytes >= HELD_BYTES:
+        if self.rejected_bytes >= MAX_BUFFERED_BYTES:
             self._put_aside()
 
     def _add(self, line: bytes) -> str | None:
         try:
-            events.add(self.rows, events.read(line))
+            events.add_event(self.rows, events.decode_line(line))
         except (ValueError, OverflowError, RecursionError) as error:
             return str(error)[:500] or "nested too deep"
         return None
@@ -111,25 +111,25 @@ class _Share:
     def flush(self) -> None:
         """Rows to files. What the lake has already is left out."""
         staging, part = self.staging, f"{self.part}-{len(self.told.parts):04d}"
-        tables, known = new_only(
+        tables, known = drop_stored_rows(
             Lake(staging.folder), self.rows.take(), (staging.job, staging.batch), self.manifest
         )
         parts = [one for name, rows in tables.items() for one in staging.write(name, rows, part)]
-        self.told = self.told.plus(PartitionResult(tuple(parts), known=known))
+        self.told = self.told.plus(PartitionResult(tuple(parts), duplicates=known))
 
     def _send(self) -> None:
         """Lines to be forwarded to an outbox; each is in order, and so are all together once they are read."""
         if not self.waiting:
             return
         outbox = f"{self.staging.path}/outbox-{self.part}-{len(self.told.outboxes):04d}.arrow"
-        forwarding.put(self.staging.folder, outbox, self.waiting)
+        forwarding.write_outbox(self.staging.folder, outbox, self.waiting)
         self.told = self.told.plus(PartitionResult(outboxes=(outbox,)))
         self.waiting, self.waiting_bytes = [], 0
 
     def _put_aside(self) -> None:
         if not self.rejected:
             return
-        reject(self.staging.folder, self._aside(), self.rejected)
+        write_rejected(self.staging.folder, self._aside(), self.rejected)
         self.told = self.told.plus(PartitionResult(malformed=len(self.rejected)))
         self.rejected, self.rejected_bytes, self.rejections = [], 0, self.rejections + 1
 
@@ -144,32 +144,32 @@ class _Share:
         if (
             self.rejections
         ):  # an attempt before, which had the lines in another order, may have made one file more
-            self.staging.folder.remove(f"{REJECTED}/{self._aside()}.ndjson")
+            self.staging.folder.remove(f"{REJECTED_FOLDER}/{self._aside()}.ndjson")
         return self.told
 
 
-def kept(line: bytes) -> str:
+def rejected_text(line: bytes) -> str:
     """Of a line that was not taken, as much as is kept."""
-    return line[:KEPT_BYTES].decode("utf-8", "replace")
+    return line[:MAX_REJECTED_LINE_BYTES].decode("utf-8", "replace")
 
 
-def reject(folder: LakeFolder, name: str, lines: Iterable[Mapping[str, str]]) -> None:
+def write_rejected(folder: LakeFolder, name: str, lines: Iterable[Mapping[str, str]]) -> None:
     """Put aside, by one file, what was not taken: `origin`, `error`, `line`. The same name replaces it."""
     text = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lines)
-    folder.write(f"{REJECTED}/{name}.ndjson", text.encode("utf-8", "replace"))
+    folder.write(f"{REJECTED_FOLDER}/{name}.ndjson", text.encode("utf-8", "replace"))
 
 
 Write = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
-def writer(staging: Staging, manifest: LakeManifest, forward: bool) -> Write:
+def make_writer(staging: Staging, manifest: LakeManifest, forward: bool) -> Write:
     """What each executor does with its share: rows of `landing.PARSED` and `arrived` -> one line of TOLD."""
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        share = _Share(staging, manifest, f"{context.partitionId() if context else 0:05d}", forward)
+        share = _PartitionBuffer(staging, manifest, f"{context.partitionId() if context else 0:05d}", forward)
         arrived = 0.0
         for batch in batches:
             if batch.num_rows:
@@ -178,6 +178,6 @@ def writer(staging: Staging, manifest: LakeManifest, forward: bool) -> Write:
             for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
                 share.take(*row)
         told = replace(share.close(), arrived=arrived)
-        yield pa.RecordBatch.from_arrays([pa.array([told.to_json()], pa.string())], schema=TOLD)
+        yield pa.RecordBatch.from_arrays([pa.array([told.to_json()], pa.string())], schema=RESULT_SCHEMA)
 
     return write

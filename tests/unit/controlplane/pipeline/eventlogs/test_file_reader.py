@@ -8,9 +8,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from controlplane.pipeline.eventlogs import decoding
-from controlplane.pipeline.eventlogs.decoding import HadoopShell, chunks
-from controlplane.pipeline.eventlogs.discovery import File
+from controlplane.pipeline.eventlogs import file_reader
+from controlplane.pipeline.eventlogs.discovery import LogFile
+from controlplane.pipeline.eventlogs.file_reader import HadoopShell, read_chunks
 from tests import eventlogs
 
 CONTENT = eventlogs.RECORDED.read_bytes()
@@ -22,19 +22,19 @@ def test_a_local_file_and_one_of_fsspec_give_the_same_bytes(start: int) -> None:
     memory.pipe("/read/local-1", CONTENT)
     try:
         for path in (str(eventlogs.RECORDED), "memory://read/local-1"):
-            assert b"".join(chunks(File(path, len(CONTENT), 1.0), "", None, start)) == CONTENT[start:]
+            assert b"".join(read_chunks(LogFile(path, len(CONTENT), 1.0), "", None, start)) == CONTENT[start:]
     finally:
         memory.rm("/read", recursive=True)
 
 
 def test_a_file_that_is_gone_is_an_error_of_the_system(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        list(chunks(File(str(tmp_path / "gone"), 1, 1.0), "", None))
+        list(read_chunks(LogFile(str(tmp_path / "gone"), 1, 1.0), "", None))
 
 
 def test_without_sparks_jars_it_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="SPARK_HOME on the executors must say where Spark is"):
-        list(chunks(File("hdfs://h/l", 1, 1.0), "", HadoopShell(str(tmp_path))))
+        list(read_chunks(LogFile("hdfs://h/l", 1, 1.0), "", HadoopShell(str(tmp_path))))
 
 
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> HadoopShell:
@@ -55,7 +55,7 @@ def test_keys_are_handed_to_the_shell_in_a_private_file_and_not_on_its_command_l
 ) -> None:
     script = 'echo "$@"; folder="${3%%:*}"; stat -c %a "$folder/core-site.xml"; cat "$folder/core-site.xml"'
     hadoop = shell(tmp_path, monkeypatch, script)
-    said = b"".join(chunks(File("hdfs://h/l", 1, 1.0), "", hadoop)).decode().splitlines()
+    said = b"".join(read_chunks(LogFile("hdfs://h/l", 1, 1.0), "", hadoop)).decode().splitlines()
     assert said[0].endswith("org.apache.hadoop.fs.FsShell -cat hdfs://h/l")
     assert "a<b" not in said[0]
     assert said[1] == "600"
@@ -68,7 +68,7 @@ def test_what_the_shell_complains_of_is_told_in_one_line(
     script = "echo some bytes; echo 'WARN nothing' >&2; echo 'cat: No FileSystem for scheme' >&2; exit 1"
     hadoop = shell(tmp_path, monkeypatch, script)
     with pytest.raises(OSError, match=r"^Hadoop cannot read it: cat: No FileSystem for scheme$"):
-        list(chunks(File("odd://h/l", 1, 1.0), "", hadoop))
+        list(read_chunks(LogFile("odd://h/l", 1, 1.0), "", hadoop))
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_what_the_shell_complains_of_is_told_in_one_line(
     ],
 )
 def test_of_much_that_it_says_the_line_that_matters_is_taken(said: str, told: str) -> None:
-    assert decoding._complaint(said) == told
+    assert file_reader._error_line(said) == told

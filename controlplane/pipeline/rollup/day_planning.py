@@ -14,20 +14,20 @@ from typing import Any
 from controlplane.lake.manifest import LakeManifest
 
 #: What rollups are made of.
-RAW = ("progress", "sources", "lifecycle")
+SOURCE_TABLES = ("progress", "sources", "lifecycle")
 #: The job that merges files. It changes no rows, so its commits are no news.
-MERGES = "tidy"
+COMPACTION_JOB = "compact"
 #: Goes up when rollups are computed otherwise, so that all are done again.
-MAKING = 1
+ALGORITHM_VERSION = 1
 #: Raw rows that are rolled up at once.
-AT_ONCE = 20_000_000
-DAY = timedelta(days=1)
+MAX_PORTION_ROWS = 20_000_000
+ONE_DAY = timedelta(days=1)
 #: Days that have neighbours on both sides, and more room behind; what lies elsewhere was told by a broken clock.
-FIRST, LAST = date(1970, 1, 2), date(9999, 12, 1)
+FIRST_DAY, LAST_DAY = date(1970, 1, 2), date(9999, 12, 1)
 
 
 @dataclass(frozen=True)
-class Held:
+class RawDayStats:
     """What the lake holds of one raw table and day. `newest`: Unix seconds of the last commit to it."""
 
     rows: int = 0
@@ -35,58 +35,62 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Days:
+class RawDays:
     """Raw tables by day."""
 
-    held: Mapping[tuple[str, date], Held]
+    held: Mapping[tuple[str, date], RawDayStats]
 
     @staticmethod
-    def of(manifest: LakeManifest) -> Days:
-        held: dict[tuple[str, date], Held] = defaultdict(Held)
-        for part, commit in manifest.standing.values():
-            if part.table in RAW:
+    def of(manifest: LakeManifest) -> RawDays:
+        held: dict[tuple[str, date], RawDayStats] = defaultdict(RawDayStats)
+        for part, commit in manifest.live_parts.values():
+            if part.table in SOURCE_TABLES:
                 one = held[part.table, part.date]
-                newest = one.newest if commit.job == MERGES else max(one.newest, commit.at)
-                held[part.table, part.date] = Held(one.rows + part.rows, newest)
-        return Days(dict(held))
+                newest = one.newest if commit.job == COMPACTION_JOB else max(one.newest, commit.at)
+                held[part.table, part.date] = RawDayStats(one.rows + part.rows, newest)
+        return RawDays(dict(held))
 
     def known(self, since: date | None, until: date | None) -> list[date]:
         """Days that have rows, and single ones between such: a query may have been down all day. `since` to `until`."""
-        first, last = max(since or FIRST, FIRST), min(until or LAST, LAST)
-        told = {day for (_, day), one in self.held.items() if one.rows and FIRST - DAY <= day <= LAST}
-        between = {day + DAY for day in told if day + 2 * DAY in told}
+        first, last = max(since or FIRST_DAY, FIRST_DAY), min(until or LAST_DAY, LAST_DAY)
+        told = {
+            day for (_, day), one in self.held.items() if one.rows and FIRST_DAY - ONE_DAY <= day <= LAST_DAY
+        }
+        between = {day + ONE_DAY for day in told if day + 2 * ONE_DAY in told}
         return sorted(day for day in told | between if first <= day <= last)
 
     def beyond(self) -> list[date]:
         """Days that have rows and cannot be rolled up."""
-        return sorted({day for (_, day), one in self.held.items() if one.rows and not FIRST <= day <= LAST})
+        return sorted(
+            {day for (_, day), one in self.held.items() if one.rows and not FIRST_DAY <= day <= LAST_DAY}
+        )
 
     def rows(self, days: Sequence[date]) -> int:
-        return sum(self._of(table, day).rows for day in days for table in RAW)
+        return sum(self._of(table, day).rows for day in days for table in SOURCE_TABLES)
 
     def facts(self, day: date, objective: float) -> dict[str, Any]:
         """What a day's rollup is made of, to be kept with it: of the day and of its neighbours."""
-        around = [(table, day + offset * DAY) for table in RAW for offset in (-1, 0, 1)]
+        around = [(table, day + offset * ONE_DAY) for table in SOURCE_TABLES for offset in (-1, 0, 1)]
         held = [self._of(*one) for one in around]
         newest = max(one.newest for one in held)
         return {
             "rows": [one.rows for one in held],
             "newest": newest,
             "objective": objective,
-            "making": MAKING,
+            "making": ALGORITHM_VERSION,
         }
 
-    def _of(self, table: str, day: date) -> Held:
-        return self.held.get((table, day), Held())
+    def _of(self, table: str, day: date) -> RawDayStats:
+        return self.held.get((table, day), RawDayStats())
 
 
 def is_stale(manifest: LakeManifest, jobs: Sequence[str], day: date, facts: Mapping[str, Any]) -> bool:
     """Whether a rollup of a day is missing or was made of other rows than there are now."""
-    commits = [manifest.of(job, day.isoformat()) for job in jobs]
-    return any(commit is None or not _same(commit.facts, facts) for commit in commits)
+    commits = [manifest.get(job, day.isoformat()) for job in jobs]
+    return any(commit is None or not _is_current(commit.facts, facts) for commit in commits)
 
 
-def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+def _is_current(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Merged files lose their commits, so what is known may be of an older commit, but of none that is newer.
 
     A day of which nothing is left was put away. That is no news of its neighbours, and takes nothing from its own.
@@ -98,11 +102,13 @@ def _same(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     return told and now["newest"] <= before.get("newest", 0.0)
 
 
-def portions(days: Days, chosen: Sequence[date], most: int = AT_ONCE) -> Iterator[list[date]]:
+def split_portions(
+    days: RawDays, chosen: Sequence[date], most: int = MAX_PORTION_ROWS
+) -> Iterator[list[date]]:
     """Days that are rolled up at once: those that follow one another, until they have `most` rows."""
     portion: list[date] = []
     for day in chosen:
-        if portion and (day != portion[-1] + DAY or days.rows([*portion, day]) > most):
+        if portion and (day != portion[-1] + ONE_DAY or days.rows([*portion, day]) > most):
             yield portion
             portion = []
         portion.append(day)

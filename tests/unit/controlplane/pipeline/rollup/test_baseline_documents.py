@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from controlplane.lake.schema import arrow
+from controlplane.lake.schema import arrow_schema
 from controlplane.metrics.baselines import Baseline, from_json
-from controlplane.pipeline.rollup.publishing import documents
+from controlplane.pipeline.rollup.baseline_documents import baseline_documents
 
 MADE = datetime(2026, 3, 30, tzinfo=UTC)
 USUAL = {"metric": "state_rows", "hour_of_week": 1, "quantile": 0.5, "value": 7.0, "weeks": 3, "samples": 40}
@@ -22,7 +22,7 @@ def published(*rows: dict[str, Any]) -> list[Baseline]:
     told = [
         {"app": "shop", "query_id": "q", "query": "orders", "made_at": MADE} | USUAL | row for row in rows
     ]
-    sent = documents(pa.Table.from_pylist(told, schema=arrow("baselines")))
+    sent = baseline_documents(pa.Table.from_pylist(told, schema=arrow_schema("baselines")))
     return [from_json(one, "one") for document in sent for one in document["baselines"]]
 
 

@@ -21,17 +21,17 @@ from sqlalchemy.engine import Connection
 from alerts.state import AlertState
 from controlplane.history.offload_commits import JOB
 from controlplane.lake.lake import Lake
-from controlplane.lake.schema import TABLES, arrow
+from controlplane.lake.schema import TABLES, arrow_schema
 from controlplane.model import ActionState
 from controlplane.records import DeliveryOutcome
 from controlplane.store.tables import actions, alerts, notifications
 
 Row = dict[str, Any]
-FINAL = tuple(state.value for state in ActionState if state.final)
+FINAL_STATES = tuple(state.value for state in ActionState if state.final)
 
 
 @dataclass(frozen=True)
-class Day:
+class DayRecords:
     """All that is over and began on a day, by table."""
 
     day: date
@@ -47,31 +47,31 @@ class Day:
         return sum(map(len, self.rows.values()))
 
 
-def carry(connection: Connection, lake: Lake, store: str) -> int:
+def export_days(connection: Connection, lake: Lake, store: str) -> int:
     """Write the days that are new or changed; how many. A day of which the store has forgotten rows stays as it was."""
     manifest, written = lake.manifest(), 0
-    for day in days(connection, store):
+    for day in finished_days(connection, store):
         batch = f"{store}-told-{day.day.isoformat()}"
-        before = manifest.of(JOB, batch)
+        before = manifest.get(JOB, batch)
         if before and (before.rows > day.count or before.facts.get("digest") == day.digest):
             continue
         staging = lake.stage(JOB, batch)
         parts = [
             part
             for name, rows in day.rows.items()
-            for part in staging.write(name, table(name, rows), "00000")
+            for part in staging.write(name, build_table(name, rows), "00000")
         ]
         lake.commit(staging, parts, {"store": store, "digest": day.digest})
         written += 1
     return written
 
 
-def table(name: str, rows: Sequence[Row]) -> pa.Table:
+def build_table(name: str, rows: Sequence[Row]) -> pa.Table:
     """Rows of Python's values as a table of the lake; times are Unix seconds."""
-    schema = arrow(name)
+    schema = arrow_schema(name)
     columns = {
         one.name: pa.array(
-            [_fitting(row[one.name], schema.field(one.name).type) for row in rows],
+            [_arrow_value(row[one.name], schema.field(one.name).type) for row in rows],
             schema.field(one.name).type,
         )
         for one in TABLES[name].columns
@@ -79,7 +79,7 @@ def table(name: str, rows: Sequence[Row]) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
-def _fitting(value: Any, type: pa.DataType) -> Any:
+def _arrow_value(value: Any, type: pa.DataType) -> Any:
     if value is None:
         return None
     if pa.types.is_timestamp(type):
@@ -87,14 +87,14 @@ def _fitting(value: Any, type: pa.DataType) -> Any:
     return list(value.items()) if pa.types.is_map(type) else value
 
 
-def days(connection: Connection, store: str) -> Iterator[Day]:
+def finished_days(connection: Connection, store: str) -> Iterator[DayRecords]:
     """What is over, by the day on which it began. `store`: the store's id."""
     found: dict[date, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in _alerts(connection, store):
         found[_day(row["fired_at"])]["alerts"].append(row)
     for row in _actions(connection):
         found[_day(row["requested_at"])]["actions"].append(row)
-    return (Day(day, found[day]) for day in sorted(found))
+    return (DayRecords(day, found[day]) for day in sorted(found))
 
 
 def _day(at: float) -> date:
@@ -105,7 +105,7 @@ def _alerts(connection: Connection, store: str) -> Iterator[Row]:
     over = sa.select(alerts).where(
         alerts.c.state == AlertState.RESOLVED.value, alerts.c.fired_at.is_not(None)
     )
-    told = _notified(connection)
+    told = _notification_times(connection)
     for row in connection.execute(over.order_by(alerts.c.key)).mappings():
         labels = {str(name): str(value) for name, value in row["labels"].items()}
         yield {
@@ -123,12 +123,12 @@ def _alerts(connection: Connection, store: str) -> Iterator[Row]:
             "active_at": row["active_at"],
             "fired_at": row["fired_at"],
             "resolved_at": row["resolved_at"],
-            "notified": _sent(told.get(row["fingerprint"], ()), row["fired_at"], row["resolved_at"]),
+            "notified": _count_sent(told.get(row["fingerprint"], ()), row["fired_at"], row["resolved_at"]),
             "reason": row["reason"],
         }
 
 
-def _notified(connection: Connection) -> Mapping[str, Sequence[float]]:
+def _notification_times(connection: Connection) -> Mapping[str, Sequence[float]]:
     """When each alert was told of to anybody, by its fingerprint."""
     sent = sa.select(notifications.c.at, notifications.c.fingerprints).where(
         notifications.c.outcome == DeliveryOutcome.SENT.value
@@ -140,13 +140,13 @@ def _notified(connection: Connection) -> Mapping[str, Sequence[float]]:
     return found
 
 
-def _sent(times: Iterable[float], fired_at: float, resolved_at: float | None) -> int:
+def _count_sent(times: Iterable[float], fired_at: float, resolved_at: float | None) -> int:
     """Notifications while an episode lasted; that of its end comes a little after it, and is not among them."""
     return sum(fired_at <= at and (resolved_at is None or at <= resolved_at) for at in times)
 
 
 def _actions(connection: Connection) -> Iterator[Row]:
-    over = sa.select(actions).where(actions.c.state.in_(FINAL)).order_by(actions.c.key)
+    over = sa.select(actions).where(actions.c.state.in_(FINAL_STATES)).order_by(actions.c.key)
     for row in connection.execute(over).mappings():
         kept = {name: row[name] for name in TABLES["actions"].names if name in row}
         yield {

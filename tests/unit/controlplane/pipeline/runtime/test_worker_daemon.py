@@ -6,15 +6,15 @@ import gc
 
 import pytest
 
-from controlplane.pipeline.runtime import daemon, workers
+from controlplane.pipeline.runtime import worker_daemon, worker_setup
 
 
 def test_a_worker_settles_in_once(monkeypatch: pytest.MonkeyPatch) -> None:
     frozen: list[int] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(1))
-    workers.settled_in.cache_clear()
-    workers.settled_in()
-    workers.settled_in()
+    worker_setup.freeze_loaded_objects.cache_clear()
+    worker_setup.freeze_loaded_objects()
+    worker_setup.freeze_loaded_objects()
     assert frozen == [1]
 
 
@@ -27,12 +27,12 @@ def test_a_last_word_that_nobody_hears_is_no_failure_and_any_other_is(
                 raise error
             return 0
 
-        monkeypatch.setattr(daemon, "_worker", told)
+        monkeypatch.setattr(worker_daemon, "_worker", told)
 
     ends_with(None)
-    assert daemon.worker(None, True) == 0
+    assert worker_daemon.worker(None, True) == 0
     ends_with(BrokenPipeError(32, "Broken pipe"))
-    assert daemon.worker(None, True) == 1
+    assert worker_daemon.worker(None, True) == 1
     ends_with(ValueError("of the worker"))
     with pytest.raises(ValueError, match="of the worker"):
-        daemon.worker(None, True)
+        worker_daemon.worker(None, True)

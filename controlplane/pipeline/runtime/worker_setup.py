@@ -10,7 +10,7 @@ from functools import cache
 
 
 @cache
-def settled_in() -> None:
+def freeze_loaded_objects() -> None:
     """Take what is loaded out of the collector's sight.
 
     Spark's workers collect after every task (`pyspark/daemon.py`): with pandas and Arrow loaded 25 ms each time.

@@ -23,17 +23,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 #: The job as it is, in small commits; before the file's rename of this number the process is killed.
 JOB = """
 import os, signal, sys
-from controlplane.lake.folders import Folder
-from controlplane.pipeline import moving
-moving.COMMIT_EVENTS, moving.TASK_EVENTS = 40, 15
-left, put = int(sys.argv.pop(1)), Folder._put
+from controlplane.lake.folders import LakeFolder
+from controlplane.pipeline.offload import offload_job
+offload_job.EVENTS_PER_COMMIT, offload_job.EVENTS_PER_TASK = 40, 15
+left, put = int(sys.argv.pop(1)), LakeFolder._put
 def counted(self, source, target):
     global left
     left -= 1
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     put(self, source, target)
-Folder._put = counted
+LakeFolder._put = counted
 from controlplane.cli.main import run
 sys.exit(run(sys.argv[1:]))
 """
@@ -44,10 +44,10 @@ NEVER = 10**6
 MARK = "TEST_OF_LAKE"
 
 
-def move(harness: StoreHarness, lake: Path, kill_at: int) -> int:
+def offload(harness: StoreHarness, lake: Path, kill_at: int) -> int:
     arguments = [
         "history",
-        "move",
+        "offload",
         "--lake",
         str(lake),
         "--database-url",
@@ -80,7 +80,7 @@ def test_nothing_is_lost_and_nothing_is_twice_wherever_the_job_is_killed(tmp_pat
                 harness.accept(driver.progress("q", "r", told, at=BEGIN + told))
                 told += 1
             harness.now = BEGIN + told
-            assert move(harness, lake, kill) == (0 if kill == NEVER else -signal.SIGKILL)
+            assert offload(harness, lake, kill) == (0 if kill == NEVER else -signal.SIGKILL)
             room.advance()
             retention.prune(harness.writer, harness.now, 1e9, 2**40, hot_seconds=1.0)
             held = stored(harness)

@@ -16,34 +16,44 @@ from typing import Any
 import pyarrow as pa
 
 from controlplane.errors import LakeError
-from controlplane.lake.arrays import merged
-from controlplane.lake.deduplication import new_only
-from controlplane.lake.fields import duration_of, micros, wholes
-from controlplane.lake.fields import ended_at as ended_at_micros
+from controlplane.lake.arrays import merge_sorted
+from controlplane.lake.deduplication import drop_stored_rows
+from controlplane.lake.fields import duration_ms, integers, to_micros
+from controlplane.lake.fields import end_micros as ended_at_micros
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import LakeManifest, Part
-from controlplane.lake.rows import RAW, REPORTED, LakeRows, Who
+from controlplane.lake.rows import RAW_TABLES, REPORT_TABLES, LakeRowBuilder, Producer
 from controlplane.lake.staging import Staging
-from controlplane.pipeline.eventlogs.codecs import CutOff, Damaged
-from controlplane.pipeline.eventlogs.columnar_decoder import Report, Reports, ended_at
-from controlplane.pipeline.eventlogs.decoding import HadoopShell, chunks
-from controlplane.pipeline.eventlogs.discovery import Log
-from controlplane.pipeline.eventlogs.records import EventLogRecord, parsed, told
-from controlplane.pipeline.eventlogs.scanner import NEAR, Foreign, Head, Line, Walk, head, marked, near
+from controlplane.pipeline.eventlogs.codecs import CorruptStream, TruncatedStream
+from controlplane.pipeline.eventlogs.columnar_decoder import ProgressReport, ReportDecoder, ended_at
+from controlplane.pipeline.eventlogs.discovery import EventLog
+from controlplane.pipeline.eventlogs.event_parser import EventLogRecord, parse_line
+from controlplane.pipeline.eventlogs.event_parser import parse_event as told
+from controlplane.pipeline.eventlogs.file_reader import HadoopShell, read_chunks
+from controlplane.pipeline.eventlogs.scanner import (
+    NEARBY_BYTES,
+    Line,
+    LogHeader,
+    NotAnEventLog,
+    ScanState,
+    nearest_time,
+    read_header,
+    scan_lines,
+)
 
 #: Rows, and bytes of their lines, that are gathered as Python values before they become Arrow columns.
-GATHERED_ROWS, GATHERED_LINE_BYTES = 6_000, 32 << 20
+MAX_BUFFERED_ROWS, MAX_BUFFERED_LINE_BYTES = 6_000, 32 << 20
 #: Bytes of Arrow columns that are gathered before they are written.
-GATHERED_BYTES = 64 << 20
+MAX_COLUMN_BYTES = 64 << 20
 #: So many reasons of one kind are told of one piece; the rest is counted.
-MOST_REASONS = 3
+MAX_REASONS = 3
 
 
 @dataclass(frozen=True)
-class Piece:
+class LogSplit:
     """What one task reads: a file of a log, or a range of bytes of one. `stop` None: to its end."""
 
-    log: Log
+    log: EventLog
     staging: Staging
     place: int = 0
     start: int = 0
@@ -60,53 +70,53 @@ class Piece:
 
 
 @dataclass
-class ChunkResult:
+class SplitResult:
     """What became of a piece. `events`: how many of each kind; `known`: reports that the lake held already."""
 
     batch: str
     size: int
     parts: list[Part] = field(default_factory=list)
     events: Counter[str] = field(default_factory=Counter)
-    known: int = 0
-    decoded: int = 0
-    torn: bool = False
+    duplicates: int = 0
+    decoded_bytes: int = 0
+    truncated: bool = False
     app: str | None = None
     spark_version: str | None = None
     problems: list[str] = field(default_factory=list)
     #: Why nothing of it may be committed: the file could not be read, or it is no event log.
-    refused: str | None = None
+    rejected: str | None = None
     #: Why no piece can be: the lake cannot be written.
-    lake_failed: str | None = None
+    lake_error: str | None = None
 
 
-def read(piece: Piece, held: LakeManifest | None) -> ChunkResult:
+def read_split(piece: LogSplit, held: LakeManifest | None) -> SplitResult:
     """Read a piece and stage its rows. `held`: what the lake holds, where it holds anything. Raises nothing."""
-    outcome = ChunkResult(piece.log.batch, piece.size)
+    outcome = SplitResult(piece.log.batch, piece.size)
     collecting = gc.isenabled()
     gc.disable()  # millions of values and no cycles: the collector costs a sixth of the time and finds nothing
     try:
-        ChunkReader(piece, held, outcome).read()
-    except Foreign as error:
-        outcome.refused = str(error)
+        SplitReader(piece, held, outcome).read()
+    except NotAnEventLog as error:
+        outcome.rejected = str(error)
     except LakeError as error:
-        outcome.lake_failed = str(error)
+        outcome.lake_error = str(error)
     except Exception as error:  # of a file system, of a library: one file must not end the import
         text = " ".join(str(error).split())[:300]
-        outcome.refused = f"it cannot be read: {text or type(error).__name__}"
+        outcome.rejected = f"it cannot be read: {text or type(error).__name__}"
     finally:
         if collecting:
             gc.enable()
     return outcome
 
 
-class ChunkReader:
+class SplitReader:
     """Reads one piece."""
 
-    def __init__(self, piece: Piece, held: LakeManifest | None, outcome: ChunkResult):
+    def __init__(self, piece: LogSplit, held: LakeManifest | None, outcome: SplitResult):
         self.piece, self.held, self.outcome = piece, held, outcome
         self.file = piece.log.files[piece.place]
-        self.rows = LakeRows()
-        self.reports: Reports  # made once it is known whose they are
+        self.rows = LakeRowBuilder()
+        self.reports: ReportDecoder  # made once it is known whose they are
         self.gathered: list[dict[str, pa.Table]] = []
         self.gathered_bytes = 0
         self.written = 0
@@ -114,49 +124,49 @@ class ChunkReader:
         #: How many reports took the fast way.
         self.quick = 0
         #: Run → its last report of those being gathered; → when its last report was made, Unix seconds.
-        self.fresh: dict[str, Report] = {}
+        self.fresh: dict[str, ProgressReport] = {}
         self.last: dict[str, float] = {}
         self.line_bytes = 0
 
     def read(self) -> None:
         told_head, stream, base = self._opened()
-        who = Who(told_head.app or self.piece.log.app_id, told_head.spark_version, "log")
+        who = Producer(told_head.app or self.piece.log.app_id, told_head.spark_version, "log")
         self.outcome.app, self.outcome.spark_version = who.app, who.spark_version
-        self.reports = Reports(who)
-        walk = Walk()
+        self.reports = ReportDecoder(who)
+        walk = ScanState()
         try:
-            for line in marked(stream, walk, base, self.piece.start, self.piece.stop):
+            for line in scan_lines(stream, walk, base, self.piece.start, self.piece.stop):
                 self._take(line, who, told_head)
-        except Damaged as error:
+        except CorruptStream as error:
             self._damaged(self.file.name, error)
         self._end(walk, who, told_head)
         self._write()
 
-    def _opened(self) -> tuple[Head, Iterable[bytes], int]:
+    def _opened(self) -> tuple[LogHeader, Iterable[bytes], int]:
         """What the log's first file says at its begin, and the piece as chunks that begin at a place of its file."""
         piece, log = self.piece, self.piece.log
-        first: Any = chunks(log.files[0], log.codecs[0], piece.hadoop)
+        first: Any = read_chunks(log.files[0], log.codecs[0], piece.hadoop)
         seen: list[bytes] = []
         try:
-            told_head = head(_noted(first, seen))
-        except Damaged as error:
+            told_head = read_header(_record(first, seen))
+        except CorruptStream as error:
             if not seen:
-                raise Foreign(f"it is no event log, or damaged from its first byte: {error}") from None
+                raise NotAnEventLog(f"it is no event log, or damaged from its first byte: {error}") from None
             self._damaged(log.files[0].name, error)
-            told_head = Head()
+            told_head = LogHeader()
         if piece.first:
             return told_head, chain(seen, first), 0
         first.close()
-        base = max(0, piece.start - NEAR)
-        return told_head, chunks(self.file, log.codecs[piece.place], piece.hadoop, base), base
+        base = max(0, piece.start - NEARBY_BYTES)
+        return told_head, read_chunks(self.file, log.codecs[piece.place], piece.hadoop, base), base
 
-    def _damaged(self, name: str, error: Damaged) -> None:
-        if isinstance(error, CutOff):
-            self.outcome.torn = True
+    def _damaged(self, name: str, error: CorruptStream) -> None:
+        if isinstance(error, TruncatedStream):
+            self.outcome.truncated = True
         else:
             self.outcome.problems.append(f"{name}: {error}; what came before is taken")
 
-    def _take(self, line: Line, who: Who, told_head: Head) -> None:
+    def _take(self, line: Line, who: Producer, told_head: LogHeader) -> None:
         report = self.reports.add(line[0])
         if report is None:
             self._take_any(line, who, told_head)
@@ -164,13 +174,16 @@ class ChunkReader:
             self.quick += 1
             self.fresh[report.runId] = report
         self.line_bytes += len(line[0])
-        if len(self.reports) + len(self.rows) >= GATHERED_ROWS or self.line_bytes >= GATHERED_LINE_BYTES:
+        if (
+            len(self.reports) + len(self.rows) >= MAX_BUFFERED_ROWS
+            or self.line_bytes >= MAX_BUFFERED_LINE_BYTES
+        ):
             self._gather()
 
-    def _take_any(self, line: Line, who: Who, told_head: Head) -> None:
+    def _take_any(self, line: Line, who: Producer, told_head: LogHeader) -> None:
         """An event of any kind and shape."""
         try:
-            event = told(parsed(line[0]), self.piece.log.app_id)
+            event = told(parse_line(line[0]), self.piece.log.app_id)
             if event is not None:
                 self.outcome.events[self._add(event, line, who, told_head)] += 1
         except (ValueError, TypeError, OverflowError) as error:
@@ -182,13 +195,13 @@ class ChunkReader:
         self.outcome.events["malformed"] += 1
         self.malformed[why.partition(":")[0][:120]] += 1
 
-    def _add(self, event: EventLogRecord, line: Line, who: Who, told_head: Head) -> str:
+    def _add(self, event: EventLogRecord, line: Line, who: Producer, told_head: LogHeader) -> str:
         """The rows of one event; its kind."""
         if event.report is not None:
             return "progress" if self._report(event, who) else "idle"
         at = _seconds(event.at)
         if at is None:  # before Spark 3.0 none but progress has a time, and the end of a run never has
-            times = (near(line[1], line[2]), self._last_of(event.run_id or ""), told_head.started_at)
+            times = (nearest_time(line[1], line[2]), self._last_of(event.run_id or ""), told_head.started_at)
             at = max((one for one in times if one is not None), default=self.file.modified)
         self.rows.lifecycle(
             who,
@@ -207,33 +220,33 @@ class ChunkReader:
         fresh = self.fresh.get(run_id)
         return self.last.get(run_id) if fresh is None else ended_at(fresh)
 
-    def _report(self, event: EventLogRecord, who: Who) -> bool:
+    def _report(self, event: EventLogRecord, who: Producer) -> bool:
         report = event.report or {}
         is_batch = self.rows.progress(who, report)
-        began = micros(report.get("timestamp"))
+        began = to_micros(report.get("timestamp"))
         if began is not None and event.run_id:
             self.fresh.pop(event.run_id, None)
-            took = duration_of(report, wholes(report, "durationMs", {}), {})
+            took = duration_ms(report, integers(report, "durationMs", {}), {})
             self.last[event.run_id] = ended_at_micros(began, took) / 1e6
         return is_batch
 
-    def _end(self, walk: Walk, who: Who, told_head: Head) -> None:
+    def _end(self, walk: ScanState, who: Producer, told_head: LogHeader) -> None:
         """What is to be said of the whole piece, once its lines are through."""
         if walk.torn.startswith(b"{"):
             try:
-                parsed(walk.torn)  # only its end of line is missing
+                parse_line(walk.torn)  # only its end of line is missing
                 self._take((walk.torn, b"", 0), who, told_head)
             except ValueError:
-                self.outcome.torn = True
+                self.outcome.truncated = True
         elif walk.torn:
-            self.outcome.torn = True
-        self.outcome.decoded = walk.read
+            self.outcome.truncated = True
+        self.outcome.decoded_bytes = walk.read
         if self.quick:
             self.outcome.events["progress"] += self.quick
         problems = self.outcome.problems
         if walk.too_long:
             problems.append(f"{self.file.name}: {walk.too_long} lines are too long and were passed over")
-        for reason, times in self.malformed.most_common(MOST_REASONS):
+        for reason, times in self.malformed.most_common(MAX_REASONS):
             problems.append(f"{self.file.name}: {times} events are malformed: {reason}")
 
     # -- writing ---------------------------------------------------------------------------------
@@ -247,7 +260,7 @@ class ChunkReader:
                 tables = gathered.take()
                 self.gathered.append(tables)
                 self.gathered_bytes += sum(table.nbytes for table in tables.values())
-        if self.gathered_bytes >= GATHERED_BYTES:
+        if self.gathered_bytes >= MAX_COLUMN_BYTES:
             self._write()
 
     def _write(self) -> None:
@@ -255,25 +268,25 @@ class ChunkReader:
             self._gather()
         if not self.gathered:
             return
-        told = {name: [one[name] for one in self.gathered if name in one] for name in RAW}
-        tables = {name: _joined(name, some) for name, some in told.items() if some}
+        told = {name: [one[name] for one in self.gathered if name in one] for name in RAW_TABLES}
+        tables = {name: _concatenate(name, some) for name, some in told.items() if some}
         self.gathered, self.gathered_bytes = [], 0
         staging = self.piece.staging
         if self.held is not None:
             lake = Lake(staging.folder)
-            tables, known = new_only(lake, tables, (staging.job, staging.batch), self.held)
-            self.outcome.known += known
+            tables, known = drop_stored_rows(lake, tables, (staging.job, staging.batch), self.held)
+            self.outcome.duplicates += known
         name = f"{self.piece.place}-{self.piece.start}-{self.written}"
         for table, rows in tables.items():
             self.outcome.parts += staging.write(table, rows, name)
         self.written += 1
 
 
-def _joined(name: str, tables: list[pa.Table]) -> pa.Table:
-    return merged(tables, "query_id") if name in REPORTED else pa.concat_tables(tables)
+def _concatenate(name: str, tables: list[pa.Table]) -> pa.Table:
+    return merge_sorted(tables, "query_id") if name in REPORT_TABLES else pa.concat_tables(tables)
 
 
-def _noted(stream: Iterator[bytes], seen: list[bytes]) -> Iterator[bytes]:
+def _record(stream: Iterator[bytes], seen: list[bytes]) -> Iterator[bytes]:
     for chunk in stream:
         seen.append(chunk)
         yield chunk
@@ -281,5 +294,5 @@ def _noted(stream: Iterator[bytes], seen: list[bytes]) -> Iterator[bytes]:
 
 def _seconds(moment: Any) -> float | None:
     """RFC 3339 text or Unix seconds -> Unix seconds, or None where it is no time that a file can hold."""
-    found = micros(moment)
+    found = to_micros(moment)
     return None if found is None else found / 1e6

@@ -1,4 +1,4 @@
-"""`history tidy` with real Spark: through the command line, twice, and with a file that is damaged."""
+"""`history compact` with real Spark: through the command line, twice, and with a file that is damaged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from controlplane.cli.history.compact import tidy
+from controlplane.cli.history.compact import compact
 from controlplane.lake.lake import Lake
 from tests.unit.controlplane.lake.lakes import DAY, by_glob, by_manifest, put, reports
 
@@ -27,7 +27,7 @@ def filled(root: Path) -> Lake:
 
 
 def run(root: Path) -> tuple[int, dict[str, Any], str]:
-    done = CliRunner().invoke(tidy, ["--lake", str(root), "--json"], standalone_mode=False)
+    done = CliRunner().invoke(compact, ["--lake", str(root), "--json"], standalone_mode=False)
     assert done.exception is None, done.output
     return done.return_value, json.loads(done.stdout), done.stderr
 
@@ -38,22 +38,22 @@ def test_small_files_become_one_a_day_and_a_second_call_finds_nothing_to_do(
     lake = filled(tmp_path)
     code, account, told = run(tmp_path)
     assert code == 0 and "2 of 2 tables and days" in told
-    assert (account["files_before"], account["files_after"], account["folded"]) == (20, 2, 22)
+    assert (account["files_before"], account["files_after"], account["consolidated"]) == (20, 2, 22)
     assert by_manifest(Lake.open(str(tmp_path))) == by_glob(tmp_path) == list(range(20))
-    assert lake.folder.names("_journal") == lake.folder.names("_staging") == []
+    assert lake.folder.list_names("_journal") == lake.folder.list_names("_staging") == []
     # What the ingest has to know is in the one file: its newest batch, and the two merges.
     assert len(Lake.open(str(tmp_path)).manifest().commits) == 3
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     code, account, _ = run(tmp_path)
-    assert (code, account["heaps"]) == (0, 0)
+    assert (code, account["groups"]) == (0, 0)
     assert files == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
 
 
-def test_a_damaged_file_is_named_and_the_other_days_are_tidied(spark: Any, tmp_path: Path) -> None:
+def test_a_damaged_file_is_named_and_the_other_days_are_compacted(spark: Any, tmp_path: Path) -> None:
     lake = filled(tmp_path)
     damaged = lake.manifest().parts("progress")[0]
-    Path(lake.folder.at(damaged.path)).write_bytes(b"")
+    Path(lake.folder.absolute(damaged.path)).write_bytes(b"")
     code, account, told = run(tmp_path)
-    assert (code, account["heaps"]) == (1, 1)
+    assert (code, account["groups"]) == (1, 1)
     assert f"left as it was: progress of {DAY.date()}" in told and damaged.path in told
     assert len(lake.manifest().parts("progress")) == 11

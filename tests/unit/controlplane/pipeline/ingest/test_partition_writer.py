@@ -11,8 +11,8 @@ import pytest
 
 from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import Part
-from controlplane.pipeline.ingest import forwarding, partitions
-from controlplane.pipeline.ingest.partitions import PartitionResult
+from controlplane.pipeline.ingest import forwarding, partition_writer
+from controlplane.pipeline.ingest.partition_writer import PartitionResult
 from listeners.protocol import wire
 from tests.paths import DATA
 
@@ -50,9 +50,9 @@ def written(
     lake: Lake, *batches: pa.RecordBatch, forward: bool = False, name: str = "s-1"
 ) -> PartitionResult:
     staging = lake.stage("ingest", name)
-    (out,) = partitions.writer(staging, lake.manifest(), forward)(iter(batches))
+    (out,) = partition_writer.make_writer(staging, lake.manifest(), forward)(iter(batches))
     told = PartitionResult.of_json(out.to_pylist()[0]["told"])
-    waiting = list(forwarding.taken(lake.folder, told.outboxes))
+    waiting = list(forwarding.read_outboxes(lake.folder, told.outboxes))
     assert [one.seq for one in waiting] == sorted(one.seq for one in waiting)
     lake.commit(staging, told.parts)
     return told
@@ -60,14 +60,14 @@ def written(
 
 def test_a_share_becomes_parts_and_says_when_it_arrived(lake: Lake) -> None:
     told = written(lake, batch((1, report(1), None)), batch((2, report(2), None)))
-    assert (told.events, told.malformed, told.known, told.arrived) == (2, 0, 0, AT.timestamp())
+    assert (told.events, told.malformed, told.duplicates, told.arrived) == (2, 0, 0, AT.timestamp())
     assert lake.read("progress")["batch_id"].to_pylist() == [1, 2]
 
 
 def test_a_line_that_is_none_is_kept_with_its_reason(lake: Lake) -> None:
     told = written(lake, batch((1, report(1), None), (None, b"{\xff", "not JSON")))
     assert told.malformed == 1
-    (path,) = lake.folder.names("_rejected")
+    (path,) = lake.folder.list_names("_rejected")
     kept = json.loads(lake.folder.read(f"_rejected/{path}"))
     assert kept == {"origin": "file:/zone/a", "error": "not JSON", "line": "{�"}
 
@@ -75,11 +75,11 @@ def test_a_line_that_is_none_is_kept_with_its_reason(lake: Lake) -> None:
 def test_a_report_that_no_row_can_be_made_of_is_forwarded_and_kept_aside(lake: Lake) -> None:
     staging = lake.stage("ingest", "s-1")
     bad = report(1, timestamp="yesterday")
-    (out,) = partitions.writer(staging, lake.manifest(), True)(
+    (out,) = partition_writer.make_writer(staging, lake.manifest(), True)(
         iter([batch((1, bad, None), (2, report(2), None))])
     )
     told = PartitionResult.of_json(out.to_pylist()[0]["told"])
-    assert [one.line for one in forwarding.taken(lake.folder, told.outboxes)] == [bad, report(2)]
+    assert [one.line for one in forwarding.read_outboxes(lake.folder, told.outboxes)] == [bad, report(2)]
     assert (told.events, told.malformed) == (2, 1)
     assert "timestamp" in lake.folder.read("_rejected/ingest-s-1-00000.ndjson").decode()
 
@@ -87,17 +87,17 @@ def test_a_report_that_no_row_can_be_made_of_is_forwarded_and_kept_aside(lake: L
 def test_what_the_lake_has_by_another_way_is_left_out(lake: Lake) -> None:
     written(lake, batch((1, report(1), None)), name="first-1")
     told = written(lake, batch((1, report(1), None), (2, report(2), None)), name="other-1")
-    assert told.known == 1 and lake.read("progress").num_rows == 2
+    assert told.duplicates == 1 and lake.read("progress").num_rows == 2
 
 
 def test_the_same_batch_again_takes_its_own_place(lake: Lake) -> None:
     for _ in range(2):
-        assert written(lake, batch((1, report(1), None))).known == 0
+        assert written(lake, batch((1, report(1), None))).duplicates == 0
     assert lake.read("progress").num_rows == 1
 
 
 def test_many_rows_are_written_piece_by_piece(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(partitions, "FLUSHED", 5)
+    monkeypatch.setattr(partition_writer, "MAX_BUFFERED_ROWS", 5)
     told = written(lake, batch(*((seq, report(seq), None) for seq in range(1, 21))))
     assert len({part.path for part in told.parts}) == len(told.parts) > 3
     assert sorted(lake.read("progress")["batch_id"].to_pylist()) == list(range(1, 21))
@@ -117,13 +117,13 @@ def test_words_on_a_share_come_back_as_they_were() -> None:
 def test_lines_beyond_what_is_held_at_once_are_forwarded_and_put_aside_all_the_same(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partitions, "HELD_BYTES", 1)
+    monkeypatch.setattr(partition_writer, "MAX_BUFFERED_BYTES", 1)
     lines = [(seq, report(seq), None) for seq in (3, 1, 2)]
     bad = [(None, b"{%d" % number, "no JSON") for number in range(3)]
     for _ in "two attempts":
         told = written(lake, batch(*lines, *bad), forward=True)
     assert (told.events, told.malformed, len(told.outboxes)) == (3, 3, 3)
-    aside = [lake.folder.read(f"_rejected/{name}").decode() for name in lake.folder.names("_rejected")]
+    aside = [lake.folder.read(f"_rejected/{name}").decode() for name in lake.folder.list_names("_rejected")]
     assert sorted(json.loads(line)["line"] for text in aside for line in text.splitlines()) == [
         "{0",
         "{1",

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from controlplane.lake import events
-from controlplane.lake.rows import LakeRows
+from controlplane.lake import wire_events
+from controlplane.lake.rows import LakeRowBuilder
 from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 from tests.paths import DATA
@@ -28,7 +28,7 @@ def line(one: wire.Event) -> bytes:
 
 def test_a_line_of_an_agent_is_read() -> None:
     told = event("progress", REPORT)
-    assert events.read(line(told)) == told
+    assert wire_events.decode_line(line(told)) == told
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def test_a_line_of_an_agent_is_read() -> None:
 )
 def test_a_line_that_is_none_says_why(bad: bytes, why: str) -> None:
     with pytest.raises(WireError, match=why):
-        events.read(bad)
+        wire_events.decode_line(bad)
 
 
 def test_only_an_inventory_may_be_longer_than_a_mebibyte() -> None:
-    data = {"id": "q", "inventory": {"text": "x" * events.MAX_LINE}}
-    assert events.read(line(event("inventory", data))).type == "inventory"
+    data = {"id": "q", "inventory": {"text": "x" * wire_events.MAX_LINE_BYTES}}
+    assert wire_events.decode_line(line(event("inventory", data))).type == "inventory"
     with pytest.raises(WireError, match="at most"):
-        events.read(line(event("progress", data)))
+        wire_events.decode_line(line(event("progress", data)))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,9 @@ def test_only_an_inventory_may_be_longer_than_a_mebibyte() -> None:
 def test_what_a_run_tells_once_is_the_same_whoever_tells_it(
     type: str, data: dict[str, Any], again: dict[str, Any]
 ) -> None:
-    assert events.key_of(event(type, data)) == events.key_of(event(type, again, OTHER, 7))
+    assert wire_events.deduplication_key(event(type, data)) == wire_events.deduplication_key(
+        event(type, again, OTHER, 7)
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,12 +91,12 @@ def test_what_a_run_tells_once_is_the_same_whoever_tells_it(
     ids=["batch", "trigger", "run", "kind", "number", "agent", "each failure", "no batch"],
 )
 def test_what_differs_has_another_key(one: wire.Event, another: wire.Event) -> None:
-    assert events.key_of(one) != events.key_of(another)
+    assert wire_events.deduplication_key(one) != wire_events.deduplication_key(another)
 
 
 def test_a_report_becomes_rows_with_its_agent() -> None:
-    rows = LakeRows()
-    assert events.add(rows, event("progress", REPORT, seq=5))
+    rows = LakeRowBuilder()
+    assert wire_events.add_event(rows, event("progress", REPORT, seq=5))
     (row,) = rows.take()["progress"].to_pylist()
     assert (row["app"], row["agent"], row["seq"], row["origin"]) == ("orders", AGENT, 5, "agent")
     assert (row["batch_id"], row["spark_version"]) == (10, "4.3.0")
@@ -102,8 +104,8 @@ def test_a_report_becomes_rows_with_its_agent() -> None:
 
 def test_a_failure_becomes_a_row_of_its_life() -> None:
     data = {**RUN, "name": "n", "exception": "boom", "errorClassOnException": "DIV", "later": {"a": 1}}
-    rows = LakeRows()
-    assert events.add(rows, event("terminated", data))
+    rows = LakeRowBuilder()
+    assert wire_events.add_event(rows, event("terminated", data))
     (row,) = rows.take()["lifecycle"].to_pylist()
     assert (row["event"], row["exception"], row["error_class"], row["name"]) == (
         "terminated",
@@ -115,16 +117,16 @@ def test_a_failure_becomes_a_row_of_its_life() -> None:
 
 
 def test_a_start_is_at_the_time_that_spark_says() -> None:
-    rows = LakeRows()
-    events.add(rows, event("started", {**RUN, "timestamp": "2026-11-20T06:00:00.250Z"}))
+    rows = LakeRowBuilder()
+    wire_events.add_event(rows, event("started", {**RUN, "timestamp": "2026-11-20T06:00:00.250Z"}))
     (row,) = rows.take()["lifecycle"].to_pylist()
     assert row["reported_at"].isoformat() == "2026-11-20T06:00:00.250000+00:00"
 
 
 @pytest.mark.parametrize("type", ["heartbeat", "status", "inventory", "of a newer agent"])
 def test_what_tells_of_the_present_only_is_no_row(type: str) -> None:
-    rows = LakeRows()
-    assert events.add(rows, event(type, RUN)) is False and len(rows) == 0
+    rows = LakeRowBuilder()
+    assert wire_events.add_event(rows, event(type, RUN)) is False and len(rows) == 0
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_what_tells_of_the_present_only_is_no_row(type: str) -> None:
     ids=["progress", "started", "terminated"],
 )
 def test_what_names_no_run_is_refused_and_spoils_nothing(told: wire.Event) -> None:
-    rows = LakeRows()
+    rows = LakeRowBuilder()
     with pytest.raises(ValueError, match="must be"):
-        events.add(rows, told)
+        wire_events.add_event(rows, told)
     assert len(rows) == 0

@@ -10,10 +10,10 @@ import pytest
 
 from controlplane.cli.main import run
 from controlplane.errors import LakeError
-from controlplane.history.offload_process import LOG
+from controlplane.history.offload_process import LOG_FILE
 from controlplane.lake.lake import Lake
 from controlplane.pipeline.offload import offload_job
-from controlplane.pipeline.offload.offload_job import Moving
+from controlplane.pipeline.offload.offload_job import OffloadRequest
 from controlplane.store import offload_marks
 from tests.acceptance.live import LiveServer, eventually, live_server
 from tests.acceptance.simulated import SimulatedQuery, stamp
@@ -44,23 +44,23 @@ def kept(server: LiveServer) -> int:
 def test_a_job_goes_on_where_the_last_one_ended_and_writes_damaged_commits_again(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(offload_job, "COMMIT_EVENTS", 40)
-    monkeypatch.setattr(offload_job, "TASK_EVENTS", 15)
+    monkeypatch.setattr(offload_job, "EVENTS_PER_COMMIT", 40)
+    monkeypatch.setattr(offload_job, "EVENTS_PER_TASK", 15)
     said: list[str] = []
     with sqlite_harness(tmp_path) as harness:
         driver = Driver()
         for number in range(100):
             harness.accept(driver.progress("q", "r", number, at=BEGIN + number))
         lake = str(tmp_path / "lake")
-        first = offload_job.move(spark, Moving(harness.url, lake, BEGIN + 60.0), said.append)
-        assert (first.commits, first.until, first.account.taken, len(said)) == (2, 60, 60, 2)
+        first = offload_job.offload(spark, OffloadRequest(harness.url, lake, BEGIN + 60.0), said.append)
+        assert (first.commits, first.until, first.counts.stored, len(said)) == (2, 60, 60, 2)
         [part] = [
             p for p in Lake.open(lake).manifest().parts("progress") if p.path.endswith("00002-0000.parquet")
         ]
         (tmp_path / "lake" / part.path).write_bytes(b"")
-        last = offload_job.move(spark, Moving(harness.url, lake, BEGIN + 500.0), said.append)
-        assert (last.mended, last.until, last.account.known) == (1, 100, 0)
-        again = offload_job.move(spark, Moving(harness.url, lake, BEGIN + 500.0), said.append)
+        last = offload_job.offload(spark, OffloadRequest(harness.url, lake, BEGIN + 500.0), said.append)
+        assert (last.repaired, last.until, last.counts.duplicates) == (1, 100, 0)
+        again = offload_job.offload(spark, OffloadRequest(harness.url, lake, BEGIN + 500.0), said.append)
         assert (again.commits, again.rows) == (0, 0)
     found = Lake.open(lake).read("progress")["batch_id"].to_pylist()
     assert sorted(found) == list(range(100))
@@ -76,11 +76,13 @@ def test_a_lake_that_takes_no_files_is_told_in_one_line_and_nothing_is_left_in_i
         Lake.open(str(lake), create=True)
         (lake / "_staging").write_text("no folder")
         with pytest.raises(LakeError, match="events 1 to 5 were not moved: the lake at") as caught:
-            offload_job.move(spark, Moving(harness.url, str(lake), BEGIN + 60.0), said.append)
+            offload_job.offload(spark, OffloadRequest(harness.url, str(lake), BEGIN + 60.0), said.append)
         assert "\n" not in str(caught.value)
         (lake / "_staging").unlink()
         assert (
-            offload_job.move(spark, Moving(harness.url, str(lake), BEGIN + 60.0), said.append).account.taken
+            offload_job.offload(
+                spark, OffloadRequest(harness.url, str(lake), BEGIN + 60.0), said.append
+            ).counts.stored
             == 5
         )
 
@@ -99,7 +101,7 @@ def test_the_server_moves_what_is_old_verifies_it_and_forgets_it(tmp_path: Path)
             room.tick()
             return bool(room.status().mark)
 
-        assert eventually(verified, 300.0), (tmp_path / "data" / LOG).read_text()
+        assert eventually(verified, 300.0), (tmp_path / "data" / LOG_FILE).read_text()
         assert room.status().error is None
         assert not room.begin(), "nothing is left to move"
         server.plane.prune()
@@ -120,7 +122,7 @@ def test_a_job_that_fails_says_why_and_nothing_leaves_the_store(tmp_path: Path) 
             room.tick()
             return "is not the head of a lake" in (room.status().error or "")
 
-        assert eventually(told, 120.0), (tmp_path / "data" / LOG).read_text()
+        assert eventually(told, 120.0), (tmp_path / "data" / LOG_FILE).read_text()
         server.plane.prune()
         assert kept(server) == 4
 
@@ -136,7 +138,7 @@ def test_the_job_ends_with_the_server(tmp_path: Path) -> None:
 
 
 def test_the_command_says_what_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["history", "move", "--data-dir", str(tmp_path)]) == 2
+    assert run(["history", "offload", "--data-dir", str(tmp_path)]) == 2
     assert "CONTROLPLANE_LAKE" in capsys.readouterr().err
-    assert run(["history", "move", "--data-dir", str(tmp_path), "--lake", str(tmp_path / "lake")]) == 2
+    assert run(["history", "offload", "--data-dir", str(tmp_path), "--lake", str(tmp_path / "lake")]) == 2
     assert "there is no store" in capsys.readouterr().err

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 import pytest
 
 from controlplane.lake.manifest import Commit, LakeManifest, Part
-from controlplane.pipeline.rollup.days import Days, is_stale, portions
+from controlplane.pipeline.rollup.day_planning import RawDays, is_stale, split_portions
 
 MONDAY = date(2026, 3, 2)
 JOBS = ("rollup_1m", "rollup_1h")
@@ -30,13 +30,13 @@ def manifest(*commits: Commit) -> LakeManifest:
 
 def rolled_up(day: date, at: float, *before: Commit) -> list[Commit]:
     """These commits, and the rollups that were made of them."""
-    facts = Days.of(manifest(*before)).facts(day, 300.0)
+    facts = RawDays.of(manifest(*before)).facts(day, 300.0)
     return [*before, *(commit(job, day.isoformat(), at, **facts) for job in JOBS)]
 
 
 def stale(*commits: Commit, day: date = MONDAY, objective: float = 300.0) -> bool:
     held = manifest(*commits)
-    return is_stale(held, JOBS, day, Days.of(held).facts(day, objective))
+    return is_stale(held, JOBS, day, RawDays.of(held).facts(day, objective))
 
 
 RAW = commit("ingest", "1", 1.0, part(MONDAY, "a"), part(MONDAY, "a", table="sources"))
@@ -51,7 +51,9 @@ NEWS = {
 NO_NEWS = {
     "rows of another day": commit("ingest", "2", 2.0, part(MONDAY + 2 * ONE_DAY, "b")),
     "rows of a table that no rollup reads": commit("ingest", "2", 2.0, part(MONDAY, "b", table="alerts")),
-    "files that were merged": commit("tidy", "x", 2.0, part(MONDAY, "merged"), replaces=[RAW.parts[0].path]),
+    "files that were merged": commit(
+        "compact", "x", 2.0, part(MONDAY, "merged"), replaces=[RAW.parts[0].path]
+    ),
 }
 
 
@@ -82,21 +84,23 @@ def test_another_objective_makes_a_day_stale() -> None:
 
 
 def test_days_are_those_with_rows_within_what_is_asked_for() -> None:
-    days = Days.of(manifest(commit("import", "1", 1.0, *(part(MONDAY + n * ONE_DAY, "a") for n in range(4)))))
+    days = RawDays.of(
+        manifest(commit("import", "1", 1.0, *(part(MONDAY + n * ONE_DAY, "a") for n in range(4))))
+    )
     assert days.known(MONDAY + ONE_DAY, MONDAY + 2 * ONE_DAY) == [MONDAY + ONE_DAY, MONDAY + 2 * ONE_DAY]
     assert len(days.known(None, None)) == 4
 
 
 def test_a_single_day_without_rows_between_two_is_a_day_of_the_query_too() -> None:
     told = commit("import", "1", 1.0, *(part(MONDAY + n * ONE_DAY, "a") for n in (0, 2, 5)))
-    days = Days.of(manifest(told))
+    days = RawDays.of(manifest(told))
     assert [(day - MONDAY).days for day in days.known(None, None)] == [0, 1, 2, 5]
     assert days.known(MONDAY + ONE_DAY, MONDAY + ONE_DAY) == [MONDAY + ONE_DAY]
 
 
 @pytest.mark.parametrize("day", [date.min, date(1970, 1, 1), date.max], ids=str)
 def test_a_day_of_a_broken_clock_is_left_out_and_named(day: date) -> None:
-    days = Days.of(manifest(RAW, commit("import", "1", 1.0, part(day, "a"))))
+    days = RawDays.of(manifest(RAW, commit("import", "1", 1.0, part(day, "a"))))
     assert days.known(None, None) == days.known(date.min, date.max) == [MONDAY]
     assert days.beyond() == [day]
     for one in days.known(None, None):
@@ -112,6 +116,6 @@ def test_a_day_that_was_put_away_makes_nothing_stale(gone: int) -> None:
 
 def test_portions_hold_days_in_a_row_and_no_more_rows_than_are_allowed() -> None:
     all_days = [MONDAY + n * ONE_DAY for n in (0, 1, 2, 3, 5)]
-    days = Days.of(manifest(commit("import", "1", 1.0, *(part(day, "a") for day in all_days))))
-    found = [[(day - MONDAY).days for day in one] for one in portions(days, all_days, most=25)]
+    days = RawDays.of(manifest(commit("import", "1", 1.0, *(part(day, "a") for day in all_days))))
+    found = [[(day - MONDAY).days for day in one] for one in split_portions(days, all_days, most=25)]
     assert found == [[0, 1], [2, 3], [5]]

@@ -7,11 +7,16 @@ from typing import Any
 
 import pytest
 
-from controlplane.lake.rows import LakeRows, Who
-from controlplane.pipeline.eventlogs.records import CLASS, EventLogRecord, parsed, told
+from controlplane.lake.rows import LakeRowBuilder, Producer
+from controlplane.pipeline.eventlogs.event_parser import (
+    EVENT_CLASS_PREFIX,
+    EventLogRecord,
+    parse_event,
+    parse_line,
+)
 from tests import eventlogs
 
-WHO = Who("recorded", "4.3.0", "log")
+WHO = Producer("recorded", "4.3.0", "log")
 #: `progress.json` rounds rates to one digit, a log does not.
 ROUNDED = ("input_rows_per_second", "processed_rows_per_second")
 
@@ -20,7 +25,7 @@ def events(path: Any = eventlogs.RECORDED, app_id: str = "app-1") -> list[EventL
     found = []
     for line in eventlogs.lines(path):
         try:
-            event = told(parsed(line), app_id)
+            event = parse_event(parse_line(line), app_id)
         except ValueError:
             continue
         found += [event] if event else []
@@ -28,7 +33,7 @@ def events(path: Any = eventlogs.RECORDED, app_id: str = "app-1") -> list[EventL
 
 
 def columns(reports: list[Any]) -> dict[str, list[dict[str, Any]]]:
-    rows = LakeRows()
+    rows = LakeRowBuilder()
     for report in reports:
         rows.progress(WHO, report)
     return {name: table.to_pylist() for name, table in rows.take().items()}
@@ -71,31 +76,45 @@ def test_the_life_of_queries_is_told_as_the_listener_heard_it() -> None:
 
 @pytest.mark.parametrize(
     "document",
-    [None, [], "x", 1, {}, {"Event": 7}, {"Event": "SparkListenerJobEnd"}, {"Event": CLASS + "Renamed"}],
+    [
+        None,
+        [],
+        "x",
+        1,
+        {},
+        {"Event": 7},
+        {"Event": "SparkListenerJobEnd"},
+        {"Event": EVENT_CLASS_PREFIX + "Renamed"},
+    ],
 )
 def test_another_event_is_none_of_ours(document: Any) -> None:
-    assert told(document) is None
+    assert parse_event(document) is None
 
 
 @pytest.mark.parametrize(
     "document",
     [
-        {"Event": CLASS + "ProgressEvent"},
-        {"Event": CLASS + "ProgressEvent", "progress": []},
-        {"Event": CLASS + "StartedEvent", "id": "q"},
-        {"Event": CLASS + "TerminatedEvent", "runId": "r", "id": 7},
-        {"Event": CLASS + "ProgressEvent", "queryStatus": {"id": None}},
-        {"Event": CLASS + "ProgressEvent", "queryStatus": {"id": 1}},
+        {"Event": EVENT_CLASS_PREFIX + "ProgressEvent"},
+        {"Event": EVENT_CLASS_PREFIX + "ProgressEvent", "progress": []},
+        {"Event": EVENT_CLASS_PREFIX + "StartedEvent", "id": "q"},
+        {"Event": EVENT_CLASS_PREFIX + "TerminatedEvent", "runId": "r", "id": 7},
+        {"Event": EVENT_CLASS_PREFIX + "ProgressEvent", "queryStatus": {"id": None}},
+        {"Event": EVENT_CLASS_PREFIX + "ProgressEvent", "queryStatus": {"id": 1}},
     ],
 )
 def test_a_malformed_event_is_refused_in_a_sentence(document: Any) -> None:
     with pytest.raises(ValueError, match=r"^[a-z].* (progress|id|number) "):
-        told(document)
+        parse_event(document)
 
 
 def test_an_idle_event_tells_when() -> None:
-    event = told(
-        {"Event": CLASS + "IdleEvent", "id": "q", "runId": "r", "timestamp": "2026-11-20T15:00:00.000Z"}
+    event = parse_event(
+        {
+            "Event": EVENT_CLASS_PREFIX + "IdleEvent",
+            "id": "q",
+            "runId": "r",
+            "timestamp": "2026-11-20T15:00:00.000Z",
+        }
     )
     assert event == EventLogRecord("idle", "q", "r", at="2026-11-20T15:00:00.000Z", rest={})
 
@@ -105,8 +124,11 @@ def test_totals_are_not_summed_where_a_source_does_not_tell() -> None:
         {"numInputRows": 3, "inputRowsPerSecond": 2.0},
         {"numInputRows": 4, "inputRowsPerSecond": "NaN"},
     ]
-    event = told(
-        {"Event": CLASS + "ProgressEvent", "progress": {"id": "q", "runId": "r", "sources": sources}}
+    event = parse_event(
+        {
+            "Event": EVENT_CLASS_PREFIX + "ProgressEvent",
+            "progress": {"id": "q", "runId": "r", "sources": sources},
+        }
     )
     assert event is not None and event.report is not None
     assert event.report["numInputRows"] == 7
@@ -121,7 +143,7 @@ def test_a_row_within_a_row_of_observed_metrics_becomes_an_object() -> None:
         "runId": "r",
         "observedMetrics": {"seen": row, "odd": {"values": [1], "schema": None}},
     }
-    event = told({"Event": CLASS + "ProgressEvent", "progress": report})
+    event = parse_event({"Event": EVENT_CLASS_PREFIX + "ProgressEvent", "progress": report})
     assert event is not None and event.report is not None
     assert event.report["observedMetrics"] == {
         "seen": {"n": 5, "of": {"a": 1, "b": None}},
@@ -149,4 +171,4 @@ def test_spark_2_0_told_the_same_in_other_words() -> None:
 def test_a_report_of_spark_2_0_0_has_no_batch_and_is_refused() -> None:
     line = next(line for line in eventlogs.lines(eventlogs.SPARK_2_0) if b"queryInfo" in line)
     with pytest.raises(ValueError, match="no number of its batch"):
-        told(parsed(line), "app-1")
+        parse_event(parse_line(line), "app-1")

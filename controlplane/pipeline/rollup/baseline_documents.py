@@ -24,28 +24,30 @@ from controlplane.metrics.baselines import (
 )
 
 #: Queries in a chunk: 2 MB of JSON at most.
-IN_CHUNK = 100
+QUERIES_PER_CHUNK = 100
 
 
-def documents(rows: pa.Table) -> Iterator[dict[str, Any]]:
+def baseline_documents(rows: pa.Table) -> Iterator[dict[str, Any]]:
     """A whole set, in chunks; of nothing, one chunk with nothing: it clears what was there."""
-    found = baselines(rows)
-    chunks = [found[place : place + IN_CHUNK] for place in range(0, len(found), IN_CHUNK)] or [[]]
+    found = baselines_from_rows(rows)
+    chunks = [
+        found[place : place + QUERIES_PER_CHUNK] for place in range(0, len(found), QUERIES_PER_CHUNK)
+    ] or [[]]
     told = [[to_json(one) for one in chunk] for chunk in chunks]
     name = hashlib.sha256(repr(told).encode()).hexdigest()[:32]
     for number, chunk in enumerate(told):
         yield {"set": name, "chunk": number, "chunks": len(told), "baselines": chunk}
 
 
-def baselines(rows: pa.Table) -> list[Baseline]:
-    """Rows of the table `baselines` by query; figures and quantiles that the server does not know are left out."""
+def baselines_from_rows(rows: pa.Table) -> list[Baseline]:
+    """Rows of the table `baselines_from_rows` by query; figures and quantiles that the server does not know are left out."""
     if not rows.num_rows:
         return []
     ids = rows["query_id"].combine_chunks().dictionary_encode()
     query = ids.indices.to_numpy()
     values = np.full((len(ids.dictionary), *SHAPE), np.nan, np.float32)
-    figure = _places(rows["metric"], {name: place for place, name in enumerate(FIGURES)})
-    quantile = _places(rows["quantile"], {float(one): place for place, one in enumerate(QUANTILES)})
+    figure = _indices(rows["metric"], {name: place for place, name in enumerate(FIGURES)})
+    quantile = _indices(rows["quantile"], {float(one): place for place, one in enumerate(QUANTILES)})
     hour = rows["hour_of_week"].to_numpy()
     known = (figure >= 0) & (quantile >= 0) & (hour >= 0) & (hour < HOURS)
     told = rows["value"].to_numpy()
@@ -65,7 +67,7 @@ def baselines(rows: pa.Table) -> list[Baseline]:
     ]
 
 
-def _places(column: pa.ChunkedArray, known: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _indices(column: pa.ChunkedArray, known: dict[Any, int]) -> np.ndarray[Any, np.dtype[np.int64]]:
     encoded = column.combine_chunks().dictionary_encode()
     places = np.array([known.get(one, -1) for one in encoded.dictionary.to_pylist()], np.int64)
     found: np.ndarray[Any, np.dtype[np.int64]] = places[encoded.indices.to_numpy()]

@@ -19,8 +19,8 @@ from xml.sax.saxutils import escape
 
 import fsspec
 
-from controlplane.pipeline.eventlogs.codecs import CHUNK, CODECS
-from controlplane.pipeline.eventlogs.discovery import File
+from controlplane.pipeline.eventlogs.codecs import CHUNK_BYTES, CODECS
+from controlplane.pipeline.eventlogs.discovery import LogFile
 from controlplane.runtime.java import java_environment
 
 
@@ -32,7 +32,7 @@ class HadoopShell:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def chunks(file: File, codec: str, hadoop: HadoopShell | None, start: int = 0) -> Iterator[bytes]:
+def read_chunks(file: LogFile, codec: str, hadoop: HadoopShell | None, start: int = 0) -> Iterator[bytes]:
     """Decoded bytes from `start` on, which only files without a codec may have. OSError or codecs.Damaged.
 
     `hadoop`: where Hadoop is to read it.
@@ -44,7 +44,7 @@ def chunks(file: File, codec: str, hadoop: HadoopShell | None, start: int = 0) -
 
 
 @contextlib.contextmanager
-def _opened(file: File, hadoop: HadoopShell | None) -> Iterator[Any]:
+def _opened(file: LogFile, hadoop: HadoopShell | None) -> Iterator[Any]:
     if hadoop is not None:
         with _shell(file.path, hadoop) as output:
             yield output
@@ -53,7 +53,7 @@ def _opened(file: File, hadoop: HadoopShell | None) -> Iterator[Any]:
             yield opened
     else:
         fs, path = fsspec.url_to_fs(file.path)
-        with fs.open(path, "rb", block_size=4 * CHUNK) as opened:
+        with fs.open(path, "rb", block_size=4 * CHUNK_BYTES) as opened:
             yield opened
 
 
@@ -79,7 +79,7 @@ def _shell(path: str, hadoop: HadoopShell) -> Iterator[Any]:
                 if process.wait():
                     said.seek(0)
                     raise OSError(
-                        f"Hadoop cannot read it: {_complaint(said.read().decode(errors='replace'))}"
+                        f"Hadoop cannot read it: {_error_line(said.read().decode(errors='replace'))}"
                     )
             finally:
                 process.kill()
@@ -93,7 +93,7 @@ def _xml(settings: Mapping[str, str]) -> str:
     return f"<configuration>{''.join(rows)}</configuration>"
 
 
-def _complaint(text: str) -> str:
+def _error_line(text: str) -> str:
     """The line that says what is wrong, among warnings and stack traces."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [
