@@ -63,7 +63,7 @@ def test_what_leaves_the_store_is_in_the_lake_as_it_was(harness: StoreHarness, t
     before = harness.progress("q", BEGIN - 1, BEGIN + 1000)
     commit = moved_to(harness, tmp_path / "lake", BEGIN + 1000)
     assert offload_commits.counts_of(commit) == offload_commits.OffloadCounts(
-        42, 42, 0, 0, numbers=sum(range(1, 42)) + 43
+        42, 42, 0, 0, checksum=sum(range(1, 42)) + 43
     )
     assert (
         offload_commits.find_mismatch(commit, harness.read(offload_marks.count, 0, commit.facts["until"]))

@@ -75,10 +75,8 @@ def summary_lines(summary: ImportSummary) -> list[str]:
     events = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.events.items()))
     rows = ", ".join(f"{count} {table}" for table, count in sorted(summary.rows.items()))
     lines.append(f"events: {events or 'none of a streaming query'}")
-    lines.append(
-        f"rows: {rows or 'none'}"
-        + (f"; {summary.duplicates} reports were known" if summary.duplicates else "")
-    )
+    skipped = f"; skipped {_counted(summary.duplicates, 'report')} that the lake already has"
+    lines.append(f"rows: {rows or 'none'}{skipped if summary.duplicates else ''}")
     for title, logs in (("damaged", summary.damaged), ("rejected", summary.rejected)):
         lines += [f"{title}: {log}" for log in logs[:MAX_NAMED_PATHS]]
         if len(logs) > MAX_NAMED_PATHS:

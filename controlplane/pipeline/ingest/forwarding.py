@@ -35,7 +35,7 @@ class ServerUnavailable(ControlPlaneError):
     status, code = 503, "server_away"
 
 
-class EventSender(Protocol):
+class EventTransport(Protocol):
     """What is asked of the way to the server; `listeners.delivery.transport.HttpTransport` is it."""
 
     def send(self, lines: Sequence[bytes], timeout: float) -> ServerAcknowledgement: ...
@@ -61,7 +61,7 @@ class Forwarder:
 
     def __init__(
         self,
-        sender: EventSender,
+        sender: EventTransport,
         stopping: threading.Event,
         patience: float = TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
