@@ -227,10 +227,10 @@ class ControlPlane:
             self._store_changes(self.verdicts.changes_of([view], self.clock()))
 
     def _store_changes(self, found: list[StatusChange]) -> None:
-        changes = self.verdicts.take(found)
+        changes = self.verdicts.claim(found)
         if changes:
             done = self.writer.submit(lambda conn: _insert_changes(conn, changes))
-            done.add_done_callback(lambda f: self.verdicts.give_back(changes) if f.exception() else None)
+            done.add_done_callback(lambda f: self.verdicts.release(changes) if f.exception() else None)
             self.alerting.on_status_changes(s for change in changes for s in (change.status, change.before))
 
     def prune(self) -> None:

@@ -256,7 +256,8 @@ class RunFacts:
 class CheckpointSummary:
     """What the doctor said of a query's checkpoint as it was at `taken_at`. `counts`: (check, severity) → findings.
 
-    `foretold`: of a broken one, its worst finding in a sentence. `trouble`: why the inventory could not be judged.
+    `predicted_failure`: the finding by which a restart will fail, in a sentence. `trouble`: why the inventory could not be
+    judged.
     """
 
     taken_at: float
@@ -275,7 +276,7 @@ class CheckpointSummary:
     files: int | None = None
     committed_at: float | None = None
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    foretold: str | None = None
+    predicted_failure: str | None = None
     trouble: str | None = None
 
 

@@ -153,5 +153,5 @@ def predicted_failure(seen: CheckpointSummary | None) -> ActionRefusal | None:
     """Why a start will fail according to the doctor; None if the checkpoint is not broken."""
     if seen is None or seen.verdict != "broken":
         return None
-    what = seen.foretold or seen.summary
+    what = seen.predicted_failure or seen.summary
     return ActionRefusal(BROKEN, f"the checkpoint is broken, a start will fail: {what}")

@@ -276,7 +276,7 @@ def _gated(
 def _is_other(agent: Agent, view: QueryView, now: float) -> bool:
     """Whether this is another live driver than the view's. A silent one may have been replaced by the view's."""
     own = view.agent is not None and agent.agent == view.agent.agent
-    return not own and agent.ended_at is None and now - agent.last_seen_at <= DEFAULTS.unheard_seconds
+    return not own and agent.ended_at is None and now - agent.last_seen_at <= DEFAULTS.unresponsive_seconds
 
 
 def _advance(conn: Connection, action_id: str, step: Step, now: float) -> Action:

@@ -90,7 +90,11 @@ def request(view: QueryView, wanted: NewAction, action_id: str, now: float) -> A
 def _silence(view: QueryView, now: float) -> str:
     """The reason of a requested action whose agent is silent; the agent may come back, so the action stays open."""
     silent = now - view.agent.last_seen_at if view.agent else 0.0
-    return f"waiting for the agent, last seen {silent:.0f} s ago" if silent > DEFAULTS.unheard_seconds else ""
+    return (
+        f"waiting for the agent, last seen {silent:.0f} s ago"
+        if silent > DEFAULTS.unresponsive_seconds
+        else ""
+    )
 
 
 def refuse(

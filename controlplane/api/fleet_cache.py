@@ -30,7 +30,7 @@ class FleetCache:
 
     def row(self, view: QueryView, now: float) -> QueryBody:
         """What the fleet shows of one query, with the alerts that fire for it or for its application."""
-        judged = self._plane.verdicts.judged(view, now)
+        judged = self._plane.verdicts.verdict_of(view, now)
         row = self._kept.get(judged)
         if row is None:
             row = self._kept[judged] = self._render(judged)

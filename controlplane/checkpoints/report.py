@@ -123,7 +123,7 @@ def checkpoint_seen(document: Mapping[str, Any], taken_at: float) -> CheckpointS
         summary=str(document.get("summary") or ""),
         checkpoint=str(document.get("checkpoint") or ""),
         counts=dict(Counter((str(f["check"]), str(f["severity"])) for f in findings)),
-        foretold=_foretold(findings),
+        predicted_failure=_foretold(findings),
         **{name: document.get(name) for name in _TOLD},
     )
 

@@ -234,7 +234,7 @@ class CheckpointService:
         if (
             agent is not None
             and agent.ended_at is None
-            and now - agent.last_seen_at <= DEFAULTS.unheard_seconds
+            and now - agent.last_seen_at <= DEFAULTS.unresponsive_seconds
         ):
             request = InventoryRequest(str(uuid.uuid4()), view.query_id, "agent", now, agent.agent, agent.app)
             if self._requests.begin(request) is request:

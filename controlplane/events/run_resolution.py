@@ -70,7 +70,7 @@ def _ended_by(ledger: UnitOfWork, row: RunRow, newest: Run | None, now: float) -
     # One driver never runs a query twice at a time; another driver may, and that must stay visible.
     if newest.agent == row.run.agent:
         return "superseded"
-    return "lost" if now - agent.last_seen_at > DEFAULTS.unheard_seconds else None
+    return "lost" if now - agent.last_seen_at > DEFAULTS.unresponsive_seconds else None
 
 
 def _put_end(ledger: UnitOfWork, row: RunRow, ended_by: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Reads `failures.toml`: what each of Spark's error conditions and messages means to the person on call.
+"""The catalogue of failure causes, read from `failures.toml`: retry policy and advice for the person on call.
 
 Called by `controlplane.health.failures`, which finds the conditions in an exception's text.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class FailureRule:
-    """What to do about one kind of failure. `retry`: `now`, `once`, `never`; the rest is told in the file."""
+    """What to do about one kind of failure. `retry`: `now`, `once` or `never`; `failures.toml` explains the fields."""
 
     names: tuple[str, ...]
     retry: str
@@ -27,19 +27,19 @@ class FailureRule:
 UNKNOWN = FailureRule(
     (),
     "once",
-    "Read the root cause; start it again once, and if it fails the same way correct the cause first.",
+    "Read the root cause and restart the query once; if it fails the same way, correct the cause first.",
 )
 
 
 def rule_of(condition: str) -> FailureRule | None:
-    """The rule of a condition: its own, its parent's, or its family's; None where it is not classified."""
+    """The rule of a condition, of its parent, or of its family; None where it is not in the catalogue."""
     parent = condition.partition(".")[0]
     family = next((f"{prefix}*" for prefix in _FAMILIES if parent.startswith(prefix)), "")
     return _BY_NAME.get(condition) or _BY_NAME.get(parent) or _BY_NAME.get(family)
 
 
 def kind_of_messages(messages: Iterable[str]) -> str | None:
-    """The name, for `rule_of`, of what the first of the messages with a known text tells of."""
+    """The name, for `rule_of`, of the first message that matches a pattern; None if none does."""
     return next((name for message in messages for text, name in _PATTERNS if text.search(message)), None)
 
 

@@ -1,8 +1,7 @@
-"""Turns Spark's exception text into a failure: condition, root cause, whether to try again, what to do.
+"""Turn Spark's exception text into a failure: error condition, root cause, whether to retry, what to do.
 
-The wrappers that Spark and py4j put around an error never hide the one inside: conditions are read
-from the whole text and the innermost specific one counts. Called by the API, the control room and
-`controlplane.health.terminal_status`; the knowledge is in `failures.toml`.
+Spark and py4j wrap errors: conditions are read from the whole text, and the innermost specific one counts. Called by
+the API, `controlplane.actions` and `controlplane.health.terminal_status`; `failures.toml` holds the catalogue.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from functools import lru_cache
 from controlplane.health.failure_catalogue import UNKNOWN, FailureRule, kind_of_messages, rule_of
 from controlplane.model import Failure
 
-#: Of a longer text the two ends are read: the outermost message and the innermost cause.
+#: Only the two ends of a longer text are read: the outermost message and the innermost cause.
 MAX_CHARS = 200_000
 MAX_MESSAGE_CHARS = 500
 MAX_HEADLINE_CHARS = 120
-#: A kind is the value of a label.
+#: The kind becomes a label value.
 MAX_KIND_CHARS = 200
 UNKNOWN_KIND = "unknown"
 
@@ -33,29 +32,29 @@ _TRACEBACK = "Traceback (most recent call last):"
 
 @lru_cache(maxsize=512)
 def explain(text: str | None, error_class: str | None = None) -> Failure:
-    """What a failed run or start means to the person on call. Never raises; `text` is kept as it is.
+    """Explain a failed run or start to the person on call. Never raises; `text` is returned unchanged.
 
-    `error_class` is Spark's `errorClassOnException`: null for most log troubles, and often a wrapper.
+    `error_class` is Spark's `errorClassOnException`: null for most errors of checkpoint logs, and often a wrapper.
     """
-    read = _readable(text or "")
-    conditions = _conditions(read, error_class)
-    causes = _causes(read)
+    shortened = _shortened(text or "")
+    conditions = _conditions(shortened, error_class)
+    causes = _causes(shortened)
     condition, root_cause = _condition(conditions), _root_cause(causes)
-    said = kind_of_messages(reversed(causes))
-    rule = _rule(conditions, said)
+    message_kind = kind_of_messages(reversed(causes))
+    rule = _rule(conditions, message_kind)
     return Failure(
         condition,
-        _message(read, condition, causes, root_cause),
+        _message(shortened, condition, causes, root_cause),
         root_cause,
         rule.retry,
         rule.advice,
         text or "",
-        _kind(condition, said),
+        _kind(condition, message_kind),
     )
 
 
 def headline(failure: Failure) -> str:
-    """A failure in a few words: its condition, and what is inside where that is only a wrapper."""
+    """A failure in one line: its condition, with the root cause in brackets if the condition is only a wrapper."""
     inside = failure.root_cause or failure.message
     if failure.condition is None:
         return inside[:MAX_HEADLINE_CHARS]
@@ -66,21 +65,21 @@ def headline(failure: Failure) -> str:
     )
 
 
-def _readable(text: str) -> str:
-    """The text without the plan dump, whose names in brackets are columns, and not endless."""
+def _shortened(text: str) -> str:
+    """The text cut to `MAX_CHARS`, without the plan dump, in which names in brackets are columns."""
     if len(text) > MAX_CHARS:
         text = f"{text[: MAX_CHARS // 2]}\n{text[-MAX_CHARS // 2 :]}"
     return _PLAN.sub("", text)
 
 
 def _conditions(text: str, error_class: str | None) -> list[str]:
-    """Every condition named, innermost first; Spark's own answer last, as it often names a wrapper."""
+    """Every condition in the text, innermost first; `error_class` comes last because it is often a wrapper."""
     named = [match.group(1) for match in _CONDITION.finditer(text)][::-1]
     return list(dict.fromkeys([*named, *([error_class] if error_class else [])]))
 
 
 def _condition(conditions: list[str]) -> str | None:
-    """The innermost condition that is no wrapper; else the innermost wrapper, save the outermost."""
+    """The innermost condition that is not a wrapper; else the innermost wrapper except STREAM_FAILED."""
     specific = (name for name in conditions if not _is_wrapper(name))
     wrappers = (name for name in conditions if name != "STREAM_FAILED")
     return next(specific, None) or next(wrappers, None)
@@ -91,16 +90,16 @@ def _is_wrapper(condition: str) -> bool:
     return rule is not None and rule.wrapper
 
 
-def _rule(conditions: list[str], said: str | None) -> FailureRule:
-    """What the innermost telling condition says; else what the messages say; else a vague condition."""
+def _rule(conditions: list[str], message_kind: str | None) -> FailureRule:
+    """The rule of the innermost specific condition; else that of the messages; else that of a vague condition."""
     known = [rule for name in conditions if (rule := rule_of(name)) is not None]
-    telling = next((rule for rule in known if not rule.vague), None)
-    return telling or (rule_of(said) if said else None) or next(iter(known), UNKNOWN)
+    specific = next((rule for rule in known if not rule.vague), None)
+    return specific or (rule_of(message_kind) if message_kind else None) or next(iter(known), UNKNOWN)
 
 
-def _kind(condition: str | None, said: str | None) -> str:
-    """The condition; where there is none, or but a wrapper, what the messages tell of (Spark 3 names few)."""
-    kind = condition if condition and not _is_wrapper(condition) else said or condition
+def _kind(condition: str | None, message_kind: str | None) -> str:
+    """The condition; without one, or with a wrapper only, the kind of the messages (Spark 3 names few conditions)."""
+    kind = condition if condition and not _is_wrapper(condition) else message_kind or condition
     return (kind or UNKNOWN_KIND)[:MAX_KIND_CHARS]
 
 
@@ -114,14 +113,14 @@ def _without_frames(block: str) -> str:
 
 
 def _root_cause(causes: list[str]) -> str | None:
-    """The innermost cause in one line; None where the message itself is all there is."""
+    """The innermost cause in one line; None where there is only the message itself."""
     if not causes or (len(causes) == 1 and _TRACEBACK not in causes[0]):
         return None
-    return _sentence(_python_error(causes[-1]) or causes[-1])
+    return _first_line(_python_error(causes[-1]) or causes[-1])
 
 
 def _python_error(cause: str) -> str | None:
-    """What a Python traceback ends with; where that is py4j's wrapper, the Java error that it carries."""
+    """The last line of a Python traceback; for py4j's wrapper, the Java error inside it."""
     _, found, rest = cause.rpartition(_TRACEBACK)
     ending = [line for line in rest.splitlines() if line and not line[0].isspace()]
     if not found or not ending:
@@ -131,14 +130,14 @@ def _python_error(cause: str) -> str | None:
 
 
 def _message(text: str, condition: str | None, causes: list[str], root_cause: str | None) -> str:
-    """What the condition itself says in a line, else the outermost message; of a wrapper, the root cause."""
+    """The condition's own message in one line, else the outermost message; for a wrapper, the root cause."""
     if condition and _is_wrapper(condition) and root_cause:
         return root_cause
     if condition and (at := text.rfind(f"[{condition}]")) >= 0:
-        return _sentence(text[at + len(condition) + 2 :])
-    return _sentence(causes[0]) if causes else (condition or "no exception text")
+        return _first_line(text[at + len(condition) + 2 :])
+    return _first_line(causes[0]) if causes else (condition or "no exception text")
 
 
-def _sentence(text: str) -> str:
+def _first_line(text: str) -> str:
     line = next((line for line in text.strip().splitlines() if line.strip()), "")
     return _ENVELOPE.sub("", line).strip()[:MAX_MESSAGE_CHARS]

@@ -1,7 +1,7 @@
-"""Figures as people read them: `12 400 rows`, `3 min 20 s`, `05:37:10 UTC`.
+"""Format figures for people: `12,400 rows`, `3 min 20 s`, `05:37 UTC`.
 
-Reasons and advice are written with these, so that every page, log line and command says a figure
-alike. Total functions: a figure that is not finite is said to be unknown, never raised over.
+Verdicts, advice and messages use these functions, so pages, logs and commands show a figure the same way.
+They accept every float: a value that is not finite becomes "unknown".
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ _UNITS = ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
 
 
 def number(value: float) -> str:
-    """A whole number with groups of three: `12 400`."""
-    return f"{value:,.0f}".replace(",", " ") if math.isfinite(value) else "unknown"
+    """A whole number with thousands separators: `12,400`."""
+    return f"{value:,.0f}" if math.isfinite(value) else "unknown"
 
 
 def rows(value: float) -> str:
-    """A count of rows: `12 400 rows`, `1 row`."""
+    """A count of rows: `12,400 rows`, `1 row`."""
     if not math.isfinite(value):
         return "an unknown number of rows"
     return f"{number(value)} row" + ("" if round(value) == 1 else "s")
@@ -40,9 +40,9 @@ def span(seconds: float) -> str:
 
 
 def clock(at: float, now: float) -> str:
-    """A moment: `05:37:10 UTC`, or `2026-11-19 05:37 UTC` when that is another day than `now`."""
+    """A time of day: `05:37 UTC`, with the date `2026-11-19 05:37 UTC` when it is another day than `now`."""
     try:
         moment, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
     except (ValueError, OverflowError, OSError):
         return "an unknown time"
-    return moment.strftime("%H:%M:%S UTC" if moment.date() == today.date() else "%Y-%m-%d %H:%M UTC")
+    return moment.strftime("%H:%M UTC" if moment.date() == today.date() else "%Y-%m-%d %H:%M UTC")

@@ -1,8 +1,8 @@
-"""Judges a query from what is known of it: one status, and one sentence that names the figures.
+"""Judge a query: one status, and one sentence with the finding, its evidence and a comparison.
 
-Pure: everything comes from the view and `now`. `STEPS` are asked in order and the first that answers
-decides: what has ended (`controlplane.health.terminal_status`), what rests, hangs, falls behind, takes long, runs.
-Called by the API and by the tick that records changes of status.
+Pure: the verdict depends on the view and on `now` alone. `STEPS` run in order and the first that returns a verdict
+decides: queries that do not run (`controlplane.health.terminal_status`), then idle, stuck, lagging, busy, running.
+Called by the API and by the periodic task that records status changes.
 """
 
 from __future__ import annotations
@@ -11,172 +11,191 @@ from collections.abc import Callable
 
 from controlplane.health import lag, terminal_status
 from controlplane.health.context import QueryContext, context_at
-from controlplane.health.formatting import rows, span
+from controlplane.health.formatting import number, rows, span
 from controlplane.health.thresholds import DEFAULTS, Thresholds
-from controlplane.model import QueryStatus, QueryView, Verdict
+from controlplane.model import ProgressSample, QueryStatus, QueryView, Verdict
 
 
 def judge(
     view: QueryView, now: float, limits: Thresholds = DEFAULTS, listening_since: float = 0.0
 ) -> Verdict:
-    """The status of a query at `now` (Unix seconds) and why.
+    """Return the status of a query at `now` (Unix seconds) and its reason.
 
-    `listening_since`: the server's start, so that agents have a minute to be heard again after it.
+    `listening_since`: when the server started; agents have a minute from then to send their first heartbeat.
     """
-    case = context_at(view, now, limits, listening_since)
-    return next(verdict for step in STEPS if (verdict := step(case)) is not None)
+    context = context_at(view, now, limits, listening_since)
+    return next(verdict for step in STEPS if (verdict := step(context)) is not None)
 
 
-def _idle(case: QueryContext) -> Verdict | None:
-    rested_at, status = case.rested_at, case.polled
-    if rested_at is None:
+def _idle(context: QueryContext) -> Verdict | None:
+    idle_at, status = context.last_idle_at, context.fresh_status
+    if idle_at is None:
         return None
-    old = case.now - rested_at > max(case.limits.rest_seconds, case.limits.long_triggers * case.interval)
-    if status is not None and status.trigger_active and (status.data_available or old):
+    limit = max(context.limits.idle_seconds, context.limits.batch_triggers * context.interval)
+    outdated = context.now - idle_at > limit
+    if status is not None and status.trigger_active and (status.data_available or outdated):
         return None
-    return Verdict(QueryStatus.IDLE, f"no new data for {span(case.now - _last_data_at(case))}")
+    return Verdict(QueryStatus.IDLE, f"Idle: no new data for {span(context.now - _last_data_at(context))}.")
 
 
-def _last_data_at(case: QueryContext) -> float:
-    """When rows were last read; before the first the run's start."""
-    read = (s.at for s in reversed(case.view.progress) if s.input_rows > 0)
-    return next(read, case.run.started_at if case.run else case.view.first_seen_at)
+def _last_data_at(context: QueryContext) -> float:
+    """When rows were last read; the start of the run if none were."""
+    read = (s.at for s in reversed(context.view.progress) if s.input_rows > 0)
+    return next(read, context.run.started_at if context.run else context.view.first_seen_at)
 
 
-def _continuous(case: QueryContext) -> Verdict | None:
-    """Spark reports no progress of continuous processing."""
-    epoch = case.polled.epoch if case.polled else None
-    if case.view.facts.trigger != "continuous" or epoch is None:
+def _continuous(context: QueryContext) -> Verdict | None:
+    """Continuous processing, for which Spark reports no progress."""
+    epoch = context.fresh_status.epoch if context.fresh_status else None
+    if context.view.facts.trigger != "continuous" or epoch is None:
         return None
-    return Verdict(QueryStatus.RUNNING, f"epoch {epoch} is committed; Spark gives no figures of such a query")
+    reason = f"Running: epoch {epoch} is committed. Spark reports no progress for continuous processing."
+    return Verdict(QueryStatus.RUNNING, reason)
 
 
-def _starting(case: QueryContext) -> Verdict | None:
-    if case.last is not None or case.rested_at is not None or case.age > case.long_after:
+def _starting(context: QueryContext) -> Verdict | None:
+    quiet = context.last is not None or context.last_idle_at is not None
+    return None if quiet or context.activity_age > context.busy_after else _no_batch_yet(context)
+
+
+def _no_batch_yet(context: QueryContext) -> Verdict:
+    status = context.view.status
+    stage = f" ({status.message})" if status and status.message else ""
+    reason = f"Starting: started {span(context.activity_age)} ago, no batch yet{stage}."
+    return Verdict(QueryStatus.STARTING, reason)
+
+
+def _stuck_batch(context: QueryContext) -> Verdict | None:
+    quiet = context.seconds_without_task
+    if quiet is None or not context.in_batch or context.activity_age <= context.stuck_after:
         return None
-    return _no_batch_yet(case)
-
-
-def _no_batch_yet(case: QueryContext) -> Verdict:
-    stage = f" ({case.view.status.message})" if case.view.status and case.view.status.message else ""
-    return Verdict(QueryStatus.STARTING, f"started {span(case.age)} ago, no batch yet{stage}")
-
-
-def _hung(case: QueryContext) -> Verdict | None:
-    quiet = case.tasks_quiet
-    if quiet is None or not case.in_batch or case.age <= case.hung_after:
+    if quiet <= context.limits.quiet_tasks_seconds:
         return None
-    if quiet <= case.limits.quiet_tasks_seconds:
+    reason = f"Stuck: {_running_batch(context)} and no task has finished for {span(quiet)}."
+    return Verdict(QueryStatus.STUCK, reason)
+
+
+def _running_batch(context: QueryContext) -> str:
+    batch = f"batch {context.last.batch_id + 1}" if context.last else "the first batch"
+    typical = f" (usually {span(context.p95_batch_seconds)})" if context.p95_batch_seconds else ""
+    return f"{batch} has run for {span(context.activity_age)}{typical}"
+
+
+def _stuck_source(context: QueryContext) -> Verdict | None:
+    stalled = _worst(context, lag.LagTrend.STALLED)
+    if stalled is None:
         return None
-    return Verdict(QueryStatus.STUCK, f"{_batch_words(case)} and no task finished for {span(quiet)}")
+    waiting = stalled.lags[-1]
+    are = "row is" if round(waiting) == 1 else "rows are"
+    read = f"the last {len(stalled.lags)} batches read nothing from {_place(stalled)}"
+    reason = f"Stuck: {read} although {number(waiting)} {are} waiting{_oldest_row(context)}."
+    return Verdict(QueryStatus.STUCK, reason)
 
 
-def _batch_words(case: QueryContext) -> str:
-    batch = f"the batch after {case.last.batch_id}" if case.last else "its first batch"
-    usual = f" (usual {span(case.usual)})" if case.usual else ""
-    return f"{batch} runs for {span(case.age)}{usual}"
-
-
-def _stalled(case: QueryContext) -> Verdict | None:
-    trail = _worst(case, lag.LagTrend.STALLED)
-    if trail is None:
+def _falling_behind(context: QueryContext) -> Verdict | None:
+    growing = None if context.ends_by_itself else _worst(context, lag.LagTrend.GROWING)
+    if growing is None:
         return None
-    read = f"{len(trail.lags)} batches read nothing of {_where(trail)}"
-    return Verdict(QueryStatus.STUCK, f"{read} while {rows(trail.lags[-1])} wait{_behind_words(case)}")
+    one_source = growing.part is None and context.last is not None and len(context.last.sources) == 1
+    backlog = "backlog" if one_source else f"the backlog of {_place(growing)}"
+    first, last, seconds = growing.lags[0], growing.lags[-1], span(growing.seconds)
+    if last > first:
+        trend = f"{backlog} grew from {number(first)} to {rows(last)} in {seconds}"
+    else:
+        trend = f"{backlog} has stayed at {rows(last)} for {seconds}"
+    return Verdict(QueryStatus.LAGGING, f"Falling behind: {trend}{_oldest_row(context)}.")
 
 
-def _growing(case: QueryContext) -> Verdict | None:
-    trail = None if case.ends_by_itself else _worst(case, lag.LagTrend.GROWING)
-    if trail is None:
+def _worst(context: QueryContext, trend: lag.LagTrend) -> lag.LagWindow | None:
+    """Of the sources and partitions with this trend, the one whose backlog grew most."""
+    found = (window for window in context.lag_windows if lag.trend(window, context.limits) is trend)
+    return max(found, key=lambda window: window.growth, default=None)
+
+
+def _place(window: lag.LagWindow) -> str:
+    source = window.source[:120]
+    return source if window.part is None else f"{window.part} of {source}"
+
+
+def _oldest_row(context: QueryContext) -> str:
+    age = context.lag_seconds
+    return f"; the oldest unread row is {span(age)} old" if age else ""
+
+
+def _behind_in_time(context: QueryContext) -> Verdict | None:
+    age = context.lag_seconds
+    if age is None or age <= context.behind_after or context.ends_by_itself:
         return None
-    path = f"from {rows(trail.lags[0])} to {rows(trail.lags[-1])} in {span(trail.seconds)}"
-    return Verdict(QueryStatus.LAGGING, f"the lag of {_where(trail)} never fell, {path}{_behind_words(case)}")
+    points = lag.lag_points(lag.trend_window(context.batches, context.limits) or context.batches)
+    left = lag.catch_up_seconds(points)
+    pace = "it is not catching up" if left is None else f"it will catch up in about {span(left)}"
+    backlog = f"the oldest unread row is {span(age)} old and the backlog is {_backlog(context)}"
+    return Verdict(QueryStatus.LAGGING, f"Behind: {backlog}; {pace}.")
 
 
-def _worst(case: QueryContext, trend: lag.LagTrend) -> lag.LagWindow | None:
-    """Of the sources and partitions with this trend, the one whose lag grew most."""
-    found = (trail for trail in case.trails if lag.trend(trail, case.limits) is trend)
-    return max(found, key=lambda trail: trail.grown, default=None)
+def _backlog(context: QueryContext) -> str:
+    waiting = context.view.progress[-1].lag_rows if context.view.progress else None
+    return "unknown" if waiting is None else rows(waiting)
 
 
-def _where(trail: lag.LagWindow) -> str:
-    source = trail.source[:120]
-    return source if trail.part is None else f"{trail.part} of {source}"
-
-
-def _behind_words(case: QueryContext) -> str:
-    return f", {span(case.behind)} behind" if case.behind else ""
-
-
-def _behind(case: QueryContext) -> Verdict | None:
-    behind = case.behind
-    if behind is None or behind <= case.behind_after or case.ends_by_itself:
+def _busy(context: QueryContext) -> Verdict | None:
+    if not context.in_batch or context.activity_age <= context.busy_after:
         return None
-    left = lag.catch_up_seconds(lag.lag_points(lag.trend_window(case.batches, case.limits) or case.batches))
-    pace = "not catching up" if left is None else f"catching up, about {span(left)} left"
-    return Verdict(QueryStatus.LAGGING, f"{span(behind)} behind, {_waiting_words(case)}; {pace}")
+    return Verdict(QueryStatus.BUSY, f"Busy: {_running_batch(context)}; {_task_activity(context)}.")
 
 
-def _waiting_words(case: QueryContext) -> str:
-    waiting = case.view.progress[-1].lag_rows if case.view.progress else None
-    return "lag in rows unknown" if waiting is None else f"{rows(waiting)} wait"
-
-
-def _busy(case: QueryContext) -> Verdict | None:
-    if not case.in_batch or case.age <= case.long_after:
-        return None
-    return Verdict(QueryStatus.BUSY, f"{_batch_words(case)}; {_task_words(case)}")
-
-
-def _task_words(case: QueryContext) -> str:
-    quiet, status = case.tasks_quiet, case.polled
+def _task_activity(context: QueryContext) -> str:
+    quiet, status = context.seconds_without_task, context.fresh_status
     if quiet is None or status is None:
-        return "nothing is known of its tasks"
-    if status.last_task_at is None or status.last_task_at < case.heard_at:
-        return f"no task finished yet, {span(case.hung_after)} are allowed"
-    done = "" if status.tasks_completed is None else f", {status.tasks_completed} are done"
+        return "its task activity is unknown"
+    if status.last_task_at is None or status.last_task_at < context.last_activity_at:
+        return f"no task has finished yet (allowed: {span(context.stuck_after)})"
+    done = "" if status.tasks_completed is None else f", {number(status.tasks_completed)} finished so far"
     return f"the last task finished {span(quiet)} ago{done}"
 
 
-def _outdated(case: QueryContext) -> Verdict | None:
-    """Where a source tells no lag, rows that come during a batch show only in the next one."""
-    delay = _delay(case)
-    if delay <= case.behind_after or case.ends_by_itself:
+def _delayed(context: QueryContext) -> Verdict | None:
+    """Long batches of a source without a known lag: rows that arrive during a batch show only in the next one."""
+    delay = _delay(context)
+    if delay <= context.behind_after or context.ends_by_itself:
         return None
-    return Verdict(
-        QueryStatus.LAGGING, f"its results are {span(delay)} old, as its batches take {span(case.usual)}"
-    )
+    batches = f"batches take {span(context.p95_batch_seconds)}"
+    return Verdict(QueryStatus.LAGGING, f"Delayed: results are {span(delay)} old because {batches}.")
 
 
-def _delay(case: QueryContext) -> float:
-    """The longest that a row waits from its arrival to the end of its batch; 0.0 where heads tell of lag."""
-    if case.last is None or case.last.lag_rows:
+def _delay(context: QueryContext) -> float:
+    """The longest wait of a row from its arrival to the end of its batch, in seconds; 0.0 where lag is known."""
+    if context.last is None or context.last.lag_rows:
         return 0.0
-    since = case.now - lag.triggered_at(case.last) if case.in_batch else 0.0
-    return max(since, sum(sample.duration for sample in case.batches[-2:]))
+    since = context.now - lag.triggered_at(context.last) if context.in_batch else 0.0
+    return max(since, sum(sample.duration for sample in context.batches[-2:]))
 
 
-def _running(case: QueryContext) -> Verdict:
-    if case.last is None:
-        return _no_batch_yet(case)
-    return Verdict(
-        QueryStatus.RUNNING, f"batch {case.last.batch_id} took {span(case.last.duration)}; {_pace(case)}"
-    )
+def _running(context: QueryContext) -> Verdict:
+    last = context.last
+    if last is None:
+        return _no_batch_yet(context)
+    batch = _batch_duration(context, last)
+    if last.lag_rows is None:
+        unknown = "Backlog unknown: the source does not report a latest offset."
+        return Verdict(QueryStatus.RUNNING, f"Running. {unknown} {batch[0].upper()}{batch[1:]}.")
+    if last.lag_rows:
+        return Verdict(QueryStatus.RUNNING, f"Running: {_steady_backlog(context, last.lag_rows)}; {batch}.")
+    overrun = 0 < context.interval < last.duration
+    note = " Batches overrun the trigger interval." if overrun else ""
+    return Verdict(QueryStatus.RUNNING, f"Keeping up: no backlog, {batch}.{note}")
 
 
-def _pace(case: QueryContext) -> str:
-    waiting = case.last.lag_rows if case.last else None
-    if waiting is None:
-        return "lag unknown, no source of it tells its head"
-    if not waiting:
-        return f"keeps up: lag {rows(0)}"
-    few = len(case.batches) < case.limits.trend_samples
-    trend = "too few batches yet to see a trend" if few else "it does not keep growing"
-    return (
-        f"lag {rows(waiting)}"
-        + (f", the oldest {span(case.behind)} old" if case.behind else "")
-        + f"; {trend}"
-    )
+def _batch_duration(context: QueryContext, last: ProgressSample) -> str:
+    interval = f" of a {span(context.interval)} trigger interval" if context.interval else ""
+    return f"batch {last.batch_id} took {span(last.duration)}{interval}"
+
+
+def _steady_backlog(context: QueryContext, waiting: float) -> str:
+    few = len(context.batches) < context.limits.trend_samples
+    trend = "too few batches for a trend" if few else "not growing steadily"
+    age = f", the oldest unread row is {span(context.lag_seconds)} old" if context.lag_seconds else ""
+    return f"backlog {rows(waiting)} ({trend}){age}"
 
 
 STEPS: tuple[Callable[[QueryContext], Verdict | None], ...] = (
@@ -190,11 +209,11 @@ STEPS: tuple[Callable[[QueryContext], Verdict | None], ...] = (
     _continuous,
     _idle,
     _starting,
-    _hung,
-    _stalled,
-    _growing,
-    _behind,
+    _stuck_batch,
+    _stuck_source,
+    _falling_behind,
+    _behind_in_time,
     _busy,
-    _outdated,
+    _delayed,
     _running,
 )

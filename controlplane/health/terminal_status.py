@@ -1,6 +1,6 @@
-"""Verdicts on queries that do not run: put away, being started again, ended, or out of hearing.
+"""Verdicts on queries that do not run: retired, being started, failed, ended, or out of contact.
 
-Each step answers a verdict or None: not mine. `controlplane.health.judge` asks them in order, first of all.
+Each step returns a verdict, or None if it does not apply. `controlplane.health.judge` runs them first, in order.
 """
 
 from __future__ import annotations
@@ -8,124 +8,161 @@ from __future__ import annotations
 from controlplane.health.context import QueryContext
 from controlplane.health.failures import explain, headline
 from controlplane.health.formatting import clock, span
-from controlplane.model import ENDING_TRIGGERS, Failure, QueryStatus, Run, RunEnd, Verdict
+from controlplane.model import (
+    ENDING_TRIGGERS,
+    Action,
+    ActionState,
+    Failure,
+    QueryStatus,
+    Run,
+    RunEnd,
+    Verdict,
+)
 
-_ENDS = {
-    RunEnd.FAILED: (QueryStatus.FAILED, "failed"),
-    RunEnd.FINISHED: (QueryStatus.FINISHED, "read all that was there and finished"),
-    RunEnd.STOPPED: (QueryStatus.STOPPED, "stopped"),
-    RunEnd.LOST: (QueryStatus.LOST, "its driver went away without a word"),
+_STATUS = {
+    RunEnd.FAILED: QueryStatus.FAILED,
+    RunEnd.FINISHED: QueryStatus.FINISHED,
+    RunEnd.STOPPED: QueryStatus.STOPPED,
+    RunEnd.LOST: QueryStatus.LOST,
+}
+_PROGRESS = {
+    ActionState.REQUESTED: "not delivered to the driver yet",
+    ActionState.DELIVERED: "delivered to the driver",
+    ActionState.RUNNING: "in progress",
 }
 
 
-def retired(case: QueryContext) -> Verdict | None:
-    """Put away by somebody, and not started since."""
-    at = case.view.retired_at
-    if at is None or (case.run is not None and case.run.started_at > at):
+def retired(context: QueryContext) -> Verdict | None:
+    """Retired by a person, and not started since."""
+    at = context.view.retired_at
+    if at is None or (context.run is not None and context.run.started_at > at):
         return None
-    return Verdict(QueryStatus.RETIRED, f"somebody put it away at {clock(at, case.now)}")
+    return Verdict(QueryStatus.RETIRED, f"Retired at {clock(at, context.now)}.")
 
 
-def restarting(case: QueryContext) -> Verdict | None:
-    """Its run has ended and a start or restart of it is under way."""
-    action = case.view.action
-    if case.active or action is None or action.state.final or action.action not in ("start", "restart"):
+def restarting(context: QueryContext) -> Verdict | None:
+    """The run has ended and an action that starts the query is open."""
+    action = context.view.action
+    if context.active or action is None or action.state.final or action.action not in ("start", "restart"):
         return None
-    asked = f"{action.actor} asked for a {action.action} {case.ago(action.requested_at)}"
-    return Verdict(QueryStatus.RESTARTING, f"{asked}; the action is {action.state}")
+    return Verdict(QueryStatus.RESTARTING, _request(action, context))
 
 
-def start_failed(case: QueryContext) -> Verdict | None:
-    """The last thing that happened to it is a start that failed."""
-    at = _start_failed_at(case)
+def _request(action: Action, context: QueryContext) -> str:
+    finding = "Restarting" if action.action == "restart" else "Starting"
+    requested = f"requested by {action.actor} {context.ago(action.requested_at)}"
+    return f"{finding}: {requested}, {_PROGRESS[action.state]}."
+
+
+def start_failed(context: QueryContext) -> Verdict | None:
+    """The query's latest event is a failed start."""
+    at = _start_failed_at(context)
     if at is None:
         return None
-    told = f"its start failed {case.ago(at)}: {_cause(case.view.start_failure)}"
-    return Verdict(QueryStatus.FAILED, told + _doctor_note(case))
+    reason = f"Failed to start {context.ago(at)}: {_cause(context.view.start_failure)}{_checkpoint(context)}"
+    return Verdict(QueryStatus.FAILED, reason)
 
 
-def failure(case: QueryContext) -> Failure:
-    """What a query in the status *failed* failed of: its last start, where that came last, else its run."""
-    if case.run is None or _start_failed_at(case) is not None:
-        return explain(case.view.start_failure or "")
-    return explain(case.run.failure_text or "", case.run.error_class)
+def failure(context: QueryContext) -> Failure:
+    """The cause of the status *failed*: of the last start if that failed last, else of the newest run."""
+    if context.run is None or _start_failed_at(context) is not None:
+        return explain(context.view.start_failure or "")
+    return explain(context.run.failure_text or "", context.run.error_class)
 
 
-def _start_failed_at(case: QueryContext) -> float | None:
-    at = case.view.start_failed_at
-    return None if at is None or case.active or at < _ended_at(case) else at
+def _start_failed_at(context: QueryContext) -> float | None:
+    at = context.view.start_failed_at
+    return None if at is None or context.active or at < _ended_at(context) else at
 
 
-def _ended_at(case: QueryContext) -> float:
-    """When the newest run ended, by itself or with its driver; 0.0 where there is no run."""
-    run, agent = case.run, case.view.agent
+def _ended_at(context: QueryContext) -> float:
+    """When the newest run ended, by itself or with its driver; 0.0 without a run."""
+    run, agent = context.run, context.view.agent
     if run is None:
         return 0.0
     return run.ended_at or (agent.ended_at if agent and agent.ended_at else run.started_at)
 
 
-def ended(case: QueryContext) -> Verdict | None:
-    """Its run has ended, or its driver has around it. Silence afterwards is told but changes nothing."""
-    if case.run is None or case.active:
+def ended(context: QueryContext) -> Verdict | None:
+    """The run has ended, or its driver has. Later silence is mentioned and changes nothing."""
+    if context.run is None or context.active:
         return None
-    status, words = _ENDS[_end(case.run, case)]
-    told = f"{words} {case.ago(_ended_at(case))}{_after_batch(case.run)}"
-    if status is QueryStatus.FAILED:
-        told += f": {_cause(case.run.failure_text, case.run.error_class)}{_doctor_note(case)}"
-    return Verdict(status, told + _silence_note(case))
+    end = _end(context.run, context)
+    return Verdict(_STATUS[end], _end_reason(end, context.run, context) + _silence(context))
 
 
-def _end(run: Run, case: QueryContext) -> RunEnd:
-    agent = case.view.agent
+def _end_reason(end: RunEnd, run: Run, context: QueryContext) -> str:
+    when = context.ago(_ended_at(context))
+    after = "" if run.last_batch_id is None else f" after batch {run.last_batch_id}"
+    if end is RunEnd.FAILED:
+        return f"Failed {when}{after}: {_cause(run.failure_text, run.error_class)}{_checkpoint(context)}"
+    if end is RunEnd.FINISHED:
+        return f"Finished: processed all available data{_batches(run)}."
+    if end is RunEnd.LOST:
+        return f"Lost: the run ended {when}{after} without a report from its driver."
+    return f"Stopped {when}{after}."
+
+
+def _batches(run: Run) -> str:
+    first, last = run.first_batch_id, run.last_batch_id
+    if last is None:
+        return ""
+    return f" in batch {last}" if first in (None, last) else f" in batches {first} to {last}"
+
+
+def _end(run: Run, context: QueryContext) -> RunEnd:
+    agent = context.view.agent
     if run.end is not None:
         return run.end
     if run.failure_text or (agent is not None and agent.end_reason == "exception"):
         return RunEnd.FAILED
-    by_itself = run.ended_at is not None and case.view.facts.trigger in ENDING_TRIGGERS
+    by_itself = run.ended_at is not None and context.view.facts.trigger in ENDING_TRIGGERS
     return RunEnd.FINISHED if by_itself else RunEnd.STOPPED
 
 
 def _cause(text: str | None, error_class: str | None = None) -> str:
-    """The name of a failure and the first words of the advice on it."""
+    """The name of a failure and the first sentence of its advice."""
     if not text and not error_class:
-        return "its driver gave no exception"
-    told = explain(text, error_class)
-    return f"{headline(told)}; {told.advice.partition('. ')[0].rstrip('.')}"
+        return "the driver reported no exception."
+    found = explain(text, error_class)
+    return f"{headline(found).rstrip('.')}. {found.advice.partition('. ')[0].rstrip('.')}."
 
 
-def _doctor_note(case: QueryContext) -> str:
-    """What the doctor found broken in its checkpoint, as of this run or later."""
-    seen, run = case.view.checkpoint, case.run
-    if seen is None or not seen.foretold or (run is not None and seen.taken_at < run.started_at):
+def _checkpoint(context: QueryContext) -> str:
+    """The error in the query's checkpoint, if it was inspected during this run or later."""
+    checkpoint, run = context.view.checkpoint, context.run
+    if checkpoint is None or not checkpoint.predicted_failure:
         return ""
-    return f". The doctor finds its checkpoint broken: {seen.foretold[:300]}"
+    if run is not None and checkpoint.taken_at < run.started_at:
+        return ""
+    return f" The checkpoint is broken: {checkpoint.predicted_failure[:300].rstrip('.')}."
 
 
-def _after_batch(run: Run) -> str:
-    return "" if run.last_batch_id is None else f" after batch {run.last_batch_id}"
+def _silence(context: QueryContext) -> str:
+    if not context.silent:
+        return ""
+    return f" No heartbeat from the driver for {span(context.now - context.last_contact_at)}."
 
 
-def _silence_note(case: QueryContext) -> str:
-    return f"; its agent is silent for {span(case.now - case.last_word_at)}" if case.silent else ""
-
-
-def lost_contact(case: QueryContext) -> Verdict | None:
-    """It should run, but its driver says nothing."""
-    if not case.silent:
+def lost_contact(context: QueryContext) -> Verdict | None:
+    """The query should run, but its driver is silent."""
+    if not context.silent:
         return None
-    quiet = span(case.now - case.last_word_at)
-    return Verdict(QueryStatus.LOST, f"nothing was heard from its agent for {quiet}; it beats every 10 s")
+    quiet = span(context.now - context.last_contact_at)
+    reason = f"Lost: no heartbeat from the driver for {quiet} (expected every 10 s)."
+    return Verdict(QueryStatus.LOST, reason)
 
 
-def never_ran(case: QueryContext) -> Verdict | None:
-    """Known by name only."""
-    return None if case.run else Verdict(QueryStatus.STARTING, "no run of it has been seen yet")
+def never_ran(context: QueryContext) -> Verdict | None:
+    """Only the query's name is known."""
+    return None if context.run else Verdict(QueryStatus.STARTING, "Starting: no run has been reported yet.")
 
 
-def disappeared(case: QueryContext) -> Verdict | None:
-    """Its driver lives and lists its queries, and this one is no longer among them."""
-    polled_at, status = case.view.polled_at, case.view.status
-    seen = max(case.heard_at, status.at if status else 0.0)
-    if polled_at is None or polled_at - seen < case.limits.vanished_seconds:
+def disappeared(context: QueryContext) -> Verdict | None:
+    """The driver is alive and lists its queries, and this one is no longer among them."""
+    polled_at, status = context.view.polled_at, context.view.status
+    seen = max(context.last_activity_at, status.at if status else 0.0)
+    if polled_at is None or polled_at - seen < context.limits.vanished_seconds:
         return None
-    return Verdict(QueryStatus.LOST, f"vanished: its driver no longer lists it; last seen {case.ago(seen)}")
+    finding = "Lost: the driver is alive but the query has disappeared from it"
+    return Verdict(QueryStatus.LOST, f"{finding}; last seen {context.ago(seen)}.")

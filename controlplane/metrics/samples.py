@@ -97,12 +97,12 @@ def _facts(view: QueryView, verdict: Verdict, now: float, totals: Totals, wanted
     yield from _checkpoint(view)
     if verdict.status in DOWN | NOT_EXPECTED or (wanted is not None and wanted <= LIFECYCLE_METRICS):
         return
-    case = context_at(view, now, DEFAULTS)
-    yield from _running_batch(case)
-    if case.last is not None:
-        yield from _last_batch(case, case.last)
-        yield from _sources(case, case.last, wanted)
-        yield from _operators(case.last, wanted)
+    context = context_at(view, now, DEFAULTS)
+    yield from _running_batch(context)
+    if context.last is not None:
+        yield from _last_batch(context, context.last)
+        yield from _sources(context, context.last, wanted)
+        yield from _operators(context.last, wanted)
 
 
 def _life(view: QueryView, verdict: Verdict) -> Iterator[Fact]:
@@ -122,8 +122,8 @@ def _info(view: QueryView, run_id: str) -> dict[str, str]:
     return {name: value for name, value in told.items() if value}
 
 
-def _failure(case: QueryContext) -> dict[str, str]:
-    told = failure(case)
+def _failure(context: QueryContext) -> dict[str, str]:
+    told = failure(context)
     return {"error_class": told.kind, "retry": told.retry}
 
 
@@ -180,23 +180,27 @@ def _checkpoint(view: QueryView) -> Iterator[Fact]:
     yield "checkpoint_last_commit_timestamp_seconds", NONE, seen.committed_at
 
 
-def _running_batch(case: QueryContext) -> Iterator[Fact]:
-    status = case.view.status
+def _running_batch(context: QueryContext) -> Iterator[Fact]:
+    status = context.view.status
     if status is not None:
-        yield "batch_age_seconds", NONE, case.age if case.polled and case.polled.trigger_active else 0.0
+        yield (
+            "batch_age_seconds",
+            NONE,
+            context.activity_age if context.fresh_status and context.fresh_status.trigger_active else 0.0,
+        )
         yield "last_task_finished_timestamp_seconds", NONE, status.last_task_at
-    yield "trigger_interval_seconds", NONE, case.view.facts.trigger_interval
-    yield "watermark_delay_seconds", NONE, case.view.facts.watermark_delay
+    yield "trigger_interval_seconds", NONE, context.view.facts.trigger_interval
+    yield "watermark_delay_seconds", NONE, context.view.facts.watermark_delay
 
 
-def _last_batch(case: QueryContext, last: ProgressSample) -> Iterator[Fact]:
+def _last_batch(context: QueryContext, last: ProgressSample) -> Iterator[Fact]:
     yield "batch_id", NONE, last.batch_id
     yield "batch_duration_seconds", NONE, last.duration
     yield from (("batch_phase_seconds", {"phase": name}, ms / 1000) for name, ms in last.phases_ms.items())
     yield "input_rows_per_second", NONE, last.input_rows_per_second
     yield "processed_rows_per_second", NONE, last.processed_rows_per_second
     yield "last_progress_timestamp_seconds", NONE, last.at
-    yield "utilization_ratio", NONE, _utilization(case.batches)
+    yield "utilization_ratio", NONE, _utilization(context.batches)
     yield "watermark_timestamp_seconds", NONE, last.watermark
     yield (
         "watermark_lag_seconds",
@@ -215,24 +219,26 @@ def _utilization(samples: Sequence[ProgressSample]) -> float | None:
 
 #: Figures of a source, by its place in the query.
 _SOURCE: Mapping[str, Callable[[QueryContext, SourceSample, int], float | None]] = {
-    "source_lag_rows": lambda case, source, index: source.lag_rows,
-    "source_lag_seconds": lambda case, source, index: lag.source_lag_seconds(case.view, index, case.now),
-    "source_max_partition_lag_rows": lambda case, source, index: max(
+    "source_lag_rows": lambda context, source, index: source.lag_rows,
+    "source_lag_seconds": lambda context, source, index: lag.source_lag_seconds(
+        context.view, index, context.now
+    ),
+    "source_max_partition_lag_rows": lambda context, source, index: max(
         lag.partition_lags(source).values(), default=None
     ),
-    "source_arrival_rows_per_second": lambda case, source, index: lag.arrival_rate(case.batches, index),
-    "source_catch_up_seconds": lambda case, source, index: lag.catch_up_seconds(
-        lag.lag_points(lag.trend_window(case.batches, case.limits) or case.batches, index)
+    "source_arrival_rows_per_second": lambda context, source, index: lag.arrival_rate(context.batches, index),
+    "source_catch_up_seconds": lambda context, source, index: lag.catch_up_seconds(
+        lag.lag_points(lag.trend_window(context.batches, context.limits) or context.batches, index)
     ),
 }
 
 
-def _sources(case: QueryContext, last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
+def _sources(context: QueryContext, last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
     told = [figure for figure in _SOURCE.items() if wanted is None or PREFIX + figure[0] in wanted]
     names = distinct(source.name for source in last.sources)
     for index, (name, source) in enumerate(zip(names, last.sources, strict=True)):
         own = {"source": name}
-        yield from ((figure, own, value_of(case, source, index)) for figure, value_of in told)
+        yield from ((figure, own, value_of(context, source, index)) for figure, value_of in told)
         if wanted is None or not wanted <= BY_NAME.keys():
             yield from _reported(source, own)
 

@@ -139,7 +139,7 @@ def test_the_reason_of_a_failed_query_names_what_the_doctor_found(
     agent.tell(inventory(query, root, "failed"))
     judged(operator, query, "broken")
     reason = operator.get(f"/api/v1/queries/{query.query_id}").json()["reason"]
-    assert "The doctor finds its checkpoint broken: commits/1 cannot be read" in reason
+    assert "The checkpoint is broken: commits/1 cannot be read" in reason
 
 
 def looks(

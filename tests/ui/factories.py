@@ -266,7 +266,7 @@ def troubled_fleet(now: float = NOW) -> list[dict[str, Any]]:
             app="clicks",
             name="sessions",
             status="stuck",
-            reason="batch 88 runs for 14 min 2 s, no task has finished for 9 min 40 s",
+            reason="Stuck: batch 88 has run for 14 min 2 s and no task has finished for 9 min 40 s.",
             batch_duration_seconds=842.0,
             lag_rows=1_240_000,
             lag_seconds=880.0,
@@ -295,7 +295,7 @@ def troubled_fleet(now: float = NOW) -> list[dict[str, Any]]:
             app="fraud",
             name="score-transactions",
             status="busy",
-            reason="batch 310 runs for 48 s, tasks still finish (last 1 s ago)",
+            reason="Busy: batch 310 has run for 48 s; the last task finished 1 s ago.",
             batch_duration_seconds=31.0,
         ),
         fleet_query(
@@ -335,7 +335,7 @@ def troubled_fleet(now: float = NOW) -> list[dict[str, Any]]:
             app="iot",
             name=HOSTILE,
             status="idle",
-            reason=f"no new data for 4 min 10 s {HOSTILE}",
+            reason=f"Idle: no new data for 4 min 10 s. {HOSTILE}",
             processed_rows_per_second=0.0,
         )
     )

@@ -97,7 +97,7 @@ def post_retire(
 
 
 def _lost(plane: ControlPlane, view: QueryView) -> bool:
-    return plane.verdicts.judged(view, plane.clock()).verdict.status == QueryStatus.LOST
+    return plane.verdicts.verdict_of(view, plane.clock()).verdict.status == QueryStatus.LOST
 
 
 @router.get("/actions", summary="Actions, newest first")

@@ -1,4 +1,4 @@
-"""Views of queries in all sorts of situations, for the tests of verdicts, lag and metrics."""
+"""Builders of query views for the tests of verdicts, lag and metrics."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Offsets = Mapping[str, float] | None
 
 @dataclass(frozen=True)
 class Case:
-    """A view, the status it must get at `NOW`, and words that the reason must have."""
+    """A view, its expected status at `NOW`, and a part of the expected reason."""
 
     name: str
     view: QueryView
     status: QueryStatus
-    words: str
+    reason: str
 
 
 def source(start: Offsets, end: Offsets, latest: Offsets, **changes: Any) -> SourceSample:
@@ -81,10 +81,10 @@ def batches(
     return tuple(made)
 
 
-def headless(
+def without_latest_offset(
     count: int, *, every: float = 10.0, last_at: float = NOW - 5, **changes: Any
 ) -> tuple[ProgressSample, ...]:
-    """Batches of a source that tells no head, as the file source."""
+    """Batches of a source that reports no latest offset, such as the file source."""
     files = SourceSample("FileStreamSource[file:/in]", {"logOffset": 1}, {"logOffset": 2}, None, 10)
     return tuple(sample(n, last_at - (count - 1 - n) * every, [files], **changes) for n in range(count))
 
@@ -123,7 +123,7 @@ def action(kind: str = "restart", state: ActionState = ActionState.DELIVERED, **
 
 
 def view(**changes: Any) -> QueryView:
-    """A query that runs well, every 10 s, unless changed."""
+    """A healthy query with a 10 s trigger, with these fields replaced."""
     values: dict[str, Any] = {
         "query_id": "q1",
         "app": "shop",
@@ -144,7 +144,7 @@ def ended(end: RunEnd | None, ago: float = 100, **changes: Any) -> Run:
     return run(ended_at=NOW - ago, end=end, last_batch_id=42, **changes)
 
 
-def hung(quiet: float, batch_age: float = 1000) -> QueryView:
-    """A batch that has run for `batch_age`, whose last task finished `quiet` ago."""
+def long_batch(quiet: float, batch_age: float = 1000) -> QueryView:
+    """A batch that has run for `batch_age` seconds; its last task finished `quiet` seconds ago."""
     progress = batches([0] * 12, last_at=NOW - batch_age)
     return view(progress=progress, status=in_batch(last_task_at=NOW - quiet))

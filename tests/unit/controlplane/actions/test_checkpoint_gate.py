@@ -21,8 +21,13 @@ JUDGEMENT = {
 
 
 def seen(taken_at: float = NOW - 5, verdict: str = "ok", **more: Any) -> CheckpointSummary:
-    foretold = "the commit log is ahead (log.commit-ahead)" if verdict == "broken" else None
-    told = {"summary": "it will resume at batch 8", "checkpoint": "/c", "foretold": foretold, "run_id": "old"}
+    predicted = "the commit log is ahead (log.commit-ahead)" if verdict == "broken" else None
+    told = {
+        "summary": "it will resume at batch 8",
+        "checkpoint": "/c",
+        "predicted_failure": predicted,
+        "run_id": "old",
+    }
     return CheckpointSummary(taken_at, verdict, **{**told, **more})
 
 

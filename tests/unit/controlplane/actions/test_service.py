@@ -47,7 +47,7 @@ def test_a_driver_that_fell_silent_does_not_hold_up_the_one_that_took_its_place(
     harness: StoreHarness,
 ) -> None:
     dead, new = Driver(), Driver()
-    silent_since = harness.now - DEFAULTS.unheard_seconds - 20
+    silent_since = harness.now - DEFAULTS.unresponsive_seconds - 20
     harness.accept(dead.started("q", "r1", at=silent_since))
     harness.accept(new.started("q", "r2", at=silent_since + 10))
     assert asked(harness).state == ActionState.REQUESTED

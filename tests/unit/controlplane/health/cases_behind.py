@@ -1,75 +1,80 @@
-"""Queries that keep up or fall behind, and the verdict on each."""
+"""Cases of queries that keep up or fall behind, each with its verdict."""
 
 from __future__ import annotations
 
 from controlplane.model import QueryStatus, RunFacts
-from tests.unit.controlplane.situations import NOW, Case, batches, headless, sample, source, view
+from tests.unit.controlplane.situations import NOW, Case, batches, sample, source, view, without_latest_offset
 
 ASAP = RunFacts(trigger="processing_time", trigger_interval=0.0)
 DRAINING = RunFacts(trigger="available_now")
 
 CASES = [
     # Falling behind.
-    Case("keeping up", view(), QueryStatus.RUNNING, "batch 11 took 1 s; keeps up: lag 0 rows"),
+    Case(
+        "keeping up",
+        view(),
+        QueryStatus.RUNNING,
+        "Keeping up: no backlog, batch 11 took 1 s of a 10 s trigger interval.",
+    ),
     Case(
         "a trickle that falls behind steadily",
         view(progress=batches(range(5, 55, 5), rows=5)),
         QueryStatus.LAGGING,
-        "never fell, from 5 rows to 50 rows in 1 min 30 s",
+        "Falling behind: backlog grew from 5 to 50 rows in 1 min 30 s; the oldest unread row is",
     ),
     Case(
         "a flood that falls behind steadily",
         view(progress=batches(range(1_000_000, 11_000_000, 1_000_000), rows=1_000_000)),
         QueryStatus.LAGGING,
-        "from 1 000 000 rows to 10 000 000 rows",
+        "from 1,000,000 to 10,000,000 rows",
     ),
     Case(
         "lag that neither grows nor falls, above what is allowed",
         view(progress=batches([500] * 10, rows=100)),
         QueryStatus.LAGGING,
-        "from 500 rows to 500 rows",
+        "Falling behind: backlog has stayed at 500 rows for 1 min 30 s",
     ),
     Case(
         "healthy jitter of tiny batches",
         view(progress=batches([0, 3, 8, 2, 9, 0, 5, 7, 9, 11, 12, 14], rows=5)),
         QueryStatus.RUNNING,
-        "lag 14 rows, the oldest",
+        "Running: backlog 14 rows (not growing steadily), the oldest unread row is",
     ),
     Case(
         "healthy jitter of large batches",
         view(progress=batches([9e4, 2e5, 1e5, 3e5, 5e4, 2e5, 3e5, 1e5, 1e5, 4e5], rows=1_000_000)),
         QueryStatus.RUNNING,
-        "lag 400 000 rows",
+        "backlog 400,000 rows",
     ),
     Case(
         "a source that bursts in the last batch",
         view(progress=batches([0] * 11 + [5000])),
         QueryStatus.RUNNING,
-        "lag 5 000 rows",
+        "backlog 5,000 rows",
     ),
     Case(
         "growth that is too young to judge",
         view(progress=batches(range(0, 900, 100))),
         QueryStatus.RUNNING,
-        "lag 800 rows",
+        "backlog 800 rows (too few batches for a trend)",
     ),
     Case(
         "batches of a third of a second that jitter for a few seconds",
         view(progress=batches([*([0, 40] * 50), *range(0, 200, 20)], every=0.3), facts=ASAP),
         QueryStatus.RUNNING,
-        "lag 180 rows",
+        "backlog 180 rows",
     ),
     Case(
         "batches of a third of a second that fall behind for half a minute",
         view(progress=batches(range(0, 2400, 20), every=0.3), facts=ASAP),
         QueryStatus.LAGGING,
-        "never fell",
+        "backlog grew from",
     ),
     Case(
-        "batches that read nothing while rows wait",
+        "batches that read nothing while rows are waiting",
         view(progress=batches([100] * 12, rows=0)),
         QueryStatus.STUCK,
-        "10 batches read nothing of KafkaV2[Subscribe[orders]] while 100 rows wait",
+        "the last 10 batches read nothing from KafkaV2[Subscribe[orders]] although 100 rows are waiting",
     ),
     Case(
         "one partition that is not read",
@@ -84,13 +89,13 @@ CASES = [
             )
         ),
         QueryStatus.STUCK,
-        "read nothing of o/1 of KafkaV2[Subscribe[orders]] while 83 rows wait",
+        "read nothing from o/1 of KafkaV2[Subscribe[orders]] although 83 rows are waiting",
     ),
     Case(
         "one partition that falls behind while the whole does not",
         view(progress=batches([{"o/0": 1000 - 100 * n, "o/1": 100 * n} for n in range(10)])),
         QueryStatus.LAGGING,
-        "o/1 of KafkaV2[Subscribe[orders]] never fell, from 0 rows to 900 rows",
+        "the backlog of o/1 of KafkaV2[Subscribe[orders]] grew from 0 to 900 rows",
     ),
     Case(
         "a quiet partition beside a busy one",
@@ -105,16 +110,16 @@ CASES = [
             )
         ),
         QueryStatus.RUNNING,
-        "lag 0 rows",
+        "no backlog",
     ),
     Case(
-        "far behind after too few batches for a trend",
+        "behind after too few batches for a trend",
         view(progress=batches([4000, 5000, 6000], rows=100, first_end=50_000)),
         QueryStatus.RUNNING,
-        "lag 6 000 rows, the oldest",
+        "backlog 6,000 rows (too few batches for a trend), the oldest",
     ),
     Case(
-        "far behind but catching up",
+        "behind but catching up",
         view(
             progress=batches(
                 [1000 * n for n in range(11, 1, -1)],
@@ -123,7 +128,7 @@ CASES = [
             )
         ),
         QueryStatus.RUNNING,
-        "lag 2 000 rows, the oldest 3 min",
+        "backlog 2,000 rows (not growing steadily), the oldest unread row is 3 min",
     ),
     Case(
         "more than five minutes behind, catching up",
@@ -133,29 +138,34 @@ CASES = [
             )
         ),
         QueryStatus.LAGGING,
-        "18 000 rows wait; catching up, about 1 min 30 s left",
+        "the backlog is 18,000 rows; it will catch up in about 1 min 30 s.",
     ),
     Case(
         "an availableNow run is behind by nature",
         view(progress=batches(range(1000, 13000, 1000)), facts=DRAINING),
         QueryStatus.RUNNING,
-        "lag 12 000 rows",
+        "backlog 12,000 rows",
     ),
-    # Sources that tell no head, or whose head is always the end.
-    Case("a source without a head", view(progress=headless(12)), QueryStatus.RUNNING, "lag unknown"),
+    # Sources that report no latest offset, or whose latest offset is always the end offset.
     Case(
-        "results that are always old, as batches take long",
-        view(progress=headless(5, duration=200.0, every=200), facts=ASAP),
+        "a source that reports no latest offset",
+        view(progress=without_latest_offset(12)),
+        QueryStatus.RUNNING,
+        "Running. Backlog unknown: the source does not report a latest offset.",
+    ),
+    Case(
+        "results that are always old because batches take long",
+        view(progress=without_latest_offset(5, duration=200.0, every=200), facts=ASAP),
         QueryStatus.LAGGING,
-        "its results are 6 min 40 s old, as its batches take 3 min 20 s",
+        "Delayed: results are 6 min 40 s old because batches take 3 min 20 s.",
     ),
     Case(
-        "batches that are long, but not by their trigger's measure",
+        "long batches within a longer trigger interval",
         view(
-            progress=headless(5, duration=200.0, every=600),
+            progress=without_latest_offset(5, duration=200.0, every=600),
             facts=RunFacts(trigger="processing_time", trigger_interval=600.0),
         ),
         QueryStatus.RUNNING,
-        "batch 4 took 3 min 20 s",
+        "Batch 4 took 3 min 20 s of a 10 min trigger interval.",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Queries that do not run, or cannot be heard, and the verdict on each."""
+"""Cases of queries that do not run or whose driver is silent, each with its verdict."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tests.unit.controlplane.situations import (
 DRAINING = RunFacts(trigger="available_now")
 
 CASES = [
-    # Put away, ended, or on the way back.
-    Case("a retired query", view(retired_at=NOW - 60), QueryStatus.RETIRED, "put it away at"),
+    # Retired, ended, or being restarted.
+    Case("a retired query", view(retired_at=NOW - 60), QueryStatus.RETIRED, "Retired at"),
     Case(
         "a retired query that was started again", view(retired_at=NOW - 7000), QueryStatus.RUNNING, "batch 11"
     ),
     Case(
-        "stopped by somebody",
+        "stopped on request",
         view(run=ended(RunEnd.STOPPED)),
         QueryStatus.STOPPED,
-        "stopped 1 min 40 s ago after batch 42",
+        "Stopped 1 min 40 s ago after batch 42.",
     ),
     Case(
-        "stopped, and its driver went away since",
+        "stopped, and its driver has been silent since",
         view(
             run=ended(RunEnd.STOPPED, 500),
             progress=batches([0] * 3, last_at=NOW - 510),
@@ -40,79 +40,92 @@ CASES = [
             polled_at=None,
         ),
         QueryStatus.STOPPED,
-        "its agent is silent for 5 min",
+        "No heartbeat from the driver for 5 min.",
     ),
     Case(
         "failed with a condition",
         view(run=ended(RunEnd.FAILED, failure_text=STATE_LOST)),
         QueryStatus.FAILED,
-        "failed 1 min 40 s ago after batch 42: CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS; Restore",
-    ),
-    Case("failed without a word", view(run=ended(RunEnd.FAILED)), QueryStatus.FAILED, "gave no exception"),
-    Case("failed, end not yet said", view(run=ended(None, failure_text="boom")), QueryStatus.FAILED, "boom"),
-    Case(
-        "an availableNow run that is done", view(run=ended(RunEnd.FINISHED)), QueryStatus.FINISHED, "read all"
+        "Failed 1 min 40 s ago after batch 42: CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS. Restore",
     ),
     Case(
-        "an availableNow run that ended without saying how",
+        "failed without an exception",
+        view(run=ended(RunEnd.FAILED)),
+        QueryStatus.FAILED,
+        "the driver reported no exception.",
+    ),
+    Case(
+        "failed, its end not reported yet",
+        view(run=ended(None, failure_text="boom")),
+        QueryStatus.FAILED,
+        "boom",
+    ),
+    Case(
+        "an availableNow run that is done",
+        view(run=ended(RunEnd.FINISHED)),
+        QueryStatus.FINISHED,
+        "processed all",
+    ),
+    Case(
+        "an availableNow run whose kind of end is unknown",
         view(run=ended(None), facts=DRAINING),
         QueryStatus.FINISHED,
-        "after batch 42",
+        "Finished: processed all available data in batch 42.",
     ),
     Case(
         "a run whose driver was lost",
         view(run=ended(RunEnd.LOST)),
         QueryStatus.LOST,
-        "went away without a word",
+        "Lost: the run ended 1 min 40 s ago after batch 42 without a report from its driver.",
     ),
     Case(
         "a driver that exited around the query",
         view(agent=agent(ended_at=NOW - 20, end_reason="exit")),
         QueryStatus.STOPPED,
-        "stopped 20 s ago",
+        "Stopped 20 s ago.",
     ),
     Case(
         "a driver that died of an exception",
         view(agent=agent(ended_at=NOW - 20, end_reason="exception")),
         QueryStatus.FAILED,
-        "failed 20 s ago",
+        "Failed 20 s ago: the driver reported no exception.",
     ),
     Case(
         "a restart under way after the stop",
         view(run=ended(RunEnd.STOPPED, 2), action=action()),
         QueryStatus.RESTARTING,
-        "ada asked for a restart 4 s ago; the action is delivered",
+        "Restarting: requested by ada 4 s ago, delivered to the driver.",
     ),
     Case(
         "a start of a failed query under way",
         view(run=ended(RunEnd.FAILED), action=action("start", ActionState.REQUESTED)),
         QueryStatus.RESTARTING,
-        "requested",
+        "Starting: requested by ada 4 s ago, not delivered to the driver yet.",
     ),
-    Case("a restart asked for while it runs", view(action=action()), QueryStatus.RUNNING, "batch 11"),
+    Case("a restart requested while it runs", view(action=action()), QueryStatus.RUNNING, "batch 11"),
     Case(
         "a stop under way after the end",
         view(run=ended(RunEnd.STOPPED, 2), action=action("stop")),
         QueryStatus.STOPPED,
-        "stopped 2 s ago",
+        "Stopped 2 s ago",
     ),
     Case(
         "a restart that is over",
         view(run=ended(RunEnd.STOPPED), action=action(state=ActionState.FAILED)),
         QueryStatus.STOPPED,
-        "stopped",
+        "Stopped",
     ),
     Case(
         "a start that failed after the end",
         view(run=ended(RunEnd.STOPPED), start_failed_at=NOW - 30, start_failure=STATE_LOST),
         QueryStatus.FAILED,
-        "its start failed 30 s ago: CANNOT_LOAD_STATE_STORE",
+        "Failed to start 30 s ago: CANNOT_LOAD_STATE_STORE",
     ),
     Case(
         "a start that failed before the run that ended",
         view(run=ended(RunEnd.STOPPED), start_failed_at=NOW - 5000),
         QueryStatus.STOPPED,
-        "stopped",
+        "Stopped",
     ),
     Case(
         "a query that never started",
@@ -126,7 +139,7 @@ CASES = [
         QueryStatus.RUNNING,
         "batch 11 took 1 s",
     ),
-    # Out of hearing.
+    # Out of contact.
     Case(
         "an agent that is silent",
         view(
@@ -136,10 +149,10 @@ CASES = [
             polled_at=NOW - 92,
         ),
         QueryStatus.LOST,
-        "nothing was heard from its agent for 1 min 30 s",
+        "Lost: no heartbeat from the driver for 1 min 30 s (expected every 10 s).",
     ),
     Case(
-        "an agent that was heard just in time",
+        "an agent whose heartbeat came just in time",
         view(agent=agent(last_seen_at=NOW - 59), status=None, polled_at=None),
         QueryStatus.RUNNING,
         "batch 11",
@@ -153,7 +166,7 @@ CASES = [
             polled_at=NOW - 3,
         ),
         QueryStatus.LOST,
-        "vanished: its driver no longer lists it; last seen 33 s ago",
+        "Lost: the driver is alive but the query has disappeared from it; last seen 33 s ago.",
     ),
     Case(
         "a query that one poll missed",
@@ -165,7 +178,7 @@ CASES = [
         "a query that polls never saw",
         view(run=run(started_at=NOW - 40), progress=(), status=None),
         QueryStatus.LOST,
-        "vanished",
+        "has disappeared",
     ),
     Case(
         "a query that polls do not see although it reports",

@@ -1,4 +1,4 @@
-"""Figures as people read them."""
+"""Tests of the formatting of figures."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOW = 1_795_000_000.0  # 2026-11-18 11:06:40 UTC
         (math.inf, "an unknown time"),
     ],
 )
-def test_a_span_is_told_in_its_two_largest_units(seconds: float, text: str) -> None:
+def test_a_duration_has_its_two_largest_units(seconds: float, text: str) -> None:
     assert span(seconds) == text
 
 
@@ -41,21 +41,21 @@ def test_a_span_is_told_in_its_two_largest_units(seconds: float, text: str) -> N
     [
         (0, "0 rows"),
         (1, "1 row"),
-        (12_400, "12 400 rows"),
-        (1.2e9, "1 200 000 000 rows"),
+        (12_400, "12,400 rows"),
+        (1.2e9, "1,200,000,000 rows"),
         (math.nan, "an unknown number of rows"),
     ],
 )
-def test_rows_are_counted_in_groups_of_three(count: float, text: str) -> None:
+def test_row_counts_have_thousands_separators(count: float, text: str) -> None:
     assert rows(count) == text
 
 
-def test_a_moment_of_today_needs_no_date() -> None:
-    assert clock(NOW - 10, NOW) == "11:06:30 UTC"
+def test_a_time_of_the_same_day_has_no_date() -> None:
+    assert clock(NOW - 10, NOW) == "11:06 UTC"
     assert clock(NOW - 86_400, NOW) == "2026-11-17 11:06 UTC"
     assert clock(math.nan, NOW) == "an unknown time"
 
 
 @given(st.floats())
-def test_any_float_at_all_has_a_text(value: float) -> None:
+def test_every_float_has_a_text(value: float) -> None:
     assert span(value) and rows(value) and number(value) and clock(value, NOW)

@@ -1,4 +1,4 @@
-"""Tables of situations and the verdict on each; then what must hold of any view at all."""
+"""Tests of the verdict on each case, and of properties that hold for every view."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.controlplane.situations import (
     agent,
     batches,
     ended,
-    hung,
+    long_batch,
     run,
     status,
     view,
@@ -29,26 +29,26 @@ CASES = [*cases_down.CASES, *cases_running.CASES, *cases_behind.CASES]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_each_situation_has_its_verdict_and_the_reason_names_the_figures(case: Case) -> None:
+def test_each_case_gets_its_status_and_reason(case: Case) -> None:
     verdict = judge(case.view, NOW)
-    assert (verdict.status, case.words in verdict.reason) == (case.status, True), verdict.reason
+    assert (verdict.status, case.reason in verdict.reason) == (case.status, True), verdict.reason
 
 
-def test_rates_are_never_used_to_judge_lag() -> None:
+def test_rates_do_not_affect_the_verdict() -> None:
     slow = tuple(
         replace(s, input_rows_per_second=1e6, processed_rows_per_second=1.0) for s in batches([0] * 12)
     )
     assert judge(view(progress=slow), NOW).status is QueryStatus.RUNNING
 
 
-def test_silence_begins_after_sixty_seconds_and_not_before() -> None:
+def test_a_query_is_lost_after_sixty_seconds_of_silence() -> None:
     quiet = view(status=None, polled_at=None, progress=batches([0] * 12, last_at=NOW))
-    heard = replace(quiet, agent=agent(last_seen_at=NOW))
-    assert judge(heard, NOW + 60).status is not QueryStatus.LOST
-    assert judge(heard, NOW + 60.1).status is QueryStatus.LOST
+    alive = replace(quiet, agent=agent(last_seen_at=NOW))
+    assert judge(alive, NOW + 60).status is not QueryStatus.LOST
+    assert judge(alive, NOW + 60.1).status is QueryStatus.LOST
 
 
-def test_a_server_that_has_just_started_gives_agents_a_minute_to_be_heard() -> None:
+def test_a_server_that_has_just_started_waits_a_minute_for_heartbeats() -> None:
     long_ago = NOW - 900
     quiet = view(
         agent=agent(last_seen_at=long_ago),
@@ -60,31 +60,31 @@ def test_a_server_that_has_just_started_gives_agents_a_minute_to_be_heard() -> N
     assert judge(quiet, NOW, listening_since=NOW - 61).status is QueryStatus.LOST
 
 
-def test_a_query_is_followed_from_start_to_end() -> None:
+def test_the_status_follows_a_query_from_start_to_end() -> None:
     story = [
         view(run=run(started_at=NOW - 4), progress=(), status=None, polled_at=None),
         view(),
         view(idle_at=NOW - 1),
-        hung(quiet=30),
-        hung(quiet=400),
+        long_batch(quiet=30),
+        long_batch(quiet=400),
         view(run=ended(RunEnd.FAILED, failure_text="boom")),
         view(run=ended(RunEnd.FAILED), action=action()),
         view(run=ended(RunEnd.STOPPED)),
     ]
-    told = "starting running idle busy stuck failed restarting stopped".split()
-    assert [judge(one, NOW).status.value for one in story] == told
+    expected = "starting running idle busy stuck failed restarting stopped".split()
+    assert [judge(state, NOW).status.value for state in story] == expected
 
 
 @settings(max_examples=300, deadline=None)
 @given(views_)
-def test_any_view_at_all_gets_a_verdict_in_one_line(strange: QueryView) -> None:
-    verdict = judge(strange, NOW)
+def test_every_view_gets_a_verdict_without_nan(random_view: QueryView) -> None:
+    verdict = judge(random_view, NOW)
     assert verdict.reason
     assert "nan" not in verdict.reason.lower()
 
 
 @settings(max_examples=300, deadline=None)
 @given(views_)
-def test_lag_in_seconds_is_never_negative_and_never_nan(strange: QueryView) -> None:
-    seconds = lag_seconds(strange, NOW)
+def test_lag_in_seconds_is_never_negative_and_never_nan(random_view: QueryView) -> None:
+    seconds = lag_seconds(random_view, NOW)
     assert seconds is None or seconds >= 0

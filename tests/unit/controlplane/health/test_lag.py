@@ -6,7 +6,7 @@ import pytest
 
 from controlplane.health import lag
 from controlplane.health.thresholds import DEFAULTS
-from tests.unit.controlplane.situations import NOW, batches, headless, run, sample, source, view
+from tests.unit.controlplane.situations import NOW, batches, run, sample, source, view, without_latest_offset
 
 
 def heads_at(*points: tuple[float, float], end: float) -> tuple:
@@ -68,13 +68,13 @@ def test_a_query_that_rests_has_read_everything() -> None:
 
 
 def test_lag_is_not_known_where_no_source_tells_its_head() -> None:
-    assert lag.lag_seconds(view(progress=headless(12)), NOW) is None
+    assert lag.lag_seconds(view(progress=without_latest_offset(12)), NOW) is None
     assert lag.lag_seconds(view(progress=()), NOW) is None
 
 
 def test_the_source_that_is_furthest_behind_counts() -> None:
     slow = source({"a/0": 0}, {"a/0": 10}, {"a/0": 20})
-    files = headless(1)[0].sources[0]
+    files = without_latest_offset(1)[0].sources[0]
     old = sample(1, NOW - 100, [files, source({"a/0": 0}, {"a/0": 5}, {"a/0": 10})])
     new = sample(2, NOW - 50, [files, slow])
     assert lag.lag_seconds(view(progress=(old, new)), NOW) == pytest.approx(101)
@@ -127,7 +127,7 @@ def test_partitions_are_looked_at_only_where_they_lag() -> None:
 
 
 def test_a_source_that_tells_no_head_throughout_the_window_has_no_trend() -> None:
-    mixed = (*headless(3, last_at=NOW - 200), *batches([100] * 9, rows=0))
+    mixed = (*without_latest_offset(3, last_at=NOW - 200), *batches([100] * 9, rows=0))
     assert list(lag.lag_windows(mixed, DEFAULTS)) == []
 
 
@@ -142,7 +142,7 @@ def test_arrival_is_the_pace_of_the_head_over_the_partitions_known_before_and_af
     after = sample(2, NOW - 10, [source({}, {}, {"t/0": 150, "t/2": 9})])
     assert lag.arrival_rate([before, after], 0) == 5
     assert lag.arrival_rate([after], 0) is None
-    assert lag.arrival_rate(headless(2), 0) is None
+    assert lag.arrival_rate(without_latest_offset(2), 0) is None
 
 
 def test_a_topic_made_anew_tells_no_arrival() -> None:

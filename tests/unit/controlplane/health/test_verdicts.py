@@ -33,13 +33,13 @@ def test_what_the_store_knows_is_not_recorded_again() -> None:
 
 def test_an_unchanged_query_is_judged_once_for_all_who_look() -> None:
     log, seen = VerdictLog(), view()
-    first = log.judged(seen, NOW)
-    assert log.judged(seen, NOW + FRESH_SECONDS / 2) is first
-    assert log.judged(seen, NOW + FRESH_SECONDS) is not first
+    first = log.verdict_of(seen, NOW)
+    assert log.verdict_of(seen, NOW + FRESH_SECONDS / 2) is first
+    assert log.verdict_of(seen, NOW + FRESH_SECONDS) is not first
 
 
 def test_a_changed_query_and_a_clock_set_back_are_judged_anew() -> None:
     log, seen = VerdictLog(), view()
-    first = log.judged(seen, NOW)
-    assert log.judged(replace(seen, name="renamed"), NOW) is not first
-    assert log.judged(seen, NOW - 1).at == NOW - 1
+    first = log.verdict_of(seen, NOW)
+    assert log.verdict_of(replace(seen, name="renamed"), NOW) is not first
+    assert log.verdict_of(seen, NOW - 1).at == NOW - 1

@@ -71,7 +71,7 @@ class Story:
         self.harness.now = max(self.harness.now, at)
 
     def judge(self) -> None:
-        changes = self.verdicts.take(self.verdicts.changes(self.harness.window.views(), self.harness.now))
+        changes = self.verdicts.claim(self.verdicts.changes(self.harness.window.views(), self.harness.now))
         self.harness.write(record, changes)
 
 
