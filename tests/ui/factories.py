@@ -255,7 +255,7 @@ def troubled_fleet(now: float = NOW) -> list[dict[str, Any]]:
             app="billing",
             name="invoices",
             status="lost",
-            reason="the agent has been silent for 2 min 11 s (it reports every 10 s)",
+            reason="Lost: no heartbeat from the driver for 2 min 11 s (expected every 10 s).",
             processed_rows_per_second=None,
             last_progress_at=rfc3339(now - 141),
             lag_seconds=None,
@@ -304,7 +304,7 @@ def troubled_fleet(now: float = NOW) -> list[dict[str, Any]]:
             app="fraud",
             name="features",
             status="restarting",
-            reason="restart asked by ada, delivered 4 s ago",
+            reason="Restarting: requested by ada 4 s ago, delivered to the driver.",
         ),
         fleet_query(
             7,
