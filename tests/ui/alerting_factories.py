@@ -142,7 +142,7 @@ def troubled_alerts(now: float = NOW) -> list[Json]:
         fired_at=rfc3339(now - 95),
         active_at=rfc3339(now - 95),
         value=1.0,
-        group="streaming-life",
+        group="streaming-availability",
         annotations={
             "summary": "orders-enriched of orders has failed",
             "description": "orders-enriched ended with an exception and nothing starts it again by itself.",
@@ -284,4 +284,4 @@ def shipped_groups(now: float = NOW) -> list[Json]:
         ),
     ]
     slow = {"interval_seconds": 30.0, "missed": 3, "evaluation_seconds": 1.27}
-    return [group("streaming-life", life, now), group("streaming-progress", progress, now, **slow)]
+    return [group("streaming-availability", life, now), group("streaming-progress", progress, now, **slow)]

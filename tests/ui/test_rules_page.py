@@ -56,7 +56,7 @@ def test_a_tile_filters_by_its_state_and_another_click_lifts_it(app: AppTest) ->
 
 def test_the_alerts_of_a_rule_are_one_click_away(app: AppTest) -> None:
     on_rules(app)
-    app.button(key="rule_streaming.yaml;streaming-life_1_firing").click().run()
+    app.button(key="rule_streaming.yaml;streaming-availability_1_firing").click().run()
     assert not app.exception
     assert app.query_params["words"] in ("Stuck", ["Stuck"])
     assert app.dataframe[0].value["alert"].to_list() == ["Stuck"]

@@ -110,7 +110,7 @@ def test_every_alert_says_how_bad_it_is_what_it_is_about_and_where_help_is(rule:
     assert (
         page.startswith(f"# {rule.name}\n\n**{rule.labels['severity'].capitalize()}") or "**Warning**" in page
     )
-    assert all(heading in page for heading in ("## Look", "## Do", "## Know"))
+    assert all(heading in page for heading in ("## Diagnose", "## Resolve", "## Background"))
 
 
 def test_every_runbook_belongs_to_an_alert_and_its_links_lead_somewhere() -> None:

@@ -19,7 +19,7 @@ def group(rule: str) -> RuleGroup:
 
 def test_of_the_rules_that_ship_one_group_hears_at_once_and_of_running_and_idle_nothing() -> None:
     groups, _ = load(render())
-    assert [one.name for one in groups if is_immediate(one)] == ["streaming-life"]
+    assert [one.name for one in groups if is_immediate(one)] == ["streaming-availability"]
     assert {QueryStatus.FAILED, QueryStatus.STUCK} <= watched_statuses(groups)
     assert not {QueryStatus.RUNNING, QueryStatus.IDLE, QueryStatus.STARTING} & watched_statuses(groups)
 
