@@ -62,7 +62,7 @@ def lacking(program: str, package: str) -> NoReturn:
 def peer(program: str, package: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     if shutil.which(program) is None:
         lacking(program, package)
-    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([program, *arguments], capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.1, 0.0001, 12.0])
