@@ -1,7 +1,8 @@
-"""The dashboard: Streamlit pages that speak HTTP to the server and to nothing else.
+"""The dashboard: Streamlit pages that talk HTTP to the server and to nothing else.
 
-Started by `controlplane ui` and `controlplane up` through `ui.launch`, which gives the command line and the
-environment; it calls the server through `ui.kit.client` and imports nothing of ours from outside this package.
+`controlplane ui` and `controlplane up` start it through `ui.launch`, which provides command line and
+environment. It calls the server through `ui.kit.client` and imports nothing of this project from outside of
+this package.
 
     python -m streamlit run <this directory>/security_headers.py
         --server.address=127.0.0.1 --server.port=8501 --server.headless=true
@@ -11,13 +12,13 @@ environment; it calls the server through `ui.kit.client` and imports nothing of 
         --browser.gatherUsageStats=false
         --client.showErrorDetails=none --client.showErrorLinks=false --client.toolbarMode=viewer
 
-    CONTROLPLANE_URL           where the server is (http://127.0.0.1:8420)
-    CONTROLPLANE_TOKEN         what to show it, or
-    CONTROLPLANE_TOKEN_FILE    a file that holds it, read at each request
+    CONTROLPLANE_URL           address of the server (http://127.0.0.1:8420)
+    CONTROLPLANE_TOKEN         the token, or
+    CONTROLPLANE_TOKEN_FILE    a file with the token, read at each request
 
-Both themes are in `.streamlit/config.toml` beside the entry; Streamlit reads it whatever the working directory.
-While working on the pages, `streamlit run ui/app.py --server.fileWatcherType=auto` reloads them.
+Both themes are in `.streamlit/config.toml` beside the entry; Streamlit reads it in any working directory. For
+work on the pages, `streamlit run ui/app.py --server.fileWatcherType=auto` reloads them.
 
-The way of a page: `app_pages` → `data` (cached reads) → `client` → JSON → `frames` (tables), `charts`,
-`panels` and `widgets`. Text from others passes through `markup`.
+Data flows from `kit.client` (JSON) through `kit.cached_reads` and the `frames` modules (tables) to `charts`,
+`panels` and `widgets`, which `app_pages` puts in order. Text from others passes through `kit.markup`.
 """

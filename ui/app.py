@@ -1,6 +1,6 @@
-"""The entry: navigation, then the page. Started by `controlplane ui`, see `ui.launch`.
+"""Entry of the dashboard: the navigation, then the selected page. `ui.launch` starts it.
 
-Streamlit runs it anew for every viewer and every click; what lasts longer is in `ui.kit.cached_reads`.
+Streamlit runs it again for every viewer and every click; what outlives a run is in `ui.kit.cached_reads`.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from ui.kit import widgets
 
 ASSETS = Path(__file__).with_name("assets")
 
-# Both pictures are files: a Material icon in the browser's tab would be fetched from a font server.
+# Both images are files: the browser would fetch a Material icon for its tab from a font server.
 st.set_page_config(page_title="Spark control plane", page_icon=str(ASSETS / "icon.svg"), layout="wide")
 st.html(widgets.STYLE)
 st.logo(str(ASSETS / "logo.svg"), size="medium")
@@ -30,42 +30,42 @@ page = st.navigation(
             title="Query",
             icon=":material/query_stats:",
             url_path="query",
-            help="One query: its verdict, charts, runs and failures; stop, start and restart it.",
+            help="One query: verdict, charts, runs and failures. Stop, start or restart it here.",
         ),
         st.Page(
             "app_pages/checkpoints.py",
             title="Checkpoints",
             icon=":material/flag:",
             url_path="checkpoints",
-            help="Would each query start again from its checkpoint? Worst first.",
+            help="Checkpoint health of every query, worst first.",
         ),
         st.Page(
             "app_pages/alerts.py",
             title="Alerts",
             icon=":material/notifications:",
             url_path="alerts",
-            help="What fires and who was told; acknowledge and silence.",
+            help="Firing alerts and their notifications. Acknowledge or silence them here.",
         ),
         st.Page(
             "app_pages/rules.py",
             title="Rules",
             icon=":material/rule:",
             url_path="rules",
-            help="The rules that raise alerts, and how their last evaluation went.",
+            help="Alerting and recording rules with their state and last evaluation.",
         ),
         st.Page(
             "app_pages/actions.py",
             title="Actions",
             icon=":material/history:",
             url_path="actions",
-            help="What was asked for, by whom, and how it ended.",
+            help="Every stop, start and restart: who requested it, why, and the outcome.",
         ),
         st.Page(
             "app_pages/runbook.py",
             title="Runbook",
             icon=":material/menu_book:",
             url_path="runbook",
-            visibility="hidden",  # alerts link to it
+            visibility="hidden",  # reached by links from alerts
         ),
     ],
     position="top",

@@ -1,8 +1,8 @@
-"""How the UI is started: the command line and the environment of the Streamlit process.
+"""Command line and environment of the dashboard's Streamlit process.
 
-`controlplane ui` and `controlplane up` call `command` and `environment` and start the process themselves.
-The options that harden it stand on the command line, where neither a config file nor the environment of the
-user can undo them; themes and the rest come from `ui/.streamlit/config.toml`.
+`controlplane ui` and `controlplane up` call `command` and `environment` and start the process. The hardening
+options are on the command line, where neither a config file nor the user's environment can undo them; themes
+and the rest are in `ui/.streamlit/config.toml`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 
 def command(port: int = 8501, host: str = "127.0.0.1", allowed_hosts: Sequence[str] = ()) -> list[str]:
-    """The argument list that serves the UI on `host:port`; where the server is goes into `environment`.
+    """The argument list that serves the dashboard on `host:port`, without the server's address.
 
-    On a loopback address only loopback names are accepted (DNS rebinding); elsewhere name the hosts that
-    people type in `allowed_hosts`, or every name is accepted.
+    On a loopback address only loopback names are accepted, against DNS rebinding. On another address, list
+    the host names that people use in `allowed_hosts`; otherwise every name is accepted.
     """
     hosts = list(allowed_hosts) or (list(LOOPBACK_NAMES) if host in LOOPBACK_NAMES else [])
     options = {
@@ -47,7 +47,10 @@ def environment(
     token_file: str | Path | None = None,
     base: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The process' environment: where the server is, which token to show (a file is read at each request)."""
+    """The process's environment: `base` with the server's address and the token or its file.
+
+    A token file is read at each request.
+    """
     values = dict(base or {})
     values["CONTROLPLANE_URL"] = server_url
     if token:

@@ -106,15 +106,15 @@ def test_a_damaged_checkpoint_fails_the_restart_with_sparks_own_condition_and_no
     screen.page.get_by_text("CANNOT_LOAD_STATE_STORE").first.wait_for()
     screen.page.get_by_role("button", name="Start", exact=True).click()
     dialog = screen.page.get_by_role("dialog")
-    dialog.get_by_text("It will fail:").wait_for()  # the doctor says so before anybody presses the button
+    dialog.get_by_text("A start will fail:").wait_for()  # before the button is used
     start = dialog.get_by_role("button", name="Start", exact=True)
     assert start.is_disabled()
-    dialog.get_by_text("In spite of it").click()
+    dialog.get_by_text("Continue anyway").click()
     dialog.get_by_label("Reason").fill("to see it fail")
     dialog.get_by_label("Reason").press("Tab")
     browser.until(start.is_enabled)
     start.click()
-    screen.page.get_by_text("asked by").first.wait_for()
+    screen.page.get_by_text("requested by").first.wait_for()
     demo.until(lambda: demo.call("actions")["actions"][0]["state"] == "failed", 120, demo.queries)
     action = demo.call("actions")["actions"][0]
     assert "CANNOT_LOAD_STATE_STORE" in action["reason"]

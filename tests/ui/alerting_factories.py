@@ -22,7 +22,7 @@ def fingerprint(labels: Mapping[str, str]) -> str:
 
 
 def alert(name: str = "LagGrowing", now: float = NOW, **overrides: Any) -> Json:
-    """A firing alert of query 4, active for seven minutes, told two minutes ago."""
+    """A firing alert of query 4, active for seven minutes, notified two minutes ago."""
     severity = overrides.get("severity", "warning")
     app, query = overrides.get("app", "clicks"), overrides.get("query", "pageviews-to-lake")
     identity = overrides.pop("query_id", query_id(4))
@@ -57,7 +57,7 @@ def alert(name: str = "LagGrowing", now: float = NOW, **overrides: Any) -> Json:
         "notified": {
             "at": rfc3339(now - 120),
             "receiver": "on-call",
-            "words": "1 alert fires, and nobody was told yet",
+            "words": "1 alert fires. First notification.",
         },
     }
     return {**fields, **overrides}
@@ -85,7 +85,7 @@ def note(now: float = NOW, **overrides: Any) -> Json:
         "receiver": "on-call",
         "group_key": '{}/{severity="critical"}:{alertname="LagGrowing", app="clicks"}',
         "outcome": "sent",
-        "words": "1 alert fires, and nobody was told yet",
+        "words": "1 alert fires. First notification.",
         "alerts": 1,
         "fingerprints": [],
     }

@@ -1,8 +1,8 @@
-"""A real Chromium against the real Streamlit app, for what only a browser can show.
+"""A real Chromium before the real Streamlit app.
 
-`tests/ui/conftest.py` makes fixtures of it: Streamlit as `controlplane ui` starts it, in front of the fake
-server, and Debian's Chromium driven by Playwright. Where Chromium is missing the tests are skipped with the
-line that says what to install; with CONTROLPLANE_REQUIRE_ALL=1 that is a failure.
+`tests/ui/conftest.py` makes fixtures of it: Streamlit as `controlplane ui` starts it, before the fake server,
+and Debian's Chromium driven by Playwright. Without Chromium the tests are skipped with a line on what to
+install; with CONTROLPLANE_REQUIRE_ALL=1 they fail.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FLAGS = (
 
 
 def need_chromium() -> str:
-    """The path of the browser; else skip, or fail where everything is required."""
+    """The path of the browser; otherwise skip, or fail if everything is required."""
     if Path(CHROMIUM).exists():
         return CHROMIUM
     message = f"no browser at {CHROMIUM}: apt-get install -y chromium (or set CHROMIUM)"
@@ -69,8 +69,8 @@ def streamlit(server_url: str, token: str) -> Iterator[str]:
             process.terminate()
             process.wait(timeout=10)
             log.seek(0)
-            said = log.read()
-    assert "Traceback" not in said, said
+            output = log.read()
+    assert "Traceback" not in output, output
 
 
 def _wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
@@ -87,7 +87,7 @@ def _wait_until_up(url: str, process: subprocess.Popen[bytes]) -> None:
 
 
 class Screen:
-    """One viewer's page, and what it asked of the network."""
+    """One viewer's page, and its requests to foreign addresses."""
 
     def __init__(self, page: Any, address: str):
         self.page = page
@@ -123,8 +123,8 @@ class Screen:
         self.page.mouse.click(box["x"] + 160, box["y"] + ROW * (row + 1.5))
 
 
-def until(true: Callable[[], bool], seconds: float = 15.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
     deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not come true in time"
+    while not condition():
+        assert time.monotonic() < deadline, f"condition not true within {seconds} s"
         time.sleep(0.1)

@@ -57,14 +57,14 @@ def finding(**overrides: Any) -> Json:
 
 def note(**overrides: Any) -> Json:
     quiet = {"severity": "info", "effect": "none", "when": "", "condition": "", "evidence": {}}
-    told = {
+    texts = {
         "check": "log.inflight",
         "message": "batch 4411 was planned and not committed: it runs again, with the same input",
         "remedy": [
             "with a sink that does not know batches by their number, look whether it took a part of it"
         ],
     }
-    return finding(**{**quiet, **told, **overrides})
+    return finding(**{**quiet, **texts, **overrides})
 
 
 def harm(**overrides: Any) -> Json:

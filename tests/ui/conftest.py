@@ -1,4 +1,4 @@
-"""Fixtures of the UI tests: a fake client for AppTest, and a browser in front of the whole app."""
+"""Fixtures of the page tests: a fake client for AppTest, and a browser in front of the whole app."""
 
 from __future__ import annotations
 
@@ -67,15 +67,15 @@ class FakeClient(AlertingAnswers):
         return self._or_error({"name": "test", "role": self.world.role})
 
     def checkpoints(self) -> dict[str, Any]:
-        return self._or_error(self.world.checkpoints.all(self.now))
+        return self._or_error(self.world.checkpoints.list(self.now))
 
     def checkpoint(self, query_id: str) -> dict[str, Any]:
         self._or_error(None)
-        return self.world.checkpoints.one(query_id, self.now)
+        return self.world.checkpoints.get(query_id, self.now)
 
-    def look(self, query_id: str) -> dict[str, Any]:
+    def request_inventory(self, query_id: str) -> dict[str, Any]:
         self._or_error(None)
-        return self.world.checkpoints.look(query_id, self.now)
+        return self.world.checkpoints.request_inventory(query_id, self.now)
 
     def act(self, query_id: str, body: dict[str, Any], idempotency_key: str) -> dict[str, Any]:
         return self._or_error({"action": self.world.ask(query_id, body, idempotency_key, self.now)})
@@ -118,8 +118,8 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def desk(chromium: Any) -> Iterator[Any]:
-    """One browser profile for all tests: what the app is made of is fetched once."""
+def browser_context(chromium: Any) -> Iterator[Any]:
+    """One browser profile for all tests: the app's scripts are fetched once."""
     context = chromium.new_context(viewport={"width": 1440, "height": 900}, timezone_id="Europe/Berlin")
     yield context
     context.close()
@@ -137,7 +137,7 @@ def stage() -> Iterator[tuple[FakeServer, str]]:
 
 @pytest.fixture
 def server(stage: tuple[FakeServer, str]) -> Iterator[FakeServer]:
-    """The fake server with a world of its own for this test; running again afterwards, whatever happened."""
+    """The fake server with a new world for this test; always running again afterwards."""
     running = stage[0]
     vars(running.world).update(vars(World()))
     yield running
@@ -146,7 +146,7 @@ def server(stage: tuple[FakeServer, str]) -> Iterator[FakeServer]:
 
 
 @pytest.fixture
-def screen(desk: Any, stage: tuple[FakeServer, str], server: FakeServer) -> Iterator[Screen]:
-    page = desk.new_page()
+def screen(browser_context: Any, stage: tuple[FakeServer, str], server: FakeServer) -> Iterator[Screen]:
+    page = browser_context.new_page()
     yield Screen(page, stage[1])
     page.close()

@@ -112,7 +112,7 @@ def detail(number: int = 1, now: float = NOW, **overrides: Any) -> dict[str, Any
                 "status": "running",
                 "reason": "batch 901 committed after the restart",
             },
-            {"at": rfc3339(now - 7260), "status": "restarting", "reason": "restart asked by ada"},
+            {"at": rfc3339(now - 7260), "status": "restarting", "reason": "restart requested by ada"},
             {"at": rfc3339(now - 7300), "status": "failed", "reason": "the run ended with STREAM_FAILED"},
         ],
         "actions": [action(1, now, state="succeeded", reason="resumed at batch 901", finished_at=now - 7180)],

@@ -1,7 +1,7 @@
-"""The alerting half of the fake server: alerts, silences, rules and notifications of scripted JSON.
+"""Alerting API of the fake server: scripted alerts, silences, rules and notifications.
 
-`FakeAlerting` holds what it answers and takes acknowledgements and silences as the server does; `respond` is
-its HTTP side, `AlertingAnswers` its side without HTTP, for AppTest.
+`FakeAlerting` holds the data and applies acknowledgements and silences like the server. `respond` is its HTTP
+side, `AlertingAnswers` its side without HTTP, for AppTest.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ OPERATOR = re.compile(r"""^\s*([A-Za-z_]\w*)\s*(=~|!~|!=|=)\s*(".*"|[^"]*)\s*$""
 
 
 class FakeAlerting:
-    """What the fake server knows of alerts. `asked`: the bodies of what was posted, newest last."""
+    """Scripted alerting data. `asked`: the bodies of the posted requests, newest last."""
 
     def __init__(self, now: float = NOW):
         self.alerts = troubled_alerts(now)
         self.past = [
             alert(now=now, state="resolved", fired_at=rfc3339(now - 9000 - 60 * n)) for n in range(3)
         ]
-        for number, one in enumerate(self.past):
-            one |= {"resolved_at": rfc3339(now - 8000 - 60 * number), "value": 100.0 * number}
+        for number, item in enumerate(self.past):
+            item |= {"resolved_at": rfc3339(now - 8000 - 60 * number), "value": 100.0 * number}
         ended = {"starts_at": rfc3339(now - 90_000), "ends_at": rfc3339(now - 80_000), "state": "expired"}
         self.silences = [silence(1, now), silence(2, now, comment="a test of the pager", **ended)]
         self.groups = shipped_groups(now)
         lag = self.alerts[2]["fingerprint"]
-        words = {"words": "told 60 s ago, nothing new; it is repeated after 14400 s"}
+        repeated = {"words": "Notified 60 s ago. Nothing new, repeated after 4 h."}
         self.notes = [
-            note(now, at=rfc3339(now - 30), outcome="not_sent", fingerprints=[lag], **words),
+            note(now, at=rfc3339(now - 30), outcome="not_sent", fingerprints=[lag], **repeated),
             note(now, fingerprints=[lag]),
             note(now, at=rfc3339(now - 125), outcome="failed", words="the webhook answered 502"),
         ]
@@ -45,38 +45,38 @@ class FakeAlerting:
         rank = {"firing": 0, "pending": 1, "resolved": 2}
         worst = {"critical": 0, "warning": 1, "info": 2}
         shown = sorted(self.alerts, key=lambda a: (rank[a["state"]], worst.get(a["severity"], 3)))
-        firing = [one for one in shown if one["state"] == "firing"]
+        firing = [item for item in shown if item["state"] == "firing"]
         counts = {
             "firing": len(firing),
-            "pending": sum(one["state"] == "pending" for one in shown),
-            "silenced": sum(bool(one["silenced_by"]) for one in firing),
-            "inhibited": sum(bool(one["inhibited_by"]) for one in firing),
-            "acknowledged": sum(bool(one["acknowledged"]) for one in firing),
+            "pending": sum(item["state"] == "pending" for item in shown),
+            "silenced": sum(bool(item["silenced_by"]) for item in firing),
+            "inhibited": sum(bool(item["inhibited_by"]) for item in firing),
+            "acknowledged": sum(bool(item["acknowledged"]) for item in firing),
         }
         return {"as_of": rfc3339(now), "counts": counts, "alerts": shown}
 
-    def one(self, wanted: str) -> Json:
+    def get(self, wanted: str) -> Json:
         return {"alert": self._find(wanted), "notifications": self._notes_of(wanted)}
 
     def _notes_of(self, wanted: str) -> list[Json]:
-        return [one for one in self.notes if wanted in one["fingerprints"]]
+        return [item for item in self.notes if wanted in item["fingerprints"]]
 
     def _find(self, wanted: str) -> Json:
-        for one in (*self.alerts, *self.past):
-            if one["fingerprint"] == wanted:
-                return one
+        for item in (*self.alerts, *self.past):
+            if item["fingerprint"] == wanted:
+                return item
         raise ServerNotFound(f"no alert {wanted}")
 
     def history(self) -> Json:
-        fired = [one for one in self.alerts if one["fired_at"]]
-        newest = sorted([*fired, *self.past], key=lambda one: str(one["fired_at"]), reverse=True)
-        return {"alerts": [{**one, "silenced_by": [], "inhibited_by": []} for one in newest]}
+        fired = [item for item in self.alerts if item["fired_at"]]
+        newest = sorted([*fired, *self.past], key=lambda item: str(item["fired_at"]), reverse=True)
+        return {"alerts": [{**item, "silenced_by": [], "inhibited_by": []} for item in newest]}
 
     def acknowledge(self, wanted: str, body: Mapping[str, Any], now: float) -> Json:
         found = self._find(wanted)
         if found["state"] != "firing":
             raise ServerRefused(
-                f"the alert is {found['state']}; only one that fires can be acknowledged", "conflict"
+                f"the alert is {found['state']}; only item that fires can be acknowledged", "conflict"
             )
         self.asked.append(dict(body))
         by = body.get("actor") or "admin"
@@ -84,9 +84,9 @@ class FakeAlerting:
         return {"alert": found}
 
     def all_silences(self) -> Json:
-        active = [one["id"] for one in self.silences if one["state"] == "active"]
-        counted = {i: sum(i in one["silenced_by"] for one in self.alerts) for i in active}
-        return {"silences": [{**one, "alerts": counted.get(one["id"], 0)} for one in self.silences]}
+        active = [item["id"] for item in self.silences if item["state"] == "active"]
+        counted = {i: sum(i in item["silenced_by"] for item in self.alerts) for i in active}
+        return {"silences": [{**item, "alerts": counted.get(item["id"], 0)} for item in self.silences]}
 
     def add_silence(self, body: Mapping[str, Any], now: float) -> Json:
         covered = self.covered(body["matchers"])
@@ -99,24 +99,24 @@ class FakeAlerting:
         made |= {"matchers": [_matcher(text) for text in body["matchers"]]}
         made["text"] = "{" + ", ".join(body["matchers"]) + "}"
         self.silences.insert(0, made)
-        for one in covered:
-            one["silenced_by"] = [*one["silenced_by"], made["id"]]
+        for item in covered:
+            item["silenced_by"] = [*item["silenced_by"], made["id"]]
         return {"silence": made}
 
     def expire(self, wanted: str, now: float) -> Json:
-        found = next((one for one in self.silences if one["id"] == wanted), None)
+        found = next((item for item in self.silences if item["id"] == wanted), None)
         if found is None:
             raise ServerNotFound(f"no silence {wanted}")
         self.asked.append({"expire": wanted})
         found |= {"state": "expired", "ends_at": rfc3339(now)}
-        for one in self.alerts:
-            one["silenced_by"] = [other for other in one["silenced_by"] if other != wanted]
+        for item in self.alerts:
+            item["silenced_by"] = [other for other in item["silenced_by"] if other != wanted]
         return {"silence": found}
 
     def covered(self, texts: Sequence[str]) -> list[Json]:
         matchers = [_matcher(text) for text in texts]
-        firing = [one for one in self.alerts if one["state"] == "firing"]
-        return [one for one in firing if all(_passes(matcher, one["labels"]) for matcher in matchers)]
+        firing = [item for item in self.alerts if item["state"] == "firing"]
+        return [item for item in firing if all(_passes(matcher, item["labels"]) for matcher in matchers)]
 
     def rules(self, now: float) -> Json:
         return {"as_of": rfc3339(now), "groups": self.groups}
@@ -147,7 +147,7 @@ def _passes(matcher: Json, labels: Mapping[str, str]) -> bool:
 
 
 def respond(
-    desk: FakeAlerting,
+    fake: FakeAlerting,
     method: str,
     path: str,
     params: Mapping[str, list[str]],
@@ -156,7 +156,7 @@ def respond(
 ) -> tuple[int, Any] | None:
     """Status and JSON of a request that is about alerting; None of any other."""
     try:
-        return _route(desk, method, path.strip("/").split("/"), params, body, now)
+        return _route(fake, method, path.strip("/").split("/"), params, body, now)
     except ServerNotFound as error:
         return 404, {"error": {"code": "not_found", "message": str(error), "detail": {}}}
     except ServerRefused as error:
@@ -167,7 +167,7 @@ def respond(
 
 
 def _route(
-    desk: FakeAlerting,
+    fake: FakeAlerting,
     method: str,
     path: list[str],
     params: Mapping[str, list[str]],
@@ -176,25 +176,25 @@ def _route(
 ) -> tuple[int, Any] | None:
     match method, path:
         case "GET", ["api", "v1", "alerts"]:
-            return 200, _selected(desk.listed(now), params)
+            return 200, _selected(fake.listed(now), params)
         case "GET", ["api", "v1", "alerts", "history"]:
-            return 200, desk.history()
+            return 200, fake.history()
         case "GET", ["api", "v1", "alerts", wanted]:
-            return 200, desk.one(wanted)
+            return 200, fake.get(wanted)
         case "POST", ["api", "v1", "alerts", wanted, "acknowledge"]:
-            return 200, desk.acknowledge(wanted, body, now)
+            return 200, fake.acknowledge(wanted, body, now)
         case "GET", ["api", "v1", "silences"]:
-            return 200, desk.all_silences()
+            return 200, fake.all_silences()
         case "POST", ["api", "v1", "silences"]:
-            return 201, desk.add_silence(body, now)
+            return 201, fake.add_silence(body, now)
         case "DELETE", ["api", "v1", "silences", wanted]:
-            return 200, desk.expire(wanted, now)
+            return 200, fake.expire(wanted, now)
         case "GET", ["api", "v1", "rules"]:
-            return 200, desk.rules(now)
+            return 200, fake.rules(now)
         case "GET", ["api", "v1", "notifications"]:
-            return 200, {"notifications": desk.notes}
+            return 200, {"notifications": fake.notes}
         case "GET", ["alertmanager", "api", "v2", "alerts"]:
-            return 200, desk.covered(params.get("filter", []))
+            return 200, fake.covered(params.get("filter", []))
     return None
 
 
@@ -202,9 +202,9 @@ def _selected(listed: Json, params: Mapping[str, list[str]]) -> Json:
     """As the server selects by `state` and `query_id`; the counts stay those of all."""
     states, queries = params.get("state", []), params.get("query_id", [])
     alerts = [
-        one
-        for one in listed["alerts"]
-        if (not states or one["state"] in states) and (not queries or one["query_id"] in queries)
+        item
+        for item in listed["alerts"]
+        if (not states or item["state"] in states) and (not queries or item["query_id"] in queries)
     ]
     return {**listed, "alerts": alerts}
 
@@ -222,7 +222,7 @@ class AlertingAnswers:
         return self._or_error(self.world.alerting.listed(self.now))
 
     def alert(self, fingerprint: str) -> Json:
-        return self._or_error(self.world.alerting.one(fingerprint))
+        return self._or_error(self.world.alerting.get(fingerprint))
 
     def alert_history(self, start: float, end: float, limit: int = 500) -> Json:
         return self._or_error(self.world.alerting.history())

@@ -145,8 +145,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _alerting(self, method: str, body: dict[str, Any] | None = None) -> bool:
         """Answer it where it is about alerting."""
         url = urlsplit(self.path)
-        desk, params = self.world.alerting, parse_qs(url.query)
-        found = fake_alerting.respond(desk, method, unquote(url.path), params, body or {}, time.time())
+        fake, params = self.world.alerting, parse_qs(url.query)
+        found = fake_alerting.respond(fake, method, unquote(url.path), params, body or {}, time.time())
         if found:
             self._send(*found)
         return found is not None

@@ -1,4 +1,4 @@
-"""The Alerts page, run as a script before a fake client: what each view says, what is asked for, what is hidden."""
+"""Alerts page run as a script before a fake client: its views, dialogs and escaping."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_tile_chooses_its_view_and_the_address_keeps_it(app: AppTest) -> None:
     app.button(key="tile_silenced").click().run()
     assert app.query_params["view"] in ("silenced", ["silenced"])
     assert names(app) == ["LagSecondsHigh", "Overrun"]
-    assert app.dataframe[0].value["muted"].to_list()[1] == "QueryFailed fires"
+    assert app.dataframe[0].value["suppressed_by"].to_list()[1] == "inhibited by QueryFailed"
     app.button(key="tile_pending").click().run()
     assert app.dataframe[0].value["reason"].to_list() == ["the condition holds for 45 s of 120 s"]
 
@@ -59,27 +59,27 @@ def test_filters_come_from_the_address(app: AppTest) -> None:
     assert names(app) == ["Stuck"]
 
 
-def test_filters_that_hide_everything_say_so(app: AppTest) -> None:
+def test_filters_that_hide_everything_are_reported(app: AppTest) -> None:
     on_alerts(app, words="nothing like this")
     assert not app.dataframe
-    assert "None of 4 matches the filters." in texts(app)
+    assert "None of 4 alerts matches the filters." in texts(app)
 
 
-def test_a_calm_night_says_that_nothing_fires_and_what_was_last(app: AppTest, world: World) -> None:
+def test_without_firing_alerts_the_last_resolved_are_shown(app: AppTest, world: World) -> None:
     world.alerting.alerts = [one for one in world.alerting.alerts if one["state"] == "resolved"]
     on_alerts(app)
-    assert "Nothing fires." in texts(app)
+    assert "No alert needs attention." in texts(app)
     assert "WatermarkStuck resolved 4 min ago" in texts(app)
 
 
-def test_history_tells_what_fired_newest_first(app: AppTest) -> None:
+def test_history_lists_past_alerts_newest_first(app: AppTest) -> None:
     on_alerts(app, view="history")
     assert names(app)[0] == "QueryFailed"
     assert len(names(app)) == 10
     assert names(app)[-3:] == ["LagGrowing"] * 3
 
 
-def test_notifications_tell_who_was_told_and_who_was_not(app: AppTest) -> None:
+def test_notifications_list_sent_and_suppressed_ones(app: AppTest) -> None:
     on_alerts(app, view="notifications", words="webhook")
     assert app.dataframe[0].value["outcome"].to_list() == [["Failed"]]
 
@@ -91,7 +91,7 @@ def test_an_alert_in_the_address_is_shown_whole(app: AppTest, world: World) -> N
         "the condition holds for 540 s",
         "84213",
         "84.2k rows of orders wait",
-        "Not told",
+        "Not notified",
     ):
         assert part in texts(app) + "".join(str(badge.value) for badge in app.markdown)
     assert not app.button(key=f"acknowledge_{fingerprint(world, 'LagGrowing')}").disabled
@@ -99,13 +99,13 @@ def test_an_alert_in_the_address_is_shown_whole(app: AppTest, world: World) -> N
     assert "alert" not in app.query_params
 
 
-def test_an_alert_that_the_server_does_not_know_is_said_to_be_unknown(app: AppTest) -> None:
+def test_an_unknown_alert_is_reported(app: AppTest) -> None:
     on_alerts(app, alert="0123456789abcdef")
-    assert "The server does not know this alert." in texts(app)
+    assert "The server does not have this alert." in texts(app)
     assert names(app)
 
 
-def test_what_is_acknowledged_already_says_by_whom(app: AppTest, world: World) -> None:
+def test_an_acknowledged_alert_shows_by_whom(app: AppTest, world: World) -> None:
     on_alerts(app, alert=fingerprint(world, "Stuck"))
     button = app.button(key=f"acknowledge_{fingerprint(world, 'Stuck')}")
     assert button.disabled
@@ -113,7 +113,7 @@ def test_what_is_acknowledged_already_says_by_whom(app: AppTest, world: World) -
     assert "looking at the executors" in texts(app)
 
 
-def test_an_acknowledgement_is_posted_with_its_comment_and_seen_at_once(app: AppTest, world: World) -> None:
+def test_an_acknowledgement_is_posted_with_its_comment_and_shown_at_once(app: AppTest, world: World) -> None:
     on_alerts(app, alert=fingerprint(world, "LagGrowing"))
     app.button(key=f"acknowledge_{fingerprint(world, 'LagGrowing')}").click().run()
     app.text_input(key="acknowledge_comment").set_value("adding executors").run()
@@ -125,7 +125,7 @@ def test_an_acknowledgement_is_posted_with_its_comment_and_seen_at_once(app: App
         app.button(key="answer_yes")
 
 
-def test_a_refused_acknowledgement_stays_open_and_says_why(app: AppTest, world: World) -> None:
+def test_a_refused_acknowledgement_stays_open_with_the_reason(app: AppTest, world: World) -> None:
     on_alerts(app, alert=fingerprint(world, "LagGrowing"))
     app.button(key=f"acknowledge_{fingerprint(world, 'LagGrowing')}").click().run()
     next(one for one in world.alerting.alerts if one["name"] == "LagGrowing")["state"] = "resolved"
@@ -134,9 +134,7 @@ def test_a_refused_acknowledgement_stays_open_and_says_why(app: AppTest, world: 
     assert world.alerting.asked == []
 
 
-def test_a_silence_starts_from_the_labels_says_what_it_covers_and_is_posted(
-    app: AppTest, world: World
-) -> None:
+def test_a_silence_is_prefilled_shows_what_it_covers_and_is_posted(app: AppTest, world: World) -> None:
     on_alerts(app, alert=fingerprint(world, "LagGrowing"))
     app.button(key=f"silence_{fingerprint(world, 'LagGrowing')}").click().run()
     assert app.text_area(key="silence_matchers").value.splitlines()[:2] == [
@@ -147,7 +145,7 @@ def test_a_silence_starts_from_the_labels_says_what_it_covers_and_is_posted(
     app.text_area(key="silence_matchers").set_value('app="clicks"').run()
     assert "Covers **2 firing alerts** now" in texts(app)
     assert "Stuck clicks/sessions" in texts(app)
-    app.segmented_control(key="silence_lasting").set_value("4h").run()
+    app.segmented_control(key="silence_duration").set_value("4h").run()
     app.text_input(key="silence_comment").set_value("brokers move").run()
     app.button(key="answer_yes").click().run()
     assert not app.exception
@@ -158,13 +156,13 @@ def test_a_silence_starts_from_the_labels_says_what_it_covers_and_is_posted(
     assert names(app) == ["QueryFailed", names(app)[1]]
 
 
-def test_a_silence_may_end_at_a_moment(app: AppTest, world: World) -> None:
+def test_a_silence_may_have_an_end_time(app: AppTest, world: World) -> None:
     on_alerts(app, view="silences")
     app.button(key="silence_new").click().run()
     assert app.button(key="answer_yes").disabled  # no matcher yet
     app.text_area(key="silence_matchers").set_value('team="x"').run()
     assert "Covers **0 firing alerts** now." in texts(app)
-    app.segmented_control(key="silence_lasting").set_value("until …").run()
+    app.segmented_control(key="silence_duration").set_value("until …").run()
     app.button(key="answer_yes").click().run()
     assert not app.exception
     (asked,) = world.alerting.asked
@@ -172,7 +170,7 @@ def test_a_silence_may_end_at_a_moment(app: AppTest, world: World) -> None:
     assert asked["ends_at"].endswith("Z")
 
 
-def test_a_matcher_that_cannot_be_read_is_told_before_it_is_sent(app: AppTest, world: World) -> None:
+def test_an_invalid_matcher_is_reported_before_the_silence_is_sent(app: AppTest, world: World) -> None:
     on_alerts(app, view="silences")
     app.button(key="silence_new").click().run()
     app.text_area(key="silence_matchers").set_value("no matcher").run()
@@ -182,11 +180,11 @@ def test_a_matcher_that_cannot_be_read_is_told_before_it_is_sent(app: AppTest, w
     assert world.alerting.asked == []
 
 
-def test_a_silence_is_ended_after_a_confirmation(app: AppTest, world: World) -> None:
+def test_a_silence_is_expired_after_a_confirmation(app: AppTest, world: World) -> None:
     on_alerts(app, view="silences")
     identity = world.alerting.silences[0]["id"]
     app.button(key=f"expire_{identity}").click().run()
-    assert "1 firing alert is told again." in texts(app)
+    assert "1 firing alert notifies again." in texts(app)
     assert world.alerting.asked == []
     app.button(key="answer_yes").click().run()
     assert world.alerting.asked == [{"expire": identity}]
@@ -196,7 +194,7 @@ def test_a_silence_is_ended_after_a_confirmation(app: AppTest, world: World) -> 
     ]
 
 
-def test_a_dialog_that_is_cancelled_asks_for_nothing(app: AppTest, world: World) -> None:
+def test_a_cancelled_dialog_requests_nothing(app: AppTest, world: World) -> None:
     on_alerts(app, view="silences")
     app.button(key=f"expire_{world.alerting.silences[0]['id']}").click().run()
     app.button(key="answer_no").click().run()
@@ -216,7 +214,7 @@ def test_a_viewer_sees_everything_and_why_the_buttons_are_off(app: AppTest, worl
     assert app.button(key=f"expire_{world.alerting.silences[0]['id']}").disabled
 
 
-def test_the_last_alerts_stay_under_a_banner_while_the_server_is_away(
+def test_the_last_alerts_stay_under_a_banner_while_the_server_is_unreachable(
     app: AppTest, client: FakeClient
 ) -> None:
     on_alerts(app)
@@ -225,28 +223,30 @@ def test_the_last_alerts_stay_under_a_banner_while_the_server_is_away(
     app.run()
     assert not app.exception
     assert len(names(app)) == 4
-    assert "What you see was true at" in app.warning[0].value
+    assert "This page shows the state of" in app.warning[0].value
 
 
-def test_a_server_that_was_never_there_is_an_error_and_no_traceback(app: AppTest, client: FakeClient) -> None:
+def test_a_server_that_was_never_reachable_is_an_error_without_traceback(
+    app: AppTest, client: FakeClient
+) -> None:
     client.error = ServerUnreachable("No connection to the server.")
     on_alerts(app)
     assert "No connection" in app.error[0].value
 
 
-def test_lists_of_which_only_the_number_is_shown_are_read_seldom(
+def test_lists_shown_only_by_their_length_are_read_rarely(
     app: AppTest, client: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[float] = []
     read = client.alert_history
     monkeypatch.setattr(client, "alert_history", lambda start, end: asked.append(end) or read(start, end))
     on_alerts(app)
-    cached_reads._ask.clear()
+    cached_reads._fetch.clear()
     app.run()
     assert len(asked) == 1
 
 
-def test_hostile_alerts_are_never_given_to_markdown_as_they_are(app: AppTest, world: World) -> None:
+def test_hostile_alerts_never_reach_markdown_unescaped(app: AppTest, world: World) -> None:
     hostile = next(one for one in world.alerting.alerts if one["name"].startswith(":material"))
     world.alerting.notes[0] |= {"fingerprints": [hostile["fingerprint"]], "receiver": hostile["query"]}
     world.alerting.silences[0] |= {"comment": hostile["query"], "created_by": hostile["query"]}

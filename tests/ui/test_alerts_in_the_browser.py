@@ -1,4 +1,4 @@
-"""What only a browser can show of the Alerts and Rules pages: the real app before the fake server."""
+"""The Alerts and Rules pages of the real app in Chromium before the fake server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.browser
 
 
 def alert(server: FakeServer, name: str) -> dict[str, Any]:
-    return next(one for one in server.world.alerting.alerts if one["name"].startswith(name))
+    return next(alert for alert in server.world.alerting.alerts if alert["name"].startswith(name))
 
 
 def click_cell(screen: Screen, row: int, x: int) -> None:
@@ -73,7 +73,7 @@ def test_an_alert_is_acknowledged_with_a_comment(screen: Screen, server: FakeSer
     assert screen.page.get_by_role("button", name="Acknowledge").is_disabled()
 
 
-def test_a_silence_starts_from_the_alerts_labels_and_moves_it_to_the_silenced(
+def test_a_silence_is_prefilled_and_moves_the_alert_to_the_silenced(
     screen: Screen, server: FakeServer
 ) -> None:
     lag = alert(server, "LagGrowing")
@@ -97,12 +97,12 @@ def test_a_silence_starts_from_the_alerts_labels_and_moves_it_to_the_silenced(
     assert asked["comment"] == "brokers move"
 
 
-def test_a_silence_is_ended_after_a_confirmation(screen: Screen, server: FakeServer) -> None:
+def test_a_silence_is_expired_after_a_confirmation(screen: Screen, server: FakeServer) -> None:
     identity = server.world.alerting.silences[0]["id"]
     screen.go("/alerts?view=silences")
     screen.page.locator(f".st-key-expire_{identity} button").click()
     dialog = screen.page.get_by_role("dialog")
-    dialog.get_by_text("1 firing alert is told again.").wait_for()
+    dialog.get_by_text("1 firing alert notifies again.").wait_for()
     dialog.get_by_role("button", name="Expire").click()
     dialog.wait_for(state="detached")
     until(lambda: screen.page.locator(".st-key-tile_silences").inner_text().split() == ["0", "Silences"])
@@ -133,22 +133,24 @@ def test_when_the_server_dies_the_alerts_stay_under_a_banner_and_it_goes_when_it
     table = screen.page.locator('[data-testid="stDataFrame"]').first
     table.evaluate("node => { node.marked = true }")
     server.stop()
-    screen.page.get_by_text("Stale: the server is away").wait_for(timeout=15_000)
+    screen.page.get_by_text("Stale data: the server is unreachable").wait_for(timeout=15_000)
     assert table.evaluate("node => node.marked === true")
     assert len(screen.rows()) == 4
     screen.page.locator(".st-key-alert_detail").get_by_text("sessions of clicks hangs").wait_for()
     server.start()
-    screen.page.get_by_text("Stale: the server is away").wait_for(state="detached", timeout=15_000)
+    screen.page.get_by_text("Stale data: the server is unreachable").wait_for(
+        state="detached", timeout=15_000
+    )
 
 
 def test_hostile_alerts_silences_and_rules_are_text_wherever_they_appear(
     screen: Screen, server: FakeServer
 ) -> None:
-    desk, trick = server.world.alerting, f"{factories.HOSTILE} <script>alert('x')</script>"
+    fake, trick = server.world.alerting, f"{factories.HOSTILE} <script>alert('x')</script>"
     hostile = alert(server, ":material")
-    desk.notes[0] |= {"fingerprints": [hostile["fingerprint"]], "words": trick, "receiver": trick}
-    desk.silences[0] |= {"comment": trick, "created_by": trick, "text": f'{{team="{trick}"}}'}
-    desk.groups[0]["rules"].append(
+    fake.notes[0] |= {"fingerprints": [hostile["fingerprint"]], "words": trick, "receiver": trick}
+    fake.silences[0] |= {"comment": trick, "created_by": trick, "text": f'{{team="{trick}"}}'}
+    fake.groups[0]["rules"].append(
         factories.rule(trick, labels={"team": trick}, expr=trick, error=trick, health="err")
     )
     shown = screen.go(f"/alerts?alert={hostile['fingerprint']}").page.locator(".st-key-alert_detail")
@@ -161,7 +163,7 @@ def test_hostile_alerts_silences_and_rules_are_text_wherever_they_appear(
     screen.page.get_by_role("dialog").get_by_text("Covers 1 firing alert").wait_for()
     assert_inert(screen)
     screen.go("/alerts?view=silences").page.get_by_text(trick).first.wait_for()
-    screen.page.locator(f".st-key-expire_{desk.silences[0]['id']} button").click()
+    screen.page.locator(f".st-key-expire_{fake.silences[0]['id']} button").click()
     screen.page.get_by_role("dialog").get_by_text(trick).first.wait_for()
     assert_inert(screen)
     screen.go("/alerts?view=notifications")
@@ -173,7 +175,7 @@ def test_hostile_alerts_silences_and_rules_are_text_wherever_they_appear(
 
 
 def assert_inert(screen: Screen) -> None:
-    """Nothing that others wrote became an element, was fetched, ran, or turns the line around."""
+    """No text from others became an element, was fetched, ran, or reorders a line."""
     body = screen.page.locator("body")
     tricks = 'img[src*="evil"], a[href*="evil"], a[href^="javascript"], img[onerror], iframe[src*="evil"]'
     assert body.locator(tricks).count() == 0
@@ -182,9 +184,9 @@ def assert_inert(screen: Screen) -> None:
     assert screen.alerts == []
 
 
-def test_rules_lead_to_the_alerts_they_raised(screen: Screen) -> None:
+def test_rules_lead_to_their_alerts(screen: Screen) -> None:
     screen.go("/rules?rule_state=firing&find=hangs")
-    screen.page.get_by_text("No rule matches.").wait_for()
+    screen.page.get_by_text("No rule matches the filters.").wait_for()
     screen.page.get_by_placeholder("Search name").fill("stuck")
     screen.page.get_by_role("button", name="1 firing").click()
     screen.page.get_by_role("heading", name="Alerts").wait_for()
@@ -203,9 +205,9 @@ def test_a_refresh_keeps_the_rules_in_place(screen: Screen, server: FakeServer) 
     assert card.evaluate("node => node.marked === true")
 
 
-def test_what_was_searched_on_one_page_is_not_searched_on_the_next(screen: Screen) -> None:
+def test_a_search_on_one_page_does_not_carry_over_to_the_next(screen: Screen) -> None:
     screen.go("/actions?words=nothing")
-    screen.page.get_by_text("No action matches.").wait_for()
+    screen.page.get_by_text("No action matches the filters.").wait_for()
     screen.page.get_by_role("link", name="Alerts").click()
     until(lambda: len(screen.rows()) == 4)
     assert "words" not in screen.page.url

@@ -1,4 +1,4 @@
-"""The Alerts and Rules pages before the real server: what fires there is seen, acknowledged and silenced here."""
+"""The Alerts and Rules pages before the real server: an alert is seen, acknowledged and silenced."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ RULES = """groups:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServer, str]]:
-    """The server with rules of its own, looking every second, and the app before it."""
+    """The server with its own rules, evaluated every second, and the app before it."""
     browser.need_chromium()
-    folder = tmp_path_factory.mktemp("desk")
+    folder = tmp_path_factory.mktemp("dashboard")
     (folder / "rules.yaml").write_text(RULES)
     with (
         live_server(folder / "data", rules=(str(folder / "rules.yaml"),), series_step=1.0) as server,
@@ -45,13 +45,13 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServ
 
 
 @pytest.fixture
-def screen(desk: Any, running: tuple[LiveServer, str]) -> Iterator[Screen]:
-    page = desk.new_page()
+def screen(browser_context: Any, running: tuple[LiveServer, str]) -> Iterator[Screen]:
+    page = browser_context.new_page()
     yield Screen(page, running[1])
     page.close()
 
 
-def test_an_alert_is_seen_acknowledged_silenced_and_told_again(
+def test_an_alert_is_seen_acknowledged_silenced_and_notified_again(
     screen: Screen, running: tuple[LiveServer, str]
 ) -> None:
     query = SimulatedQuery("invoices")
@@ -62,8 +62,8 @@ def test_an_alert_is_seen_acknowledged_silenced_and_told_again(
         _seen(screen)
         _acknowledged(screen)
         _silenced(screen)
-        _told_again(screen)
-        _ruled(screen)
+        _expired(screen)
+        _listed_under_its_rule(screen)
 
 
 def _seen(screen: Screen) -> None:
@@ -95,7 +95,7 @@ def _silenced(screen: Screen) -> None:
     typed.fill("{nonsense")
     typed.press("Control+Enter")
     dialog.get_by_role("alert").wait_for()
-    assert "The server answered" not in dialog.inner_text()  # its own words, not our guess
+    assert "The server answered" not in dialog.inner_text()  # the server's own message
     typed.fill('alertname="QueryFailed"\nquery="invoices"')
     typed.press("Control+Enter")
     dialog.get_by_text("Covers 1 firing alert now").wait_for()
@@ -103,14 +103,14 @@ def _silenced(screen: Screen) -> None:
     dialog.get_by_role("button", name="Silence", exact=True).click()
     dialog.wait_for(state="detached")
     until(lambda: screen.page.locator(".st-key-tile_silenced").inner_text().split() == ["1", "Silenced"])
-    screen.page.get_by_text("Nothing fires but 1 muted alert.").wait_for()
+    screen.page.get_by_text("1 alert is silenced or inhibited.").wait_for()
 
 
-def _told_again(screen: Screen) -> None:
+def _expired(screen: Screen) -> None:
     screen.page.locator(".st-key-tile_silences button").click()
     screen.page.get_by_role("button", name="Expire").click()
     dialog = screen.page.get_by_role("dialog")
-    dialog.get_by_text("1 firing alert is told again.").wait_for()
+    dialog.get_by_text("1 firing alert notifies again.").wait_for()
     dialog.get_by_role("button", name="Expire").click()
     dialog.wait_for(state="detached")
     until(lambda: screen.page.locator(".st-key-tile_firing_now").inner_text().split() == ["1", "Firing"])
@@ -118,7 +118,7 @@ def _told_again(screen: Screen) -> None:
     until(lambda: any("QueryFailed" in row for row in screen.rows()))
 
 
-def _ruled(screen: Screen) -> None:
+def _listed_under_its_rule(screen: Screen) -> None:
     screen.go("/rules?rule_state=pending")
     screen.page.get_by_text("Waits").first.wait_for()
     screen.page.get_by_text("for 1 h").wait_for()

@@ -1,4 +1,4 @@
-"""The Checkpoints page, the panel and the confirmation, run as scripts before a fake client."""
+"""Checkpoints page, checkpoint panel and confirmation, run as scripts before a fake client."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def on_checkpoints(app: AppTest, **params: str | list[str]) -> AppTest:
 
 
 def texts(app: AppTest) -> str:
-    """What is written, without the escapes that keep it text."""
+    """The texts of the page, without the characters that escape them."""
     return as_markdown(app).replace("\\", "").replace(WORD_JOINER, "")
 
 
@@ -56,28 +56,28 @@ def test_filters_come_from_the_address_and_a_tile_toggles_one(app: AppTest) -> N
     assert app.dataframe[0].value["query"].to_list() == ["sessions"]
 
 
-def test_nothing_yet_nothing_that_matches_and_a_server_too_old_are_told_apart(
+def test_no_match_no_checkpoint_and_an_old_server_have_different_texts(
     app: AppTest, client: FakeClient, world: World
 ) -> None:
     on_checkpoints(app, seek="nothing like this")
     assert "No checkpoint matches the filters." in texts(app)
     world.checkpoints.known = {}
     later(app, client, 5)
-    assert "No checkpoint is known yet." in texts(app)
-    world.checkpoints.old = True
+    assert "No checkpoints yet." in texts(app)
+    world.checkpoints.unsupported = True
     later(app, client, 5)
     assert "older than this dashboard" in app.info[0].value
     assert not app.error
 
 
-def test_the_last_table_stays_under_a_banner_while_the_server_is_away(
+def test_the_last_table_stays_under_a_banner_while_the_server_is_unreachable(
     app: AppTest, client: FakeClient
 ) -> None:
     on_checkpoints(app)
     client.error = ServerUnreachable("No connection to the server.")
     later(app, client, 5)
     assert len(app.dataframe[0].value) > 20
-    assert "What you see was true at" in app.warning[0].value
+    assert "This page shows the state of" in app.warning[0].value
 
 
 def test_a_thousand_checkpoints_are_one_table(app: AppTest, world: World) -> None:
@@ -87,14 +87,14 @@ def test_a_thousand_checkpoints_are_one_table(app: AppTest, world: World) -> Non
     assert len(app.dataframe[0].value) == 1000
 
 
-def test_the_panel_says_the_verdict_and_folds_the_rest(app: AppTest) -> None:
+def test_the_panel_shows_the_verdict_and_folds_the_rest(app: AppTest) -> None:
     on_query(app, BROKEN)
     assert "Batch 4411 cannot load its state" in texts(app)
     assert "restore the named files" not in texts(app)
     on_query(app, BROKEN, checkpoint="true")
     assert not app.exception
-    for words in ("restore the named files", "The restart fails, in the first batch", "2 cannot load what"):
-        assert words in texts(app)
+    for part in ("restore the named files", "The restart fails, in the first batch", "2 cannot load the"):
+        assert part in texts(app)
     assert {"Planned": "4411", "Committed": "4410", "Next": "4411"}.items() <= {
         metric.label: metric.value for metric in app.metric
     }.items()
@@ -103,90 +103,93 @@ def test_the_panel_says_the_verdict_and_folds_the_rest(app: AppTest) -> None:
     ]
 
 
-def test_a_look_again_is_awaited_and_its_answer_shown(app: AppTest, client: FakeClient, world: World) -> None:
+def test_a_requested_check_is_awaited_and_its_result_shown(
+    app: AppTest, client: FakeClient, world: World
+) -> None:
     on_query(app, BROKEN)
-    world.checkpoints.brings[BROKEN] = {"checkpoint": {"verdict": "ok", "summary": "Mended."}, "findings": []}
-    app.button(key="look_again").click().run()
-    assert "The driver's agent is looking" in texts(app)
-    assert app.button(key="look_again").disabled
+    world.checkpoints.results[BROKEN] = {
+        "checkpoint": {"verdict": "ok", "summary": "Mended."},
+        "findings": [],
+    }
+    app.button(key="check_now").click().run()
+    assert "The driver's agent is checking" in texts(app)
+    assert app.button(key="check_now").disabled
     later(app, client, 2)
     assert "Mended." in texts(app)
-    assert not app.button(key="look_again").disabled
-    assert len(world.checkpoints.looks) == 1
+    assert not app.button(key="check_now").disabled
+    assert len(world.checkpoints.requests) == 1
 
 
-def test_a_look_that_nobody_can_take_says_why(app: AppTest, world: World) -> None:
+def test_a_check_that_cannot_be_made_shows_the_reason(app: AppTest, world: World) -> None:
     on_query(app, BROKEN)
-    world.checkpoints.nobody = "the agent is gone"
-    app.button(key="look_again").click().run()
-    assert "Nobody can look now: the agent is gone" in texts(app)
+    world.checkpoints.refusal = "the agent is gone"
+    app.button(key="check_now").click().run()
+    assert "The checkpoint cannot be checked now: the agent is gone" in texts(app)
 
 
-def test_a_viewer_cannot_ask_for_a_look_and_is_told_why(app: AppTest, world: World) -> None:
+def test_a_viewer_cannot_request_a_check_and_sees_why(app: AppTest, world: World) -> None:
     world.role = "viewer"
     on_query(app, BROKEN)
-    assert app.button(key="look_again").disabled
-    assert "looking needs an operator" in app.button(key="look_again").help
+    assert app.button(key="check_now").disabled
+    assert "Checkpoint checks require the role operator" in app.button(key="check_now").help
 
 
-def test_what_nothing_resumes_from_is_one_line(app: AppTest, world: World) -> None:
+def test_a_temporary_checkpoint_is_one_line(app: AppTest, world: World) -> None:
     world.details[FINE] = {"facts": {"checkpoint_is_temporary": True}}
     on_query(app, FINE)
     assert "It is temporary" in texts(app)
     with pytest.raises(KeyError):
-        app.button(key="look_again")
+        app.button(key="check_now")
 
 
-def test_a_server_that_knows_no_checkpoints_leaves_a_line_and_the_old_confirmation(
-    app: AppTest, world: World
-) -> None:
-    world.checkpoints.old = True
+def test_a_server_without_checkpoints_leaves_the_confirmation_usable(app: AppTest, world: World) -> None:
+    world.checkpoints.unsupported = True
     on_query(app, FINE)
-    assert "nothing is known of it" in texts(app)
+    assert "Checkpoint: not known" in texts(app)
     app.button(key="ask_restart").click().run()
     assert not app.exception
-    assert "not known" not in texts(app)
+    assert "unknown whether" not in texts(app)
     assert not app.button(key="ask_yes").disabled
 
 
-def test_a_restart_asks_for_a_look_and_says_where_it_resumes(
+def test_a_restart_requests_a_check_and_shows_where_it_resumes(
     app: AppTest, client: FakeClient, world: World
 ) -> None:
     on_query(app, FINE)
     app.button(key="ask_restart").click().run()
-    assert [identity for identity, _ in world.checkpoints.looks] == [FINE]
-    assert "looking again" in texts(app)
+    assert [identity for identity, _ in world.checkpoints.requests] == [FINE]
+    assert "checking again" in texts(app)
     assert not app.button(key="ask_yes").disabled  # usable meanwhile
     later(app, client, 2)
-    assert "It resumes at batch 1234." in texts(app)
+    assert "The next start resumes at batch 1234." in texts(app)
     app.button(key="ask_yes").click().run()
     assert "force" not in world.posted[0][1]
 
 
-def test_a_broken_checkpoint_is_overridden_only_by_the_tick_and_a_reason(
+def test_a_broken_checkpoint_is_overridden_only_by_the_checkbox_and_a_reason(
     app: AppTest, client: FakeClient, world: World
 ) -> None:
     on_query(app, BROKEN)
     app.button(key="ask_start").click().run()
     later(app, client, 2)
-    assert "It will fail:" in texts(app)
+    assert "A start will fail:" in texts(app)
     assert app.button(key="ask_yes").disabled
     app.checkbox(key="ask_force").check().run()
-    assert "Say why" in app.button(key="ask_yes").help
+    assert "Enter a reason" in app.button(key="ask_yes").help
     app.text_input(key="ask_reason").set_value("the file is back").run()
     app.button(key="ask_yes").click().run()
     body = world.posted[0][1]
     assert (body["action"], body["force"], body["reason"]) == ("start", True, "the file is back")
 
 
-def test_a_stop_asks_nothing_of_the_checkpoint(app: AppTest, world: World) -> None:
+def test_a_stop_requests_no_check(app: AppTest, world: World) -> None:
     on_query(app, FINE)
     app.button(key="ask_stop").click().run()
-    assert world.checkpoints.looks == []
-    assert "looking again" not in texts(app)
+    assert world.checkpoints.requests == []
+    assert "checking again" not in texts(app)
 
 
-def test_a_server_that_refuses_for_the_checkpoint_can_be_asked_again_with_the_tick(
+def test_after_a_refusal_for_the_checkpoint_the_start_can_be_forced(
     app: AppTest, client: FakeClient, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keys = []
@@ -209,19 +212,19 @@ def test_a_server_that_refuses_for_the_checkpoint_can_be_asked_again_with_the_ti
     assert world.posted[0][2] not in keys  # under the old key the server would answer the old refusal
 
 
-def test_an_action_refused_for_its_checkpoint_says_what_and_how_to_go_on(app: AppTest, world: World) -> None:
+def test_an_action_refused_for_its_checkpoint_shows_finding_and_remedy(app: AppTest, world: World) -> None:
     evidence = {"code": "checkpoint_broken", "checkpoint": checkpoint(), "findings": [note(), finding()]}
     refused = factories.action(
         9, state="refused", reason="batch 4411 cannot load its state", evidence=evidence, query_id=BROKEN
     )
     world.actions = [{**refused, "key": "k"}]
-    app.session_state["followed"] = {BROKEN: refused["id"]}
+    app.session_state["tracked_actions"] = {BROKEN: refused["id"]}
     on_query(app, BROKEN)
     assert "The checkpoint is broken: batch 4411 cannot load its state" in texts(app)
     assert "restore the named files from a backup" in texts(app)
 
 
-def test_nothing_of_a_checkpoint_reaches_markdown_as_it_is(app: AppTest) -> None:
+def test_text_of_a_checkpoint_never_reaches_markdown_unescaped(app: AppTest) -> None:
     on_query(app, factories.query_id(50), checkpoint="true")
     app.button(key="ask_restart").click().run()
     markdown = [*app.markdown, *app.title, *app.caption, *app.header, *app.subheader]

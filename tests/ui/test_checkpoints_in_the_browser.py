@@ -1,4 +1,4 @@
-"""Checkpoints in a real browser: the page, the panel, the confirmation, and hostile words in all of them."""
+"""Checkpoints in Chromium: the page, the panel, the confirmation."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ def test_a_click_on_a_checkpoint_leads_to_its_querys_open_panel(screen: Screen) 
     assert screen.foreign == []
 
 
-def test_a_look_again_shows_the_new_verdict_and_keeps_the_panel_in_place(
+def test_a_check_shows_the_new_verdict_and_keeps_the_panel_in_place(
     screen: Screen, server: FakeServer
 ) -> None:
-    mended = {"checkpoint": {"verdict": "ok", "summary": "A start resumes at batch 4411."}, "findings": []}
-    server.world.checkpoints.brings[BROKEN] = mended
+    repaired = {"checkpoint": {"verdict": "ok", "summary": "A start resumes at batch 4411."}, "findings": []}
+    server.world.checkpoints.results[BROKEN] = repaired
     screen.go(f"/query?query_id={BROKEN}")
     panel = screen.page.locator(".st-key-checkpoint_panel")
     panel.get_by_text("Broken").first.wait_for()
     panel.evaluate("node => { node.marked = true }")
     height = panel.bounding_box()["height"]
-    screen.page.get_by_role("button", name="Look again").focus()
+    screen.page.get_by_role("button", name="Check now").focus()
     screen.page.keyboard.press("Enter")
     panel.get_by_text("A start resumes at batch 4411.").wait_for()
     until(lambda: panel.bounding_box()["height"] == height)
     assert panel.evaluate("node => node.marked === true")
-    assert len(server.world.checkpoints.looks) == 1
+    assert len(server.world.checkpoints.requests) == 1
 
 
-def test_a_start_from_a_broken_checkpoint_needs_the_tick_and_a_reason(
+def test_a_start_from_a_broken_checkpoint_needs_the_checkbox_and_a_reason(
     screen: Screen, server: FakeServer
 ) -> None:
     screen.go(f"/query?query_id={BROKEN}")
@@ -51,10 +51,10 @@ def test_a_start_from_a_broken_checkpoint_needs_the_tick_and_a_reason(
     reason = dialog.get_by_label("Reason")
     reason.click()
     reason.press_sequentially("the file ", delay=50)
-    dialog.get_by_text("It will fail:").wait_for()  # the verdict comes while somebody types
+    dialog.get_by_text("A start will fail:").wait_for()  # the verdict arrives while the person types
     start = dialog.get_by_role("button", name="Start", exact=True)
     assert start.is_disabled()
-    dialog.get_by_text("In spite of it").click()
+    dialog.get_by_text("Continue anyway").click()
     reason.click()
     reason.press("End")
     reason.press_sequentially("is back")

@@ -1,4 +1,4 @@
-"""The Checkpoints page, the panel and the confirmation before the real server, with a driver that is simulated."""
+"""The Checkpoints page, the panel and the confirmation before the real server with a simulated driver."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ pytestmark = pytest.mark.browser
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveServer, str]]:
     browser.need_chromium()
     with (
-        live_server(tmp_path_factory.mktemp("desk") / "data") as server,
+        live_server(tmp_path_factory.mktemp("dashboard") / "data") as server,
         browser.streamlit(server.url, server.admin_token) as address,
     ):
         yield server, address
 
 
 @pytest.fixture
-def screen(desk: Any, running: tuple[LiveServer, str]) -> Iterator[Screen]:
-    page = desk.new_page()
+def screen(browser_context: Any, running: tuple[LiveServer, str]) -> Iterator[Screen]:
+    page = browser_context.new_page()
     yield Screen(page, running[1])
     page.close()
 
 
-def test_a_checkpoint_that_breaks_is_seen_looked_at_again_and_overridden(
+def test_a_broken_checkpoint_is_listed_checked_again_and_overridden(
     screen: Screen, running: tuple[LiveServer, str], tmp_path: Path
 ) -> None:
     query = SimulatedQuery("invoices")
@@ -47,7 +47,7 @@ def test_a_checkpoint_that_breaks_is_seen_looked_at_again_and_overridden(
         agent.serve_commands(looks(query, lambda: root))
         _listed_as_ok(screen)
         (root / "offsets/1").write_text("v1\n")
-        _looked_at_again(screen)
+        _checked_again(screen)
         _overridden(screen)
 
 
@@ -56,11 +56,11 @@ def _listed_as_ok(screen: Screen) -> None:
     until(lambda: "OK" in screen.first_row() and "It will resume at batch 2" in screen.first_row())
 
 
-def _looked_at_again(screen: Screen) -> None:
+def _checked_again(screen: Screen) -> None:
     screen.click_name(0)
     panel = screen.page.locator(".st-key-checkpoint_panel")
-    panel.get_by_text("because a run began").wait_for()
-    screen.page.get_by_role("button", name="Look again").click()
+    panel.get_by_text("because a run started").wait_for()
+    screen.page.get_by_role("button", name="Check now").click()
     panel.get_by_text("Broken").first.wait_for()
     panel.locator(".st-key-checkpoint_finding_0").get_by_text("offsets/1").first.wait_for()
 
@@ -68,12 +68,12 @@ def _looked_at_again(screen: Screen) -> None:
 def _overridden(screen: Screen) -> None:
     screen.page.get_by_role("button", name="Restart").click()
     dialog = screen.page.get_by_role("dialog")
-    dialog.get_by_text("It will fail:").wait_for()
-    dialog.get_by_text("In spite of it").click()
+    dialog.get_by_text("A start will fail:").wait_for()
+    dialog.get_by_text("Continue anyway").click()
     dialog.get_by_label("Reason").fill("the batch is known")
     restart = dialog.get_by_role("button", name="Restart")
     until(restart.is_enabled)
     restart.click()
     dialog.wait_for(state="detached")
-    screen.page.get_by_text("Restart, forced, asked by").wait_for()
+    screen.page.get_by_text("Forced restart requested by").wait_for()
     screen.page.get_by_text("resumed at batch 2").first.wait_for()

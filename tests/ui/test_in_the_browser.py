@@ -1,4 +1,4 @@
-"""What only a browser can show: the real app, as `controlplane ui` starts it, before a fake server."""
+"""The real app, as `controlplane ui` starts it, in Chromium before a fake server."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_a_click_on_a_row_leads_to_its_query(screen: Screen) -> None:
     screen.page.get_by_role("heading", name="Fleet").wait_for()
 
 
-def test_a_viewers_own_sorting_lasts_and_clicks_follow_it(screen: Screen) -> None:
+def test_a_viewers_sorting_stays_and_clicks_follow_it(screen: Screen) -> None:
     screen.go("/?app=clicks")
     until(lambda: "sessions" in screen.first_row())
     screen.click_name(-1)
@@ -95,7 +95,7 @@ def test_filters_live_in_the_address_and_a_tile_toggles_one(screen: Screen) -> N
     assert screen.page.url.endswith("?status=failed")
 
 
-def test_a_restart_is_confirmed_posted_once_and_followed_to_its_outcome(
+def test_a_restart_is_confirmed_posted_once_and_tracked_to_its_outcome(
     screen: Screen, server: FakeServer
 ) -> None:
     screen.go(f"/query?query_id={STUCK}")
@@ -127,31 +127,29 @@ def test_hostile_names_and_reasons_are_text_wherever_they_appear(screen: Screen,
     screen.page.locator(".st-key-checkpoint_panel").get_by_text(hostile).first.wait_for()
     screen.page.get_by_text("Evidence").first.click()
     screen.page.get_by_role("button", name="Restart").click()
-    screen.page.locator(".st-key-foretold").get_by_text(hostile).first.wait_for()
+    screen.page.locator(".st-key-start_forecast").get_by_text(hostile).first.wait_for()
     main = screen.page.locator("body")
     assert main.locator('img[src*="evil"], a[href*="evil"], a[href^="javascript"], img[onerror]').count() == 0
     assert screen.foreign == []
     assert screen.alerts == []
 
 
-def hover_words(screen: Screen, chart: str, share: float) -> str:
-    """What the tooltip of that chart says, once the pointer has found something at this share of its width."""
+def tooltip_text(screen: Screen, chart: str, share: float) -> str:
+    """Text of the chart's tooltip at this share of its width."""
     place = screen.page.locator(f".st-key-chart_{chart}")
     place.scroll_into_view_if_needed()
     for row in range(12, 200, 7):
         box = place.bounding_box()
         screen.page.mouse.move(box["x"] + box["width"] * share, box["y"] + row)
         screen.page.wait_for_timeout(60)
-        if words := place.locator("div[style*='pointer-events: none'], div[style*='position: absolute']"):
-            said = " ".join(word for word in words.all_inner_texts() if word.strip())
-            if said:
-                return said
+        if boxes := place.locator("div[style*='pointer-events: none'], div[style*='position: absolute']"):
+            text = " ".join(part for part in boxes.all_inner_texts() if part.strip())
+            if text:
+                return text
     raise AssertionError(f"no tooltip in {chart}")
 
 
-def test_hostile_text_is_text_in_alerts_and_in_the_charts_own_words(
-    screen: Screen, server: FakeServer
-) -> None:
+def test_hostile_text_is_text_in_alerts_and_in_the_charts(screen: Screen, server: FakeServer) -> None:
     hostile, now = factories.HOSTILE, time.time()
     world = server.world
     failed = factories.failure(condition="C", message=hostile)
@@ -159,15 +157,17 @@ def test_hostile_text_is_text_in_alerts_and_in_the_charts_own_words(
     world.details[STUCK] = {"runs": [run], "sources": [factories.source(description=hostile)]}
     world.details[STUCK]["actions"] = [factories.action(1, now, requested_at=now - 400, actor=hostile)]
     notes = {"summary": hostile, "description": hostile, "runbook_url": "javascript:alert(1)"}
-    taken = {"by": hostile, "at": factories.rfc3339(now), "comment": hostile}
+    acknowledged = {"by": hostile, "at": factories.rfc3339(now), "comment": hostile}
     fires = {"query_id": STUCK, "state": "firing", "fired_at": factories.rfc3339(now - 600)}
-    world.alerting.alerts = [alert(now=now, name=hostile, annotations=notes, acknowledged=taken, **fires)]
+    world.alerting.alerts = [
+        alert(now=now, name=hostile, annotations=notes, acknowledged=acknowledged, **fires)
+    ]
     world.series_labels = {"source": hostile[hostile.index("<img") :]}  # long names are cut at their end
     screen.go(f"/query?query_id={STUCK}")
     screen.page.locator(".st-key-firing_alerts").get_by_text(hostile).first.wait_for()
     until(lambda: screen.page.locator('[data-testid="stEChartsChart"]:has(canvas)').count() == 11)
-    assert "<img src=x onerror=alert(1)>" in hover_words(screen, "timeline", 0.5)
-    assert "<img src=x" in hover_words(screen, "lag_seconds", 0.5)
+    assert "<img src=x onerror=alert(1)>" in tooltip_text(screen, "timeline", 0.5)
+    assert "<img src=x" in tooltip_text(screen, "lag_seconds", 0.5)
     body = screen.page.locator("body")
     assert body.locator('img[src*="evil"], a[href*="evil"], a[href^="javascript"], img[onerror]').count() == 0
     assert body.locator('img[src="x"]').count() == 0
@@ -175,16 +175,16 @@ def test_hostile_text_is_text_in_alerts_and_in_the_charts_own_words(
     assert screen.alerts == []
 
 
-def test_a_held_stretch_is_the_same_in_a_cold_browser_and_stops_the_refresh(
+def test_a_pinned_range_is_the_same_in_a_cold_browser_and_stops_the_refresh(
     chromium: Any, stage: tuple[FakeServer, str], server: FakeServer, screen: Screen
 ) -> None:
     screen.go(f"/query?query_id={STUCK}")
-    screen.page.get_by_role("button", name="Hold").click()
+    screen.page.get_by_role("button", name="Pin").click()
     screen.page.get_by_role("button", name="Back to now").wait_for()
-    held = screen.page.url
-    assert "from=" in held
-    assert "to=" in held
-    cold = Screen(chromium.new_page(), stage[1]).go(held.removeprefix(stage[1]))
+    pinned = screen.page.url
+    assert "from=" in pinned
+    assert "to=" in pinned
+    cold = Screen(chromium.new_page(), stage[1]).go(pinned.removeprefix(stage[1]))
     cold.page.get_by_role("button", name="Back to now").wait_for()
     before = cold.stamp()
     time.sleep(7)  # more than a refresh
@@ -218,7 +218,7 @@ def test_when_the_server_dies_the_last_data_stays_under_a_banner(screen: Screen,
     table = screen.page.locator('[data-testid="stDataFrame"]').first
     table.evaluate("node => { node.marked = true }")
     server.stop()
-    screen.page.get_by_text("Stale: the server is away").wait_for(timeout=15_000)
+    screen.page.get_by_text("Stale data: the server is unreachable").wait_for(timeout=15_000)
     assert table.evaluate("node => node.marked === true")
     assert table.evaluate("node => getComputedStyle(node).opacity") == "0.45"
     banner = screen.page.locator(".st-key-stale").inner_text()
@@ -226,10 +226,12 @@ def test_when_the_server_dies_the_last_data_stays_under_a_banner(screen: Screen,
     assert len(screen.rows()) >= 20
     assert "Traceback" not in screen.page.inner_text("body")
     server.start()
-    screen.page.get_by_text("Stale: the server is away").wait_for(state="detached", timeout=15_000)
+    screen.page.get_by_text("Stale data: the server is unreachable").wait_for(
+        state="detached", timeout=15_000
+    )
 
 
-def test_the_answers_carry_headers_that_keep_strangers_out(screen: Screen) -> None:
+def test_the_answers_have_security_headers(screen: Screen) -> None:
     answer = screen.page.goto(screen.address + "/")
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
     assert answer.headers["x-frame-options"] == "DENY"

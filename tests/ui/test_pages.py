@@ -1,4 +1,4 @@
-"""Each page, run as a script before a fake client: what it says, what it asks for, what it hides."""
+"""Fleet, Query and Actions pages run as scripts before a fake client."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_fleet_lists_every_query_worst_first(app: AppTest, world: World) -> None
     assert app.button(key="tile_finished").label == ":gray[**0**] Finished"
 
 
-def test_fleet_takes_its_filters_from_the_address(app: AppTest) -> None:
+def test_fleet_filters_come_from_the_address(app: AppTest) -> None:
     app.query_params["status"] = ["failed", "stuck"]
     app.query_params["search"] = "sessions"
     app.run()
@@ -49,11 +49,11 @@ def test_fleet_takes_its_filters_from_the_address(app: AppTest) -> None:
     assert app.button(key="tile_stuck").label == "**1** Stuck"  # marked as chosen at once
 
 
-def test_a_click_on_a_tile_filters_and_another_lifts_the_filter(app: AppTest, world: World) -> None:
+def test_a_click_on_a_tile_filters_and_another_removes_the_filter(app: AppTest, world: World) -> None:
     app.run()
     app.button(key="tile_lagging").click().run()
     assert app.dataframe[0].value["query"].to_list() == ["pageviews-to-lake"]
-    assert app.button(key="tile_lagging").label == "**1** Lagging"  # color on color cannot be read
+    assert app.button(key="tile_lagging").label == "**1** Lagging"  # color on color would be unreadable
     app.button(key="tile_lagging").click().run()
     assert len(app.dataframe[0].value) == len(world.queries)
 
@@ -66,7 +66,7 @@ def test_a_click_finds_its_query_by_name_though_rows_have_moved_since() -> None:
     assert chosen_id(rows, 0, "gone") is None
 
 
-def test_fleet_says_when_no_query_matches(app: AppTest) -> None:
+def test_fleet_reports_that_no_query_matches(app: AppTest) -> None:
     app.query_params["search"] = "nothing like this"
     app.run()
     assert not app.dataframe
@@ -80,7 +80,7 @@ def test_an_empty_fleet_explains_how_to_attach_the_first_driver(app: AppTest, wo
     assert "CONTROLPLANE_URL=http://127.0.0.1:8420" in texts(app)
 
 
-def test_the_last_data_stays_under_a_banner_while_the_server_is_away(
+def test_the_last_data_stays_under_a_banner_while_the_server_is_unreachable(
     app: AppTest, client: FakeClient, world: World
 ) -> None:
     from ui.kit import cached_reads
@@ -91,17 +91,19 @@ def test_the_last_data_stays_under_a_banner_while_the_server_is_away(
     app.run()
     assert not app.exception
     assert len(app.dataframe[0].value) == len(world.queries)
-    assert "What you see was true at" in app.warning[0].value
+    assert "This page shows the state of" in app.warning[0].value
 
 
-def test_a_server_that_was_never_there_is_an_error_and_no_traceback(app: AppTest, client: FakeClient) -> None:
+def test_a_server_that_was_never_reachable_is_an_error_without_traceback(
+    app: AppTest, client: FakeClient
+) -> None:
     client.error = ServerUnreachable("No connection to the server.")
     app.run()
     assert not app.exception
     assert "No connection" in app.error[0].value
 
 
-def test_a_refused_token_says_what_to_set(app: AppTest, client: FakeClient) -> None:
+def test_a_refused_token_names_the_settings(app: AppTest, client: FakeClient) -> None:
     client.error = TokenRefused("The server refused the token (401): no such token")
     app.run()
     assert "CONTROLPLANE_TOKEN_FILE" in app.error[0].value
@@ -112,7 +114,7 @@ def test_query_shows_verdict_numbers_charts_and_tables(app: AppTest) -> None:
     assert app.title[0].value == r"pageviews\-to\-lake"
     assert "84k rows behind and growing" in texts(app)
     assert [metric.label for metric in app.metric] == [
-        "Lag", "Lag in time", "Read", "Batch duration", "State", "Watermark",
+        "Backlog", "Backlog age", "Input rate", "Last batch", "State", "Watermark",
     ]  # fmt: skip
     assert app.metric[0].value == "84\\.3k rows"
     assert len(app.get("echarts_chart")) == 11  # the timeline, four of the reports, six of the series
@@ -128,7 +130,7 @@ def charts(app: AppTest) -> list[str]:
     return [str(chart.proto.id).rpartition("chart_")[2] for chart in app.get("echarts_chart")]
 
 
-def test_a_chart_whose_subject_the_query_has_not_is_not_drawn(app: AppTest, world: World) -> None:
+def test_a_chart_that_does_not_apply_is_not_drawn(app: AppTest, world: World) -> None:
     world.details[RUNNING] = {"operators": [], "watermark": None}
     on_query(app)
     assert "watermark_lag" not in charts(app)
@@ -136,7 +138,7 @@ def test_a_chart_whose_subject_the_query_has_not_is_not_drawn(app: AppTest, worl
     assert "executors" in charts(app)
 
 
-def test_a_server_that_holds_no_series_makes_calm_captions(
+def test_without_series_the_charts_show_captions(
     app: AppTest, client: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(*_: object) -> None:
@@ -146,16 +148,16 @@ def test_a_server_that_holds_no_series_makes_calm_captions(
     monkeypatch.setattr(client, "query_alerts", unknown)
     on_query(app)
     assert not app.error
-    assert "The driver does not tell how many executors it has." in texts(app)
+    assert "The number of executors is not reported." in texts(app)
     assert charts(app)[:2] == ["timeline", "rates"]
 
 
-def test_alerts_that_fire_stand_at_the_head_with_who_has_them(
+def test_firing_alerts_are_at_the_head_with_their_acknowledgement(
     app: AppTest, client: FakeClient, world: World
 ) -> None:
-    taken = {"by": "ada", "at": factories.rfc3339(client.now), "comment": ""}
+    acknowledged = {"by": "ada", "at": factories.rfc3339(client.now), "comment": ""}
     world.alerting.alerts = [
-        alert(now=client.now, name="Mine", query_id=RUNNING, acknowledged=taken, silenced_by=["x"]),
+        alert(now=client.now, name="Mine", query_id=RUNNING, acknowledged=acknowledged, silenced_by=["x"]),
         alert(now=client.now, name="Another", query_id=FAILED),
         alert(now=client.now, name="Waiting", query_id=RUNNING, state="pending"),
     ]
@@ -168,7 +170,7 @@ def test_alerts_that_fire_stand_at_the_head_with_who_has_them(
     assert "silenced" in badges
 
 
-def test_a_stretch_in_the_address_is_what_the_charts_show(
+def test_a_range_in_the_address_is_the_range_of_the_charts(
     app: AppTest, client: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[float, float]] = []
@@ -185,22 +187,22 @@ def test_a_stretch_in_the_address_is_what_the_charts_show(
     assert asked[-1][1] > 1_795_000_000
 
 
-def test_hold_puts_the_seen_stretch_in_the_address(app: AppTest) -> None:
+def test_pin_puts_the_shown_range_in_the_address(app: AppTest) -> None:
     on_query(app)
-    app.button(key="range_hold").click().run()
-    held = time_range.from_address({name: str(one_of(app.query_params[name])) for name in ("from", "to")})
-    assert held is not None
-    assert held.seconds == 900
+    app.button(key="range_pin").click().run()
+    pinned = time_range.from_address({name: str(one_of(app.query_params[name])) for name in ("from", "to")})
+    assert pinned is not None
+    assert pinned.seconds == 900
     assert app.button(key="range_now")
 
 
-def test_fleet_counts_alerts_and_names_how_bad_the_worst_is(app: AppTest, world: World) -> None:
+def test_fleet_counts_alerts_with_the_worst_severity(app: AppTest, world: World) -> None:
     world.queries[0] |= {"alerts": 3, "alert_severity": "critical"}
     app.run()
     assert app.dataframe[0].value["alerts"].iloc[0] == ["3 critical"]
 
 
-def test_fleet_takes_labels_from_the_address(app: AppTest, world: World) -> None:
+def test_fleet_label_filters_come_from_the_address(app: AppTest, world: World) -> None:
     world.queries[2] |= {"labels": {"team": "web"}}
     app.query_params["label"] = ["team=web"]
     app.run()
@@ -215,12 +217,12 @@ def test_a_failed_query_shows_condition_root_cause_and_advice(app: AppTest) -> N
     assert app.button(key="ask_stop").disabled
 
 
-def test_an_unknown_query_is_said_to_be_unknown(app: AppTest) -> None:
+def test_an_unknown_query_is_reported(app: AppTest) -> None:
     on_query(app, "nobody")
     assert "no such query" in app.error[0].value
 
 
-def test_a_query_page_that_opened_while_the_server_was_away_fills_when_it_is_back(
+def test_a_query_page_opened_without_a_server_fills_once_it_is_reachable(
     app: AppTest, client: FakeClient
 ) -> None:
 
@@ -261,13 +263,13 @@ def test_a_query_that_needs_a_factory_has_its_restart_disabled_with_the_reason(
     assert not app.button(key="ask_stop").disabled
 
 
-def test_a_viewer_may_look_but_not_act(app: AppTest, world: World) -> None:
+def test_a_viewer_may_read_but_not_act(app: AppTest, world: World) -> None:
     world.role = "viewer"
     on_query(app)
     assert all(app.button(key=f"ask_{action}").disabled for action in ("restart", "stop", "start"))
 
 
-def test_a_restart_is_explained_posted_and_followed(app: AppTest, client: FakeClient, world: World) -> None:
+def test_a_restart_is_explained_posted_and_tracked(app: AppTest, client: FakeClient, world: World) -> None:
     on_query(app)
     app.button(key="ask_restart").click().run()
     assert "after batch 1233, from its checkpoint" in texts(app)
@@ -282,7 +284,7 @@ def test_a_restart_is_explained_posted_and_followed(app: AppTest, client: FakeCl
     assert (body["action"], body["drain"], body["reason"]) == ("restart", True, "memory grows")
     assert body["actor"] == "test@example.com"  # the signed-in person, as AppTest has one
     assert key
-    assert "Restart with drain, asked by" in texts(app)
+    assert "Restart with drain requested by" in texts(app)
     assert "Waiting for the driver to fetch it." in texts(app)
 
     client.now += 30
@@ -291,15 +293,15 @@ def test_a_restart_is_explained_posted_and_followed(app: AppTest, client: FakeCl
     assert "resumed at batch 1234" in texts(app)
 
 
-def test_an_action_that_somebody_else_asked_for_is_shown(app: AppTest, world: World) -> None:
+def test_an_action_requested_by_somebody_else_is_shown(app: AppTest, world: World) -> None:
     world.details[RUNNING] = {"action": factories.action(9, state="delivered", actor="grace")}
     on_query(app)
-    assert "Restart, asked by grace: memory grows" in texts(app)
+    assert "Restart requested by grace: memory grows" in texts(app)
     assert "The driver has it." in texts(app)
     assert app.button(key="ask_stop").disabled
 
 
-def test_a_dialog_that_is_cancelled_asks_for_nothing(app: AppTest, world: World) -> None:
+def test_a_cancelled_dialog_requests_nothing(app: AppTest, world: World) -> None:
     on_query(app)
     app.button(key="ask_stop").click().run()
     app.button(key="ask_no").click().run()
@@ -308,7 +310,7 @@ def test_a_dialog_that_is_cancelled_asks_for_nothing(app: AppTest, world: World)
         app.button(key="ask_yes")
 
 
-def test_a_refusal_is_shown_where_it_was_asked(
+def test_a_refusal_is_shown_in_the_dialog(
     app: AppTest, client: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -321,7 +323,7 @@ def test_a_refusal_is_shown_where_it_was_asked(
     assert "Another action is under way" in app.error[0].value
 
 
-def test_actions_lists_what_was_asked_for(app: AppTest, world: World) -> None:
+def test_actions_are_listed(app: AppTest, world: World) -> None:
     world.actions = [factories.action(1, state="failed", reason="the writer is gone"), factories.action(2)]
     app.run()
     app.switch_page("app_pages/actions.py").run()
@@ -331,10 +333,10 @@ def test_actions_lists_what_was_asked_for(app: AppTest, world: World) -> None:
     assert len(app.dataframe[0].value) == 1
 
 
-def test_actions_says_when_nothing_was_asked_for(app: AppTest) -> None:
+def test_an_empty_actions_page_has_a_sentence(app: AppTest) -> None:
     app.run()
     app.switch_page("app_pages/actions.py").run()
-    assert "Nothing was asked for yet." in texts(app)
+    assert "No actions yet." in texts(app)
 
 
 def test_hostile_text_is_never_given_to_markdown_as_it_is(app: AppTest, world: World) -> None:

@@ -34,7 +34,7 @@ def test_every_rule_is_shown_with_its_expression_under_its_group(app: AppTest) -
     assert "for 10 min · keeps firing 20 min" in texts(app)
 
 
-def test_a_broken_rule_says_its_error_and_a_group_its_missed_evaluations(app: AppTest) -> None:
+def test_a_failing_rule_shows_its_error_and_a_group_its_missed_evaluations(app: AppTest) -> None:
     on_rules(app)
     assert "many" in app.error[0].value
     assert "3 missed evaluations" in texts(app)
@@ -46,7 +46,7 @@ def test_filters_come_from_the_address(app: AppTest) -> None:
     assert r"**LagGrowing**" in texts(app)
 
 
-def test_a_tile_filters_by_its_state_and_another_click_lifts_it(app: AppTest) -> None:
+def test_a_tile_filters_by_its_state_and_another_click_removes_the_filter(app: AppTest) -> None:
     on_rules(app)
     app.button(key="tile_rule_failing").click().run()
     assert len(expressions(app)) == 1
@@ -62,7 +62,7 @@ def test_the_alerts_of_a_rule_are_one_click_away(app: AppTest) -> None:
     assert app.dataframe[0].value["alert"].to_list() == ["Stuck"]
 
 
-def test_many_rules_come_in_pages(app: AppTest, world: World) -> None:
+def test_many_rules_are_split_into_pages(app: AppTest, world: World) -> None:
     many = [factories.rule(f"R{number}") for number in range(120)]
     world.alerting.groups = [factories.group("many", many)]
     on_rules(app)
@@ -70,16 +70,16 @@ def test_many_rules_come_in_pages(app: AppTest, world: World) -> None:
     assert "**R0**" in texts(app) and "**R50**" not in texts(app)
 
 
-def test_no_rules_and_no_match_are_said(app: AppTest, world: World) -> None:
+def test_no_rules_and_no_match_have_sentences(app: AppTest, world: World) -> None:
     on_rules(app, find="nothing like this")
-    assert "No rule matches." in texts(app)
+    assert "No rule matches the filters." in texts(app)
     world.alerting.groups = []
     cached_reads.clear()
     app.run()
     assert "No rules are loaded." in texts(app)
 
 
-def test_the_last_rules_stay_under_a_banner_while_the_server_is_away(
+def test_the_last_rules_stay_under_a_banner_while_the_server_is_unreachable(
     app: AppTest, client: FakeClient
 ) -> None:
     on_rules(app)
@@ -87,15 +87,15 @@ def test_the_last_rules_stay_under_a_banner_while_the_server_is_away(
     cached_reads.clear()
     app.run()
     assert len(expressions(app)) == 6
-    assert "What you see was true at" in app.warning[0].value
+    assert "This page shows the state of" in app.warning[0].value
 
 
-def test_a_rule_never_evaluated_says_so() -> None:
+def test_a_rule_without_an_evaluation_is_marked() -> None:
     new = factories.rule(evaluated_at=None, evaluation_seconds=None, health="unknown")
     assert rule_panels.evaluation(new, 0.0) == "not evaluated yet"
 
 
-def test_hostile_rules_are_never_given_to_markdown_as_they_are(app: AppTest, world: World) -> None:
+def test_hostile_rules_never_reach_markdown_unescaped(app: AppTest, world: World) -> None:
     hostile = f"{factories.HOSTILE} {factories.RTL}"
     bad = factories.rule(hostile, labels={"team": hostile, "x": factories.HUGE}, health="err", error=hostile)
     world.alerting.groups = [factories.group(hostile, [bad], file=hostile, key="k")]

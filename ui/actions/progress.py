@@ -11,34 +11,35 @@ from ui.kit.markup import one_line, visible
 
 
 def action_progress(action: Json, now: float) -> None:
-    """Where an action stands: its steps while it is under way, the outcome sentence when it is final."""
+    """Draw an action: its steps while it is under way, the outcome sentence once it is final."""
     with st.container(border=True, gap="xsmall", key=f"action_{str(action.get('id'))[:36]}"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             widgets.badge(statuses.action_state(action.get("state")))
-            st.text(visible(_asked(action)))
+            st.text(visible(request_sentence(action)))
             st.caption(f"{steps(action)} · {_elapsed(action, now)}", width="content")
         st.text(visible(_outcome(action)))
         findings.draw_refusal(action)
 
 
 def steps(action: Json) -> str:
-    """Requested › Delivered › Running › the end, in Markdown; what lies ahead is gray."""
+    """Requested › Delivered › Running › Done in Markdown; the steps to come are gray."""
     state = str(action.get("state"))
-    turned_away = state == "refused" and not action.get("delivered_at")  # by the server: no driver saw it
-    path = ["requested"] if turned_away else list(statuses.OPEN_STATES)
+    by_server = state == "refused" and not action.get("delivered_at")  # no driver has received it
+    path = ["requested"] if by_server else list(statuses.OPEN_STATES)
     reached = path.index(state) if state in path else len(path)
-    words = [statuses.action_state(name).word for name in path]
-    end = "Done" if state in path else statuses.action_state(state).word
+    labels = [statuses.action_state(name).label for name in path]
+    end = "Done" if state in path else statuses.action_state(state).label
     return " › ".join(
-        f"**{word}**" if index == reached else word if index < reached else f":gray[{word}]"
-        for index, word in enumerate([*words, end])
+        f"**{label}**" if index == reached else label if index < reached else f":gray[{label}]"
+        for index, label in enumerate([*labels, end])
     )
 
 
-def _asked(action: Json) -> str:
-    why = f": {action['request_reason']}" if action.get("request_reason") else ""
-    who = action.get("actor") or "somebody"
-    return f"{frames.action_label(action).capitalize()}, asked by {who}{why}"
+def request_sentence(action: Json) -> str:
+    """`Restart with drain requested by ada: memory grows`."""
+    reason = f": {action['request_reason']}" if action.get("request_reason") else ""
+    requester = action.get("actor") or "an unknown person"
+    return f"{frames.action_label(action).capitalize()} requested by {requester}{reason}"
 
 
 def _elapsed(action: Json, now: float) -> str:
@@ -47,11 +48,11 @@ def _elapsed(action: Json, now: float) -> str:
 
 
 def _outcome(action: Json) -> str:
-    """Our words while it is under way, the server's once it is final."""
+    """This page's sentence while the action is under way, the server's once it is final."""
     waiting = {
-        "requested": one_line(action.get("reason") or "Waiting for the driver to fetch it."),
-        "delivered": "The driver has it.",
-        "running": "The driver has done its part; waiting for the first batch of the new run.",
+        "requested": one_line(action.get("reason") or "Waiting for the driver to fetch the command."),
+        "delivered": "The driver has received the command.",
+        "running": "The driver has carried out the command. Waiting for the first batch of the new run.",
     }
     state = str(action.get("state"))
-    return waiting.get(state) or frames.outcome(action) or statuses.action_state(state).word
+    return waiting.get(state) or frames.outcome(action) or statuses.action_state(state).label

@@ -1,7 +1,7 @@
-"""The questions of the Alerts page: acknowledge an alert, silence, end a silence.
+"""Dialogs of the Alerts page: acknowledge an alert, create a silence, expire a silence.
 
-The page calls `draw`, its buttons `button`. Which question is open is kept in the session, so that a rerun of
-the page opens the same dialog again and nobody's half-written comment is lost.
+The page calls `draw`, its buttons `button`. The open dialog is kept in the session, so that a rerun of the
+page opens the same dialog again and a half-written comment is not lost.
 """
 
 from __future__ import annotations
@@ -19,32 +19,34 @@ from ui.alerting import frames, selection
 from ui.alerting.selection import MAX_COMMENT_CHARS, SILENCE_DURATIONS, UNTIL
 from ui.kit import cached_reads, units, widgets
 from ui.kit.client import ClientError
-from ui.kit.markup import plain, visible
+from ui.kit.markup import plain, truncate
 
 Json = Mapping[str, Any]
 
-OPEN_DIALOG = "alerting_question"
-MAX_NAMED_ALERTS = 4  # of the alerts that a silence would cover, so many are named
-MAX_TEXT_CHARS = 300  # characters of a text that a dialog quotes
+OPEN_DIALOG = "alerting_dialog"
+MAX_NAMED_ALERTS = 4  # of the alerts that a silence would cover
+MAX_TEXT_CHARS = 300  # of a text that a dialog quotes
 
 
-def open_dialog(kind: str, about: Json) -> None:
-    """Open a dialog (a button's callback). `about`: the alert, the silence, or nothing."""
-    st.session_state[OPEN_DIALOG] = {"kind": kind, "about": about, "key": uuid.uuid4().hex}
-    labels = about.get("labels") or {}
-    known = {
+def open_dialog(kind: str, target: Json) -> None:
+    """Open a dialog (a button's callback). `target`: the alert, the silence, or nothing."""
+    st.session_state[OPEN_DIALOG] = {"kind": kind, "target": target, "key": uuid.uuid4().hex}
+    labels = target.get("labels") or {}
+    fields = {
         "silence_matchers": selection.prefilled_matchers(labels),
-        "silence_lasting": next(iter(SILENCE_DURATIONS)),
+        "silence_duration": next(iter(SILENCE_DURATIONS)),
     }
-    st.session_state.update(known | {"silence_comment": "", "acknowledge_comment": ""})
+    st.session_state.update(fields | {"silence_comment": "", "acknowledge_comment": ""})
 
 
-def button(label: str, kind: str, about: Json, icon: str, refusal: str | None, primary: bool = False) -> None:
-    """A button that opens the dialog `kind`; disabled, and saying why, where it cannot be.
+def button(
+    label: str, kind: str, target: Json, icon: str, refusal: str | None, primary: bool = False
+) -> None:
+    """A button that opens the dialog `kind`; disabled, with the reason as its tooltip, if refused.
 
-    Its key is of the kind and of what it is about, so that it stays the same button through refreshes.
+    Its key is made of kind and target, so that it stays the same button through refreshes.
     """
-    identity = str(about.get("fingerprint") or about.get("id") or "new")[:36]
+    identity = str(target.get("fingerprint") or target.get("id") or "new")[:36]
     if st.button(
         label,
         key=f"{kind}_{identity}",
@@ -53,71 +55,72 @@ def button(label: str, kind: str, about: Json, icon: str, refusal: str | None, p
         disabled=refusal is not None,
         help=plain(refusal) if refusal else None,
         on_click=open_dialog,
-        args=(kind, about),
+        args=(kind, target),
     ):
-        st.rerun()  # the whole page: it is the page that shows the dialog
+        st.rerun()  # the whole page, which shows the dialog
 
 
 def close() -> None:
+    """Close the dialog."""
     st.session_state.pop(OPEN_DIALOG, None)
 
 
 def draw() -> None:
-    """The dialog of the open question, if there is one."""
-    question = st.session_state.get(OPEN_DIALOG)
-    if question:
-        title, icon, body = DIALOGS[question["kind"]]
-        st.dialog(title, width="medium", icon=icon, on_dismiss=close)(body)(question)
+    """The open dialog, if there is one."""
+    dialog = st.session_state.get(OPEN_DIALOG)
+    if dialog:
+        title, icon, body = DIALOGS[dialog["kind"]]
+        st.dialog(title, width="medium", icon=icon, on_dismiss=close)(body)(dialog)
 
 
-def _acknowledge(question: Json) -> None:
-    alert = question["about"]
-    st.text(cut(f"{alert.get('name')}: {frames.summary(alert)}"))
+def _acknowledge(dialog: Json) -> None:
+    alert = dialog["target"]
+    st.text(truncate(f"{alert.get('name')}: {frames.summary(alert)}", MAX_TEXT_CHARS))
     widgets.definition_list(
         [
-            ("From now on", "Others see that you work on it, and it is not repeated to the receivers."),
-            ("Still told", "When it is over, and each new alert of its group."),
+            ("Effect", "Others see that you work on it. Its notification is not repeated."),
+            ("Still notified", "Its resolution, and each new alert of its group."),
         ]
     )
-    comment = _comment("acknowledge_comment", "What you will do, for the others")
+    comment = _comment("acknowledge_comment", "What you will do")
     body = {"comment": comment, "actor": actor()}
-    _answers(
+    _buttons(
         "Acknowledge",
         ":material/check:",
-        question,
+        dialog,
         lambda: cached_reads.acknowledge(alert["fingerprint"], body),
     )
 
 
-def _silence(question: Json) -> None:
+def _silence(dialog: Json) -> None:
     typed = st.text_area(
-        "Matchers, one a line",
+        "Matchers, one per line",
         key="silence_matchers",
         height=116,
         placeholder='app="orders"\nalertname=~"Lag.*"',
-        help="As Prometheus writes them: `=`, `!=`, `=~` and `!~`. All must match.",
+        help="Operators as in Prometheus: `=`, `!=`, `=~` and `!~`. All matchers must match.",
     )
     matchers = selection.matcher_lines(typed or "")
     with st.container():
         _covers(matchers)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        lasting = st.segmented_control(
-            "For how long", [*SILENCE_DURATIONS, UNTIL], key="silence_lasting", required=True
+        duration = st.segmented_control(
+            "Duration", [*SILENCE_DURATIONS, UNTIL], key="silence_duration", required=True
         )
-        until = _until() if lasting == UNTIL else None
-    comment = _comment("silence_comment", "Why, and until what is done")
-    body = selection.silence_request(matchers, str(lasting), until, comment, actor())
-    _answers(
+        until = _until() if duration == UNTIL else None
+    comment = _comment("silence_comment", "Reason, and when it can end")
+    body = selection.silence_request(matchers, str(duration), until, comment, actor())
+    _buttons(
         "Silence",
         ":material/notifications_off:",
-        question,
+        dialog,
         lambda: cached_reads.silence(body),
         bool(matchers),
     )
 
 
 def _until() -> datetime | None:
-    """The moment at which it ends, in the viewer's own time zone."""
+    """The end time, in the viewer's time zone."""
     zone = widgets.zone()
     soon = datetime.now(zone).replace(tzinfo=None, second=0, microsecond=0)
     picked = st.datetime_input(
@@ -127,9 +130,9 @@ def _until() -> datetime | None:
 
 
 def _covers(matchers: tuple[str, ...]) -> None:
-    """How many firing alerts it would mute now, and which."""
+    """How many firing alerts the matchers cover now, and which."""
     if not matchers:
-        st.caption("Write at least one matcher.")
+        st.caption("Enter at least one matcher.")
         return
     reading = cached_reads.covered(matchers)
     if reading.error:
@@ -139,63 +142,57 @@ def _covers(matchers: tuple[str, ...]) -> None:
     count = f"{len(found)} firing alert{'' if len(found) == 1 else 's'}"
     icon = ":material/notifications_off:" if found else ":material/info:"
     st.markdown(f"{icon} Covers **{count}** now{'.' if not found else ':'}")
-    names = [cut(_labelled(one.get("labels") or {}), 120) for one in found[:MAX_NAMED_ALERTS]]
+    names = [truncate(_identity(alert.get("labels") or {}), 120) for alert in found[:MAX_NAMED_ALERTS]]
     rest = [f"and {len(found) - MAX_NAMED_ALERTS} more"] if len(found) > MAX_NAMED_ALERTS else []
     if found:
         st.text("\n".join([*names, *rest]))
 
 
-def _labelled(labels: Json) -> str:
+def _identity(labels: Json) -> str:
     place = "/".join(str(labels[name]) for name in ("app", "query") if labels.get(name))
     return f"{labels.get('alertname') or '?'} {place}".strip()
 
 
-def _expire(question: Json) -> None:
-    silence, now = question["about"], time.time()
-    st.code(cut(silence.get("text") or ""), language=None, wrap_lines=True)
+def _expire(dialog: Json) -> None:
+    silence, now = dialog["target"], time.time()
+    st.code(truncate(silence.get("text") or "", MAX_TEXT_CHARS), language=None, wrap_lines=True)
     count = int(silence.get("alerts") or 0)
-    again = "Nothing fires under it now." if not count else f"{count} firing alerts are told again."
-    again = "1 firing alert is told again." if count == 1 else again
-    made = f"{silence.get('created_by') or 'somebody'}, {frames.ago(silence.get('starts_at'), now)}"
-    left = units.moment(silence.get("ends_at"))
-    ends = "" if left is None else f"By itself it would end in {units.span(max(0.0, left - now))}."
-    widgets.definition_list([("Made by", made), ("Then", again), ("Else", ends)])
-    _answers("Expire", ":material/timer_off:", question, lambda: cached_reads.expire(silence["id"]))
+    effect = "It covers no firing alert now." if not count else f"{count} firing alerts notify again."
+    effect = "1 firing alert notifies again." if count == 1 else effect
+    created = (
+        f"{silence.get('created_by') or 'an unknown person'}, {frames.ago(silence.get('starts_at'), now)}"
+    )
+    end = units.moment(silence.get("ends_at"))
+    otherwise = "" if end is None else f"It ends by itself in {units.span(max(0.0, end - now))}."
+    widgets.definition_list([("Created by", created), ("Effect", effect), ("Otherwise", otherwise)])
+    _buttons("Expire", ":material/timer_off:", dialog, lambda: cached_reads.expire(silence["id"]))
 
 
 def _comment(key: str, placeholder: str) -> str:
     return st.text_input("Comment", key=key, max_chars=MAX_COMMENT_CHARS, placeholder=placeholder) or ""
 
 
-def _answers(
-    label: str, icon: str, question: Json, send: Callable[[], object], possible: bool = True
-) -> None:
-    """Cancel, or do it: what the server refuses is said here, what it takes closes the dialog."""
+def _buttons(label: str, icon: str, dialog: Json, send: Callable[[], object], possible: bool = True) -> None:
+    """Cancel and confirm. A refusal of the server is shown here; success closes the dialog."""
     with st.container(horizontal=True, horizontal_alignment="right"):
         if st.button("Cancel", key="answer_no"):
             close()
             st.rerun()
         yes = st.button(label, key="answer_yes", type="primary", icon=icon, disabled=not possible)
-    still_open = (st.session_state.get(OPEN_DIALOG) or {}).get("key") == question["key"]
-    if not (yes and still_open):  # a second press of an impatient person is not a second silence
+    still_open = (st.session_state.get(OPEN_DIALOG) or {}).get("key") == dialog["key"]
+    if not (yes and still_open):  # a second click is not a second silence
         return
     try:
         send()
     except ClientError as error:
-        st.error(plain(error), title="The server did not take it", icon=":material/block:")
+        st.error(plain(error), title="Request refused", icon=":material/block:")
         return
     close()
     st.rerun()
 
 
-def cut(text: object, longest: int = MAX_TEXT_CHARS) -> str:
-    """The text, hidden characters made visible, at most so long."""
-    shown = visible(text)
-    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
-
-
 DIALOGS: dict[str, tuple[str, str, Callable[[Json], None]]] = {
     "acknowledge": ("Acknowledge this alert?", ":material/check:", _acknowledge),
     "silence": ("Silence alerts", ":material/notifications_off:", _silence),
-    "expire": ("End this silence now?", ":material/timer_off:", _expire),
+    "expire": ("Expire this silence now?", ":material/timer_off:", _expire),
 }

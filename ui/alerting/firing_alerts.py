@@ -1,6 +1,6 @@
-"""The alerts that fire for one query, at the head of its page: each leads to the Alerts page.
+"""The firing alerts of a query, at the head of its page; each links to the Alerts page.
 
-`of_query` chooses them from what fires anywhere, which all pages read together; `draw` shows them.
+`action_checks.firing_alerts_of` selects them from all current alerts, which all pages read together.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ import streamlit as st
 
 from ui.kit import statuses, units, widgets
 from ui.kit.frames import Json
-from ui.kit.markup import one_line, plain
+from ui.kit.markup import one_line, plain, truncate
 
 MAX_ALERTS = 6
-MAX_SUMMARY_CHARS = 240  # characters of a summary
+MAX_SUMMARY_CHARS = 240
 
 
 def draw(alerts: Sequence[Json], now: float) -> None:
-    """One line an alert; nothing where there is none."""
+    """One line per alert; nothing if there is none."""
     if not alerts:
         return
     with st.container(border=True, gap="xsmall", key="firing_alerts"):
-        for place, alert in enumerate(alerts[:MAX_ALERTS]):
-            _line(alert, now, place)
+        for index, alert in enumerate(alerts[:MAX_ALERTS]):
+            _line(alert, now, index)
         if len(alerts) > MAX_ALERTS:
-            st.caption(f"and {len(alerts) - MAX_ALERTS} more on the Alerts page")
+            st.caption(f"{len(alerts) - MAX_ALERTS} more on the Alerts page")
 
 
-def _line(alert: Json, now: float, place: int) -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"firing_{place}"):
+def _line(alert: Json, now: float, index: int) -> None:
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"firing_{index}"):
         widgets.badge(statuses.severity(alert.get("severity")))
         st.page_link(
             "app_pages/alerts.py",
@@ -37,8 +37,8 @@ def _line(alert: Json, now: float, place: int) -> None:
             query_params={"alert": str(alert.get("fingerprint") or "")},
         )
         st.caption(_since(alert, now), width="content")
-        for word, icon in badges(alert):
-            st.badge(word, icon=icon, color="gray")
+        for label, icon in badges(alert):
+            st.badge(label, icon=icon, color="gray")
         st.text(summary(alert), width="stretch")
 
 
@@ -47,10 +47,15 @@ def _since(alert: Json, now: float) -> str:
 
 
 def badges(alert: Json) -> list[tuple[str, str]]:
-    """Why nobody need be told of it now: who has it, what mutes it; as Markdown that is safe."""
+    """Markdown and icon of each mark: acknowledged by whom, silenced, inhibited."""
     found = []
-    if who := alert.get("acknowledged"):
-        found.append((f"acknowledged by {plain(who.get('by') or 'somebody')}", ":material/how_to_reg:"))
+    if acknowledged := alert.get("acknowledged"):
+        found.append(
+            (
+                f"acknowledged by {plain(acknowledged.get('by') or 'an unknown person')}",
+                ":material/how_to_reg:",
+            )
+        )
     if alert.get("silenced_by"):
         found.append(("silenced", ":material/notifications_off:"))
     if alert.get("inhibited_by"):
@@ -59,6 +64,7 @@ def badges(alert: Json) -> list[tuple[str, str]]:
 
 
 def summary(alert: Json) -> str:
-    notes = alert.get("annotations") or {}
-    text = one_line(notes.get("summary") or notes.get("description") or alert.get("reason") or "")
-    return text if len(text) <= MAX_SUMMARY_CHARS else text[: MAX_SUMMARY_CHARS - 1] + "…"
+    """The summary annotation on one line, else the description, else the reason."""
+    annotations = alert.get("annotations") or {}
+    text = annotations.get("summary") or annotations.get("description") or alert.get("reason") or ""
+    return truncate(one_line(text), MAX_SUMMARY_CHARS)

@@ -1,6 +1,6 @@
-"""Alerts, silences and notifications as DataFrames. Pure: no Streamlit, no clock of its own.
+"""Alerts, silences and notifications as DataFrames.
 
-The Alerts page calls it. What is not known stays missing; text from others passes through `markup`.
+Pure: no Streamlit, no clock. An unknown value stays missing; text from others passes through `markup`.
 """
 
 from __future__ import annotations
@@ -17,57 +17,70 @@ from ui.kit.markup import no_icon, one_line
 
 Json = Mapping[str, Any]
 
-ALERT_COLUMNS = ["severity", "age", "alert", "query", "app", "summary", "told", "works", "muted", "reason"]
-HISTORY_COLUMNS = ["state", "severity", "alert", "query", "app", "summary", "fired", "resolved", "lasted"]
+ALERT_COLUMNS = [
+    "severity",
+    "age",
+    "alert",
+    "query",
+    "app",
+    "summary",
+    "notified",
+    "acknowledged_by",
+    "suppressed_by",
+    "reason",
+]
+HISTORY_COLUMNS = ["state", "severity", "alert", "query", "app", "summary", "fired", "resolved", "duration"]
 SILENCE_COLUMNS = ["state", "matchers", "comment", "by", "starts", "ends"]
 NOTIFICATION_COLUMNS = ["at", "outcome", "receiver", "words", "alerts", "group"]
 
 
 def name(alert: Json) -> str:
-    return no_icon(alert.get("name") or "an alert without a name")
+    """The alert's name."""
+    return no_icon(alert.get("name") or "unnamed alert")
 
 
 def query(alert: Json) -> str:
-    """The name of its query, else the first eight characters of its id; empty for an alert of none."""
+    """Name of the alert's query, else the first eight characters of its id; empty if it has none."""
     return no_icon(alert.get("query") or str(alert.get("query_id") or "")[:8])
 
 
 def summary(alert: Json) -> str:
+    """The summary annotation, else the description."""
     annotations = alert.get("annotations") or {}
     return one_line(annotations.get("summary") or annotations.get("description") or "")
 
 
-def notified(alert: Json, now: float) -> str:
-    """Who was told last and how long ago; else that nobody was, and who will be."""
-    if note := alert.get("notified"):
-        return f"{one_line(note.get('receiver') or 'somebody')}, {ago(note.get('at'), now)}"
-    if alert.get("state") == "pending":
-        return f"{receivers(alert)}, once it fires"
-    return "nobody: muted" if selection.suppressed(alert) else f"not yet: {receivers(alert)}"
-
-
-def receivers(alert: Json) -> str:
-    return ", ".join(one_line(receiver) for receiver in alert.get("receivers") or ()) or "nobody"
+def notified(alert: Json, silences: Mapping[str, Json], now: float) -> str:
+    """Who was notified last and how long ago, or why nobody was. `silences` by id."""
+    if last := alert.get("notified"):
+        return f"{one_line(last.get('receiver') or 'unknown receiver')}, {ago(last.get('at'), now)}"
+    if causes := suppressed_by(alert, silences):
+        return f"Not notified: {causes}"
+    if not (receivers := ", ".join(one_line(receiver) for receiver in alert.get("receivers") or ())):
+        return "Not notified: no receiver is configured."
+    return f"{receivers}, once it fires" if alert.get("state") == "pending" else f"Not yet: {receivers}"
 
 
 def acknowledged_by(alert: Json) -> str:
-    """Who acknowledged it."""
+    """Who acknowledged the alert."""
     return one_line((alert.get("acknowledged") or {}).get("by") or "")
 
 
 def suppressed_by(alert: Json, silences: Mapping[str, Json]) -> str:
-    """By which silences and alerts; `silences` by id, for who made them."""
-    made = [_silence_words(str(key), silences) for key in alert.get("silenced_by") or ()]
-    causes = [f"{one_line(other.get('name') or '?')} fires" for other in alert.get("inhibited_by") or ()]
-    return ", ".join([*made, *causes])
+    """The silences and alerts that suppress it; `silences` by id, for who created them."""
+    created = [_silence(str(key), silences) for key in alert.get("silenced_by") or ()]
+    sources = [one_line(other.get("name") or "?") for other in alert.get("inhibited_by") or ()]
+    silenced = [f"silenced by {', '.join(created)}"] if created else []
+    inhibited = [f"inhibited by {', '.join(sources)}"] if sources else []
+    return ", ".join([*silenced, *inhibited])
 
 
-def _silence_words(key: str, silences: Mapping[str, Json]) -> str:
+def _silence(key: str, silences: Mapping[str, Json]) -> str:
     known = silences.get(key)
     if known is None:
         return f"silence {one_line(key[:8])}"
     comment = f": {one_line(known['comment'])}" if known.get("comment") else ""
-    return f"{one_line(known.get('created_by') or 'somebody')}{comment}"
+    return f"{one_line(known.get('created_by') or 'an unknown person')}{comment}"
 
 
 def ago(value: object, now: float) -> str:
@@ -79,50 +92,50 @@ def ago(value: object, now: float) -> str:
 
 
 def rounded_span(seconds: float) -> str:
-    """A span in its largest unit alone."""
+    """A duration in its largest unit only."""
     return " ".join(units.span(round(seconds)).split()[:2])
 
 
 def alerts(items: Sequence[Json], silences: Mapping[str, Json], now: float) -> pd.DataFrame:
-    """One row an alert that fires or is pending, in the order given. `silences` by id."""
+    """One row per firing or pending alert, in the order given. `silences` by id."""
     rows = [
         (
-            [statuses.severity(one.get("severity")).word],
-            units.since(selection.active_since(one), now),
-            name(one),
-            query(one),
-            one_line(one.get("app") or ""),
-            summary(one),
-            notified(one, now),
-            acknowledged_by(one),
-            suppressed_by(one, silences),
-            one_line(one.get("reason") or ""),
+            [statuses.severity(item.get("severity")).label],
+            units.since(selection.active_since(item), now),
+            name(item),
+            query(item),
+            one_line(item.get("app") or ""),
+            summary(item),
+            notified(item, silences, now),
+            acknowledged_by(item),
+            suppressed_by(item, silences),
+            one_line(item.get("reason") or ""),
         )
-        for one in items
+        for item in items
     ]
     return _with_spans(pd.DataFrame(rows, columns=ALERT_COLUMNS), "age")
 
 
 def history(items: Sequence[Json], now: float) -> pd.DataFrame:
-    """One row an episode; `lasted` runs on while it fires."""
+    """One row per episode; the duration of a firing alert runs on."""
     rows = [
         (
-            [statuses.alert_state(one.get("state")).word],
-            [statuses.severity(one.get("severity")).word],
-            name(one),
-            query(one),
-            one_line(one.get("app") or ""),
-            summary(one),
-            timestamp(one.get("fired_at")),
-            timestamp(one.get("resolved_at")),
-            _lasted(one, now),
+            [statuses.alert_state(item.get("state")).label],
+            [statuses.severity(item.get("severity")).label],
+            name(item),
+            query(item),
+            one_line(item.get("app") or ""),
+            summary(item),
+            timestamp(item.get("fired_at")),
+            timestamp(item.get("resolved_at")),
+            _duration(item, now),
         )
-        for one in items
+        for item in items
     ]
-    return _with_spans(pd.DataFrame(rows, columns=HISTORY_COLUMNS), "lasted")
+    return _with_spans(pd.DataFrame(rows, columns=HISTORY_COLUMNS), "duration")
 
 
-def _lasted(alert: Json, now: float) -> float | None:
+def _duration(alert: Json, now: float) -> float | None:
     ended = units.moment(alert.get("resolved_at"))
     return units.since(alert.get("fired_at"), now if ended is None else ended)
 
@@ -133,31 +146,32 @@ def _with_spans(frame: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def silences(items: Sequence[Json]) -> pd.DataFrame:
+    """One row per silence."""
     rows = [
         (
-            [statuses.silence_state(one.get("state")).word],
-            one_line(one.get("text") or ""),
-            one_line(one.get("comment") or ""),
-            one_line(one.get("created_by") or ""),
-            timestamp(one.get("starts_at")),
-            timestamp(one.get("ends_at")),
+            [statuses.silence_state(item.get("state")).label],
+            one_line(item.get("text") or ""),
+            one_line(item.get("comment") or ""),
+            one_line(item.get("created_by") or ""),
+            timestamp(item.get("starts_at")),
+            timestamp(item.get("ends_at")),
         )
-        for one in items
+        for item in items
     ]
     return pd.DataFrame(rows, columns=SILENCE_COLUMNS)
 
 
 def notifications(items: Sequence[Json]) -> pd.DataFrame:
-    """One row a notification that was sent, failed, or was held back, with the reason."""
+    """One row per notification that was sent, failed or suppressed, with the reason."""
     rows = [
         (
-            timestamp(one.get("at")),
-            [statuses.outcome(one.get("outcome")).word],
-            one_line(one.get("receiver") or ""),
-            one_line(one.get("words") or ""),
-            units.number(one.get("alerts")),
-            one_line(one.get("group_key") or ""),
+            timestamp(item.get("at")),
+            [statuses.outcome(item.get("outcome")).label],
+            one_line(item.get("receiver") or ""),
+            one_line(item.get("words") or ""),
+            units.number(item.get("alerts")),
+            one_line(item.get("group_key") or ""),
         )
-        for one in items
+        for item in items
     ]
     return pd.DataFrame(rows, columns=NOTIFICATION_COLUMNS)

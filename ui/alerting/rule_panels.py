@@ -1,4 +1,4 @@
-"""The parts of the Rules page: a group's head, and each rule with its expression, state and last evaluation.
+"""Parts of the Rules page: a group's head, and each rule with its expression, state and last evaluation.
 
 `ui/app_pages/rules.py` puts them in order. Each takes the server's JSON and draws.
 """
@@ -10,25 +10,25 @@ from typing import Any
 
 import streamlit as st
 
-from ui.alerting import dialogs, frames, selection
+from ui.alerting import frames, selection
 from ui.kit import statuses, units, widgets
-from ui.kit.markup import plain
+from ui.kit.markup import plain, truncate
 
 Json = Mapping[str, Any]
 
-MAX_EXPRESSION_CHARS = 5000  # characters; the file has the rest
+MAX_EXPRESSION_CHARS = 5000  # the file has the rest
 MAX_LABELS = 8
 
 
 def state_tiles(counted: Mapping[str, int], chosen: Sequence[str]) -> None:
-    """One tile a state, worst first; a click filters by it, another click lifts the filter."""
+    """One tile per state, worst first; a click filters by it, another click removes the filter."""
     with st.grid(len(statuses.RULE_STATES), min_column_width=120, gap="xsmall"):
-        for state, look in statuses.RULE_STATES.items():
+        for state, style in statuses.RULE_STATES.items():
             count = counted.get(state, 0)
             digits = f"**{count:d}**"
-            colored = digits if state in chosen else f":{look.color if count else 'gray'}[{digits}]"
+            colored = digits if state in chosen else f":{style.color if count else 'gray'}[{digits}]"
             st.button(
-                f"{colored} {look.word}",
+                f"{colored} {style.label}",
                 key=f"tile_rule_{state}",
                 type="primary" if state in chosen else "secondary",
                 width="stretch",
@@ -38,13 +38,14 @@ def state_tiles(counted: Mapping[str, int], chosen: Sequence[str]) -> None:
 
 
 def toggle(state: str) -> None:
+    """Add the state to the filter or remove it (a button's callback)."""
     chosen = st.session_state.get("rule_state") or []
     others = [name for name in chosen if name != state]
     st.session_state["rule_state"] = others if state in chosen else [*chosen, state]
 
 
 def group_head(group: Json, now: float) -> None:
-    """A group's name, rhythm and last evaluation; missed ones and slow ones stand out."""
+    """A group's name, schedule and last evaluation, with its missed evaluations."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.subheader(plain(group.get("name")), anchor=False, width="content")
         st.caption(plain(schedule(group, now)), width="content")
@@ -53,19 +54,20 @@ def group_head(group: Json, now: float) -> None:
                 f"{missed} missed evaluation{'' if missed == 1 else 's'}",
                 icon=":material/running_with_errors:",
                 color="orange",
-                help="The evaluation before took longer than the interval, or the server was down.",
+                help="An evaluation took longer than the interval, or the server was down.",
             )
         st.caption(plain(group.get("file") or ""), width="stretch", text_alignment="right")
 
 
 def schedule(group: Json, now: float) -> str:
+    """`every 15 s · evaluated just now in 9 ms`."""
     every = units.span(group.get("interval_seconds"))
     took = units.span(group.get("evaluation_seconds"))
     return f"every {every} · evaluated {frames.ago(group.get('evaluated_at'), now)} in {took}"
 
 
 def rule(found: Json, key: str, now: float) -> None:
-    """One rule. `key`: its place, the same through refreshes."""
+    """One rule. `key`: the same through refreshes."""
     with st.container(border=True, gap="xsmall", key=key):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             widgets.badge(statuses.rule_state(selection.rule_state(found)))
@@ -74,29 +76,30 @@ def rule(found: Json, key: str, now: float) -> None:
             _labels(found.get("labels") or {})
             st.caption(plain(evaluation(found, now)), width="stretch", text_alignment="right")
             _to_alerts(found, key)
-        expression = dialogs.cut(found.get("expr") or "", MAX_EXPRESSION_CHARS)
+        expression = truncate(found.get("expr") or "", MAX_EXPRESSION_CHARS)
         st.code(expression, language="promql", wrap_lines=True)
         if found.get("error"):
-            st.error(plain(dialogs.cut(found["error"], 1000)), icon=":material/report:")
+            st.error(plain(truncate(found["error"], 1000)), icon=":material/report:")
 
 
 def duration_clauses(found: Json) -> str:
-    """How long it must hold, and how long it stays; nothing where it is at once."""
-    waits, keeps = units.number(found.get("for_seconds")), units.number(found.get("keep_firing_for_seconds"))
+    """The rule's `for` and `keep_firing_for`; empty for a recording rule."""
+    wait, keep = units.number(found.get("for_seconds")), units.number(found.get("keep_firing_for_seconds"))
     parts = [
-        f"for {units.span(waits)}" if waits else "",
-        f"keeps firing {units.span(keeps)}" if keeps else "",
+        f"for {units.span(wait)}" if wait else "",
+        f"keeps firing {units.span(keep)}" if keep else "",
     ]
-    at_once = "at once" if found.get("kind") == "alert" else ""
-    return " · ".join(part for part in parts if part) or at_once
+    immediate = "fires immediately" if found.get("kind") == "alert" else ""
+    return " · ".join(part for part in parts if part) or immediate
 
 
 def _labels(labels: Json) -> None:
     for name, value in list(labels.items())[:MAX_LABELS]:
-        st.badge(plain(dialogs.cut(f"{name}={value}", 80)), color="gray")
+        st.badge(plain(truncate(f"{name}={value}", 80)), color="gray")
 
 
 def evaluation(found: Json, now: float) -> str:
+    """`4 s ago in 2 ms · line 131`."""
     if not found.get("evaluated_at"):
         return "not evaluated yet"
     took = units.span(found.get("evaluation_seconds"))
@@ -104,7 +107,7 @@ def evaluation(found: Json, now: float) -> str:
 
 
 def _to_alerts(found: Json, key: str) -> None:
-    """To the alerts that this rule has raised."""
+    """Buttons that lead to the alerts of this rule."""
     for state in ("firing", "pending"):
         count, icon = int(found.get(state) or 0), ":material/arrow_forward:"
         if count and st.button(f"{count} {state}", key=f"{key}_{state}", type="tertiary", icon=icon):
@@ -113,10 +116,10 @@ def _to_alerts(found: Json, key: str) -> None:
 
 
 def counts(groups: Sequence[Json]) -> dict[str, int]:
-    """How many rules stand in each state, by `statuses.RULE_STATES`."""
+    """Number of rules in each state of `statuses.RULE_STATES`."""
     found = dict.fromkeys(statuses.RULE_STATES, 0)
-    for one in groups:
-        for each in one.get("rules") or ():
-            state = selection.rule_state(each)
+    for group in groups:
+        for rule in group.get("rules") or ():
+            state = selection.rule_state(rule)
             found[state] = found.get(state, 0) + 1
     return found

@@ -1,6 +1,6 @@
-"""The tables of the Alerts page, one a view, and what a click on a name does.
+"""Tables of the Alerts page, one per view, and what a click on a name does.
 
-`ui/app_pages/alerts.py` calls them; rows come from `ui.alerting.frames`, looks from `ui.alerting.columns`.
+`ui/app_pages/alerts.py` calls them; rows come from `ui.alerting.frames`, columns from `ui.alerting.columns`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ def alerts(view: str, items: Sequence[Json], silences: Mapping[str, Json], narro
         height=widgets.table_height(len(items)),
         row_height=widgets.ROW_HEIGHT,
         placeholder="–",
-        alt=f"Alerts, {view}, worst first; press a name to see the alert",
+        alt=f"Alerts, {view}, worst first; select a name to see the alert",
     )
 
 
 def history(items: Sequence[Json], narrow: bool, now: float) -> None:
+    """Alerts that fired in the period."""
     st.dataframe(
         frames.history(items, now),
         key="history_table",
@@ -41,11 +42,12 @@ def history(items: Sequence[Json], narrow: bool, now: float) -> None:
         height=widgets.table_height(len(items)),
         row_height=widgets.ROW_HEIGHT,
         placeholder="–",
-        alt="Alerts that fired, newest first; press a name to see the alert",
+        alt="Alerts that fired, newest first; select a name to see the alert",
     )
 
 
 def notifications(items: Sequence[Json]) -> None:
+    """Notifications of the period."""
     st.dataframe(
         frames.notifications(items),
         key="notifications_table",
@@ -58,34 +60,34 @@ def notifications(items: Sequence[Json]) -> None:
 
 
 def silences(items: Sequence[Json], role: str | None, now: float) -> None:
-    """Those that run or will run with their buttons, then those that are over."""
-    over = [one for one in items if one.get("state") == "expired"]
-    panels.silences([one for one in items if one.get("state") != "expired"], role, now)
-    if over:
+    """Active and pending silences with their buttons, then the expired ones."""
+    expired = [silence for silence in items if silence.get("state") == "expired"]
+    panels.silences([silence for silence in items if silence.get("state") != "expired"], role, now)
+    if expired:
         st.markdown("**Expired**")
         st.dataframe(
-            frames.silences(over),
+            frames.silences(expired),
             key="expired_table",
             column_config=columns.silences(widgets.zone()),
             hide_index=True,
-            height=widgets.table_height(len(over)),
+            height=widgets.table_height(len(expired)),
             row_height=widgets.ROW_HEIGHT,
-            alt="Silences that are over, newest first",
+            alt="Expired silences, newest first",
         )
 
 
 def _to_alert(items: Sequence[Json]) -> columns.Opener:
-    names = [(frames.name(one), str(one.get("fingerprint"))) for one in items]
+    names = [(frames.name(alert), str(alert.get("fingerprint"))) for alert in items]
     return "alert_click", _open_alert, ("alert_click", names)
 
 
 def _to_query(items: Sequence[Json]) -> columns.Opener:
-    names = [(frames.query(one), str(one.get("query_id") or "")) for one in items]
+    names = [(frames.query(alert), str(alert.get("query_id") or "")) for alert in items]
     return "query_click", widgets.open_clicked, ("query_click", names)
 
 
 def _open_alert(click: str, rows: Sequence[tuple[str, str]]) -> None:
-    """Show the alert whose name was clicked (a table's callback), found as `widgets.open_clicked` does."""
+    """Show the clicked alert (a table's callback), found like in `widgets.open_clicked`."""
     clicked = st.session_state[click]
     if fingerprint := widgets.chosen_id(rows, clicked["row"], clicked["label"]):
         st.query_params["alert"] = fingerprint

@@ -1,7 +1,7 @@
-"""The views of the Alerts page: what each reads and shows, and what it says when there is nothing.
+"""Views of the Alerts page: what each reads, shows, and shows when it is empty.
 
-`ui/app_pages/alerts.py` chooses one; reads go through `ui.kit.cached_reads`, drawing is `ui.alerting.tables` and
-`ui.alerting.panels`.
+`ui/app_pages/alerts.py` selects one. It reads through `ui.kit.cached_reads` and draws with
+`ui.alerting.tables` and `ui.alerting.panels`.
 """
 
 from __future__ import annotations
@@ -17,57 +17,60 @@ from ui.kit import cached_reads, widgets
 
 Json = Mapping[str, Any]
 
-EMPTY_TEXTS = {"pending": "Nothing is pending.", "silenced": "Nothing that fires is muted."}
+EMPTY_TEXTS = {"pending": "No pending alerts.", "silenced": "No firing alert is silenced or inhibited."}
 
 
 @dataclass(frozen=True)
 class AlertFilters:
-    """What the address asks for: words, and severities and apps of which none means all."""
+    """The filters in the address: a search text, and severities and apps, none meaning all."""
 
-    words: str
+    search: str
     severities: Sequence[str] = ()
     apps: Sequence[str] = ()
 
     def of(self, alerts: Sequence[Json]) -> list[Json]:
-        return selection.matching(alerts, self.words, severity=self.severities, app=self.apps)
+        """The alerts that match."""
+        return selection.matching(alerts, self.search, severity=self.severities, app=self.apps)
 
 
 @dataclass(frozen=True)
 class AlertsSnapshot:
-    """What was read for one drawing of the page: alerts, silences and when (Unix seconds)."""
+    """What was read for one drawing of the page: alerts, silences and the time (Unix seconds)."""
 
     alerts: Sequence[Json]
     silences: Sequence[Json]
     now: float
 
     def silences_by_id(self) -> dict[str, Json]:
-        return {str(one.get("id")): one for one in self.silences}
+        """The silences by their id."""
+        return {str(silence.get("id")): silence for silence in self.silences}
 
     def of_view(self, view: str) -> list[Json]:
+        """The alerts of a view."""
         return selection.of_view(self.alerts, view)
 
 
-def draw(view: str, seen: AlertsSnapshot, filters: AlertFilters, narrow: bool) -> None:
-    """The chosen view; `narrow` beside an alert's detail."""
+def draw(view: str, snapshot: AlertsSnapshot, filters: AlertFilters, narrow: bool) -> None:
+    """Draw the view; `narrow` beside an alert's detail."""
     further: dict[str, Callable[[], None]] = {
-        "history": lambda: _history(seen, filters, narrow),
-        "silences": lambda: _silences(seen, filters.words),
-        "notifications": lambda: _notifications(seen, filters.words),
+        "history": lambda: _history(snapshot, filters, narrow),
+        "silences": lambda: _silences(snapshot, filters.search),
+        "notifications": lambda: _notifications(snapshot, filters.search),
     }
-    further.get(view, lambda: _alerts(view, seen, filters, narrow))()
+    further.get(view, lambda: _alerts(view, snapshot, filters, narrow))()
 
 
-def counts(seen: AlertsSnapshot, view: str) -> dict[str, int | None]:
-    """How many there are in each view, whatever the filters hide; None where the server does not say."""
+def counts(snapshot: AlertsSnapshot, view: str) -> dict[str, int | None]:
+    """Number of items in each view, regardless of the filters; None if unknown."""
     seconds = panels.period_seconds()
-    past = cached_reads.alert_history(seconds, patient=view != "history").body
-    notes = cached_reads.notifications(patient=view != "notifications").body
-    told = None if notes is None else len(_recent(notes, seen.now))
+    past = cached_reads.alert_history(seconds, count_only=view != "history").body
+    notes = cached_reads.notifications(count_only=view != "notifications").body
+    recent = None if notes is None else len(_recent(notes, snapshot.now))
     return {
-        **{name: len(seen.of_view(name)) for name in ("firing", "pending", "silenced")},
+        **{name: len(snapshot.of_view(name)) for name in ("firing", "pending", "silenced")},
         "history": None if past is None else len(past.get("alerts", [])),
-        "silences": sum(one.get("state") != "expired" for one in seen.silences),
-        "notifications": told,
+        "silences": sum(silence.get("state") != "expired" for silence in snapshot.silences),
+        "notifications": recent,
     }
 
 
@@ -75,53 +78,53 @@ def _recent(notes: Json, now: float) -> list[Json]:
     return selection.newer_than(notes.get("notifications", []), panels.period_seconds(), now)
 
 
-def _alerts(view: str, seen: AlertsSnapshot, filters: AlertFilters, narrow: bool) -> None:
-    of_view = seen.of_view(view)
+def _alerts(view: str, snapshot: AlertsSnapshot, filters: AlertFilters, narrow: bool) -> None:
+    of_view = snapshot.of_view(view)
     shown = filters.of(of_view)
     if shown:
-        tables.alerts(view, shown, seen.silences_by_id(), narrow, seen.now)
+        tables.alerts(view, shown, snapshot.silences_by_id(), narrow, snapshot.now)
     elif of_view:
-        st.caption(f"None of {len(of_view)} matches the filters.")
+        st.caption(f"None of {len(of_view)} alerts matches the filters.")
     elif view == "firing":
-        panels.no_firing_alerts(len(seen.of_view("silenced")), seen.of_view("resolved"), seen.now)
+        panels.no_firing_alerts(len(snapshot.of_view("silenced")), snapshot.of_view("resolved"), snapshot.now)
     else:
         st.caption(EMPTY_TEXTS[view])
 
 
-def _history(seen: AlertsSnapshot, filters: AlertFilters, narrow: bool) -> None:
+def _history(snapshot: AlertsSnapshot, filters: AlertFilters, narrow: bool) -> None:
     known = (cached_reads.alert_history(panels.period_seconds()).body or {}).get("alerts", [])
     shown = filters.of(known)
     panels.truncation_notice(known)
     if shown:
-        tables.history(shown, narrow, seen.now)
+        tables.history(shown, narrow, snapshot.now)
     else:
-        st.caption("No alert that fired in this time matches.")
+        st.caption("No alert of this period matches.")
 
 
-def _notifications(seen: AlertsSnapshot, words: str) -> None:
+def _notifications(snapshot: AlertsSnapshot, search: str) -> None:
     body = cached_reads.notifications().body or {}
-    recent = _recent(body, seen.now)
+    recent = _recent(body, snapshot.now)
     panels.truncation_notice(recent)
-    shown = selection.matching_text(recent, words, "receiver", "words", "group_key", "outcome")
+    shown = selection.matching_text(recent, search, "receiver", "words", "group_key", "outcome")
     if shown:
         tables.notifications(shown)
     else:
-        st.caption("No notification of this time matches.")
+        st.caption("No notification of this period matches.")
 
 
-def _silences(seen: AlertsSnapshot, words: str) -> None:
-    shown = selection.matching_text(seen.silences, words, "text", "comment", "created_by", "state", "id")
+def _silences(snapshot: AlertsSnapshot, search: str) -> None:
+    shown = selection.matching_text(snapshot.silences, search, "text", "comment", "created_by", "state", "id")
     if shown:
-        tables.silences(shown, cached_reads.role(), seen.now)
+        tables.silences(shown, cached_reads.role(), snapshot.now)
     else:
-        st.caption("No silence matches." if seen.silences else "Nothing is silenced.")
+        st.caption("No silence matches." if snapshot.silences else "No silences.")
 
 
-def draw_detail(fingerprint: str, seen: AlertsSnapshot) -> None:
-    """The alert of the address, next to the view."""
+def draw_detail(fingerprint: str, snapshot: AlertsSnapshot) -> None:
+    """Draw the alert of the address, next to the view."""
     reading = cached_reads.alert(fingerprint)
     if reading.body:
-        panels.detail(reading.body, seen.silences_by_id(), cached_reads.role(), seen.now)
+        panels.detail(reading.body, snapshot.silences_by_id(), cached_reads.role(), snapshot.now)
     elif reading.kind == "missing":
         panels.unknown_alert()
     else:

@@ -1,6 +1,7 @@
-"""Actions: what was asked for, by whom and why, and how it ended. A click on a row leads to the query.
+"""Actions page: every stop, start and restart with its requester, reason and outcome.
 
-The filters live in the address (`?words=&state=`), so that what is seen can be sent to somebody.
+A click on a name opens the query. The filters are in the address (`?words=&state=`), so that a link shows the
+same rows.
 """
 
 from typing import Any
@@ -12,20 +13,21 @@ from ui.kit import cached_reads, columns, frames, statuses, widgets
 
 @st.fragment(run_every=widgets.refresh_seconds())
 def live(stamp: Any) -> None:
+    """The part of the page that refreshes."""
     reading = cached_reads.actions()
     with stamp:
         widgets.as_of(reading)
     widgets.banner(reading)
     if reading.body is None:
         return
-    search, state = st.columns([2, 1], vertical_alignment="bottom")
-    with search:
-        words = widgets.search_input("words", "Search action, query, app, person or reason")
-    with state:
+    left, right = st.columns([2, 1], vertical_alignment="bottom")
+    with left:
+        search = widgets.search_input("words", "Search action, query, app, person or reason")
+    with right:
         states = widgets.filter_select("State", list(statuses.ACTION_STATES), "state", "All states")
-    shown = frames.matching(reading.body.get("actions", []), words, state=states)
+    shown = frames.matching(reading.body.get("actions", []), search, state=states)
     if not shown:
-        st.caption("No action matches." if words or states else "Nothing was asked for yet.")
+        st.caption("No action matches the filters." if search or states else "No actions yet.")
         return
     names = [(frames.label(action), action["query_id"]) for action in shown]
     opener = ("actions_click", widgets.open_clicked, ("actions_click", names))
@@ -37,7 +39,7 @@ def live(stamp: Any) -> None:
         height=widgets.table_height(len(shown)),
         row_height=widgets.ROW_HEIGHT,
         placeholder="–",
-        alt="Actions, newest first; press a name to open its query",
+        alt="Actions, newest first; select a name to open its query",
     )
 
 

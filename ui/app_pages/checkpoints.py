@@ -1,7 +1,7 @@
-"""Checkpoints: would each query start again from its checkpoint, worst first. A click on a row leads to its panel.
+"""Checkpoints page: the checkpoint health of every query, worst first. A click opens the query's panel.
 
-The filters live in the address (`?seek=&home=&verdict=`), so that what is seen can be sent to somebody. They have
-names of their own: a page may not set what another page's widget is bound to.
+The filters are in the address (`?seek=&home=&verdict=`), so that a link shows the same rows. They have names
+of their own, because a page cannot set a parameter that a widget of another page is bound to.
 """
 
 import time
@@ -14,35 +14,38 @@ from ui.checkpoints import assessment, columns, frames
 from ui.kit import cached_reads, statuses, widgets
 from ui.kit.frames import Json
 
-OLD = (
-    "This server does not judge checkpoints: it is older than this dashboard. "
-    "`controlplane doctor CHECKPOINT` judges one from a shell."
+UNSUPPORTED = (
+    "This server does not check checkpoints, because it is older than this dashboard. "
+    "`controlplane doctor CHECKPOINT` checks one from a shell."
 )
-NONE_YET = (
-    "No checkpoint is known yet. A driver's agent looks at one when its query starts, fails or is stopped; "
-    "`controlplane doctor CHECKPOINT` judges one from a shell."
+EMPTY = (
+    "No checkpoints yet. The agent takes an inventory when a query starts, fails or is stopped. "
+    "`controlplane doctor CHECKPOINT` checks one from a shell."
 )
 
 
 def toggle(verdict: str) -> None:
+    """Add the verdict to the filter or remove it (a button's callback)."""
     chosen = st.session_state.get("verdict") or []
     others = [name for name in chosen if name != verdict]
     st.session_state["verdict"] = others if verdict in chosen else [*chosen, verdict]
 
 
 def filters(items: Sequence[Json]) -> list[Json]:
+    """Draw the filters and return the checkpoints that match."""
     apps = {str(item.get("app")) for item in items} | set(st.query_params.get_all("home"))
-    search, app, verdict = st.columns([2, 1, 1], vertical_alignment="bottom")
-    with search:
-        words = widgets.search_input("seek", "Search name, app, path, verdict or id")
+    left, app, verdict = st.columns([2, 1, 1], vertical_alignment="bottom")
+    with left:
+        search = widgets.search_input("seek", "Search name, app, path, verdict or id")
     with app:
         homes = widgets.filter_select("App", sorted(apps), "home", "All apps")
     with verdict:
         verdicts = widgets.filter_select("Verdict", list(statuses.VERDICTS), "verdict", "All verdicts")
-    return assessment.matching(items, words, app=homes, verdict=verdicts)
+    return assessment.matching(items, search, app=homes, verdict=verdicts)
 
 
 def table(shown: Sequence[Json]) -> None:
+    """The table of these checkpoints."""
     names = [(frames.name(item), str(item.get("query_id"))) for item in shown]
     opener = ("checkpoints_click", widgets.open_clicked, ("checkpoints_click", names, {"checkpoint": "true"}))
     st.dataframe(
@@ -53,27 +56,28 @@ def table(shown: Sequence[Json]) -> None:
         height=widgets.table_height(len(shown)),
         row_height=widgets.ROW_HEIGHT,
         placeholder="–",
-        alt="Checkpoints, worst first; press a name to see its query's checkpoint",
+        alt="Checkpoints, worst first; select a name to see its query's checkpoint",
     )
 
 
 @st.fragment(run_every=widgets.refresh_seconds())
 def live(stamp: Any) -> None:
+    """The part of the page that refreshes."""
     reading = cached_reads.checkpoints()
     with stamp:
         widgets.as_of(reading)
     if reading.kind == "missing":
-        st.info(OLD, icon=":material/update:")
+        st.info(UNSUPPORTED, icon=":material/update:")
         return
     widgets.banner(reading)
     if reading.body is None:
         return
     items = reading.body.get("checkpoints") or []
     if not items:
-        st.caption(NONE_YET)
+        st.caption(EMPTY)
         return
     above = st.container()
-    shown = filters(items)  # first: on a cold start it is they who read the address
+    shown = filters(items)  # before the tiles: on a cold start the filters read the address
     with above:
         counts, chosen = assessment.counts(items), st.session_state.get("verdict") or []
         widgets.count_tiles(statuses.VERDICTS, counts, chosen, toggle)

@@ -1,6 +1,6 @@
-"""Fleet: every query with its verdict, worst first, as the server sorts them. A click on a row leads to the query.
+"""Fleet page: every query with its verdict, in the server's order (worst first). A click opens the query.
 
-The filters live in the address, so that what is seen can be sent to somebody.
+The filters are in the address, so that a link shows the same rows.
 """
 
 from collections.abc import Sequence
@@ -13,30 +13,31 @@ from ui.kit.frames import Json
 
 
 def toggle(status: str) -> None:
+    """Add the status to the filter or remove it (a button's callback)."""
     chosen = st.session_state.get("status") or []
     others = [name for name in chosen if name != status]
     st.session_state["status"] = others if status in chosen else [*chosen, status]
 
 
 def filters(queries: Sequence[Json]) -> list[int]:
-    """Where the queries stand that pass the filters, which live in the address
-    (`?search=&app=&status=&label=`)."""
+    """Draw the filters (`?search=&app=&status=&label=`) and return the indexes of the queries that match."""
     apps = {str(query.get("app")) for query in queries} | set(st.query_params.get_all("app"))
     labels = {*frames.label_choices(queries), *st.query_params.get_all("label")}
-    search, app, status, label = st.columns([2, 1, 1, 1], vertical_alignment="bottom")
-    with search:
-        words = widgets.search_input("search", "Search name, app, reason, label or id")
+    left, app, status, label = st.columns([2, 1, 1, 1], vertical_alignment="bottom")
+    with left:
+        search = widgets.search_input("search", "Search name, app, reason, label or id")
     with app:
         chosen_apps = widgets.filter_select("App", sorted(apps), "app", "All apps")
     with status:
         chosen = widgets.filter_select("Status", list(statuses.STATUSES), "status", "All statuses")
     with label:
         chosen_labels = widgets.filter_select("Label", sorted(labels), "label", "All labels")
-    return frames.matching_rows(queries, words, chosen_labels, app=chosen_apps, status=chosen)
+    return frames.matching_rows(queries, search, chosen_labels, app=chosen_apps, status=chosen)
 
 
 def table(reading: cached_reads.CachedRead, queries: Sequence[Json], shown: Sequence[int]) -> None:
-    names = [(frames.label(queries[place]), queries[place]["query_id"]) for place in shown]
+    """The table of the queries at these indexes."""
+    names = [(frames.label(queries[row]), queries[row]["query_id"]) for row in shown]
     st.dataframe(
         fleet_table.rows(cached_reads.fleet_table(reading), shown),
         key="fleet_table",
@@ -45,12 +46,13 @@ def table(reading: cached_reads.CachedRead, queries: Sequence[Json], shown: Sequ
         height=widgets.table_height(len(shown)),
         row_height=widgets.ROW_HEIGHT,
         placeholder="–",
-        alt="The fleet's queries, worst first; press a name to open its query",
+        alt="The fleet's queries, worst first; select a name to open its query",
     )
 
 
 @st.fragment(run_every=widgets.refresh_seconds())
 def live(stamp: Any) -> None:
+    """The part of the page that refreshes."""
     reading = cached_reads.fleet()
     with stamp:
         widgets.as_of(reading)
@@ -62,7 +64,7 @@ def live(stamp: Any) -> None:
         widgets.getting_started(cached_reads.connection().server)
         return
     above = st.container()
-    shown = filters(queries)  # first: on a cold start it is they who read the address
+    shown = filters(queries)  # before the tiles: on a cold start the filters read the address
     with above:
         widgets.status_tiles(reading.body.get("counts", {}), st.session_state.get("status") or [], toggle)
     if shown:

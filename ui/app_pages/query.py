@@ -1,6 +1,7 @@
-"""Query: one query with its verdict, charts, runs and failures, and the buttons that act on it.
+"""Query page: one query with its verdict, charts, runs and failures, and the buttons for its actions.
 
-`ui.query.panels` draws the parts, `ui.actions.dialogs` asks, `ui.actions.tracking` watches what was asked for.
+`ui.query.panels` draws the parts, `ui.actions.dialogs` asks for confirmation, `ui.actions.tracking` follows
+the requested action.
 """
 
 import time
@@ -18,8 +19,8 @@ from ui.query import chart_panels, checkpoint_panel, panels
 
 
 @dataclass(frozen=True)
-class Slots:
-    """Places that the page lays out once and the live part fills."""
+class PageSlots:
+    """Containers that the page creates once and the live part fills."""
 
     head: Any
     tiles: Any
@@ -28,7 +29,7 @@ class Slots:
 
 @st.fragment(run_every=widgets.refresh_seconds())
 def wait(identity: str) -> None:
-    """Nothing to show: say why, and look again."""
+    """Without a query: show the reason, and try again at the refresh interval."""
     reading = cached_reads.query(identity)
     if reading.body:
         st.rerun()
@@ -37,7 +38,7 @@ def wait(identity: str) -> None:
 
 
 def pick() -> None:
-    """No query in the address: choose one."""
+    """Without a query in the address: choose one."""
     st.title("Query", anchor=False)
     reading = cached_reads.fleet()
     widgets.banner(reading)
@@ -49,12 +50,13 @@ def pick() -> None:
         st.rerun()
 
 
-def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tuple[Slots, TimeRange]:
+def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tuple[PageSlots, TimeRange]:
+    """Draw the fixed parts and return the containers of the live part and the time range."""
     with st.container(horizontal=True, vertical_alignment="top"):
         head = st.container(width="stretch")
         with st.container(horizontal=True, width="content", wrap=False, gap="xsmall"):
-            for action, why in refused.items():
-                dialogs.button(action, query["query_id"], why)
+            for action, reason in refused.items():
+                dialogs.button(action, query["query_id"], reason)
     with st.container():  # always there, so that what follows keeps its place
         tracking.draw_tracked(query["query_id"])
     tiles = st.container()
@@ -64,13 +66,13 @@ def layout(query: Json, refused: dict[str, str | None], role: str | None) -> tup
         with st.container(horizontal=True, vertical_alignment="center", width="content"):
             stamp = st.container(width="content")
             widgets.refresh_picker()
-    return Slots(head, tiles, stamp), window
+    return PageSlots(head, tiles, stamp), window
 
 
 def live(
-    identity: str, slots: Slots, drawn: dict[str, str | None], role: str | None, window: TimeRange
+    identity: str, slots: PageSlots, drawn: dict[str, str | None], role: str | None, window: TimeRange
 ) -> None:
-    """Everything that changes by itself; when that concerns the buttons, the whole page is drawn again."""
+    """Everything that changes by itself; if that concerns the buttons, the whole page is redrawn."""
     reading, now = cached_reads.query(identity), time.time()
     query = reading.body or {}
     if query and action_checks.refusals(query, role) != drawn and not dialogs.open_request(identity):
@@ -92,6 +94,7 @@ def live(
 
 
 def page(identity: str) -> None:
+    """The page of one query."""
     query, role = cached_reads.query(identity).body, cached_reads.role()
     if query is None:
         wait(identity)
@@ -100,8 +103,8 @@ def page(identity: str) -> None:
     slots, window = layout(query, drawn, role)
     every = None if window.is_past(time.time()) else widgets.refresh_seconds()
     st.fragment(run_every=every)(live)(identity, slots, drawn, role, window)
-    if question := dialogs.open_request(identity):
-        dialogs.draw(query, question)
+    if request := dialogs.open_request(identity):
+        dialogs.draw(query, request)
 
 
 chosen = st.query_params.get("query_id")

@@ -1,7 +1,7 @@
-"""Rules: the groups of rules that raise alerts, each with its expression, its state and its last evaluation.
+"""Rules page: the rule groups, each rule with its expression, state and last evaluation.
 
-The filters live in the address (`?find=&rule_state=&page=`), so that what is seen can be sent to somebody. They have
-names of their own: a page may not set what another page's widget is bound to.
+The filters are in the address (`?find=&rule_state=&page=`), so that a link shows the same rules. They have
+names of their own, because a page cannot set a parameter that a widget of another page is bound to.
 """
 
 import time
@@ -14,36 +14,37 @@ from ui.alerting import rule_panels, selection
 from ui.kit import cached_reads, statuses, widgets
 from ui.kit.frames import Json
 
-A_PAGE = 50  # rules
-SEARCHED = ("name", "expr", "labels", "group", "error")
+MAX_RULES_PER_PAGE = 50
+SEARCHED_FIELDS = ("name", "expr", "labels", "group", "error")
 
 
-def filtered(groups: Sequence[Json]) -> list[tuple[Json, int, Json]]:
-    """Group, place in it, and rule, for those that pass the filters of the address."""
-    search, state = st.columns([2, 1], vertical_alignment="bottom")
-    with search:
-        words = widgets.search_input("find", "Search name, expression, label or group")
-    with state:
+def matching_rules(groups: Sequence[Json]) -> list[tuple[Json, int, Json]]:
+    """Group, index in the group, and rule, for the rules that match the filters."""
+    left, right = st.columns([2, 1], vertical_alignment="bottom")
+    with left:
+        search = widgets.search_input("find", "Search name, expression, label or group")
+    with right:
         states = widgets.filter_select("State", list(statuses.RULE_STATES), "rule_state", "All states")
     return [
-        (group, place, rule)
+        (group, index, rule)
         for group in groups
-        for place, rule in enumerate(group.get("rules") or ())
+        for index, rule in enumerate(group.get("rules") or ())
         if not states or selection.rule_state(rule) in states
-        if selection.matching_text([{**rule, "group": group.get("name")}], words, *SEARCHED)
+        if selection.matching_text([{**rule, "group": group.get("name")}], search, *SEARCHED_FIELDS)
     ]
 
 
 def page_of(found: Sequence[tuple[Json, int, Json]]) -> Sequence[tuple[Json, int, Json]]:
-    """So many that the page stays quick; the others on further pages."""
-    if len(found) <= A_PAGE:
+    """The rules of the chosen page, few enough for quick drawing."""
+    if len(found) <= MAX_RULES_PER_PAGE:
         return found
-    number = st.pagination(-(-len(found) // A_PAGE), key="page", bind="query-params")
-    return found[(number - 1) * A_PAGE : number * A_PAGE]
+    number = st.pagination(-(-len(found) // MAX_RULES_PER_PAGE), key="page", bind="query-params")
+    return found[(number - 1) * MAX_RULES_PER_PAGE : number * MAX_RULES_PER_PAGE]
 
 
 @st.fragment(run_every=widgets.refresh_seconds())
 def live(stamp: Any) -> None:
+    """The part of the page that refreshes."""
     reading, now = cached_reads.rules(), time.time()
     with stamp:
         widgets.as_of(reading)
@@ -55,17 +56,17 @@ def live(stamp: Any) -> None:
         st.caption("No rules are loaded. `controlplane serve --rules FILE…` loads some.")
         return
     above = st.container()
-    found = filtered(groups)  # first: on a cold start it is they who read the address
+    found = matching_rules(groups)  # before the tiles: on a cold start the filters read the address
     with above:
         rule_panels.state_tiles(rule_panels.counts(groups), st.session_state.get("rule_state") or [])
     if not found:
-        st.caption("No rule matches.")
+        st.caption("No rule matches the filters.")
     drawn = ""
-    for group, place, rule in page_of(found):
+    for group, index, rule in page_of(found):
         if group["key"] != drawn:
             rule_panels.group_head(group, now)
             drawn = group["key"]
-        rule_panels.rule(rule, f"rule_{group['key']}_{place}", now)
+        rule_panels.rule(rule, f"rule_{group['key']}_{index}", now)
 
 
 live(widgets.header("Rules"))

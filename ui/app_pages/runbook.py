@@ -1,6 +1,6 @@
-"""Runbook: what to look at and to do when an alert of the shipped rules fires (`?name=LagGrowing`).
+"""Runbook page: what to check and do when an alert of the shipped rules fires (`?name=LagGrowing`).
 
-The text is the server's own, which is why Markdown is let through here and nowhere else.
+The text is the server's own; only here Markdown is rendered.
 """
 
 import re
@@ -13,7 +13,7 @@ _LINK = re.compile(r"\]\((\w+)\.md\)")
 
 name = (st.query_params.get("name") or "").removesuffix(".md")
 if not name:
-    st.caption("An alert leads here. The pages are named by alerts: `?name=LagGrowing`.")
+    st.caption("No runbook selected. Open one from an alert, or by the alert's name: `?name=LagGrowing`.")
 else:
     reading = cached_reads.runbook(name)
     widgets.banner(reading)

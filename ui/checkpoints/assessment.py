@@ -1,8 +1,8 @@
-"""What is said of a checkpoint and what may be done with it. Pure: the server's JSON in, words out.
+"""Describe a checkpoint's condition, predict what a start from it does, and offer commands to copy.
 
-The Checkpoints page, the Query page's panel and the confirmation of a restart call it. Words of a checkpoint (file
-names, messages, paths) are text from others: they are shown through `ui.kit.markup`, and a command is offered for
-copying only where no shell could read anything else into it.
+Pure: the server's JSON in, sentences out. The Checkpoints page, the Query page's panel and the confirmation
+of a restart use it. Text of a checkpoint (file names, messages, paths) comes from others: it is shown through
+`ui.kit.markup`, and a command is offered for copying only if no shell could read anything else into it.
 """
 
 from __future__ import annotations
@@ -17,29 +17,30 @@ from ui.kit.frames import Json
 from ui.kit.markup import one_line, visible
 
 SEARCHED_FIELDS = ("query", "app", "summary", "checkpoint", "trouble", "query_id", "verdict")
-#: What a restart does to the user, as the doctor's findings name it.
+#: What happens at a restart, by the `effect` of a doctor's finding.
 EFFECTS = {
     "fails": "The restart fails",
     "data": "It runs and harms results",
     "later": "It runs and fails later",
 }
-WHY = {
-    "started": "because a run began",
+#: Why an inventory was taken, by its `why`.
+CAUSES = {
+    "started": "because a run started",
     "failed": "because the run failed",
     "stopped": "because the run was stopped",
-    "asked": "because somebody asked",
+    "asked": "on request",
 }
-#: A collector's name tells, behind one of these words, by which means it read.
+#: Who took an inventory, by the start of its `collector`.
 COLLECTORS = {"driver": " by the driver", "agent": " by the driver", "server": " by the server"}
 RUNBOOKS = {"broken": "CheckpointBroken", "unreadable": "CheckpointTrouble", "risky": "CheckpointTrouble"}
-#: Plain words, and words in single quotes: nothing that a shell would take for more.
+#: Plain words, and words in single quotes: nothing that a shell would interpret.
 _COMMAND = re.compile(r"controlplane(?: (?:[\w@%+=:,./~-]+|'[^'\n]*'))+")
 _QUOTED = re.compile(r"`([^`]*)`")
 
 
-def matching(items: Sequence[Json], words: str, **fields: Sequence[str]) -> list[Json]:
-    """Those that have one of the values of each field given, and every word somewhere in `SEARCHED_FIELDS`."""
-    wanted = words.lower().split()
+def matching(items: Sequence[Json], search: str, **fields: Sequence[str]) -> list[Json]:
+    """Checkpoints with one of the values of each field and every word of `search` in SEARCHED_FIELDS."""
+    wanted = search.lower().split()
     return [
         item
         for item in items
@@ -54,6 +55,7 @@ def _mentions(item: Json, wanted: Sequence[str]) -> bool:
 
 
 def counts(items: Sequence[Json]) -> dict[str, int]:
+    """Number of checkpoints per verdict."""
     found: dict[str, int] = {}
     for item in items:
         verdict = str(item.get("verdict") or "unknown")
@@ -62,80 +64,84 @@ def counts(items: Sequence[Json]) -> dict[str, int]:
 
 
 def sentence(checkpoint: Json) -> str:
-    """What the server says of it in one sentence; why nothing is known where nothing is."""
-    said = one_line(checkpoint.get("summary") or checkpoint.get("trouble") or "Nobody has looked at it yet.")
-    return said[:1].upper() + said[1:] if said.partition(" ")[0].isalpha() else said
+    """The server's summary in sentence case; without one, why nothing is known."""
+    text = one_line(checkpoint.get("summary") or checkpoint.get("trouble") or "Not checked yet.")
+    return text[:1].upper() + text[1:] if text.partition(" ")[0].isalpha() else text
 
 
 def irrelevance(query: Json) -> str | None:
-    """Why a query's checkpoint is of no interest now, in one sentence; None where it is."""
+    """Why the query's checkpoint does not matter now, in one sentence; None if it does."""
     facts = query.get("facts") or {}
     if facts.get("checkpoint_is_temporary"):
-        return "It is temporary: Spark made it for this run alone, and no later run resumes from it."
+        return "It is temporary. Spark created it for this run only, and no later run resumes from it."
     if query.get("status") == "finished":
-        return "The query has finished: what its checkpoint holds matters only when it is started again."
+        return "The query has finished. Its checkpoint matters only when it is started again."
     if query.get("status") == "retired":
         return "The query is retired."
     return None
 
 
 def last_check(checkpoint: Json, now: float) -> str:
-    """When, by whom and why it was looked at: `seen 42 s ago by the agent, because the run failed`."""
+    """When, by whom and why it was checked: `checked 42 s ago by the driver because the run failed`."""
     age = units.since(checkpoint.get("collected_at"), now)
     if age is None:
-        return "not seen yet"
-    collector, why = str(checkpoint.get("collector") or ""), WHY.get(str(checkpoint.get("why")), "")
+        return "not checked yet"
+    collector, cause = str(checkpoint.get("collector") or ""), CAUSES.get(str(checkpoint.get("why")), "")
     by = next((who for name, who in COLLECTORS.items() if collector.startswith(name)), "")
     ago = "just now" if age < 1.5 else f"{units.span(round(age))} ago"
-    return f"seen {ago}{by}{', ' if why else ''}{why}"
+    return f"checked {ago}{by}{' ' if cause else ''}{cause}"
 
 
 def batch_number(value: object) -> str:
+    """A batch id, or an en dash."""
     known = units.number(value)
     return units.UNKNOWN if known is None else f"{known:.0f}"
 
 
 def resume_sentence(checkpoint: Json) -> str:
-    """With which batch it goes on."""
+    """At which batch the next start resumes."""
     if units.number(checkpoint.get("next_batch")) is None:
-        return "It resumes from its checkpoint."
+        return "The next start resumes from the checkpoint."
     number = batch_number(checkpoint["next_batch"])
     if checkpoint.get("last_planned_batch") == checkpoint["next_batch"]:
         return (
-            f"It resumes at batch {number}, which was planned and not committed: it runs again, same input."
+            f"The next start resumes at batch {number}. This batch was planned but not committed, "
+            "so it runs again with the same input."
         )
-    return f"It resumes at batch {number}."
+    return f"The next start resumes at batch {number}."
 
 
 def effect(finding: Json) -> str:
-    """What Spark will do, when, and with which error: one sentence; empty for a note."""
-    done = EFFECTS.get(str(finding.get("effect")), "")
+    """What Spark will do, when, and with which error condition, in one sentence; empty for a note."""
+    outcome = EFFECTS.get(str(finding.get("effect")), "")
     when, condition = one_line(finding.get("when") or ""), one_line(finding.get("condition") or "")
-    if not done:
+    if not outcome:
         return ""
     if when.startswith("never: "):
-        return f"{done}; {when.removeprefix('never: ')}"
-    return f"{done}{', ' if when else ''}{when}{': ' if condition else ''}{condition}"
+        return f"{outcome}: {when.removeprefix('never: ')}"
+    return f"{outcome}{', ' if when else ''}{when}{': ' if condition else ''}{condition}"
 
 
 def fatal(findings: Sequence[Json]) -> list[Json]:
-    """Those that make a start fail; all grave ones where none is marked so."""
+    """Findings that make a start fail; all errors and warnings if none is marked so."""
     found = errors_and_warnings(findings)
     return [finding for finding in found if finding.get("effect") == "fails"] or found
 
 
 def errors_and_warnings(findings: Sequence[Json]) -> list[Json]:
+    """Findings of the severities error and warning."""
     return [finding for finding in findings if finding.get("severity") != "info"]
 
 
 def notes(findings: Sequence[Json]) -> list[Json]:
+    """Findings of the severity info."""
     return [finding for finding in findings if finding.get("severity") == "info"]
 
 
 def steps(remedy: object) -> list[tuple[str, list[str]]]:
-    """Each step of a remedy, and the commands in it that can be copied: they are taken out of its text."""
-    told = remedy if isinstance(remedy, list | tuple) else [remedy] if isinstance(remedy, str) else []
-    return [_step(str(step)) for step in told if step]
+    """Each step of a remedy without its commands, and the commands that can be copied."""
+    found = remedy if isinstance(remedy, list | tuple) else [remedy] if isinstance(remedy, str) else []
+    return [_step(str(step)) for step in found if step]
 
 
 def _step(step: str) -> tuple[str, list[str]]:
@@ -147,13 +153,13 @@ def _step(step: str) -> tuple[str, list[str]]:
 
 
 def commands(step: str) -> list[str]:
-    """The `controlplane …` commands of a step; none that holds anything but plain or single-quoted words."""
+    """The `controlplane …` commands of a step that consist of plain or single-quoted words only."""
     offered = [step, *_QUOTED.findall(step)]
     return [text for text in offered if visible(text) == text and _COMMAND.fullmatch(text)]
 
 
 def shell_commands(checkpoint: Json) -> list[str]:
-    """Commands that look at it from a shell, and plan its repair; none where its path is not plain text."""
+    """Commands that check the checkpoint and plan its repair; none if its path is not plain text."""
     path = str(checkpoint.get("checkpoint") or "")
     if not path or path.startswith("-") or one_line(path) != path:
         return []
@@ -165,15 +171,18 @@ def shell_commands(checkpoint: Json) -> list[str]:
 
 
 def runbook_name(checkpoint: Json) -> str | None:
+    """The runbook for the checkpoint's verdict."""
     return RUNBOOKS.get(str(checkpoint.get("verdict")))
 
 
 @dataclass(frozen=True)
 class StartForecast:
-    """What a start from this checkpoint would come to. `blocks`: only in spite of it; `waiting`: a fresh look is
-    under way; `known`: there is a verdict."""
+    """What a start from this checkpoint would do.
 
-    look: statuses.BadgeStyle
+    `blocks`: the start needs `force`. `waiting`: a new inventory is expected. `known`: there is a verdict.
+    """
+
+    style: statuses.BadgeStyle
     sentence: str
     findings: tuple[Json, ...] = ()
     blocks: bool = False
@@ -181,46 +190,49 @@ class StartForecast:
     known: bool = True
 
 
-def forecast_start(answer: Json | None, waiting: bool, trouble: str) -> StartForecast:
-    """`answer`: of `/api/v1/checkpoints/{id}`; `trouble`: why there is no fresh look, empty when there is."""
+def forecast_start(answer: Json | None, waiting: bool, failure: str) -> StartForecast:
+    """Forecast from an answer of `/api/v1/checkpoints/{id}`.
+
+    `failure`: why there is no new inventory, empty if there is one.
+    """
     checkpoint = (answer or {}).get("checkpoint") or {}
     verdict = str(checkpoint.get("verdict") or "unknown")
-    found = (answer or {}).get("findings") or []
-    serious = tuple(errors_and_warnings(found))
-    look = statuses.verdict(verdict)
-    if verdict == "broken":  # also where nobody can look anew: the server then refuses by what it last saw
-        why, old = tuple(fatal(found)), waiting or bool(trouble) or bool(checkpoint.get("stale"))
-        return StartForecast(look, _fails(why, old), why, blocks=not waiting, waiting=waiting)
+    findings = (answer or {}).get("findings") or []
+    serious = tuple(errors_and_warnings(findings))
+    style = statuses.verdict(verdict)
+    if verdict == "broken":  # blocks without a new inventory too: the server then refuses by the last one
+        causes, outdated = tuple(fatal(findings)), waiting or bool(failure) or bool(checkpoint.get("stale"))
+        return StartForecast(style, _fails(causes, outdated), causes, blocks=not waiting, waiting=waiting)
     if verdict == "risky":
-        return StartForecast(look, f"{resume_sentence(checkpoint)} But:", serious, waiting=waiting)
+        return StartForecast(style, f"{resume_sentence(checkpoint)} Risks:", serious, waiting=waiting)
     if verdict == "ok":
-        return StartForecast(look, resume_sentence(checkpoint), waiting=waiting)
-    return StartForecast(
-        look, _not_known(checkpoint, verdict, trouble), serious, waiting=waiting, known=False
-    )
+        return StartForecast(style, resume_sentence(checkpoint), waiting=waiting)
+    return StartForecast(style, _unknown(checkpoint, verdict, failure), serious, waiting=waiting, known=False)
 
 
-def _fails(found: Sequence[Json], old: bool) -> str:
-    if old:
-        return "When it was last seen, a start from it would have failed:"
-    return "It will fail:" if found else "It will fail."
+def _fails(found: Sequence[Json], outdated: bool) -> str:
+    if outdated:
+        return "At the last check, a start would have failed:"
+    return "A start will fail:" if found else "A start will fail."
 
 
-def _not_known(checkpoint: Json, verdict: str, trouble: str) -> str:
-    said = one_line(trouble or checkpoint.get("trouble") or checkpoint.get("summary") or "")
+def _unknown(checkpoint: Json, verdict: str, failure: str) -> str:
+    cause = one_line(failure or checkpoint.get("trouble") or checkpoint.get("summary") or "")
     head = (
-        "There is no checkpoint to read" if verdict == "unreadable" else "Whether it will resume is not known"
+        "The checkpoint cannot be read"
+        if verdict == "unreadable"
+        else "It is unknown whether a start will resume"
     )
-    return f"{head}: {said}" if said else f"{head}."
+    return f"{head}: {cause}" if cause else f"{head}."
 
 
 def force_refusal(forced: bool, reason: str) -> str | None:
-    """Why a start over a broken checkpoint cannot be asked for yet; None when it can."""
+    """Why a start over a broken checkpoint cannot be requested yet; None if it can."""
     if not forced:
-        return "The checkpoint is broken: tick “in spite of it” to go on."
-    return None if reason.strip() else "Say why it is done in spite of the checkpoint."
+        return "The checkpoint is broken. Select “Continue anyway” to start regardless."
+    return None if reason.strip() else "Enter a reason for starting from a broken checkpoint."
 
 
 def check_refusal(role: str | None) -> str | None:
-    """Why a fresh look cannot be asked for; None when it can."""
-    return action_checks.role_refusal(role, "looking")
+    """Why a checkpoint check cannot be requested; None if it can."""
+    return action_checks.role_refusal(role, "Checkpoint checks")

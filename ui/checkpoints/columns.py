@@ -1,10 +1,6 @@
-"""How the columns of the checkpoints' tables look. The keys are the columns that `ui.checkpoints.frames` makes."""
+"""Columns of the checkpoint tables. The keys are the columns that `ui.checkpoints.frames` builds."""
 
 from __future__ import annotations
-
-from typing import Any
-
-import streamlit as st
 
 from ui.checkpoints import frames
 from ui.kit import cells, statuses
@@ -12,47 +8,42 @@ from ui.kit.cells import Columns, Opener
 
 
 def checkpoints(opener: Opener) -> Columns:
+    """The Checkpoints page's table; `opener` opens a query."""
     return {
         "verdict": cells.badges("Verdict", statuses.VERDICTS.values(), 106),
-        "query": cells.link("Query", 170, opener, "Press a name to see its checkpoint."),
+        "query": cells.link("Query", 170, opener, "Select a name to see its checkpoint."),
         "app": cells.text("App", 84),
-        "summary": cells.text("What a start would come to", 400),
+        "summary": cells.text("Assessment", 400),
         "mark": cells.counted_badges("Freshness", frames.FRESHNESS_MARKS, 118),
-        "planned": integer("Planned"),
-        "committed": integer("Committed", 92),
-        "bytes": size("Size"),
+        "planned": cells.integer("Planned"),
+        "committed": cells.integer("Committed", 92),
+        "bytes": cells.size("Size"),
         "files": cells.count("Files", 70),
-        "age": cells.span("Seen", 90),
+        "age": cells.span("Checked", 90),
         "path": cells.text("Checkpoint", 300),
     }
 
 
 def stores() -> Columns:
+    """State stores of a checkpoint."""
     return {
         "mark": cells.counted_badges("", frames.STORE_MARKS, 86),
-        "operator": integer("Operator", 78),
-        "partition": integer("Partition", 78),
+        "operator": cells.integer("Operator", 78),
+        "partition": cells.integer("Partition", 78),
         "store": cells.text("Store", 130),
-        "newest": integer("Newest", 78),
-        "expected": integer("Expected", 84),
-        "snapshot": integer("Snapshot", 84),
+        "newest": cells.integer("Newest", 78),
+        "expected": cells.integer("Expected", 84),
+        "snapshot": cells.integer("Snapshot", 84),
         "files": cells.count("Files", 70),
-        "bytes": size("Size"),
+        "bytes": cells.size("Size"),
     }
 
 
 def changes() -> Columns:
+    """Changes of a query's plan between two runs."""
     return {
         "severity": cells.badges("Severity", statuses.FINDINGS.values(), 92),
         "message": cells.text("What changed", 460),
         "rule": cells.text("Rule", 170),
         "remedy": cells.text("What to do"),
     }
-
-
-def integer(label: str, width: int = 80) -> Any:
-    return st.column_config.NumberColumn(label, format="%d", width=width)
-
-
-def size(label: str, width: int = 84) -> Any:
-    return st.column_config.NumberColumn(label, format="bytes", width=width)

@@ -1,6 +1,6 @@
-"""A doctor's findings on the screen: what Spark will do and when, why it is thought so, and what to do.
+"""A doctor's findings on the screen: what Spark will do and when, the evidence, and the remedy.
 
-The Query page's panel shows them whole, a confirmation and a refused action in short. All their words are text
+The Query page's panel shows them in full, a confirmation and a refused action in brief. All their text comes
 from others.
 """
 
@@ -14,28 +14,28 @@ import streamlit as st
 from ui.checkpoints import assessment
 from ui.kit import frames, statuses, widgets
 from ui.kit.frames import Json
-from ui.kit.markup import plain, visible
+from ui.kit.markup import plain, truncate
 
-MAX_FINDINGS = 20  # findings drawn one by one
+MAX_FINDINGS = 20  # drawn in full
 MAX_BRIEF_FINDINGS = 2
-MAX_MESSAGE_CHARS = 600  # characters of a message
+MAX_MESSAGE_CHARS = 600
 MAX_EVIDENCE_CHARS = 6000
 
 
 def draw_all(findings: Sequence[Json], key: str) -> None:
-    """Errors and warnings one by one, notes folded behind them."""
-    for place, finding in enumerate(assessment.errors_and_warnings(findings)[:MAX_FINDINGS]):
-        with st.container(border=True, gap="xsmall", key=f"{key}_finding_{place}"):
-            _finding(finding, f"{key}_evidence_{place}")
+    """Draw errors and warnings one by one, notes in a folded list after them."""
+    for index, finding in enumerate(assessment.errors_and_warnings(findings)[:MAX_FINDINGS]):
+        with st.container(border=True, gap="xsmall", key=f"{key}_finding_{index}"):
+            _finding(finding, f"{key}_evidence_{index}")
     beyond = len(assessment.errors_and_warnings(findings)) - MAX_FINDINGS
     if beyond > 0:
-        st.caption(f"and {beyond} more; `controlplane doctor` lists them all")
+        st.caption(f"{beyond} more findings. `controlplane doctor` lists all of them.")
     _notes(assessment.notes(findings), key)
 
 
 def _finding(finding: Json, key: str) -> None:
     _head(finding)
-    st.text(_cut(finding.get("message") or "", MAX_MESSAGE_CHARS))
+    st.text(truncate(finding.get("message") or "", MAX_MESSAGE_CHARS))
     remedy(finding)
     if evidence := finding.get("evidence"):
         with st.expander("Evidence", key=key, type="compact"):
@@ -50,7 +50,7 @@ def _head(finding: Json) -> None:
 
 
 def remedy(finding: Json) -> None:
-    """Its steps as a numbered list; a command in a box of its own, to copy."""
+    """Draw the steps as a numbered list, each command in a box of its own for copying."""
     steps = assessment.steps(finding.get("remedy"))
     for number, (step, commands) in enumerate(steps, 1):
         with st.container(horizontal=True, gap="xsmall", wrap=False):
@@ -62,8 +62,8 @@ def remedy(finding: Json) -> None:
 
 def _notes(findings: Sequence[Json], key: str) -> None:
     if findings:
-        word = "1 note" if len(findings) == 1 else f"{len(findings)} notes"
-        with st.expander(word, key=f"{key}_notes", type="compact"):
+        label = "1 note" if len(findings) == 1 else f"{len(findings)} notes"
+        with st.expander(label, key=f"{key}_notes", type="compact"):
             widgets.definition_list(
                 [(_short(finding.get("check")), _noted(finding)) for finding in findings[:MAX_FINDINGS]], 190
             )
@@ -71,30 +71,32 @@ def _notes(findings: Sequence[Json], key: str) -> None:
 
 def _noted(finding: Json) -> str:
     steps = "; ".join(step for step, _ in assessment.steps(finding.get("remedy")))
-    message = _cut(finding.get("message") or "", MAX_MESSAGE_CHARS)
+    message = truncate(finding.get("message") or "", MAX_MESSAGE_CHARS)
     return f"{message}\n→ {steps}" if steps else message
 
 
 def draw_brief(findings: Sequence[Json]) -> None:
-    """The worst ones with what to do, for a dialog."""
+    """Draw the worst findings with their remedy, for a dialog."""
     for finding in findings[:MAX_BRIEF_FINDINGS]:
         with st.container(gap="xsmall"):
-            st.text(_cut(finding.get("message") or "", 300))
-            if told := assessment.effect(finding):
-                st.caption(plain(told))
+            st.text(truncate(finding.get("message") or "", 300))
+            if effect := assessment.effect(finding):
+                st.caption(plain(effect))
             remedy(finding)
     if len(findings) > MAX_BRIEF_FINDINGS:
-        st.caption(f"and {len(findings) - MAX_BRIEF_FINDINGS} more on the query's page")
+        st.caption(f"{len(findings) - MAX_BRIEF_FINDINGS} more on the query's page")
 
 
 def draw_refusal(action: Json) -> None:
-    """Of an action that was refused for its checkpoint: what was found, and how to go on."""
+    """Draw why an action was refused because of the checkpoint, and how to continue."""
     if not frames.refused_for_checkpoint(action):
         return
     found = (action.get("evidence") or {}).get("findings")
-    draw_brief(assessment.errors_and_warnings([each for each in found or () if isinstance(each, dict)])[:1])
+    draw_brief(
+        assessment.errors_and_warnings([finding for finding in found or () if isinstance(finding, dict)])[:1]
+    )
     st.caption(
-        "The checkpoint's panel below has all findings. Whoever knows better may tick “in spite of it”."
+        "The checkpoint panel below has all findings. To start regardless, choose “Continue anyway” in the dialog."
     )
 
 
@@ -102,10 +104,5 @@ def _short(check: object) -> str:
     return plain(str(check or "note"))
 
 
-def _cut(text: object, longest: int) -> str:
-    shown = visible(text)
-    return shown if len(shown) <= longest else f"{shown[: longest - 1]}…"
-
-
 def _pretty(evidence: object) -> str:
-    return _cut(json.dumps(evidence, indent=1, ensure_ascii=False, default=str), MAX_EVIDENCE_CHARS)
+    return truncate(json.dumps(evidence, indent=1, ensure_ascii=False, default=str), MAX_EVIDENCE_CHARS)

@@ -1,6 +1,6 @@
-"""Checkpoints as tables: the page's rows, a checkpoint's state stores, what changed between two runs. Pure.
+"""Checkpoints as tables: the page's rows, state stores, changes between two runs.
 
-`ui.checkpoints.columns` says how their columns look. A value that is not known stays missing (never 0).
+Pure. `ui.checkpoints.columns` formats the columns. An unknown value stays missing (never 0).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ui.kit import statuses, units
 from ui.kit.frames import Json
 from ui.kit.markup import no_icon, one_line
 
-FRESHNESS_MARKS = {"Being looked at": statuses.HEX_COLORS["blue"], "Stale": statuses.HEX_COLORS["yellow"]}
+FRESHNESS_MARKS = {"Checking": statuses.HEX_COLORS["blue"], "Stale": statuses.HEX_COLORS["yellow"]}
 STORE_MARKS = {
     "Missing": statuses.HEX_COLORS["red"],
     "Behind": statuses.HEX_COLORS["red"],
-    "Ahead": statuses.HEX_COLORS["gray"],  # as while a batch runs, or after a kill
+    "Ahead": statuses.HEX_COLORS["gray"],  # normal while a batch runs or after a kill
 }
 MAX_STORES = 1000
 COLUMNS = (
@@ -44,10 +44,10 @@ def name(checkpoint: Json) -> str:
 
 
 def checkpoints(items: Sequence[Json], now: float) -> pd.DataFrame:
-    """One row a checkpoint, in the order given."""
+    """One row per checkpoint, in the order given."""
     rows = [
         (
-            [statuses.verdict(item.get("verdict") or "unknown").word],
+            [statuses.verdict(item.get("verdict") or "unknown").label],
             name(item),
             one_line(item.get("app") or ""),
             assessment.sentence(item),
@@ -67,20 +67,21 @@ def checkpoints(items: Sequence[Json], now: float) -> pd.DataFrame:
 
 
 def _coarse(seconds: float) -> float:
-    """As precise as people read it: seconds, above ten minutes minutes, above a day hours."""
-    step = 1 if seconds < 600 else 60 if seconds < 86_400 else 3600
+    """Rounded to what people read: seconds below 10 min, minutes below a day, hours above."""
+    step = 1 if seconds < 600 else 60 if seconds < units.DAY_SECONDS else 3600
     return round(seconds / step) * step if seconds == seconds else seconds
 
 
 def freshness(item: Json) -> list[str]:
+    """Mark of a checkpoint that is being checked or whose assessment is stale."""
     if item.get("collecting"):
-        return ["Being looked at"]
+        return ["Checking"]
     return ["Stale"] if item.get("stale") else []
 
 
 def stores(items: Sequence[Json]) -> pd.DataFrame:
-    """One row a state store, the odd ones first; at most `MAX_STORES`."""
-    ordered = sorted(items, key=_oddest_first)[:MAX_STORES]
+    """One row per state store, unloadable ones first; at most MAX_STORES."""
+    ordered = sorted(items, key=_unloadable_first)[:MAX_STORES]
     rows = [
         (
             [mark] if (mark := store_mark(item)) else [],
@@ -99,7 +100,7 @@ def stores(items: Sequence[Json]) -> pd.DataFrame:
 
 
 def store_mark(item: Json) -> str:
-    """How a store stands to the version that the next batch loads; empty where it stands right."""
+    """The store's version compared with the version that the next batch loads; empty if it matches."""
     newest, expected = units.number(item.get("newest_version")), units.number(item.get("expected_version"))
     if expected is None:
         return ""
@@ -109,20 +110,21 @@ def store_mark(item: Json) -> str:
 
 
 def count_unloadable(items: Sequence[Json]) -> int:
+    """Number of stores that cannot load the version of the next batch."""
     return sum(store_mark(item) in ("Missing", "Behind") for item in items)
 
 
-def _oddest_first(item: Json) -> tuple[float, ...]:
+def _unloadable_first(item: Json) -> tuple[float, ...]:
     order = [*STORE_MARKS, ""]
-    place = (units.number(item.get("operator")) or 0.0, units.number(item.get("partition")) or 0.0)
-    return order.index(store_mark(item)), *place
+    position = (units.number(item.get("operator")) or 0.0, units.number(item.get("partition")) or 0.0)
+    return order.index(store_mark(item)), *position
 
 
 def changes(findings: Sequence[Json]) -> pd.DataFrame:
-    """What changed between two runs, as the server judged it."""
+    """Changes between two runs, as the server judged them."""
     rows = [
         (
-            [statuses.finding(item.get("severity")).word],
+            [statuses.finding(item.get("severity")).label],
             one_line(item.get("message") or ""),
             one_line(item.get("rule") or item.get("check") or ""),
             one_line(remedy(item)),
@@ -134,8 +136,8 @@ def changes(findings: Sequence[Json]) -> pd.DataFrame:
 
 def remedy(finding: Mapping[str, Any]) -> str:
     """The steps on one line."""
-    told = finding.get("remedy")
-    return "; ".join(str(step) for step in told) if isinstance(told, list) else str(told or "")
+    steps = finding.get("remedy")
+    return "; ".join(str(step) for step in steps) if isinstance(steps, list) else str(steps or "")
 
 
 def known_values(points: Sequence[Json], key: str) -> list[float]:
@@ -144,7 +146,7 @@ def known_values(points: Sequence[Json], key: str) -> list[float]:
 
 
 def growth_note(points: Sequence[Json], key: str, now: float) -> str:
-    """`+12 MB in 3 h`; empty where there is nothing to compare."""
+    """`+12 MB in 3 h`; empty with fewer than two known values."""
     known = [point for point in points if units.number(point.get(key)) is not None]
     ages = [units.since(point.get("at"), now) for point in known]
     if len(known) < 2 or ages[0] is None or ages[-1] is None:

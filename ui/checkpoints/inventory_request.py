@@ -1,7 +1,7 @@
-"""A fresh look at a checkpoint: asked for, awaited, and said to have failed where none comes.
+"""Request a new inventory of a checkpoint, wait for it, and report when none arrives.
 
-The Query page's panel and the confirmation of a restart ask; `ui.kit.cached_reads` sends and reads. What was asked is kept
-in the session, so that panel and confirmation wait for the same look.
+The Query page's panel and the confirmation of a restart use it; `ui.kit.cached_reads` sends and reads. The
+state is kept in the session, so that panel and confirmation wait for the same inventory.
 """
 
 from __future__ import annotations
@@ -15,80 +15,102 @@ from ui.kit import cached_reads, units
 from ui.kit.client import ClientError
 from ui.kit.frames import Json
 
-PANEL_WAIT_SECONDS = 15.0  # seconds for which the panel waits
-DIALOG_WAIT_SECONDS = 10.0  # seconds for which a confirmation does
-SHOW_FAILURE_SECONDS = 60.0  # seconds for which a failed look is told
-SESSION_KEY = "looks"
+PANEL_WAIT_SECONDS = 15.0  # how long the panel waits for an inventory
+DIALOG_WAIT_SECONDS = 10.0  # how long a confirmation waits for one
+SHOW_FAILURE_SECONDS = 60.0  # how long a failed request is reported
+SESSION_KEY = "inventory_requests"
 
 
 @dataclass(frozen=True)
 class InventoryRequestState:
-    """`asked_at`: Unix seconds; `before`: when the look known then was taken; `refused`: why nobody looks; `came`:
-    it has been seen to come."""
+    """A request for an inventory.
 
-    asked_at: float
-    before: float | None
-    by: str = ""
+    `requested_at`: Unix seconds. `previous_at`: time of the inventory known then. `collector`: who takes it
+    ("agent" or "server"). `refused`: why nobody can take it. `arrived`: a newer inventory has been seen.
+    """
+
+    requested_at: float
+    previous_at: float | None
+    collector: str = ""
     refused: str = ""
-    came: bool = False
+    arrived: bool = False
 
 
-def send(query_id: str, before: object) -> None:
-    """Ask for a look (a button's callback). `before`: `collected_at` of what is known."""
-    asked_at, known = time.time(), units.moment(before)
+def send(query_id: str, collected_at: object) -> None:
+    """Request an inventory (a button's callback). `collected_at`: time of the known one."""
+    requested_at, known = time.time(), units.moment(collected_at)
     try:
-        look = InventoryRequestState(asked_at, known, by=cached_reads.request_inventory(query_id))
+        request = InventoryRequestState(
+            requested_at, known, collector=cached_reads.request_inventory(query_id)
+        )
     except ClientError as error:
-        look = InventoryRequestState(asked_at, known, refused=str(error))
-    st.session_state.setdefault(SESSION_KEY, {})[query_id] = look
+        request = InventoryRequestState(requested_at, known, refused=str(error))
+    st.session_state.setdefault(SESSION_KEY, {})[query_id] = request
 
 
 def current(query_id: str) -> InventoryRequestState | None:
+    """The last request for this query."""
     return st.session_state.get(SESSION_KEY, {}).get(query_id)
 
 
-def is_awaited(query_id: str, now: float, patience: float = PANEL_WAIT_SECONDS) -> bool:
-    """Whether the answer is to be read as fresh as it gets."""
-    look = current(query_id)
-    return look is not None and not look.came and not look.refused and now - look.asked_at < patience
+def is_awaited(query_id: str, now: float, wait: float = PANEL_WAIT_SECONDS) -> bool:
+    """Whether to read the checkpoint with the short TTL."""
+    request = current(query_id)
+    return (
+        request is not None
+        and not request.arrived
+        and not request.refused
+        and now - request.requested_at < wait
+    )
 
 
 def refresh(query_id: str, checkpoint: Json) -> InventoryRequestState | None:
-    """The look that was asked for, once and for all come when it has: an older cached answer cannot undo that."""
-    look = current(query_id)
-    if look and not look.came and has_arrived(look, checkpoint):
-        look = st.session_state[SESSION_KEY][query_id] = replace(look, came=True)
+    """The last request, marked as arrived once a newer inventory is seen.
+
+    An older cached answer cannot undo the mark.
+    """
+    request = current(query_id)
+    if request and not request.arrived and has_arrived(request, checkpoint):
+        request = st.session_state[SESSION_KEY][query_id] = replace(request, arrived=True)
         cached_reads.clear()
-    return look
+    return request
 
 
-def has_arrived(look: InventoryRequestState, checkpoint: Json) -> bool:
-    """Is what is known now newer than what was known when the look was asked for?"""
+def has_arrived(request: InventoryRequestState, checkpoint: Json) -> bool:
+    """Is the known inventory newer than the one known when the request was sent?"""
     taken = units.moment(checkpoint.get("collected_at"))
-    return look.came or (taken is not None and (look.before is None or taken > look.before))
+    return request.arrived or (
+        taken is not None and (request.previous_at is None or taken > request.previous_at)
+    )
 
 
 def is_waiting(
-    look: InventoryRequestState | None, checkpoint: Json, now: float, patience: float = PANEL_WAIT_SECONDS
+    request: InventoryRequestState | None, checkpoint: Json, now: float, wait: float = PANEL_WAIT_SECONDS
 ) -> bool:
-    if look is None or look.refused or has_arrived(look, checkpoint):
+    """Is a requested inventory still expected?"""
+    if request is None or request.refused or has_arrived(request, checkpoint):
         return False
-    return now - look.asked_at < patience
+    return now - request.requested_at < wait
 
 
 def failure(
-    look: InventoryRequestState | None, checkpoint: Json, now: float, patience: float = PANEL_WAIT_SECONDS
+    request: InventoryRequestState | None, checkpoint: Json, now: float, wait: float = PANEL_WAIT_SECONDS
 ) -> str:
-    """Why there is no fresh look, in one sentence; empty while there may be one, and when there is."""
-    if look is None or has_arrived(look, checkpoint) or now - look.asked_at > patience + SHOW_FAILURE_SECONDS:
+    """Why there is no new inventory, in one sentence; empty while one is expected or has arrived."""
+    if (
+        request is None
+        or has_arrived(request, checkpoint)
+        or now - request.requested_at > wait + SHOW_FAILURE_SECONDS
+    ):
         return ""
-    if look.refused:
-        return f"Nobody can look now: {look.refused}"
-    if now - look.asked_at < patience:
+    if request.refused:
+        return f"The checkpoint cannot be checked now: {request.refused}"
+    if now - request.requested_at < wait:
         return ""
     why = f": {checkpoint['trouble']}" if checkpoint.get("trouble") else ""
-    return f"{collector_name(look)} brought no newer look within {patience:.0f} s{why}"
+    return f"{collector_name(request)} returned no newer inventory within {wait:.0f} s{why}"
 
 
-def collector_name(look: InventoryRequestState) -> str:
-    return {"agent": "The driver's agent", "server": "The server"}.get(look.by, "Nobody")
+def collector_name(request: InventoryRequestState) -> str:
+    """Who takes the inventory."""
+    return {"agent": "The driver's agent", "server": "The server"}.get(request.collector, "The collector")

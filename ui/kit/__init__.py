@@ -1,1 +1,1 @@
-"""Building blocks of every page: HTTP client, cached reads, widgets, frames, charts, formatting."""
+"""Building blocks of every page: HTTP client, cached reads, widgets, tables, charts, formatting."""

@@ -1,6 +1,7 @@
-"""What may be asked of a query, why not, and what would happen. Pure; the server has the last word anyway.
+"""Which actions a query allows, why not, and what an action would do.
 
-The Query page calls it for the state of its buttons, `ui.actions.dialogs` for the text of the confirmation.
+Pure; the server decides again when it gets the request. The Query page uses it for the state of its buttons,
+`ui.actions.dialogs` for the text of the confirmation.
 """
 
 from __future__ import annotations
@@ -15,26 +16,28 @@ Json = Mapping[str, Any]
 
 ACTIONS = ("restart", "stop", "start")
 ENDED_STATUSES = ("failed", "stopped", "finished")
+MAX_ALERT_NAMES = 4
 
 
 def refusals(query: Json, role: str | None) -> dict[str, str | None]:
-    """Each action with the reason why it cannot be asked for now."""
+    """Each action with its `refusal`."""
     return {action: refusal(action, query, role) for action in ACTIONS}
 
 
 def refusal(action: str, query: Json, role: str | None) -> str | None:
-    """Why this cannot be asked for now, in one sentence; None when it can."""
-    return role_refusal(role) or _not_here(action, query) or _not_now(action, query)
+    """Why the action cannot be requested now, in one sentence; None if it can."""
+    return role_refusal(role) or _never(action, query) or _not_now(action, query)
 
 
-def role_refusal(role: str | None, doing: str = "acting") -> str | None:
+def role_refusal(role: str | None, what: str = "Actions") -> str | None:
+    """Why the token's role does not allow `what` (a plural noun); None if it does or the role is unknown."""
     if role in (None, "operator", "admin"):  # unknown: let the server decide
         return None
-    return f"The token of this page is a {role}'s; {doing} needs an operator's."
+    return f"This page's token has the role {role}. {what} require the role operator."
 
 
-def _not_here(action: str, query: Json) -> str | None:
-    """What the driver, the query's end or its writer forbid for good."""
+def _never(action: str, query: Json) -> str | None:
+    """What the driver, the query's status or its writer rule out permanently."""
     allowed = query.get("actions_allowed")
     restart = query.get("restart") or {}
     if query.get("status") == "retired":
@@ -44,47 +47,55 @@ def _not_here(action: str, query: Json) -> str | None:
     if allowed == "stop" and action != "stop":
         return "The driver allows stops only (CONTROLPLANE_ACTIONS=stop)."
     if action != "stop" and restart.get("how") == "needs_factory":
-        return f"Needs a factory: {restart.get('reason') or 'its writer cannot be used again'}"
+        return f"Needs a factory: {restart.get('reason') or 'the writer of the query cannot be reused'}"
     return None
 
 
 def _not_now(action: str, query: Json) -> str | None:
     status = query.get("status")
     if under_way := query.get("action"):
-        return f"Another action is under way: {under_way.get('action')}, asked by {under_way.get('actor')}."
+        return (
+            f"Another action is under way: {under_way.get('action')}, requested by {under_way.get('actor')}."
+        )
     ended = status in ENDED_STATUSES or bool(query.get("vanished"))
     if status == "lost" and not query.get("vanished"):
-        return "The driver is silent: nobody is there to carry it out."
+        return "The driver sends no heartbeats, so it cannot carry out an action."
     if action == "stop" and ended:
-        return "It does not run."
+        return "The query is not running."
     if action == "start" and not ended:
-        return "It runs already."
+        return "The query is already running."
     return None
 
 
 @dataclass(frozen=True)
 class QueryActivity:
-    """What is known beside the query when the question is put. `alerts` are the names of those that fire;
-    `batch_age` is in seconds, None where it is not known, 0 where no batch runs."""
+    """State of a query when a confirmation opens, beyond its own JSON.
+
+    `alerts`: names of its firing alerts. `batch_age`: seconds that the batch has run, None if unknown, 0 if
+    no batch runs.
+    """
 
     alerts: tuple[str, ...] = ()
     batch_age: float | None = None
 
 
 def consequences(
-    action: str, query: Json, drain: bool, moment: QueryActivity | None = None
+    action: str, query: Json, drain: bool, activity: QueryActivity | None = None
 ) -> list[tuple[str, str]]:
-    """What will happen, as pairs of a word and a sentence; read before somebody says yes."""
-    moment = moment or QueryActivity()
+    """What the action will do, as pairs of a label and a sentence, for the confirmation."""
+    activity = activity or QueryActivity()
     rows = [("Driver", _driver(query))]
     if query.get("status") not in ENDED_STATUSES:
-        rows.append(("Running batch", _running_batch(query, drain, moment)))
+        rows.append(("Running batch", _running_batch(query, drain, activity)))
     rows.append(("Backlog", _backlog(action, query)))
     if action == "stop":
-        rows += [("Checkpoint", _kept(query)), ("Afterwards", "The query stays stopped until it is started.")]
+        rows += [
+            ("Checkpoint", _checkpoint(query)),
+            ("Afterwards", "The query stays stopped until it is started."),
+        ]
     else:
         rows += [("Resumes", _resumes(query)), ("Started by", _started_by(query)), ("Done when", _DONE)]
-    return [*rows, ("Alerts", _alerts(action, moment.alerts))]
+    return [*rows, ("Alerts", _alerts(action, activity.alerts))]
 
 
 _DONE = "A newer batch is committed, or the first trigger finds no new data."
@@ -96,64 +107,62 @@ def _driver(query: Json) -> str:
     return ", ".join(part for part in known if part)
 
 
-def _running_batch(query: Json, drain: bool, moment: QueryActivity) -> str:
+def _running_batch(query: Json, drain: bool, activity: QueryActivity) -> str:
     last = units.number(query.get("batch_id"))
     name = "A running batch" if last is None else f"Batch {last + 1:.0f}"
-    if moment.batch_age == 0:
-        return f"None runs at this moment. {name} is cut if it has begun by then, unless you drain."
-    age = "" if moment.batch_age is None else f", which has run for {units.span(moment.batch_age)},"
+    if activity.batch_age == 0:
+        return f"No batch runs now. {name} is cancelled if it has started by then, unless you drain."
+    age = "" if activity.batch_age is None else f", which has run for {units.span(activity.batch_age)},"
     if drain:
-        return f"{name}{age} may finish first{_usual(query)}. If it takes too long it is cut all the same."
-    return f"{name}{age} is cut off. Nothing of it is committed: its rows are read and processed again."
+        return f"{name}{age} may finish first{_last_duration(query)}. If it takes too long, it is cancelled."
+    return f"{name}{age} is cancelled. Nothing of it is committed, so its rows are read and processed again."
 
 
-def _usual(query: Json) -> str:
+def _last_duration(query: Json) -> str:
     duration = units.number(query.get("batch_duration_seconds"))
-    return "" if duration is None else f"; the last one took {units.span(duration)}"
+    return "" if duration is None else f" (the last batch took {units.span(duration)})"
 
 
 def _backlog(action: str, query: Json) -> str:
-    lag, seconds = units.number(query.get("lag_rows")), units.number(query.get("lag_seconds"))
-    if lag is None:
-        return "Not known: no source tells how far its head is."
-    age = "" if not seconds else f", the oldest for {units.span(seconds)}"
-    waiting = f"{units.count(lag, 'rows')} wait{age}"
+    rows, age = units.number(query.get("lag_rows")), units.number(query.get("lag_seconds"))
+    if rows is None:
+        return "Unknown: no source reports a latest offset."
+    oldest = f", the oldest for {units.span(age)}" if age else ""
+    waiting = f"{units.count(rows, 'rows')} wait{oldest}."
     if action == "stop":
-        return f"{waiting}; it grows while the query is stopped."
-    return f"{waiting}; they are read after the start, with what arrives until then."
+        return f"{waiting} The backlog grows while the query is stopped."
+    return f"{waiting} They are read after the start, with the rows that arrive until then."
 
 
-def _kept(query: Json) -> str:
-    place = (query.get("facts") or {}).get("checkpoint")
-    return (
-        f"{place} is kept: a later start resumes from it." if place else "It is kept; its place is not known."
-    )
+def _checkpoint(query: Json) -> str:
+    path = (query.get("facts") or {}).get("checkpoint")
+    return f"{path} stays: a later start resumes from it." if path else "It stays; its path is unknown."
 
 
 def _alerts(action: str, names: Sequence[str]) -> str:
-    """Whether those that fire are expected to end."""
+    """The firing alerts, and whether they are expected to resolve."""
     if not names:
-        return "None fires for this query."
-    firing = f"{len(names)} fire{'s' if len(names) == 1 else ''} now ({', '.join(names[:MAX_ALERT_NAMES])})"
-    firing += ", …" if len(names) > MAX_ALERT_NAMES else ""
+        return "No alert fires for this query."
+    firing = f"{len(names)} firing ({', '.join(names[:MAX_ALERT_NAMES])}"
+    firing += ", …)" if len(names) > MAX_ALERT_NAMES else ")"
     return f"{firing}. {_EXPECTED[action]}"
 
 
-MAX_ALERT_NAMES = 4
 _EXPECTED = {
-    "stop": "Its figures end with it, so alerts about them are expected to end; a stop that somebody asked for "
-    "raises none.",
-    "start": "Alerts about its end are expected to end once it runs; those about a backlog when it is read.",
-    "restart": "Alerts about a stuck batch are expected to end with the new run; those about a backlog only when "
-    "it is read.",
+    "stop": "Alerts about its metrics are expected to resolve, because the metrics end with the query. "
+    "A requested stop raises no alert.",
+    "start": "Alerts about its end are expected to resolve once it runs, alerts about a backlog once the "
+    "backlog is read.",
+    "restart": "Alerts about a stuck batch are expected to resolve with the new run, alerts about a backlog "
+    "only once the backlog is read.",
 }
 
 
 def _resumes(query: Json) -> str:
     batch = units.number(query.get("batch_id"))
     after = "from its checkpoint" if batch is None else f"after batch {batch:.0f}, from its checkpoint"
-    place = (query.get("facts") or {}).get("checkpoint")
-    return f"{after} {place}" if place else after
+    path = (query.get("facts") or {}).get("checkpoint")
+    return f"{after} {path}" if path else after
 
 
 def _started_by(query: Json) -> str:
@@ -166,6 +175,6 @@ def _started_by(query: Json) -> str:
 
 
 def firing_alerts_of(answer: Json | None, query_id: str) -> list[Json]:
-    """Those of `/api/v1/alerts` that fire and name this query, in the server's order: worst first."""
+    """Firing alerts of this query in an answer of `/api/v1/alerts`, in its order (worst first)."""
     alerts = (answer or {}).get("alerts") or []
-    return [each for each in alerts if each.get("state") == "firing" and each.get("query_id") == query_id]
+    return [alert for alert in alerts if alert.get("state") == "firing" and alert.get("query_id") == query_id]

@@ -1,8 +1,8 @@
-"""Cached reads: however many people watch, each question reaches the server at most once per TTL.
+"""Cached reads of the server: however many people watch, each request is sent at most once per TTL.
 
-The pages call it; it calls `ui.kit.client`. A read never raises: when the server is away it hands out the last
-good answer and says why there is no newer one. Errors are cached like answers, so that many viewers of a
-server that is away do not each wait for a timeout.
+The pages call it; it calls `ui.kit.client`. A read never raises: while the server is unreachable it returns
+the last good answer and the error. Errors are cached like answers, so that many viewers do not each wait for
+a timeout.
 """
 
 from __future__ import annotations
@@ -18,59 +18,60 @@ import pyarrow as pa
 import streamlit as st
 
 from ui.kit import fleet_table as fleet_tables
-from ui.kit import series_queries
+from ui.kit import series_queries, units
 from ui.kit.client import ClientError, ServerClient, ServerNotFound, TokenRefused, server_url
 
-TTL_SECONDS = 3.0  # seconds; below the refresh interval, so that every refresh of a lone viewer is fresh
-LONG_TTL_SECONDS = (
-    30.0  # seconds, for long lists of which only the number is shown, and for long stretches of time
-)
-LONG_RANGE_SECONDS = (
-    2 * 86_400.0
-)  # seconds: in a stretch of so many nothing moves visibly from one refresh to the next
-SHORT_TTL_SECONDS = 0.8  # seconds, while somebody waits for an action
-MAX_POINTS = 720  # per chart: about one for every second pixel
+TTL_SECONDS = 3.0  # below the refresh interval, so that every refresh of a single viewer is fresh
+LONG_TTL_SECONDS = 30.0  # for lists of which only the length is shown, and for long time ranges
+SHORT_TTL_SECONDS = 0.8  # while a viewer waits for an action or a checkpoint check
+LONG_RANGE_SECONDS = 2 * units.DAY_SECONDS  # such a range does not visibly change between two refreshes
+MAX_POINTS = 720  # per chart: about one per two pixels
 
 
 @dataclass(frozen=True)
 class CachedRead:
-    """An answer and its age. `body` is None when there never was one; `error` says why it is not newer."""
+    """An answer of the server and when it was read (Unix seconds).
+
+    `body` is None if there never was an answer; `error` is the reason why there is no newer one.
+    """
 
     body: dict[str, Any] | None
     at: float
     error: str | None = None
-    kind: str = ""  # "away" | "token" | "missing", when there is an error
+    kind: str = ""  # "unreachable" | "token" | "missing" if there is an error
 
     @property
     def stale(self) -> bool:
+        """Is this an older answer, because the newest request failed?"""
         return self.error is not None and self.body is not None
 
 
 class LastGoodAnswers:
-    """The newest good answer to each question, bounded; shared by all sessions."""
+    """The newest good answer to each request, at most `size` of them; shared by all sessions."""
 
     def __init__(self, size: int = 256):
         self._size = size
         self._answers: OrderedDict[tuple[Any, ...], CachedRead] = OrderedDict()
         self._lock = threading.Lock()
 
-    def remember(self, question: tuple[Any, ...], reading: CachedRead) -> CachedRead:
-        """A good reading, which is then kept; else the last good one with the new error."""
+    def remember(self, request: tuple[Any, ...], reading: CachedRead) -> CachedRead:
+        """Store and return a good reading; for a failed one return the last good answer with its error."""
         with self._lock:
             if reading.error is None:
-                self._answers[question] = reading
-                self._answers.move_to_end(question)
+                self._answers[request] = reading
+                self._answers.move_to_end(request)
                 while len(self._answers) > self._size:
                     self._answers.popitem(last=False)
                 return reading
-            last = self._answers.get(question)
-        if last is None or reading.kind != "away":  # what is gone or forbidden now must not be shown on
+            last = self._answers.get(request)
+        if last is None or reading.kind != "unreachable":  # never show what is gone or forbidden now
             return reading
         return CachedRead(last.body, last.at, reading.error, reading.kind)
 
 
 @st.cache_resource
 def connection() -> ServerClient:
+    """The client that all sessions share."""
     return ServerClient(server_url())
 
 
@@ -80,11 +81,12 @@ def _last_good() -> LastGoodAnswers:
 
 
 def fleet() -> CachedRead:
+    """All queries."""
     return _read("fleet")
 
 
 def fleet_table(reading: CachedRead) -> pa.Table:
-    """The table of a fleet's reading, made once for all viewers."""
+    """The Fleet page's table of this reading, built once for all viewers."""
     return _fleet_table(reading.at, (reading.body or {}).get("queries", []))
 
 
@@ -94,124 +96,136 @@ def _fleet_table(at: float, _queries: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def query(query_id: str) -> CachedRead:
+    """One query."""
     return _read("query", query_id)
 
 
 def actions() -> CachedRead:
+    """The newest actions."""
     return _read("actions")
 
 
 def progress(query_id: str, seconds: float, until: float | None = None) -> CachedRead:
-    """Reports of the last `seconds`, or of those before the moment `until`."""
-    return _read_stretch("progress", seconds, query_id, seconds, until)
+    """Progress reports of the last `seconds`, or of the `seconds` before `until`."""
+    return _read_range("progress", seconds, query_id, seconds, until)
 
 
 def past_events(query_id: str, seconds: float, until: float | None = None) -> CachedRead:
-    """What the lake tells of that time: it hardly changes."""
-    return _read_patiently("past", query_id, seconds, until)
+    """Runs, alerts and actions from the lake in that range, which hardly change."""
+    return _read_long("past", query_id, seconds, until)
 
 
 def series(expression: str, seconds: float, step: float, until: float | None = None) -> CachedRead:
-    """A range query, on the grid of `step` seconds."""
-    return _read_stretch("series", seconds, expression, seconds, step, until)
+    """PromQL range query on the grid of `step` seconds."""
+    return _read_range("series", seconds, expression, seconds, step, until)
 
 
 def instant(expression: str) -> CachedRead:
+    """PromQL instant query."""
     return _read("instant", expression)
 
 
 def query_alerts(query_id: str, seconds: float, until: float | None = None) -> CachedRead:
-    """What fired for a query in that time."""
+    """Alerts of a query that fired in that range."""
     return _read("query_alerts", query_id, seconds, until)
 
 
 def action(action_id: str) -> CachedRead:
-    """As fresh as it gets: somebody is waiting for this one."""
-    return _last_good().remember(("action", action_id), _ask_quickly("action", action_id))
+    """One action, with the short TTL: a viewer waits for its outcome."""
+    return _last_good().remember(("action", action_id), _fetch_quick("action", action_id))
 
 
 def alerts() -> CachedRead:
+    """Current alerts."""
     return _read("alerts")
 
 
 def alert(fingerprint: str) -> CachedRead:
+    """One alert."""
     return _read("alert", fingerprint)
 
 
-def alert_history(seconds: int, patient: bool = False) -> CachedRead:
-    """The episodes of the last `seconds`; `patient` where only their number is shown."""
-    return _read_patiently("alert_history", seconds) if patient else _read("alert_history", seconds)
+def alert_history(seconds: int, count_only: bool = False) -> CachedRead:
+    """Alerts that fired in the last `seconds`; `count_only` if only their number is shown."""
+    return _read_long("alert_history", seconds) if count_only else _read("alert_history", seconds)
 
 
 def silences() -> CachedRead:
+    """All silences."""
     return _read("silences")
 
 
 def covered(matchers: tuple[str, ...]) -> CachedRead:
-    """What fires now and passes these matchers; `error` says what is wrong with one."""
+    """Firing alerts that match the matchers; `error` is the mistake in a matcher."""
     return _read("covered", matchers)
 
 
 def checkpoints() -> CachedRead:
+    """The checkpoints of all queries."""
     return _read("checkpoints")
 
 
 def checkpoint(query_id: str, quick: bool = False) -> CachedRead:
-    """One checkpoint; `quick` while somebody waits for a fresh look at it."""
+    """One checkpoint; `quick` while a viewer waits for a new inventory of it."""
     if quick:
-        return _last_good().remember(("checkpoint", query_id), _ask_quickly("checkpoint", query_id))
+        return _last_good().remember(("checkpoint", query_id), _fetch_quick("checkpoint", query_id))
     return _read("checkpoint", query_id)
 
 
 def rules() -> CachedRead:
+    """Rule groups."""
     return _read("rules")
 
 
 def runbook(name: str) -> CachedRead:
+    """A shipped runbook."""
     return _read("runbook", name)
 
 
-def notifications(patient: bool = False) -> CachedRead:
-    """The newest notifications; `patient` where only their number is shown."""
-    return _read_patiently("notifications") if patient else _read("notifications")
+def notifications(count_only: bool = False) -> CachedRead:
+    """The newest notifications; `count_only` if only their number is shown."""
+    return _read_long("notifications") if count_only else _read("notifications")
 
 
 def role() -> str | None:
-    """What our token may do; None when the server does not say."""
+    """The role of this page's token; None if unknown."""
     body = _read("whoami").body
     return str(body["role"]) if body and body.get("role") else None
 
 
 def act(query_id: str, body: Mapping[str, Any], idempotency_key: str) -> dict[str, Any]:
-    """Ask for an action; raises `ui.kit.client.ClientError`. The reads forget what they knew."""
+    """Request an action and clear the cache; raises `ui.kit.client.ClientError`."""
     answer = connection().act(query_id, body, idempotency_key)
     clear()
     return dict(answer["action"])
 
 
 def request_inventory(query_id: str) -> str:
-    """Ask for a fresh look at a checkpoint; raises `ui.kit.client.ClientError`. Who looks: "agent" or "server"."""
-    answer = connection().look(query_id)
+    """Request a checkpoint inventory and clear the cache; raises `ui.kit.client.ClientError`.
+
+    Returns the collector: "agent" or "server".
+    """
+    answer = connection().request_inventory(query_id)
     clear()
     return str(answer.get("by") or "")
 
 
 def acknowledge(fingerprint: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """Say that somebody works on a firing alert; raises `ui.kit.client.ClientError`. The reads forget."""
+    """Acknowledge a firing alert and clear the cache; raises `ui.kit.client.ClientError`."""
     answer = connection().acknowledge(fingerprint, body)
     clear()
     return dict(answer["alert"])
 
 
 def silence(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Add a silence; raises `ui.kit.client.ClientError`. The reads forget what they knew."""
+    """Create a silence and clear the cache; raises `ui.kit.client.ClientError`."""
     answer = connection().silence(body)
     clear()
     return dict(answer["silence"])
 
 
 def expire(silence_id: str) -> dict[str, Any]:
-    """End a silence now; raises `ui.kit.client.ClientError`. The reads forget what they knew."""
+    """End a silence and clear the cache; raises `ui.kit.client.ClientError`."""
     answer = connection().expire(silence_id)
     clear()
     return dict(answer["silence"])
@@ -219,77 +233,77 @@ def expire(silence_id: str) -> dict[str, Any]:
 
 def clear() -> None:
     """Make the next read of every page ask the server."""
-    _ask.clear()
-    _ask_quickly.clear()
-    _ask_patiently.clear()
+    _fetch.clear()
+    _fetch_quick.clear()
+    _fetch_long.clear()
 
 
-def _read(question: str, *args: Any) -> CachedRead:
-    return _last_good().remember((question, *args), _ask(question, *args))
+def _read(request: str, *args: Any) -> CachedRead:
+    return _last_good().remember((request, *args), _fetch(request, *args))
 
 
-# As resources: all viewers read one answer, which nobody changes; as data each would be handed a copy.
+# cache_resource, not cache_data: all viewers share one answer that is never modified, instead of a copy each.
 @st.cache_resource(ttl=TTL_SECONDS, max_entries=256, show_spinner=False)
-def _ask(question: str, *args: Any) -> CachedRead:
-    return _answer(question, args, time.time())
+def _fetch(request: str, *args: Any) -> CachedRead:
+    return _answer(request, args, time.time())
 
 
 @st.cache_resource(ttl=SHORT_TTL_SECONDS, max_entries=64, show_spinner=False)
-def _ask_quickly(question: str, *args: Any) -> CachedRead:
-    return _answer(question, args, time.time())
+def _fetch_quick(request: str, *args: Any) -> CachedRead:
+    return _answer(request, args, time.time())
 
 
-def _read_stretch(question: str, stretch: float, *args: Any) -> CachedRead:
-    return _read_patiently(question, *args) if stretch >= LONG_RANGE_SECONDS else _read(question, *args)
+def _read_range(request: str, length: float, *args: Any) -> CachedRead:
+    return _read_long(request, *args) if length >= LONG_RANGE_SECONDS else _read(request, *args)
 
 
-def _read_patiently(question: str, *args: Any) -> CachedRead:
-    return _last_good().remember((question, *args), _ask_patiently(question, *args))
+def _read_long(request: str, *args: Any) -> CachedRead:
+    return _last_good().remember((request, *args), _fetch_long(request, *args))
 
 
 @st.cache_resource(ttl=LONG_TTL_SECONDS, max_entries=64, show_spinner=False)
-def _ask_patiently(question: str, *args: Any) -> CachedRead:
-    return _answer(question, args, time.time())
+def _fetch_long(request: str, *args: Any) -> CachedRead:
+    return _answer(request, args, time.time())
 
 
-def _reports(query_id: str, seconds: float, until: float | None, now: float) -> tuple[Any, ...]:
+def _progress_arguments(query_id: str, seconds: float, until: float | None, now: float) -> tuple[Any, ...]:
     end = now if until is None else until
     return query_id, end - seconds, end, series_queries.coarse_step(seconds) or max(1.0, seconds / MAX_POINTS)
 
 
-def _fired(query_id: str, seconds: float, until: float | None, now: float) -> tuple[Any, ...]:
+def _range_arguments(query_id: str, seconds: float, until: float | None, now: float) -> tuple[Any, ...]:
     end = now if until is None else until
     return query_id, end - seconds, end
 
 
-def _on_grid(
+def _series_arguments(
     expression: str, seconds: float, step: float, until: float | None, now: float
 ) -> tuple[Any, ...]:
-    """Moments that stay the same from one refresh to the next, so that no line trembles."""
-    grid = min(step, series_queries.HOUR)  # of long stretches the last point must not be a day old
+    """Times that stay the same from one refresh to the next, so that the lines do not jitter."""
+    grid = min(step, units.HOUR_SECONDS)  # the last point of a long range must not be a day old
     end = now // grid * grid if until is None else -(-until // grid) * grid
     return expression, end - -(-seconds // step) * step, end, step
 
 
-#: Questions about a period, which is put in moments only when they are asked.
+#: Requests about a period, whose bounds are computed when they are sent.
 PERIOD_ARGUMENTS: dict[str, Callable[..., tuple[Any, ...]]] = {
-    "progress": _reports,
-    "query_alerts": _fired,
-    "past": _fired,
+    "progress": _progress_arguments,
+    "query_alerts": _range_arguments,
+    "past": _range_arguments,
     "alert_history": lambda seconds, now: (now - seconds, now),
-    "series": _on_grid,
+    "series": _series_arguments,
 }
 
 
-def _answer(question: str, args: tuple[Any, ...], now: float) -> CachedRead:
-    """One question to the server; every failure becomes a Reading."""
-    if question in PERIOD_ARGUMENTS:
-        args = PERIOD_ARGUMENTS[question](*args, now)
+def _answer(request: str, args: tuple[Any, ...], now: float) -> CachedRead:
+    """Send one request; every failure becomes a `CachedRead` with an error."""
+    if request in PERIOD_ARGUMENTS:
+        args = PERIOD_ARGUMENTS[request](*args, now)
     try:
-        return CachedRead(getattr(connection(), question)(*args), now)
+        return CachedRead(getattr(connection(), request)(*args), now)
     except TokenRefused as error:
         return CachedRead(None, now, str(error), "token")
     except ServerNotFound as error:
         return CachedRead(None, now, str(error), "missing")
     except ClientError as error:
-        return CachedRead(None, now, str(error), "away")
+        return CachedRead(None, now, str(error), "unreachable")

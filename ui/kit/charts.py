@@ -1,7 +1,8 @@
-"""A query's series as ECharts options. Pure: DataFrame (see `frames.progress`) in, option dict out.
+"""ECharts options of a query's charts: DataFrame (see `frames.progress`) in, option dict out.
 
-The Query page hands the options to `st.echarts_chart`. All charts of a page share one time axis, so that
-the eye can go straight down; values are divided beforehand so that axes carry small numbers and a unit.
+Pure. The Query page passes the options to `st.echarts_chart`. All charts of a page share one time axis, so
+that they can be compared vertically. Values are divided beforehand, so that the axes carry small numbers and
+a unit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ui.kit.frames import PHASES
 
 Option = dict[str, Any]
 
-# Planning and commits are Spark's overhead, addBatch is the work: the work gets the quiet color.
+# addBatch is the actual work and gets the quiet color; planning and commits are Spark's overhead.
 PHASE_COLORS = {
     "addBatch": "#4c8dff",
     "queryPlanning": "#8e6ad8",
@@ -26,60 +27,59 @@ PHASE_COLORS = {
     "commitOffsets": "#e8703a",
     "other": "#8b93a1",
 }
-MIN_TRIGGER_SHARE = (
-    0.2  # of the trigger interval: for shorter batches the axis fits them, and the line is above it
-)
+#: Batches shorter than this share of the trigger interval set the axis; the trigger line is then above it.
+MIN_TRIGGER_SHARE = 0.2
 
 BLUE, GREEN, AMBER, VIOLET, RED = "#4c8dff", "#30a46c", "#d9a514", "#8e6ad8", "#e5484d"
 
 LINE_COLORS = (BLUE, GREEN, AMBER, VIOLET, "#e8703a", "#1a9fb5", "#c2569b", "#8b93a1")
 
-#: Series of the rate chart: what each is called and its color.
+#: Column → name and color of each line of the rate chart.
 RATE_SERIES = {
-    "arriving": ("arriving", AMBER),
-    "read": ("read", BLUE),
-    "processed": ("while a batch runs", GREEN),
+    "arrival": ("arrival rate", AMBER),
+    "input": ("input rate", BLUE),
+    "processing": ("processing rate", GREEN),
 }
 
 
 def rates(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]) -> Option:
-    """Rows a second: what arrives (where the source tells its head), what is read, how fast a batch works."""
+    """Rows per second: arrival rate (if the source reports a latest offset), input rate, processing rate."""
     names = [name for name in RATE_SERIES if frame[name].notna().any()]
     divisor, unit = _scale(frame, names, "rows")
     option = _option(_scaled(frame, {RATE_SERIES[name][0]: name for name in names}, divisor), window, unit)
-    option["series"] = [_line(*RATE_SERIES[name], f"{unit} rows/s", area=name == "read") for name in names]
-    # What a batch could do, were it never waiting, dwarfs what comes and what is read: shown when asked for.
-    option["legend"]["selected"] = {RATE_SERIES["processed"][0]: False}
+    option["series"] = [_line(*RATE_SERIES[name], f"{unit} rows/s", area=name == "input") for name in names]
+    # The processing rate excludes waiting time and dwarfs the other two: hidden until selected.
+    option["legend"]["selected"] = {RATE_SERIES["processing"][0]: False}
     return _marked(option, starts)
 
 
-def lag(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]) -> Option:
-    """Rows between the head of the sources and what was read."""
+def backlog(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]) -> Option:
+    """Rows between the sources' latest offsets and the rows read."""
     divisor, unit = _scale(frame, ["lag_rows"], "rows")
-    option = _option(_scaled(frame, {"lag": "lag_rows"}, divisor), window, unit)
-    option["series"] = [_line("lag", AMBER, f"{unit} rows", area=True)]
+    option = _option(_scaled(frame, {"backlog": "lag_rows"}, divisor), window, unit)
+    option["series"] = [_line("backlog", AMBER, f"{unit} rows", area=True)]
     return _marked(option, starts)
 
 
 def durations(
     frame: pd.DataFrame, window: tuple[float, float], starts: list[float], trigger: float | None
 ) -> Option:
-    """Batch duration stacked by phase, and the trigger interval it must stay under."""
+    """Batch duration stacked by phase, with the trigger interval as a line."""
     names = [name for name in (*PHASES, "other") if frame[name].fillna(0).gt(0).any()]
     largest = _largest(frame, ["duration"])
-    in_sight = trigger is not None and largest >= MIN_TRIGGER_SHARE * trigger
-    divisor, unit = units.axis(max(largest, trigger) if in_sight and trigger else largest, "seconds")
+    show_trigger = trigger is not None and largest >= MIN_TRIGGER_SHARE * trigger
+    divisor, unit = units.axis(max(largest, trigger) if show_trigger and trigger else largest, "seconds")
     option = _option(_scaled(frame, {name: name for name in names}, divisor), window, unit)
     option["series"] = [_stacked(name, unit) for name in names]
     if names and trigger:
         option["series"][0]["markLine"] = _trigger_line(trigger, divisor)
-        if in_sight:
+        if show_trigger:
             option["yAxis"] |= _axis_to(max(largest, trigger) / divisor)
     return _marked(option, starts)
 
 
 def state(frame: pd.DataFrame, window: tuple[float, float], starts: list[float]) -> Option:
-    """Rows in the state (left) and the memory they take (right)."""
+    """Rows in the state (left axis) and their memory (right axis)."""
     divisor, unit = _scale(frame, ["state_rows"], "rows")
     bytes_divisor, bytes_unit = _scale(frame, ["state_bytes"], "bytes")
     table = _scaled(frame, {"rows": "state_rows"}, divisor)
@@ -95,7 +95,7 @@ def state(frame: pd.DataFrame, window: tuple[float, float], starts: list[float])
 
 
 def ranges(frame: pd.DataFrame, window: tuple[float, float], starts: list[float], kind: str) -> Option:
-    """The lines of a range query's answer (`ranges.table`); `kind` as of `units.axis`."""
+    """The lines of a range query's answer (`series_queries.table`); `kind` as in `units.axis`."""
     names = [str(name) for name in frame.columns if name != "time"]
     divisor, unit = _scale(frame, names, kind)
     option = _option(_scaled(frame, {name: name for name in names}, divisor), window, unit)
@@ -126,7 +126,7 @@ def _scaled(frame: pd.DataFrame, columns: dict[str, str], divisor: float) -> pd.
 def _option(table: pd.DataFrame, window: tuple[float, float], unit: str) -> Option:
     start, end = window
     return {
-        "animation": False,  # a chart that moves every five seconds is one nobody can read
+        "animation": False,  # a chart that moves every five seconds cannot be read
         "dataset": {"source": table},
         "grid": {"left": 8, "right": 14, "top": 34, "bottom": 4, "containLabel": True},
         "legend": {
@@ -146,7 +146,7 @@ def _option(table: pd.DataFrame, window: tuple[float, float], unit: str) -> Opti
 def _value_axis(unit: str) -> dict[str, Any]:
     label = f"{{value}}{unit}" if unit in ("k", "M", "G", "T") else f"{{value}} {unit}".strip()
     axis = {"type": "value", "min": 0, "splitNumber": 4, "axisLabel": {"formatter": label}}
-    return axis if unit else {**axis, "minInterval": 1}  # bare rows come whole
+    return axis if unit else {**axis, "minInterval": 1}  # rows without a prefix are whole numbers
 
 
 def _line(name: str, color: str, unit: str, area: bool = False) -> dict[str, Any]:
@@ -168,14 +168,14 @@ def _stacked(name: str, unit: str) -> dict[str, Any]:
 
 
 def _trigger_line(trigger: float, divisor: float) -> dict[str, Any]:
-    """Without a label: it would lie on the areas; the chart's title names the line."""
+    """Without a label, which would overlap the areas; the chart's title explains the line."""
     line = {"type": "dashed", "width": 1.4, "color": RED}
     at = [{"yAxis": trigger / divisor}]
     return {"silent": True, "symbol": "none", "lineStyle": line, "label": {"show": False}, "data": at}
 
 
 def _axis_to(largest: float) -> dict[str, float]:
-    """An axis of at most five even steps to just above the largest value, so that a line fits below."""
+    """An axis of at most five even steps that ends just above the largest value."""
     power = 10.0 ** math.floor(math.log10(largest))
     for step in (power / 5, power / 4, power / 2, power, 2 * power, 2.5 * power):
         count = math.ceil(largest * 1.03 / step)
@@ -185,7 +185,7 @@ def _axis_to(largest: float) -> dict[str, float]:
 
 
 def _marked(option: Option, starts: list[float]) -> Option:
-    """A dotted line wherever another run took over."""
+    """A dotted line at each start of a new run."""
     if starts and option["series"]:
         first = option["series"][0]
         line = first.setdefault("markLine", {"silent": True, "symbol": "none", "data": []})

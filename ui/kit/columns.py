@@ -1,6 +1,6 @@
-"""How each table's columns look: words, widths, formats, badge colors. Made for each viewer's time zone.
+"""Columns of the Fleet, Actions and Query pages' tables: labels, widths, formats.
 
-The pages and `ui.query.panels` call it; the keys are the columns of the tables that `ui.kit.frames` makes.
+The keys are the columns of the tables that `ui.kit.frames` and `ui.kit.fleet_table` build.
 """
 
 from __future__ import annotations
@@ -14,53 +14,56 @@ from ui.kit.cells import Columns, Opener
 
 
 def fleet(opener: Opener) -> Columns:
+    """The Fleet page's table; `opener` opens a query."""
     return {
         "status": cells.badges("Status", statuses.STATUSES.values(), 106),
         "query": cells.link("Query", 170, opener),
         "alerts": cells.counted_badges("Alerts", fleet_table.alert_badges(), 92),
         "app": cells.text("App", 84),
         "reason": cells.text("Reason", 264),
-        "lag_rows": cells.count("Lag rows"),
-        "lag_trend": cells.trend("Lag trend", statuses.HEX_COLORS["gray"]),
-        "lag": cells.span("Lag"),
-        "read": cells.count("Read/s"),
-        "batch": cells.seconds("Batch"),
+        "lag_rows": cells.count("Backlog"),
+        "lag_trend": cells.trend("Backlog trend", statuses.HEX_COLORS["gray"]),
+        "lag": cells.span("Backlog age", 100),
+        "input": cells.count("Input rate"),
+        "batch": cells.seconds("Last batch"),
         "batch_trend": cells.trend("Batch trend", statuses.HEX_COLORS["blue"]),
         "state_rows": cells.count("State rows"),
-        "age": cells.span("Progress age", 104),
+        "age": cells.span("Last progress", 104),
     }
 
 
 def actions(zone: tzinfo, opener: Opener) -> Columns:
+    """The Actions page's table; `opener` opens a query."""
     return {**_actions(zone), "query": cells.link("Query", 170, opener)}
 
 
 def _actions(zone: tzinfo) -> Columns:
     return {
         "state": cells.badges("State", statuses.ACTION_STATES.values(), 112),
-        "action": cells.text("Action", 130),
+        "action": cells.text("Action", 170),
         "app": cells.text("App", 90),
-        "actor": cells.text("By", 120),
-        "why": cells.text("Why", 220),
+        "actor": cells.text("Requested by", 120),
+        "why": cells.text("Reason", 220),
         "outcome": cells.text("Outcome", 320),
-        "requested": cells.time("Asked", zone),
-        "took": cells.seconds("Took"),
+        "requested": cells.time("Requested", zone),
+        "took": cells.seconds("Duration", 90),
     }
 
 
 def query_actions(zone: tzinfo) -> Columns:
-    """As `actions`, on the page of the one query."""
+    """The actions of a single query."""
     return {**_actions(zone), "query": None, "app": None}
 
 
 def runs(zone: tzinfo) -> Columns:
+    """Runs of a query."""
     return {
         "run": cells.text("Run", 90),
         "started": cells.time("Started", zone),
         "ended": cells.time("Ended", zone),
         "end": cells.text("End", 90),
-        "first": st.column_config.NumberColumn("First batch", format="%d", width=90),
-        "last": st.column_config.NumberColumn("Last batch", format="%d", width=90),
+        "first": cells.integer("First batch", 90),
+        "last": cells.integer("Last batch", 90),
         "batches": cells.count("Batches"),
         "driver": cells.text("Driver", 90),
         "failure": cells.text("Failure"),
@@ -68,12 +71,13 @@ def runs(zone: tzinfo) -> Columns:
 
 
 def sources() -> Columns:
+    """Sources of a query in its last batch."""
     return {
         "source": cells.text("Source", 260),
-        "lag_rows": cells.count("Lag rows"),
+        "lag_rows": cells.count("Backlog"),
         "input_rows": cells.count("Input rows", 90),
-        "input": cells.count("Read/s", 90),
-        "processed": cells.count("Processed/s", 90),
+        "input": cells.count("Input rate", 90),
+        "processed": cells.count("Processing rate", 120),
         "start": cells.text("Start offset", 190),
         "end": cells.text("End offset", 190),
         "latest": cells.text("Latest offset", 190),
@@ -82,6 +86,7 @@ def sources() -> Columns:
 
 
 def changes(zone: tzinfo) -> Columns:
+    """Status changes of a query."""
     return {
         "at": cells.time("At", zone),
         "status": cells.badges("Status", statuses.STATUSES.values(), 112),
@@ -90,18 +95,20 @@ def changes(zone: tzinfo) -> Columns:
 
 
 def operators() -> Columns:
+    """Stateful operators of a query in its last batch."""
     return {
         "operator": cells.text("Operator", 220),
         "rows": cells.count("Rows"),
         "updated": cells.count("Updated"),
         "removed": cells.count("Removed"),
-        "dropped": cells.count("Too late", 90),
-        "memory": st.column_config.NumberColumn("Memory", format="bytes", width=90),
+        "dropped": cells.count("Dropped", 90),
+        "memory": cells.size("Memory", 90),
         "commit": st.column_config.NumberColumn("Commit", format="%d ms", width=90),
         "partitions": cells.count("Partitions", 90),
         "metrics": cells.text("Metrics", 600),
     }
 
 
-def facts(what: str = "Fact") -> Columns:
-    return {"fact": cells.text(what, 220), "value": cells.text("Value", 1000)}
+def facts(label: str = "Property") -> Columns:
+    """Names and values; `label` heads the names."""
+    return {"fact": cells.text(label, 220), "value": cells.text("Value", 1000)}

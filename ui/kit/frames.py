@@ -1,7 +1,7 @@
-"""The server's JSON as DataFrames for tables and charts. Pure: no Streamlit, no clock of its own.
+"""The server's JSON as DataFrames for tables and charts.
 
-The pages call it. A value that is not known stays missing (never 0). Text from others passes through
-`markup`, so that a table cell cannot hide or reorder what it says.
+Pure: no Streamlit, no clock. An unknown value stays missing (never 0). Text from others passes through
+`markup`, so that a table cell cannot hide or reorder it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ui.kit.markup import no_icon, one_line
 Json = Mapping[str, Any]
 
 PHASES = ("addBatch", "queryPlanning", "latestOffset", "getBatch", "walCommit", "commitOffsets")
-#: Where words are looked for, in a query (its labels, too) and in an action.
+#: Fields of a query or an action that a search covers, besides the labels.
 SEARCHED_FIELDS = ("name", "app", "reason", "query_id", "status", "action", "actor", "request_reason")
-GAP_FACTOR = 6.0  # a hole of six usual distances breaks the line
+GAP_FACTOR = 6.0  # a gap of six median distances between points breaks the line
 
 
 def label(query: Json) -> str:
@@ -29,21 +29,24 @@ def label(query: Json) -> str:
 
 
 def matching(
-    items: Sequence[Json], words: str, labels: Sequence[str] = (), **fields: Sequence[str]
+    items: Sequence[Json], search: str, labels: Sequence[str] = (), **fields: Sequence[str]
 ) -> list[Json]:
-    """The queries or actions that match: see `matching_rows`."""
-    return [items[place] for place in matching_rows(items, words, labels, **fields)]
+    """The queries or actions that match, see `matching_rows`."""
+    return [items[row] for row in matching_rows(items, search, labels, **fields)]
 
 
 def matching_rows(
-    items: Sequence[Json], words: str, labels: Sequence[str] = (), **fields: Sequence[str]
+    items: Sequence[Json], search: str, labels: Sequence[str] = (), **fields: Sequence[str]
 ) -> list[int]:
-    """Where those stand that match: one of the values of each field given, every word in `SEARCHED_FIELDS`, and of
-    the `labels` (`team=data`) one of each name that is among them."""
-    wanted, named = words.lower().split(), _by_name(labels)
+    """Indexes of the queries or actions that match the filters.
+
+    An item matches if it has one of the values of each field, every word of `search` in `SEARCHED_FIELDS` or
+    its labels, and for each label name in `labels` (`team=data`) one of the values given for it.
+    """
+    wanted, named = search.lower().split(), _by_name(labels)
     return [
-        place
-        for place, item in enumerate(items)
+        row
+        for row, item in enumerate(items)
         if all(not values or item.get(field) in values for field, values in fields.items())
         and (not named or all(named[name] & own for name, own in _own_labels(item, named)))
         and (not wanted or _contains(_haystack(item), wanted))
@@ -63,7 +66,7 @@ def _own_labels(item: Json, names: Iterable[str]) -> Iterable[tuple[str, set[str
 
 
 def label_choices(items: Sequence[Json]) -> list[str]:
-    """Each `name=value` that a query carries, sorted."""
+    """Each `name=value` label of the items, sorted."""
     return sorted({text for item in items for text in _labels(item)})
 
 
@@ -81,9 +84,9 @@ def _haystack(item: Json) -> str:
 
 
 def progress(points: Sequence[Json]) -> pd.DataFrame:
-    """The series of a query, one row a batch, oldest first; an empty row where there is a hole in time."""
+    """Progress reports as one row per batch, oldest first, with an empty row in each gap."""
     rows = sorted((_point(point) for point in points), key=lambda row: row["time"])
-    frame = pd.DataFrame(_with_holes(rows), columns=list(_point({"at": 0})))
+    frame = pd.DataFrame(_with_gaps(rows), columns=list(_point({"at": 0})))
     numbers = [column for column in frame.columns if column != "run"]
     frame[numbers] = frame[numbers].astype(float)
     frame["time"] = pd.to_datetime(frame["time"], unit="s", utc=True)
@@ -92,42 +95,43 @@ def progress(points: Sequence[Json]) -> pd.DataFrame:
 
 def _point(point: Json) -> dict[str, Any]:
     phases = {name: units.number((point.get("phases_ms") or {}).get(name)) for name in PHASES}
-    action_seconds = units.number(point.get("batch_duration_seconds"))
+    duration = units.number(point.get("batch_duration_seconds"))
     named = sum(value for value in phases.values() if value) / 1000
     return {
         "time": units.moment(point.get("at")) or 0.0,
         "run": str(point.get("run_id") or ""),
-        "arriving": units.number(point.get("arrival_rows_per_second")),
-        "read": units.number(point.get("input_rows_per_second")),
-        "processed": units.number(point.get("processed_rows_per_second")),
+        "arrival": units.number(point.get("arrival_rows_per_second")),
+        "input": units.number(point.get("input_rows_per_second")),
+        "processing": units.number(point.get("processed_rows_per_second")),
         "lag_rows": units.number(point.get("lag_rows")),
-        "duration": action_seconds,
+        "duration": duration,
         **{name: None if value is None else value / 1000 for name, value in phases.items()},
-        "other": None if action_seconds is None else max(0.0, action_seconds - named),
+        "other": None if duration is None else max(0.0, duration - named),
         "state_rows": units.number(point.get("state_rows")),
         "state_bytes": units.number(point.get("state_bytes")),
     }
 
 
-def _with_holes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_gaps(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     gaps = [later["time"] - earlier["time"] for earlier, later in pairwise(rows)]
-    usual = sorted(gaps)[len(gaps) // 2] if gaps else 0.0
+    median = sorted(gaps)[len(gaps) // 2] if gaps else 0.0
     result: list[dict[str, Any]] = []
     for row in rows:
-        if result and row["time"] - result[-1]["time"] > max(60.0, GAP_FACTOR * usual):
+        if result and row["time"] - result[-1]["time"] > max(60.0, GAP_FACTOR * median):
             result.append({"time": result[-1]["time"] + 1, "run": ""})
         result.append(row)
     return result
 
 
 def run_starts(frame: pd.DataFrame) -> list[float]:
-    """Unix seconds at which another run took over, for the charts' marks."""
+    """Unix seconds at which a new run took over, for the marks of the charts."""
     known = frame[frame["run"] != ""]
     changed = known["run"].ne(known["run"].shift()) & known["run"].shift().notna()
     return [stamp.timestamp() for stamp in known.loc[changed, "time"]]
 
 
 def runs(items: Sequence[Json]) -> pd.DataFrame:
+    """One row per run."""
     rows = [
         {
             "run": str(item.get("run_id") or "")[:8],
@@ -154,6 +158,7 @@ def _failure_line(failure: Json | None) -> str:
 
 
 def sources(items: Sequence[Json]) -> pd.DataFrame:
+    """One row per source, with its offsets on one line each."""
     rows = [
         {
             "source": one_line(item.get("description") or ""),
@@ -173,7 +178,7 @@ def sources(items: Sequence[Json]) -> pd.DataFrame:
 
 
 def operators(items: Sequence[Json]) -> pd.DataFrame:
-    """Spark's `stateOperators`, one row each; its custom metrics on one line."""
+    """Spark's `stateOperators`, one row each; the custom metrics on one line."""
     names = {
         "operator": "operatorName",
         "rows": "numRowsTotal",
@@ -198,9 +203,10 @@ def operators(items: Sequence[Json]) -> pd.DataFrame:
 
 
 def actions(items: Sequence[Json]) -> pd.DataFrame:
+    """One row per action."""
     rows = [
         {
-            "state": [statuses.action_state(item.get("state")).word],
+            "state": [statuses.action_state(item.get("state")).label],
             "action": action_label(item),
             "query": label(item),
             "app": one_line(item.get("app") or ""),
@@ -217,9 +223,9 @@ def actions(items: Sequence[Json]) -> pd.DataFrame:
 
 
 def action_label(action: Json) -> str:
-    """`restart with drain, forced`."""
-    drain = " with drain" if action.get("drain") else ""
-    return one_line(action.get("action") or "") + drain + (", forced" if _forced(action) else "")
+    """`restart`, `restart with drain`, `forced restart with drain`."""
+    forced, drain = "forced " if _forced(action) else "", " with drain" if action.get("drain") else ""
+    return f"{forced}{one_line(action.get('action') or '')}{drain}"
 
 
 def _forced(action: Json) -> bool:
@@ -227,13 +233,14 @@ def _forced(action: Json) -> bool:
 
 
 def outcome(action: Json) -> str:
-    """What the server says of an action; of one refused for its checkpoint it begins with that."""
+    """The server's sentence on an action; a refusal because of the checkpoint names the checkpoint first."""
     reason = one_line(action.get("reason") or "")
     named = not refused_for_checkpoint(action) or "checkpoint" in reason.lower()
     return reason if named else f"The checkpoint is broken: {reason}"
 
 
 def refused_for_checkpoint(action: Json) -> bool:
+    """Did the server refuse the action because the checkpoint is broken?"""
     code = action.get("code") or (action.get("evidence") or {}).get("code")
     return action.get("state") == "refused" and code == "checkpoint_broken"
 
@@ -245,10 +252,11 @@ def action_seconds(action: Json) -> float | None:
 
 
 def changes(items: Sequence[Json]) -> pd.DataFrame:
+    """One row per status change."""
     rows = [
         {
             "at": timestamp(item.get("at")),
-            "status": [statuses.status(item.get("status")).word],
+            "status": [statuses.status(item.get("status")).label],
             "reason": one_line(item.get("reason") or ""),
         }
         for item in items
@@ -257,18 +265,19 @@ def changes(items: Sequence[Json]) -> pd.DataFrame:
 
 
 def facts(items: Mapping[str, Any]) -> pd.DataFrame:
-    """Names and values, the unknown ones left out."""
+    """Names and values without the unknown ones."""
     rows = [(one_line(key), _compact(value)) for key, value in items.items() if value not in (None, "", {})]
     return pd.DataFrame(rows, columns=["fact", "value"])
 
 
 def timestamp(value: object) -> pd.Timestamp | None:
+    """A time of the API as a UTC timestamp, cut to seconds."""
     at = units.moment(value)
     return None if at is None else pd.Timestamp(at, unit="s", tz="UTC").floor("s")
 
 
 def _compact(value: Any) -> str:
-    """Nested values on one line, as people write them: `orders/0: 93220, orders/1: 93140`."""
+    """Nested values on one line: `orders/0: 93220, orders/1: 93140`."""
     if isinstance(value, Mapping):
         return ", ".join(f"{name}: {one_line(item)}" for name, item in _flat(value))
     return "" if value is None else one_line(value)

@@ -1,7 +1,7 @@
-"""Series of the server's Prometheus API: what the Query page asks for, and the answers as tables. Pure.
+"""PromQL queries of the Query page's charts, and their answers as tables.
 
-One chart draws any of them (`charts.ranges`): its unit comes from the metric's name, its lines from the label
-that tells them apart. What the server does not hold makes an empty table, never an error.
+Pure. One chart type draws any of them (`charts.ranges`): the unit comes from the metric's name, the lines
+from a label. A series that the server does not hold gives an empty table, never an error.
 """
 
 from __future__ import annotations
@@ -15,24 +15,23 @@ import pandas as pd
 
 from ui.kit import units
 from ui.kit.frames import Json
-from ui.kit.markup import one_line
+from ui.kit.markup import one_line, truncate
 
-MIN_STEP_SECONDS = 15.0  # seconds: the server's own grid; a finer step tells nothing more
-MAX_POINTS = 360  # of a line, about
-HOUR, DAY = 3600.0, 86_400.0
-#: Hours that divide a day: points so far apart are at the same times of each day.
+MIN_STEP_SECONDS = 15.0  # the server's own grid; a finer step adds nothing
+MAX_POINTS = 360  # per line, approximately
+#: Steps in hours that divide a day, so that the points are at the same times of each day.
 STEP_HOURS = (1, 2, 3, 4, 6, 8, 12)
 MAX_LINES = 8
 MAX_NAME_CHARS = 40
-ELLIPSIS = "…"
 
 
 @dataclass(frozen=True)
 class ChartPanel:
-    """One chart. `metrics` are names without `spark_streaming_`; `by` is the label that tells lines apart.
+    """One chart.
 
-    `of`: the label of the query that selects its series. `needs`: what the query must have for the chart to
-    be drawn at all; `absent` is said where it should have it and the server holds nothing.
+    `metrics`: names without `spark_streaming_`. `by`: label that distinguishes the lines. `of`: label of the
+    query that selects its series. `needs`: what the query must have for the chart to be drawn at all.
+    `empty_text`: shown if the query has it and the server holds no series.
     """
 
     key: str
@@ -41,51 +40,53 @@ class ChartPanel:
     by: str = ""
     of: str = "query_id"
     needs: str = ""
-    absent: str = "Nothing was recorded in this range."
+    empty_text: str = "No data in this range."
 
 
 PANELS = (
-    ChartPanel("lag_seconds", "Lag in time", ("source_lag_seconds",), "source",
-          absent="No source tells how old its oldest unread row is."),
-    ChartPanel("watermark_lag", "Watermark behind the trigger", ("watermark_lag_seconds",), needs="watermark"),
+    ChartPanel("lag_seconds", "Backlog age", ("source_lag_seconds",), "source",
+          empty_text="No source reports the age of its oldest unread row."),
+    ChartPanel("watermark_lag", "Watermark lag", ("watermark_lag_seconds",), needs="watermark"),
     ChartPanel("rocksdb_size", "RocksDB size", ("rocksdb_sst_files_bytes", "rocksdb_pinned_blocks_bytes",
           "state_memory_bytes"), needs="rocksdb"),
     ChartPanel("rocksdb_time", "RocksDB time per batch, over all tasks", ("rocksdb_get_seconds",
           "rocksdb_put_seconds", "rocksdb_commit_flush_seconds", "rocksdb_commit_compact_seconds"),
           needs="rocksdb"),
     ChartPanel("executors", "Executors", ("executors",), "agent", of="app",
-          absent="The driver does not tell how many executors it has."),
+          empty_text="The number of executors is not reported."),
     ChartPanel("heap", "Driver heap", ("driver_heap_bytes", "driver_heap_max_bytes"), of="app",
-          absent="The driver does not tell how much heap it uses."),
+          empty_text="Driver heap is not reported."),
 )  # fmt: skip
 
 
 def panels(query: Json) -> list[ChartPanel]:
-    """Those whose subject the query has."""
+    """The panels that apply to the query."""
     has = {"": True, "watermark": bool(query.get("watermark")), "rocksdb": uses_rocksdb(query)}
     return [panel for panel in PANELS if has[panel.needs]]
 
 
 def uses_rocksdb(query: Json) -> bool:
+    """Does an operator of the query report RocksDB metrics?"""
     metrics = (name for item in query.get("operators") or [] for name in item.get("customMetrics") or {})
     return any(str(name).startswith("rocksdb") for name in metrics)
 
 
 def expression(panel: ChartPanel, query: Json, every: float = MIN_STEP_SECONDS) -> str:
-    """PromQL that selects its series of this query; several metrics are told apart by the label `line`.
+    """PromQL for the panel's series of this query; several metrics are distinguished by the label `line`.
 
-    Not by a pattern on the metrics' names: the server reads what it does not hold at hand by name only. Points that
-    are `every` hour or more are medians since the one before: single moments of days would show a rhythm of their own.
+    It names each metric instead of matching names by a pattern, because the server reads series that are not
+    in memory by name only. Points `every` hour or more apart are medians since the previous point: single
+    samples of whole days would show a rhythm of their own.
     """
     own = f"{panel.of}={_quoted(str(query.get(panel.of) or ''))}"
     selected = [f"spark_streaming_{name}{{{own}}}" for name in panel.metrics]
-    if every >= HOUR:
+    if every >= units.HOUR_SECONDS:
         selected = [f"quantile_over_time(0.5, {each}[{every:.0f}s])" for each in selected]
     if len(selected) == 1:
         return selected[0]
-    words = (metric_label(name) for name in panel.metrics)
-    named = zip(selected, words, strict=True)
-    return " or ".join(f'label_replace({each}, "line", "{word}", "", "")' for each, word in named)
+    labels = (metric_label(name) for name in panel.metrics)
+    labeled = zip(selected, labels, strict=True)
+    return " or ".join(f'label_replace({each}, "line", "{label}", "", "")' for each, label in labeled)
 
 
 def newest(metric: str, query: Json) -> str:
@@ -94,7 +95,7 @@ def newest(metric: str, query: Json) -> str:
 
 
 def single_value(answer: Json | None) -> float | None:
-    """The value of an instant query that has one element; None where it has none or more."""
+    """The value of an instant query's answer with exactly one element; else None."""
     found = ((answer or {}).get("data") or {}).get("result") or []
     return units.number((found[0].get("value") or (None, None))[1]) if len(found) == 1 else None
 
@@ -105,61 +106,64 @@ def _quoted(text: str) -> str:
 
 
 def step(seconds: float) -> float:
-    """Seconds between two points: a multiple of the server's grid; of long stretches whole hours and days."""
+    """Seconds between two points: a multiple of the server's grid; whole hours and days for long ranges."""
     return coarse_step(seconds) or MIN_STEP_SECONDS * max(
         1, -(-int(seconds) // int(MAX_POINTS * MIN_STEP_SECONDS))
     )
 
 
 def coarse_step(seconds: float) -> float | None:
-    """The same, of a stretch whose points are an hour apart or more; None of a shorter one."""
-    least = seconds / MAX_POINTS / 1.05  # a year has a few days more than there are points
-    if seconds / MAX_POINTS < HOUR:
+    """The step of a range whose points are an hour or more apart; None for a shorter range."""
+    shortest = seconds / MAX_POINTS / 1.05  # a year has a few days more than MAX_POINTS
+    if seconds / MAX_POINTS < units.HOUR_SECONDS:
         return None
-    return next((hours * HOUR for hours in STEP_HOURS if hours * HOUR >= least), DAY * -(-least // DAY))
+    days = units.DAY_SECONDS * -(-shortest // units.DAY_SECONDS)
+    return next(
+        (hours * units.HOUR_SECONDS for hours in STEP_HOURS if hours * units.HOUR_SECONDS >= shortest), days
+    )
 
 
 def unit(metric: str) -> str:
-    """As `units.axis` wants it: from the name's end."""
+    """The kind of unit (see `units.axis`) that the end of the metric's name stands for."""
     last = metric.rpartition("_")[2]
     return last if last in ("seconds", "bytes") else "rows"
 
 
 def resolution_note(body: Json | None) -> str:
-    """What a point of the charts stands for, where that is no report; empty where all are."""
+    """What a point of the charts stands for if older data is downsampled; else empty."""
     seconds = units.number((body or {}).get("resolution"))
     if not seconds:
         return ""
-    return f"The older part is told in medians: each point stands for {_bucket(seconds)} or more."
+    return f"Older data is downsampled: each point is the median of {_bucket(seconds)} or more."
 
 
 def _bucket(seconds: float) -> str:
-    for least, name in ((DAY, "a day"), (HOUR, "an hour")):
-        if seconds >= least:
-            many = round(seconds / least)
-            return name if many == 1 else f"{many} {name.split()[1]}s"
+    for length, name in ((units.DAY_SECONDS, "a day"), (units.HOUR_SECONDS, "an hour")):
+        if seconds >= length:
+            count = round(seconds / length)
+            return name if count == 1 else f"{count} {name.split()[1]}s"
     return "a minute"
 
 
 def coverage_notes(body: Json | None) -> list[str]:
-    """What the server says it cannot tell of this stretch, in its words."""
+    """The server's notes on what it does not have of this range."""
     notes = (body or {}).get("notes") or []
     return [one_line(note) for note in notes if not (body or {}).get("resolution")]
 
 
 def table(answer: Json | None, panel: ChartPanel, window: tuple[float, float], every: float) -> pd.DataFrame:
-    """`time` and a column a line on one grid, missing where the series was not there."""
+    """`time` and one column per line on a common grid; missing where the series has no sample."""
     found = ((answer or {}).get("data") or {}).get("result") or []
     lines = dict(zip(_names(found, panel), found, strict=False))
     columns = {name: _values(item) for name, item in lines.items()}
-    grid = pd.Index(sorted({at for values in columns.values() for at in values} | _holes(columns, every)))
+    grid = pd.Index(sorted({at for values in columns.values() for at in values} | _gap_times(columns, every)))
     frame = pd.DataFrame({name: pd.Series(values, dtype=float) for name, values in columns.items()}, grid)
     frame.insert(0, "time", pd.to_datetime(grid.astype(float), unit="s", utc=True))
     return frame[(grid >= window[0] - every) & (grid <= window[1] + every)].reset_index(drop=True)
 
 
-def _holes(columns: Mapping[str, Mapping[float, float]], every: float) -> set[float]:
-    """A moment after each end of a line that is not its last, so that the chart does not draw across."""
+def _gap_times(columns: Mapping[str, Mapping[float, float]], every: float) -> set[float]:
+    """A time after each end of a line before its last, so that the chart does not draw across the gap."""
     ends: set[float] = set()
     for values in columns.values():
         times = sorted(values)
@@ -173,7 +177,7 @@ def _values(item: Json) -> dict[float, float]:
 
 
 def _names(found: Sequence[Json], panel: ChartPanel) -> list[str]:
-    """What each line is called: by its label, else by its metric; told apart where two are the same."""
+    """A name for each line: its label, else its metric; numbered where two would be the same."""
     names: list[str] = []
     for item in found[:MAX_LINES]:
         name = _name(item.get("metric") or {}, panel)
@@ -182,16 +186,12 @@ def _names(found: Sequence[Json], panel: ChartPanel) -> list[str]:
 
 
 def _name(metric: Mapping[str, Any], panel: ChartPanel) -> str:
-    words = [one_line(metric["line"])] if metric.get("line") else []
+    parts = [one_line(metric["line"])] if metric.get("line") else []
     if panel.by and metric.get(panel.by):
-        words.append(_cut(one_line(metric[panel.by])))
-    return " ".join(words) or panel.title.lower()
+        parts.append(truncate(one_line(metric[panel.by]), MAX_NAME_CHARS))
+    return " ".join(parts) or panel.title.lower()
 
 
 def metric_label(name: str) -> str:
     """`rocksdb_sst_files_bytes` → `sst files`."""
     return name.removeprefix("rocksdb_").rpartition("_")[0].replace("_", " ")
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_NAME_CHARS else text[: MAX_NAME_CHARS - 1] + ELLIPSIS

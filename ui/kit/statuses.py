@@ -1,7 +1,7 @@
-"""How each status and each action state looks, everywhere the same: its word, color and icon.
+"""Label, color and icon of each status, action state, severity, verdict and outcome.
 
-Badges, tiles and tables call it. The order is the Fleet page's: worst first. A status that a newer server
-may invent is shown gray under its own name.
+Badges, tiles and tables use them. The order of STATUSES is the order of the Fleet page: worst first. A status
+that only a newer server knows is shown gray under its own name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 
 Color = Literal["red", "orange", "yellow", "blue", "green", "violet", "gray"]
 
-# One mid tone a color that reads on both themes (table cells and charts take hex values only).
+# One mid tone of each color that is readable in both themes (table cells and charts take hex values only).
 HEX_COLORS: dict[Color, str] = {
     "red": "#e5484d",
     "orange": "#dd6226",
@@ -26,14 +26,15 @@ HEX_COLORS: dict[Color, str] = {
 
 @dataclass(frozen=True)
 class BadgeStyle:
-    """A word, a color and a Material icon."""
+    """A label, a color and a Material icon."""
 
-    word: str
+    label: str
     color: Color
     icon: str
 
     @property
     def hex(self) -> str:
+        """The color for table cells and charts."""
         return HEX_COLORS[self.color]
 
 
@@ -92,9 +93,9 @@ SILENCE_STATES: dict[str, BadgeStyle] = {
 }
 
 OUTCOMES: dict[str, BadgeStyle] = {
-    "sent": BadgeStyle("Told", "green", ":material/mark_email_read:"),
+    "sent": BadgeStyle("Notified", "green", ":material/mark_email_read:"),
     "failed": BadgeStyle("Failed", "red", ":material/error:"),
-    "not_sent": BadgeStyle("Not told", "gray", ":material/notifications_paused:"),
+    "not_sent": BadgeStyle("Not notified", "gray", ":material/notifications_paused:"),
 }
 
 VERDICTS: dict[str, BadgeStyle] = {
@@ -122,44 +123,52 @@ OPEN_STATES = ("requested", "delivered", "running")
 
 
 def status(name: str | None) -> BadgeStyle:
+    """Style of a query's status."""
     return STATUSES.get(name or "", _unknown(name))
 
 
 def action_state(name: str | None) -> BadgeStyle:
+    """Style of an action's state."""
     return ACTION_STATES.get(name or "", _unknown(name))
 
 
 def severity(name: str | None) -> BadgeStyle:
+    """Style of an alert's severity."""
     return SEVERITIES.get(name or "", _unknown(name))
 
 
 def alert_state(name: str | None) -> BadgeStyle:
+    """Style of an alert's state."""
     return ALERT_STATES.get(name or "", _unknown(name))
 
 
 def rule_state(name: str | None) -> BadgeStyle:
+    """Style of a rule's state, see `ui.alerting.selection.rule_state`."""
     return RULE_STATES.get(name or "", _unknown(name))
 
 
 def silence_state(name: str | None) -> BadgeStyle:
+    """Style of a silence's state."""
     return SILENCE_STATES.get(name or "", _unknown(name))
 
 
 def outcome(name: str | None) -> BadgeStyle:
+    """Style of a notification's outcome."""
     return OUTCOMES.get(name or "", _unknown(name))
 
 
 def verdict(name: str | None) -> BadgeStyle:
-    """Of a checkpoint."""
+    """Style of a checkpoint's verdict."""
     return VERDICTS.get(name or "", _unknown(name))
 
 
 def finding(severity_name: str | None) -> BadgeStyle:
+    """Style of a finding's severity."""
     return FINDINGS.get(severity_name or "", _unknown(severity_name))
 
 
 def change(verdict_name: str | None) -> BadgeStyle:
-    """Of the comparison of two runs' shapes."""
+    """Style of the verdict on a change between two runs."""
     return CHANGE_VERDICTS.get(verdict_name or "", _unknown(verdict_name))
 
 
@@ -169,5 +178,5 @@ def is_open(action_state_name: str | None) -> bool:
 
 
 def _unknown(name: str | None) -> BadgeStyle:
-    word = re.sub(r"[^a-z0-9 ]", "", (name or "unknown").replace("_", " ").lower())
-    return BadgeStyle(word.capitalize() or "Unknown", "gray", ":material/help:")
+    label = re.sub(r"[^a-z0-9 ]", "", (name or "unknown").replace("_", " ").lower())
+    return BadgeStyle(label.capitalize() or "Unknown", "gray", ":material/help:")

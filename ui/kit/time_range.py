@@ -1,7 +1,7 @@
-"""The stretch of time that the Query page shows: up to now, or between two moments that stand in the address.
+"""The time range of the Query page: up to now, or between two fixed times.
 
-`?range=15m` follows the clock. `?from=…&to=…` (RFC 3339 or Unix seconds) stays what it is, so that a link
-shows what was seen; once it is past, nothing in it changes and the page stops asking.
+`?range=15m` follows the clock. `?from=…&to=…` (RFC 3339 or Unix seconds) is fixed, so that a link shows the
+same data; once it is past, nothing in it changes and the page stops refreshing.
 """
 
 from __future__ import annotations
@@ -14,28 +14,28 @@ import streamlit as st
 
 from ui.kit import units, widgets
 
-MAX_RANGE_SECONDS = 366 * 86_400.0  # seconds: what the server answers for at once
+MAX_RANGE_SECONDS = 366 * units.DAY_SECONDS  # the longest range that the server answers for
 
 
 @dataclass(frozen=True)
 class TimeRange:
-    """`seconds` long, until the moment `until` (Unix seconds), or until now where that is None."""
+    """`seconds` up to the time `until` (Unix seconds), or up to now if it is None."""
 
     seconds: float
     until: float | None = None
 
     def bounds(self, now: float) -> tuple[float, float]:
-        """From and to, in Unix seconds."""
+        """Start and end in Unix seconds."""
         end = now if self.until is None else self.until
         return end - self.seconds, end
 
     def is_past(self, now: float) -> bool:
-        """Is all that there will be in it known?"""
+        """Has the range ended, so that nothing in it changes any more?"""
         return self.until is not None and self.until <= now
 
 
 def from_address(params: Mapping[str, str]) -> TimeRange | None:
-    """The fixed stretch that the address names; None where it names none, or not a possible one."""
+    """The fixed range in the address; None if there is none or an impossible one."""
     start, end = units.moment(params.get("from")), units.moment(params.get("to"))
     if start is None or end is None or not 1 <= end - start <= MAX_RANGE_SECONDS:
         return None
@@ -43,26 +43,27 @@ def from_address(params: Mapping[str, str]) -> TimeRange | None:
 
 
 def current() -> TimeRange:
+    """The range that the page shows."""
     return from_address(st.query_params) or TimeRange(float(widgets.range_seconds()))
 
 
 def picker(now: float) -> TimeRange:
-    """Draws the choice and returns what is chosen."""
+    """Draw the controls and return the chosen range."""
     with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
         fixed = from_address(st.query_params)
         if fixed is None:
             widgets.range_picker()
         else:
-            st.badge(_words(fixed, now), icon=":material/lock_clock:", color="blue")
-            st.button("Back to now", key="range_now", icon=":material/update:", on_click=_follow_the_clock)
+            st.badge(_label(fixed, now), icon=":material/lock_clock:", color="blue")
+            st.button("Back to now", key="range_now", icon=":material/update:", on_click=_unpin)
         chosen = fixed or TimeRange(float(widgets.range_seconds()))
         if fixed is None:
             st.button(
-                "Hold",
-                key="range_hold",
+                "Pin",
+                key="range_pin",
                 icon=":material/push_pin:",
                 type="tertiary",
-                help="Keep this stretch of time, and put it in the address to send it to somebody.",
+                help="Keep this time range in the address, so that a link shows the same data.",
                 on_click=pin,
                 args=(*chosen.bounds(now),),
             )
@@ -71,8 +72,8 @@ def picker(now: float) -> TimeRange:
     return chosen
 
 
-def _words(window: TimeRange, now: float) -> str:
-    """The stretch as a constant text of digits, in the viewer's time zone."""
+def _label(window: TimeRange, now: float) -> str:
+    """Start and end in the viewer's time zone: digits only, so it needs no escaping."""
     start, end = window.bounds(now)
     zone = widgets.zone()
     return f"{units.clock(start, zone, now)} – {units.clock(end, zone, now)}"
@@ -88,12 +89,12 @@ def _between(window: TimeRange, now: float) -> None:
     bounds = (_moment(chosen_start, zone), _moment(chosen_end, zone))
     possible = 1 <= bounds[1] - bounds[0] <= MAX_RANGE_SECONDS
     if not possible:
-        st.caption("The end must come after the start, by at most a year.")
+        st.caption("The end must be after the start, by at most 366 days.")
     st.button("Show", key="range_show", type="primary", disabled=not possible, on_click=pin, args=bounds)
 
 
 def local(moment: float, zone: tzinfo) -> datetime:
-    """As the input shows it: the viewer's clock to the minute, without a zone."""
+    """The time as the input shows it: the viewer's clock to the minute, without a zone."""
     return datetime.fromtimestamp(moment, zone).replace(second=0, microsecond=0, tzinfo=None)
 
 
@@ -102,14 +103,15 @@ def _moment(value: datetime, zone: tzinfo) -> float:
 
 
 def pin(start: float, end: float) -> None:
-    """Put the stretch in the address (a button's callback)."""
-    st.query_params["from"], st.query_params["to"] = rfc3339(start), rfc3339(end)
+    """Put the range in the address (a button's callback)."""
+    st.query_params["from"], st.query_params["to"] = to_rfc3339(start), to_rfc3339(end)
 
 
-def rfc3339(moment: float) -> str:
+def to_rfc3339(moment: float) -> str:
+    """Unix seconds as RFC 3339 in UTC, rounded to seconds."""
     return datetime.fromtimestamp(round(moment), UTC).isoformat().replace("+00:00", "Z")
 
 
-def _follow_the_clock() -> None:
+def _unpin() -> None:
     st.query_params.pop("from", None)
     st.query_params.pop("to", None)

@@ -1,6 +1,6 @@
-"""Numbers as people read them: 1.2k rows, 3.4 GB, 688 ms, 2 h 5 min. Pure; unknown is an en dash, never 0.
+"""Format numbers for people: 1.2k rows, 3.4 GB, 688 ms, 2 h 5 min.
 
-Pages, tiles and charts call it. Powers are of ten throughout (1 GB = 10⁹ bytes).
+Pure. An unknown value is an en dash, never 0. Powers are of ten throughout (1 GB = 10⁹ bytes).
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import math
 from datetime import UTC, datetime, tzinfo
 
 UNKNOWN = "–"
+MINUTE_SECONDS, HOUR_SECONDS, DAY_SECONDS = 60.0, 3600.0, 86_400.0
 _POWERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_SPANS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+_SPANS = ((DAY_SECONDS, "d"), (HOUR_SECONDS, "h"), (MINUTE_SECONDS, "min"))
 
 
 def number(value: object) -> float | None:
@@ -45,6 +46,7 @@ def size(value: object) -> str:
 
 
 def rate(value: object) -> str:
+    """`1.2k/s`."""
     return UNKNOWN if number(value) is None else f"{count(value)}/s"
 
 
@@ -59,21 +61,21 @@ def span(value: object) -> str:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
         return f"{_digits(seconds)} s"
-    return _two_spans(round(seconds))
+    return _two_units(round(seconds))
 
 
-def _two_spans(seconds: int) -> str:
+def _two_units(seconds: int) -> str:
     for index, (length, name) in enumerate(_SPANS):
         if seconds >= length:
-            smaller, its_name = _SPANS[index + 1] if index + 1 < len(_SPANS) else (1.0, "s")
+            smaller, smaller_name = _SPANS[index + 1] if index + 1 < len(_SPANS) else (1.0, "s")
             rest = int(seconds % length // smaller)
             head = f"{int(seconds // length)} {name}"
-            return f"{head} {rest} {its_name}" if rest else head
+            return f"{head} {rest} {smaller_name}" if rest else head
     return f"{seconds} s"
 
 
 def moment(value: object) -> float | None:
-    """Unix seconds out of what the API says of a time: RFC 3339 or Unix seconds."""
+    """Unix seconds from a time in the API's formats: RFC 3339 or Unix seconds."""
     if isinstance(value, str) and number(value) is None:
         try:
             read = datetime.fromisoformat(value)
@@ -84,7 +86,7 @@ def moment(value: object) -> float | None:
 
 
 def clock(value: object, zone: tzinfo = UTC, now: float | None = None) -> str:
-    """`14:03:22`, with the date in front when it is not today's (`now`)."""
+    """`14:03:22`, preceded by the date if it is not the date of `now`."""
     at = moment(value)
     if at is None:
         return UNKNOWN
@@ -94,21 +96,17 @@ def clock(value: object, zone: tzinfo = UTC, now: float | None = None) -> str:
 
 
 def since(value: object, now: float) -> float | None:
-    """Seconds from that time to now; never negative (two clocks differ a little)."""
+    """Seconds from that time to `now`; never negative, because two clocks differ slightly."""
     at = moment(value)
     return None if at is None else max(0.0, now - at)
 
 
 def axis(largest: float, kind: str) -> tuple[float, str]:
-    """What to divide by, and the unit to write, so that a chart's axis has small numbers.
-
-    `kind` is "rows", "bytes" or "seconds".
-    """
+    """Divisor and unit that give a chart's axis small numbers. `kind` is "rows", "bytes" or "seconds"."""
     if kind == "seconds":
-        steps = ((86400.0 * 3, "d"), (3600.0 * 3, "h"), (60.0 * 3, "min"), (1.0, "s"))
-        for least, name in steps:
-            if largest >= least:
-                return {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0}[name], name
+        for length, name in (*_SPANS, (1.0, "s")):
+            if largest >= (length if name == "s" else 3 * length):
+                return length, name
         return 1e-3, "ms"
     for power, letter in _POWERS:
         if largest >= power:
@@ -117,7 +115,7 @@ def axis(largest: float, kind: str) -> tuple[float, str]:
 
 
 def _digits(value: float) -> str:
-    """Three figures at most, no trailing zeros: 1.23, 12.3, 123, 5."""
+    """At most three digits, no trailing zeros: 1.23, 12.3, 123, 5."""
     places = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
     text = f"{value:.{places}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

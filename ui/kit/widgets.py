@@ -1,7 +1,7 @@
-"""Small pieces that every page is made of: badges, tiles, the stale banner, the 'as of' line.
+"""Widgets of every page: badges, tiles, filters, the banner for stale data, the "as of" line.
 
-Only the constant words of this package are given to Streamlit as Markdown; what the server says goes through
-`ui.kit.markup` or into `st.text` and table cells, which do not interpret it.
+Only constant text of this package reaches Streamlit as Markdown. Text of the server goes through
+`ui.kit.markup`, or into `st.text` and table cells, which do not interpret it.
 """
 
 from __future__ import annotations
@@ -18,23 +18,25 @@ from ui.kit import cached_reads, statuses, units
 from ui.kit.markup import plain, visible
 from ui.kit.statuses import BadgeStyle
 
-DAY = 86_400  # seconds, as are the ranges
+_DAY = int(units.DAY_SECONDS)
+#: Time ranges of the charts, in seconds.
 RANGES = {
     "15m": 900,
     "1h": 3600,
     "6h": 21_600,
-    "24h": DAY,
-    "7d": 7 * DAY,
-    "30d": 30 * DAY,
-    "90d": 90 * DAY,
-    "1y": 365 * DAY,
+    "24h": _DAY,
+    "7d": 7 * _DAY,
+    "30d": 30 * _DAY,
+    "90d": 90 * _DAY,
+    "1y": 365 * _DAY,
 }
+#: Refresh intervals in seconds; None switches the refresh off.
 REFRESH_INTERVALS = {"5s": 5.0, "15s": 15.0, "1m": 60.0, "off": None}
-ROW_HEIGHT = 33  # pixels, of a table
-MAX_TABLE_HEIGHT = 760
+ROW_HEIGHT = 33  # pixels of a table row
+MAX_TABLE_HEIGHT = 760  # pixels
 
-# Streamlit's settings carry the theme; these few rules carry what has no setting: the page's width, and tiles
-# whose number stands above its word. A constant: nothing from outside may ever enter it.
+# Streamlit's settings hold the theme; these rules hold what has no setting: the page's width, and tiles whose
+# number is above its label. A constant: nothing from outside may ever enter it.
 STYLE = """
 <style>
 .stMainBlockContainer { padding-left: 1.75rem; padding-right: 1.75rem; }
@@ -44,7 +46,7 @@ STYLE = """
   line-height: 1.25; font-size: 0.8rem; opacity: 0.92; }
 [class*="st-key-tile_"] button strong { font-size: 1.45rem; font-weight: 600; line-height: 1.2;
   font-variant-numeric: tabular-nums; }
-.st-key-foretold { min-height: 88px; }
+.st-key-start_forecast { min-height: 88px; }
 .st-key-tile_firing_now [data-testid="stBaseButton-primary"] { background-color: #c93a40; border-color: #c93a40; }
 .stMainBlockContainer:has(.st-key-stale) :is([data-testid="stDataFrame"], [data-testid="stMetric"],
   [data-testid="stEChartsChart"], [class*="st-key-tile_"]) { opacity: 0.45; filter: grayscale(1); }
@@ -53,23 +55,25 @@ STYLE = """
 
 
 def zone() -> tzinfo:
-    """The viewer's own time zone; UTC where the browser does not say."""
+    """The viewer's time zone; UTC if the browser does not report one."""
     try:
         return ZoneInfo(st.context.timezone or "UTC")
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return UTC
 
 
-def badge(look: BadgeStyle) -> None:
-    st.badge(look.word, icon=look.icon, color=look.color)
+def badge(style: BadgeStyle) -> None:
+    """A badge in this style."""
+    st.badge(style.label, icon=style.icon, color=style.color)
 
 
 def refresh_seconds() -> float | None:
-    """How often live parts run again; None when the viewer has switched it off."""
+    """Interval of the live parts in seconds; None if the viewer switched the refresh off."""
     return REFRESH_INTERVALS.get(str(st.session_state.get("refresh", "5s")), 5.0)
 
 
 def refresh_picker() -> None:
+    """Choice of the refresh interval, kept for the session."""
     st.segmented_control(
         "Refresh",
         list(REFRESH_INTERVALS),
@@ -82,7 +86,7 @@ def refresh_picker() -> None:
 
 
 def range_picker() -> None:
-    """How far back the charts look; in the address as `?range=`."""
+    """Choice of the charts' time range; in the address as `?range=`."""
     st.segmented_control(
         "Time range",
         list(RANGES),
@@ -95,11 +99,12 @@ def range_picker() -> None:
 
 
 def range_seconds() -> int:
+    """Length of the chosen time range."""
     return RANGES.get(str(st.session_state.get("range")), RANGES["15m"])
 
 
 def header(title: str) -> Any:
-    """The first line of a page: its title, a slot for the 'as of' line, the refresh picker."""
+    """First line of a page: title and refresh picker. Returns the slot for the "as of" line."""
     with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
         st.title(title, anchor=False, width="content")
         with st.container(horizontal=True, vertical_alignment="center", width="content"):
@@ -109,42 +114,42 @@ def header(title: str) -> Any:
 
 
 def as_of(reading: cached_reads.CachedRead) -> None:
-    """When the numbers on this page were true, and who told them."""
+    """The time of the page's data, by the server's clock where the answer has it."""
     if reading.body is None:
         return
-    said = reading.body.get("as_of", reading.at)
-    st.caption(width="content", body=f":material/schedule: as of {units.clock(said, zone(), time.time())}")
+    at = reading.body.get("as_of", reading.at)
+    st.caption(width="content", body=f":material/schedule: as of {units.clock(at, zone(), time.time())}")
 
 
 def banner(reading: cached_reads.CachedRead) -> None:
-    """A word on why the page is not up to date; nothing while it is.
+    """Why the page is not up to date; nothing while it is.
 
-    Its container is always there: what comes after keeps its place, else the table would be built anew.
+    Its container always exists: what follows keeps its place, otherwise the table would be rebuilt.
     """
     with st.container():
         if reading.kind == "token":
             st.error(
                 f"{plain(str(reading.error).rstrip('.'))}. Set `CONTROLPLANE_TOKEN` or "
                 "`CONTROLPLANE_TOKEN_FILE` for this page's process.",
-                title="The server does not accept our token",
+                title="The server rejected this page's token",
                 icon=":material/key_off:",
             )
         elif reading.stale:
             now = time.time()
             last, age = units.clock(reading.at, zone(), now), units.span(round(now - reading.at))
-            with st.container(key="stale"):  # by which `STYLE` grays what is old
+            with st.container(key="stale"):  # `STYLE` grays the page while it is there
                 st.warning(
-                    f"{plain(reading.error)} What you see was true at {last}, {age} ago; the page keeps trying.",
-                    title="Stale: the server is away",
+                    f"{plain(reading.error)} This page shows the state of {last}, {age} ago, and keeps retrying.",
+                    title="Stale data: the server is unreachable",
                     icon=":material/cloud_off:",
                 )
         elif reading.error:
-            st.error(plain(reading.error), title="Nothing to show yet", icon=":material/cloud_off:")
+            st.error(plain(reading.error), title="No data yet", icon=":material/cloud_off:")
 
 
 def search_input(key: str, placeholder: str) -> str:
-    """The words to look for; in the address as `?key=`."""
-    words = st.text_input(
+    """Text to search for; in the address as `?key=`."""
+    search = st.text_input(
         "Search",
         key=key,
         bind="query-params",
@@ -153,11 +158,11 @@ def search_input(key: str, placeholder: str) -> str:
         placeholder=placeholder,
         label_visibility="collapsed",
     )
-    return words or ""
+    return search or ""
 
 
 def filter_select(label: str, options: Sequence[str], key: str, placeholder: str) -> list[str]:
-    """Some of the options, none meaning all; in the address as `?key=`."""
+    """The chosen options, none meaning all; in the address as `?key=`."""
     return st.multiselect(
         label,
         options,
@@ -169,7 +174,7 @@ def filter_select(label: str, options: Sequence[str], key: str, placeholder: str
 
 
 def tile(label: str, value: str, note: str = "", trend: Sequence[float] | None = None, tip: str = "") -> None:
-    """One number of the head of a page; the same height with and without a note."""
+    """One number at the head of a page; the height is the same with and without a note."""
     st.metric(
         label,
         plain(value),
@@ -182,17 +187,17 @@ def tile(label: str, value: str, note: str = "", trend: Sequence[float] | None =
 
 
 def table_height(rows: int) -> int:
-    """Tall enough for the rows, at most a screen; constant while rows come and go within that."""
+    """Height in pixels for this many rows, at most MAX_TABLE_HEIGHT."""
     return min(ROW_HEIGHT * (max(rows, 1) + 1) + 2, MAX_TABLE_HEIGHT)
 
 
 def open_clicked(
     click: str, rows: Sequence[tuple[str, str]], params: Mapping[str, str] | None = None
 ) -> None:
-    """Go to the query whose name was clicked (a table's callback); `params` go into the address with it.
+    """Open the query whose name was clicked (a table's callback); `params` go into the address.
 
-    `rows` are (name, query id) as they were on the viewer's screen. The table may have been drawn anew between
-    the click and now, so the name decides; its row only among queries of the same name.
+    `rows` are (name, query id) as they were on the viewer's screen. The table may have been redrawn since the
+    click, so the name decides; the row only among queries of the same name.
     """
     clicked = st.session_state[click]
     if query_id := chosen_id(rows, clicked["row"], clicked["label"]):
@@ -200,36 +205,39 @@ def open_clicked(
 
 
 def chosen_id(rows: Sequence[tuple[str, str]], row: int, name: str) -> str | None:
+    """The id of the row with this name that is nearest to `row`; None if the name is gone."""
     same = [index for index, (label, _) in enumerate(rows) if label == name]
     return rows[min(same, key=lambda index: abs(index - row))][1] if same else None
 
 
 def definition_list(rows: Sequence[tuple[str, str]], width: int = 100) -> None:
-    """Words and sentences in two columns; the sentences are shown as they are."""
+    """Labels and sentences in two columns; the sentences are shown verbatim."""
     with st.container(gap="xsmall"):
-        for word, sentence in rows:
+        for label, sentence in rows:
             with st.container(horizontal=True, gap="small", wrap=False):
-                st.caption(word, width=width)
+                st.caption(label, width=width)
                 st.text(visible(sentence), width="stretch")
 
 
 def status_tiles(counts: Mapping[str, int], chosen: Sequence[str], toggle: Callable[[str], None]) -> None:
-    """One tile a status, worst first; retired ones only where there are some."""
-    shown = {name: look for name, look in statuses.STATUSES.items() if name != "retired" or counts.get(name)}
+    """One tile per status, worst first; `retired` only if there are retired queries."""
+    shown = {
+        name: style for name, style in statuses.STATUSES.items() if name != "retired" or counts.get(name)
+    }
     count_tiles(shown, counts, chosen, toggle)
 
 
 def count_tiles(
-    looks: Mapping[str, BadgeStyle],
+    styles: Mapping[str, BadgeStyle],
     counts: Mapping[str, int],
     chosen: Sequence[str],
     toggle: Callable[[str], None],
 ) -> None:
-    """One tile a word with its count; a click filters by it, another click lifts the filter."""
-    with st.grid(len(looks), min_column_width=92, gap="xsmall"):
-        for name, look in looks.items():
+    """One tile per style with its count; a click filters by it, another click removes the filter."""
+    with st.grid(len(styles), min_column_width=92, gap="xsmall"):
+        for name, style in styles.items():
             st.button(
-                f"{_number(counts.get(name, 0), look, name in chosen)} {look.word}",
+                f"{_number(counts.get(name, 0), style, name in chosen)} {style.label}",
                 key=f"tile_{name}",
                 type="primary" if name in chosen else "secondary",
                 width="stretch",
@@ -238,20 +246,20 @@ def count_tiles(
             )
 
 
-def _number(count: int, look: BadgeStyle, chosen: bool) -> str:
-    """In the status' color; gray where there is none, plain on the filled button of a chosen tile."""
-    return f"**{count:d}**" if chosen else f":{look.color if count else 'gray'}[**{count:d}**]"
+def _number(count: int, style: BadgeStyle, chosen: bool) -> str:
+    """In the style's color; gray for 0, plain on the filled button of a chosen tile."""
+    return f"**{count:d}**" if chosen else f":{style.color if count else 'gray'}[**{count:d}**]"
 
 
 def getting_started(server: str) -> None:
-    """An empty fleet: how the first driver gets attached."""
+    """Text of an empty fleet: how to attach the first driver."""
     with st.container(border=True):
-        st.markdown("**No query yet.** Attach the first driver; its program needs no change:")
+        st.markdown("**No queries yet.** Attach the first driver. Its program needs no change:")
         st.code(visible(ATTACH_COMMAND.format(server=server)), language="bash")
-        st.caption("Or inside the program, before its first query starts:")
+        st.caption("Or attach inside the program, before its first query starts:")
         st.code(ATTACH_IN_CODE, language="python")
         st.caption(
-            "To look around first, `controlplane demo` starts a fleet of real queries with named troubles."
+            "To try the dashboard first, run `controlplane demo`: it starts real queries with known faults."
         )
 
 

@@ -1,1 +1,1 @@
-"""Parts of the Query page: panels, charts, timeline, checkpoint panel."""
+"""Parts of the Query page: head, charts, timeline, checkpoint panel, tables."""

@@ -1,7 +1,7 @@
-"""The charts of the Query page: the timeline, what the progress reports tell, what the server's series tell.
+"""Charts of the Query page: the timeline, the progress reports, and the server's series.
 
-All stand on one time axis. A chart whose subject the query has not (no state, no event time, no RocksDB) is
-not drawn; one that has nothing to show in this range says so in its place.
+All share one time axis. A chart that does not apply to the query (no state, no event time, no RocksDB) is not
+drawn; one without data in this range shows a sentence instead.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ui.query import timeline
 Json = Mapping[str, Any]
 
 CHART_HEIGHT = 230
-#: Seconds: the store surely has what happened since.
-HOT_STORE_SECONDS = 86_400.0
+#: The store is certain to have the events of this time; older ones may be in the lake only.
+HOT_STORE_SECONDS = units.DAY_SECONDS
 
 
 def draw(query: Json, window: TimeRange, now: float) -> None:
-    """Reads what the charts show of this window, and draws them."""
+    """Read the data of this range and draw the charts."""
     identity, seconds, until = str(query.get("query_id")), window.seconds, window.until
     reports = cached_reads.progress(identity, seconds, until).body
     points = (reports or {}).get("progress", [])
@@ -39,22 +39,22 @@ def draw(query: Json, window: TimeRange, now: float) -> None:
         )
         for panel in series_queries.panels(query)
     ]
-    told = timeline.TimelineData(query, fired, window.bounds(now), now, widgets.zone())
+    data = timeline.TimelineData(query, fired, window.bounds(now), now, widgets.zone())
     past = (
         cached_reads.past_events(identity, seconds, until)
         if window.bounds(now)[0] < now - HOT_STORE_SECONDS
         else None
     )
-    draw_timeline(timeline.with_past_events(told, past.body) if past else told)
+    draw_timeline(timeline.with_past_events(data, past.body) if past else data)
     draw_notes(reports, past)
     draw_charts(query, points, answers, window.bounds(now))
 
 
 def draw_notes(reports: Json | None, past: cached_reads.CachedRead | None = None) -> None:
-    """What has to be known to read the timeline and the charts of a long stretch."""
-    with st.container(key="stands_for"):  # always there, so that what follows keeps its place
-        if words := series_queries.resolution_note(reports):
-            st.caption(f":material/history: {words}")
+    """Notes on the resolution and coverage of a long range."""
+    with st.container(key="chart_notes"):  # always there, so that what follows keeps its place
+        if resolution := series_queries.resolution_note(reports):
+            st.caption(f":material/history: {resolution}")
         for note in dict.fromkeys(
             (
                 *series_queries.coverage_notes(reports),
@@ -63,14 +63,12 @@ def draw_notes(reports: Json | None, past: cached_reads.CachedRead | None = None
         ):
             st.caption(f":material/warning: {plain(note)}")
         if past and past.body is None and past.error and past.kind != "missing":
-            st.caption(
-                ":material/warning: What the lake tells of runs, alerts and actions could not be read."
-            )
+            st.caption(":material/warning: Runs, alerts and actions of the lake could not be read.")
 
 
-def draw_timeline(told: timeline.TimelineData) -> None:
-    """What happened, over the whole width."""
-    option = timeline.option(told)
+def draw_timeline(data: timeline.TimelineData) -> None:
+    """The timeline over the whole width."""
+    option = timeline.option(data)
     with st.container(border=True, gap=None):
         st.markdown("**Timeline**", width="stretch")
         alt = "Runs, statuses, alerts and actions over time"
@@ -83,14 +81,14 @@ def draw_charts(
     answers: Sequence[tuple[ChartPanel, Json | None]],
     window: tuple[float, float],
 ) -> None:
-    """The charts two by two: those of the progress reports, then those of the server's series."""
+    """The charts in two columns: first the progress reports, then the server's series."""
     frame, trigger = frames.progress(points), units.number(query.get("trigger_interval_seconds"))
     starts = frames.run_starts(frame)
     with st.grid(2, min_column_width=420, gap="xsmall"):
         _chart("rates", "Rows per second", charts.rates(frame, window, starts), frame)
-        _chart("lag", "Lag", charts.lag(frame, window, starts), frame.dropna(subset="lag_rows"))
+        _chart("lag", "Backlog", charts.backlog(frame, window, starts), frame.dropna(subset="lag_rows"))
         durations = charts.durations(frame, window, starts, trigger)
-        _chart("durations", f"Batch duration by phase{_trigger_word(trigger)}", durations, frame)
+        _chart("durations", f"Batch duration by phase{_trigger_legend(trigger)}", durations, frame)
         if has_state(query, frame):
             _chart("state", "State", charts.state(frame, window, starts), frame.dropna(subset="state_rows"))
         for panel, answer in answers:
@@ -98,20 +96,21 @@ def draw_charts(
 
 
 def has_state(query: Json, frame: pd.DataFrame) -> bool:
+    """Does the query have stateful operators, now or in this range?"""
     return bool(query.get("operators")) or bool(frame["state_rows"].notna().any())
 
 
-def _trigger_word(trigger: float | None) -> str:
+def _trigger_legend(trigger: float | None) -> str:
     return f" :red[┄] :gray[trigger {units.span(trigger)}]" if trigger else ""
 
 
 ALT_TEXTS = {
     "rates": "Rows per second",
-    "lag": "Lag in rows",
+    "lag": "Backlog in rows",
     "durations": "Batch duration",
     "state": "State size",
 }
-EMPTY_TEXTS = {"lag": "No source tells how far its head is.", "state": "No stateful operator."}
+EMPTY_TEXTS = {"lag": "No source reports a latest offset.", "state": "No stateful operator."}
 
 
 def _chart(key: str, title: str, option: charts.Option, known: pd.DataFrame) -> None:
@@ -127,7 +126,7 @@ def _range(panel: ChartPanel, answer: Json | None, window: tuple[float, float], 
     frame = series_queries.table(answer, panel, window, every)
     with _card(panel.title):
         if frame.empty:
-            st.caption(panel.absent)
+            st.caption(panel.empty_text)
             return
         option = charts.ranges(frame, window, starts, series_queries.unit(panel.metrics[0]))
         st.echarts_chart(

@@ -1,7 +1,7 @@
-"""The panel Checkpoint of the Query page: the verdict, and folded below it everything that it rests on.
+"""Checkpoint panel of the Query page: the verdict, and folded below it all that it is based on.
 
-`ui/app_pages/query.py` calls `draw`. It refreshes by itself, every second while a fresh look is awaited; whether it
-is unfolded stands in the address (`?checkpoint=true`).
+`ui/app_pages/query.py` calls `draw`. The panel refreshes by itself, every second while a new inventory is
+expected. Whether it is unfolded is in the address (`?checkpoint=true`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ui.kit import cached_reads, statuses, units, widgets
 from ui.kit.frames import Json
 from ui.kit.markup import one_line, plain, visible
 
-POLL_SECONDS = 1.0  # seconds, while a look is awaited
+POLL_SECONDS = 1.0  # while a new inventory is expected
 
 
 def draw(query: Json, role: str | None) -> None:
-    """A place of its own on the page, so that what follows keeps its."""
+    """Draw the panel in a container of its own, so that what follows keeps its place."""
     identity = str(query.get("query_id"))
     with st.container():
-        if why := assessment.irrelevance(query):
-            st.caption(f":material/flag: Checkpoint: {plain(why)}")
+        if reason := assessment.irrelevance(query):
+            st.caption(f":material/flag: Checkpoint: {plain(reason)}")
             return
         awaited = _read(identity)[1]
         every = POLL_SECONDS if awaited else widgets.refresh_seconds()
@@ -34,12 +34,12 @@ def draw(query: Json, role: str | None) -> None:
 
 
 def _read(identity: str) -> tuple[cached_reads.CachedRead, bool]:
-    """What is known, and whether a fresh look is awaited."""
+    """What is known, and whether a new inventory is expected."""
     now = time.time()
     reading = cached_reads.checkpoint(identity, quick=inventory_request.is_awaited(identity, now))
     checkpoint = (reading.body or {}).get("checkpoint") or {}
-    look = inventory_request.refresh(identity, checkpoint)
-    return reading, inventory_request.is_waiting(look, checkpoint, now)
+    request = inventory_request.refresh(identity, checkpoint)
+    return reading, inventory_request.is_waiting(request, checkpoint, now)
 
 
 def _panel(identity: str, role: str | None, drawn: bool) -> None:
@@ -47,16 +47,16 @@ def _panel(identity: str, role: str | None, drawn: bool) -> None:
     if awaited != drawn and not dialogs.open_request(
         identity
     ):  # an open dialog would lose what is being typed
-        st.rerun()  # another pace from now on
+        st.rerun()  # with another refresh interval
     if reading.body is None:
         st.caption(f":material/flag: Checkpoint: {plain(_nothing(reading))}")
         return
     checkpoint = reading.body.get("checkpoint") or {}
-    look = inventory_request.current(identity)
+    request = inventory_request.current(identity)
     with st.container(border=True, gap="xsmall", key="checkpoint_panel"):
         _head(checkpoint, identity, role, awaited, now)
         st.text(visible(assessment.sentence(checkpoint)))
-        _trouble(checkpoint, look, now)
+        _failure(checkpoint, request, now)
         folded = st.expander(
             "Details", key="checkpoint", type="compact", on_change="rerun", bind="query-params"
         )
@@ -67,7 +67,7 @@ def _panel(identity: str, role: str | None, drawn: bool) -> None:
 
 def _nothing(reading: cached_reads.CachedRead) -> str:
     if reading.kind == "missing":
-        return f"nothing is known of it ({str(reading.error).rstrip('.')})."
+        return f"not known ({str(reading.error).rstrip('.')})."
     return str(reading.error)
 
 
@@ -77,39 +77,39 @@ def _head(checkpoint: Json, identity: str, role: str | None, awaited: bool, now:
         widgets.badge(statuses.verdict(checkpoint.get("verdict") or "unknown"))
         if checkpoint.get("stale"):
             st.badge("Stale", icon=":material/history:", color="yellow", help=STALE_HELP)
-        st.caption(_seen(checkpoint, identity, awaited, now), width="stretch")
+        st.caption(_last_check(checkpoint, identity, awaited, now), width="stretch")
         refused = assessment.check_refusal(role)
         if st.button(
-            "Look again",
-            key="look_again",
+            "Check now",
+            key="check_now",
             icon=":material/refresh:",
             disabled=awaited or refused is not None,
             help=plain(refused) if refused else None,
             on_click=inventory_request.send,
             args=(identity, checkpoint.get("collected_at")),
         ):
-            st.rerun()  # the whole page: it sets the pace
+            st.rerun()  # the whole page: it sets the refresh interval
 
 
-STALE_HELP = "A run began or ended since it was looked at."
+STALE_HELP = "A run started or ended since the last check."
 
 
-def _seen(checkpoint: Json, identity: str, awaited: bool, now: float) -> str:
-    """Who looks now, and when it was looked at; on the one line, so that nothing below is moved."""
-    seen, look = plain(assessment.last_check(checkpoint, now)), inventory_request.current(identity)
-    if awaited and look:
-        return f":material/hourglass_top: {inventory_request.collector_name(look)} is looking … {seen}"
-    return f":material/hourglass_top: being looked at … {seen}" if checkpoint.get("collecting") else seen
+def _last_check(checkpoint: Json, identity: str, awaited: bool, now: float) -> str:
+    """Who checks now, and the last check; on one line, so that nothing below moves."""
+    checked, request = plain(assessment.last_check(checkpoint, now)), inventory_request.current(identity)
+    if awaited and request:
+        return f":material/hourglass_top: {inventory_request.collector_name(request)} is checking … {checked}"
+    return f":material/hourglass_top: checking … {checked}" if checkpoint.get("collecting") else checked
 
 
-def _trouble(checkpoint: Json, look: inventory_request.InventoryRequestState | None, now: float) -> None:
-    """Why nobody looked, or why the last look brought nothing."""
+def _failure(checkpoint: Json, request: inventory_request.InventoryRequestState | None, now: float) -> None:
+    """Why the checkpoint is not checked, or why the last request returned nothing."""
     with st.container():
-        why = inventory_request.failure(look, checkpoint, now)
-        if not why and checkpoint.get("trouble") != checkpoint.get("summary"):
-            why = str(checkpoint.get("trouble") or "")
-        if why:
-            st.caption(f":orange[:material/warning:] {plain(why)}")
+        reason = inventory_request.failure(request, checkpoint, now)
+        if not reason and checkpoint.get("trouble") != checkpoint.get("summary"):
+            reason = str(checkpoint.get("trouble") or "")
+        if reason:
+            st.caption(f":orange[:material/warning:] {plain(reason)}")
 
 
 def _details(found: Json, now: float) -> None:
@@ -136,7 +136,7 @@ def _details(found: Json, now: float) -> None:
 def numbers(
     checkpoint: Json, growth: Sequence[Json], now: float
 ) -> list[tuple[str, str, str, list[float] | None]]:
-    """The tiles: label, value, note, and the values over time where there are two or more."""
+    """The tiles: label, value, note, and the values over time if there are two or more."""
     tiles: list[tuple[str, str, str, list[float] | None]] = [
         (
             "Planned",
@@ -150,27 +150,28 @@ def numbers(
             "newest in commits/",
             None,
         ),
-        ("Next", assessment.batch_number(checkpoint.get("next_batch")), "the batch it resumes at", None),
+        ("Next", assessment.batch_number(checkpoint.get("next_batch")), "batch of the next start", None),
     ]
     for label, key, written in (("Size", "bytes", units.size), ("Files", "files", units.count)):
         trend = frames.known_values(growth, key)
-        note = frames.growth_note(growth, key, now) or "seen once"
+        note = frames.growth_note(growth, key, now) or "checked once"
         tiles.append((label, written(checkpoint.get(key)), note, trend if len(trend) > 1 else None))
     return tiles
 
 
 def facts(checkpoint: Json) -> list[tuple[str, str]]:
+    """Path, and the Spark versions that wrote it and that it is assessed for."""
     spark, target = checkpoint.get("spark_version"), checkpoint.get("target_spark")
-    written = f"written by {spark}" if spark else "writer not known"
-    judged = f", judged for a start with {target}" if target else ""
+    written = f"written by {spark}" if spark else "writer unknown"
+    assessed = f", assessed for a start with {target}" if target else ""
     return [
         ("Path", str(checkpoint.get("checkpoint") or units.UNKNOWN)),
-        ("Spark", one_line(f"{written}{judged}")),
+        ("Spark", one_line(f"{written}{assessed}")),
     ]
 
 
 def _changes(shape: Json | None, now: float) -> None:
-    """Whether the program of this run may go on where the last one ended."""
+    """Whether the program of this run may continue where the last run ended."""
     if not shape:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
@@ -181,14 +182,14 @@ def _changes(shape: Json | None, now: float) -> None:
         return
     changes = frames.changes(shape.get("findings") or [])
     if changes.empty:
-        st.caption("Nothing that matters to the checkpoint was changed.")
+        st.caption("No change affects the checkpoint.")
         return
     _table("changes_of_shape", changes, columns.changes(), "What changed since the last run")
 
 
 def _compared(shape: Json, now: float) -> str:
     if not shape.get("previous_run_id"):
-        return "it is the first run whose plan is known: there is nothing to compare it with"
+        return "first run whose plan is known, nothing to compare with"
     runs = " with ".join(str(shape.get(key) or "")[:8] for key in ("run_id", "previous_run_id"))
     return f"run {runs}, compared at {units.clock(shape.get('compared_at'), widgets.zone(), now)}"
 
@@ -196,17 +197,17 @@ def _compared(shape: Json, now: float) -> str:
 def _stores(items: Sequence[Json]) -> None:
     if not items:
         return
-    odd = frames.count_unloadable(items)
+    unloadable = frames.count_unloadable(items)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown("**State stores**", width="content")
-        said = (
-            f"{odd} cannot load what the next batch needs"
-            if odd
-            else "all can load what the next batch needs"
+        state = (
+            f"{unloadable} cannot load the version of the next batch"
+            if unloadable
+            else "all can load the version of the next batch"
         )
-        cut = f"; {frames.MAX_STORES} listed" if len(items) > frames.MAX_STORES else ""
-        st.caption(f"{units.count(len(items))}: {said}{cut}", width="content")
-    _table("stores", frames.stores(items), columns.stores(), "State stores, odd ones first")
+        cut = f", {frames.MAX_STORES} listed" if len(items) > frames.MAX_STORES else ""
+        st.caption(f"{units.count(len(items))}: {state}{cut}", width="content")
+    _table("stores", frames.stores(items), columns.stores(), "State stores, unloadable ones first")
 
 
 def _table(name: str, frame: Any, config: dict[str, Any], alt: str) -> None:

@@ -1,7 +1,7 @@
-"""The parts of the Query page: head, tiles, failure, tables, and the progress of an action.
+"""Parts of the Query page: head, tiles, failure, tables.
 
-`ui/app_pages/query.py` puts them in order; the charts are in `ui.query.chart_panels`. Each takes the server's JSON
-and draws; none asks the server.
+`ui/app_pages/query.py` puts them in order; the charts are in `ui.query.chart_panels`. Each takes the server's
+JSON and draws; none reads from the server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Json = Mapping[str, Any]
 
 
 def head(query: Json) -> None:
-    """Name, application, verdict and since when."""
+    """Name, application, verdict and since when it holds."""
     with st.container(gap="xsmall"):
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             st.title(plain(frames.label(query)), anchor=False, width="content")
@@ -36,44 +36,46 @@ def _since(query: Json) -> str:
 
 
 def superseded(query: Json) -> None:
-    """A newer checkpoint of the same application and name: lead there."""
+    """Link to the newer checkpoint of the same application and name."""
     if newer := query.get("superseded_by"):
-        st.info("A newer checkpoint carries this query's name now.", icon=":material/fork_right:")
-        if st.button("Go to the newer one", key="go_newer"):
+        st.info(
+            "A newer query of this application has this name. It uses another checkpoint.",
+            icon=":material/fork_right:",
+        )
+        if st.button("Open the newer query", key="go_newer"):
             st.query_params["query_id"] = str(newer)
             st.rerun()
 
 
 def tiles(query: Json) -> None:
+    """The six numbers of `numbers`."""
     with st.grid(6, min_column_width=150, gap="xsmall"):
         for label, value, note in numbers(query, time.time()):
             widgets.tile(label, value, note)
 
 
 def numbers(query: Json, now: float) -> list[tuple[str, str, str]]:
-    """The six numbers at the head of the page: what it is, how much, measured against what."""
-    ended = query.get("status") in (
-        *action_checks.ENDED_STATUSES,
-        "lost",
-    )  # then they are the last batch's, not now's
+    """The numbers at the head of the page as (label, value, note)."""
+    # The numbers of such a query are those of its last batch.
+    ended = query.get("status") in (*action_checks.ENDED_STATUSES, "lost")
     lag, seconds = query.get("lag_rows"), query.get("lag_seconds")
     arriving = query.get("arrival_rows_per_second")
-    arrive = "arrivals not known" if arriving is None else f"{units.rate(arriving)} arrive"
+    arrival = "arrival rate unknown" if arriving is None else f"arrival rate {units.rate(arriving)}"
     watermark = units.since(query.get("watermark"), now)
-    behind = "when last heard" if ended else "behind the head"
-    oldest = "when last heard" if ended else "oldest unread row"
+    waiting = "at the last report" if ended else "not read yet"
+    oldest = "at the last report" if ended else "of the oldest unread row"
     return [
-        ("Lag", units.count(lag, "rows"), "no source tells its head" if lag is None else behind),
-        ("Lag in time", units.span(seconds), "not known" if seconds is None else oldest),
-        ("Read", units.rate(query.get("input_rows_per_second")), _last(arrive, ended)),
-        ("Batch duration", units.span(query.get("batch_duration_seconds")), _against_trigger(query)),
+        ("Backlog", units.count(lag, "rows"), "no latest offset reported" if lag is None else waiting),
+        ("Backlog age", units.span(seconds), "unknown" if seconds is None else oldest),
+        (
+            "Input rate",
+            units.rate(query.get("input_rows_per_second")),
+            "in the last batch" if ended else arrival,
+        ),
+        ("Last batch", units.span(query.get("batch_duration_seconds")), _against_trigger(query)),
         ("State", units.count(query.get("state_rows"), "rows"), units.size(query.get("state_bytes"))),
         ("Watermark", units.span(watermark), "no event time" if watermark is None else "behind now"),
     ]
-
-
-def _last(note: str, ended: bool) -> str:
-    return "in its last batch" if ended else note
 
 
 def _against_trigger(query: Json) -> str:
@@ -81,14 +83,14 @@ def _against_trigger(query: Json) -> str:
     duration = units.number(query.get("batch_duration_seconds"))
     if trigger:
         used = "" if duration is None else f" ({100 * duration / trigger:.0f} %)"
-        return f"of a {units.span(trigger)} trigger{used}"
+        return f"of a {units.span(trigger)} interval{used}"
     if trigger == 0:
-        return "one batch after the other"
+        return "no trigger interval"
     return one_line(query.get("trigger") or "trigger unknown").replace("_", " ")
 
 
 def failure(found: Json | None) -> None:
-    """Why it failed: Spark's condition, the root cause, what to do."""
+    """Why the query failed: Spark's condition, the root cause, what to do."""
     if not found:
         return
     with st.container(border=True, gap="xsmall", key="failure"):
@@ -98,41 +100,41 @@ def failure(found: Json | None) -> None:
         st.text(visible(found.get("message") or ""))
         if found.get("root_cause"):
             st.code(visible(found["root_cause"]), language=None, wrap_lines=True)
-        again = RETRY.get(str(found.get("retry")), "")
-        widgets.definition_list([("Advice", str(found.get("advice") or "")), ("Try again", again)])
+        retry = RETRY.get(str(found.get("retry")), "")
+        widgets.definition_list([("Advice", str(found.get("advice") or "")), ("Retry", retry)])
         if found.get("text"):
             with st.expander("Full text"):
                 st.code(visible(found["text"]), language=None, wrap_lines=True, height=320)
 
 
 RETRY = {
-    "now": "now: the cause has most likely passed",
-    "once": "once, after a look at the advice",
-    "never": "not before the cause is removed: it will fail again",
+    "now": "Now. The cause is most likely gone.",
+    "once": "Once, after following the advice.",
+    "never": "Not before the cause is removed; the query would fail again.",
 }
 
 
 def tables(query: Json) -> None:
-    """Everything else there is to know, one tab a question."""
-    names = ("Runs", "Sources and sink", "State", "Actions", "Status changes", "Facts", "Raw progress")
+    """The tabs with everything else that is known."""
+    names = ("Runs", "Sources and sink", "State", "Actions", "Status changes", "Properties", "Raw progress")
     runs, sources, state, actions, changes, facts, raw = st.tabs(names)
     zone = widgets.zone()
     with runs:
-        _table("runs", frames.runs(query.get("runs") or []), columns.runs(zone), "No run is known.")
+        _table("runs", frames.runs(query.get("runs") or []), columns.runs(zone), "No runs yet.")
     with sources:
         _table("sources", frames.sources(query.get("sources") or []), columns.sources(), "No progress yet.")
         _table("sink", frames.facts(query.get("sink") or {}), columns.facts("Sink"), "No sink reported.")
     with state:
         stateful = frames.operators(query.get("operators") or [])
-        _table("state", stateful, columns.operators(), "No stateful operator.")
+        _table("state", stateful, columns.operators(), "No stateful operators.")
     with actions:
-        asked = frames.actions(query.get("actions") or [])
-        _table("actions", asked, columns.query_actions(zone), "Nobody asked for anything yet.")
+        requested = frames.actions(query.get("actions") or [])
+        _table("actions", requested, columns.query_actions(zone), "No actions yet.")
     with changes:
-        seen = frames.changes(query.get("changes") or [])
-        _table("changes", seen, columns.changes(zone), "No change since it was first seen.")
+        changed = frames.changes(query.get("changes") or [])
+        _table("changes", changed, columns.changes(zone), "No status changes yet.")
     with facts:
-        _table("facts", frames.facts(_facts(query)), columns.facts(), "Nothing known.")
+        _table("facts", frames.facts(_facts(query)), columns.facts(), "No properties known.")
     with raw:
         _raw(query.get("latest_progress"))
 

@@ -1,7 +1,7 @@
-"""What happened to a query, on the charts' time axis: its runs, its statuses, its alerts, what people asked.
+"""Timeline of a query on the charts' time axis: runs, statuses, alerts, actions.
 
-Pure: the server's JSON in, an ECharts option out. The words of a hover are text from others: ECharts escapes
-what its template `{b}` inserts, and a test in a real browser holds it to that.
+Pure: the server's JSON in, an ECharts option out. The text of a tooltip comes from others: ECharts escapes
+what its template `{b}` inserts, and a browser test verifies it.
 """
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ from datetime import tzinfo
 from itertools import pairwise
 from typing import Any
 
+from ui.actions import progress
 from ui.kit import frames, statuses, units
 from ui.kit.frames import Json
-from ui.kit.markup import one_line
+from ui.kit.markup import one_line, truncate
 
 MAX_LINE_CHARS = 160
-MIN_WIDTH_SHARE = 0.003  # of the width: what is shorter could not be hit with a pointer
+MIN_WIDTH_SHARE = 0.003  # of the width: a narrower bar could not be hit with a pointer
 ROW_HEIGHT, AXIS_HEIGHT = 26, 44  # pixels
 MAX_ALERT_ROWS = 4
 
 
 @dataclass(frozen=True)
 class TimelineBar:
-    """From `start` to `end` (Unix seconds) on a lane; `words` are the lines of the hover."""
+    """From `start` to `end` (Unix seconds) on a row; `lines` is the text of the tooltip."""
 
-    lane: str
+    row: str
     start: float
     end: float
     color: str
-    words: tuple[str, ...]
+    lines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class TimelineData:
-    """Everything that is shown: the detail of the query, and the alerts that fired for it in this window."""
+    """The query's detail, its alerts in this window, the window's bounds and the clock."""
 
     query: Json
     alerts: Sequence[Json]
@@ -44,26 +45,29 @@ class TimelineData:
     zone: tzinfo
 
 
-def with_past_events(told: TimelineData, past: Json | None) -> TimelineData:
-    """The same, and what the lake tells besides: what both tell is the server's."""
-    runs, actions = told.query.get("runs") or [], told.query.get("actions") or []
+def with_past_events(data: TimelineData, past: Json | None) -> TimelineData:
+    """The data with the lake's runs, alerts and actions added; the server's own take precedence."""
+    runs, actions = data.query.get("runs") or [], data.query.get("actions") or []
     past = past or {}
     known = {run.get("run_id") for run in runs}
-    older = [_past_run(run, told) for run in past.get("runs") or [] if run.get("run_id") not in known]
-    fired = {_episode(alert) for alert in told.alerts}
-    asked = {action.get("id") for action in actions}
+    older = [_past_run(run, data) for run in past.get("runs") or [] if run.get("run_id") not in known]
+    fired = {_episode(alert) for alert in data.alerts}
+    known_actions = {action.get("id") for action in actions}
     query = {
-        **told.query,
+        **data.query,
         "runs": [*runs, *older],
-        "actions": [*actions, *(one for one in past.get("actions") or [] if one.get("id") not in asked)],
+        "actions": [
+            *actions,
+            *(action for action in past.get("actions") or [] if action.get("id") not in known_actions),
+        ],
     }
-    alerts = [one for one in past.get("alerts") or [] if _episode(one) not in fired]
-    return replace(told, query=query, alerts=[*told.alerts, *alerts])
+    alerts = [alert for alert in past.get("alerts") or [] if _episode(alert) not in fired]
+    return replace(data, query=query, alerts=[*data.alerts, *alerts])
 
 
-def _past_run(run: Json, told: TimelineData) -> Json:
-    """As a run that the server knows: where its start or its end is not known, as far as it was heard of."""
-    start = run.get("started_at") or run.get("heard_from") or told.window[0]
+def _past_run(run: Json, data: TimelineData) -> Json:
+    """A run of the lake in the form of the server's; an unknown start or end is the first or last event."""
+    start = run.get("started_at") or run.get("heard_from") or data.window[0]
     ended = run.get("ended_at") or run.get("heard_at") or start
     unknown = {"started_at": not run.get("started_at"), "ended_at": not run.get("ended_at")}
     return {**run, "started_at": start, "ended_at": ended, "unknown": unknown}
@@ -73,10 +77,11 @@ def _episode(alert: Json) -> tuple[object, int]:
     return alert.get("fingerprint"), round(units.moment(alert.get("fired_at")) or 0)
 
 
-def option(told: TimelineData) -> dict[str, Any]:
-    start, end = told.window
-    bars = [bar for bar in _bars(told) if bar.end >= start and bar.start <= end]
-    lanes = _lanes(bars)
+def option(data: TimelineData) -> dict[str, Any]:
+    """The ECharts option."""
+    start, end = data.window
+    bars = [bar for bar in _bars(data) if bar.end >= start and bar.start <= end]
+    rows = _rows(bars)
     return {
         "animation": False,
         "grid": {"left": 8, "right": 14, "top": 6, "bottom": 4, "containLabel": True},
@@ -87,19 +92,19 @@ def option(told: TimelineData) -> dict[str, Any]:
             "extraCssText": "white-space: pre-line; max-width: 460px; overflow-wrap: anywhere;",
         },
         "xAxis": {"type": "time", "min": int(start * 1000), "max": int(end * 1000)},
-        "yAxis": {"type": "category", "data": lanes, "inverse": True, "axisTick": {"show": False},
+        "yAxis": {"type": "category", "data": rows, "inverse": True, "axisTick": {"show": False},
                   "splitLine": {"show": False}},
-        "series": [_bar_series(bars, told.window), _point_series(told)],
+        "series": [_bar_series(bars, data.window), _point_series(data)],
     }  # fmt: skip
 
 
 def height(shown: Mapping[str, Any]) -> int:
-    """Pixels that its lanes need."""
+    """Height in pixels for the option's rows."""
     return ROW_HEIGHT * len(shown["yAxis"]["data"]) + AXIS_HEIGHT
 
 
-def _lanes(bars: Sequence[TimelineBar]) -> list[str]:
-    more = {bar.lane for bar in bars} - {"Runs", "Status", "Alerts"}
+def _rows(bars: Sequence[TimelineBar]) -> list[str]:
+    more = {bar.row for bar in bars} - {"Runs", "Status", "Alerts"}
     return ["Runs", "Status", "Alerts", *sorted(more, key=len), "Actions"]
 
 
@@ -114,118 +119,123 @@ def _bar_series(bars: Sequence[TimelineBar], window: tuple[float, float]) -> dic
 
 
 def _bar_item(bar: TimelineBar, window: tuple[float, float]) -> dict[str, Any]:
-    least = MIN_WIDTH_SHARE * (window[1] - window[0])
-    start = min(max(bar.start, window[0]), window[1] - least)
-    end = max(min(bar.end, window[1]), start + least)
+    shortest = MIN_WIDTH_SHARE * (window[1] - window[0])
+    start = min(max(bar.start, window[0]), window[1] - shortest)
+    end = max(min(bar.end, window[1]), start + shortest)
     return {
-        "name": _hover(bar.words),
-        "coords": [[int(start * 1000), bar.lane], [int(end * 1000), bar.lane]],
+        "name": _tooltip(bar.lines),
+        "coords": [[int(start * 1000), bar.row], [int(end * 1000), bar.row]],
         "lineStyle": {"color": bar.color},
     }
 
 
-def _point_series(told: TimelineData) -> dict[str, Any]:
-    start, end = told.window
-    asked = [(units.moment(action.get("requested_at")), action) for action in told.query.get("actions") or []]
+def _point_series(data: TimelineData) -> dict[str, Any]:
+    start, end = data.window
+    actions = [
+        (units.moment(action.get("requested_at")), action) for action in data.query.get("actions") or []
+    ]
     return {
         "type": "scatter",
         "symbol": "diamond",
         "symbolSize": 15,
-        "data": [_point(at, action, told) for at, action in asked if at is not None and start <= at <= end],
+        "data": [_point(at, action, data) for at, action in actions if at is not None and start <= at <= end],
     }
 
 
-def _point(at: float, action: Json, told: TimelineData) -> dict[str, Any]:
-    look = statuses.action_state(action.get("state"))
-    why = action.get("request_reason")
-    asked = f"{frames.action_label(action).capitalize()}, asked by {action.get('actor') or 'somebody'}"
-    words = (
-        _clock(at, told),
-        f"{asked}: {why}" if why else asked,
-        f"{look.word}: {frames.outcome(action)}",
+def _point(at: float, action: Json, data: TimelineData) -> dict[str, Any]:
+    style = statuses.action_state(action.get("state"))
+    lines = (
+        _clock(at, data),
+        progress.request_sentence(action),
+        f"{style.label}: {frames.outcome(action)}",
     )
     return {
-        "name": _hover(words),
+        "name": _tooltip(lines),
         "value": [int(at * 1000), "Actions"],
-        "itemStyle": {"color": look.hex, "borderColor": look.hex},
+        "itemStyle": {"color": style.hex, "borderColor": style.hex},
     }
 
 
-def _bars(told: TimelineData) -> Iterable[TimelineBar]:
-    yield from _runs(told)
-    yield from _statuses(told)
-    yield from _alerts(told)
+def _bars(data: TimelineData) -> Iterable[TimelineBar]:
+    yield from _runs(data)
+    yield from _statuses(data)
+    yield from _alerts(data)
 
 
-def _runs(told: TimelineData) -> Iterable[TimelineBar]:
-    for run in told.query.get("runs") or []:
+def _runs(data: TimelineData) -> Iterable[TimelineBar]:
+    for run in data.query.get("runs") or []:
         start = units.moment(run.get("started_at"))
         ended = units.moment(run.get("ended_at"))
         if start is not None:
-            end = told.now if ended is None else ended
-            unknown = run.get("unknown") or {}  # of the far past
-            look = statuses.status(run.get("end") or ("no end is known" if unknown else "running"))
+            end = data.now if ended is None else ended
+            unknown = run.get("unknown") or {}  # only in runs of the lake
+            style = statuses.status(run.get("end") or ("end unknown" if unknown else "running"))
             batches = ""
-            if "first_batch_id" in run:  # the lake does not tell
+            if "first_batch_id" in run:  # the lake does not have it
                 batches = f"batches {_whole(run['first_batch_id'])} to {_whole(run.get('last_batch_id'))}"
-            head = f"Run {str(run.get('run_id') or '')[:8]}: {look.word.lower()}"
-            words = (head, _lasted(start, ended, unknown, told), batches, _why(run.get("failure")))
-            yield TimelineBar("Runs", start, end, look.hex, words)
+            head = f"Run {str(run.get('run_id') or '')[:8]}: {style.label.lower()}"
+            lines = (head, _lasted(start, ended, unknown, data), batches, _why(run.get("failure")))
+            yield TimelineBar("Runs", start, end, style.hex, lines)
 
 
-def _lasted(start: float, ended: float | None, unknown: Json, told: TimelineData) -> str:
+def _lasted(start: float, ended: float | None, unknown: Json, data: TimelineData) -> str:
     if not any(unknown.values()):
-        return _stretch(start, ended, told)
-    begun = "began before" if unknown.get("started_at") else "began"
-    over = "last heard of" if unknown.get("ended_at") else "ended"
-    return f"{begun} {_clock(start, told)}, {over} {_clock(told.now if ended is None else ended, told)}"
+        return _period(start, ended, data)
+    begun = "started before" if unknown.get("started_at") else "started"
+    over = "last seen" if unknown.get("ended_at") else "ended"
+    return f"{begun} {_clock(start, data)}, {over} {_clock(data.now if ended is None else ended, data)}"
 
 
-def _statuses(told: TimelineData) -> Iterable[TimelineBar]:
-    seen = [(units.moment(change.get("at")), change) for change in told.query.get("changes") or []]
+def _statuses(data: TimelineData) -> Iterable[TimelineBar]:
+    seen = [(units.moment(change.get("at")), change) for change in data.query.get("changes") or []]
     changes = sorted(((at, change) for at, change in seen if at is not None), key=lambda pair: pair[0])
-    for (start, change), (end, _) in pairwise([*changes, (told.now, {})]):
-        look = statuses.status(change.get("status"))
-        words = (
-            look.word,
-            _stretch(start, None if end == told.now else end, told),
+    for (start, change), (end, _) in pairwise([*changes, (data.now, {})]):
+        style = statuses.status(change.get("status"))
+        lines = (
+            style.label,
+            _period(start, None if end == data.now else end, data),
             change.get("reason") or "",
         )
-        yield TimelineBar("Status", start, end, look.hex, words)
+        yield TimelineBar("Status", start, end, style.hex, lines)
 
 
-def _alerts(told: TimelineData) -> Iterable[TimelineBar]:
-    """Alerts that fire at the same time lie on lanes below each other."""
-    free: list[float] = []
-    fired = [(units.moment(alert.get("fired_at")), alert) for alert in told.alerts]
+def _alerts(data: TimelineData) -> Iterable[TimelineBar]:
+    """Alerts that fire at the same time are on rows below each other."""
+    free_from: list[float] = []  # of each row, the end of its last bar
+    fired = [(units.moment(alert.get("fired_at")), alert) for alert in data.alerts]
     for start, alert in sorted(((at, a) for at, a in fired if at is not None), key=lambda pair: pair[0]):
         ended = units.moment(alert.get("resolved_at"))
-        end = told.now if ended is None else ended
-        lane = next((n for n, until in enumerate(free) if until <= start), min(len(free), MAX_ALERT_ROWS - 1))
-        free[lane : lane + 1] = [end]
-        look = statuses.severity(alert.get("severity"))
+        end = data.now if ended is None else ended
+        row = next(
+            (n for n, until in enumerate(free_from) if until <= start),
+            min(len(free_from), MAX_ALERT_ROWS - 1),
+        )
+        free_from[row : row + 1] = [end]
+        style = statuses.severity(alert.get("severity"))
         summary = (alert.get("annotations") or {}).get("summary") or ""
         head = (
-            f"{alert.get('name')} ({look.word.lower()})" if alert.get("severity") else str(alert.get("name"))
+            f"{alert.get('name')} ({style.label.lower()})"
+            if alert.get("severity")
+            else str(alert.get("name"))
         )
         yield TimelineBar(
-            alert_row_name(lane), start, end, look.hex, (head, _stretch(start, ended, told), summary)
+            alert_row_name(row), start, end, style.hex, (head, _period(start, ended, data), summary)
         )
 
 
 def alert_row_name(number: int) -> str:
-    """The first is called Alerts; those below it have to differ, and show nothing."""
+    """The first row is called Alerts; the rows below need different names that show nothing."""
     return "\u200b" * number or "Alerts"
 
 
-def _stretch(start: float, end: float | None, told: TimelineData) -> str:
-    lasted = units.span((told.now if end is None else end) - start)
-    until = "now" if end is None else _clock(end, told)
-    return f"{_clock(start, told)} – {until} ({lasted})"
+def _period(start: float, end: float | None, data: TimelineData) -> str:
+    lasted = units.span((data.now if end is None else end) - start)
+    until = "now" if end is None else _clock(end, data)
+    return f"{_clock(start, data)} – {until} ({lasted})"
 
 
-def _clock(at: float, told: TimelineData) -> str:
-    return units.clock(at, told.zone, told.now)
+def _clock(at: float, data: TimelineData) -> str:
+    return units.clock(at, data.zone, data.now)
 
 
 def _whole(value: object) -> str:
@@ -238,8 +248,6 @@ def _why(failure: Json | None) -> str:
     return ": ".join(str(part) for part in parts if part)
 
 
-def _hover(words: Iterable[str]) -> str:
-    cut = (one_line(word) for word in words)
-    return "\n".join(
-        word if len(word) <= MAX_LINE_CHARS else word[: MAX_LINE_CHARS - 1] + "…" for word in cut if word
-    )
+def _tooltip(lines: Iterable[str]) -> str:
+    single = (one_line(line) for line in lines)
+    return "\n".join(truncate(line, MAX_LINE_CHARS) for line in single if line)

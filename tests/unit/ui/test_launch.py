@@ -6,7 +6,7 @@ from pathlib import Path
 from ui import launch
 
 
-def test_the_hardening_options_stand_on_the_command_line() -> None:
+def test_the_hardening_options_are_on_the_command_line() -> None:
     command = launch.command(8600, "127.0.0.1")
     for option in (
         "--server.headless=true",
@@ -23,14 +23,14 @@ def test_the_hardening_options_stand_on_the_command_line() -> None:
         assert option in command
 
 
-def test_a_public_address_accepts_the_hosts_it_is_told() -> None:
+def test_a_public_address_accepts_the_listed_hosts() -> None:
     everyone = launch.command(host="0.0.0.0")
     assert not [option for option in everyone if "allowedHosts" in option]
-    told = launch.command(host="0.0.0.0", allowed_hosts=["plane.example"])
-    assert "--server.allowedHosts=plane.example" in told
+    listed = launch.command(host="0.0.0.0", allowed_hosts=["plane.example"])
+    assert "--server.allowedHosts=plane.example" in listed
 
 
-def test_the_token_goes_by_the_environment_and_never_by_the_command_line() -> None:
+def test_the_token_is_in_the_environment_and_never_on_the_command_line() -> None:
     values = launch.environment("http://plane:8420", token="secret", base={"HOME": "/h"})
     assert values == {"HOME": "/h", "CONTROLPLANE_URL": "http://plane:8420", "CONTROLPLANE_TOKEN": "secret"}
     by_file = launch.environment(

@@ -5,7 +5,7 @@ from pathlib import Path
 from ui import security_headers
 
 
-def test_the_policy_lets_in_only_what_streamlits_own_page_carries() -> None:
+def test_the_policy_allows_only_the_inline_scripts_of_streamlits_page() -> None:
     policy = security_headers.policy(
         "<html><script>\n  window.x = 1\n</script><script src='a.js'></script></html>"
     )
@@ -14,7 +14,7 @@ def test_the_policy_lets_in_only_what_streamlits_own_page_carries() -> None:
     assert "img-src 'self' data: blob:;" in policy
 
 
-def test_the_page_names_early_the_large_scripts_that_a_table_needs(tmp_path: Path) -> None:
+def test_the_large_scripts_of_a_table_are_preloaded(tmp_path: Path) -> None:
     large = "x" * security_headers.MIN_PRELOAD_BYTES
     (tmp_path / "DataFrame.a1.js").write_text(f'import{{a}}from"./arrow.b2.js";import"./tiny.c3.js";{large}')
     (tmp_path / "arrow.b2.js").write_text(f"import {{x}} from './first.d4.js';{large}")
@@ -26,7 +26,7 @@ def test_the_page_names_early_the_large_scripts_that_a_table_needs(tmp_path: Pat
     )
 
 
-def test_streamlit_as_it_is_installed_has_scripts_to_name_and_the_header_stays_small() -> None:
+def test_the_installed_streamlit_has_the_scripts_and_the_header_stays_small() -> None:
     named = security_headers.preloads(
         security_headers.SCRIPTS, security_headers.INDEX.read_text(encoding="utf-8")
     )

@@ -1,4 +1,4 @@
-"""Which alerts a view holds, who may do what, and what a silence would ask for."""
+"""Alerts of each view, permissions of each role, and the body of a silence."""
 
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -27,7 +27,7 @@ def test_each_alert_is_in_the_view_of_its_state(view: str, found: set[str]) -> N
 
 
 @pytest.mark.parametrize(
-    ("words", "fields", "found"),
+    ("search", "fields", "found"),
     [
         (
             "",
@@ -50,41 +50,41 @@ def test_each_alert_is_in_the_view_of_its_state(view: str, found: set[str]) -> N
         ("sessions", {"app": ["orders"]}, set()),
     ],
 )
-def test_filters_narrow_the_alerts(words: str, fields: dict, found: set[str]) -> None:
-    assert names(selection.matching(factories.troubled_alerts(NOW), words, **fields)) == found
+def test_filters_narrow_the_alerts(search: str, fields: dict, found: set[str]) -> None:
+    assert names(selection.matching(factories.troubled_alerts(NOW), search, **fields)) == found
 
 
-def test_an_alert_of_no_app_or_severity_can_still_be_found() -> None:
+def test_an_alert_without_app_or_severity_can_be_found() -> None:
     bare = {"name": "Own", "labels": {"alertname": "Own"}, "severity": None, "app": None}
     assert selection.matching([bare], "own") == [bare]
     assert selection.matching([bare], "own", severity=[""]) == [bare]
 
 
-def test_notifications_of_the_chosen_time_are_found_by_their_words() -> None:
+def test_notifications_of_the_period_are_found_by_their_text() -> None:
     notes = [factories.note(), factories.note(at=rfc3339(NOW - 7200), words="repeat interval elapsed")]
     assert selection.newer_than(notes, 3600, NOW) == notes[:1]
     assert selection.matching_text(notes, "REPEAT on-call", "words", "receiver") == notes[1:]
 
 
 @pytest.mark.parametrize(
-    ("role", "overrides", "why"),
+    ("role", "overrides", "reason"),
     [
         ("operator", {}, None),
         ("admin", {}, None),
         (None, {}, None),
-        ("viewer", {}, "The token of this page is a viewer's"),
+        ("viewer", {}, "This page's token has the role viewer."),
         ("operator", {"state": "pending"}, "The alert is pending"),
-        ("operator", {"acknowledged": {"by": "ada"}}, "ada works on it already."),
+        ("operator", {"acknowledged": {"by": "ada"}}, "Already acknowledged by ada."),
     ],
 )
-def test_only_an_operator_acknowledges_and_only_what_fires(
-    role: str | None, overrides: dict, why: str | None
+def test_only_an_operator_acknowledges_and_only_firing_alerts(
+    role: str | None, overrides: dict, reason: str | None
 ) -> None:
-    said = selection.acknowledge_refusal(factories.alert(**overrides), role)
-    assert said is None if why is None else why in str(said)
+    refusal = selection.acknowledge_refusal(factories.alert(**overrides), role)
+    assert refusal is None if reason is None else reason in str(refusal)
 
 
-def test_a_silence_starts_with_this_trouble_of_this_query() -> None:
+def test_a_silence_is_prefilled_with_this_alert_of_this_query() -> None:
     labels = {"alertname": "Lag", "app": 'a "b" \\', "query": "q", "query_id": "x\ny", "team": "t"}
     assert selection.matcher_lines(selection.prefilled_matchers(labels)) == (
         'alertname="Lag"',
@@ -94,7 +94,7 @@ def test_a_silence_starts_with_this_trouble_of_this_query() -> None:
     assert selection.prefilled_matchers({"alertname": "Own"}) == 'alertname="Own"'
 
 
-def test_a_silence_lasts_a_time_or_until_a_moment() -> None:
+def test_a_silence_has_a_duration_or_an_end() -> None:
     an_hour = selection.silence_request(["a=b"], "1h", None, "why", "ada")
     assert (an_hour["duration_seconds"], an_hour["ends_at"]) == (3600, None)
     moment = datetime(2026, 11, 18, 14, 0, tzinfo=timezone(timedelta(hours=1)))
@@ -107,7 +107,7 @@ def test_a_silence_lasts_a_time_or_until_a_moment() -> None:
     "url",
     ["https://runbooks.example/Lag.md", "http://127.0.0.1:8080/a?b=c#d", "https://[::1]/x"],
 )
-def test_a_runbook_on_the_web_is_a_link(url: str) -> None:
+def test_a_runbook_with_a_web_address_is_a_link(url: str) -> None:
     assert selection.runbook_link(url) == url
 
 
@@ -133,7 +133,7 @@ def test_any_other_runbook_is_no_link(url: object) -> None:
     assert selection.runbook_link(url) is None
 
 
-def test_a_broken_rule_is_told_before_its_state() -> None:
+def test_a_failing_rule_is_shown_as_failing_whatever_its_state() -> None:
     assert selection.rule_state(factories.rule(state="firing", health="err")) == "failing"
     assert selection.rule_state(factories.rule(state="firing")) == "firing"
     assert selection.rule_state(factories.rule(kind="record", state="inactive")) == "record"

@@ -1,4 +1,4 @@
-"""What is said of a checkpoint, what a start from it would come to, and which commands may be copied."""
+"""Sentences on a checkpoint, the forecast of a start, and which commands may be copied."""
 
 from __future__ import annotations
 
@@ -22,74 +22,78 @@ from ui.checkpoints.assessment import (
 )
 
 
-def test_an_ok_checkpoint_is_one_calm_line_with_the_batch() -> None:
-    said = forecast_start(found(checkpoint()), waiting=False, trouble="")
-    assert (said.sentence, said.findings, said.blocks) == ("It resumes at batch 1234.", (), False)
+def test_an_ok_checkpoint_names_the_batch_it_resumes_at() -> None:
+    forecast = forecast_start(found(checkpoint()), waiting=False, failure="")
+    assert (forecast.sentence, forecast.findings, forecast.blocks) == (
+        "The next start resumes at batch 1234.",
+        (),
+        False,
+    )
 
 
-def test_a_batch_that_was_planned_and_not_committed_is_said_to_run_again() -> None:
-    assert "runs again, same input" in resume_sentence(checkpoint(last_planned_batch=1234))
-    assert resume_sentence(checkpoint(next_batch=None)) == "It resumes from its checkpoint."
+def test_a_planned_but_uncommitted_batch_runs_again() -> None:
+    assert "runs again with the same input" in resume_sentence(checkpoint(last_planned_batch=1234))
+    assert resume_sentence(checkpoint(next_batch=None)) == "The next start resumes from the checkpoint."
 
 
-def test_a_broken_checkpoint_blocks_and_names_only_what_fails() -> None:
+def test_a_broken_checkpoint_blocks_and_names_only_fatal_findings() -> None:
     answer = found(checkpoint(verdict="broken"), findings=[harm(), finding(), note()])
-    said = forecast_start(answer, waiting=False, trouble="")
-    assert said.sentence == "It will fail:"
-    assert [each["check"] for each in said.findings] == ["state.version-file-missing"]
-    assert said.blocks
+    forecast = forecast_start(answer, waiting=False, failure="")
+    assert forecast.sentence == "A start will fail:"
+    assert [finding["check"] for finding in forecast.findings] == ["state.version-file-missing"]
+    assert forecast.blocks
 
 
-def test_while_a_look_is_open_what_was_broken_before_does_not_block() -> None:
+def test_an_outdated_broken_verdict_does_not_block_during_a_check() -> None:
     answer = found(checkpoint(verdict="broken"), findings=[finding()])
-    said = forecast_start(answer, waiting=True, trouble="")
-    assert not said.blocks
-    assert "When it was last seen" in said.sentence
+    forecast = forecast_start(answer, waiting=True, failure="")
+    assert not forecast.blocks
+    assert "At the last check" in forecast.sentence
 
 
-def test_what_was_broken_when_last_seen_blocks_where_nobody_can_look_anew() -> None:
+def test_an_outdated_broken_verdict_blocks_if_no_check_is_possible() -> None:
     answer = found(checkpoint(verdict="broken", stale=True), findings=[finding()])
-    said = forecast_start(answer, waiting=False, trouble="Nobody can look now")
-    assert said.blocks  # as the server does
-    assert "When it was last seen" in said.sentence
+    forecast = forecast_start(answer, waiting=False, failure="cannot be checked now")
+    assert forecast.blocks  # as the server does
+    assert "At the last check" in forecast.sentence
 
 
-def test_a_risky_one_says_where_it_resumes_and_what_is_lost() -> None:
-    said = forecast_start(found(checkpoint(verdict="risky"), findings=[harm(), note()]), False, "")
-    assert said.sentence == "It resumes at batch 1234. But:"
-    assert [each["check"] for each in said.findings] == ["sink.metadata-ahead"]
-    assert not said.blocks
+def test_a_risky_checkpoint_names_the_batch_and_the_risks() -> None:
+    forecast = forecast_start(found(checkpoint(verdict="risky"), findings=[harm(), note()]), False, "")
+    assert forecast.sentence == "The next start resumes at batch 1234. Risks:"
+    assert [finding["check"] for finding in forecast.findings] == ["sink.metadata-ahead"]
+    assert not forecast.blocks
 
 
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (None, "not known: nobody can look"),
+        (None, "unknown whether a start will resume: no agent can check"),
         (
             found(checkpoint(verdict="unknown", summary="", trouble="the agent is gone")),
-            "known: the agent is",
+            "will resume: the agent is",
         ),
-        (found(checkpoint(verdict="unreadable", summary="no such folder")), "no checkpoint to read: no such"),
-        (found(checkpoint(verdict="newer-than-we", summary="odd")), "not known: odd"),
+        (found(checkpoint(verdict="unreadable", summary="no such folder")), "cannot be read: no such"),
+        (found(checkpoint(verdict="newer-than-we", summary="odd")), "will resume: odd"),
     ],
 )
-def test_what_is_not_known_is_said_not_to_be_known(answer: Any, words: str) -> None:
-    said = forecast_start(answer, waiting=False, trouble="" if answer else "nobody can look")
-    assert words in said.sentence
-    assert not said.blocks
+def test_an_unknown_verdict_is_reported_as_unknown(answer: Any, words: str) -> None:
+    forecast = forecast_start(answer, waiting=False, failure="" if answer else "no agent can check")
+    assert words in forecast.sentence
+    assert not forecast.blocks
 
 
-def test_a_broken_one_needs_the_tick_and_a_reason() -> None:
+def test_a_broken_checkpoint_needs_the_checkbox_and_a_reason() -> None:
     assert forecast_start(found(checkpoint(verdict="broken"), findings=[finding()]), False, "").blocks
     assert not forecast_start(found(checkpoint()), False, "").blocks
-    assert "tick" in str(force_refusal(False, "because"))
-    assert "Say why" in str(force_refusal(True, "  "))
+    assert "Continue anyway" in str(force_refusal(False, "because"))
+    assert "Enter a reason" in str(force_refusal(True, "  "))
     assert force_refusal(True, "the file is back") is None
 
 
 def test_a_command_inside_a_step_is_offered_beside_its_text() -> None:
-    told = steps(["restore it", "or mend it: `controlplane repair 's3://a b/c' --dry-run`"])
-    assert told == [("restore it", []), ("or mend it:", ["controlplane repair 's3://a b/c' --dry-run"])]
+    found = steps(["restore it", "or mend it: `controlplane repair 's3://a b/c' --dry-run`"])
+    assert found == [("restore it", []), ("or mend it:", ["controlplane repair 's3://a b/c' --dry-run"])]
     assert steps("controlplane undo /backup/1") == [("run", ["controlplane undo /backup/1"])]
     assert steps(None) == []
 
@@ -118,19 +122,20 @@ def test_paths_are_quoted_for_the_shell_or_not_offered() -> None:
         assert shell_commands(checkpoint(checkpoint=path)) == []
 
 
-def test_what_spark_will_do_is_one_sentence() -> None:
+def test_the_effect_of_a_finding_is_one_sentence() -> None:
     assert effect(finding(condition="C")) == "The restart fails, in the first batch: C"
-    assert effect(harm()) == "It runs and harms results; Spark does not notice"
+    assert effect(harm()) == "It runs and harms results: Spark does not notice"
     assert effect(note()) == ""
 
 
-def test_who_looked_when_and_why() -> None:
+def test_the_last_check_names_time_collector_and_cause() -> None:
     words = last_check(checkpoint(collector="driver file", why="failed"), NOW)
-    assert words == "seen 42 s ago by the driver, because the run failed"
+    assert words == "checked 42 s ago by the driver because the run failed"
     assert (
-        last_check(checkpoint(collected_at=rfc3339(NOW), collector=None, why="new"), NOW) == "seen just now"
+        last_check(checkpoint(collected_at=rfc3339(NOW), collector=None, why="new"), NOW)
+        == "checked just now"
     )
-    assert last_check(checkpoint(collected_at=None), NOW) == "not seen yet"
+    assert last_check(checkpoint(collected_at=None), NOW) == "not checked yet"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +146,7 @@ def test_who_looked_when_and_why() -> None:
         (fleet_query(status="retired"), "retired"),
     ],
 )
-def test_a_checkpoint_nothing_resumes_from_is_hidden_with_the_reason(query: Any, words: str) -> None:
+def test_an_irrelevant_checkpoint_comes_with_the_reason(query: Any, words: str) -> None:
     assert words in str(irrelevance(query))
     assert irrelevance(fleet_query()) is None
 

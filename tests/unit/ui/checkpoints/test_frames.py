@@ -1,4 +1,4 @@
-"""The checkpoints' tables: rows, marks, which store comes first, how much grew."""
+"""Checkpoint tables: rows, marks, order of the state stores, growth."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from ui.checkpoints.frames import (
 )
 
 
-def test_a_row_a_checkpoint_with_its_verdict_and_age() -> None:
+def test_a_row_holds_a_checkpoints_verdict_and_age() -> None:
     table = checkpoints(
         [checkpoint(verdict="broken", stale=True), checkpoint(collecting=True, stale=True)], NOW
     )
     assert table["verdict"].to_list() == [["Broken"], ["OK"]]
-    assert table["mark"].to_list() == [["Stale"], ["Being looked at"]]
+    assert table["mark"].to_list() == [["Stale"], ["Checking"]]
     assert table["age"][0] == pd.Timedelta(seconds=42)
     assert table["planned"].to_list() == [1233, 1233]
 
 
-def test_what_nobody_has_seen_stays_empty_and_says_why() -> None:
-    unseen: dict[str, Any] = {
+def test_an_unchecked_checkpoint_stays_empty_and_shows_the_reason() -> None:
+    unchecked: dict[str, Any] = {
         "summary": "",
         "trouble": "no agent",
         "collected_at": None,
         "last_planned_batch": None,
         "bytes": None,
     }
-    row = checkpoints([checkpoint(**unseen), checkpoint()], NOW).iloc[0]
+    row = checkpoints([checkpoint(**unchecked), checkpoint()], NOW).iloc[0]
     assert row["summary"] == "No agent"
     assert pd.isna(row["age"])
     assert pd.isna(row["planned"])
@@ -60,7 +60,7 @@ def test_a_store_is_marked_by_the_version_that_the_next_batch_loads(
     assert frames.store_mark(store(0, newest_version=newest, expected_version=expected)) == mark
 
 
-def test_odd_stores_come_first_however_many_there_are() -> None:
+def test_unloadable_stores_come_first_however_many_stores_there_are() -> None:
     many = [store(n) for n in range(2 * MAX_STORES)]
     many[-1] |= {"newest_version": 7}
     many[-2] |= {"newest_version": None}
@@ -70,7 +70,7 @@ def test_odd_stores_come_first_however_many_there_are() -> None:
     assert count_unloadable(many) == 2
 
 
-def test_growth_leaves_out_what_is_not_known() -> None:
+def test_growth_ignores_unknown_values() -> None:
     points: list[dict[str, Any]] = [
         {"at": rfc3339(NOW - 7200), "bytes": 1000, "files": 5},
         {"at": rfc3339(NOW - 60), "bytes": None, "files": 5},

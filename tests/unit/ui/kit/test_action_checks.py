@@ -1,4 +1,4 @@
-"""What may be asked, why not, and what would happen."""
+"""Actions of a query: refusals and consequences."""
 
 import pytest
 
@@ -8,40 +8,40 @@ from ui.kit.action_checks import QueryActivity, consequences
 
 
 @pytest.mark.parametrize(
-    ("action", "overrides", "role", "word"),
+    ("action", "overrides", "role", "part"),
     [
         ("restart", {}, "operator", None),
         ("stop", {}, "admin", None),
         ("stop", {}, None, None),
         ("restart", {}, "viewer", "viewer"),
-        ("start", {}, "operator", "runs already"),
+        ("start", {}, "operator", "already running"),
         ("start", {"status": "failed"}, "operator", None),
-        ("stop", {"status": "stopped"}, "operator", "does not run"),
+        ("stop", {"status": "stopped"}, "operator", "is not running"),
         ("restart", {"status": "failed"}, "operator", None),
-        ("restart", {"status": "lost"}, "operator", "silent"),
+        ("restart", {"status": "lost"}, "operator", "no heartbeats"),
         ("start", {"status": "retired"}, "operator", "retired"),
         ("stop", {"actions_allowed": "none"}, "operator", "forbids all"),
         ("stop", {"actions_allowed": "stop"}, "operator", None),
         ("restart", {"actions_allowed": "stop"}, "operator", "stops only"),
         ("restart", {"restart": {"how": "needs_factory", "reason": "reused"}}, "operator", "reused"),
         ("stop", {"restart": {"how": "needs_factory", "reason": "writer reused"}}, "operator", None),
-        ("stop", {"action": {"action": "restart", "actor": "ada"}}, "operator", "asked by ada"),
+        ("stop", {"action": {"action": "restart", "actor": "ada"}}, "operator", "requested by ada"),
         ("restart", {"restart": None, "actions_allowed": None}, "operator", None),
     ],
 )  # fmt: skip
 def test_a_button_is_disabled_with_the_reason(
-    action: str, overrides: dict[str, object], role: str | None, word: str | None
+    action: str, overrides: dict[str, object], role: str | None, part: str | None
 ) -> None:
     refusal = action_checks.refusal(action, factories.detail(**overrides), role)
-    assert (refusal is None) == (word is None)
-    assert word is None or word in str(refusal)
+    assert (refusal is None) == (part is None)
+    assert part is None or part in str(refusal)
 
 
-def test_a_restart_says_which_driver_and_after_which_batch() -> None:
+def test_a_restart_names_the_driver_and_the_batch() -> None:
     rows = dict(consequences("restart", factories.detail(), drain=False))
     assert rows["Driver"] == "application orders, agent 5f0c8f6e, Spark 4.3.0"
     assert rows["Running batch"] == (
-        "Batch 1234 is cut off. Nothing of it is committed: its rows are read and processed again."
+        "Batch 1234 is cancelled. Nothing of it is committed, so its rows are read and processed again."
     )
     assert rows["Resumes"] == "after batch 1233, from its checkpoint s3://lake/checkpoints/orders"
     assert "same writer" in rows["Started by"]
@@ -49,12 +49,12 @@ def test_a_restart_says_which_driver_and_after_which_batch() -> None:
 
 def test_a_drain_lets_the_batch_finish() -> None:
     rows = dict(consequences("stop", factories.detail(), drain=True))
-    assert rows["Running batch"].startswith("Batch 1234 may finish first; the last one took 620 ms")
-    assert rows["Checkpoint"] == "s3://lake/checkpoints/orders is kept: a later start resumes from it."
+    assert rows["Running batch"].startswith("Batch 1234 may finish first (the last batch took 620 ms)")
+    assert rows["Checkpoint"] == "s3://lake/checkpoints/orders stays: a later start resumes from it."
     assert "stays stopped" in rows["Afterwards"]
 
 
-def test_a_start_of_an_ended_query_cuts_nothing() -> None:
+def test_a_start_of_an_ended_query_cancels_no_batch() -> None:
     rows = dict(
         consequences("start", factories.detail(status="failed", batch_id=None, facts={}), drain=False)
     )
@@ -63,29 +63,29 @@ def test_a_start_of_an_ended_query_cuts_nothing() -> None:
 
 
 def test_a_running_batch_is_named_with_its_age() -> None:
-    moment = QueryActivity(batch_age=48.0)
-    rows = dict(consequences("restart", factories.detail(), drain=False, moment=moment))
-    assert "Batch 1234, which has run for 48 s, is cut off" in rows["Running batch"]
-    rows = dict(consequences("restart", factories.detail(), drain=False, moment=QueryActivity(batch_age=0)))
-    assert rows["Running batch"].startswith("None runs at this moment")
+    activity = QueryActivity(batch_age=48.0)
+    rows = dict(consequences("restart", factories.detail(), drain=False, activity=activity))
+    assert "Batch 1234, which has run for 48 s, is cancelled" in rows["Running batch"]
+    rows = dict(consequences("restart", factories.detail(), drain=False, activity=QueryActivity(batch_age=0)))
+    assert rows["Running batch"].startswith("No batch runs now")
 
 
 @pytest.mark.parametrize(
-    ("action", "words"),
-    [("stop", "it grows while the query is stopped"), ("restart", "they are read after the start")],
+    ("action", "part"),
+    [("stop", "The backlog grows while the query is stopped"), ("restart", "They are read after the start")],
 )
-def test_the_backlog_is_told_with_what_becomes_of_it(action: str, words: str) -> None:
+def test_the_backlog_is_shown_with_its_future(action: str, part: str) -> None:
     rows = dict(consequences(action, factories.detail(lag_rows=84_300, lag_seconds=26.4), drain=False))
     assert rows["Backlog"].startswith("84.3k rows wait, the oldest for 26.4 s")
-    assert words in rows["Backlog"]
-    assert "Not known" in dict(consequences(action, factories.detail(lag_rows=None), drain=False))["Backlog"]
+    assert part in rows["Backlog"]
+    assert "Unknown" in dict(consequences(action, factories.detail(lag_rows=None), drain=False))["Backlog"]
 
 
 @pytest.mark.parametrize("action", ["stop", "start", "restart"])
-def test_the_alerts_that_fire_are_named_with_what_is_expected_of_them(action: str) -> None:
+def test_firing_alerts_are_named_with_their_expected_resolution(action: str) -> None:
     names = ("LagGrowing", "BatchOverTrigger")
-    rows = dict(consequences(action, factories.detail(), drain=False, moment=QueryActivity(names)))
-    assert rows["Alerts"].startswith("2 fire now (LagGrowing, BatchOverTrigger).")
-    assert "expected to end" in rows["Alerts"]
+    rows = dict(consequences(action, factories.detail(), drain=False, activity=QueryActivity(names)))
+    assert rows["Alerts"].startswith("2 firing (LagGrowing, BatchOverTrigger).")
+    assert "expected to resolve" in rows["Alerts"]
     quiet = dict(consequences(action, factories.detail(), drain=False))
-    assert quiet["Alerts"] == "None fires for this query."
+    assert quiet["Alerts"] == "No alert fires for this query."

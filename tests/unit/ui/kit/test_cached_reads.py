@@ -1,4 +1,4 @@
-"""Cached reads: one question a TTL, and the last good answer while the server is away."""
+"""Cached reads: one request per TTL, and the last good answer while the server is unreachable."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from ui.kit.cached_reads import CachedRead, LastGoodAnswers
 from ui.kit.client import ServerUnreachable, TokenRefused
 
 
-def test_many_readers_cost_one_query(client: FakeClient, world: World) -> None:
+def test_many_readers_cause_one_request(client: FakeClient, world: World) -> None:
     for _ in range(20):
         assert cached_reads.fleet().error is None
     assert world.reads == 1
@@ -17,12 +17,12 @@ def test_many_readers_cost_one_query(client: FakeClient, world: World) -> None:
 
 def test_an_error_is_cached_too(client: FakeClient) -> None:
     client.error = ServerUnreachable("no connection")
-    assert cached_reads.fleet().kind == "away"
+    assert cached_reads.fleet().kind == "unreachable"
     client.error = None
-    assert cached_reads.fleet().kind == "away"
+    assert cached_reads.fleet().kind == "unreachable"
 
 
-def test_the_last_good_answer_stays_while_the_server_is_away(client: FakeClient) -> None:
+def test_the_last_good_answer_stays_while_the_server_is_unreachable(client: FakeClient) -> None:
     good = cached_reads.fleet()
     client.error = ServerUnreachable("no connection")
     cached_reads.clear()
@@ -33,7 +33,7 @@ def test_the_last_good_answer_stays_while_the_server_is_away(client: FakeClient)
     assert stale.error == "no connection"
 
 
-def test_what_is_forbidden_now_is_not_shown_on(client: FakeClient) -> None:
+def test_a_forbidden_answer_is_no_longer_shown(client: FakeClient) -> None:
     cached_reads.fleet()
     client.error = TokenRefused("the server refused the token (401)")
     cached_reads.clear()
@@ -46,20 +46,20 @@ def test_a_query_that_is_gone_is_missing(client: FakeClient) -> None:
     assert cached_reads.query("nobody").kind == "missing"
 
 
-def test_the_memory_of_good_answers_is_bounded() -> None:
+def test_the_number_of_last_good_answers_is_bounded() -> None:
     memory = LastGoodAnswers(size=2)
     for number in range(3):
         memory.remember((number,), CachedRead({"n": number}, 1.0))
-    away = CachedRead(None, 2.0, "away", "away")
-    assert memory.remember((0,), away).body is None
-    assert memory.remember((2,), away).body == {"n": 2}
+    failed = CachedRead(None, 2.0, "unreachable", "unreachable")
+    assert memory.remember((0,), failed).body is None
+    assert memory.remember((2,), failed).body == {"n": 2}
 
 
-def test_the_role_is_what_the_server_says_of_our_token(client: FakeClient) -> None:
+def test_the_role_is_the_servers_for_this_token(client: FakeClient) -> None:
     assert cached_reads.role() == "operator"
 
 
-def test_the_fleets_table_is_made_once_for_all_viewers(client: FakeClient) -> None:
+def test_the_fleet_table_is_built_once_for_all_viewers(client: FakeClient) -> None:
     reading = cached_reads.fleet()
     table = cached_reads.fleet_table(reading)
     assert table.num_rows == len((reading.body or {})["queries"])
@@ -72,19 +72,19 @@ def test_viewers_share_one_answer_and_not_copies_of_it(client: FakeClient) -> No
     assert cached_reads.fleet().body is cached_reads.fleet().body
 
 
-def test_a_range_is_asked_for_on_the_grid_and_holds_what_was_meant(
+def test_a_range_is_requested_on_the_grid_and_covers_the_period(
     client: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[float, float, float]] = []
+    requested: list[tuple[float, float, float]] = []
 
     def series(query: str, start: float, end: float, step: float) -> dict[str, object]:
-        asked.append((start, end, step))
+        requested.append((start, end, step))
         return {}
 
     monkeypatch.setattr(client, "series", series, raising=False)
     cached_reads.series("up", 900.0, 15.0)
     cached_reads.series("up", 60.0, 15.0, 1_795_000_001.0)
-    (start, end, _), held = asked
+    (start, end, _), fixed = requested
     assert end % 15 == 0
     assert end - start == 900
-    assert held == (1_794_999_945.0, 1_795_000_005.0, 15.0)
+    assert fixed == (1_794_999_945.0, 1_795_000_005.0, 15.0)

@@ -19,7 +19,7 @@ def _frame(**overrides: object) -> object:
 def _all(frame: object) -> list[charts.Option]:
     return [
         charts.rates(frame, WINDOW, []),
-        charts.lag(frame, WINDOW, [NOW - 60]),
+        charts.backlog(frame, WINDOW, [NOW - 60]),
         charts.durations(frame, WINDOW, [], 10.0),
         charts.state(frame, WINDOW, []),
     ]
@@ -50,17 +50,17 @@ def test_streamlit_takes_the_options() -> None:
         assert len(tables) == 1
 
 
-def test_values_are_scaled_and_the_axis_says_by_what() -> None:
+def test_values_are_scaled_and_the_axis_shows_the_prefix() -> None:
     option = charts.rates(_frame(input_rows_per_second=4_200_000.0), WINDOW, [])
-    assert option["dataset"]["source"]["read"].max() == pytest.approx(4.2)
+    assert option["dataset"]["source"]["input rate"].max() == pytest.approx(4.2)
     assert option["yAxis"]["axisLabel"]["formatter"] == "{value}M"
 
 
-def test_what_arrives_is_shown_only_where_the_source_tells_its_head() -> None:
+def test_the_arrival_rate_is_drawn_only_if_a_latest_offset_is_reported() -> None:
     unknown = charts.rates(_frame(arrival_rows_per_second=None), WINDOW, [])
-    assert [series["name"] for series in unknown["series"]] == ["read", "while a batch runs"]
+    assert [series["name"] for series in unknown["series"]] == ["input rate", "processing rate"]
     known = charts.rates(_frame(arrival_rows_per_second=9000.0), WINDOW, [])
-    assert known["series"][0]["name"] == "arriving"
+    assert known["series"][0]["name"] == "arrival rate"
 
 
 def test_phases_that_never_took_time_are_left_out() -> None:
@@ -69,7 +69,7 @@ def test_phases_that_never_took_time_are_left_out() -> None:
     assert {series["stack"] for series in option["series"]} == {"phases"}
 
 
-def test_the_trigger_line_is_in_sight_when_batches_come_near_it() -> None:
+def test_the_axis_includes_the_trigger_line_when_batches_come_near_it() -> None:
     option = charts.durations(_frame(batch_duration_seconds=8.0), WINDOW, [], 10.0)
     assert option["series"][0]["markLine"]["data"] == [{"yAxis": 10.0}]
     assert (option["yAxis"]["max"], option["yAxis"]["interval"]) == (12.5, 2.5)

@@ -1,4 +1,4 @@
-"""The client: each answer of the server's as a value or as the error that fits it."""
+"""The HTTP client: answers as values or as the matching error."""
 
 import json
 from collections.abc import Callable
@@ -22,31 +22,31 @@ def _client(answer: Callable[[httpx.Request], httpx.Response]) -> ServerClient:
     return ServerClient("http://server:8420", lambda: "secret", httpx.MockTransport(answer))
 
 
-def _says(status: int, body: object) -> ServerClient:
+def _answering(status: int, body: object) -> ServerClient:
     return _client(lambda request: httpx.Response(status, json=body))
 
 
-def test_it_shows_the_token_and_reads_json() -> None:
-    seen: list[httpx.Request] = []
+def test_a_request_carries_the_token_and_returns_json() -> None:
+    requests: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        seen.append(request)
+        requests.append(request)
         return httpx.Response(200, json={"queries": []})
 
     assert _client(answer).fleet() == {"queries": []}
-    assert seen[0].headers["Authorization"] == "Bearer secret"
-    assert seen[0].url == "http://server:8420/api/v1/queries"
+    assert requests[0].headers["Authorization"] == "Bearer secret"
+    assert requests[0].url == "http://server:8420/api/v1/queries"
 
 
-def test_an_id_cannot_climb_out_of_its_path() -> None:
+def test_an_id_cannot_leave_its_path() -> None:
     client = _client(lambda request: httpx.Response(200, json={"path": request.url.raw_path.decode()}))
     assert client.query("../../tokens?x=1")["path"] == "/api/v1/queries/..%2F..%2Ftokens%3Fx%3D1"
 
 
 def test_an_action_carries_its_key_and_body() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
-        said = {"key": request.headers["Idempotency-Key"], "body": json.loads(request.content)}
-        return httpx.Response(202, json=said)
+        sent = {"key": request.headers["Idempotency-Key"], "body": json.loads(request.content)}
+        return httpx.Response(202, json=sent)
 
     answered = _client(answer).act("q", {"action": "stop"}, "k-1")
     assert answered == {"key": "k-1", "body": {"action": "stop"}}
@@ -57,7 +57,7 @@ def _error(code: str, message: str, **detail: object) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "kind", "words"),
+    ("status", "body", "kind", "message"),
     [
         (401, _error("unauthorized", "no such token"), TokenRefused, "401.*no such token"),
         (403, _error("forbidden", "role viewer"), TokenRefused, "403.*role viewer"),
@@ -69,22 +69,22 @@ def _error(code: str, message: str, **detail: object) -> dict[str, object]:
         (500, {"error": "odd"}, ServerUnreachable, "500"),
     ],
 )
-def test_bad_answers_become_the_error_that_fits(
-    status: int, body: object, kind: type[Exception], words: str
+def test_failed_answers_raise_the_matching_error(
+    status: int, body: object, kind: type[Exception], message: str
 ) -> None:
-    with pytest.raises(kind, match=words):
-        _says(status, body).fleet()
+    with pytest.raises(kind, match=message):
+        _answering(status, body).fleet()
 
 
-def test_a_refusal_brings_its_code_and_the_action_on_record() -> None:
+def test_a_refusal_has_its_code_and_the_recorded_action() -> None:
     with pytest.raises(ServerRefused) as caught:
-        _says(409, _error("action_in_progress", "one at a time", action={"id": "a"})).act("q", {}, "k")
+        _answering(409, _error("action_in_progress", "one at a time", action={"id": "a"})).act("q", {}, "k")
     assert caught.value.code == "action_in_progress"
     assert caught.value.action == {"id": "a"}
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "message"),
     [
         (httpx.ConnectError("refused"), "No connection"),
         (httpx.ConnectTimeout("slow"), "No connection"),
@@ -92,15 +92,15 @@ def test_a_refusal_brings_its_code_and_the_action_on_record() -> None:
         (httpx.RemoteProtocolError("cut"), "no usable answer"),
     ],
 )
-def test_a_broken_line_is_a_server_that_is_away(error: httpx.HTTPError, words: str) -> None:
+def test_a_broken_connection_is_an_unreachable_server(error: httpx.HTTPError, message: str) -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         raise error
 
-    with pytest.raises(ServerUnreachable, match=words):
+    with pytest.raises(ServerUnreachable, match=message):
         _client(answer).fleet()
 
 
-def test_where_the_server_is_comes_from_the_environment() -> None:
+def test_the_servers_address_comes_from_the_environment() -> None:
     assert server_url({}) == "http://127.0.0.1:8420"
     assert server_url({"CONTROLPLANE_URL": "https://plane:1/ "}) == "https://plane:1"
 
@@ -114,31 +114,31 @@ def test_the_token_comes_from_the_environment_else_from_its_file(tmp_path: Path)
     assert token({}) is None
 
 
-def test_series_and_a_querys_alerts_are_asked_for_where_the_server_has_them() -> None:
-    asked: list[httpx.URL] = []
+def test_series_and_alerts_are_requested_from_their_paths() -> None:
+    urls: list[httpx.URL] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request.url)
+        urls.append(request.url)
         return httpx.Response(200, json={})
 
     client = _client(answer)
     client.series('up{app="ä b"}', 0, 60, 15)
     client.instant("up")
     client.query_alerts("a&b", 0, 60)
-    assert [url.path for url in asked] == [
+    assert [url.path for url in urls] == [
         "/prometheus/api/v1/query_range",
         "/prometheus/api/v1/query",
         "/api/v1/alerts/history",
     ]
-    assert dict(asked[0].params) == {"query": 'up{app="ä b"}', "start": "0", "end": "60", "step": "15"}
-    assert asked[2].params["query_id"] == "a&b"
+    assert dict(urls[0].params) == {"query": 'up{app="ä b"}', "start": "0", "end": "60", "step": "15"}
+    assert urls[2].params["query_id"] == "a&b"
 
 
-def test_a_look_at_a_checkpoint_is_posted_where_the_server_takes_it() -> None:
+def test_checkpoints_and_inventories_are_requested_from_their_paths() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(202, json={"at": f"{request.method} {request.url.raw_path.decode()}"})
 
     client = _client(answer)
-    assert client.look("a/b")["at"] == "POST /api/v1/checkpoints/a%2Fb/inventory"
+    assert client.request_inventory("a/b")["at"] == "POST /api/v1/checkpoints/a%2Fb/inventory"
     assert client.checkpoint("a/b")["at"] == "GET /api/v1/checkpoints/a%2Fb"
     assert client.checkpoints()["at"] == "GET /api/v1/checkpoints"

@@ -1,4 +1,4 @@
-"""The alerting requests of the client: the addresses it asks, and a mistake in Alertmanager's form."""
+"""Alerting requests of the HTTP client: their addresses, and errors in Alertmanager's form."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def client(status: int, body: Any, asked: list[httpx.Request]) -> ServerClient:
     return ServerClient("http://plane", read_token=lambda: "t", transport=httpx.MockTransport(answer))
 
 
-def test_what_a_silence_would_cover_is_asked_with_each_matcher_as_it_was_typed() -> None:
+def test_each_matcher_is_sent_as_it_was_typed() -> None:
     asked: list[httpx.Request] = []
     matchers = ['app="a&b=c"', 'query=~"x|y"']
     assert client(200, [{"labels": {}}], asked).covered(matchers) == {"alerts": [{"labels": {}}]}
@@ -27,17 +27,17 @@ def test_what_a_silence_would_cover_is_asked_with_each_matcher_as_it_was_typed()
     assert asked[0].url.params.get_list("filter") == matchers
 
 
-def test_a_bad_matcher_is_refused_in_the_servers_own_words() -> None:
+def test_a_bad_matcher_is_refused_with_the_servers_message() -> None:
     with pytest.raises(ServerRefused, match="bad matcher format"):
         client(400, "bad matcher format: x", []).covered(["x"])
 
 
-def test_an_answer_that_is_no_list_of_alerts_is_no_answer() -> None:
+def test_an_answer_without_a_list_of_alerts_is_an_error() -> None:
     with pytest.raises(ServerUnreachable):
         client(200, "surprise", []).covered(['a="b"'])
 
 
-def test_fingerprints_and_ids_cannot_lead_to_another_address() -> None:
+def test_fingerprints_and_ids_cannot_leave_their_path() -> None:
     asked: list[httpx.Request] = []
     tricky = client(200, {}, asked)
     tricky.alert("../silences?x=")

@@ -1,4 +1,4 @@
-"""The fleet as Arrow: numbers stay numbers, the unknown stays missing, text is inert, alerts carry a color."""
+"""The fleet as Arrow: numbers stay numbers, unknown values stay missing, alerts carry a color."""
 
 import pandas as pd
 import pytest
@@ -22,10 +22,10 @@ def test_a_row_holds_numbers_durations_and_trends() -> None:
     assert len(row["batch_trend"]) == fleet_table.TREND_POINTS
 
 
-def test_what_is_not_known_is_missing_and_not_zero() -> None:
+def test_unknown_values_are_missing_and_not_zero() -> None:
     table = fleet_table.fleet([{"query_id": factories.query_id(1), "lag_rows": None, "recent": None}], NOW)
     row = table.to_pylist()[0]
-    assert [row[name] for name in ("lag_rows", "lag", "age", "read", "batch", "state_rows")] == [None] * 6
+    assert [row[name] for name in ("lag_rows", "lag", "age", "input", "batch", "state_rows")] == [None] * 6
     assert row["lag_trend"] == []
     assert row["query"] == factories.query_id(1)[:8]
 
@@ -35,8 +35,8 @@ def test_an_empty_fleet_is_an_empty_table_with_all_columns() -> None:
     assert fleet_table.fleet([], NOW).schema == full.schema
 
 
-def test_the_last_rate_of_a_query_that_ended_is_not_a_rate_of_now() -> None:
-    assert pd.isna(first_row(status="failed")["read"])
+def test_an_ended_query_has_no_input_rate() -> None:
+    assert pd.isna(first_row(status="failed")["input"])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""JSON into tables: numbers stay numbers, the unknown stays missing, text is inert."""
+"""The server's JSON as tables: numbers stay numbers, unknown values stay missing, text is escaped."""
 
 import pandas as pd
 import pytest
@@ -9,7 +9,7 @@ from ui.kit import frames
 
 
 @pytest.mark.parametrize(
-    ("words", "apps", "statuses", "found"),
+    ("search", "apps", "statuses", "found"),
     [
         ("", [], [], {"a", "b", "c"}),
         ("LAG behind", [], [], {"b"}),
@@ -20,13 +20,13 @@ from ui.kit import frames
         (factories.query_id(3)[:8], [], [], {"c"}),
     ],
 )
-def test_filters_narrow_the_fleet(words: str, apps: list[str], statuses: list[str], found: set[str]) -> None:
+def test_filters_narrow_the_fleet(search: str, apps: list[str], statuses: list[str], found: set[str]) -> None:
     queries = [
         factories.fleet_query(1, name="a"),
         factories.fleet_query(2, name="b", status="lagging", reason="lag: 84k rows far behind"),
         factories.fleet_query(3, name="c", app="clicks", status="failed", reason="ended"),
     ]
-    assert {query["name"] for query in frames.matching(queries, words, app=apps, status=statuses)} == found
+    assert {query["name"] for query in frames.matching(queries, search, app=apps, status=statuses)} == found
 
 
 def test_the_series_is_in_order_and_its_phases_add_up_to_the_duration() -> None:
@@ -38,11 +38,11 @@ def test_the_series_is_in_order_and_its_phases_add_up_to_the_duration() -> None:
     assert whole.to_list() == pytest.approx(frame["duration"].to_list())
 
 
-def test_a_hole_in_time_breaks_the_line_with_one_empty_row() -> None:
+def test_a_gap_in_time_breaks_the_line_with_one_empty_row() -> None:
     early = factories.series(NOW - 3600, count=3)["progress"]
     frame = frames.progress([*early, *factories.series(NOW, count=3)["progress"]])
     assert len(frame) == 7
-    assert frame["read"].isna().to_list() == [False, False, False, True, False, False, False]
+    assert frame["input"].isna().to_list() == [False, False, False, True, False, False, False]
 
 
 def test_a_new_run_is_marked_where_it_takes_over() -> None:
@@ -58,7 +58,7 @@ def test_no_points_make_an_empty_series() -> None:
     assert frames.run_starts(frame) == []
 
 
-def test_runs_name_their_failure_and_which_one_still_runs() -> None:
+def test_runs_show_their_failure_and_whether_they_still_run() -> None:
     frame = frames.runs(factories.detail()["runs"])
     assert frame["end"].to_list() == ["running", "failed"]
     assert frame["failure"].iloc[1].startswith("FAILED_READ_FILE.FILE_NOT_EXIST: Encountered error")
@@ -78,7 +78,7 @@ def test_state_operators_keep_every_custom_metric() -> None:
     assert pd.isna(row["memory"])
 
 
-def test_actions_tell_how_long_they_took_once_they_are_final() -> None:
+def test_actions_have_a_duration_once_they_are_final() -> None:
     done = factories.action(1, state="succeeded", finished_at=NOW - 7180, drain=True)
     frame = frames.actions([factories.action(2), done])
     assert pd.isna(frame["took"].iloc[0])
@@ -86,17 +86,17 @@ def test_actions_tell_how_long_they_took_once_they_are_final() -> None:
     assert frame["action"].iloc[1] == "restart with drain"
 
 
-def test_actions_name_a_broken_checkpoint_and_who_went_on_in_spite_of_it() -> None:
+def test_actions_name_a_broken_checkpoint_and_a_forced_start() -> None:
     evidence = {"code": "checkpoint_broken"}
-    told = factories.action(1, state="refused", reason="the checkpoint is broken: x", evidence=evidence)
+    named = factories.action(1, state="refused", reason="the checkpoint is broken: x", evidence=evidence)
     short = factories.action(2, state="refused", reason="metadata is torn", evidence=evidence)
     forced = factories.action(3, drain=True, evidence={"forced_by": "ada"})
-    frame = frames.actions([told, short, forced])
+    frame = frames.actions([named, short, forced])
     assert frame["outcome"].to_list()[:2] == [
         "the checkpoint is broken: x",
         "The checkpoint is broken: metadata is torn",
     ]
-    assert frame["action"].to_list() == ["restart", "restart", "restart with drain, forced"]
+    assert frame["action"].to_list() == ["restart", "restart", "forced restart with drain"]
 
 
 def test_actions_are_found_by_person_reason_and_state() -> None:

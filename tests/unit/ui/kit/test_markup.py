@@ -31,7 +31,7 @@ def test_an_ordinary_name_carries_no_invisible_character() -> None:
         assert WORD_JOINER not in plain(name)
 
 
-def test_without_backslashes_and_joiners_the_text_is_what_it_was() -> None:
+def test_without_backslashes_and_joiners_the_text_is_unchanged() -> None:
     text = "".join(map(chr, range(32, 127)))
     assert plain(text).replace(WORD_JOINER, "").replace("\\", "") == one_line(text).replace("\\", "")
 

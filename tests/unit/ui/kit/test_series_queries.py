@@ -1,4 +1,4 @@
-"""Range answers: what is asked for, how lines are named, holes stay holes."""
+"""Range queries of the charts: expressions, names of the lines, gaps."""
 
 import pytest
 
@@ -27,19 +27,19 @@ def test_one_metric_is_selected_by_the_query_and_several_by_their_names() -> Non
     assert heap.startswith(f"{first} or label_replace(")
 
 
-def test_every_expression_is_promql_that_our_own_parser_takes() -> None:
+def test_every_expression_is_valid_promql() -> None:
     from alerts.promql.syntax.parser import parse
 
     for panel in PANELS:
         assert parse(series_queries.expression(panel, {"query_id": 'x"\n\\', "app": "ä{}"}))
 
 
-def test_every_metric_is_one_that_the_catalogue_or_sparks_state_stores_have() -> None:
+def test_every_metric_is_in_the_catalogue() -> None:
     from listeners.protocol import catalogue
 
     known = set(catalogue.BY_NAME) | {metric.name for metric in catalogue.STATE_METRICS.values()}
-    asked = {f"spark_streaming_{name}" for panel in PANELS for name in panel.metrics}
-    assert asked - known == set()
+    queried = {f"spark_streaming_{name}" for panel in PANELS for name in panel.metrics}
+    assert queried - known == set()
 
 
 def test_a_query_without_event_time_or_rocksdb_has_no_such_chart() -> None:
@@ -59,13 +59,13 @@ def test_lines_are_named_by_their_label_and_their_metric() -> None:
     assert len(set(series_queries.table(same, lag, WINDOW, 15.0).columns)) == 3
 
 
-def test_a_hole_in_a_line_is_a_missing_value_and_not_a_bridge() -> None:
+def test_a_gap_in_a_line_is_a_missing_value() -> None:
     values = [(NOW - 300, "1"), (NOW - 285, "2"), (NOW - 30, "3"), (NOW - 15, "4")]
     made = series_queries.table(answer(({}, values)), BY_KEY["watermark_lag"], WINDOW, 15.0)
     assert made.iloc[:, 1].isna().to_list() == [False, False, True, False, False]
 
 
-def test_what_is_no_number_is_missing() -> None:
+def test_a_value_that_is_not_a_number_is_missing() -> None:
     made = series_queries.table(answer(({}, [(NOW - 15, "NaN"), (NOW, "7")])), BY_KEY["heap"], WINDOW, 15.0)
     assert made.iloc[:, 1].to_list() == [7.0]
 
@@ -82,13 +82,13 @@ def test_the_step_is_on_the_servers_grid_and_bounds_the_points() -> None:
         assert seconds / step <= series_queries.MAX_POINTS * 1.05
 
 
-def test_points_of_long_stretches_are_at_the_same_times_of_each_day() -> None:
+def test_points_of_long_ranges_are_at_the_same_times_of_each_day() -> None:
     hours = {days: series_queries.step(days * 86_400) / 3600 for days in (7, 30, 31, 90, 180, 365, 366, 3650)}
     assert hours == {7: 1680 / 3600, 30: 2, 31: 2, 90: 6, 180: 12, 365: 24, 366: 24, 3650: 240}
     assert series_queries.coarse_step(7 * 86_400) is None
 
 
-def test_points_an_hour_apart_are_medians_of_that_time() -> None:
+def test_points_an_hour_apart_are_medians_of_that_hour() -> None:
     query = {"query_id": "q", "app": "a"}
     lag = series_queries.expression(BY_KEY["lag_seconds"], query, 7200.0)
     assert lag == 'quantile_over_time(0.5, spark_streaming_source_lag_seconds{query_id="q"}[7200s])'
@@ -112,7 +112,7 @@ def test_an_instant_answer_of_one_element_is_its_value() -> None:
     assert series_queries.single_value(None) is None
 
 
-def test_a_long_stretch_says_what_its_points_stand_for() -> None:
+def test_a_long_range_states_its_resolution() -> None:
     assert (
         series_queries.resolution_note(None)
         == series_queries.resolution_note({"progress": [], "resolution": None})
@@ -125,8 +125,8 @@ def test_a_long_stretch_says_what_its_points_stand_for() -> None:
     assert "2 days or more" in series_queries.resolution_note({"resolution": 2 * 86_400.0})
 
 
-def test_what_the_server_cannot_tell_is_passed_on_and_what_it_says_of_medians_is_not_said_twice() -> None:
-    assert series_queries.coverage_notes({"notes": ["times before\nthe store's are not told"]}) == [
-        "times before the store's are not told"
+def test_coverage_notes_are_passed_on_unless_the_resolution_note_covers_them() -> None:
+    assert series_queries.coverage_notes({"notes": ["no data before\nthe store's first batch"]}) == [
+        "no data before the store's first batch"
     ]
     assert series_queries.coverage_notes({"resolution": 60.0, "notes": ["medians"]}) == []

@@ -1,4 +1,4 @@
-"""Stretches of time: what the address means, and when nothing changes in them any more."""
+"""Time ranges: the ones in the address, and when nothing changes in them any more."""
 
 from zoneinfo import ZoneInfo
 
@@ -9,16 +9,16 @@ from ui.kit import time_range
 from ui.kit.time_range import TimeRange
 
 
-def test_a_window_that_follows_the_clock_ends_now() -> None:
+def test_a_range_that_follows_the_clock_ends_now() -> None:
     assert TimeRange(900.0).bounds(NOW) == (NOW - 900, NOW)
     assert not TimeRange(900.0).is_past(NOW)
 
 
-def test_a_held_window_stays_and_is_past_once_it_has_ended() -> None:
-    held = TimeRange(60.0, NOW)
-    assert held.bounds(NOW + 5000) == (NOW - 60, NOW)
-    assert held.is_past(NOW)
-    assert not held.is_past(NOW - 1)
+def test_a_pinned_range_stays_and_is_past_once_it_has_ended() -> None:
+    pinned = TimeRange(60.0, NOW)
+    assert pinned.bounds(NOW + 5000) == (NOW - 60, NOW)
+    assert pinned.is_past(NOW)
+    assert not pinned.is_past(NOW - 1)
 
 
 @pytest.mark.parametrize(
@@ -32,17 +32,17 @@ def test_a_held_window_stays_and_is_past_once_it_has_ended() -> None:
         {"from": "NaN", "to": "inf"},
     ],
 )
-def test_an_address_without_a_possible_stretch_names_none(params: dict[str, str]) -> None:
+def test_an_impossible_range_in_the_address_is_ignored(params: dict[str, str]) -> None:
     assert time_range.from_address(params) is None
 
 
 @pytest.mark.parametrize("end", ["2026-11-18T11:06:40Z", "1795000000", "2026-11-18T12:06:40+01:00"])
-def test_a_moment_is_rfc_3339_or_unix_seconds(end: str) -> None:
+def test_a_time_is_rfc_3339_or_unix_seconds(end: str) -> None:
     assert time_range.from_address({"from": "1794999100", "to": end}) == TimeRange(900.0, NOW)
 
 
-def test_what_hold_writes_is_read_back() -> None:
-    params = {"from": time_range.rfc3339(NOW - 60), "to": time_range.rfc3339(NOW)}
+def test_a_pinned_range_is_read_back() -> None:
+    params = {"from": time_range.to_rfc3339(NOW - 60), "to": time_range.to_rfc3339(NOW)}
     assert time_range.from_address(params) == TimeRange(60.0, NOW)
 
 

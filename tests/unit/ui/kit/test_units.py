@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formatting of numbers, durations and times."""
 
 from zoneinfo import ZoneInfo
 
@@ -15,7 +15,7 @@ from ui.kit import units
         (3.2e9, "3.2G"), (5e12, "5T"), (-1500, "-1.5k"),
     ],
 )  # fmt: skip
-def test_counts_have_three_figures_and_a_letter(value: object, text: str) -> None:
+def test_counts_have_three_digits_and_a_letter(value: object, text: str) -> None:
     assert units.count(value) == text
 
 
@@ -46,7 +46,7 @@ def test_durations_name_at_most_two_units(seconds: object, text: str) -> None:
     assert units.span(seconds) == text
 
 
-def test_a_moment_is_read_from_both_shapes_of_the_api() -> None:
+def test_a_time_is_read_in_both_formats_of_the_api() -> None:
     assert units.moment("2026-11-18T10:26:40Z") == 1_794_997_600
     assert units.moment(units.moment("2026-11-18T11:26:40+01:00")) == units.moment("2026-11-18T10:26:40")
     assert units.moment("1795000000.5") == 1_795_000_000.5

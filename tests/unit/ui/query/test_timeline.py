@@ -1,4 +1,4 @@
-"""The timeline: lanes, clipping, alerts below each other, words of a hover."""
+"""The timeline: rows, clipping, concurrent alerts below each other, tooltips."""
 
 import json
 from datetime import UTC
@@ -17,8 +17,8 @@ def shown(alerts: list[dict[str, Any]] | None = None, **overrides: Any) -> dict[
     return timeline.option(timeline.TimelineData(query, alerts or [], WINDOW, NOW, UTC))
 
 
-def bars(option: dict[str, Any], lane: str) -> list[dict[str, Any]]:
-    return [item for item in option["series"][0]["data"] if item["coords"][0][1] == lane]
+def bars(option: dict[str, Any], row: str) -> list[dict[str, Any]]:
+    return [item for item in option["series"][0]["data"] if item["coords"][0][1] == row]
 
 
 def fired(start: float, end: float | None, **overrides: Any) -> dict[str, Any]:
@@ -32,13 +32,13 @@ def test_the_option_is_json_on_the_charts_time_axis() -> None:
     assert option["xAxis"] == {"type": "time", "min": int(WINDOW[0] * 1000), "max": int(WINDOW[1] * 1000)}
 
 
-def test_a_run_that_began_before_the_window_is_cut_at_its_edge() -> None:
+def test_a_run_that_started_before_the_window_is_cut_at_its_edge() -> None:
     (run,) = bars(shown(), "Runs")
     assert [at for at, _ in run["coords"]] == [int(WINDOW[0] * 1000), int(NOW * 1000)]
     assert run["name"].startswith("Run 00000002: running")
 
 
-def test_what_is_outside_of_the_window_is_not_there() -> None:
+def test_runs_outside_of_the_window_are_left_out() -> None:
     past = factories.run(1, ended=NOW - 5000)
     assert bars(shown(runs=[past]), "Runs") == []
 
@@ -53,27 +53,27 @@ def test_a_status_lasts_until_the_next_one() -> None:
     assert "behind" in second["name"]
 
 
-def test_a_moment_too_short_to_see_is_wide_enough_to_hit() -> None:
+def test_a_short_run_is_wide_enough_to_hit() -> None:
     short = factories.run(1, started_at=rfc3339(NOW - 300), ended_at=rfc3339(NOW - 299.9), end="failed")
     (run,) = bars(shown(runs=[short]), "Runs")
     assert run["coords"][1][0] - run["coords"][0][0] >= 2000
 
 
-def test_alerts_at_the_same_time_lie_below_each_other_and_later_ones_move_up() -> None:
+def test_concurrent_alerts_are_below_each_other_and_later_ones_move_up() -> None:
     option = shown([fired(800, 500), fired(700, 300), fired(400, None)])
     assert option["yAxis"]["data"] == ["Runs", "Status", "Alerts", timeline.alert_row_name(1), "Actions"]
     assert len(bars(option, "Alerts")) == 2
     assert len(bars(option, timeline.alert_row_name(1))) == 1
 
 
-def test_an_action_is_a_point_that_tells_who_what_and_how_it_ended() -> None:
+def test_an_action_is_a_point_with_requester_and_outcome() -> None:
     done = factories.action(1, state="succeeded", reason="resumed at batch 901", requested_at=NOW - 60)
     (point,) = shown(actions=[done, factories.action(2, requested_at=NOW - 5000)])["series"][1]["data"]
-    assert "Restart, asked by ada: memory grows" in point["name"]
+    assert "Restart requested by ada: memory grows" in point["name"]
     assert "Succeeded: resumed at batch 901" in point["name"]
 
 
-def test_every_hover_is_the_escaped_template_and_its_lines_are_short() -> None:
+def test_every_tooltip_uses_the_escaped_template_and_has_short_lines() -> None:
     run = factories.run(2, failure=factories.failure(message=HOSTILE + "x" * 5000))
     option = shown(runs=[run])
     assert option["tooltip"]["formatter"] == "{b}"
@@ -82,24 +82,24 @@ def test_every_hover_is_the_escaped_template_and_its_lines_are_short() -> None:
     assert all(len(line) <= timeline.MAX_LINE_CHARS for line in bar["name"].split("\n"))
 
 
-def test_nothing_known_is_four_empty_lanes() -> None:
+def test_without_data_there_are_four_empty_rows() -> None:
     option = shown(runs=[], changes=[], actions=[])
     assert option["yAxis"]["data"] == ["Runs", "Status", "Alerts", "Actions"]
     assert [series["data"] for series in option["series"]] == [[], []]
     assert timeline.height(option) > 4 * timeline.ROW_HEIGHT
 
 
-def test_an_action_refused_for_its_checkpoint_says_so_when_hovered() -> None:
+def test_the_tooltip_of_an_action_names_a_broken_checkpoint() -> None:
     evidence = {"code": "checkpoint_broken"}
     times = {"requested_at": NOW - 60, "state": "refused"}
     refused = factories.action(1, NOW, **times, reason="metadata is torn", evidence=evidence)
     forced = factories.action(2, NOW, **times | {"state": "failed"}, evidence={"forced_by": "ada"})
     first, second = (point["name"] for point in shown(actions=[refused, forced])["series"][1]["data"])
     assert "Refused: The checkpoint is broken: metadata is torn" in first
-    assert "Restart, forced, asked by ada" in second
+    assert "Forced restart requested by ada" in second
 
 
-# -- the far past ----------------------------------------------------------------------------------
+# -- events of the lake ----------------------------------------------------------------------------------
 
 
 def with_past(
@@ -110,18 +110,18 @@ def with_past(
 
 
 def past_run(number: int, **overrides: Any) -> dict[str, Any]:
-    told = {
+    run = {
         "run_id": f"0000000{number}-past",
         "started_at": rfc3339(NOW - 800),
         "ended_at": rfc3339(NOW - 700),
     }
-    return told | {"heard_from": None, "heard_at": None, "end": "stopped", "failure": None} | overrides
+    return run | {"heard_from": None, "heard_at": None, "end": "stopped", "failure": None} | overrides
 
 
-def test_what_the_lake_tells_stands_beside_what_the_server_knows_each_once() -> None:
+def test_events_of_the_lake_are_added_once_each() -> None:
     known = fired(600, 500, fingerprint="f")
     action = {"id": "a", "action": "stop", "state": "done", "requested_at": rfc3339(NOW - 500)}
-    told = with_past(
+    merged = with_past(
         {
             "runs": [past_run(1), past_run(2, run_id=factories.detail()["runs"][0]["run_id"])],
             "alerts": [{**known, "fired_at": known["fired_at"]}, fired(400, 300, fingerprint="f")],
@@ -130,27 +130,27 @@ def test_what_the_lake_tells_stands_beside_what_the_server_knows_each_once() -> 
         [known],
         actions=[action],
     )
-    assert [run["run_id"] for run in told.query["runs"]].count("00000001-past") == 1
-    assert len(told.query["runs"]) == len(factories.detail()["runs"]) + 1
-    assert len(told.alerts) == 2
-    assert [one["id"] for one in told.query["actions"]] == ["a", "b"]
+    assert [run["run_id"] for run in merged.query["runs"]].count("00000001-past") == 1
+    assert len(merged.query["runs"]) == len(factories.detail()["runs"]) + 1
+    assert len(merged.alerts) == 2
+    assert [action["id"] for action in merged.query["actions"]] == ["a", "b"]
 
 
-def test_of_a_past_run_is_shown_what_is_known_and_said_what_is_not() -> None:
+def test_a_past_run_shows_its_known_bounds_and_names_the_unknown_ones() -> None:
     early = past_run(1, started_at=None)
     heard = past_run(
         2, started_at=None, heard_from=rfc3339(NOW - 650), ended_at=None, heard_at=rfc3339(NOW - 600)
     )
     goes_on = past_run(3, ended_at=None, heard_at=rfc3339(NOW - 300), end=None, started_at=rfc3339(NOW - 500))
     silent = past_run(4, ended_at=rfc3339(NOW - 200), end="lost", started_at=rfc3339(NOW - 200))
-    told = with_past({"runs": [early, heard | {"end": None}, goes_on, silent]}, runs=[])
-    shown = bars(timeline.option(told), "Runs")
+    merged = with_past({"runs": [early, heard | {"end": None}, goes_on, silent]}, runs=[])
+    shown = bars(timeline.option(merged), "Runs")
     places = [[round(NOW - at / 1000) for at, _ in run["coords"]] for run in shown]
     assert places[:3] == [[900, 700], [650, 600], [500, 300]] and places[3][1] >= 195
     names = [run["name"].splitlines() for run in shown]
-    assert names[0][0] == "Run 00000001: stopped" and names[0][1].startswith("began before ")
-    assert "last heard of" in names[1][1] and names[1][0] == "Run 00000002: no end is known"
-    assert names[2][1].startswith("began ") and "last heard of" in names[2][1]
+    assert names[0][0] == "Run 00000001: stopped" and names[0][1].startswith("started before ")
+    assert "last seen" in names[1][1] and names[1][0] == "Run 00000002: end unknown"
+    assert names[2][1].startswith("started ") and "last seen" in names[2][1]
     assert names[3][0] == "Run 00000004: lost" and "batches" not in str(names)
 
 
