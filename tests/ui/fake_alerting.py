@@ -76,7 +76,7 @@ class FakeAlerting:
         found = self._find(wanted)
         if found["state"] != "firing":
             raise ServerRefused(
-                f"the alert is {found['state']}; only item that fires can be acknowledged", "conflict"
+                f"the alert is {found['state']}: only a firing alert can be acknowledged", "conflict"
             )
         self.asked.append(dict(body))
         by = body.get("actor") or "admin"

@@ -130,7 +130,7 @@ def test_a_refused_acknowledgement_stays_open_with_the_reason(app: AppTest, worl
     app.button(key=f"acknowledge_{fingerprint(world, 'LagGrowing')}").click().run()
     next(one for one in world.alerting.alerts if one["name"] == "LagGrowing")["state"] = "resolved"
     app.button(key="answer_yes").click().run()
-    assert "only one that fires can be acknowledged" in app.error[0].value
+    assert "only a firing alert can be acknowledged" in app.error[0].value
     assert world.alerting.asked == []
 
 

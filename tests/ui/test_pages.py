@@ -285,7 +285,7 @@ def test_a_restart_is_explained_posted_and_tracked(app: AppTest, client: FakeCli
     assert body["actor"] == "test@example.com"  # the signed-in person, as AppTest has one
     assert key
     assert "Restart with drain requested by" in texts(app)
-    assert "Waiting for the driver to fetch it." in texts(app)
+    assert "Waiting for the driver to fetch the command." in texts(app)
 
     client.now += 30
     cached_reads.clear()
@@ -297,7 +297,7 @@ def test_an_action_requested_by_somebody_else_is_shown(app: AppTest, world: Worl
     world.details[RUNNING] = {"action": factories.action(9, state="delivered", actor="grace")}
     on_query(app)
     assert "Restart requested by grace: memory grows" in texts(app)
-    assert "The driver has it." in texts(app)
+    assert "The driver has received the command." in texts(app)
     assert app.button(key="ask_stop").disabled
 
 
