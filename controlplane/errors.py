@@ -1,15 +1,15 @@
-"""Errors of the server. `controlplane.api.app` maps each to one HTTP answer, in one place.
+"""Errors of the server. `controlplane.api.app` maps each class to one HTTP response.
 
 ControlPlaneError            code, status (HTTP), detail; the message is for people
-├── BadRequest    400        the request says something impossible; the message names what to change
-├── Unauthorized  401        no token, or one we do not know
+├── BadRequest    400        the request is invalid; the message names what to change
+├── Unauthorized  401        the token is missing or unknown
 ├── Forbidden     403        the token's role does not allow this
 ├── NotFound      404
-├── Conflict      409        it cannot be done in the present state (another action runs, …)
-├── BodyTooLarge  413        split it and send again
-├── StoreUnavailable 503     the store cannot take it now (disk full, locked); try again later
-├── LakeError     503        the lake cannot be read or written as it is; the message names what to change
-└── SettingsError            a mistake in the configuration; the CLI prints it and ends with 2
+├── Conflict      409        not possible in the current state (another action runs, …)
+├── BodyTooLarge  413        the client must split the body and send it again
+├── StoreUnavailable 503     the store cannot be written now (disk full, locked); retry later
+├── LakeError     503        the lake cannot be read or written; the message names what to change
+└── SettingsError            the configuration is invalid; the CLI prints the message and exits with 2
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 
 class ControlPlaneError(Exception):
-    """Root of the server's errors. `retry_after` is in seconds, where waiting helps."""
+    """Base class of the server's errors. `retry_after`: seconds, where waiting helps."""
 
     status = 500
     code = "internal"
@@ -31,37 +31,55 @@ class ControlPlaneError(Exception):
 
 
 class BadRequest(ControlPlaneError):
+    """The request is invalid."""
+
     status, code = 400, "bad_request"
 
 
 class Unauthorized(ControlPlaneError):
+    """The token is missing or unknown."""
+
     status, code = 401, "unauthorized"
 
 
 class Forbidden(ControlPlaneError):
+    """The token's role does not allow this."""
+
     status, code = 403, "forbidden"
 
 
 class NotFound(ControlPlaneError):
+    """The object does not exist."""
+
     status, code = 404, "not_found"
 
 
 class Conflict(ControlPlaneError):
+    """The request is not possible in the current state."""
+
     status, code = 409, "conflict"
 
 
 class BodyTooLarge(ControlPlaneError):
+    """The request body exceeds the limit."""
+
     status, code = 413, "body_too_large"
 
 
 class StoreUnavailable(ControlPlaneError):
+    """The store cannot be read or written now."""
+
     status, code = 503, "store_unavailable"
     retry_after = 5.0
 
 
 class LakeError(ControlPlaneError):
+    """The lake cannot be read or written."""
+
     status, code = 503, "lake"
 
 
 class SettingsError(ControlPlaneError):
+    """The configuration is invalid."""
+
     status, code = 500, "settings"

@@ -1,4 +1,4 @@
-"""Locations of checkpoints as users name them: a local path, or a URL of a file system that fsspec knows. Pure."""
+"""Checkpoint locations: local paths, or URLs of file systems that fsspec supports. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ LOCAL_SCHEMES = ("", "file")
 
 
 def split_location(url: str) -> tuple[str, str, str]:
-    """(scheme, host or bucket, path); a local path has neither scheme nor host, an unreadable URL the scheme `?`."""
+    """(scheme, host or bucket, path). A local path has neither scheme nor host; an invalid URL has the scheme `?`."""
     if "://" not in url and not url.startswith("file:"):
         return "", "", url
     try:

@@ -1,8 +1,8 @@
-"""What the server knows, as frozen values: queries, runs, progress samples, agents, actions.
+"""The server's domain model as frozen values: queries, runs, progress samples, agents, actions.
 
-The store reads and writes these, the window holds the recent ones, `controlplane.health.judge` judges
-them, the API renders them. Times are Unix seconds (UTC), durations seconds, sizes bytes, unless a
-name says otherwise. `None` always means "not known", never zero.
+The store reads and writes them, the window holds the recent ones, `controlplane.health.judge` judges them, the API
+renders them. Times are Unix seconds (UTC), durations seconds and sizes bytes unless a name states otherwise. `None`
+always means "unknown", never zero.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 class QueryStatus(StrEnum):
-    """The verdict on a query; worst first (the order of the Fleet page)."""
+    """The status of a query, worst first (the order of the Fleet page)."""
 
     FAILED = "failed"
     LOST = "lost"
@@ -34,7 +34,7 @@ class QueryStatus(StrEnum):
 
 
 class Role(StrEnum):
-    """Who may do what: viewer < operator < admin; `agent` stands apart (events and commands only)."""
+    """Permissions of a token: viewer < operator < admin; `agent` is separate (events and commands only)."""
 
     AGENT = "agent"
     VIEWER = "viewer"
@@ -43,7 +43,7 @@ class Role(StrEnum):
 
 
 class ActionState(StrEnum):
-    """Life of an action; the last five are final."""
+    """The states of an action; the last five are final."""
 
     REQUESTED = "requested"
     DELIVERED = "delivered"
@@ -56,6 +56,7 @@ class ActionState(StrEnum):
 
     @property
     def final(self) -> bool:
+        """Whether no further state can follow."""
         return self not in (ActionState.REQUESTED, ActionState.DELIVERED, ActionState.RUNNING)
 
 
@@ -70,7 +71,7 @@ class RunEnd(StrEnum):
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent process, as last heard. `clock_offset`: seconds to add to its clock to get ours."""
+    """One agent process as of its last event. `clock_offset`: seconds to add to its clock to get the server's."""
 
     key: int
     agent: str
@@ -92,9 +93,9 @@ class Agent:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a run or a start failed. `condition` is the innermost error condition of Spark's that is known.
+    """Why a run or a start failed. `condition` is the innermost known error condition of Spark.
 
-    `kind` is what series call it: the condition, else a name from `failures.toml`, else `unknown`.
+    `kind` is its name in metrics: the condition, else a name from `failures.toml`, else `unknown`.
     """
 
     condition: str | None
@@ -126,7 +127,7 @@ class Run:
 
 @functools.lru_cache(maxsize=4096)
 def source_name(description: str) -> str:
-    """`org.apache…v2.RateStream@5559afa1` → `RateStream`: a package says little, a hash is new in each run."""
+    """`org.apache…v2.RateStream@5559afa1` → `RateStream`: without the package and the hash, which differs by run."""
     return re.sub(r"^(?:[a-z]\w*\.)+(?=[A-Z])", "", re.sub(r"@[0-9a-f]{4,8}$", "", description))
 
 
@@ -145,20 +146,20 @@ class SourceSample:
 
     @property
     def name(self) -> str:
-        """The description as people and series name it: the same from run to run."""
+        """The description as shown to people and in metrics: the same in every run."""
         return source_name(self.description)
 
     @property
     def lag_rows(self) -> float | None:
-        """Rows between the head and what this batch read; None where the source tells no head."""
+        """Latest offset minus end offset, in rows; None where the source reports no latest offset."""
         if not self.latest or self.end is None:
             return None
-        return sum(max(0.0, head - self.end.get(part, 0.0)) for part, head in self.latest.items())
+        return sum(max(0.0, offset - self.end.get(part, 0.0)) for part, offset in self.latest.items())
 
 
 @dataclass(frozen=True)
 class OperatorSample:
-    """One stateful operator in one progress report; `metrics` are Spark's custom metrics, numbers only."""
+    """One stateful operator in one progress report. `metrics`: Spark's custom metrics, numbers only."""
 
     name: str
     rows_total: int
@@ -173,7 +174,7 @@ class OperatorSample:
 
 @dataclass(frozen=True)
 class ProgressSample:
-    """One progress report. `at`: when the agent heard it; `trigger_at`: when its trigger began."""
+    """One progress report. `at`: when the agent received it; `trigger_at`: when its trigger began."""
 
     at: float
     trigger_at: float
@@ -193,25 +194,27 @@ class ProgressSample:
 
     @property
     def lag_rows(self) -> float | None:
-        """Sum over the sources that tell a head; None when none does."""
+        """Sum over the sources that report a latest offset; None if none does."""
         known = [lag for source in self.sources if (lag := source.lag_rows) is not None]
         return sum(known) if known else None
 
     @property
     def state_rows(self) -> int | None:
+        """Rows in all state stores; None without a stateful operator."""
         return sum(op.rows_total for op in self.operators) if self.operators else None
 
     @property
     def state_bytes(self) -> int | None:
+        """Memory of all state stores; None without a stateful operator."""
         return sum(op.memory_bytes for op in self.operators) if self.operators else None
 
 
 @dataclass(frozen=True)
 class StatusSample:
-    """What polling `query.status` said of one active run.
+    """The polled `query.status` of one active run.
 
-    `tasks_completed` counts tasks that the running batch has finished so far;
-    `last_task_at` is when that count last rose (agent's observation), None when never seen.
+    `tasks_completed`: tasks of the running batch that have finished; `last_task_at`: when the agent last saw that count
+    rise, None if never.
     """
 
     at: float
@@ -225,7 +228,7 @@ class StatusSample:
 
     @property
     def epoch(self) -> int | None:
-        """The newest epoch of a continuous query: the only sign of work that Spark gives of one."""
+        """The newest epoch of a continuous query, the only progress that Spark shows for one."""
         found = _EPOCH.match(self.message)
         return int(found.group(1)) if found else None
 
@@ -233,13 +236,13 @@ class StatusSample:
 _EPOCH = re.compile(r"Committing epoch (\d{1,18})\b")
 
 
-#: Triggers that are meant to end by themselves: to be behind is what they start from.
+#: Triggers whose runs end by themselves; they start with a backlog.
 ENDING_TRIGGERS = frozenset({"available_now", "once"})
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the agent learnt of a run when it started; every field may be unknown."""
+    """Facts that the agent collects when a run starts; every field may be unknown."""
 
     trigger: str | None = None  # processing_time | available_now | once | continuous | real_time
     trigger_interval: float | None = None  # seconds; 0 = as soon as possible
@@ -254,7 +257,7 @@ class RunFacts:
 
 @dataclass(frozen=True)
 class CheckpointSummary:
-    """What the doctor said of a query's checkpoint as it was at `taken_at`. `counts`: (check, severity) → findings.
+    """The doctor's report on a query's checkpoint as of `taken_at`. `counts`: (check, severity) → findings.
 
     `predicted_failure`: the finding by which a restart will fail, in a sentence. `trouble`: why the inventory could not be
     judged.
@@ -282,7 +285,7 @@ class CheckpointSummary:
 
 @dataclass(frozen=True)
 class QueryView:
-    """Everything the verdict on one query is judged on: the window of recent samples and its neighbours' facts."""
+    """Everything that the verdict on one query depends on: its recent samples, its newest run, agent and action."""
 
     query_id: str
     app: str
@@ -292,7 +295,7 @@ class QueryView:
     agent: Agent | None
     run: Run | None  # the newest run
     facts: RunFacts = RunFacts()
-    progress: tuple[ProgressSample, ...] = ()  # oldest first, all runs, at most the window's length
+    progress: tuple[ProgressSample, ...] = ()  # oldest first, of all runs, at most the window's length
     idle_at: float | None = None  # last idle event of the newest run
     status: StatusSample | None = None  # last poll that listed the newest run
     polled_at: float | None = None  # last poll of the run's agent, whether it listed the run or not
@@ -305,7 +308,7 @@ class QueryView:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A status and the sentence that names the figures it was judged on."""
+    """A status, and the sentence that names the figures behind it."""
 
     status: QueryStatus
     reason: str
@@ -313,7 +316,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Action:
-    """A stop, start or restart somebody asked for. `reason` is the outcome's, `request_reason` the person's."""
+    """A requested stop, start or restart. `reason` explains the outcome, `request_reason` the request."""
 
     id: str
     query_id: str

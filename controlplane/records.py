@@ -1,7 +1,7 @@
-"""The rows that events change: agents, queries and runs, and the ledger of those under change. Pure.
+"""The rows that events change (agents, queries, runs) and the unit of work that collects their changes. Pure.
 
-`controlplane.store.unit_of_work` fills a ledger and saves it, `controlplane.events.lifecycle` and `controlplane.events.run_resolution`
-change it in between.
+`controlplane.store.unit_of_work` loads and saves a unit of work; `controlplane.events.lifecycle` and
+`controlplane.events.run_resolution` change it in between.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_FACTS = RunFacts()
 
 @dataclass(frozen=True)
 class Gap:
-    """Batches `first` to `last`; `run_id` is the run whose report showed it, `seen_at` our time then."""
+    """Unreported batches `first` to `last`. A report of `run_id` revealed them at `seen_at` by the server's clock."""
 
     run_id: str
     first: int
@@ -29,19 +29,20 @@ class Gap:
 
     @property
     def size(self) -> int:
+        """The number of batches."""
         return self.last - self.first + 1
 
 
 @dataclass(frozen=True)
 class ReportedBatches:
-    """Which batches of a query were reported: all from the first one heard of up to `high`, but the gaps.
+    """Which batches of a query were reported: all from the first received report up to `high`, except the gaps.
 
-    `forgotten`: batches of gaps that were given up before they counted; they count next.
+    `dropped_uncounted`: batches of gaps that were dropped before they were counted; they are counted next.
     """
 
     high: int | None = None
     gaps: tuple[Gap, ...] = ()
-    forgotten: int = 0
+    dropped_uncounted: int = 0
 
 
 NOTHING = ReportedBatches()
@@ -49,7 +50,10 @@ NOTHING = ReportedBatches()
 
 @dataclass(frozen=True)
 class AgentRow:
-    """An agent with what only the store and this ledger need. `info`: its last app_started and heartbeat."""
+    """An agent with columns that only the store and the unit of work need.
+
+    `described_at`: time of its newest event; `info`: its last app_started and heartbeat.
+    """
 
     agent: Agent
     described_at: float = 0.0
@@ -61,9 +65,9 @@ class AgentRow:
 
 @dataclass(frozen=True)
 class QueryRow:
-    """A query. `described_at`: time of what told its name and labels; `totals`: its counters, see `Window.totals`.
+    """A query. `described_at`: time of the event that its name and labels come from.
 
-    `reported`: which of its batches were reported.
+    `totals`: its counters, see `Window.totals`; `reported`: which of its batches were reported.
     """
 
     key: int
@@ -83,7 +87,7 @@ class QueryRow:
 
 @dataclass(frozen=True)
 class QueryNaming:
-    """What the agent of a run calls its query, and when it last said so. The newest run's word counts."""
+    """The name and labels that the agent of a run gives its query, as of `at`. Those of the newest run count."""
 
     at: float
     agent: str
@@ -94,11 +98,11 @@ class QueryNaming:
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run with what its verdict needs.
+    """A run with the columns that its verdict needs.
 
-    `ended_by` is what told that it is over: `terminated` (Spark), else `app_ended` (its driver's end),
-    else inferred: `lost` (another driver took its place) or `superseded` (by a later run in its own driver).
-    A stronger one corrects a weaker one; `lost` stays when the run is heard again.
+    `ended_by` is the evidence of its end: `terminated` (Spark), else `app_ended` (the end of its driver), else
+    inferred: `lost` (another driver replaced it) or `superseded` (by a later run in its own driver). Stronger evidence
+    replaces weaker; `lost` stays when the run reports again.
     """
 
     run: Run
@@ -112,7 +116,7 @@ class RunRow:
 
 @dataclass(frozen=True)
 class References:
-    """What a group of events names: the keys by which their rows are loaded.
+    """The keys named by a group of events, by which their rows are loaded.
 
     `ending_agents`: agents that reported their end; `names`: (app, name) of failed starts without a query id.
     """
@@ -126,7 +130,7 @@ class References:
 
 @dataclass(frozen=True)
 class Changes:
-    """Rows that a commit changed and the batches it added, each with its query's id."""
+    """Rows that a commit changed, and the batches it added, each with its query's id."""
 
     agents: list[AgentRow] = field(default_factory=list)
     queries: list[QueryRow] = field(default_factory=list)
@@ -136,7 +140,7 @@ class Changes:
 
 @dataclass
 class UnitOfWork:
-    """The rows that a group of events may concern, and which of them changed."""
+    """The rows that a group of events may concern, and which of them have changed."""
 
     agents: dict[str, AgentRow] = field(default_factory=dict)
     queries: dict[str, QueryRow] = field(default_factory=dict)
@@ -146,23 +150,27 @@ class UnitOfWork:
     counts: dict[str, Counter[str]] = field(default_factory=dict)  # query id -> what to add to its totals
 
     def put_agent(self, row: AgentRow) -> None:
+        """Replace an agent's row."""
         self.agents[row.agent.agent] = row
         self.changed.add(row.agent.agent)
 
     def put_query(self, row: QueryRow) -> None:
+        """Replace a query's row."""
         self.queries[row.query_id] = row
         self.changed.add(row.query_id)
 
     def put_run(self, row: RunRow) -> None:
+        """Replace a run's row."""
         self.runs[row.run.run_id] = row
         self.changed.add(row.run.run_id)
 
     def count(self, query_id: str, name: str, by: int = 1) -> None:
+        """Add to a counter of a query."""
         self.counts.setdefault(query_id, Counter())[name] += by
 
 
 class DeliveryOutcome(StrEnum):
-    """What became of a look at a group of alerts for one receiver."""
+    """The outcome of evaluating one alert group for one receiver."""
 
     SENT = "sent"
     FAILED = "failed"
@@ -171,7 +179,7 @@ class DeliveryOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class NotificationLogEntry:
-    """One line of the log of notifications. `words` say why it was sent, or why not."""
+    """One entry of the notification log. `words`: why the notification was sent, or why not."""
 
     at: float
     receiver: str

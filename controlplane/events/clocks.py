@@ -1,6 +1,6 @@
-"""How far the clocks of the agents are off, and times corrected by it.
+"""Clock offsets of the agents, and times corrected by them.
 
-Called by `controlplane.ingest.service` for every request: an agent says when it sent, by its own clock.
+Used by `controlplane.ingest.service` for every request: an agent sends the time of its own clock.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 
-#: A clock that differs by less is taken at its word, in seconds.
+#: A clock that differs by less is not corrected.
 CLOCK_TOLERANCE_SECONDS = 2.0
 RECENT_OFFSETS = 20
-#: A clock was set back when two requests in a row are so many seconds behind the best one known, or one
-#: is by more than any way can take. Until that is seen, what its agent tells would seem long past.
+#: A clock was set back when two requests in a row are this far behind the best known offset, or one request by more
+#: than any network delay. Until this is detected, the agent's events appear too old.
 SET_BACK_SECONDS, MAX_DELAY_SECONDS = 5.0, 60.0
 MAX_CLOCKS = 10_000
 
 
 def corrected(at: float, offset: float | None, now: float) -> float:
-    """An agent's time by our clock. Nothing was heard in the future: such a time becomes `now`."""
+    """An agent's time by the server's clock. A time in the future becomes `now`."""
     if offset is not None and abs(offset) > CLOCK_TOLERANCE_SECONDS:
         at += offset
     return max(0.0, now if at > now + CLOCK_TOLERANCE_SECONDS else at)
@@ -28,13 +28,16 @@ def corrected(at: float, offset: float | None, now: float) -> float:
 
 @dataclass(frozen=True)
 class SenderClock:
-    """How far the sender's clock is off, for whichever agent speaks in a request."""
+    """The clock offsets of one request, by agent."""
 
     clocks: AgentClocks
     offset: float | None
-    found: dict[str, float] = field(default_factory=dict, compare=False)  # once a request, not once a line
+    found: dict[str, float] = field(
+        default_factory=dict, compare=False
+    )  # computed once a request, not once a line
 
     def of(self, agent: str) -> float | None:
+        """The agent's offset in seconds, to be added to its times; None if the sender's clock is unknown."""
         if self.offset is None:
             return None
         if agent not in self.found:
@@ -42,27 +45,28 @@ class SenderClock:
         return self.found[agent]
 
     def received(self, at: float, now: float) -> float | None:
-        """When we received what the sender wrote down at `at`, had it been sent at once; never after `now`.
+        """When an event written at `at` would have been received if sent at once; never after `now`.
 
-        From this request alone: a beat says that its agent lives, whatever became of its clock, and one that
-        lay in a spool for an hour says that it lived an hour ago.
+        Computed from this request alone: a heartbeat shows that its agent was alive at that time even if its clock
+        was changed since, and one that was spooled for an hour shows that the agent was alive an hour ago.
         """
         return None if self.offset is None else max(0.0, min(now, at + self.offset))
 
 
 class AgentClocks:
-    """The recent clock offsets of each agent: the smallest had the shortest way, so it is the best."""
+    """The recent clock offsets of each agent. The smallest had the shortest network delay, so it is the best."""
 
     def __init__(self) -> None:
         self._recent: dict[str, deque[float]] = {}
         self._lock = threading.Lock()
 
     def note(self, now: float, sent_at: float | None) -> SenderClock:
-        """The clock of one request; `sent_at` that is no time is ignored."""
+        """The clock of one request. A `sent_at` that is not a time is ignored."""
         sane = sent_at is not None and math.isfinite(sent_at) and sent_at > 0
         return SenderClock(self, now - sent_at if sane and sent_at is not None else None)
 
     def smallest(self, agent: str, offset: float) -> float:
+        """Record an offset and return the agent's smallest recent one, in seconds."""
         with self._lock:
             if agent not in self._recent and len(self._recent) >= MAX_CLOCKS:
                 self._recent.pop(next(iter(self._recent)))
@@ -70,12 +74,12 @@ class AgentClocks:
             recent.append(offset)
             best = min(recent)
             if offset - best > MAX_DELAY_SECONDS:
-                _forget(recent, but=1)
+                _keep_last(recent, 1)
             elif len(recent) > 1 and min(recent[-1], recent[-2]) - best > SET_BACK_SECONDS:
-                _forget(recent, but=2)
+                _keep_last(recent, 2)
             return min(recent)
 
 
-def _forget(recent: deque[float], but: int) -> None:
-    while len(recent) > but:
+def _keep_last(recent: deque[float], count: int) -> None:
+    while len(recent) > count:
         recent.popleft()

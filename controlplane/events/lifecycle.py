@@ -1,11 +1,11 @@
-"""What events change: agents, queries and runs. Pure.
+"""Apply events to the rows of agents, queries and runs. Pure.
 
-Called by `controlplane.ingest.deduplication`, which loads the rows before and saves them after; what follows from
-all events together is in `controlplane.events.run_resolution`.
+Called by `controlplane.ingest.deduplication`, which loads the rows before and saves them afterwards. What follows from
+all events of a group together is in `controlplane.events.run_resolution`.
 
-Events of one agent come in order, but two agents, a spool that was left behind and a resend may come
-at any time. So every change is a merge (earliest, latest, strongest), and the same events in another
-order, or told twice, give the same rows.
+Events of one agent arrive in order; those of two agents, of an orphaned spool or of a resend arrive at any time.
+Therefore every change is a merge (earliest, latest, strongest): the same events in another order, or twice, give the
+same rows.
 """
 
 from __future__ import annotations
@@ -26,64 +26,65 @@ from listeners.protocol import wire
 from listeners.protocol.catalogue import distinct
 
 MAX_FAILURE_CHARS = 64 * 1024
-#: They come from outside: an agent keeps no more than so many.
+#: Reasons for dropped events come from agents; this bounds how many are kept for one agent.
 MAX_REASONS = 30
 _UNSTARTED = uuid.UUID("6f2f5a0c-5c0f-5b0e-9c57-0d9b3f6a2b11")
 
 
-def apply_events(ledger: UnitOfWork, told: Iterable[ParsedEvent], now: float) -> None:
-    """Apply events to the rows of the ledger, then settle what follows from all of them together.
+def apply_events(unit: UnitOfWork, events: Iterable[ParsedEvent], now: float) -> None:
+    """Apply events to the rows of `unit`, then resolve the runs of every query they concern.
 
-    `record_agents` comes first: it makes the rows of the agents.
+    Call `record_agents` first: it creates the rows of the agents. `now`: Unix seconds.
     """
     concerned: set[str] = set()
-    for one in told:
-        handler = HANDLERS.get(one.event.type)
-        if handler is not None and not one.raw:
-            handler(ledger, one)
-            _report(ledger, one, now)
-        concerned.update(filter(None, (query_id_of(ledger, one), *(entry.query_id for entry in one.entries))))
+    for parsed in events:
+        handler = HANDLERS.get(parsed.event.type)
+        if handler is not None and not parsed.raw:
+            handler(unit, parsed)
+            _record_batch_id(unit, parsed, now)
+        named = (query_id_of(unit, parsed), *(entry.query_id for entry in parsed.entries))
+        concerned.update(filter(None, named))
     rows_of: dict[str, list[RunRow]] = {}
-    for row in ledger.runs.values():
+    for row in unit.runs.values():
         rows_of.setdefault(row.run.query_id, []).append(row)
-        if row.run.agent in ledger.ended_agents:
+        if row.run.agent in unit.ended_agents:
             concerned.add(row.run.query_id)
-    for query_id in concerned & ledger.queries.keys():
-        resolve_runs(ledger, query_id, rows_of.get(query_id, []), now)
+    for query_id in concerned & unit.queries.keys():
+        resolve_runs(unit, query_id, rows_of.get(query_id, []), now)
 
 
-def _report(ledger: UnitOfWork, told: ParsedEvent, now: float) -> None:
-    if told.batch is not None and told.query_id is not None:
-        query = ledger.queries[told.query_id]
-        reported = gaps.record_report(query.reported, told.batch.run_id, told.batch.batch_id, now)
-        ledger.put_query(replace(query, reported=reported))
+def _record_batch_id(unit: UnitOfWork, parsed: ParsedEvent, now: float) -> None:
+    if parsed.batch is not None and parsed.query_id is not None:
+        query = unit.queries[parsed.query_id]
+        reported = gaps.record_report(query.reported, parsed.batch.run_id, parsed.batch.batch_id, now)
+        unit.put_query(replace(query, reported=reported))
 
 
 def record_agents(
-    ledger: UnitOfWork,
+    unit: UnitOfWork,
     events: Iterable[wire.Event],
     clock_offsets: Mapping[str, float],
-    beats: Mapping[str, float] = MappingProxyType({}),
+    heartbeats: Mapping[str, float] = MappingProxyType({}),
 ) -> None:
-    """Note who spoke, how far each agent has told and how far its clock is off.
+    """Update the row of each sending agent: last seen, highest sequence number, clock offset (seconds).
 
-    `beats`: by agent the time of its last heartbeat by our clock alone, so that a clock that is wrong, or was
-    just set, never makes an agent that speaks look silent.
+    `heartbeats`: the time of each agent's last heartbeat by the server's clock alone, so that an agent whose clock is
+    wrong, or was just set, does not appear silent.
     """
-    spoken: dict[str, list[wire.Event]] = {}
+    by_agent: dict[str, list[wire.Event]] = {}
     for event in events:
-        spoken.setdefault(event.agent, []).append(event)
-    for agent, said in spoken.items():
-        _hear_agent(ledger, agent, said, beats.get(agent, 0.0))
+        by_agent.setdefault(event.agent, []).append(event)
+    for agent, sent in by_agent.items():
+        _record_agent(unit, agent, sent, heartbeats.get(agent, 0.0))
     for agent, offset in clock_offsets.items():
-        row = ledger.agents.get(agent)
+        row = unit.agents.get(agent)
         if row is not None and abs(row.agent.clock_offset - offset) > 0.001:
-            ledger.put_agent(replace(row, agent=replace(row.agent, clock_offset=offset)))
+            unit.put_agent(replace(row, agent=replace(row.agent, clock_offset=offset)))
 
 
-def _hear_agent(ledger: UnitOfWork, name: str, said: list[wire.Event], beat_at: float) -> None:
-    newest = max(said, key=lambda event: event.at)
-    row = ledger.agents.get(name)
+def _record_agent(unit: UnitOfWork, name: str, sent: list[wire.Event], heartbeat_at: float) -> None:
+    newest = max(sent, key=lambda event: event.at)
+    row = unit.agents.get(name)
     if row is None:
         row = AgentRow(Agent(key=0, agent=name, app=newest.app.name, first_seen_at=newest.at))
     agent, app = row.agent, newest.app
@@ -99,160 +100,160 @@ def _hear_agent(ledger: UnitOfWork, name: str, said: list[wire.Event], beat_at: 
         )
     agent = replace(
         agent,
-        first_seen_at=min(agent.first_seen_at, *(event.at for event in said)),
-        last_seen_at=max(agent.last_seen_at, newest.at, beat_at),
-        high_seq=max(agent.high_seq, *(event.seq for event in said)),
+        first_seen_at=min(agent.first_seen_at, *(event.at for event in sent)),
+        last_seen_at=max(agent.last_seen_at, newest.at, heartbeat_at),
+        high_seq=max(agent.high_seq, *(event.seq for event in sent)),
     )
-    ledger.put_agent(replace(row, agent=agent, described_at=max(row.described_at, newest.at)))
+    unit.put_agent(replace(row, agent=agent, described_at=max(row.described_at, newest.at)))
 
 
-def _on_progress(ledger: UnitOfWork, told: ParsedEvent) -> None:
-    query = _query(ledger, told.event, told.query_id, query_name(told.event.data))
-    batch = told.batch
-    row = _on_run(ledger, told, query, batch_id=batch.batch_id if batch else None, idle=batch is None)
-    _name(ledger, row, told.event, query_name(told.event.data))
+def _on_progress(unit: UnitOfWork, parsed: ParsedEvent) -> None:
+    query = _query(unit, parsed.event, parsed.query_id, query_name(parsed.event.data))
+    batch = parsed.batch
+    row = _on_run(unit, parsed, query, batch_id=batch.batch_id if batch else None, idle=batch is None)
+    _name(unit, row, parsed.event, query_name(parsed.event.data))
     if batch is not None:
-        _count(ledger, query.query_id, batch)
+        _count(unit, query.query_id, batch)
 
 
-def _on_started(ledger: UnitOfWork, told: ParsedEvent) -> None:
-    query = _query(ledger, told.event, told.query_id, query_name(told.event.data))
-    _name(ledger, _on_run(ledger, told, query), told.event, query_name(told.event.data))
-    _revive_agent(ledger, told)
+def _on_started(unit: UnitOfWork, parsed: ParsedEvent) -> None:
+    query = _query(unit, parsed.event, parsed.query_id, query_name(parsed.event.data))
+    _name(unit, _on_run(unit, parsed, query), parsed.event, query_name(parsed.event.data))
+    _revive_agent(unit, parsed)
 
 
-def _on_idle(ledger: UnitOfWork, told: ParsedEvent) -> None:
-    _on_run(ledger, told, _query(ledger, told.event, told.query_id), idle=True)
+def _on_idle(unit: UnitOfWork, parsed: ParsedEvent) -> None:
+    _on_run(unit, parsed, _query(unit, parsed.event, parsed.query_id), idle=True)
 
 
-def _on_terminated(ledger: UnitOfWork, told: ParsedEvent) -> None:
-    query = _query(ledger, told.event, told.query_id)
-    row = _on_run(ledger, told, query, alive=False)
-    if row.ended_by == "terminated" and row.run.ended_at is not None and told.event.at >= row.run.ended_at:
+def _on_terminated(unit: UnitOfWork, parsed: ParsedEvent) -> None:
+    query = _query(unit, parsed.event, parsed.query_id)
+    row = _on_run(unit, parsed, query, alive=False)
+    if row.ended_by == "terminated" and row.run.ended_at is not None and parsed.event.at >= row.run.ended_at:
         return
-    data = told.event.data
+    data = parsed.event.data
     run = replace(
         row.run,
-        ended_at=told.event.at,
+        ended_at=parsed.event.at,
         failure_text=progress.text(data.get("exception"), MAX_FAILURE_CHARS),
         error_class=progress.text(data.get("errorClassOnException"), 200),
     )
-    ledger.put_run(replace(row, run=run, ended_by="terminated"))
+    unit.put_run(replace(row, run=run, ended_by="terminated"))
 
 
-def _on_start_failed(ledger: UnitOfWork, told: ParsedEvent) -> None:
-    event, name = told.event, query_name(told.event.data)
-    query_id = query_id_of(ledger, told)
+def _on_start_failed(unit: UnitOfWork, parsed: ParsedEvent) -> None:
+    event, name = parsed.event, query_name(parsed.event.data)
+    query_id = query_id_of(unit, parsed)
     if query_id is None:
         return
-    query = _query(ledger, event, query_id, name)
-    has_run = any(row.run.query_id == query_id and row.naming for row in ledger.runs.values())
+    query = _query(unit, event, query_id, name)
+    has_run = any(row.run.query_id == query_id and row.naming for row in unit.runs.values())
     if not has_run and event.at >= query.described_at:
         query = with_naming(query, _naming(event, name))
-        ledger.put_query(query)
+        unit.put_query(query)
     failure = progress.text(event.data.get("exception"), MAX_FAILURE_CHARS)
-    ledger.count(query_id, "starts")
-    count_failure(ledger, query_id, failure)
+    unit.count(query_id, "starts")
+    count_failure(unit, query_id, failure)
     if query.start_failed_at is None or event.at >= query.start_failed_at:
         query = replace(query, start_failed_at=event.at, start_failure=failure)
-        ledger.put_query(query)
+        unit.put_query(query)
 
 
-def query_id_of(ledger: UnitOfWork, told: ParsedEvent) -> str | None:
-    """The query an event is about; a start that failed may tell its name alone."""
-    if told.query_id is not None or told.event.type != "start_failed" or told.raw:
-        return told.query_id
-    return _known_by_name(ledger, told.event.app.name, query_name(told.event.data))
+def query_id_of(unit: UnitOfWork, parsed: ParsedEvent) -> str | None:
+    """The id of the query that an event is about; a failed start may name the query only by its name."""
+    if parsed.query_id is not None or parsed.event.type != "start_failed" or parsed.raw:
+        return parsed.query_id
+    return _known_by_name(unit, parsed.event.app.name, query_name(parsed.event.data))
 
 
-def _known_by_name(ledger: UnitOfWork, app: str, name: str | None) -> str | None:
-    """The query that people mean by this name; one that never started gets an id made from the name."""
+def _known_by_name(unit: UnitOfWork, app: str, name: str | None) -> str | None:
+    """The id of the query that currently has this name; one that never started gets an id derived from the name."""
     if name is None:
         return None
-    bearers = [row for row in ledger.queries.values() if (row.app, row.name) == (app, name)]
-    newest = max(bearers, key=lambda row: row.described_at, default=None)
+    named = [row for row in unit.queries.values() if (row.app, row.name) == (app, name)]
+    newest = max(named, key=lambda row: row.described_at, default=None)
     return newest.query_id if newest is not None else unstarted_id(app, name)
 
 
 def unstarted_id(app: str, name: str) -> str:
-    """The id of a query that failed before Spark gave it one: the same for the same app and name."""
+    """The id of a query that failed before Spark gave it one: derived from its app and name."""
     return str(uuid.uuid5(_UNSTARTED, f"{app}\0{name}"))
 
 
-def _on_status(ledger: UnitOfWork, told: ParsedEvent) -> None:
-    event = told.event
-    for entry in told.entries:
-        query = _query(ledger, event, entry.query_id, entry.name)
-        row = _on_run(ledger, replace(told, run_id=entry.status.run_id), query, alive=entry.active)
-        row = replace(row, facts=_joined(row.facts, entry.facts))
+def _on_status(unit: UnitOfWork, parsed: ParsedEvent) -> None:
+    event = parsed.event
+    for entry in parsed.entries:
+        query = _query(unit, event, entry.query_id, entry.name)
+        row = _on_run(unit, replace(parsed, run_id=entry.status.run_id), query, alive=entry.active)
+        row = replace(row, facts=_merged(row.facts, entry.facts))
         if entry.active and (row.status is None or entry.status.at >= row.status.at):
             row = replace(row, status=entry.status)
-        _name(ledger, row, event, entry.name)
-    agent = ledger.agents[event.agent]
-    if event.data.get("partial") is not True:  # else what is not listed may only not have been asked
-        ledger.put_agent(replace(agent, polled_at=_later(agent.polled_at, event.at)))
+        _name(unit, row, event, entry.name)
+    agent = unit.agents[event.agent]
+    if event.data.get("partial") is not True:  # a partial poll does not show that a query is gone
+        unit.put_agent(replace(agent, polled_at=_later(agent.polled_at, event.at)))
 
 
-def _on_told_itself(ledger: UnitOfWork, told: ParsedEvent) -> None:
-    """app_started and heartbeat: what the agent says of itself."""
-    event = told.event
-    row = ledger.agents[event.agent]
+def _on_agent_info(unit: UnitOfWork, parsed: ParsedEvent) -> None:
+    """app_started and heartbeat: the agent describes itself."""
+    event = parsed.event
+    row = unit.agents[event.agent]
     known = row.info.get(event.type)
     if known is None or event.at >= known["at"]:
         row = replace(row, info={**row.info, event.type: {**event.data, "at": event.at}})
     agent = replace(row.agent, actions=_actions(row.info), dropped=_dropped(row.agent.dropped, event.data))
-    ledger.put_agent(replace(row, agent=agent))
+    unit.put_agent(replace(row, agent=agent))
     if event.type == "app_started":
-        _revive_agent(ledger, told)
+        _revive_agent(unit, parsed)
 
 
 def _actions(info: Mapping[str, Any]) -> str:
-    """The newest word on which commands the driver obeys."""
-    told = [said for said in info.values() if said.get("actions") in wire.ACTION_MODES]
-    return str(max(told, key=lambda said: float(said["at"]))["actions"]) if told else "all"
+    """Which commands the driver accepts, from its newest event that says so."""
+    known = [data for data in info.values() if data.get("actions") in wire.ACTION_MODES]
+    return str(max(known, key=lambda data: float(data["at"]))["actions"]) if known else "all"
 
 
 def _dropped(known: Mapping[str, int], data: Mapping[str, Any]) -> Mapping[str, int]:
-    """The agent tells totals by reason: the higher figure is the later one."""
-    told = {
+    """Dropped events by reason. The agent reports totals, so the higher figure is the newer one."""
+    totals = {
         str(k)[:64]: n for k, v in progress.mapping(data.get("dropped")).items() if (n := progress.whole(v))
     }
-    reasons = list({**known, **told})[:MAX_REASONS]
-    return {reason: max(known.get(reason, 0), told.get(reason, 0)) for reason in reasons}
+    reasons = list({**known, **totals})[:MAX_REASONS]
+    return {reason: max(known.get(reason, 0), totals.get(reason, 0)) for reason in reasons}
 
 
-def _on_app_ended(ledger: UnitOfWork, told: ParsedEvent) -> None:
-    event = told.event
-    row = ledger.agents[event.agent]
+def _on_app_ended(unit: UnitOfWork, parsed: ParsedEvent) -> None:
+    event = parsed.event
+    row = unit.agents[event.agent]
     if row.agent.ended_at is None or event.at >= row.agent.ended_at:
         reason = progress.text(event.data.get("reason"), 100) or "exit"
         agent = replace(row.agent, ended_at=event.at, end_reason=reason)
         exception = progress.text(event.data.get("exception"), MAX_FAILURE_CHARS)
-        ledger.put_agent(replace(row, agent=agent, end_exception=exception))
-    ledger.ended_agents.add(event.agent)
+        unit.put_agent(replace(row, agent=agent, end_exception=exception))
+    unit.ended_agents.add(event.agent)
 
 
 HANDLERS: dict[str, Callable[[UnitOfWork, ParsedEvent], None]] = {
-    "app_started": _on_told_itself,
+    "app_started": _on_agent_info,
     "started": _on_started,
     "start_failed": _on_start_failed,
     "progress": _on_progress,
     "idle": _on_idle,
     "terminated": _on_terminated,
     "status": _on_status,
-    "heartbeat": _on_told_itself,
+    "heartbeat": _on_agent_info,
     "app_ended": _on_app_ended,
 }
 
 
-def _query(ledger: UnitOfWork, event: wire.Event, query_id: str | None, name: str | None = None) -> QueryRow:
-    """The query's row, made when it is new. What people call it is the word of its newest run: `_name`."""
+def _query(unit: UnitOfWork, event: wire.Event, query_id: str | None, name: str | None = None) -> QueryRow:
+    """The query's row, created if it is new. Its name comes from its newest run, see `_name`."""
     assert query_id is not None
-    row = ledger.queries.get(query_id)
+    row = unit.queries.get(query_id)
     if row is None:
         row = QueryRow(0, query_id, event.app.name, name, dict(event.labels), event.at)
     row = replace(row, first_seen_at=min(row.first_seen_at, event.at))
-    ledger.put_query(row)
+    unit.put_query(row)
     return row
 
 
@@ -260,53 +261,53 @@ def _naming(event: wire.Event, name: str | None) -> QueryNaming:
     return QueryNaming(event.at, event.agent, event.app.name, name, dict(event.labels))
 
 
-def _name(ledger: UnitOfWork, row: RunRow, event: wire.Event, name: str | None) -> None:
-    """Keep the run, with what its own agent calls the query: of one checkpoint another app may have a copy."""
+def _name(unit: UnitOfWork, row: RunRow, event: wire.Event, name: str | None) -> None:
+    """Save the run with the name that its own agent gives the query; another app may run a copied checkpoint."""
     known = row.naming
     own = event.agent == row.run.agent
     if known is None or (own and (known.agent != event.agent or event.at >= known.at)):
         row = replace(row, naming=_naming(event, name))
-    ledger.put_run(row)
+    unit.put_run(row)
 
 
 def _on_run(
-    ledger: UnitOfWork,
-    told: ParsedEvent,
+    unit: UnitOfWork,
+    parsed: ParsedEvent,
     query: QueryRow,
     batch_id: int | None = None,
     idle: bool = False,
     alive: bool = True,
 ) -> RunRow:
-    """The run's row with this sign of life, made when it is new.
+    """Update the run's row with this event, and create it if it is new.
 
-    Life after an end that was only inferred takes the end back; `alive`: the event tells of life.
+    `alive`: the event shows that the run is active. Activity after an end that was only inferred revokes the end.
     """
-    assert told.run_id is not None
-    at = told.event.at
-    row = ledger.runs.get(told.run_id) or _new_run(ledger, told, query)
+    assert parsed.run_id is not None
+    at = parsed.event.at
+    row = unit.runs.get(parsed.run_id) or _new_run(unit, parsed, query)
     run = row.run
     over = run.ended_at is not None and (not alive or row.ended_by == "terminated" or at <= run.ended_at)
     if run.ended_at is not None and not over:
         run = replace(run, ended_at=None, end=None, failure_text=None, error_class=None)
-    # A run is its first teller's: others on the same cluster may hear of it, but did not start it.
-    started_at, agent = min((run.started_at, run.agent), (at, told.event.agent))
+    # The agent that reported first owns the run; other agents on the cluster may see it but did not start it.
+    started_at, agent = min((run.started_at, run.agent), (at, parsed.event.agent))
     row = replace(
         row,
         run=replace(run, started_at=started_at, agent=agent, **_batch_range(run, batch_id)),
         last_event_at=max(row.last_event_at, at),
-        # That a run was thought lost is remembered: it has counted as a failure, and must not again.
+        # A lost run keeps this mark: it has been counted as a failure and must not be counted again.
         ended_by=row.ended_by if over or row.ended_by == "lost" else None,
         idle_at=_later(row.idle_at, at) if idle else row.idle_at,
     )
-    ledger.put_run(row)
+    unit.put_run(row)
     return row
 
 
-def _new_run(ledger: UnitOfWork, told: ParsedEvent, query: QueryRow) -> RunRow:
-    assert told.run_id is not None
-    ledger.count(query.query_id, "starts")
-    run = Run(0, told.run_id, query.query_id, told.event.agent, started_at=told.event.at)
-    return RunRow(run, told.event.at)
+def _new_run(unit: UnitOfWork, parsed: ParsedEvent, query: QueryRow) -> RunRow:
+    assert parsed.run_id is not None
+    unit.count(query.query_id, "starts")
+    run = Run(0, parsed.run_id, query.query_id, parsed.event.agent, started_at=parsed.event.at)
+    return RunRow(run, parsed.event.at)
 
 
 def _batch_range(run: Run, batch_id: int | None) -> dict[str, Any]:
@@ -317,11 +318,11 @@ def _batch_range(run: Run, batch_id: int | None) -> dict[str, Any]:
     return {"first_batch_id": first, "last_batch_id": last, "batches": run.batches + 1}
 
 
-def _revive_agent(ledger: UnitOfWork, told: ParsedEvent) -> None:
-    """A driver that starts something after its session ended lives on."""
-    row = ledger.agents[told.event.agent]
-    if row.agent.ended_at is not None and told.event.at > row.agent.ended_at:
-        ledger.put_agent(
+def _revive_agent(unit: UnitOfWork, parsed: ParsedEvent) -> None:
+    """Revoke the end of a driver that starts something after its session ended."""
+    row = unit.agents[parsed.event.agent]
+    if row.agent.ended_at is not None and parsed.event.at > row.agent.ended_at:
+        unit.put_agent(
             replace(row, agent=replace(row.agent, ended_at=None, end_reason=None), end_exception=None)
         )
 
@@ -330,19 +331,19 @@ def _later(known: float | None, at: float) -> float:
     return at if known is None else max(known, at)
 
 
-def _joined(known: RunFacts, told: RunFacts) -> RunFacts:
-    """What is told replaces what was known; what is not told stays."""
-    values = {f.name: v for f in fields(RunFacts) if (v := getattr(told, f.name)) is not None}
+def _merged(known: RunFacts, reported: RunFacts) -> RunFacts:
+    """The known facts, replaced by the reported ones that are not None."""
+    values = {f.name: v for f in fields(RunFacts) if (v := getattr(reported, f.name)) is not None}
     return replace(known, **values) if values else known
 
 
-def _count(ledger: UnitOfWork, query_id: str, batch: ProgressSample) -> None:
-    """Totals of a query: plain names, and `name|label` for each source and operator."""
-    ledger.counts.setdefault(query_id, Counter()).update(batch_counts(batch))
+def _count(unit: UnitOfWork, query_id: str, batch: ProgressSample) -> None:
+    """Add a batch to the totals of its query: plain names, and `name|label` for each source and operator."""
+    unit.counts.setdefault(query_id, Counter()).update(batch_counts(batch))
 
 
 def batch_counts(batch: ProgressSample) -> Counter[str]:
-    """What a batch adds to the totals of its query."""
+    """What a batch adds to the totals of its query, by counter name."""
     counts = Counter({"batches": 1, "input_rows": batch.input_rows})
     if batch.output_rows is not None:
         counts["output_rows"] += batch.output_rows

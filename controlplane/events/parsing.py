@@ -1,6 +1,7 @@
-"""Events as they are understood: which query and run they concern, and what Spark reported. Pure.
+"""Parse events: which query and run they concern, and what Spark reported. Pure.
 
-Called by `controlplane.ingest.service` on the API's threads, before the writer; `controlplane.events.progress` reads the shapes.
+Called by `controlplane.ingest.service` on the API's threads, before the writer; `controlplane.events.progress` reads
+Spark's JSON.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from listeners.protocol import wire
 
 @dataclass(frozen=True)
 class StatusEntry:
-    """One query in a status event. Not `active`: it had ended when it was asked, only its facts count."""
+    """One query in a status event. Not `active`: it had ended when it was polled; only its facts count."""
 
     query_id: str
     name: str | None
@@ -27,14 +28,14 @@ class StatusEntry:
 
 @dataclass(frozen=True)
 class ParsedEvent:
-    """An event, read: which query and run it concerns, and what Spark reported."""
+    """A parsed event: which query and run it concerns, and what Spark reported."""
 
     event: wire.Event
     query_id: str | None = None
     run_id: str | None = None
     sample: ProgressSample | None = None
     entries: tuple[StatusEntry, ...] = ()
-    #: Kept as it came and not understood: an error of ours met it, and the event must not be lost with it.
+    #: Stored unparsed: applying the event raised an unexpected error, and the event must not be lost.
     raw: bool = False
 
     @property
@@ -44,7 +45,7 @@ class ParsedEvent:
 
 
 def parse(event: wire.Event) -> ParsedEvent:
-    """What an event is about; ValueError says what is wrong with its data."""
+    """Parse an event; ValueError names the error in its data."""
     data = event.data
     match event.type:
         case "progress":
@@ -67,9 +68,9 @@ def parse(event: wire.Event) -> ParsedEvent:
 
 
 def named_ids(event: wire.Event) -> Iterator[str]:
-    """The ids of all queries and runs that an event names, before it is read."""
-    for said in (event.data, *progress.items(event.data.get("queries"))):
-        yield from (one for one in (said.get("id"), said.get("runId")) if isinstance(one, str))
+    """The ids of all queries and runs that an unparsed event names."""
+    for data in (event.data, *progress.items(event.data.get("queries"))):
+        yield from (name for name in (data.get("id"), data.get("runId")) if isinstance(name, str))
 
 
 def _entry(data: Mapping[str, Any], at: float) -> StatusEntry:
@@ -83,4 +84,5 @@ def _entry(data: Mapping[str, Any], at: float) -> StatusEntry:
 
 
 def query_name(data: Mapping[str, Any]) -> str | None:
+    """The query's name in an event's data, cut to `wire.MAX_NAME_CHARS`."""
     return progress.text(data.get("name"), wire.MAX_NAME_CHARS)

@@ -1,9 +1,8 @@
-"""Spark's own JSON -> samples. Pure, and the only reader of Spark's shapes.
+"""Convert Spark's own JSON to samples. Pure, and the only reader of Spark's formats.
 
-Spark writes a progress report in several shapes: offsets as object, number, text or null, rates
-absent or NaN, empty maps left out, totals missing in event logs. What is missing or of another type
-becomes None (or 0 where the model counts); only what identifies a batch must be right, and a
-ValueError says in one sentence what was not.
+Spark writes a progress report in several forms: offsets as object, number, text or null, rates absent or NaN, empty
+maps left out, totals missing in event logs. A value that is missing or of another type becomes None, or 0 for counts.
+Only the fields that identify a batch are required; a ValueError names the one that is invalid.
 """
 
 from __future__ import annotations
@@ -21,37 +20,37 @@ from listeners.protocol.errors import WireError
 
 MAX_WHOLE = 2**63 - 1
 MAX_OFFSET_DEPTH = 4
-#: A progress report of Spark <= 3.4 without data repeats the last batch id and has only these phases.
+#: Without data, Spark <= 3.4 writes a progress report that repeats the last batch id and has only these phases.
 IDLE_PHASES = frozenset(("latestOffset", "getOffset", "setOffsetRange", "getEndOffset", "triggerExecution"))
 
 
 class Numbers(Mapping[str, float]):
-    """An immutable name -> float mapping; the names are shared between all with the same names.
+    """An immutable name -> float mapping that shares its names with every other mapping of the same names.
 
     A window holds a hundred thousand of them: 8 bytes a number instead of a hundred.
     """
 
-    __slots__ = ("_places", "_values")
+    __slots__ = ("_index", "_values")
 
     def __init__(self, numbers: Mapping[str, float]):
         self._values = array("d", numbers.values())
-        self._places = _places(tuple(numbers))
+        self._index = _index(tuple(numbers))
 
     def __getitem__(self, name: str) -> float:
-        return self._values[self._places[name]]
+        return self._values[self._index[name]]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._index)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._index)
 
     def __repr__(self) -> str:
         return f"Numbers({dict(self)})"
 
 
 @lru_cache(maxsize=4096)
-def _places(names: tuple[str, ...]) -> Mapping[str, int]:
+def _index(names: tuple[str, ...]) -> Mapping[str, int]:
     return {name: place for place, name in enumerate(names)}
 
 
@@ -60,16 +59,16 @@ PLAIN = frozenset((int, float))
 
 
 def numbers(value: Any) -> Numbers:
-    """The numbers of a JSON object; anything else in it is passed over."""
-    told = mapping(value)
-    if not told:
+    """The numbers in a JSON object; other values are skipped."""
+    found = mapping(value)
+    if not found:
         return NOTHING
     try:
-        if PLAIN.issuperset(map(type, told.values())):
-            return Numbers(told)  # the common case, many times faster than one by one
+        if PLAIN.issuperset(map(type, found.values())):
+            return Numbers(found)  # the common case, many times faster than one by one
     except OverflowError:
         pass
-    return Numbers({name: known for name, inner in told.items() if (known := number(inner)) is not None})
+    return Numbers({name: known for name, inner in found.items() if (known := number(inner)) is not None})
 
 
 # -- scalars ---------------------------------------------------------------------------------------
@@ -95,9 +94,9 @@ def whole(value: Any) -> int | None:
     return value
 
 
-def text(value: Any, most: int | None = None) -> str | None:
-    """Text that is not empty, cut to `most` characters, or None."""
-    return value[:most] if isinstance(value, str) and value else None
+def text(value: Any, max_chars: int | None = None) -> str | None:
+    """Non-empty text, cut to `max_chars`, or None."""
+    return value[:max_chars] if isinstance(value, str) and value else None
 
 
 def unix_seconds(value: Any) -> float | None:
@@ -114,7 +113,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 def items(value: Any) -> list[dict[str, Any]]:
-    """The objects of a JSON list; anything else in it is passed over."""
+    """The objects in a JSON list; other values are skipped."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
@@ -134,9 +133,9 @@ def _count(data: Mapping[str, Any], key: str) -> int:
 
 
 def sample(data: Mapping[str, Any], at: float) -> ProgressSample:
-    """A progress report as Spark wrote it -> sample. `at`: when the agent heard it, Unix seconds.
+    """Convert Spark's progress report. `at`: when the agent received it, Unix seconds.
 
-    ValueError when the run, the batch or the trigger's time cannot be told.
+    Raises ValueError if the run, the batch or the trigger's time is invalid.
     """
     batch_id = whole(data.get("batchId"))
     if batch_id is None:
@@ -160,13 +159,13 @@ def sample(data: Mapping[str, Any], at: float) -> ProgressSample:
         operators=tuple(_operator(item) for item in items(data.get("stateOperators"))),
         sink=sys.intern(text(sink.get("description"), 1000) or ""),
         output_rows=_known_count(sink.get("numOutputRows")),
-        watermark=unix_seconds(event_time.get("watermark")) or None,  # Spark says 1970 for "none yet"
+        watermark=unix_seconds(event_time.get("watermark")) or None,  # Spark writes 1970 for "none yet"
         event_time=_moments(event_time),
     )
 
 
 def is_idle(report: ProgressSample) -> bool:
-    """True for the report of a trigger that found no data: it repeats the last batch and is none itself."""
+    """Whether this is the report of a trigger without data, which repeats the last batch."""
     return bool(report.phases_ms) and report.input_rows == 0 and IDLE_PHASES.issuperset(report.phases_ms)
 
 
@@ -181,27 +180,27 @@ def _trigger_at(data: Mapping[str, Any], at: float) -> float:
 
 
 def _phases(value: Any) -> dict[str, int]:
-    pairs = ((sys.intern(name), whole(took)) for name, took in mapping(value).items())
-    return {name: took for name, took in pairs if took is not None}
+    pairs = ((sys.intern(name), whole(millis)) for name, millis in mapping(value).items())
+    return {name: millis for name, millis in pairs if millis is not None}
 
 
 def _duration(data: Mapping[str, Any], phases: Mapping[str, int]) -> float:
     """Seconds; Spark 3 has no batchDuration, its triggerExecution is the same."""
-    took = number(data.get("batchDuration"))
-    return max(0.0, phases.get("triggerExecution", 0) if took is None else took) / 1000
+    millis = number(data.get("batchDuration"))
+    return max(0.0, phases.get("triggerExecution", 0) if millis is None else millis) / 1000
 
 
 def _rate(data: Mapping[str, Any], sources: tuple[SourceSample, ...], key: str) -> float | None:
-    """Spark's own figure; where it gives none (event logs) the sum of its sources' figures."""
+    """Spark's own rate; where it is absent (event logs), the sum over the sources."""
     if key in data or not sources:
-        return _told_rate(data, key)
+        return _reported_rate(data, key)
     name = "input_rows_per_second" if key == "inputRowsPerSecond" else "processed_rows_per_second"
     known = [rate for source in sources if (rate := getattr(source, name)) is not None]
     return sum(known) if known else None
 
 
-def _told_rate(data: Mapping[str, Any], key: str) -> float | None:
-    """The first batch of a run has no trigger before it: Spark says 0 rows a second of rows that it did read."""
+def _reported_rate(data: Mapping[str, Any], key: str) -> float | None:
+    """The rate, or None for the first batch of a run: no trigger precedes it, and Spark writes 0 although it read rows."""
     rate = number(data.get(key))
     return None if not rate and _count(data, "numInputRows") > 0 else rate
 
@@ -227,8 +226,8 @@ def _source(data: Mapping[str, Any]) -> SourceSample:
         end=offsets(data.get("endOffset")),
         latest=offsets(data.get("latestOffset")),
         input_rows=_count(data, "numInputRows"),
-        input_rows_per_second=_told_rate(data, "inputRowsPerSecond"),
-        processed_rows_per_second=_told_rate(data, "processedRowsPerSecond"),
+        input_rows_per_second=_reported_rate(data, "inputRowsPerSecond"),
+        processed_rows_per_second=_reported_rate(data, "processedRowsPerSecond"),
         metrics={
             sys.intern(name): value if isinstance(value, str) else wire.dumps(value)
             for name, value in mapping(data.get("metrics")).items()
@@ -252,9 +251,9 @@ def _operator(data: Mapping[str, Any]) -> OperatorSample:
 
 
 def offsets(value: Any) -> Numbers | None:
-    """Any source's offset -> its numbers by path (`topic/0`; `offset` for a bare number), None without any.
+    """The numbers in any source's offset by path (`topic/0`; `offset` for a bare number); None without any.
 
-    Text holds JSON in event logs; what is in it and no number (ids, flags) is passed over.
+    In event logs the offset is JSON text. Values that are not numbers (ids, flags) are skipped.
     """
     if isinstance(value, str):
         try:
@@ -278,11 +277,11 @@ def _collect(value: Any, path: str, found: dict[str, float], depth: int) -> None
         found[sys.intern(path) if path else "offset"] = amount
 
 
-# -- what polling the driver said ------------------------------------------------------------------
+# -- polled status ---------------------------------------------------------------------------------
 
 
 def status(data: Mapping[str, Any], at: float) -> StatusSample:
-    """One entry of a status event; ValueError when it does not tell its run."""
+    """Convert one entry of a status event; ValueError if it has no run id."""
     return StatusSample(
         at=at,
         run_id=identity(data, "runId"),
@@ -296,22 +295,22 @@ def status(data: Mapping[str, Any], at: float) -> StatusSample:
 
 
 def facts(data: Any) -> RunFacts:
-    """The `facts` of a status entry; what is missing or odd is None."""
-    told = mapping(data)
-    temporary = told.get("checkpointIsTemporary")
+    """Convert the `facts` of a status entry; missing or invalid values are None."""
+    reported = mapping(data)
+    temporary = reported.get("checkpointIsTemporary")
     return RunFacts(
-        trigger=text(told.get("trigger"), 100),
-        trigger_interval=number(told.get("triggerInterval")),
-        checkpoint=text(told.get("checkpoint"), 4000),
+        trigger=text(reported.get("trigger"), 100),
+        trigger_interval=number(reported.get("triggerInterval")),
+        checkpoint=text(reported.get("checkpoint"), 4000),
         checkpoint_is_temporary=temporary if isinstance(temporary, bool) else None,
-        output_mode=text(told.get("outputMode"), 100),
-        sink=text(told.get("sink"), 1000),
-        restart=text(told.get("restart"), 100),
-        restart_reason=text(told.get("restartReason"), 1000),
-        watermark_delay=number(told.get("watermarkDelay")),
+        output_mode=text(reported.get("outputMode"), 100),
+        sink=text(reported.get("sink"), 1000),
+        restart=text(reported.get("restart"), 100),
+        restart_reason=text(reported.get("restartReason"), 1000),
+        watermark_delay=number(reported.get("watermarkDelay")),
     )
 
 
 def samples(reports: Iterable[tuple[Mapping[str, Any], float]]) -> list[ProgressSample]:
-    """Samples of stored reports: (Spark's JSON, corrected time) each, in the same order."""
+    """Convert stored reports, each (Spark's JSON, corrected time), in the same order."""
     return [sample(data, at) for data, at in reports]

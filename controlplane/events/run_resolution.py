@@ -1,7 +1,7 @@
-"""What follows from all events of a group together: which run is the newest, which are over, what is counted.
+"""Resolve the runs of a query after a group of events: which is the newest, which have ended, what is counted.
 
-Called by `controlplane.events.lifecycle.apply_events` for each query that its events concern. Pure. The strongest word
-on an end counts: Spark's own, else the end of its driver, else that a later run took its place.
+Called by `controlplane.events.lifecycle.apply_events` for each query that its events concern. Pure. The strongest
+evidence of an end counts: Spark's own event, else the end of the driver, else a later run that replaced it.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from controlplane.health.thresholds import DEFAULTS
 from controlplane.model import ENDING_TRIGGERS, Run, RunEnd
 from controlplane.records import QueryNaming, QueryRow, RunRow, UnitOfWork
 
-#: Labels come from outside: a query keeps no more counters than this.
+#: Limit of counters for one query; their labels come from agents.
 MAX_TOTALS = 300
-#: What tells of an end only when a later run has begun: in the same driver, or in one that took its place.
+#: Ends that show only when a later run has begun: in the same driver, or in another driver that replaced it.
 INFERRED = ("superseded", "lost")
 
 
-def resolve_runs(ledger: UnitOfWork, query_id: str, rows: list[RunRow], now: float) -> None:
-    """Which run is the newest, and which older ones are over although nobody said so."""
+def resolve_runs(unit: UnitOfWork, query_id: str, rows: list[RunRow], now: float) -> None:
+    """Determine the newest run, end the older ones that were never reported as ended, and add up the counts."""
     newest = max((row.run for row in rows), key=lambda run: (run.started_at, run.run_id), default=None)
     for row in rows:
-        _put_end(ledger, row, _ended_by(ledger, row, newest, now))
-    query = ledger.queries[query_id]
+        _put_end(unit, row, _ended_by(unit, row, newest, now))
+    query = unit.queries[query_id]
     if newest is not None:
         back = query.retired_at is not None and newest.started_at > query.retired_at
-        query = with_naming(query, ledger.runs[newest.run_id].naming)
+        query = with_naming(query, unit.runs[newest.run_id].naming)
         query = replace(query, newest_run=newest.run_id, retired_at=None if back else query.retired_at)
-    trigger = ledger.runs[newest.run_id].facts.trigger if newest is not None else None
+    trigger = unit.runs[newest.run_id].facts.trigger if newest is not None else None
     reported, unreported = gaps.count_overdue(query.reported, now, trigger)
     if unreported:
-        ledger.count(query_id, "batches_unreported", unreported)
+        unit.count(query_id, "batches_unreported", unreported)
     query = replace(query, reported=reported)
-    counts = ledger.counts.pop(query_id, None)
+    counts = unit.counts.pop(query_id, None)
     if counts:
         query = replace(query, totals=_added(query.totals, counts))
-    ledger.put_query(query)
+    unit.put_query(query)
 
 
 def with_naming(query: QueryRow, naming: QueryNaming | None) -> QueryRow:
-    """The query as this word has it."""
+    """The query with this name, app and labels; unchanged for None."""
     if naming is None:
         return query
     return replace(query, app=naming.app, name=naming.name, labels=naming.labels, described_at=naming.at)
@@ -57,27 +57,27 @@ def _added(totals: Mapping[str, float], counts: Mapping[str, int]) -> dict[str, 
     return added
 
 
-def _ended_by(ledger: UnitOfWork, row: RunRow, newest: Run | None, now: float) -> str | None:
-    """The strongest reason to call a run over; None while it may live."""
+def _ended_by(unit: UnitOfWork, row: RunRow, newest: Run | None, now: float) -> str | None:
+    """The strongest evidence that a run has ended; None while it may be active."""
     if row.ended_by == "terminated":
         return row.ended_by
-    agent = ledger.agents[row.run.agent].agent
+    agent = unit.agents[row.run.agent].agent
     if agent.ended_at is not None and row.last_event_at <= agent.ended_at:
         return "app_ended"
     over = row.ended_by if row.run.ended_at is not None else None
     if over is not None or newest is None or row.run.run_id == newest.run_id:
         return over
-    # One driver never runs a query twice at a time; another driver may, and that must stay visible.
+    # One driver never runs a query twice at a time. Two drivers may, and that must stay visible.
     if newest.agent == row.run.agent:
         return "superseded"
     return "lost" if now - agent.last_seen_at > DEFAULTS.unresponsive_seconds else None
 
 
-def _put_end(ledger: UnitOfWork, row: RunRow, ended_by: str | None) -> None:
-    run, agent = row.run, ledger.agents[row.run.agent]
+def _put_end(unit: UnitOfWork, row: RunRow, ended_by: str | None) -> None:
+    run, agent = row.run, unit.agents[row.run.agent]
     if ended_by == "app_ended":
         if agent.agent.ended_at is None:
-            return  # the driver has come back since; that end stands
+            return  # the driver is active again; the recorded end stays
         failed = agent.agent.end_reason == "exception"
         text = agent.end_exception if failed else None
         run = replace(run, ended_at=agent.agent.ended_at, failure_text=text, error_class=None)
@@ -93,22 +93,20 @@ def _put_end(ledger: UnitOfWork, row: RunRow, ended_by: str | None) -> None:
         ended = replace(row, run=replace(run, end=end), ended_by=ended_by)
         kind = failure_kind(ended)
         if kind is not None and failure_kind(row) is None:
-            ledger.count(run.query_id, f"failures|{kind}")
-        ledger.put_run(ended)
+            unit.count(run.query_id, f"failures|{kind}")
+        unit.put_run(ended)
 
 
 def failure_kind(row: RunRow) -> str | None:
-    """What a run counts as among the failures of its query; None: as no failure.
+    """The kind under which a run counts as a failure of its query; None if it does not count.
 
-    A driver that was replaced without a word was killed. Of a superseded run the end may just not be heard yet.
+    A driver that was replaced without reporting an end was killed. The end of a superseded run may still arrive.
     """
     if row.run.end is RunEnd.FAILED:
         return explain(row.run.failure_text or "", row.run.error_class).kind
     return "lost" if row.ended_by == "lost" else None
 
 
-def count_failure(
-    ledger: UnitOfWork, query_id: str, text: str | None, error_class: str | None = None
-) -> None:
-    """One failure more, by its kind as it is first known. Never taken back: a counter does not fall."""
-    ledger.count(query_id, f"failures|{explain(text or '', error_class).kind}")
+def count_failure(unit: UnitOfWork, query_id: str, text: str | None, error_class: str | None = None) -> None:
+    """Count a failure under its kind as first known. It is never revoked: a counter does not decrease."""
+    unit.count(query_id, f"failures|{explain(text or '', error_class).kind}")

@@ -61,7 +61,7 @@ def reported_batches(stored: Mapping[str, Any] | None) -> ReportedBatches:
     if not stored:
         return NOTHING
     gaps = tuple(Gap(**gap) for gap in stored["gaps"])
-    return ReportedBatches(stored["high"], gaps, stored.get("forgotten", 0))
+    return ReportedBatches(stored["high"], gaps, stored.get("dropped_uncounted", 0))
 
 
 def run_row(row: RowMapping) -> RunRow:

@@ -75,13 +75,13 @@ def test_gaps_that_are_pushed_out_before_the_grace_count_all_the_same():
 def test_a_gap_that_counts_already_makes_room_for_one_that_does_not():
     known, _ = gaps.count_overdue(told(*range(0, 99, 2)), GRACE_SECONDS, None)
     known = told(101, 103, known=known, now=GRACE_SECONDS)
-    assert len(known.gaps) == gaps.MAX_GAPS and known.forgotten == 0
+    assert len(known.gaps) == gaps.MAX_GAPS and known.dropped_uncounted == 0
     assert gaps.count_overdue(known, GRACE_SECONDS * 2, None)[1] == 3
 
 
 def test_what_is_stored_comes_back():
     known = told(*range(1, 201, 2))
-    assert known.forgotten and rows.reported_batches(asdict(known)) == known
+    assert known.dropped_uncounted and rows.reported_batches(asdict(known)) == known
     assert rows.reported_batches(None) == NOTHING
 
 
