@@ -132,7 +132,7 @@ class Executor:
                 outcome = "nothing" if made is None else type(made).__name__
                 raise CommandError(
                     "start_failed",
-                    f"the factory of {entry.name} returned {outcome}; it must return the query that it started",
+                    f"the factory of {entry.name} returned {outcome}; it must return the started query",
                 )
             return made
 

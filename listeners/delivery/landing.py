@@ -33,7 +33,7 @@ def is_landing(url: str) -> bool:
 
 
 class LandingTransport:
-    """Writes to one folder. It must exist, so that nothing is written below an absent file system's mount point.
+    """Writes to one folder. It must exist: a missing mount must not be filled below its mount point.
 
     Each delivery is a separate file. It is complete once it has its name, and synced before it is
     acknowledged.

@@ -52,7 +52,8 @@ class Prober:
     def probe(self) -> dict[str, Any]:
         """The `data` of a status event. Raises if no session answered.
 
-        `partial` means that some session did not answer: a query that is not listed may belong to it."""
+        `partial` means that some session did not answer: a query that is not listed may belong to it.
+        """
         self.driver = {}
         sessions, found, failures = list(self._sessions()), [], []
         for session in sessions:

@@ -85,7 +85,7 @@ def _unless_static(start: Start) -> RestartMethod:
     if not static_inputs:
         return REUSE
     reason = (
-        f"it joins or unions static data ({', '.join(static_inputs)}), which its writer would keep as of the first "
-        "start; register a factory that rebuilds the query"
+        f"it joins or unions static data ({', '.join(static_inputs)}), which its writer would keep as of "
+        "the first start; register a factory that rebuilds the query"
     )
     return RestartMethod("needs_factory", "needs_factory", reason)

@@ -54,8 +54,11 @@ class SparkRun(Protocol):
         """The checkpoint location; None if Spark does not report it."""
 
     def facts(self) -> dict[str, Any]:
-        """Facts of the run: `trigger`, `triggerInterval` (seconds), `checkpoint`, `checkpointIsTemporary`, `outputMode`, `sink`,
-        `watermarkDelay` (seconds), …; None for facts that this Spark does not report."""
+        """Facts of the run; None for those that this Spark does not report.
+
+        `trigger`, `triggerInterval` (seconds), `checkpoint`, `checkpointIsTemporary`, `outputMode`, `sink`,
+        `watermarkDelay` (seconds), ….
+        """
 
     def shape(self, redact: Callable[[str], str] | None) -> dict[str, Any] | None:
         """The properties that the checkpoint depends on (`listeners.spark.shape`); None if unknown."""
@@ -74,8 +77,7 @@ class Engine(Protocol):
     independent_sessions: bool
 
     def classes(self) -> Mapping[str, type]:
-        """PySpark's classes to wrap, by name: `session`, `query`, `manager`, `writer`; `context` where there
-        is one."""
+        """PySpark's classes to wrap, by name: `session`, `query`, `manager`, `writer`, `context` if any."""
 
     def app(self, session: Any) -> dict[str, Any]:
         """`name`, `id`, `spark_version`, `master`, `ui_url` of the application; None where unknown."""
@@ -120,8 +122,10 @@ class Engine(Protocol):
         """Whether a wait raised this because Spark did not answer, not because a query failed."""
 
     def permanent_outage(self, run: SparkRun) -> Exception | None:
-        """Spark's error if it will never run this query again: it ended or forgot the query. None otherwise,
-        also if it only does not answer now."""
+        """Spark's error if it will never run this query again: it ended or forgot the query.
+
+        None otherwise, also if Spark only does not answer now.
+        """
 
     def tasks(self, session: Any, run_id: str) -> tuple[int, int] | None:
         """(active, completed) tasks of the run's newest jobs; None if unknown."""
