@@ -38,7 +38,7 @@ log = logging.getLogger("controlplane.agent")
 HEARTBEAT_SECONDS = 10.0
 #: How long the sender waits for more events before it sends a batch, unless the transport sets another time.
 LINGER_SECONDS = 0.25
-#: How often spools of dead processes are looked for, and how long one round of delivering them may take.
+#: Interval between searches for spools of dead processes, and the time limit for delivering them.
 ADOPT_INTERVAL_SECONDS = 60.0
 MAX_ADOPT_SECONDS = 5.0
 SWEEP_INTERVAL_SECONDS = 3600.0

@@ -1,6 +1,6 @@
 """The agent's configuration from the environment: labels, token, allowed actions.
 
-A mistake is logged as one line and read in the safe way; the program goes on.
+A mistake is logged as one line, and the safe value applies; the program continues.
 """
 
 from __future__ import annotations

@@ -112,5 +112,5 @@ def fit_to_line(document: dict[str, Any]) -> str:
 
 
 def refusal(code: str, message: str) -> CommandError:
-    """A CommandError that says that nothing was done."""
+    """A CommandError for a command that was refused; nothing was changed."""
     return CommandError(code, message, refused=True)

@@ -122,7 +122,7 @@ class CommandPoller:
         try:
             return self._execute(command)
         except BaseException as error:  # also SystemExit, from a user's factory: this thread is the agent's
-            self._warn("command", f"the {command.action} of {command.query_id} met {error!r}")
+            self._warn("command", f"internal error in the {command.action} of {command.query_id}: {error!r}")
             return wire.CommandResult(
                 "failed", f"internal error of the agent: {type(error).__name__}", "agent_error"
             )

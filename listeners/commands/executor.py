@@ -65,7 +65,7 @@ class Executor:
         if not entry.busy.acquire(blocking=False):
             raise _refusal("busy", "another command is in progress for this query")
         try:
-            entry.stop_asked = False
+            entry.stop_requested = False
             return act(self, entry, command)
         finally:
             entry.busy.release()
@@ -144,7 +144,7 @@ class Executor:
         start, previous = entry.start, entry.run_id
         other_queries = {other.query_id for other in self._registry.entries()}
         with self._registry.changed:
-            if entry.is_stop_asked():
+            if entry.is_stop_requested():
                 raise CommandError(
                     "stopped_by_program", "the program stopped the query meanwhile", evidence=evidence
                 )
@@ -166,7 +166,7 @@ class Executor:
         if query_id != entry.query_id:
             raise self._wrong_query(run, query_id in other_queries, evidence)
         self._refresh_generation(entry.start)
-        if entry.is_stop_asked():  # the program stopped the old run while the new run was starting
+        if entry.is_stop_requested():  # the program stopped the old run while the new run was starting
             query.stop()
         evidence = dict(evidence, previous_run_id=previous, run_id=run_id, query_id=query_id)
         return CommandResult("succeeded", f"{before}run {run_id[:8]} has begun", "started", evidence)

@@ -1,7 +1,7 @@
 """Send events and command results to the server and poll it for commands, over HTTP with urllib.
 
 `Transport` is the interface that the agent needs; tests have their own. Answers are limited in size and time,
-redirects are refused, and each error tells whether a retry can succeed.
+redirects are refused, and each error has `retryable`.
 """
 
 from __future__ import annotations

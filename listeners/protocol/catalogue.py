@@ -27,7 +27,7 @@ UNITS = ("seconds", "bytes", "rows", "files", "ratio", "versions")
 class Metric:
     """One metric. `factor` converts Spark's figure to `unit`; `since` is the first Spark version with it.
 
-    `path` is the figure's place in the event's data (`[]` is every element, `*` every key); of a derived
+    `path` locates the figure in the event's data (`[]` is every element, `*` every key); of a derived
     metric, what it is computed from. `labels` are added to `QUERY_LABELS`; for an agent's metric, to `app`;
     for the server's own metrics they are all the labels.
     """

@@ -68,21 +68,21 @@ def follow_restart(
             if registry.changed.wait_for(lambda: not _is_held(registry, entry, run_id), POLL_SECONDS):
                 return entry.run_id != run_id and query in entry.handles and not registry.closed
             run = entry.run
-        gone = engine.permanent_outage(run)  # outside the lock: it may take long
-        if gone is not None:
-            _release_waiters(registry, entry, run_id, gone)
+        outage = engine.permanent_outage(run)  # outside the lock: it may take long
+        if outage is not None:
+            _release_waiters(registry, entry, run_id, outage)
 
 
 def _is_held(registry: Registry, entry: RegisteredQuery, run_id: str) -> bool:
     return entry.held and entry.run_id == run_id and not registry.closed
 
 
-def _release_waiters(registry: Registry, entry: RegisteredQuery, run_id: str, gone: Exception) -> None:
+def _release_waiters(registry: Registry, entry: RegisteredQuery, run_id: str, outage: Exception) -> None:
     with registry.changed:
         if not _is_held(registry, entry, run_id):
             return
         registry.release(entry)
-    raise gone
+    raise outage
 
 
 def stop(registry: Registry, engine: Engine, original: Callable[..., Any], query: Any) -> Any:
@@ -90,7 +90,7 @@ def stop(registry: Registry, engine: Engine, original: Callable[..., Any], query
     entry = registry.entry_of(query, engine.run_id(query))
     if entry is not None:
         with registry.changed:
-            entry.stop_asked, entry.probation = True, None
+            entry.stop_requested, entry.probation = True, None
             registry.release(entry)
     return original(query)
 

@@ -96,15 +96,15 @@ def refusal_message(answer: Any, name: str | None) -> str | None:
     if not isinstance(answer, dict) or answer.get("verdict") != "not_allowed":
         return None
     found = answer.get("findings")
-    listed = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-    worst = [each for each in listed if each.get("severity") == "error"] or listed
+    listed = [finding for finding in found if isinstance(finding, dict)] if isinstance(found, list) else []
+    worst = [finding for finding in listed if finding.get("severity") == "error"] or listed
     against = answer.get("against")
     run = str(against.get("run_id") or "")[:8] if isinstance(against, dict) else ""
     lines = [
         f"the query {name!r} was not started" if name else "the query was not started",
         f": it would not restart from its checkpoint{f' (compared with run {run})' if run else ''}",
-        *(f"\n{line}" for each in worst[:MAX_FINDINGS] for line in _finding_lines(each)),
-        "\nTo start it all the same, set CONTROLPLANE_PREFLIGHT=report.",
+        *(f"\n{line}" for finding in worst[:MAX_FINDINGS] for line in _finding_lines(finding)),
+        "\nTo start it anyway, set CONTROLPLANE_PREFLIGHT=report.",
     ]
     return "".join(lines)
 
@@ -112,8 +112,8 @@ def refusal_message(answer: Any, name: str | None) -> str | None:
 def _finding_lines(finding: Mapping[str, Any]) -> list[str]:
     remedy = finding.get("remedy")
     steps = remedy if isinstance(remedy, list) else [remedy] if remedy else []
-    told = [f"- {str(finding.get('message') or finding.get('check'))[:MAX_CHARS]}"]
-    return told + [f"  {str(step)[:MAX_CHARS]}" for step in steps[:3]]
+    lines = [f"- {str(finding.get('message') or finding.get('check'))[:MAX_CHARS]}"]
+    return lines + [f"  {str(step)[:MAX_CHARS]}" for step in steps[:3]]
 
 
 def one_line(error: Exception) -> str:

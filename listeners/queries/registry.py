@@ -54,7 +54,7 @@ class RegisteredQuery:
     #: A command has ended a run before, so an end that Spark reports may be that one.
     commanded: bool = False
     #: The program asked to stop it while a command was in progress.
-    stop_asked: bool = False
+    stop_requested: bool = False
     #: The user has reset terminated queries: this end no longer wakes `awaitAnyTermination`.
     forgotten: bool = False
     #: Set by the next committed batch while a drain waits for it.
@@ -67,9 +67,9 @@ class RegisteredQuery:
         """Whether the newest run is active; asks Spark."""
         return self.run.is_active()
 
-    def is_stop_asked(self) -> bool:
-        """Read `stop_asked` again: another thread may have set it."""
-        return self.stop_asked
+    def is_stop_requested(self) -> bool:
+        """Read `stop_requested` again: another thread may have set it."""
+        return self.stop_requested
 
 
 class Registry:

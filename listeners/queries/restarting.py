@@ -43,7 +43,9 @@ NOT_RESUMABLE = RestartMethod(
     "Spark resumes a memory sink from its checkpoint only in complete mode; write to another sink",
 )
 CHECKPOINT_UNKNOWN = RestartMethod(
-    "needs_factory", "needs_factory", "Spark does not tell its checkpoint; register a factory for it"
+    "needs_factory",
+    "needs_factory",
+    "Spark does not report its checkpoint; register a factory for this query",
 )
 
 

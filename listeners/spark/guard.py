@@ -36,4 +36,4 @@ def log_error(error: Exception) -> None:
     now = time.monotonic()
     if now - _last_warning.get(type(error), now - WARNING_INTERVAL_SECONDS) >= WARNING_INTERVAL_SECONDS:
         _last_warning[type(error)] = now
-        log.warning("the control plane's agent met %r and goes on", error)
+        log.warning("internal error in the control plane's agent, which continues: %r", error)

@@ -207,5 +207,5 @@ def parse_delay(plan: str) -> float | None:
 
 
 def _seconds(interval: str) -> float:
-    words = interval.split()
-    return sum(float(number) * _UNITS[unit] for number, unit in zip(words[::2], words[1::2]))
+    parts = interval.split()
+    return sum(float(number) * _UNITS[unit] for number, unit in zip(parts[::2], parts[1::2]))

@@ -66,7 +66,7 @@ def shape_of(query: Any, redact: Redact | None = None) -> dict[str, Any]:
 
     `redact` is applied to every text. Never raises; changes nothing in the query.
     """
-    # py4j objects seem to have every attribute, so look into `__dict__`.
+    # py4j objects seem to have every attribute, so `__dict__` is read directly.
     jsq = getattr(query, "__dict__", {}).get("_jsq", query)
     execution = _ask(jsq, "streamingQuery") or jsq
     return shaped(execution, _ask(jsq, "name"), lambda: _sink(execution), redact)

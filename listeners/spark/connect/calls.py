@@ -93,7 +93,7 @@ def can_listen() -> bool:
 def open_events(session: Any) -> Any:
     """Request the session's events. The returned call is the argument of `events` and has `cancel()`.
 
-    A session has one such stream (Spark 4.3). Where there is one already, this one stays silent for ever:
+    A session has one such stream (Spark 4.3). If there is one already, this call stays silent forever:
     it does not even send ADDED.
     """
     command = _proto().Command()

@@ -252,10 +252,10 @@ class EventStream:
         ]
         return max(delays, default=0.0)
 
-    def _recent_progress(self, session: Any, run: RunEvents, **asked: Any) -> list[str]:
+    def _recent_progress(self, session: Any, run: RunEvents, **fields: Any) -> list[str]:
         """Progress reports as JSON, oldest first; empty if Spark no longer knows the run."""
         try:
-            answer = calls.query(session, run.query_id, run.run_id, **asked)
+            answer = calls.query(session, run.query_id, run.run_id, **fields)
         except RunUnknown:
             return []
         return list(answer.recent_progress.recent_progress_json)

@@ -134,23 +134,23 @@ def _relations(plan: Any) -> Iterator[tuple[Any, bool]]:
 
     Iterative, because plans may be deep.
     """
-    waiting, met = [plan], 0
-    while waiting and met < MAX_NODES:
-        node, met = waiting.pop(), met + 1
-        below = _messages(node)
-        waiting.extend(reversed(below))
+    pending, visited = [plan], 0
+    while pending and visited < MAX_NODES:
+        node, visited = pending.pop(), visited + 1
+        children = _messages(node)
+        pending.extend(reversed(children))
         if node.DESCRIPTOR.name == "Relation":
-            yield node, not _holds_relation(below)
+            yield node, not _holds_relation(children)
 
 
 def _holds_relation(nodes: list[Any]) -> bool:
     """Whether there is a relation anywhere below."""
-    waiting, met = list(nodes), 0
-    while waiting and met < MAX_NODES:
-        node, met = waiting.pop(), met + 1
+    pending, visited = list(nodes), 0
+    while pending and visited < MAX_NODES:
+        node, visited = pending.pop(), visited + 1
         if node.DESCRIPTOR.name == "Relation":
             return True
-        waiting.extend(_messages(node))
+        pending.extend(_messages(node))
     return False
 
 

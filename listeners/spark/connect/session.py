@@ -106,8 +106,8 @@ class ConnectRun:
             return None, None
         return None, report_of(reports[-1])[0] if reports else None
 
-    def _ask(self, **asked: Any) -> Any:
-        return calls.query(self.session, self.query_id, self.run_id, **asked)
+    def _ask(self, **fields: Any) -> Any:
+        return calls.query(self.session, self.query_id, self.run_id, **fields)
 
 
 class ConnectEngine:

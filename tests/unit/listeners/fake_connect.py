@@ -1,4 +1,4 @@
-"""A Spark Connect server without Spark: real gRPC, one session's queries, and only what the agent asks for."""
+"""A fake Spark Connect server: real gRPC, one session's queries, only the calls that the agent makes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GONE = "[INVALID_HANDLE.SESSION_CHANGED] The existing Spark server driver instan
 
 @dataclass
 class FakeRun:
-    """One run of a query as the server knows it."""
+    """One run of a query, as the server knows it."""
 
     query_id: str
     run_id: str
@@ -30,7 +30,7 @@ class FakeRun:
     active: bool = True
 
     def report(self, batch_id: int) -> str:
-        """The query commits a batch: Spark's JSON, which `recentProgress` has from now on."""
+        """Commit a batch: returns Spark's JSON, which `recentProgress` contains from now on."""
         document = {
             "id": self.query_id,
             "runId": self.run_id,
@@ -44,7 +44,7 @@ class FakeRun:
 
 
 class FakeConnect(base_pb2_grpc.SparkConnectServiceServicer):
-    """`runs` by run id; `confs`; `stream` is there while a client has the session's one stream of events."""
+    """`runs` by run id; `confs`; `stream` is set while a client has the session's event stream."""
 
     def __init__(self) -> None:
         self.runs: dict[str, FakeRun] = {}
@@ -73,7 +73,7 @@ class FakeConnect(base_pb2_grpc.SparkConnectServiceServicer):
         return made
 
     def send(self, type: str, text: str) -> None:
-        """An event on the stream."""
+        """Send an event on the stream."""
         found = proto.StreamingQueryListenerEventsResult()
         found.events.add(event_type=EVENTS[type], event_json=text)  # type: ignore[arg-type]
         assert self.stream is not None
@@ -164,14 +164,14 @@ class FakeConnect(base_pb2_grpc.SparkConnectServiceServicer):
                 self.stream.put(None)
             self.stream = None
             return
-        if self.stream is not None:  # as Spark: no word, and no end
+        if self.stream is not None:  # as in Spark: the call neither answers nor ends
             ended = threading.Event()
             context.add_callback(ended.set)
             ended.wait()
             return
         self.stream = mine = queue.Queue()
         yield proto.StreamingQueryListenerEventsResult(listener_bus_listener_added=True)
-        while (event := mine.get()) is not None:  # a cancelled call leaves the listener behind, as in Spark
+        while (event := mine.get()) is not None:  # a cancelled call leaves the listener in place, as in Spark
             yield event
 
     def _refuse_if_gone(self, context: Any) -> None:

@@ -1,4 +1,4 @@
-"""Just enough of PySpark's objects to try the registry, the waits and the commands without a JVM."""
+"""Fakes of PySpark's objects, for tests of registry, waits and commands without a JVM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Text:
 
 
 class JavaQuery:
-    """A Java query: runs until stopped or failed; `awaitTermination` blocks as Spark's does."""
+    """A Java query: runs until stopped or failed; `awaitTermination` blocks as in Spark."""
 
     def __init__(self, query_id: str, run_id: str, name: str | None = None, checkpoint: str = "file:/ck"):
         self._ids, self._name, self._checkpoint = (query_id, run_id), name, checkpoint
@@ -44,7 +44,7 @@ class JavaQuery:
         return self._name
 
     def isActive(self) -> bool:
-        return not self._stopping and not self._over.is_set()  # Spark says no as soon as a stop begins
+        return not self._stopping and not self._over.is_set()  # Spark answers False as soon as a stop begins
 
     def stop(self) -> None:
         if self.stop_error:
@@ -75,7 +75,7 @@ class JavaQuery:
 
 
 class Query:
-    """PySpark's handle."""
+    """PySpark's query handle."""
 
     def __init__(self, jsq: JavaQuery):
         self._jsq = jsq
@@ -90,7 +90,7 @@ class Session:
     def __init__(self, key: int = 1) -> None:
         streams = SimpleNamespace(key=key)
         self._jsparkSession = SimpleNamespace(streams=lambda: streams)
-        #: The pools in which threads entered it.
+        #: The pools with which threads activated it.
         self.entered: list[str | None] = []
 
 
@@ -128,12 +128,12 @@ class Sequence:
 
 
 class Writer:
-    """A DataStreamWriter; `plan` are its leaves."""
+    """A DataStreamWriter; `plan` holds its leaves."""
 
     def __init__(self, *leaves: tuple[str, bool]):
         plan = Plan(*(leaves or (("StreamingRelationV2", True),)))
         execution = SimpleNamespace(analyzed=lambda: plan)
-        #: The intervals that it was given.
+        #: The trigger intervals set on it.
         self.triggers: list[str] = []
         self._df = SimpleNamespace(_jdf=SimpleNamespace(queryExecution=lambda: execution))
 
@@ -143,7 +143,7 @@ class Writer:
 
 
 def await_on_jvm(query: Query) -> None:
-    """What PySpark's own awaitTermination does."""
+    """As PySpark's own awaitTermination."""
     query._jsq.wait()
 
 
@@ -159,7 +159,7 @@ class FakeRun(ClassicRun):
 
 
 class FakeEngine(ClassicEngine):
-    """The classic engine; what only a JVM can answer is answered by the fakes."""
+    """The classic engine; the fakes answer what only a JVM can."""
 
     def key(self, session: Any) -> int:
         return session._jsparkSession.streams().key

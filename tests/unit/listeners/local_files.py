@@ -1,4 +1,4 @@
-"""`listeners.checkpoints.hadoop.DirectoryReader` over a plain folder, so that collecting can be tried without a JVM."""
+"""`listeners.checkpoints.hadoop.DirectoryReader` for local folders, to test collection without a JVM."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from listeners.protocol.errors import FilesError
 
 
 class LocalFiles:
-    """A folder of this machine. `calls` lists what was asked; a path in `broken` cannot be read."""
+    """A local folder. `calls` lists the calls; a path in `broken` cannot be read."""
 
     def __init__(self, root: Path):
         self.root = f"file:{root}"
         self.path = root
         self.calls: list[str] = []
         self.broken: set[str] = set()
-        #: Path → done just before it is listed: what happens while the collector is at work.
+        #: Path → called just before it is listed, to change files during the collection.
         self.meanwhile: dict[str, object] = {}
 
     def status(self) -> ListedFile:
@@ -58,7 +58,7 @@ def write(root: Path, files: dict[str, str]) -> None:
 
 
 def write_checkpoint(root: Path, batches: int = 3, partitions: int = 2) -> None:
-    """A stateful query's, with `batches` committed."""
+    """Write a stateful query's checkpoint with `batches` committed batches."""
     write(root, {"metadata": '{"id":"1d8f6f2e-0000-4000-8000-000000000000"}'})
     for batch in range(batches):
         write_batch(root, batch)

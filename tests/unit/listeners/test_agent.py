@@ -1,4 +1,4 @@
-"""The agent's threads without Spark: every event arrives once, commands are carried out once."""
+"""The agent's threads without Spark: every event arrives once, every command is executed once."""
 
 import json
 import tempfile
@@ -27,7 +27,7 @@ def wait_for(condition, timeout=20.0):
 
 
 class ScriptedTransport:
-    """Refuses as scripted (one entry a send), then takes everything; keeps what it took."""
+    """Refuses as scripted (one entry for each send), then accepts and keeps everything."""
 
     def __init__(self, *refusals):
         self.refusals, self.taken, self.results = list(refusals), [], {}
@@ -73,7 +73,7 @@ def made(tmp_path):
         agent.stop(0.5)
 
 
-def test_events_carry_who_speaks_and_count_up(made):
+def test_events_carry_the_identity_and_count_up(made):
     transport = ScriptedTransport()
     _, inbox = made(transport)
     inbox.put("progress", '{"batchId":1}', at=5.0)
@@ -88,7 +88,7 @@ def test_events_carry_who_speaks_and_count_up(made):
     assert [e["seq"] for e in transport.taken] == list(range(1, len(transport.taken) + 1))
 
 
-def test_nothing_is_lost_or_sent_out_of_order_over_refusals(made):
+def test_refusals_neither_lose_nor_reorder_events(made):
     transport = ScriptedTransport(*[TransportError("away", retry_after=0.01)] * 4)
     _, inbox = made(transport)
     for i in range(1000):
@@ -97,7 +97,7 @@ def test_nothing_is_lost_or_sent_out_of_order_over_refusals(made):
     assert [p["batchId"] for p in transport.data("progress")] == list(range(1000))
 
 
-def test_a_batch_that_is_too_large_is_split_and_a_poisoned_event_dropped_and_reported(made):
+def test_oversized_batch_is_split_and_its_oversized_event_dropped(made):
     def refuse_poison(lines):
         return TooLarge("413") if any(b"poison" in line for line in lines) else None
 
@@ -111,7 +111,7 @@ def test_a_batch_that_is_too_large_is_split_and_a_poisoned_event_dropped_and_rep
     assert wait_for(lambda: transport.data("dropped")) == [{"reason": "too_large", "count": 1}]
 
 
-def test_a_command_delivered_twice_is_carried_out_once_and_answered_twice(made):
+def test_command_delivered_twice_is_executed_once_and_answered_twice(made):
     carried_out = []
 
     def execute(command):
@@ -128,7 +128,7 @@ def test_a_command_delivered_twice_is_carried_out_once_and_answered_twice(made):
     assert carried_out == ["c1"]
 
 
-def test_a_command_being_carried_out_is_not_begun_again(made):
+def test_running_command_is_not_started_again(made):
     go, begun = threading.Event(), []
 
     def execute(command):
@@ -145,7 +145,7 @@ def test_a_command_being_carried_out_is_not_begun_again(made):
     assert begun == ["c1"]
 
 
-def test_what_was_left_by_a_dead_process_is_delivered_under_its_own_name(made, tmp_path):
+def test_orphaned_events_are_delivered_under_their_own_agent_id(made, tmp_path):
     dead = "11111111-1111-1111-1111-111111111111"
     left = Spool(tmp_path / dead, {"app": "orders"})
     left.append([(9, json.dumps({"seq": 9, "agent": dead, "type": "progress", "data": {}}).encode())])
@@ -156,14 +156,14 @@ def test_what_was_left_by_a_dead_process_is_delivered_under_its_own_name(made, t
     wait_for(lambda: not (tmp_path / dead).exists())
 
 
-def test_secrets_in_failure_texts_do_not_leave(made):
+def test_secrets_in_failure_texts_are_masked(made):
     transport = ScriptedTransport()
     _, inbox = made(transport, redact=lambda text: text.replace("hunter2", "***"))
     inbox.put("terminated", '{"id":"q","exception":"password=hunter2"}')
     assert wait_for(lambda: transport.data("terminated")) == [{"id": "q", "exception": "password=***"}]
 
 
-def test_stopping_delivers_what_is_left_and_removes_the_spool(made, tmp_path):
+def test_stop_delivers_the_rest_and_deletes_the_spool(made, tmp_path):
     transport = ScriptedTransport()
     agent, inbox = made(transport)
     for i in range(50):
@@ -173,7 +173,7 @@ def test_stopping_delivers_what_is_left_and_removes_the_spool(made, tmp_path):
     assert not (tmp_path / agent.identity.agent).exists()
 
 
-def test_stopping_without_a_server_is_quick_and_keeps_the_spool(made, tmp_path):
+def test_stop_without_a_server_is_quick_and_keeps_the_spool(made, tmp_path):
     transport = ScriptedTransport(*[TransportError("away")] * 1000)
     agent, inbox = made(transport)
     inbox.put("progress", "{}")
@@ -183,17 +183,17 @@ def test_stopping_without_a_server_is_quick_and_keeps_the_spool(made, tmp_path):
     assert list((tmp_path / agent.identity.agent).glob("*.events"))
 
 
-def test_a_status_that_spark_does_not_tell_stops_no_heartbeat(made):
+def test_missing_status_does_not_stop_the_heartbeat(made):
     def probe():
         raise RuntimeError("py4j is gone")
 
     transport = ScriptedTransport()
     made(transport, probe=probe)
-    beat = wait_for(lambda: transport.data("heartbeat"))[0]
-    assert beat["actions"] == "all" and beat["spool"]["events"] >= 0
+    heartbeat = wait_for(lambda: transport.data("heartbeat"))[0]
+    assert heartbeat["actions"] == "all" and heartbeat["spool"]["events"] >= 0
 
 
-def test_without_a_usable_directory_events_still_arrive(tmp_path):
+def test_events_arrive_without_a_usable_directory(tmp_path):
     (tmp_path / "file").write_text("")
     transport, inbox = ScriptedTransport(), Inbox()
     agent = AgentThreads(
@@ -205,7 +205,7 @@ def test_without_a_usable_directory_events_still_arrive(tmp_path):
     agent.stop(1.0)
 
 
-def test_an_event_that_cannot_be_told_is_counted_and_its_neighbours_go_on(made):
+def test_event_that_cannot_be_encoded_is_counted_and_others_arrive(made):
     def redact(text):
         raise RecursionError
 
@@ -222,7 +222,7 @@ def test_an_event_that_cannot_be_told_is_counted_and_its_neighbours_go_on(made):
     assert seqs == list(range(1, len(seqs) + 1))
 
 
-def test_losses_are_noted_on_disk_until_they_are_reported(made, tmp_path):
+def test_losses_are_saved_on_disk_until_reported(made, tmp_path):
     transport = ScriptedTransport(*[TransportError("away")] * 1000)
     agent, inbox = made(transport)
     noted = tmp_path / agent.identity.agent / "losses.json"
@@ -233,7 +233,7 @@ def test_losses_are_noted_on_disk_until_they_are_reported(made, tmp_path):
     wait_for(lambda: agent._reported == {"callback_error": 3} and not noted.exists())
 
 
-def test_stopping_reports_the_last_losses(made):
+def test_stop_reports_the_last_losses(made):
     transport = ScriptedTransport()
     agent, inbox = made(transport)
     wait_for(lambda: transport.data("heartbeat"))
@@ -242,7 +242,7 @@ def test_stopping_reports_the_last_losses(made):
     assert transport.data("dropped") == [{"reason": "callback_error", "count": 2}]
 
 
-def test_a_flood_without_a_server_stays_within_its_memory(made):
+def test_flood_without_a_server_stays_within_its_memory(made):
     transport = ScriptedTransport(*[TransportError("away", retry_after=0.01)] * 100_000)
     agent, inbox = made(transport)
     text = '{"pad":"%s"}' % ("x" * 3000)
@@ -259,11 +259,11 @@ def test_a_flood_without_a_server_stays_within_its_memory(made):
     assert peak < 30 * 1024 * 1024 and agent.losses() == {}
 
 
-def test_a_disk_that_hangs_does_not_hold_up_the_end_of_the_program(made):
+def test_hanging_disk_does_not_delay_the_end_of_the_program(made):
     transport = ScriptedTransport()
     agent, inbox = made(transport)
     wait_for(lambda: transport.data("heartbeat"))
-    with agent._spool_lock:  # as a thread does that waits for the disk
+    with agent._spool_lock:  # as a thread that waits for the disk
         inbox.put("progress", "{}")
         began = time.monotonic()
         agent.stop(1.0)
@@ -271,15 +271,15 @@ def test_a_disk_that_hangs_does_not_hold_up_the_end_of_the_program(made):
 
 
 @pytest.mark.parametrize("setting", [None, "", "lots", "-5", "12", "1e9"])
-def test_a_limit_of_the_spool_that_is_none_leaves_the_usual_one(setting):
+def test_invalid_spool_limit_leaves_the_default(setting):
     assert spool_limit(setting) == 256 * 1024 * 1024
 
 
-def test_the_limit_of_the_spool_can_be_set():
+def test_spool_limit_can_be_set():
     assert spool_limit("1048576") == 1048576
 
 
-def test_the_http_transport_delivers_to_a_server(recorder, tmp_path):
+def test_http_transport_delivers_to_a_server(recorder, tmp_path):
     inbox = Inbox()
     agent = AgentThreads(
         Identity(APP, {}),
@@ -295,7 +295,7 @@ def test_the_http_transport_delivers_to_a_server(recorder, tmp_path):
     agent.stop(2.0)
 
 
-def test_without_any_place_for_a_spool_events_wait_in_memory(tmp_path, monkeypatch, caplog):
+def test_events_stay_in_memory_without_any_spool_directory(tmp_path, monkeypatch, caplog):
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
     root = spool_root(None)
@@ -305,7 +305,7 @@ def test_without_any_place_for_a_spool_events_wait_in_memory(tmp_path, monkeypat
     assert spool.peek(10, 1000) == [(1, b"{}")] and spool.trouble
 
 
-def test_without_a_temporary_directory_events_wait_in_memory(monkeypatch):
+def test_events_stay_in_memory_without_a_temporary_directory(monkeypatch):
     def none():
         raise FileNotFoundError("No usable temporary directory found")
 

@@ -1,4 +1,4 @@
-"""Nothing that `attach` meets is raised at the user."""
+"""`attach` never raises into the program."""
 
 import logging
 from types import SimpleNamespace
@@ -6,14 +6,14 @@ from types import SimpleNamespace
 from listeners import attach
 
 
-def test_a_session_that_cannot_be_attached_to_is_a_line_in_the_log(caplog):
+def test_failed_attach_is_one_log_line(caplog):
     with caplog.at_level(logging.WARNING):
         attachment = attach.attach(object())
     assert not attachment
     assert "not attached" in caplog.text and "object is not a SparkSession" in caplog.text
 
 
-def test_what_stands_in_then_lets_the_program_run_as_it_is():
+def test_stand_in_lets_the_program_run_unchanged():
     attachment = attach.NotAttached()
 
     @attachment.factory("orders")
@@ -25,7 +25,7 @@ def test_what_stands_in_then_lets_the_program_run_as_it_is():
 
 
 class Made:
-    """Stands in for an Attachment to the application that its session belongs to."""
+    """Replaces an Attachment to the application of its session."""
 
     def __init__(self, session, *others):
         self.app, self._on_end, self.ended, self.sessions = session.app, others[-1], None, [session]
@@ -44,7 +44,7 @@ class Made:
         self._on_end(self)
 
 
-def test_a_session_of_another_application_ends_the_old_agent_and_gets_its_own(monkeypatch):
+def test_session_of_another_application_replaces_the_old_agent(monkeypatch):
     monkeypatch.setattr(attach, "Attachment", Made)
     monkeypatch.setattr(attach, "_current", None)
     first = attach.attach(SimpleNamespace(app="local-1"))

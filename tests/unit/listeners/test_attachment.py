@@ -1,4 +1,4 @@
-"""The agent put together, with a Spark that hangs."""
+"""The whole agent with a Spark that hangs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from listeners import attachment
 
 
 class HangingEngine:
-    """Its listeners cannot be taken off."""
+    """An engine whose listeners cannot be removed."""
 
     independent_sessions = False
 
@@ -44,7 +44,7 @@ class Session:
     pass
 
 
-def test_a_spark_that_hangs_does_not_hold_the_end_of_the_program(
+def test_hanging_spark_does_not_delay_the_end_of_the_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, terminated = HangingEngine(), []

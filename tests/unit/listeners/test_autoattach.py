@@ -1,4 +1,4 @@
-"""Attaching without the program's knowledge: once for each application."""
+"""Attaching without a change to the program: once for each application."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Context:
 
 
 class Attaching:
-    """In the place of `listeners.attach`: counts."""
+    """Replaces `listeners.attach` and counts calls."""
 
     def __init__(self, refuse: bool = False):
         self.sessions: list[Any] = []
@@ -47,20 +47,20 @@ def attaching(monkeypatch: pytest.MonkeyPatch) -> Attaching:
     return made
 
 
-def test_a_session_is_attached_once(attaching: Attaching) -> None:
+def test_session_is_attached_once(attaching: Attaching) -> None:
     session = Session(Context())
     assert [autoattach.joined(session) for _ in range(3)] == [True, False, False]
     assert attaching.sessions == [session]
 
 
-def test_a_further_session_joins_the_agent_that_is_there(attaching: Attaching) -> None:
+def test_further_session_joins_the_existing_agent(attaching: Attaching) -> None:
     context = Context()
     first, second = Session(context), Session(context)
     assert [autoattach.joined(first), autoattach.joined(second)] == [True, False]
     assert attaching.sessions == [first, second]
 
 
-def test_a_program_that_detached_the_agent_is_left_alone_until_its_next_application(
+def test_detached_program_is_left_alone_until_its_next_application(
     attaching: Attaching,
 ) -> None:
     context, next_context = Context(), Context()
@@ -70,17 +70,17 @@ def test_a_program_that_detached_the_agent_is_left_alone_until_its_next_applicat
     assert autoattach.joined(Session(next_context)) is True
 
 
-def test_an_application_that_refused_us_is_not_asked_again(attaching: Attaching) -> None:
+def test_failed_application_is_not_tried_again(attaching: Attaching) -> None:
     attaching.refuse, context = True, Context()
     assert [autoattach.joined(Session(context)) for _ in range(3)] == [False] * 3
     assert len(attaching.sessions) == 1
 
 
-def test_a_session_without_a_context_stands_for_itself(attaching: Attaching) -> None:
+def test_session_without_a_context_stands_for_itself(attaching: Attaching) -> None:
     assert autoattach.joined(Session()) is True
 
 
-def test_the_exception_that_ends_a_program_is_noted_and_printed_as_ever(
+def test_uncaught_exception_is_recorded_and_printed(
     attaching: Attaching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed: list[Any] = []
@@ -93,22 +93,22 @@ def test_the_exception_that_ends_a_program_is_noted_and_printed_as_ever(
     assert attaching.attachment.exception == "ValueError: poison"
 
 
-class Unspeakable(Exception):
+class TextlessError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
 
 
-def test_an_exception_without_a_text_is_told_by_its_name(
+def test_exception_without_a_text_is_recorded_by_its_name(
     attaching: Attaching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed: list[Any] = []
     monkeypatch.setattr(sys, "excepthook", lambda *failure: printed.append(failure[0]))
     autoattach.joined(Session(Context()))
-    sys.excepthook(Unspeakable, Unspeakable(), None)
-    assert printed == [Unspeakable] and attaching.attachment.exception == "Unspeakable"
+    sys.excepthook(TextlessError, TextlessError(), None)
+    assert printed == [TextlessError] and attaching.attachment.exception == "TextlessError"
 
 
-def test_a_failure_whose_text_spark_does_not_give_is_printed_and_holds_no_program(
+def test_exception_whose_text_hangs_is_printed_without_delay(
     attaching: Attaching, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     printed, released = threading.Event(), threading.Event()
@@ -126,7 +126,7 @@ def test_a_failure_whose_text_spark_does_not_give_is_printed_and_holds_no_progra
     released.set()
 
 
-def test_two_applications_of_one_process_note_their_end_by_one_hook(attaching: Attaching) -> None:
+def test_two_applications_of_one_process_share_one_hook(attaching: Attaching) -> None:
     autoattach.joined(Session(Context()))
     hook = sys.excepthook
     attaching.attachment = None

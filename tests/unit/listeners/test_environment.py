@@ -1,4 +1,4 @@
-"""What the agent reads from its surroundings."""
+"""The agent's configuration from the environment."""
 
 from uuid import UUID
 
@@ -8,13 +8,13 @@ from listeners import environment
 from listeners.protocol import wire
 
 
-def test_labels_come_from_text_and_bad_parts_are_left_out(caplog):
+def test_labels_are_parsed_and_invalid_parts_ignored(caplog):
     assert environment.parse_labels(" team = payments ,env=prod,odd") == {"team": "payments", "env": "prod"}
     assert "'odd'" in caplog.text
     assert environment.parse_labels(None) == {}
 
 
-def test_labels_that_the_wire_does_not_take_are_left_out(caplog):
+def test_labels_refused_by_the_wire_format_are_ignored(caplog):
     labels = {"team": "a", "bad name": "x", "long": "y" * 500, "number": 5}
     assert environment.checked_labels(labels) == {"team": "a", "number": "5"}
     assert "bad name" in caplog.text
@@ -31,7 +31,7 @@ def test_labels_that_the_wire_does_not_take_are_left_out(caplog):
         (None, "", "local-1"),
     ],
 )
-def test_an_application_is_told_so_that_the_wire_takes_it(given, own, chosen, caplog):
+def test_application_is_cut_to_the_limits_of_the_wire_format(given, own, chosen, caplog):
     found = {"name": own, "id": "local-1", "master": " ", "ui_url": "u" * 2000, "spark_version": None}
     app = environment.checked_app(found, given)
     assert app == wire.App(chosen, "local-1", ui_url="u" * 1024)
@@ -41,18 +41,18 @@ def test_an_application_is_told_so_that_the_wire_takes_it(given, own, chosen, ca
     assert bool(caplog.text) == (chosen not in (own, given))
 
 
-def test_an_application_of_which_nothing_is_known_has_a_name(caplog):
+def test_unknown_application_has_a_name(caplog):
     assert environment.checked_app({"name": None, "id": None}, None) == wire.App("unnamed")
 
 
 @pytest.mark.parametrize(
     ("text", "mode"), [(None, "all"), ("", "all"), ("stop", "stop"), ("none", "none"), ("al", "none")]
 )
-def test_an_unknown_word_for_actions_forbids_them(text, mode):
+def test_unknown_actions_value_forbids_all_actions(text, mode):
     assert environment.checked_mode(text) == mode
 
 
-def test_the_token_is_found_in_the_environment_a_named_file_or_the_data_directory(tmp_path, monkeypatch):
+def test_token_is_found_in_environment_file_or_data_directory(tmp_path, monkeypatch):
     for name in ("CONTROLPLANE_TOKEN", "CONTROLPLANE_TOKEN_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CONTROLPLANE_DATA_DIR", str(tmp_path))

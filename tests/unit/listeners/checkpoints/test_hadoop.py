@@ -1,4 +1,4 @@
-"""The text of a listing: read back whatever a name may hold.
+"""Parsing the text of a directory listing, with any file name.
 
 The rest needs Hadoop: tests/spark/test_inventory.py.
 """
@@ -18,7 +18,7 @@ def text(folder: str, *names: str, kind: str = "FileStatus", tail: str = "") -> 
 
 
 @pytest.mark.parametrize("kind", ["FileStatus", "DeprecatedRawLocalFileStatus", "HdfsLocatedFileStatus"])
-def test_names_of_all_kinds_come_back_with_their_sizes_and_times(kind):
+def test_listed_names_keep_their_sizes_and_times(kind):
     names = [
         "1.delta",
         "a b",
@@ -40,7 +40,7 @@ def test_folders_have_no_length():
     assert parse_listing(line, "file:/c") == [("state", True, 0, 5.0)]
 
 
-def test_a_folder_inside_an_object_store_is_parted_by_its_own_name():
+def test_folder_in_object_store_is_split_at_its_own_path():
     inner = "FileStatus{path=abfs://c@a/ck/offsets/1; isDirectory=false; length=3; modification_time=9}"
     assert (
         parse_listing(f"Array(VersionedFileStatus{{{inner}; version = 'x'}})", "abfs://c@a/ck/offsets")[
@@ -50,6 +50,6 @@ def test_a_folder_inside_an_object_store_is_parted_by_its_own_name():
     )
 
 
-def test_what_is_worded_in_another_way_gives_nothing():
+def test_unknown_text_form_parses_to_nothing():
     assert parse_listing("Array(Status(/c/1, 3), Status(/c/2, 4))", "file:/c") == []
     assert parse_listing("Array()", "file:/c") == []

@@ -1,4 +1,4 @@
-"""Taking inventories: one at a time, in time, and with a reason where none is taken."""
+"""Inventories: one at a time, within their deadline, and with a reason if none is taken."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ from tests.unit.listeners.local_files import LocalFiles, write_checkpoint
 
 
 class Driver:
-    """One query with a checkpoint on disk, and what comes out."""
+    """One query with a checkpoint on disk, and the events it emits."""
 
     def __init__(self, root, **more):
         self.root, self.out = root, []
@@ -27,7 +27,7 @@ class Driver:
         self.entry = self.start("q", "r1", f"file:{root}")
         self.files = LocalFiles(root)
         self.inventories = Inventories(
-            self.registry, self.put, open_files=lambda session, place: self.files, **more
+            self.registry, self.put, open_files=lambda session, location: self.files, **more
         )
 
     def start(self, query_id, run_id, checkpoint):
@@ -53,7 +53,7 @@ def driver(tmp_path):
     made.inventories.close()
 
 
-def test_on_demand_the_event_goes_out_and_the_result_tells_files_and_seconds(driver):
+def test_command_emits_event_and_returns_files_and_seconds(driver):
     result = driver.ask()
     (type, data) = driver.out[0]
     assert (result.state, type, data["why"], data["id"], data["runId"]) == (
@@ -68,7 +68,7 @@ def test_on_demand_the_event_goes_out_and_the_result_tells_files_and_seconds(dri
     assert (data["name"], data["sparkVersion"], data["output"]) == ("orders", "4.3.0", None)
 
 
-def test_a_run_that_shows_a_batch_is_looked_at(driver):
+def test_first_progress_triggers_inventory(driver):
     driver.inventories.started(driver.entry)
     driver.inventories.on_event("progress", "r1", "{}")
     assert driver.came.wait(20)
@@ -84,26 +84,26 @@ def test_a_run_that_shows_a_batch_is_looked_at(driver):
         ('{"runId": "r1", "exception": "as Spark 3.4 is told"}', "failed"),
     ],
 )
-def test_an_end_is_looked_at_by_its_kind(driver, data, reason):
+def test_end_triggers_inventory_with_its_reason(driver, data, reason):
     driver.inventories.on_event("terminated", "r1", data)
     assert driver.came.wait(20)
     assert driver.out[0][1]["why"] == reason
 
 
-def test_a_start_that_spark_refused_is_looked_at_as_a_failure(driver):
+def test_refused_start_is_inventoried_as_failure(driver):
     driver.inventories.start_failed(driver.entry)
     assert driver.came.wait(20)
     assert driver.out[0][1]["why"] == "failed"
 
 
-def test_events_of_runs_that_nobody_knows_are_passed_over(driver):
+def test_events_of_unknown_runs_are_ignored(driver):
     driver.inventories.on_event("terminated", "somebody else's", "{}")
     driver.inventories.on_event("progress", "r1", "{}")
     assert driver.ask().state == "succeeded"
     assert [data["why"] for _, data in driver.out] == ["asked"]
 
 
-def test_a_refusal_says_why_and_is_counted(driver):
+def test_refusal_has_a_reason_and_is_counted(driver):
     driver.start("temporary", "r2", "file:/tmp/temporary-1234")
     driver.start("unknown", "r3", None)
     for query_id, code in (
@@ -118,7 +118,7 @@ def test_a_refusal_says_why_and_is_counted(driver):
     assert sum(driver.inventories.skipped().values()) == 4 and driver.out == []
 
 
-def test_switched_off_nothing_is_looked_at(tmp_path):
+def test_no_inventory_when_switched_off(tmp_path):
     driver = Driver(tmp_path, mode="off")
     driver.inventories.started(driver.entry)
     driver.inventories.on_event("terminated", "r1", "{}")
@@ -126,14 +126,14 @@ def test_switched_off_nothing_is_looked_at(tmp_path):
     assert driver.files.calls == []
 
 
-def test_in_mode_logs_no_row_of_state_leaves_the_driver(tmp_path):
+def test_mode_logs_sends_no_state_rows(tmp_path):
     write_checkpoint(tmp_path)
     driver = Driver(tmp_path, mode="logs")
     assert driver.ask().state == "succeeded"
     assert not any(path.endswith(".delta") for path in driver.out[0][1]["inventory"]["contents"])
 
 
-def test_a_file_system_that_hangs_costs_the_rest_and_not_what_was_seen(tmp_path):
+def test_hanging_file_system_keeps_what_was_read(tmp_path):
     write_checkpoint(tmp_path)
     driver, free = Driver(tmp_path, bounds=Bounds(seconds=0.1)), threading.Event()
     driver.files.meanwhile = {"state/0": lambda: free.wait(60)}
@@ -149,7 +149,7 @@ def test_a_file_system_that_hangs_costs_the_rest_and_not_what_was_seen(tmp_path)
         free.set()
 
 
-def test_a_command_is_answered_within_its_own_time_with_what_was_seen_by_then(tmp_path):
+def test_command_returns_partial_inventory_within_its_timeout(tmp_path):
     write_checkpoint(tmp_path)
     driver, free = Driver(tmp_path, bounds=Bounds(seconds=3600)), threading.Event()
     driver.files.meanwhile = {"state/0": lambda: free.wait(60)}
@@ -161,7 +161,7 @@ def test_a_command_is_answered_within_its_own_time_with_what_was_seen_by_then(tm
         free.set()
 
 
-def test_a_command_that_waited_for_another_inventory_has_only_the_rest_of_its_time(tmp_path):
+def test_waiting_for_another_inventory_uses_up_the_timeout(tmp_path):
     write_checkpoint(tmp_path)
     driver, free = Driver(tmp_path, bounds=Bounds(seconds=3600)), threading.Event()
     driver.files.meanwhile = {"state/0": lambda: free.wait(60)}
@@ -174,10 +174,10 @@ def test_a_command_that_waited_for_another_inventory_has_only_the_rest_of_its_ti
         free.set()
 
 
-def test_a_file_system_that_cannot_be_opened_fails_the_command_in_one_line(tmp_path):
+def test_unavailable_file_system_fails_the_command_in_one_line(tmp_path):
     driver = Driver(tmp_path)
 
-    def refuse(session, place):
+    def refuse(session, location):
         raise OSError("no such bucket")
 
     driver.inventories._open = refuse
@@ -186,14 +186,14 @@ def test_a_file_system_that_cannot_be_opened_fails_the_command_in_one_line(tmp_p
     assert "no such bucket" in result.reason and driver.out == []
 
 
-def test_after_close_nothing_is_taken(driver):
+def test_nothing_is_taken_after_close(driver):
     driver.inventories.close()
     driver.inventories.on_event("terminated", "r1", "{}")
     assert driver.ask().code == "closed"
     assert driver.out == []
 
 
-def test_what_is_too_long_for_a_line_loses_contents_first_then_names():
+def test_oversized_inventory_drops_contents_then_names():
     def document(files, contents):
         return {
             "output": None,
@@ -214,7 +214,7 @@ def test_what_is_too_long_for_a_line_loses_contents_first_then_names():
     assert nameless["inventory"]["files"] == [] and nameless["inventory"]["complete"] is False
 
 
-def test_an_unknown_word_in_the_environment_takes_no_inventory(caplog):
+def test_unknown_mode_turns_inventories_off(caplog):
     assert [checked_mode(text) for text in (None, "", "full", "LOGS", "off", "of")] == [
         "full",
         "full",
@@ -226,25 +226,25 @@ def test_an_unknown_word_in_the_environment_takes_no_inventory(caplog):
     assert "CONTROLPLANE_INVENTORY" in caplog.text
 
 
-def test_the_output_of_a_file_sink_is_told_beside(driver, tmp_path):
+def test_file_sink_output_is_included(driver, tmp_path):
     write_checkpoint(tmp_path)
     driver.entry.run.facts = lambda: {"sink": "FileSink[file:/out]"}
     driver.ask()
     assert driver.out[0][1]["output"]["complete"] is False
 
 
-def test_a_run_that_failed_before_its_start_was_noted_is_looked_at(driver):
-    """`start()` has not returned when Spark tells that the query is dead."""
+def test_run_that_fails_before_its_start_is_recorded_is_inventoried(driver):
+    """Spark reports the end before `start()` has returned."""
     driver.inventories.on_event("terminated", "r2", '{"exception":"boom"}')
     assert driver.out == []
     driver.inventories.started(driver.start("q2", "r2", f"file:{driver.root}"))
     assert driver.came.wait(20)
-    (_, told) = driver.out[0]
-    assert (told["why"], told["runId"]) == ("failed", "r2")
+    (_, event) = driver.out[0]
+    assert (event["why"], event["runId"]) == ("failed", "r2")
     assert driver.inventories._early_ends == {}
 
 
-def test_ends_of_runs_that_nobody_ever_starts_are_forgotten(driver):
+def test_ends_of_unknown_runs_are_forgotten(driver):
     for number in range(300):
         driver.inventories.on_event("terminated", f"r-{number}", "{}")
     assert len(driver.inventories._early_ends) == 100

@@ -1,4 +1,4 @@
-"""What an inventory carries and what it may leave out."""
+"""Which files an inventory reads and which it may leave out."""
 
 from listeners.checkpoints.inventory_policy import InventoryBudget, dispensable, select_contents
 
@@ -13,7 +13,7 @@ SIZES = {
 }
 
 
-def test_the_logs_come_before_the_state_and_the_newest_before_the_old():
+def test_logs_before_state_and_newest_first():
     picked = select_contents(SIZES, InventoryBudget())
     assert picked[:7] == [
         "metadata",
@@ -29,7 +29,7 @@ def test_the_logs_come_before_the_state_and_the_newest_before_the_old():
     assert max(newest) < picked.index("state/0/0/8.delta")
 
 
-def test_what_does_not_fit_makes_room_for_what_does():
+def test_file_over_the_budget_does_not_block_smaller_ones():
     picked = select_contents(dict(SIZES, **{"offsets/9": 400_000}), InventoryBudget())
     assert "offsets/9" not in picked and "offsets/8" in picked
     few = select_contents(SIZES, InventoryBudget(bytes=700))
@@ -41,7 +41,7 @@ def test_empty_files_are_not_read():
     assert select_contents({"offsets/1": 0, "metadata": 0}, InventoryBudget()) == []
 
 
-def test_what_lies_before_the_last_three_snapshots_can_be_left_out():
+def test_files_before_the_last_three_snapshots_are_dispensable():
     names = [f"{n}.delta" for n in range(1, 41)] + [f".{n}.delta.crc" for n in range(1, 41)]
     names += [f"{n}.snapshot" for n in (10, 20, 30, 40)] + ["_metadata", "SSTs"]
     spared = dispensable("state/0/7", names)
@@ -50,13 +50,13 @@ def test_what_lies_before_the_last_three_snapshots_can_be_left_out():
     }
 
 
-def test_a_store_with_few_snapshots_and_what_is_no_state_keeps_all():
+def test_store_with_few_snapshots_and_other_folders_keep_all_files():
     assert (
         dispensable("state/0/7", [f"{n}.delta" for n in range(500)] + ["9.snapshot", "19.snapshot"]) == set()
     )
     assert dispensable("offsets", [str(n) for n in range(500)]) == set()
 
 
-def test_files_of_format_two_are_told_apart_by_version():
+def test_files_of_format_two_are_ordered_by_version():
     names = [f"{n}_abc-{n}.zip" for n in (10, 20, 30, 40)] + [f"{n}_abc-{n}.changelog" for n in range(41)]
     assert dispensable("state/0/0", names) == {n for n in names if int(n.split("_")[0]) < 20}

@@ -1,4 +1,4 @@
-"""When a checkpoint is looked at; one clock, in seconds."""
+"""When a checkpoint inventory is due; one clock, in seconds."""
 
 from listeners.checkpoints.timetable import MAX_QUERIES, Timetable
 
@@ -8,7 +8,7 @@ def taken(plan, now):
     return None if due is None else (due.query_id, due.run_id, due.reason)
 
 
-def test_a_start_is_looked_at_after_half_a_minute():
+def test_start_is_due_after_half_a_minute():
     plan = Timetable()
     plan.started("q", "r1", 0.0)
     assert plan.next_at() == 30.0
@@ -17,7 +17,7 @@ def test_a_start_is_looked_at_after_half_a_minute():
     assert plan.next_at() is None
 
 
-def test_a_batch_or_an_idle_trigger_brings_it_forward():
+def test_batch_or_idle_trigger_makes_it_due_now():
     plan = Timetable()
     plan.started("q", "r1", 0.0)
     plan.progressed("q", "r1", 2.0)
@@ -25,14 +25,14 @@ def test_a_batch_or_an_idle_trigger_brings_it_forward():
     assert not plan.has_due("q")
 
 
-def test_a_late_event_of_an_earlier_run_brings_nothing_forward():
+def test_event_of_an_earlier_run_changes_nothing():
     plan = Timetable()
     plan.started("q", "r2", 0.0)
     plan.progressed("q", "r1", 2.0)
     assert plan.next_at() == 30.0
 
 
-def test_two_starts_of_a_query_are_looked_at_a_minute_apart():
+def test_two_starts_of_a_query_are_a_minute_apart():
     plan = Timetable()
     plan.started("q", "r1", 0.0)
     plan.progressed("q", "r1", 1.0)
@@ -42,7 +42,7 @@ def test_two_starts_of_a_query_are_looked_at_a_minute_apart():
     assert plan.next_at() == 61.0
 
 
-def test_an_end_is_looked_at_at_once_in_the_place_of_the_start():
+def test_end_is_due_at_once_instead_of_the_start():
     plan = Timetable()
     plan.started("q", "r1", 0.0)
     plan.ended("q", "r1", False, 3.0)
@@ -51,7 +51,7 @@ def test_an_end_is_looked_at_at_once_in_the_place_of_the_start():
     assert taken(plan, 4.0) == ("q", "r2", "failed")
 
 
-def test_late_news_of_an_earlier_end_does_not_take_the_place_of_the_newer_start():
+def test_late_end_of_an_earlier_run_does_not_replace_the_newer_start():
     plan = Timetable()
     plan.started("q", "old", 0.0)
     assert taken(plan, 40.0)
@@ -61,7 +61,7 @@ def test_late_news_of_an_earlier_end_does_not_take_the_place_of_the_newer_start(
     assert taken(plan, 230.0) == ("q", "new", "started")
 
 
-def test_in_a_crash_loop_only_failures_are_looked_at_one_a_minute():
+def test_crash_loop_takes_only_failures_once_a_minute():
     plan, reason = Timetable(), []
     for number in range(10):
         at = number * 10.0
@@ -75,7 +75,7 @@ def test_in_a_crash_loop_only_failures_are_looked_at_one_a_minute():
     assert plan.take(300.0) is None
 
 
-def test_a_query_that_holds_for_five_minutes_is_in_no_loop_any_more():
+def test_crash_loop_ends_after_five_minutes():
     plan = Timetable()
     for at in (0.0, 1.0, 2.0):
         plan.started("q", "r", at)
@@ -84,7 +84,7 @@ def test_a_query_that_holds_for_five_minutes_is_in_no_loop_any_more():
     assert plan.next_at() == 430.0
 
 
-def test_what_is_due_first_is_taken_first():
+def test_earliest_due_is_taken_first():
     plan = Timetable()
     plan.started("a", "r1", 0.0)
     plan.started("b", "r2", 5.0)
@@ -92,7 +92,7 @@ def test_what_is_due_first_is_taken_first():
     assert [taken(plan, 100.0)[0] for _ in range(3)] == ["c", "a", "b"]
 
 
-def test_queries_without_end_are_forgotten_oldest_first():
+def test_oldest_queries_are_forgotten():
     plan = Timetable()
     for number in range(MAX_QUERIES + 1):
         plan.started(f"q{number}", "r", float(number))

@@ -1,11 +1,11 @@
-"""Orders: a server that misbehaves makes neither a flood of threads nor a busy loop."""
+"""The command poller: limited threads, no busy loop, each command executed once."""
 
 import threading
 import time
 
 import pytest
 
-from listeners.commands import command_poller as orders
+from listeners.commands import command_poller as poller
 from listeners.commands.command_poller import MAX_CONCURRENT_COMMANDS, CommandPoller
 from listeners.protocol.errors import TransportError
 from listeners.protocol.wire import Command, CommandResult
@@ -25,8 +25,8 @@ class Server:
 
 def run(server, execute, seconds, until=lambda: False):
     stopping = threading.Event()
-    orders = CommandPoller(server, "agent", execute, stopping)
-    thread = threading.Thread(target=orders.poll, daemon=True)
+    poller = CommandPoller(server, "agent", execute, stopping)
+    thread = threading.Thread(target=poller.poll, daemon=True)
     thread.start()
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not until():
@@ -36,7 +36,7 @@ def run(server, execute, seconds, until=lambda: False):
     assert not thread.is_alive()
 
 
-def test_a_thousand_commands_at_once_make_only_so_many_threads():
+def test_thousand_commands_use_limited_threads():
     go, begun = threading.Event(), []
 
     def execute(command):
@@ -49,13 +49,13 @@ def test_a_thousand_commands_at_once_make_only_so_many_threads():
     assert len(begun) == MAX_CONCURRENT_COMMANDS
 
 
-def test_a_server_that_answers_at_once_is_not_asked_again_at_once():
+def test_server_that_answers_at_once_is_not_polled_in_a_busy_loop():
     server = Server()
     run(server, lambda command: CommandResult("succeeded"), 0.3)
     assert server.asked == 1
 
 
-def test_an_answer_that_cannot_be_delivered_is_tried_again():
+def test_failed_result_delivery_is_retried():
     class Deaf(Server):
         def answer(self, command_id, result):
             super().answer(command_id, result)
@@ -68,7 +68,7 @@ def test_an_answer_that_cannot_be_delivered_is_tried_again():
 
 
 class Clock:
-    """`time` for one poll that its process slept through."""
+    """`time` for a poll during which the process was suspended."""
 
     monotonic = staticmethod(time.monotonic)
 
@@ -80,10 +80,8 @@ class Clock:
 
 
 @pytest.mark.parametrize(("slept", "carried_out"), [(3600.0, ["c1"]), (1.0, ["c0", "c1"])])
-def test_what_was_asked_before_the_driver_slept_is_done_only_when_it_is_asked_again(
-    monkeypatch, slept, carried_out
-):
-    monkeypatch.setattr(orders, "time", Clock(1000.0, 1000.0 + slept))
+def test_commands_from_before_a_suspension_wait_for_redelivery(monkeypatch, slept, carried_out):
+    monkeypatch.setattr(poller, "time", Clock(1000.0, 1000.0 + slept))
     begun, both = [], threading.Event()
 
     def execute(command):
@@ -102,7 +100,7 @@ def test_what_was_asked_before_the_driver_slept_is_done_only_when_it_is_asked_ag
     assert begun == carried_out
 
 
-def test_a_command_that_is_handed_over_again_while_it_runs_is_not_begun_again():
+def test_command_redelivered_while_running_is_not_started_again():
     go, begun, answered = threading.Event(), [], threading.Event()
 
     class Insistent(Server):
@@ -122,13 +120,13 @@ def test_a_command_that_is_handed_over_again_while_it_runs_is_not_begun_again():
     stopping = threading.Event()
     thread = threading.Thread(target=CommandPoller(Insistent(), "agent", execute, stopping).poll, daemon=True)
     thread.start()
-    assert answered.wait(10)  # and after its end it is only answered again
+    assert answered.wait(10)  # after its end it is only answered again
     stopping.set()
     thread.join(5)
     assert begun == ["c1"]
 
 
-def test_answers_that_nobody_takes_do_not_pile_up_threads():
+def test_undeliverable_results_do_not_accumulate_threads():
     class Deaf(Server):
         def answer(self, command_id, result):
             raise TransportError("away", retry_after=30.0)
@@ -136,18 +134,18 @@ def test_answers_that_nobody_takes_do_not_pile_up_threads():
     server = Deaf(*[[Command(f"{poll}-{n}", "stop", "q") for n in range(10)] for poll in range(20)])
     stopping = threading.Event()
     done = []
-    orders = CommandPoller(
+    poller = CommandPoller(
         server, "agent", lambda command: done.append(command.id) or CommandResult("succeeded"), stopping
     )
     for _ in range(20):
         for command in server.poll("agent", 0):
-            orders._accept(command)
+            poller._accept(command)
     assert sum(t.name == "controlplane-command" for t in threading.enumerate()) <= MAX_CONCURRENT_COMMANDS
     assert len(done) <= MAX_CONCURRENT_COMMANDS
     stopping.set()
 
 
-def test_a_command_that_breaks_is_answered_as_failed_and_prints_nothing(capfd):
+def test_failing_command_is_answered_as_failed_and_prints_nothing(capfd):
     class Kept(Server):
         def answer(self, command_id, result):
             self.answers.append(result)
@@ -161,12 +159,12 @@ def test_a_command_that_breaks_is_answered_as_failed_and_prints_nothing(capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_what_a_poll_brings_after_the_agent_was_told_to_stop_is_left_to_others():
+def test_commands_received_after_stop_are_left_to_the_next_agent():
     stopping, begun = threading.Event(), []
 
     class Late(Server):
         def poll(self, agent, wait):
-            stopping.set()  # while the poll is under way
+            stopping.set()  # during the poll
             return [Command("c1", "stop", "q")]
 
     server = Late()

@@ -1,4 +1,4 @@
-"""Commands: what is carried out, what is refused and why, and that a refusal changes nothing."""
+"""The executor: what it executes, what it refuses and why; a refusal changes nothing."""
 
 import pytest
 
@@ -28,7 +28,7 @@ class Driver:
         )
 
     def _begin(self, writer):
-        self.registry.touch(writer)  # as PySpark's start() does: it passes options on to the writer
+        self.registry.touch(writer)  # as PySpark's start() does: it sets options on the writer
         following = self.next.pop(0)
         if isinstance(following, Exception):
             raise following
@@ -64,23 +64,23 @@ def test_stop_start_and_restart():
         ((), {"seen": False}, "restart", "needs_factory"),
     ],
 )
-def test_what_cannot_be_done_safely_is_refused_and_the_query_runs_on(leaves, made, action, code):
+def test_unsafe_action_is_refused_and_the_query_keeps_running(leaves, made, action, code):
     driver = Driver(*leaves, **made)
     assert outcome(driver.do(action)) == ("refused", code)
     assert driver.query._jsq.isActive() and driver.query._jsq.runId().toString() == "r1"
 
 
-def test_data_inside_the_plan_is_no_obstacle():
+def test_data_inside_the_plan_does_not_prevent_a_restart():
     assert Driver(("StreamingRelationV2", True), ("LocalRelation", False)).do("restart").state == "succeeded"
 
 
-def test_a_writer_configured_since_is_not_used_again():
+def test_writer_configured_since_is_not_reused():
     driver = Driver()
     driver.registry.touch(driver.writer)
     assert outcome(driver.do("restart")) == ("refused", "needs_factory")
 
 
-def test_an_unknown_query_and_a_stopped_one_are_refused():
+def test_unknown_and_stopped_queries_are_refused():
     driver = Driver()
     assert outcome(driver.do("stop", query_id="x")) == ("refused", "unknown_query")
     driver.do("stop")
@@ -93,7 +93,7 @@ def test_one_command_at_a_time():
         assert outcome(driver.do("restart")) == ("refused", "busy")
 
 
-def test_a_factory_gets_the_overrides_it_has_parameters_for_and_no_others():
+def test_factory_gets_only_overrides_it_has_parameters_for():
     driver, given = Driver(), {}
     refused = driver.do("restart", overrides={"rate": 5})
     assert outcome(refused) == ("refused", "unsupported_override") and "factory" in refused.reason
@@ -105,32 +105,32 @@ def test_a_factory_gets_the_overrides_it_has_parameters_for_and_no_others():
     driver.registry.register_factory("orders", build)
     done = driver.do("restart", overrides={"rate": 5})
     assert done.state == "succeeded" and given == {"rate": 5} and done.evidence["overrides"] == {"rate": 5}
-    assert driver.session.entered == [None]  # its session is the thread's active one
+    assert driver.session.entered == [None]  # its session is the thread's active session
     refused = driver.do("restart", overrides={"speed": 5})
     assert outcome(refused) == ("refused", "unsupported_override")
     assert "no parameter speed; its parameters: rate" in refused.reason
     assert driver.do("restart").state == "succeeded" and given == {"rate": 1}
 
 
-def test_a_factory_that_returns_no_query_is_told_so():
+def test_factory_that_returns_no_query_fails():
     driver = Driver()
     driver.registry.register_factory("orders", lambda: None)
     result = driver.do("restart")
     assert outcome(result) == ("failed", "start_failed") and "returned nothing" in result.reason
 
 
-def test_another_trigger_interval_is_for_the_run_that_it_starts():
+def test_trigger_interval_override_applies_to_one_run():
     driver = Driver()
     assert driver.do("restart", overrides={"trigger": "10 seconds"}).state == "succeeded"
-    # Right after the start the writer is the program's own again.
+    # After the start the writer has the program's own interval again.
     assert driver.writer.triggers == ["10000 milliseconds", "2000 milliseconds"]
-    driver.registry.entry("q").run.jsq.facts["triggerInterval"] = 10.0  # the new run's, and not the program's
+    driver.registry.entry("q").run.jsq.facts["triggerInterval"] = 10.0  # of the new run, not the program's
     assert driver.do("restart", overrides={"trigger": 0.5}).state == "succeeded"
     assert driver.writer.triggers[2:] == ["500 milliseconds", "2000 milliseconds"]
     assert driver.do("restart").state == "succeeded" and len(driver.writer.triggers) == 4
 
 
-def test_a_start_that_fails_leaves_the_program_its_own_trigger():
+def test_failed_start_restores_the_programs_trigger():
     driver = Driver()
     driver.next.insert(0, RuntimeError("refused"))
     assert outcome(driver.do("restart", overrides={"trigger": "1 hour"})) == ("failed", "start_failed")
@@ -139,13 +139,13 @@ def test_a_start_that_fails_leaves_the_program_its_own_trigger():
 
 
 @pytest.mark.parametrize("action", ["stop", "start", "restart"])
-def test_an_agent_that_was_taken_out_does_nothing(action):
+def test_detached_agent_executes_nothing(action):
     driver = Driver()
     driver.registry.close()
     assert outcome(driver.do(action)) == ("refused", "closed") and driver.query._jsq.isActive()
 
 
-def test_a_trigger_of_another_kind_is_not_overridden():
+def test_trigger_of_another_kind_is_not_overridden():
     driver = Driver()
     driver.query._jsq.facts = {"trigger": "available_now"}
     refused = driver.do("restart", overrides={"trigger": "10 seconds"})
@@ -153,14 +153,14 @@ def test_a_trigger_of_another_kind_is_not_overridden():
     assert driver.query._jsq.isActive() and driver.writer.triggers == []
 
 
-def test_a_stop_takes_no_overrides():
+def test_stop_takes_no_overrides():
     driver = Driver()
     assert outcome(driver.do("stop", overrides={"trigger": 1})) == ("refused", "unsupported_override")
     assert driver.query._jsq.isActive()
 
 
 @pytest.mark.parametrize("with_factory", [False, True])
-def test_a_memory_sink_that_spark_does_not_resume_is_left_running(with_factory):
+def test_memory_sink_that_cannot_resume_keeps_running(with_factory):
     driver = Driver()
     driver.query._jsq.facts = {"sink": "MemorySink", "outputMode": "append"}
     if with_factory:
@@ -171,19 +171,19 @@ def test_a_memory_sink_that_spark_does_not_resume_is_left_running(with_factory):
         assert driver.do("restart").state == "succeeded"
 
 
-def test_a_factory_cannot_resume_a_query_whose_checkpoint_is_temporary():
+def test_factory_cannot_resume_a_temporary_checkpoint():
     driver = Driver(checkpoint="file:/tmp/temporary-1234")
     driver.registry.register_factory("orders", lambda: None)
     assert outcome(driver.do("restart")) == ("refused", "temporary_checkpoint")
     assert driver.query._jsq.isActive()
 
 
-def test_an_action_of_a_newer_server_is_refused_in_words():
+def test_unknown_action_is_refused_with_a_reason():
     refused = Driver().do("dance")
     assert outcome(refused) == ("refused", "unsupported_action") and "dance" in refused.reason
 
 
-def test_a_start_that_raises_leaves_the_query_held_and_tells_the_text_without_secrets():
+def test_failed_start_keeps_the_query_held_and_masks_secrets():
     driver = Driver()
     driver.next.insert(0, RuntimeError("[STATE_STORE_X] password s3cret"))
     result = driver.do("restart")
@@ -193,7 +193,7 @@ def test_a_start_that_raises_leaves_the_query_held_and_tells_the_text_without_se
     assert driver.do("start").state == "succeeded"
 
 
-def test_what_a_factory_made_instead_of_the_query_is_stopped_and_wakes_nobody():
+def test_wrong_query_of_a_factory_is_stopped_and_wakes_no_waiter():
     driver = Driver()
     wrong = Query(JavaQuery("other", "r9"))
 
@@ -208,7 +208,7 @@ def test_what_a_factory_made_instead_of_the_query_is_stopped_and_wakes_nobody():
     assert driver.registry.entry("q").held
 
 
-def test_a_neighbour_that_a_factory_started_runs_on():
+def test_other_query_started_by_a_factory_keeps_running():
     driver = Driver()
     neighbour = Query(JavaQuery("other", "r8"))
     driver.registry.started(neighbour, None, driver.session, ENGINE)
@@ -223,24 +223,24 @@ def test_a_neighbour_that_a_factory_started_runs_on():
     assert again._jsq.isActive() and driver.registry.entry("other").run_id == "r9"
 
 
-def test_a_stop_that_does_not_end_is_said_and_no_start_is_tried_until_it_has():
+def test_unfinished_stop_is_reported_and_blocks_a_start():
     driver = Driver()
     driver.query._jsq.hangs = True
     assert outcome(driver.do("stop", timeout_seconds=1.0)) == ("failed", "stop_timed_out")
-    assert driver.registry.entry("q").held  # whenever it ends, it is our doing
+    assert driver.registry.entry("q").held  # whenever it ends, the command caused it
     assert outcome(driver.do("start")) == ("refused", "still_stopping")
     assert outcome(driver.do("stop")) == ("refused", "still_stopping")
     assert outcome(driver.do("restart")) == ("refused", "still_stopping")
-    driver.query._jsq.fail(None)  # the batch is done at last
+    driver.query._jsq.fail(None)  # the batch has finished at last
     assert driver.do("start").state == "succeeded"
 
 
-def test_the_programs_own_stop_during_a_restart_wins():
+def test_programs_own_stop_during_a_restart_wins():
     driver = Driver()
     following = driver.next[0]
 
     def build():
-        driver.registry.entry("q").stop_asked = True  # while the new run begins
+        driver.registry.entry("q").stop_requested = True  # while the new run starts
         return Query(driver.next.pop(0))
 
     driver.registry.register_factory("orders", build)
@@ -248,20 +248,20 @@ def test_the_programs_own_stop_during_a_restart_wins():
     assert not following.isActive()
 
 
-def test_a_factory_may_fail_at_once_without_ending_the_program():
+def test_factory_may_fail_at_once_without_ending_the_program():
     driver = Driver()
 
     def build():
         query = Query(driver.next.pop(0))
         driver.registry.started(query, None, driver.session, ENGINE)
-        assert driver.registry.entry("q").probation == "r2"  # before anybody can be woken by its end
+        assert driver.registry.entry("q").probation == "r2"  # before its end can wake anyone
         return query
 
     driver.registry.register_factory("orders", build)
     assert driver.do("restart").state == "succeeded"
 
 
-def test_a_drain_that_finds_no_gap_stops_at_its_deadline_and_says_so():
+def test_drain_without_a_gap_stops_at_its_deadline():
     driver = Driver()
     driver.query._jsq.trigger_active = True
     driver.query._jsq.planned, driver.query._jsq.committed = 8, 7
@@ -270,7 +270,7 @@ def test_a_drain_that_finds_no_gap_stops_at_its_deadline_and_says_so():
     assert result.evidence["cut_batch"] == 8 and "batch 8, which will run again" in result.reason
 
 
-def test_an_error_of_our_own_is_a_result_too_and_tells_no_secret():
+def test_internal_error_is_a_result_without_secrets():
     driver = Driver()
     driver.query._jsq.stop_error = RuntimeError("py4j is gone, password s3cret")
     result = driver.do("stop")

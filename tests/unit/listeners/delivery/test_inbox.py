@@ -1,4 +1,4 @@
-"""The inbox: bounded, never blocking, counting what it loses."""
+"""The inbox: bounded, never blocking, counting dropped items."""
 
 import threading
 
@@ -13,7 +13,7 @@ def test_items_come_out_in_order_with_their_time():
     assert inbox.take(0) == []
 
 
-def test_the_oldest_goes_when_too_many_wait_and_the_loss_is_counted():
+def test_oldest_item_is_dropped_and_counted_when_full():
     inbox = Inbox(max_items=2)
     for data in "123":
         inbox.put("a", data)
@@ -21,14 +21,14 @@ def test_the_oldest_goes_when_too_many_wait_and_the_loss_is_counted():
     assert inbox.lost == {"queue_full": 1}
 
 
-def test_bytes_are_bounded_too_but_one_item_always_fits():
+def test_bytes_are_limited_but_one_item_always_fits():
     inbox = Inbox(max_bytes=10)
     inbox.put("a", "x" * 8)
     inbox.put("a", "y" * 80)
     assert [item.data[0] for item in inbox.take(0)] == ["y"]
 
 
-def test_a_waiting_reader_wakes_on_an_item_and_on_close():
+def test_waiting_reader_wakes_on_an_item_and_on_close():
     inbox = Inbox()
     threading.Timer(0.05, inbox.put, ("a", "1")).start()
     assert inbox.take(30)

@@ -1,4 +1,4 @@
-"""The landing form of the transport: files that are whole, an acknowledgement that means something."""
+"""The landing transport: complete files, acknowledged once they are synced."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lines_in(path: Path) -> list[bytes]:
     return gzip.decompress(path.read_bytes()).splitlines()
 
 
-def test_a_delivery_is_a_file_named_by_its_agent_and_numbers(tmp_path: Path) -> None:
+def test_delivery_is_a_file_named_by_agent_and_sequence_numbers(tmp_path: Path) -> None:
     answer = LandingTransport(tmp_path.as_uri()).send([line(4), line(5), line(9)])
     assert (answer.seq, answer.rejected) == (9, 0)
     (path,) = tmp_path.iterdir()
@@ -40,16 +40,16 @@ def test_a_delivery_is_a_file_named_by_its_agent_and_numbers(tmp_path: Path) -> 
     assert lines_in(path) == [line(4), line(5), line(9)]
 
 
-def test_the_same_delivery_again_is_the_same_file(tmp_path: Path) -> None:
+def test_repeated_delivery_is_the_same_file(tmp_path: Path) -> None:
     transport = LandingTransport(tmp_path.as_uri())
     transport.send([line(1)])
     (path,) = tmp_path.iterdir()
     before = path.read_bytes()
     transport.send([line(1)])
-    assert [one.read_bytes() for one in tmp_path.iterdir()] == [before]
+    assert [event.read_bytes() for event in tmp_path.iterdir()] == [before]
 
 
-def test_a_folder_that_is_not_there_is_not_made_and_asks_for_patience(tmp_path: Path) -> None:
+def test_missing_folder_is_not_created_and_can_be_retried(tmp_path: Path) -> None:
     transport = LandingTransport((tmp_path / "mount").as_uri())
     with pytest.raises(TransportError) as caught:
         transport.send([line(1)])
@@ -59,7 +59,7 @@ def test_a_folder_that_is_not_there_is_not_made_and_asks_for_patience(tmp_path: 
 
 
 @pytest.mark.parametrize("failing", ["fsync", "replace"])
-def test_a_full_disk_asks_for_patience_and_leaves_nothing(
+def test_full_disk_can_be_retried_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     def full(*args: object) -> None:
@@ -71,7 +71,7 @@ def test_a_full_disk_asks_for_patience_and_leaves_nothing(
     assert caught.value.retryable and list(tmp_path.iterdir()) == []
 
 
-def test_no_file_has_its_name_before_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_gets_its_name_only_when_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[str]] = []
     replace = os.replace
 
@@ -90,26 +90,26 @@ def test_no_file_has_its_name_before_it_is_whole(tmp_path: Path, monkeypatch: py
     ["file://host/landing", "file://relative"],
     ids=["another host", "no absolute path"],
 )
-def test_a_url_that_is_no_folder_of_this_machine_is_refused(url: str) -> None:
+def test_url_that_is_not_a_local_folder_is_refused(url: str) -> None:
     with pytest.raises(TransportError, match="file:///FOLDER") as caught:
         LandingTransport(url)
     assert not caught.value.retryable
 
 
-def test_a_path_may_have_blanks_in_it(tmp_path: Path) -> None:
+def test_path_may_contain_blanks(tmp_path: Path) -> None:
     folder = tmp_path / "landing zone"
     folder.mkdir()
     assert LandingTransport(folder.as_uri()).send([line(1)]).seq == 1
     assert len(list(folder.iterdir())) == 1
 
 
-def test_an_agent_that_is_no_name_makes_no_path(tmp_path: Path) -> None:
-    told = json.dumps({"agent": "../../etc/passwd", "seq": 1}).encode()
+def test_invalid_agent_id_makes_no_path(tmp_path: Path) -> None:
+    events = json.dumps({"agent": "../../etc/passwd", "seq": 1}).encode()
     with pytest.raises(TransportError, match="not an agent id"):
-        LandingTransport(tmp_path.as_uri()).send([told])
+        LandingTransport(tmp_path.as_uri()).send([events])
 
 
-def test_there_are_no_commands_and_no_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_commands_and_no_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(landing.time, "sleep", slept.append)
     transport = LandingTransport(tmp_path.as_uri())
@@ -121,11 +121,11 @@ def test_there_are_no_commands_and_no_answers(tmp_path: Path, monkeypatch: pytes
         transport.preflight({}, 1.0)
 
 
-def test_only_file_urls_mean_a_folder() -> None:
+def test_only_file_urls_are_folders() -> None:
     assert is_landing("file:///mnt/landing") and not is_landing("http://server:8420")
 
 
-def test_an_agent_delivers_all_it_has_in_numbers_without_gaps(tmp_path: Path) -> None:
+def test_agent_delivers_everything_without_gaps(tmp_path: Path) -> None:
     zone = tmp_path / "zone"
     zone.mkdir()
     inbox = Inbox()
@@ -145,12 +145,12 @@ def test_an_agent_delivers_all_it_has_in_numbers_without_gaps(tmp_path: Path) ->
         time.sleep(0.01)
     inbox.put("progress", '{"batchId":2}')
     agent.stop(5.0)
-    told = [json.loads(one) for path in sorted(zone.glob("*.gz")) for one in lines_in(path)]
-    assert [one["seq"] for one in told] == list(range(1, len(told) + 1))
-    assert [one["data"]["batchId"] for one in told if one["type"] == "progress"] == [1, 2]
+    events = [json.loads(event) for path in sorted(zone.glob("*.gz")) for event in lines_in(path)]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert [event["data"]["batchId"] for event in events if event["type"] == "progress"] == [1, 2]
 
 
-def test_an_attachment_to_a_folder_leaves_there_all_from_its_first_word_to_its_last(
+def test_attachment_to_a_folder_delivers_from_app_started_to_app_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     zone, engine = tmp_path / "zone", HangingEngine()
@@ -162,5 +162,5 @@ def test_an_attachment_to_a_folder_leaves_there_all_from_its_first_word_to_its_l
     session = Session()
     made.start(session)
     made.detach(timeout=5.0)
-    told = [json.loads(one)["type"] for path in sorted(zone.glob("*.gz")) for one in lines_in(path)]
-    assert told[0] == "app_started" and told[-1] == "app_ended"
+    events = [json.loads(event)["type"] for path in sorted(zone.glob("*.gz")) for event in lines_in(path)]
+    assert events[0] == "app_started" and events[-1] == "app_ended"

@@ -1,4 +1,4 @@
-"""Orphans: who may take what over, and what may be swept up."""
+"""Orphaned spools: who may adopt them, and what is deleted."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def make_old(directory, days=8):
         os.utime(path, (time.time() - days * 86400,) * 2)
 
 
-def test_what_a_dead_process_left_is_found_by_the_same_owner_only(tmp_path):
+def test_orphan_is_found_only_by_the_same_owner(tmp_path):
     left_behind(tmp_path, "a1")
     left_behind(tmp_path, "a2", dict(OWNER, app="clicks"))
     living = Spool(tmp_path / "a3", OWNER)
@@ -38,14 +38,14 @@ def test_what_a_dead_process_left_is_found_by_the_same_owner_only(tmp_path):
     living.close()
 
 
-def test_two_who_come_at_once_do_not_both_get_it(tmp_path):
+def test_orphan_is_adopted_by_one_process_at_a_time(tmp_path):
     left_behind(tmp_path, "a1")
     first = list(orphans.orphans(tmp_path, OWNER))
     assert len(first) == 1 and list(orphans.orphans(tmp_path, OWNER)) == []
     first[0].close()
 
 
-def test_the_oldest_comes_first(tmp_path):
+def test_oldest_orphan_comes_first(tmp_path):
     make_old(left_behind(tmp_path, "b"), days=1)
     make_old(left_behind(tmp_path, "a"), days=2)
     left_behind(tmp_path, "0")
@@ -56,7 +56,7 @@ def test_the_oldest_comes_first(tmp_path):
     assert names == ["a", "b", "0"]
 
 
-def test_a_directory_without_a_readable_owner_is_nobodys(tmp_path):
+def test_directory_without_readable_owner_is_ignored(tmp_path):
     for content in ("", "[]", '{"app": "orders"}', '{"agent": "other"}'):
         directory = left_behind(tmp_path, str(uuid.uuid4()))
         (directory / "owner.json").write_text(content)
@@ -64,7 +64,7 @@ def test_a_directory_without_a_readable_owner_is_nobodys(tmp_path):
     assert list(orphans.orphans(tmp_path / "nowhere", OWNER)) == []
 
 
-def test_a_file_system_without_locks_is_written_to_but_nothing_on_it_is_adopted(tmp_path, monkeypatch):
+def test_file_system_without_locks_is_used_but_never_adopted_from(tmp_path, monkeypatch):
     def no_locks(*args):
         raise OSError(95, "Operation not supported")
 
@@ -74,7 +74,7 @@ def test_a_file_system_without_locks_is_written_to_but_nothing_on_it_is_adopted(
     assert list(orphans.orphans(tmp_path, OWNER)) == []
 
 
-def test_only_old_and_empty_spools_are_swept_up_whosever_they_are(tmp_path):
+def test_only_old_and_empty_spools_are_deleted(tmp_path):
     other = dict(OWNER, app="clicks")
     make_old(left_behind(tmp_path, "old-empty", other, delivered=2))
     make_old(left_behind(tmp_path, "old-full", other))
@@ -91,7 +91,7 @@ def test_only_old_and_empty_spools_are_swept_up_whosever_they_are(tmp_path):
     living.close()
 
 
-def test_damaged_records_are_kept_for_a_week_and_never_too_many(tmp_path):
+def test_damaged_records_are_kept_for_a_week_up_to_a_limit(tmp_path):
     paths = [tmp_path / f"{uuid.uuid4()}.damaged" for _ in range(30)]
     for index, path in enumerate(paths):
         path.write_text("x")

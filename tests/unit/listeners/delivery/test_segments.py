@@ -1,4 +1,4 @@
-"""Segments and the cursor: what the files of a spool say, whole or not."""
+"""Segments and cursor: reading intact and damaged files."""
 
 import zlib
 
@@ -19,23 +19,23 @@ from listeners.delivery.segments import (
 
 
 @given(st.integers(1, 2**62), st.binary(max_size=200).filter(lambda line: b"\n" not in line))
-def test_a_record_comes_back_as_it_was_written(seq, line):
+def test_record_round_trip(seq, line):
     encoded = encode(seq, line)
     assert encoded.endswith(b"\n") and decode(encoded[:-1]) == (seq, line)
 
 
 @given(st.binary(max_size=60))
-def test_bytes_that_are_no_record_are_none(raw):
+def test_bytes_that_are_not_a_record_decode_to_none(raw):
     body = raw.partition(b" ")[2]
     assert decode(raw) is None or raw.startswith(b"%08x " % zlib.crc32(body))
 
 
-def test_names_of_segments_sort_as_their_events_do():
+def test_segment_names_sort_like_their_events():
     names = [segment_name(seq) for seq in (1, 9, 10, 99, 100, 10**12)]
     assert names == sorted(names) and [first_seq(name) for name in names] == [1, 9, 10, 99, 100, 10**12]
 
 
-def test_the_cursor_tells_what_was_saved_last(tmp_path):
+def test_cursor_returns_the_last_saved_values(tmp_path):
     path = tmp_path / "cursor"
     assert Cursor(path).load() == (0, Position())
     cursor = Cursor(path)
@@ -47,7 +47,7 @@ def test_the_cursor_tells_what_was_saved_last(tmp_path):
     assert Cursor(path).load() == (9, Position())
 
 
-def test_a_torn_write_of_the_cursor_leaves_the_word_before_it(tmp_path):
+def test_torn_cursor_write_leaves_the_previous_values(tmp_path):
     path = tmp_path / "cursor"
     for cut in range(SLOT_BYTES):
         path.unlink(missing_ok=True)
@@ -66,7 +66,7 @@ def test_a_torn_write_of_the_cursor_leaves_the_word_before_it(tmp_path):
         assert Cursor(path).load() == (3, Position())
 
 
-def test_what_is_set_aside_is_bounded(tmp_path):
+def test_damaged_bytes_are_kept_up_to_a_limit(tmp_path):
     path = tmp_path / "damaged"
     for _ in range(5):
         set_aside(path, b"x" * (MAX_DAMAGED_BYTES // 3))

@@ -1,4 +1,4 @@
-"""Delivery: what is acknowledged is gone, what is refused is counted, orphans come home."""
+"""The sender: acknowledged events are deleted, rejected events counted, orphans delivered."""
 
 import threading
 import time
@@ -43,42 +43,44 @@ def left_behind(root, agent="dead", lines=(b"seven",), owner=OWNER, losses=None)
     return spool.directory
 
 
-def test_lines_that_the_server_rejects_are_counted_with_its_reason():
+def test_rejected_lines_are_counted_with_the_reason():
     warned, waiting = [], queue(b"one", b"two")
-    delivery = EventSender(Server(rejects=1), waiting, threading.Lock(), lambda *words: warned.append(words))
-    delivery.drain(1.0)
-    assert waiting.events == 0 and delivery.lost == {"rejected": 1}
+    sender = EventSender(
+        Server(rejects=1), waiting, threading.Lock(), lambda *warning: warned.append(warning)
+    )
+    sender.drain(1.0)
+    assert waiting.events == 0 and sender.lost == {"rejected": 1}
     assert warned == [("rejected", "1 events were rejected: label name 'a b'")]
 
 
-def test_a_server_that_is_away_leaves_everything_where_it_is():
+def test_unreachable_server_leaves_all_events_queued():
     waiting = queue(b"one")
     with pytest.raises(TransportError):
         EventSender(Server(TransportError("away")), waiting, threading.Lock()).drain(1.0)
     assert waiting.events == 1
 
 
-def test_what_the_server_does_not_acknowledge_is_not_deleted():
+def test_unacknowledged_events_are_not_deleted():
     waiting = queue(b"one", b"two")
     with pytest.raises(TransportError, match="acknowledged 1 of 2"):
         EventSender(Server(acknowledges=1), waiting, threading.Lock()).drain(1.0)
     assert waiting.events == 2
 
 
-def test_a_server_that_rejects_more_than_it_got_makes_no_more_losses_than_events():
-    delivery = EventSender(Server(rejects=1000), queue(b"one"), threading.Lock())
-    delivery.drain(1.0)
-    assert delivery.lost == {"rejected": 1}
+def test_more_rejections_than_events_count_as_all_events():
+    sender = EventSender(Server(rejects=1000), queue(b"one"), threading.Lock())
+    sender.drain(1.0)
+    assert sender.lost == {"rejected": 1}
 
 
-def test_one_event_that_is_too_large_does_not_make_the_others_go_one_by_one():
+def test_one_oversized_event_does_not_shrink_all_later_batches():
     def refuse_poison(lines):
         return TooLarge("413") if b"poison" in lines else None
 
     server = Server(refuse_poison)
-    delivery = EventSender(server, queue(b"poison", *[b"fine"] * 999), threading.Lock())
-    delivery.drain(1.0)
-    assert len(server.lines) == 999 and delivery.lost == {"too_large": 1}
+    sender = EventSender(server, queue(b"poison", *[b"fine"] * 999), threading.Lock())
+    sender.drain(1.0)
+    assert len(server.lines) == 999 and sender.lost == {"too_large": 1}
     assert len(server.sizes) < 25
 
 
@@ -88,7 +90,7 @@ def test_draining_ends_in_time_with_events_left():
     assert waiting.events == 1500
 
 
-def test_orphans_are_delivered_and_deleted_or_left_for_the_next_try(tmp_path):
+def test_orphans_are_delivered_and_deleted_or_kept_for_later(tmp_path):
     left_behind(tmp_path)
     away = EventSender(Server(TransportError("away")), queue(), threading.Lock())
     with pytest.raises(TransportError):
@@ -99,7 +101,7 @@ def test_orphans_are_delivered_and_deleted_or_left_for_the_next_try(tmp_path):
     assert server.lines == [b"seven"] and not (tmp_path / "dead").exists()
 
 
-def test_what_a_dead_process_lost_is_reported_by_who_adopts_its_spool_once(tmp_path):
+def test_losses_of_an_orphan_are_reported_once_by_its_adopter(tmp_path):
     directory = left_behind(tmp_path, lines=(b"seven", b"eight", b"nine"), losses={"queue_full": 4})
     path = next(directory.glob("*.events"))
     path.write_bytes(path.read_bytes().replace(b"eight", b"EIGHT"))
@@ -108,13 +110,13 @@ def test_what_a_dead_process_lost_is_reported_by_who_adopts_its_spool_once(tmp_p
     def refuse_second(lines):
         return TransportError("away") if next(turns, "away") else None
 
-    delivery = EventSender(Server(refuse_second), queue(), threading.Lock())
-    delivery.adopt(tmp_path, OWNER)
-    assert delivery.lost == {"queue_full": 4, "corrupt_record": 1}
-    assert delivery.adopt(tmp_path, OWNER) and sum(delivery.lost.values()) == 5
+    sender = EventSender(Server(refuse_second), queue(), threading.Lock())
+    sender.adopt(tmp_path, OWNER)
+    assert sender.lost == {"queue_full": 4, "corrupt_record": 1}
+    assert sender.adopt(tmp_path, OWNER) and sum(sender.lost.values()) == 5
 
 
-def test_losses_stay_with_an_orphan_that_could_not_be_delivered(tmp_path):
+def test_losses_stay_with_an_undelivered_orphan(tmp_path):
     directory = left_behind(tmp_path, lines=[b"%d" % n for n in range(900)], losses={"queue_full": 4})
     path = next(directory.glob("*.events"))
     path.write_bytes(path.read_bytes().replace(b" 12 5\n", b" 12 6\n"))
@@ -123,25 +125,25 @@ def test_losses_stay_with_an_orphan_that_could_not_be_delivered(tmp_path):
     def refuse_second(lines):
         return next(answers, TransportError("away"))
 
-    delivery = EventSender(Server(refuse_second), queue(), threading.Lock())
+    sender = EventSender(Server(refuse_second), queue(), threading.Lock())
     with pytest.raises(TransportError):
-        delivery.adopt(tmp_path, OWNER)
-    assert delivery.lost == {}
+        sender.adopt(tmp_path, OWNER)
+    assert sender.lost == {}
     later = EventSender(Server(), queue(), threading.Lock())
     later.adopt(tmp_path, OWNER)
     assert later.lost == {"queue_full": 4, "corrupt_record": 1}
 
 
-def test_a_long_adoption_ends_in_time_and_goes_on_later(tmp_path):
+def test_long_adoption_ends_in_time_and_continues_later(tmp_path):
     left_behind(tmp_path, "one")
     left_behind(tmp_path, "two")
     server = Server()
-    delivery = EventSender(server, queue(), threading.Lock())
-    assert not delivery.adopt(tmp_path, OWNER, until=time.monotonic())
-    assert delivery.adopt(tmp_path, OWNER) and server.lines == [b"seven", b"seven"]
+    sender = EventSender(server, queue(), threading.Lock())
+    assert not sender.adopt(tmp_path, OWNER, until=time.monotonic())
+    assert sender.adopt(tmp_path, OWNER) and server.lines == [b"seven", b"seven"]
 
 
-def test_a_disk_that_does_not_give_events_is_an_error_that_passes(tmp_path, monkeypatch):
+def test_unreadable_disk_is_a_temporary_error(tmp_path, monkeypatch):
     spool = Spool(tmp_path / "agent", OWNER)
     spool.append([(1, b"one")])
     next(spool.directory.glob("*.events")).chmod(0)

@@ -1,4 +1,4 @@
-"""The HTTP transport: what each answer of a server, kind or hostile, becomes."""
+"""The HTTP transport: how it handles valid and hostile answers."""
 
 import os
 import re
@@ -20,7 +20,7 @@ def test_events_are_sent_and_acknowledged(recorder):
     assert recorder.events[0]["seq"] == 4
 
 
-def test_commands_come_and_results_go(recorder):
+def test_commands_are_received_and_results_sent(recorder):
     recorder.commands.put({"id": "c/1", "action": "stop", "query_id": "q"})
     transport = HttpTransport(recorder.url + "/", "t")
     assert transport.poll("agent", 1.0)[0].id == "c/1"
@@ -28,7 +28,7 @@ def test_commands_come_and_results_go(recorder):
     assert recorder.results["c1"]["reason"] == "done"
 
 
-def test_malformed_commands_are_passed_over(recorder):
+def test_malformed_commands_are_ignored(recorder):
     recorder.commands.put({"id": "c", "action": "explode"})
     assert HttpTransport(recorder.url, "t").poll("agent", 1.0) == []
 
@@ -37,27 +37,27 @@ def test_malformed_commands_are_passed_over(recorder):
     ("status", "retryable"),
     [(500, True), (503, True), (401, True), (404, True), (429, True), (302, True), (400, False)],
 )
-def test_a_refusal_says_whether_trying_again_helps(recorder, status, retryable):
+def test_refusal_is_marked_retryable_or_not(recorder, status, retryable):
     recorder.refusal = (status, {"Retry-After": "7", "Location": "http://127.0.0.1:1/"})
     with pytest.raises(TransportError) as caught:
         HttpTransport(recorder.url, "t").send([b"{}"])
     assert caught.value.retryable is retryable and caught.value.retry_after == 7.0
 
 
-def test_too_large_has_its_own_error(recorder):
+def test_http_413_has_its_own_error(recorder):
     recorder.refusal = (413, {})
     with pytest.raises(TooLarge):
         HttpTransport(recorder.url, "t").send([b"{}"])
 
 
-def test_a_redirect_is_not_followed(recorder):
+def test_redirect_is_not_followed(recorder):
     recorder.refusal = (307, {"Location": recorder.url + "/elsewhere"})
     with pytest.raises(TransportError):
         HttpTransport(recorder.url, "t").send([b"{}"])
     assert recorder.posts == 1
 
 
-def test_nobody_at_home_is_a_retryable_error():
+def test_unreachable_server_is_a_retryable_error():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -76,24 +76,24 @@ def test_nobody_at_home_is_a_retryable_error():
         b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1_200_000,
     ],
 )
-def test_a_hostile_answer_is_a_transport_error(answer):
+def test_hostile_answer_is_a_transport_error(answer):
     with hostile(answer) as url, pytest.raises(TransportError):
         HttpTransport(url, "t").send([b"{}"], timeout=5.0)
 
 
-def test_an_address_that_is_none_is_refused_at_once():
+def test_invalid_url_is_refused_at_once():
     with pytest.raises(TransportError, match="http:// or https://"):
         HttpTransport("localhost:8420", None)
 
 
-def test_a_result_that_is_no_unicode_is_told_all_the_same():
+def test_result_with_invalid_unicode_is_still_delivered():
     taken = []
     with hostile(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", taken) as url:
         HttpTransport(url, "t").answer("id", wire.CommandResult("failed", "no file " + os.fsdecode(b"\xff")))
     assert b'"no file ?"' in taken[0]
 
 
-def test_which_lines_were_not_taken_is_told_whatever_else_the_server_says():
+def test_rejected_lines_are_returned_whatever_else_is_in_the_answer():
     body = b'{"acknowledged": 3, "rejected": [{"line": 2, "error": "no room"}, {"line": "x"}, 7]}'
     with hostile(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)) as url:
         answer = HttpTransport(url, "t").send([b"{}", b"{}", b"{}"])
@@ -102,14 +102,14 @@ def test_which_lines_were_not_taken_is_told_whatever_else_the_server_says():
 
 
 def _lacks(request):
-    """Whether the body of a request has not come whole."""
+    """Whether the request's body is incomplete."""
     head, found, body = request.partition(b"\r\n\r\n")
     length = re.search(rb"(?i)content-length: (\d+)", head)
     return not found or (length is not None and len(body) < int(length[1]))
 
 
 class hostile:
-    """A server that answers the first request with the given bytes and hangs up."""
+    """A server that answers the first request with the given bytes and closes the connection."""
 
     def __init__(self, answer, taken=None):
         self._answer, self._taken = answer, [] if taken is None else taken

@@ -1,4 +1,4 @@
-"""The list of metrics: complete by the contract, named as Prometheus wants, safe for names never seen."""
+"""The metric catalogue: complete, named by Prometheus' conventions, safe for unknown names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from listeners.protocol.catalogue import (
 )
 from tests.paths import DATA
 
-#: The names that dashboards and rules rely on.
+#: The names that dashboards and rules depend on.
 PROMISED = """
 batch_id batch_duration_seconds batch_phase_seconds trigger_interval_seconds batches_total input_rows_total
 input_rows_per_second processed_rows_per_second output_rows_total last_progress_timestamp_seconds
@@ -48,12 +48,12 @@ def test_every_promised_metric_is_listed() -> None:
     assert [name for name in PROMISED if PREFIX + name not in BY_NAME] == []
 
 
-def test_no_name_is_given_twice() -> None:
+def test_names_are_unique() -> None:
     assert len({metric.name for metric in EVERY}) == len(EVERY)
 
 
 @pytest.mark.parametrize("metric", EVERY, ids=lambda metric: metric.name)
-def test_names_follow_prometheus(metric: Metric) -> None:
+def test_names_follow_prometheus_conventions(metric: Metric) -> None:
     assert re.fullmatch(r"(spark_streaming|controlplane)_[a-z0-9]+(_[a-z0-9]+)*", metric.name)
     assert metric.name.endswith("_total") == (metric.type == "counter")
     assert metric.name.endswith("_info") == (metric.type == "info")
@@ -62,7 +62,7 @@ def test_names_follow_prometheus(metric: Metric) -> None:
     assert not set(metric.labels) & set(QUERY_LABELS)
 
 
-def test_units_are_base_units_and_end_the_name() -> None:
+def test_units_are_base_units_at_the_end_of_the_name() -> None:
     units = {metric.name.removeprefix(PREFIX): metric.unit for metric in METRICS}
     assert units["batch_duration_seconds"] == "seconds"
     assert units["input_rows_total"] == "rows"
@@ -70,14 +70,14 @@ def test_units_are_base_units_and_end_the_name() -> None:
     assert units["input_rows_per_second"] == units["batch_id"] == ""
 
 
-def test_figures_that_spark_gives_in_milliseconds_become_seconds() -> None:
+def test_millisecond_figures_become_seconds() -> None:
     for metric in EVERY:
         in_ms = metric.path.endswith(("Ms", "Latency", "batchDuration")) or "durationMs" in metric.path
         if in_ms and not metric.derived:
             assert (metric.factor, metric.unit) == (0.001, "seconds"), metric.name
 
 
-def test_every_custom_figure_of_a_real_rocksdb_query_is_known() -> None:
+def test_every_custom_metric_of_a_recorded_rocksdb_query_is_known() -> None:
     reported: set[str] = set()
     for line in PROGRESS.read_text().splitlines():
         for operator in json.loads(line).get("stateOperators", []):
@@ -104,24 +104,24 @@ def test_figures_of_single_partitions_never_become_series() -> None:
         ("buildInfo", "state_custom_build_details", 1.0),
     ],
 )
-def test_an_unknown_custom_figure_gets_a_safe_name(spark_name: str, name: str, factor: float) -> None:
+def test_unknown_custom_metric_gets_a_safe_name(spark_name: str, name: str, factor: float) -> None:
     metric = custom_metric(spark_name)
     assert metric is not None
     assert (metric.name, metric.factor) == (PREFIX + name, factor)
 
 
 @given(st.text(max_size=300))
-def test_any_name_at_all_is_safe_or_left_out(spark_name: str) -> None:
+def test_any_name_is_safe_or_left_out(spark_name: str) -> None:
     for metric in (custom_metric(spark_name), source_metric(spark_name)):
         assert metric is None or re.fullmatch(r"spark_streaming_[a-z0-9_]{1,200}", metric.name)
         assert metric is None or "\n" not in metric.help
 
 
-def test_kafka_figures_keep_their_meaning() -> None:
+def test_kafka_metrics_keep_their_meaning() -> None:
     metric = source_metric("maxOffsetsBehindLatest")
     assert metric is not None and metric.name == "spark_streaming_source_max_partition_offsets_behind"
 
 
-def test_sources_and_operators_of_one_name_are_told_apart() -> None:
+def test_sources_and_operators_with_equal_names_are_distinct() -> None:
     assert distinct(["a", "b", "a", "", "a"]) == ["a", "b", "a#2", "unnamed", "a#3"]
     assert len(distinct(["x" * 1000])[0]) == 200

@@ -1,4 +1,4 @@
-"""Secrets stay in the driver."""
+"""Redaction: secrets stay in the driver."""
 
 import pytest
 
@@ -17,7 +17,7 @@ KEYS = compiled(None)
         ("at org.apache.spark.Foo(Foo.scala:12)", "at org.apache.spark.Foo(Foo.scala:12)"),
     ],
 )
-def test_values_behind_secret_keys_are_masked_and_nothing_else(text, kept):
+def test_only_values_of_secret_keys_are_masked(text, kept):
     assert redact(text, KEYS) == kept
 
 
@@ -42,23 +42,23 @@ def test_values_behind_secret_keys_are_masked_and_nothing_else(text, kept):
         ("abfss://box@account/x and hdfs://n:8020/a@b", "abfss://box@account/x and hdfs://n:8020/a@b"),
     ],
 )
-def test_a_secret_inside_the_value_of_a_harmless_key_is_masked_too(text, kept):
+def test_secret_inside_the_value_of_another_key_is_masked(text, kept):
     assert redact(text, KEYS) == kept
 
 
 @pytest.mark.parametrize(
     "piece", ["a", "a:", "a ", "://a:", 'token="', "token='\\", "\\", "token=\\\"x\\'", "://a:b/"]
 )
-def test_a_text_made_to_be_slow_is_read_in_one_go(piece):
+def test_adversarial_text_is_processed_in_linear_time(piece):
     assert len(redact("a" + piece * MAX_TEXT_CHARS, KEYS)) > 0
 
 
-def test_the_sessions_own_regex_counts_and_a_broken_one_falls_back():
+def test_sessions_regex_applies_and_an_invalid_one_falls_back():
     assert redact("pin=1234 password=x", compiled("(?i)pin")) == "pin=*********(redacted) password=x"
     assert redact("password=x", compiled("(")) == "password=*********(redacted)"
 
 
-def test_an_overlong_text_keeps_both_ends():
+def test_long_text_keeps_both_ends():
     text = "head" + "x" * 2 * MAX_TEXT_CHARS + "Caused by: tail"
     short = redact(text, KEYS)
     assert (

@@ -1,4 +1,4 @@
-"""The wire format: what goes in comes out, and a bad line names its mistake."""
+"""The wire format: round trips, and errors that name the field."""
 
 import json
 
@@ -27,18 +27,18 @@ def line(**changes):
     return json.dumps({k: v for k, v in document.items() if v != "absent"})
 
 
-def test_an_event_survives_the_way_there():
+def test_event_round_trip():
     event = wire.decode_event(line())
     assert event.at == 1795152600.25 and event.app.name == "orders" and event.labels == {"team": "payments"}
     assert wire.decode_event(wire.encode_event(event)) == event
 
 
-def test_unix_seconds_are_times_too():
+def test_unix_seconds_are_accepted_as_times():
     assert wire.decode_event(line(at=1795152600.25)).at == 1795152600.25
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"v": 2}, "v must be 1"),
         ({"agent": "x"}, "agent must be a UUID"),
@@ -62,13 +62,13 @@ def test_unix_seconds_are_times_too():
         ({"labels": {f"l{i}": "x" for i in range(11)}}, "at most 10"),
     ],
 )
-def test_a_wrong_field_is_named(changes, says):
-    with pytest.raises(WireError, match=says):
+def test_wrong_field_is_named_in_the_error(changes, message):
+    with pytest.raises(WireError, match=message):
         wire.decode_event(line(**changes))
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", "not JSON"),
         ("{", "not JSON"),
@@ -78,8 +78,8 @@ def test_a_wrong_field_is_named(changes, says):
         ("1" * 10_000, "number is too long"),
     ],
 )
-def test_what_is_not_json_is_refused_in_words(text, says):
-    with pytest.raises(WireError, match=says):
+def test_invalid_json_is_refused_with_a_reason(text, message):
+    with pytest.raises(WireError, match=message):
         wire.decode_event(text)
 
 
@@ -92,12 +92,12 @@ def test_nan_and_infinity_become_null_both_ways():
 
 
 @given(st.text() | st.binary())
-def test_decoding_never_fails_in_another_way(text):
+def test_decoding_raises_only_wire_errors(text):
     with pytest.raises(WireError):
         wire.decode_event(text)
 
 
-def test_commands_and_results_survive_the_way():
+def test_command_and_result_round_trip():
     command = wire.Command("c1", "restart", AGENT, drain=True, overrides={"a": 1})
     assert wire.decode_command(wire.encode_command(command)) == command
     result = wire.CommandResult("failed", "no", "start_failed", {"exception": "x"})
@@ -116,13 +116,13 @@ def test_commands_and_results_survive_the_way():
         {"id": "c", "action": "stop", "query_id": "q", "overrides": [1]},
     ],
 )
-def test_a_malformed_command_is_refused(document):
+def test_malformed_command_is_refused(document):
     with pytest.raises(WireError):
         wire.decode_command(document)
 
 
 @pytest.mark.parametrize("within", ["[%s]", '{"a":%s}', '[1,{"b":[2,%s]}]'])
-def test_what_is_nested_deeper_than_others_can_render_is_refused(within):
+def test_evidence_nested_too_deep_is_refused(within):
     text = "1"
     while not wire.nested(json.loads(text)):
         text = within % text

@@ -1,4 +1,4 @@
-"""The waits: through commanded ends, along with new runs, and out again as Spark does it."""
+"""The waits: they continue through commanded ends, follow new runs and otherwise return as in Spark."""
 
 import threading
 
@@ -11,7 +11,7 @@ from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session, a
 
 
 class Waiter(threading.Thread):
-    """Runs a wait aside and keeps how it came out."""
+    """Runs a wait on another thread and keeps its outcome."""
 
     def __init__(self, act, *args):
         super().__init__(daemon=True)
@@ -45,7 +45,7 @@ def wait_on(registry, query):
     return Waiter(awaiting.await_termination, registry, ENGINE, await_on_jvm, query)
 
 
-def test_a_commanded_stop_is_waited_through_and_the_next_run_followed(registry, query):
+def test_commanded_stop_keeps_the_wait_and_the_next_run_is_followed(registry, query):
     waiter, entry = wait_on(registry, query), registry.entry("q")
     registry.hold(entry)
     query._jsq.stop()
@@ -56,14 +56,14 @@ def test_a_commanded_stop_is_waited_through_and_the_next_run_followed(registry, 
     assert waiter.is_over() and waiter.failure is None
 
 
-def test_a_failure_is_raised_as_it_is(registry, query):
+def test_failure_is_raised_unchanged(registry, query):
     waiter = wait_on(registry, query)
     failure = RuntimeError("poison")
     query._jsq.fail(failure)
     assert waiter.is_over() and waiter.failure is failure
 
 
-def test_a_failure_on_probation_is_held_and_the_next_run_followed(registry, query):
+def test_failure_on_probation_is_held_and_the_next_run_followed(registry, query):
     entry = registry.entry("q")
     entry.probation = "r1"
     waiter = wait_on(registry, query)
@@ -74,7 +74,7 @@ def test_a_failure_on_probation_is_held_and_the_next_run_followed(registry, quer
     assert waiter.is_over() and waiter.failure is None
 
 
-def test_the_users_own_stop_frees_a_held_wait(registry, query):
+def test_users_own_stop_releases_a_held_wait(registry, query):
     waiter = wait_on(registry, query)
     registry.hold(registry.entry("q"))
     query._jsq.stop()
@@ -83,7 +83,7 @@ def test_the_users_own_stop_frees_a_held_wait(registry, query):
     assert waiter.is_over()
 
 
-def test_closing_the_registry_frees_every_wait(registry, query):
+def test_closing_the_registry_releases_every_wait(registry, query):
     waiter = wait_on(registry, query)
     registry.hold(registry.entry("q"))
     query._jsq.stop()
@@ -91,13 +91,13 @@ def test_closing_the_registry_frees_every_wait(registry, query):
     assert waiter.is_over()
 
 
-def test_a_timeout_argument_is_sparks_business(registry, query):
+def test_timeout_argument_is_passed_to_spark(registry, query):
     seen = []
     awaiting.await_termination(registry, ENGINE, lambda q, t: seen.append(t), query, 5)
     assert seen == [5]
 
 
-def test_a_query_that_we_did_not_see_start_is_sparks_business(registry):
+def test_query_with_unseen_start_is_left_to_spark(registry):
     stranger = Query(JavaQuery("x", "rx"))
     waiter = wait_on(registry, stranger)
     stranger._jsq.stop()
@@ -105,7 +105,7 @@ def test_a_query_that_we_did_not_see_start_is_sparks_business(registry):
 
 
 class Manager:
-    """`spark.streams`: remembers an end until it is reset, as Spark does."""
+    """`spark.streams`: remembers an end until it is reset, as in Spark."""
 
     def __init__(self, *queries):
         self._queries, self._jsqm, self.resets, self.key = list(queries), self, 0, 1
@@ -133,7 +133,7 @@ def wait_on_any(registry, manager):
     return Waiter(awaiting.await_any, registry, ENGINE, lambda m: m.wait(), manager)
 
 
-def test_waiting_for_any_goes_on_through_commanded_ends_and_tells_others(registry, query):
+def test_await_any_continues_through_commanded_ends_and_returns_others(registry, query):
     other = Query(JavaQuery("p", "r9"))
     registry.started(other, None, Session(), ENGINE)
     manager = Manager(query, other)
@@ -145,7 +145,7 @@ def test_waiting_for_any_goes_on_through_commanded_ends_and_tells_others(registr
     assert waiter.is_over() and str(waiter.failure) == "poison"
 
 
-def test_an_end_of_a_query_we_did_not_start_is_passed_on(registry, query):
+def test_end_of_a_query_with_unseen_start_is_passed_on(registry, query):
     stranger = Query(JavaQuery("x", "rx"))
     waiter = wait_on_any(registry, Manager(query, stranger))
     registry.entry("q").commanded = True
@@ -153,13 +153,13 @@ def test_an_end_of_a_query_we_did_not_start_is_passed_on(registry, query):
     assert waiter.is_over() and waiter.failure is None
 
 
-def test_without_any_command_the_wait_is_sparks(registry, query):
+def test_wait_without_any_command_is_sparks_own(registry, query):
     waiter = wait_on_any(registry, Manager(query))
     query._jsq.stop()
     assert waiter.is_over() and waiter.failure is None
 
 
-def test_ends_that_the_user_reset_are_forgotten(registry, query):
+def test_ends_reset_by_the_user_are_forgotten(registry, query):
     other = Query(JavaQuery("p", "r9"))
     registry.started(other, None, Session(), ENGINE)
     manager = Manager(query, other)
@@ -172,7 +172,7 @@ def test_ends_that_the_user_reset_are_forgotten(registry, query):
     registry.close()
 
 
-def test_a_query_of_another_session_that_ended_long_ago_ends_no_wait(registry, query):
+def test_earlier_end_in_another_session_ends_no_wait(registry, query):
     elsewhere = Query(JavaQuery("p", "r9"))
     registry.started(elsewhere, None, Session(key=2), ENGINE)
     elsewhere._jsq.stop()
@@ -183,7 +183,7 @@ def test_a_query_of_another_session_that_ended_long_ago_ends_no_wait(registry, q
     registry.close()
 
 
-def test_a_failure_between_sparks_answer_and_our_reset_is_still_raised(registry, query):
+def test_failure_between_sparks_answer_and_the_reset_is_raised(registry, query):
     other = Query(JavaQuery("p", "r9"))
     registry.started(other, None, Session(), ENGINE)
 
@@ -198,18 +198,18 @@ def test_a_failure_between_sparks_answer_and_our_reset_is_still_raised(registry,
     assert waiter.is_over() and str(waiter.failure) == "poison"
 
 
-def test_a_wait_on_a_run_that_the_program_replaced_ends_as_in_spark(registry, query):
+def test_wait_on_a_run_replaced_by_the_program_ends_as_in_spark(registry, query):
     waiter = wait_on(registry, query)
     registry.started(Query(JavaQuery("q", "r2")), None, Session(), ENGINE)
     query._jsq.stop()
     assert waiter.is_over() and waiter.failure is None
 
 
-# -- where Spark is another process and may be away ------------------------------------------------
+# -- Spark in another process, which may be unreachable --------------------------------------------
 
 
 class Away(type(ENGINE)):
-    """Spark cannot be asked; a wait says so by this exception."""
+    """Spark does not answer; a wait raises this exception."""
 
     def is_outage(self, failure):
         return isinstance(failure, ConnectionError)
@@ -222,7 +222,7 @@ def raising(waited_on):
     raise ConnectionError("no answer")
 
 
-def test_an_outage_in_a_wait_is_raised_as_pyspark_does_and_holds_nobody(registry, query):
+def test_outage_in_a_wait_is_raised_and_holds_nothing(registry, query):
     entry = registry.entry("q")
     entry.probation = "r1"
     waiter = Waiter(awaiting.await_termination, registry, Away(), raising, query)
@@ -230,13 +230,13 @@ def test_an_outage_in_a_wait_is_raised_as_pyspark_does_and_holds_nobody(registry
     assert not entry.held and entry.probation == "r1"
 
 
-def test_a_wait_for_any_begins_although_spark_cannot_be_asked_and_ends_as_pyspark_does(registry, query):
+def test_await_any_during_an_outage_ends_as_in_pyspark(registry, query):
     registry.entry("q").commanded = True
     waiter = Waiter(awaiting.await_any, registry, Away(), raising, Manager(query))
     assert waiter.is_over() and isinstance(waiter.failure, ConnectionError)
 
 
-def test_a_query_of_which_nothing_can_be_learned_counts_as_running(registry, query, monkeypatch):
+def test_query_that_cannot_be_asked_counts_as_running(registry, query, monkeypatch):
     def unknown():
         raise ConnectError("no answer")
 
@@ -250,7 +250,7 @@ def test_a_query_of_which_nothing_can_be_learned_counts_as_running(registry, que
     registry.close()
 
 
-def test_a_held_wait_ends_with_what_spark_answers_once_it_is_gone(registry, query, monkeypatch):
+def test_held_wait_ends_with_sparks_error_on_permanent_outage(registry, query, monkeypatch):
     class Mortal(type(ENGINE)):
         answer = None
 
@@ -268,11 +268,11 @@ def test_a_held_wait_ends_with_what_spark_answers_once_it_is_gone(registry, quer
     assert not registry.entry("q").held
 
 
-# -- ends that the program has followed by another start -------------------------------------------
+# -- ends followed by another start of the program -------------------------------------------------
 
 
 def restarted_by_the_program(registry, query):
-    """`p` is stopped and started again by the program itself; the manager that Spark would have."""
+    """`p` is stopped and started again by the program; the manager remembers the end, as in Spark."""
     old, new = Query(JavaQuery("p", "r9")), Query(JavaQuery("p", "r10"))
     registry.started(old, None, Session(), ENGINE)
     registry.entry("q").commanded = True
@@ -281,12 +281,12 @@ def restarted_by_the_program(registry, query):
     return Manager(query, old, new)
 
 
-def test_waiting_for_any_tells_of_an_end_that_the_program_has_followed_by_another_start(registry, query):
+def test_await_any_returns_for_an_end_followed_by_another_start(registry, query):
     waiter = wait_on_any(registry, restarted_by_the_program(registry, query))
     assert waiter.is_over() and waiter.failure is None
 
 
-def test_a_reset_forgets_such_an_end(registry, query):
+def test_reset_forgets_such_an_end(registry, query):
     manager = restarted_by_the_program(registry, query)
     awaiting.reset_terminated(registry, ENGINE, lambda m: m.resetTerminated(), manager)
     waiter = wait_on_any(registry, manager)
@@ -296,7 +296,7 @@ def test_a_reset_forgets_such_an_end(registry, query):
     registry.close()
 
 
-def test_the_failure_of_a_run_that_the_program_has_replaced_is_raised(registry, query):
+def test_failure_of_a_replaced_run_is_raised(registry, query):
     old = Query(JavaQuery("p", "r9"))
     registry.started(old, None, Session(), ENGINE)
     registry.entry("q").commanded = True

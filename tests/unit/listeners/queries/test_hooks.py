@@ -1,4 +1,4 @@
-"""What goes wrong in a hook is ours, and is not told over and over."""
+"""The hooks: observed calls, and errors that are logged once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from listeners.queries.registry import Registry
 
 
 class Context:
-    """A SparkContext; `_jsc` is gone once it has stopped."""
+    """A SparkContext; `_jsc` is None once it has stopped."""
 
     def __init__(self) -> None:
         self._jsc: object | None = object()
@@ -18,9 +18,9 @@ class Context:
         self._jsc = None
 
 
-def test_the_stop_of_a_context_is_heard_once_and_before_it_is_done() -> None:
-    context, heard = Context(), []
-    observer = SimpleNamespace(context_stopping=lambda: heard.append(context._jsc))
+def test_context_stop_is_observed_once_and_before_it_runs() -> None:
+    context, observed = Context(), []
+    observer = SimpleNamespace(context_stopping=lambda: observed.append(context._jsc))
     made = hooks.Hooks(Registry(), observer)  # type: ignore[arg-type]
     made.wrap(SimpleNamespace(classes=lambda: {"context": Context}))  # type: ignore[arg-type]
     try:
@@ -28,4 +28,4 @@ def test_the_stop_of_a_context_is_heard_once_and_before_it_is_done() -> None:
         context.stop()
     finally:
         made.undo()
-    assert len(heard) == 1 and heard[0] is not None and context._jsc is None
+    assert len(observed) == 1 and observed[0] is not None and context._jsc is None

@@ -1,4 +1,4 @@
-"""Overrides: what may be asked, in which words, and what is refused before anything is touched."""
+"""Overrides: accepted values, and refusals before anything is stopped."""
 
 import functools
 
@@ -24,7 +24,7 @@ from listeners.spark.engine import spark_interval
         ("0 seconds", 0.0),
     ],
 )
-def test_an_interval_may_be_written_as_spark_does_or_shorter(value, seconds):
+def test_interval_may_be_written_as_in_spark_or_shorter(value, seconds):
     assert seconds_of(value) == seconds
 
 
@@ -32,17 +32,17 @@ def test_an_interval_may_be_written_as_spark_does_or_shorter(value, seconds):
     "value",
     ["", "soon", "10", "-1 second", "8 days", "1 month", True, float("nan"), -1, None, ["10 s"], {"a": 1}],
 )
-def test_what_is_no_interval_is_refused_with_an_example(value):
+def test_invalid_interval_is_refused_with_an_example(value):
     with pytest.raises(CommandError, match="such as 10 seconds") as caught:
         seconds_of(value)
     assert caught.value.refused and caught.value.code == "unsupported_override"
 
 
-def test_spark_reads_what_is_written_for_it():
+def test_spark_parses_the_written_interval():
     assert spark_interval(0.2) == "200 milliseconds" and spark_interval(60.0) == "60000 milliseconds"
 
 
-def test_a_recorded_writer_takes_a_trigger_and_nothing_else():
+def test_recorded_writer_accepts_only_a_trigger():
     assert interval_of({}, "once") is None
     assert interval_of({"trigger": "1 s"}, "processing_time") == 1.0
     with pytest.raises(CommandError, match="not rate; register a factory"):
@@ -70,7 +70,7 @@ def anything(**values): ...
         (print, {}, None),
     ],
 )
-def test_a_factory_is_asked_by_its_signature(factory, values, message):
+def test_factory_is_checked_by_its_signature(factory, values, message):
     if message is None:
         check_parameters(factory, "orders", values)
     else:

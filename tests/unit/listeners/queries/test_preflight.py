@@ -1,4 +1,4 @@
-"""The question before a start: fail-open on anything, and a message that says what to do."""
+"""Preflight: fail-open in every case, and a refusal with remedies."""
 
 import threading
 from types import SimpleNamespace
@@ -27,7 +27,7 @@ REFUSAL = {
 
 @pytest.fixture
 def ask(monkeypatch):
-    """`ask(answer)`: what a start comes to when the server gives that answer; a callable is called."""
+    """`ask(answer)`: the outcome of a start when the server gives that answer; a callable is called."""
     monkeypatch.setattr(
         preflight, "request_body", lambda app, planned, name, redact: {"app": app, "name": name}
     )
@@ -47,14 +47,14 @@ def ask(monkeypatch):
     return ask
 
 
-def test_a_start_that_is_not_allowed_is_refused_with_findings_and_the_way_round(ask):
+def test_disallowed_start_is_refused_with_findings_and_override(ask):
     with pytest.raises(QueryNotStarted) as refused:
         ask(REFUSAL)
     assert str(refused.value) == (
         "the query 'orders' was not started: it would not restart from its checkpoint (compared with run 01234567)\n"
         "- 2 sources became 1\n"
         "  Put the sources back.\n"
-        "To start it all the same, set CONTROLPLANE_PREFLIGHT=report."
+        "To start it anyway, set CONTROLPLANE_PREFLIGHT=report."
     )
     assert isinstance(refused.value, StartRefused) and isinstance(refused.value, AgentError)
 
@@ -71,11 +71,11 @@ def test_a_start_that_is_not_allowed_is_refused_with_findings_and_the_way_round(
         "not_allowed",
     ],
 )
-def test_any_other_answer_lets_it_start(ask, answer):
+def test_any_other_answer_lets_the_query_start(ask, answer):
     ask(answer)
 
 
-def test_an_error_lets_it_start_with_one_line_in_the_log(ask, caplog):
+def test_error_lets_the_query_start_with_one_log_line(ask, caplog):
     def fail():
         raise TransportError("no answer from http://server:\n refused")
 
@@ -84,14 +84,14 @@ def test_an_error_lets_it_start_with_one_line_in_the_log(ask, caplog):
     assert record.message == "preflight: no answer from http://server: refused; the query starts"
 
 
-def test_a_server_that_hangs_lets_it_start_when_time_is_up(ask, caplog):
+def test_hanging_server_lets_the_query_start_after_the_timeout(ask, caplog):
     free = threading.Event()
     ask(lambda: free.wait(60) and REFUSAL, seconds=0.05)
     free.set()
     assert "no answer within" in caplog.text
 
 
-def test_a_connect_client_is_not_held_up(ask, caplog):
+def test_connect_client_is_not_delayed(ask, caplog):
     ask(REFUSAL, session=SimpleNamespace())
     assert "Spark Connect" in caplog.text
 
@@ -104,16 +104,16 @@ def test_a_connect_client_is_not_held_up(ask, caplog):
         {"verdict": "not_allowed", "findings": [3, {"message": None, "remedy": 5}], "against": {"run_id": 7}},
     ],
 )
-def test_a_refusal_in_odd_words_is_still_a_message(hostile):
+def test_malformed_refusal_is_still_a_message(hostile):
     assert "was not started" in refusal_message(hostile, None)
 
 
-def test_a_refusal_of_any_length_is_a_short_message():
+def test_long_refusal_is_a_short_message():
     many = [{"severity": "error", "message": "x" * 5000, "remedy": ["y" * 5000] * 9}] * 50
     assert len(refusal_message({"verdict": "not_allowed", "findings": many}, "q")) < 15_000
 
 
-def test_an_unknown_word_prevents_nothing(caplog):
+def test_unknown_mode_refuses_nothing(caplog):
     assert [checked_mode(text) for text in (None, "", "Block", "off", "blok")] == [
         "report",
         "report",

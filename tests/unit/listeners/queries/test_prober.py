@@ -1,4 +1,4 @@
-"""The prober: what it claims, when it looks at tasks, and when it tells the facts again."""
+"""The prober: its status documents, when it counts tasks, and when it sends the facts again."""
 
 from types import SimpleNamespace
 
@@ -11,7 +11,7 @@ from tests.unit.listeners.fake_spark import ENGINE, FakeEngine, JavaQuery, Query
 
 
 class Seen(FakeEngine):
-    """Lists one query, and tells of it what a test wants to be seen."""
+    """Lists one query with the state that a test sets."""
 
     def __init__(self, query, state, figures=dict):
         self._query, self._state, self._figures = query, state, figures
@@ -45,14 +45,14 @@ def driver():
     return state
 
 
-def test_tasks_are_counted_only_in_a_trigger_that_lasts(driver):
+def test_tasks_are_counted_only_in_a_long_trigger(driver):
     assert "tasksCompleted" not in driver.probe() and driver.asked == 0
     assert driver.probe()["tasksCompleted"] == 10
     driver.active = False
     assert "tasksCompleted" not in driver.probe() and driver.asked == 1
 
 
-def test_a_rising_count_says_when_a_task_was_last_seen_to_finish(driver):
+def test_rising_count_sets_the_time_of_the_last_task(driver):
     driver.probe()
     assert driver.probe()["lastTaskAt"] is None
     driver.tasks, driver.now = (2, 11), 110.0
@@ -61,7 +61,7 @@ def test_a_rising_count_says_when_a_task_was_last_seen_to_finish(driver):
     assert driver.probe()["lastTaskAt"] == 110.0
 
 
-def test_facts_are_told_once_and_again_when_the_way_to_restart_changes(driver):
+def test_facts_are_sent_again_when_the_restart_method_changes(driver):
     assert driver.probe()["facts"]["restart"] == "reuse"
     assert "facts" not in driver.probe()
     driver.registry.touch(driver.writer)
@@ -71,18 +71,18 @@ def test_facts_are_told_once_and_again_when_the_way_to_restart_changes(driver):
     assert "facts" not in driver.probe()
 
 
-def test_the_shape_is_told_with_the_first_facts_of_a_run_only(driver):
+def test_shape_is_sent_only_with_a_runs_first_facts(driver):
     assert driver.probe()["facts"]["shape"]["v"] == 1
     driver.registry.touch(driver.writer)
     assert "shape" not in driver.probe()["facts"]
 
 
-def test_facts_wait_until_the_query_is_set_up(driver):
+def test_facts_wait_until_the_query_is_initialized(driver):
     driver.message = "Initializing sources"
     assert "facts" not in driver.probe()
 
 
-def test_a_run_that_ended_before_any_look_is_still_described_once(driver):
+def test_run_that_ended_before_any_round_is_described_once(driver):
     ended = Query(JavaQuery("short", "r7", "nightly"))
     driver.registry.started(ended, None, Session(), ENGINE)
     ended._jsq.stop()
@@ -94,7 +94,7 @@ def test_a_run_that_ended_before_any_look_is_still_described_once(driver):
     assert prober.probe()["queries"] == []
 
 
-def test_executors_and_heap_are_of_the_last_round_and_end_with_what_is_known(driver):
+def test_executors_and_heap_are_those_of_the_last_round(driver):
     figures = {"executors": 2, "driver": {"heapUsed": 5, "heapMax": 9}}
     engine = Seen(driver.query, driver, lambda: figures)
     prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
@@ -107,14 +107,14 @@ def test_executors_and_heap_are_of_the_last_round_and_end_with_what_is_known(dri
     assert prober.driver == {}
 
 
-def test_a_spark_that_tells_no_executors_costs_no_status(driver):
+def test_missing_executor_figures_do_not_prevent_the_status(driver):
     engine = Seen(driver.query, driver, lambda: fail(None))
     prober = Prober(driver.registry, lambda: [Session()], engine_of=lambda session: engine)
     assert prober.probe()["queries"]
     assert prober.driver == {}
 
 
-def test_a_session_that_cannot_be_asked_leaves_the_others_their_status(driver):
+def test_unreachable_session_does_not_prevent_the_status_of_others(driver):
     good, bad = Session(1), Session(2)
     engines = {id(good): Seen(driver.query, driver), id(bad): Seen(driver.query, driver)}
     engines[id(bad)].active = fail

@@ -1,11 +1,11 @@
-"""The registry: runs follow each other, writers have generations, ends have causes."""
+"""The registry: runs, writer generations and the causes of ends."""
 
 from listeners.queries.registry import MAX_QUERIES, Registry
 from listeners.spark.engine import Start
 from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session, Writer
 
 
-def test_a_second_run_of_a_query_moves_every_handle_to_it():
+def test_next_run_moves_every_handle_to_it():
     registry, session = Registry(), Session()
     handle, other = Query(JavaQuery("q", "r1")), Query(JavaQuery("q", "r1"))
     entry = registry.started(handle, None, session, ENGINE)
@@ -17,14 +17,14 @@ def test_a_second_run_of_a_query_moves_every_handle_to_it():
     assert registry.entry_of_run("r1") is entry is registry.entry_of_run("r2")
 
 
-def test_configuring_or_starting_a_writer_makes_its_next_generation():
+def test_configuring_or_starting_a_writer_increments_its_generation():
     registry, writer = Registry(), Writer()
     assert registry.generation(writer) == 0
     assert registry.touch(writer) == 1
     assert registry.generation(writer) == 1
 
 
-def test_repeating_a_start_makes_the_same_call_in_the_same_scheduler_pool():
+def test_repeated_start_makes_the_same_call_in_the_same_scheduler_pool():
     calls = []
     session = Session()
     start = Start(
@@ -43,7 +43,7 @@ def test_repeating_a_start_makes_the_same_call_in_the_same_scheduler_pool():
     assert session.entered == ["pool"]
 
 
-def test_a_start_of_the_program_itself_leaves_older_handles_where_they_are():
+def test_programs_own_start_leaves_older_handles_in_place():
     registry, session = Registry(), Session()
     old, new = Query(JavaQuery("q", "r1")), Query(JavaQuery("q", "r2"))
     entry = registry.started(old, None, session, ENGINE)
@@ -55,7 +55,7 @@ def test_a_start_of_the_program_itself_leaves_older_handles_where_they_are():
     )
 
 
-def test_only_so_many_ended_queries_are_kept_and_running_ones_always():
+def test_ended_queries_are_limited_and_running_ones_always_kept():
     registry, session = Registry(), Session()
     running = registry.started(Query(JavaQuery("running", "r")), None, session, ENGINE)
     for i in range(MAX_QUERIES + 10):
@@ -68,7 +68,7 @@ def test_only_so_many_ended_queries_are_kept_and_running_ones_always():
     assert registry.entry_of_run("r0") is None
 
 
-def test_a_run_on_probation_that_shows_a_batch_stands_on_its_own():
+def test_batch_ends_the_probation_of_a_run():
     registry = Registry()
     entry = registry.started(Query(JavaQuery("q", "r1")), None, Session(), ENGINE)
     entry.probation = "r1"
@@ -76,19 +76,19 @@ def test_a_run_on_probation_that_shows_a_batch_stands_on_its_own():
     assert not registry.ended_on_probation("r1") and not entry.held
 
 
-def test_a_run_that_ends_on_probation_is_held():
+def test_run_that_ends_on_probation_is_held():
     registry = Registry()
     entry = registry.started(Query(JavaQuery("q", "r1")), None, Session(), ENGINE)
     entry.probation = "r1"
     assert registry.ended_on_probation("r1") and entry.held
 
 
-def test_ends_that_commands_caused_are_not_the_programs_own_when_the_next_run_begins():
+def test_commanded_ends_are_not_remembered_as_the_programs_own():
     registry, session = Registry(), Session()
     entry = registry.started(Query(JavaQuery("q", "r1")), None, session, ENGINE)
     registry.hold(entry)
     registry.started(Query(JavaQuery("q", "r2")), None, session, ENGINE)
-    entry.probation = "r2"  # a command began it, and it failed before its first batch
+    entry.probation = "r2"  # a command started it, and it failed before its first batch
     registry.started(Query(JavaQuery("q", "r3")), None, session, ENGINE)
     assert registry.replaced(1) == []
     registry.started(Query(JavaQuery("q", "r4")), None, session, ENGINE)

@@ -1,4 +1,4 @@
-"""Stopping at a good moment: a gap, the report of a commit, the deadline; and what is said of the last batch."""
+"""Stopping at a gap, after a commit or at the deadline, and the sentence about the last batch."""
 
 import threading
 
@@ -16,15 +16,15 @@ def started():
     return registry, registry.started(Query(JavaQuery("q", "r1")), None, Session(), ENGINE)
 
 
-def test_a_busy_query_is_stopped_by_the_report_of_the_batch_that_it_was_in():
+def test_busy_query_is_stopped_when_its_current_batch_is_reported():
     registry, entry = started()
     java = entry.run.jsq
     java.trigger_active, java.planned, java.committed = True, 5, 4
     outcome = []
     thread = threading.Thread(target=lambda: outcome.append(stopping.end(registry, entry, True, 60.0)))
     thread.start()
-    registry.on_progress("r1", 4)  # late news of what had been committed before
-    registry.on_progress("r1")  # an idle report
+    registry.on_progress("r1", 4)  # a late report of a batch committed before
+    registry.on_progress("r1")  # an idle trigger
     registry.on_progress("r0", 9)  # another run
     thread.join(0.3)
     assert thread.is_alive() and java.isActive()
@@ -35,12 +35,12 @@ def test_a_busy_query_is_stopped_by_the_report_of_the_batch_that_it_was_in():
     assert entry.awaited is None and entry.held
 
 
-def test_a_gap_is_taken_at_once():
+def test_gap_is_used_at_once():
     registry, entry = started()
     assert stopping.end(registry, entry, True, 60.0).moment == GAP
 
 
-def test_a_failure_during_the_drain_is_the_programs_own_and_wakes_it():
+def test_failure_during_the_drain_is_the_programs_own_and_wakes_it():
     registry, entry = started()
     java = entry.run.jsq
     java.trigger_active = True
@@ -60,14 +60,14 @@ def test_a_failure_during_the_drain_is_the_programs_own_and_wakes_it():
     assert [(error.code, error.refused) for error in caught] == [("not_running", True)] and not entry.held
 
 
-def test_continuous_processing_is_not_waited_for():
+def test_continuous_processing_is_not_drained():
     registry, entry = started()
     entry.run.jsq.facts = {"trigger": "continuous"}
     entry.run.jsq.trigger_active = True
     assert stopping.end(registry, entry, True, 60.0).moment == EPOCHS
 
 
-def test_a_stop_that_does_not_end_tells_what_its_thread_does():
+def test_unfinished_stop_reports_its_thread():
     registry, entry = started()
     entry.run.jsq.hangs = True
     with pytest.raises(CommandError) as caught:
@@ -76,8 +76,8 @@ def test_a_stop_that_does_not_end_tells_what_its_thread_does():
     entry.run.jsq.fail(None)
 
 
-class Wire:
-    """A run whose server is away from the moment of the stop on."""
+class UnreachableRun:
+    """A run whose server is unreachable from the moment of the stop."""
 
     def __init__(self, run, failure):
         self._run, self._failure, self.is_away = run, failure, False
@@ -98,27 +98,27 @@ class Wire:
             raise self._failure
 
 
-def test_a_stop_that_was_lost_with_its_answers_holds_nobody():
+def test_lost_stop_holds_nothing():
     registry, entry = started()
     lost = ConnectError("connection reset")
-    entry.run = Wire(entry.run, lost)
+    entry.run = UnreachableRun(entry.run, lost)
     with pytest.raises(ConnectError) as caught:
         stopping.end(registry, entry, False, 1.0)
     assert caught.value is lost and not entry.held
 
 
-def test_where_spark_cannot_be_asked_before_the_stop_nobody_is_held():
+def test_outage_before_the_stop_holds_nothing():
     registry, entry = started()
-    entry.run = Wire(entry.run, None)
+    entry.run = UnreachableRun(entry.run, None)
     entry.run.is_away = True
     with pytest.raises(ConnectError):
         stopping.end(registry, entry, False, 1.0)
     assert not entry.held
 
 
-def test_a_stop_that_spark_took_is_ours_although_its_end_cannot_be_seen():
+def test_accepted_stop_is_held_although_its_end_is_unknown():
     registry, entry = started()
-    entry.run = Wire(entry.run, None)
+    entry.run = UnreachableRun(entry.run, None)
     with pytest.raises(CommandError) as caught:
         stopping.end(registry, entry, False, 1.0)
     assert caught.value.code == "stop_timed_out" and entry.held
@@ -156,7 +156,7 @@ def test_a_stop_that_spark_took_is_ours_although_its_end_cannot_be_seen():
         ),
     ],
 )
-def test_what_became_of_the_last_batch_is_said(stopped, cut, sentence):
+def test_sentence_describes_the_last_batch(stopped, cut, sentence):
     assert (stopped.cut, sentence_of(stopped)) == (cut, sentence)
 
 
@@ -168,11 +168,11 @@ def test_drained_means_that_no_batch_was_cut(moment, committed, drained):
     assert evidence_of("r1", StopResult(moment, 0.1, 8, committed))["drained"] is drained
 
 
-def test_without_a_drain_nothing_is_said_of_one():
+def test_stop_without_drain_has_no_drain_evidence():
     assert "drained" not in evidence_of("r1", StopResult(None, 0.1, 8, 8))
 
 
-def test_where_the_logs_cannot_be_read_nobody_claims_that_nothing_was_cut():
+def test_unreadable_logs_leave_drained_unknown():
     stopped = StopResult(COMMIT, 0.1, None, None)
     assert evidence_of("r1", stopped)["drained"] is None and "if the next one had begun" in sentence_of(
         stopped

@@ -1,4 +1,4 @@
-"""The last callbacks at the end of a program."""
+"""Waiting for the last termination events at the program's end."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ class Run:
 
 
 @pytest.mark.parametrize("runs", [[], [Run("runs", True)], [Run("gone", ConnectionError("no JVM"))]])
-def test_nobody_is_waited_for_while_no_run_is_over(runs: list[Any]) -> None:
+def test_no_wait_while_every_run_is_active(runs: list[Any]) -> None:
     assert TerminationWait().wait(runs, seconds=5.0)
 
 
-def test_an_end_that_was_heard_is_not_waited_for() -> None:
+def test_recorded_end_is_not_waited_for() -> None:
     termination_wait = TerminationWait()
     termination_wait.record("a")
     assert termination_wait.wait([Run("a")], seconds=5.0)
 
 
-def test_an_end_that_comes_in_time_is_waited_for() -> None:
+def test_end_within_the_timeout_is_waited_for() -> None:
     termination_wait, asked = TerminationWait(), threading.Event()
 
     class Late(Run):
@@ -45,7 +45,7 @@ def test_an_end_that_comes_in_time_is_waited_for() -> None:
     recorder.join()
 
 
-def test_an_interpreter_that_starts_no_thread_any_more_is_not_waited_in(
+def test_exiting_interpreter_without_threads_is_not_waited_in(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refused(thread: threading.Thread) -> None:
@@ -55,11 +55,11 @@ def test_an_interpreter_that_starts_no_thread_any_more_is_not_waited_in(
     assert not TerminationWait().wait([Run("a")], seconds=5.0)
 
 
-def test_an_end_that_never_comes_is_given_up() -> None:
+def test_missing_end_is_given_up() -> None:
     assert not TerminationWait().wait([Run("a")], seconds=0.01)
 
 
-def test_a_spark_that_does_not_answer_is_not_waited_for_beyond_the_patience() -> None:
+def test_unresponsive_spark_is_waited_for_within_the_timeout() -> None:
     released = threading.Event()
 
     class Hanging(Run):

@@ -1,4 +1,4 @@
-"""What is read of the texts that Spark's own objects are written as."""
+"""Parsing the texts of Spark's own objects."""
 
 import pytest
 
@@ -18,11 +18,11 @@ RELATION = "+- ~StreamingRelationV2 x, rate, y, [], [timestamp#0, value#1L], nam
         ("timestamp#0: timestamp, 0 seconds", 0),
     ],
 )
-def test_the_delay_of_a_watermark_is_read_from_the_plan(node: str, seconds: float) -> None:
+def test_watermark_delay_is_read_from_the_plan(node: str, seconds: float) -> None:
     assert parse_delay(f"~Project [value#1L]\n:- ~EventTimeWatermark {node}\n{RELATION}") == seconds
 
 
-def test_of_several_watermarks_the_longest_delay_counts() -> None:
+def test_longest_of_several_watermark_delays_counts() -> None:
     node = ":- ~EventTimeWatermark ts#0: timestamp, %s\n"
     assert parse_delay(node % "5 minutes" + node % "1 hours" + node % "10 seconds") == 3600
 
@@ -36,12 +36,12 @@ def test_of_several_watermarks_the_longest_delay_counts() -> None:
         "~EventTimeWatermark ts#0: timestamp, 1.2.3 seconds\n",
     ],
 )
-def test_without_a_watermark_or_one_that_is_understood_no_delay_is_known(plan: str) -> None:
+def test_missing_or_unknown_watermark_has_no_delay(plan: str) -> None:
     assert parse_delay(plan) is None
 
 
 class Answering:
-    """A run that gives these answers, one after the other."""
+    """A run that gives these answers in turn."""
 
     def __init__(self, *answers):
         self._answers = list(answers)
@@ -53,7 +53,7 @@ class Answering:
         return answer
 
 
-def test_a_jvm_is_gone_when_it_does_not_answer_on_a_new_connection_either() -> None:
+def test_jvm_is_unreachable_when_a_new_connection_fails_too() -> None:
     from py4j.protocol import Py4JError, Py4JNetworkError
 
     broken, refused = Py4JError("while calling isActive"), Py4JNetworkError("connection refused")

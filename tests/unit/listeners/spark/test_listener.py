@@ -1,4 +1,4 @@
-"""The raw listener: one call per event, and nothing comes out as an exception."""
+"""The raw listener: one call for each event, and no exception leaves a callback."""
 
 from listeners.delivery.inbox import Inbox
 from listeners.spark.listener import RawListener
@@ -18,9 +18,9 @@ class Event:
         return self._text
 
 
-def test_each_kind_of_event_is_put_into_the_inbox_as_spark_wrote_it():
-    inbox, heard = Inbox(), []
-    listener = RawListener(inbox, lambda type, data: heard.append((type, data)))
+def test_every_event_type_is_put_into_the_inbox_unchanged():
+    inbox, observed = Inbox(), []
+    listener = RawListener(inbox, lambda type, data: observed.append((type, data)))
     listener.onQueryStarted(Event('{"s":1}'))
     listener.onQueryProgress(Event('{"p":1}'))
     listener.onQueryIdle(Event('{"i":1}'))
@@ -31,11 +31,11 @@ def test_each_kind_of_event_is_put_into_the_inbox_as_spark_wrote_it():
         ("idle", '{"i":1}'),
         ("terminated", '{"t":1}'),
     ]
-    assert heard == expected and [(i.type, i.data) for i in inbox.take(0)] == expected
+    assert observed == expected and [(i.type, i.data) for i in inbox.take(0)] == expected
     assert listener.figures.read()["count"] == 4
 
 
-def test_an_event_that_cannot_be_read_is_counted_and_swallowed():
+def test_unreadable_event_is_counted_and_not_raised():
     inbox = Inbox()
     listener = RawListener(inbox)
     listener.onQueryProgress(Event(RuntimeError("gone")))
@@ -43,7 +43,7 @@ def test_an_event_that_cannot_be_read_is_counted_and_swallowed():
     assert inbox.take(0) == [] and inbox.lost == {"callback_error": 2}
 
 
-def test_an_older_spark_without_json_on_life_cycle_events_is_read_field_by_field():
+def test_older_spark_without_event_json_is_read_field_by_field():
     class Old:
         def id(self):
             return "q1"
@@ -62,7 +62,7 @@ def test_an_older_spark_without_json_on_life_cycle_events_is_read_field_by_field
     assert '"runId":"r1"' in inbox.take(0)[0].data
 
 
-def test_the_largest_callback_time_starts_anew_with_each_reading():
+def test_maximum_callback_time_is_reset_by_reading():
     listener = RawListener(Inbox())
     listener.onQueryProgress(Event("{}"))
     assert listener.figures.read()["seconds_max"] >= 0

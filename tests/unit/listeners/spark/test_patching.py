@@ -1,4 +1,4 @@
-"""Wrapping methods, and unwrapping only what is still ours."""
+"""Wrapping methods and restoring them."""
 
 from listeners.spark.patching import Patches
 
@@ -15,7 +15,7 @@ def shout(original, self, *args):
     return original(self, *args).upper()
 
 
-def test_a_wrapper_sees_the_call_and_the_original_comes_back():
+def test_wrapper_sees_the_call_and_the_original_is_restored():
     greeter, patches = make(), Patches()
     original = greeter.greet
     patches.wrap(greeter, "greet", shout)
@@ -24,7 +24,7 @@ def test_a_wrapper_sees_the_call_and_the_original_comes_back():
     assert greeter.greet is original
 
 
-def test_a_wrapper_put_over_ours_stays_and_ours_falls_silent():
+def test_later_wrapper_of_another_library_stays():
     greeter, patches = make(), Patches()
     patches.wrap(greeter, "greet", shout)
     ours = greeter.greet
@@ -33,7 +33,7 @@ def test_a_wrapper_put_over_ours_stays_and_ours_falls_silent():
     assert greeter().greet("you") == "<hello you>"
 
 
-def test_a_method_that_this_version_lacks_is_left_out():
+def test_missing_method_is_skipped():
     greeter, patches = make(), Patches()
     patches.wrap(greeter, "clusterBy", shout)
     assert not hasattr(greeter, "clusterBy")

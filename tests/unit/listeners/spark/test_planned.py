@@ -1,4 +1,4 @@
-"""What a writer would start, as far as no JVM is needed; the rest is in tests/spark/test_inventory.py."""
+"""The planned query, as far as no JVM is needed; the rest is in tests/spark/test_inventory.py."""
 
 from types import SimpleNamespace
 
@@ -33,7 +33,7 @@ def planned(options="", method="start", args=(), fields=None, **kwargs):
     return Planned(writer(options, **(fields or {})), method, args, kwargs)
 
 
-def test_arguments_of_the_start_stand_over_what_was_set_before():
+def test_arguments_of_the_start_override_earlier_options():
     found = planned(
         "path -> /old\x1fcheckpointLocation -> /ck\x1fqueryName -> old",
         args=("/new", "JSON", "update"),
@@ -47,13 +47,13 @@ def test_arguments_of_the_start_stand_over_what_was_set_before():
     assert sink["options"]["path"] == "/new"
 
 
-def test_what_is_set_before_counts_without_arguments():
+def test_earlier_options_apply_without_arguments():
     found = planned("path -> /old\x1fcheckpointlocation -> /ck\x1fqueryname -> old")
     assert (found.name(), found.checkpoint(), found.outputMode().toString()) == ("old", "/ck", "Append")
     assert found.sink()["description"] == "FileSink[/old]"
 
 
-def test_without_a_location_of_its_own_the_checkpoint_lies_below_the_common_one_by_name():
+def test_checkpoint_is_below_the_common_location_by_name():
     assert planned(queryName="orders").checkpoint() == "/all/orders"
     assert planned().checkpoint() is None
 
@@ -68,16 +68,16 @@ def test_without_a_location_of_its_own_the_checkpoint_lies_below_the_common_one_
         ("parquet", None),
     ],
 )
-def test_a_sink_is_told_only_where_its_class_is_known(source, type):
+def test_sink_is_known_only_for_known_classes(source, type):
     sink = planned(fields={"source": source}).sink()
     assert (sink and sink["type"]) == type
 
 
-def test_of_a_table_the_sink_is_not_known():
+def test_sink_of_a_table_is_unknown():
     found = planned(method="toTable", args=("orders",), path="/somewhere", format="parquet")
     assert found.sink() is None
 
 
-def test_secret_options_are_not_told():
+def test_secret_options_are_left_out():
     sink = planned("topic -> t\x1fkafka.sasl.jaas.config -> hunter2", fields={"source": "kafka"}).sink()
     assert sink["options"] == {"topic": "t"}

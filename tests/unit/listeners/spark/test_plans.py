@@ -1,4 +1,4 @@
-"""Plans as Spark 3.5 and 4.3 write them."""
+"""Plans in the text form of Spark 3.5 and 4.3."""
 
 import pytest
 
@@ -16,7 +16,7 @@ lines of a literal)
 """
 
 
-def test_nodes_stand_in_preorder_and_a_line_that_goes_on_is_none() -> None:
+def test_nodes_are_in_preorder_without_continuation_lines() -> None:
     found = plans.nodes(JOINED)
     assert [(node.position, node.depth, node.name) for node in found] == [
         (0, 0, "Project"),
@@ -30,11 +30,11 @@ def test_nodes_stand_in_preorder_and_a_line_that_goes_on_is_none() -> None:
     assert found[1].text.startswith("Inner, ((k#0 = k#3)")
 
 
-def test_ids_that_differ_from_run_to_run_are_left_out() -> None:
+def test_ids_that_differ_between_runs_are_removed() -> None:
     assert plans.bare("(sum(v#1L) / count(1)#22L) AS r#9-T600000ms") == "(sum(v) / count(1)) AS r"
 
 
-def test_a_column_is_written_out_as_what_it_is_made_of() -> None:
+def test_column_is_replaced_by_its_definition() -> None:
     tree = plans.nodes(
         "~Aggregate [kk#5], [kk#5, count(1) AS n#8L]\n"
         "+- ~Project [upper(b#4) AS kk#5, v#1L]\n"
@@ -46,7 +46,7 @@ def test_a_column_is_written_out_as_what_it_is_made_of() -> None:
     assert plans.made_of("substring(kk#5, 0, 2)", made) == "substring(upper(concat(k, , k)), 0, 2)"
 
 
-def test_columns_that_are_made_of_one_another_come_to_an_end() -> None:
+def test_circular_definitions_end() -> None:
     assert plans.made_of("a#1", {"1": "f(b#2)", "2": "g(a#1)"}).count("f(") < 20
 
 
@@ -64,11 +64,11 @@ def test_columns_that_are_made_of_one_another_come_to_an_end() -> None:
         ("", []),
     ],
 )
-def test_the_equality_keys_of_a_join_are_found_on_either_side(condition: str, pairs: list) -> None:
+def test_equality_keys_of_a_join_are_found_on_either_side(condition: str, pairs: list) -> None:
     assert plans.equal_keys(condition, {"0", "1", "2"}, {"3", "4", "5"}) == pairs
 
 
-def test_types_are_told_without_names_and_nullability() -> None:
+def test_types_are_named_without_field_names_and_nullability() -> None:
     inner = {"type": "struct", "fields": [{"name": "x", "type": "long", "nullable": False, "metadata": {}}]}
     listed = {"type": "array", "elementType": inner, "containsNull": True}
     mapped = {"type": "map", "keyType": "string", "valueType": listed, "valueContainsNull": True}
@@ -76,7 +76,7 @@ def test_types_are_told_without_names_and_nullability() -> None:
     assert plans.type_name("decimal(10,2)") == "decimal(10,2)"
 
 
-def test_of_a_long_text_two_that_differ_in_the_middle_stay_apart() -> None:
+def test_long_texts_that_differ_in_the_middle_stay_distinct() -> None:
     one, other = ("a" * 400 + middle + "b" * 400 for middle in "xy")
     assert plans.short(one) != plans.short(other)
     assert len(plans.short(one)) < 330
@@ -84,7 +84,7 @@ def test_of_a_long_text_two_that_differ_in_the_middle_stay_apart() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "(", ")))", "a AS #", "[[[,", "= = AND"])
-def test_a_text_that_is_no_plan_is_borne(text: str) -> None:
+def test_text_that_is_not_a_plan_is_tolerated(text: str) -> None:
     tree = plans.nodes(f"~Project {text}\n+- ~Aggregate {text}")
     assert isinstance(plans.definitions(tree), dict)
     assert plans.equal_keys(text, {"0"}, {"1"}) == []

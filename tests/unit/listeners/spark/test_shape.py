@@ -1,4 +1,4 @@
-"""What of a shape needs no Spark: it is never in the way, and nothing private leaves with it."""
+"""Shapes without Spark: never an error, and no private value."""
 
 import json
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ def masked(text: str) -> str:
 
 
 def sink(description: str, options: str) -> SimpleNamespace:
-    """A query that tells nothing but its sink."""
+    """A query that reports only its sink."""
     kind = SimpleNamespace(getName=lambda: "org.apache.spark.sql.x.KafkaTable$")
     plan = SimpleNamespace(writeOptions=lambda: SimpleNamespace(mkString=lambda separator: options))
     execution = SimpleNamespace(
@@ -26,21 +26,21 @@ def sink(description: str, options: str) -> SimpleNamespace:
     return SimpleNamespace(streamingQuery=lambda: execution, name=lambda: "orders")
 
 
-def test_what_tells_nothing_has_a_shape_of_unknowns() -> None:
+def test_query_without_answers_has_a_shape_of_unknowns() -> None:
     for query in (None, object(), Query(JavaQuery("q", "r"))):
         found = shape_of(query)
         assert (found["v"], found["sources"], found["operators"], found["sink"]) == (1, None, None, None)
         assert json.dumps(found)
 
 
-def test_only_options_on_the_list_leave_and_secrets_in_them_do_not() -> None:
+def test_only_allowed_options_leave_the_driver_without_their_secrets() -> None:
     options = "topic -> orders\x1fkafka.sasl.jaas.config -> hunter2\x1fpath -> s3a://key:hunter2@bucket/p?token=hunter2"
     found = shape_of(sink("KafkaTable@1a2b3c4d", options), masked)["sink"]
     assert found["options"] == {"path": "s3a://bucket/p", "topic": "orders"}
     assert (found["type"], found["description"]) == ("KafkaTable", "KafkaTable")
 
 
-def test_a_key_that_the_session_calls_secret_loses_its_value() -> None:
+def test_value_of_the_sessions_secret_key_is_masked() -> None:
     hidden = redaction.compiled("(?i)topic")
     found = shape_of(sink("x", "topic -> orders"), lambda text: redaction.redact(text, hidden))
     assert found["sink"]["options"] == {"topic": redaction.REDACTED}

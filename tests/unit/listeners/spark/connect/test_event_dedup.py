@@ -1,4 +1,4 @@
-"""What of a Connect session's events is handed on: each once, whichever way it comes."""
+"""Deduplication of a Connect session's events, whichever way they arrive."""
 
 import json
 
@@ -27,7 +27,7 @@ def dedup():
     return EventDeduplicator(clock=lambda: 1_767_225_700.0)  # 2026-01-01T00:01:40Z
 
 
-def test_a_run_that_was_not_known_is_announced_before_its_first_event(dedup):
+def test_unknown_run_gets_a_start_before_its_first_event(dedup):
     started, report = dedup.admit("progress", progress(0))
     document = json.loads(started.data)
     assert (started.type, document["id"], document["runId"]) == ("started", QUERY, RUN)
@@ -35,38 +35,38 @@ def test_a_run_that_was_not_known_is_announced_before_its_first_event(dedup):
     assert report.data == progress(0)
 
 
-def test_a_report_is_handed_on_once_whether_spark_pyspark_or_its_memory_brings_it(dedup):
+def test_report_is_passed_on_once_from_stream_bus_and_memory(dedup):
     assert types(dedup.admit("progress", '{"progress":' + progress(3) + "}")) == ["started", "progress"]
     assert dedup.admit("progress", progress(3), late=True) == []
     assert dedup.admit("progress", progress(3, separators=(", ", ": "))) == []
     assert types(dedup.admit("progress", progress(4))) == ["progress"]
 
 
-def test_the_same_batch_of_another_run_is_another_report(dedup):
+def test_same_batch_of_another_run_is_another_report(dedup):
     dedup.admit("progress", progress(3))
     other = RUN.replace("2222", "3333", 1)
     assert types(dedup.admit("progress", progress(3, run=other))) == ["started", "progress"]
 
 
-def test_a_report_from_memory_has_the_time_at_which_it_was_made(dedup):
+def test_report_from_memory_has_its_own_time(dedup):
     assert dedup.admit("progress", progress(9), late=True)[-1].at == 1_767_225_609.5
     assert dedup.admit("progress", progress(10))[-1].at is None
 
 
 @pytest.mark.parametrize("timestamp", ["2026-01-01T00:09:00.000Z", "yesterday", None])
-def test_a_report_is_never_from_the_future_nor_without_a_time(timestamp):
+def test_report_is_never_from_the_future_nor_without_a_time(timestamp):
     assert (
         when(json.dumps({"timestamp": timestamp, "batchDuration": 500}), 1_767_225_700.0) == 1_767_225_700.0
     )
 
 
-def test_a_start_that_pyspark_tells_is_taken_as_it_is_and_only_once(dedup):
-    told = json.dumps({"id": QUERY, "runId": RUN, "name": 'a "b"', "timestamp": "t"})
-    assert [event.data for event in dedup.admit("started", told)] == [told]
-    assert dedup.admit("started", told) == dedup.run_started(QUERY, RUN, "x") == []
+def test_pysparks_own_start_event_is_passed_on_once(dedup):
+    started = json.dumps({"id": QUERY, "runId": RUN, "name": 'a "b"', "timestamp": "t"})
+    assert [event.data for event in dedup.admit("started", started)] == [started]
+    assert dedup.admit("started", started) == dedup.run_started(QUERY, RUN, "x") == []
 
 
-def test_an_end_is_told_once_by_spark_or_by_us(dedup):
+def test_end_is_passed_on_once_from_spark_or_generated(dedup):
     assert types(dedup.admit("terminated", ended())) == ["started", "terminated"]
     assert dedup.admit("terminated", ended()) == dedup.ended(RUN, "late", None) == []
     other = RUN.replace("2222", "3333", 1)
@@ -81,7 +81,7 @@ def test_an_end_is_told_once_by_spark_or_by_us(dedup):
     assert dedup.admit("terminated", ended(other)) == [] and dedup.open_runs() == []
 
 
-def test_of_runs_that_ended_only_so_many_are_remembered(dedup):
+def test_ended_runs_are_remembered_up_to_a_limit(dedup):
     for number in range(MAX_ENDED + 10):
         run = f"{number:08d}-2222-4222-8222-222222222222"
         dedup.run_started(QUERY, run, None)
@@ -90,9 +90,9 @@ def test_of_runs_that_ended_only_so_many_are_remembered(dedup):
     assert types(dedup.run_started(QUERY, "00000000-2222-4222-8222-222222222222", None)) == ["started"]
 
 
-def test_an_event_of_no_run_is_left_out(dedup):
+def test_event_without_a_run_is_ignored(dedup):
     assert dedup.admit("idle", '{"something":"else"}') == []
 
 
-def test_a_report_with_its_fields_in_another_order_is_known_too():
+def test_report_with_fields_in_another_order_is_recognized():
     assert report_of('{"batchId":7,"x":1,"timestamp":"t"}') == (7, "t")

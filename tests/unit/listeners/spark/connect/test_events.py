@@ -1,4 +1,4 @@
-"""Hearing a Connect session over real gRPC: the stream, what stands in for it, and the program's listeners."""
+"""Receiving a Connect session's events over real gRPC: stream, polling, and the program's listeners."""
 
 import json
 import threading
@@ -14,7 +14,7 @@ RUN, OTHER = "22222222-2222-4222-8222-222222222222", "33333333-3333-4333-8333-33
 
 
 class Recorder:
-    """Takes events as `listeners.spark.listener.RawListener` does."""
+    """Accepts events like `listeners.spark.listener.RawListener`."""
 
     def __init__(self):
         self.events = []
@@ -62,23 +62,23 @@ def session(server):
 
 
 @pytest.fixture
-def heard():
+def recorder():
     return Recorder()
 
 
 @pytest.fixture
-def engine(session, heard):
+def engine(session, recorder):
     made = ConnectEngine()
-    made.off = made.listen(session, heard)
+    made.off = made.listen(session, recorder)
     yield made
     made.off()
 
 
-def hearing(engine, session):
+def stream_of(engine, session):
     return engine._streams[engine.key(session)]
 
 
-def test_an_error_that_comes_back_each_round_is_one_line(quick, monkeypatch, caplog):
+def test_error_in_every_round_is_logged_once(quick, monkeypatch, caplog):
     class Session:
         pass
 
@@ -108,96 +108,90 @@ def wait_for(condition):
     raise AssertionError(condition)
 
 
-def test_what_the_stream_brings_is_handed_on_once(engine, session, server, heard):
+def test_streamed_events_are_passed_on_once(engine, session, server, recorder):
     run = server.run(RUN, "orders")
     wait_for(lambda: server.stream is not None)
     server.send("progress", '{"progress":' + run.report(0) + "}")
     server.send("idle", json.dumps({"id": run.query_id, "runId": RUN, "timestamp": "t"}))
-    heard.wait_for(lambda: heard.of("idle"))
-    assert heard.batches() == [0] and [s["name"] for s in heard.of("started")] == ["orders"]
+    recorder.wait_for(lambda: recorder.of("idle"))
+    assert recorder.batches() == [0] and [s["name"] for s in recorder.of("started")] == ["orders"]
 
 
-def test_what_the_stream_did_not_bring_is_found_in_sparks_memory(engine, session, server, heard):
+def test_reports_missing_in_the_stream_are_read_from_sparks_memory(engine, session, server, recorder):
     run = server.run(RUN)
     for batch in range(3):
         run.report(batch)
-    heard.wait_for(lambda: heard.batches() == [0, 1, 2])
+    recorder.wait_for(lambda: recorder.batches() == [0, 1, 2])
 
 
-def test_a_run_that_vanishes_without_a_word_is_told_as_ended_with_its_failure(engine, server, heard):
+def test_disappeared_run_is_reported_as_ended_with_its_failure(engine, server, recorder):
     run = server.run(RUN)
-    heard.wait_for(lambda: heard.of("started"))
+    recorder.wait_for(lambda: recorder.of("started"))
     run.failure, run.active = "StreamingQueryException: boom", False
     run.report(7)
-    heard.wait_for(lambda: heard.of("terminated"))
-    assert heard.of("terminated")[0]["exception"] == run.failure and heard.batches() == [7]
+    recorder.wait_for(lambda: recorder.of("terminated"))
+    assert recorder.of("terminated")[0]["exception"] == run.failure and recorder.batches() == [7]
 
 
-def test_a_broken_stream_is_opened_again_and_its_listener_in_the_server_replaced(
-    engine, session, server, heard
-):
-    wait_for(hearing(engine, session).is_streaming)
+def test_broken_stream_is_opened_again_and_its_server_listener_replaced(engine, session, server, recorder):
+    wait_for(stream_of(engine, session).is_streaming)
     first = server.stream
-    hearing(engine, session)._call.cancel()
+    stream_of(engine, session)._call.cancel()
     wait_for(lambda: server.stream not in (None, first))
-    wait_for(hearing(engine, session).is_streaming)
+    wait_for(stream_of(engine, session).is_streaming)
     server.send("progress", server.run(RUN).report(0))
-    heard.wait_for(lambda: heard.batches() == [0])
+    recorder.wait_for(lambda: recorder.batches() == [0])
 
 
-def test_where_another_client_has_the_stream_polling_does_it_and_nobody_is_robbed(
-    server, session, heard, engine
-):
+def test_polling_replaces_a_stream_held_by_another_client(server, session, recorder, engine):
     other = server.session()
     theirs = ConnectEngine()
     wait_for(lambda: server.stream is not None)
-    first, also = server.stream, Recorder()
-    off = theirs.listen(other, also)
+    first, their_recorder = server.stream, Recorder()
+    off = theirs.listen(other, their_recorder)
     server.run(OTHER).report(0)
-    also.wait_for(lambda: also.batches(OTHER) == [0])
+    their_recorder.wait_for(lambda: their_recorder.batches(OTHER) == [0])
     assert server.stream is first
     off()
     assert server.stream is first
 
 
-def test_a_server_that_answers_again_is_heard_again_and_both_are_said_once(engine, server, heard, caplog):
+def test_outage_and_recovery_are_logged_once_each(engine, server, recorder, caplog):
     server.run(RUN).report(0)
-    heard.wait_for(lambda: heard.batches() == [0])
+    recorder.wait_for(lambda: recorder.batches() == [0])
     server.is_away = True
     wait_for(lambda: caplog.records)
     server.runs[RUN].report(1)
     server.is_away = False
-    heard.wait_for(lambda: heard.batches() == [0, 1])
+    recorder.wait_for(lambda: recorder.batches() == [0, 1])
     assert ["away" in record.message for record in caplog.records] == [True, False]
 
 
-def test_when_the_session_is_gone_its_runs_are_told_as_ended_and_the_threads_end(
-    engine, server, heard, caplog
-):
+def test_gone_session_ends_its_runs_and_threads(engine, server, recorder, caplog):
     server.run(RUN)
-    heard.wait_for(lambda: heard.of("started"))
+    recorder.wait_for(lambda: recorder.of("started"))
     server.is_gone = True
-    heard.wait_for(lambda: heard.of("terminated"))
-    assert "has restarted" in heard.of("terminated")[0]["exception"]
+    recorder.wait_for(lambda: recorder.of("terminated"))
+    assert "has restarted" in recorder.of("terminated")[0]["exception"]
     wait_for(lambda: not [t for t in threading.enumerate() if t.name == "controlplane-connect-watch"])
     assert len([record for record in caplog.records if "session is gone" in record.message]) == 1
 
 
-def test_a_start_of_the_program_is_told_at_once(engine, session, server, heard):
-    hearing(engine, session).run_started("11111111-1111-4111-8111-111111111111", RUN, "orders")
-    assert [(s["runId"], s["name"]) for s in heard.of("started")] == [(RUN, "orders")]
+def test_programs_start_is_reported_at_once(engine, session, server, recorder):
+    stream_of(engine, session).run_started("11111111-1111-4111-8111-111111111111", RUN, "orders")
+    assert [(s["runId"], s["name"]) for s in recorder.of("started")] == [(RUN, "orders")]
 
 
-def test_taking_the_listener_off_has_a_last_look_and_frees_the_stream(session, server, heard, quick):
+def test_removing_the_listener_polls_once_more_and_frees_the_stream(session, server, recorder, quick):
     engine = ConnectEngine()
-    off = engine.listen(session, heard)
+    off = engine.listen(session, recorder)
     run = server.run(RUN)
-    heard.wait_for(lambda: heard.of("started"))
+    recorder.wait_for(lambda: recorder.of("started"))
     wait_for(lambda: server.stream is not None)
     run.report(0)
     run.active = False
     off()
-    assert heard.batches() == [0] and heard.of("terminated") and server.stream is None
+    assert recorder.batches() == [0] and recorder.of("terminated") and server.stream is None
     assert not engine._streams
 
 
@@ -229,45 +223,45 @@ def end_of(run, error=None):
     )
 
 
-def test_the_program_gets_the_stream_and_we_hear_among_its_listeners(engine, session, server, heard):
+def test_program_gets_the_stream_and_the_agent_joins_its_listeners(engine, session, server, recorder):
     wait_for(lambda: server.stream is not None)
     first, own, run = server.stream, own_listener(), server.run(RUN)
     session.streams.addListener(own)
-    assert server.stream is not first and not hearing(engine, session).is_streaming()
+    assert server.stream is not first and not stream_of(engine, session).is_streaming()
     server.send("terminated", end_of(run, "boom"))
     assert own.ended.wait(20)
-    heard.wait_for(lambda: heard.of("terminated"))
-    assert heard.of("terminated")[0]["exception"] == "boom"
+    recorder.wait_for(lambda: recorder.of("terminated"))
+    assert recorder.of("terminated")[0]["exception"] == "boom"
     second = server.stream
     session.streams.removeListener(own)
-    wait_for(lambda: server.stream not in (None, second) and hearing(engine, session).is_streaming())
+    wait_for(lambda: server.stream not in (None, second) and stream_of(engine, session).is_streaming())
 
 
-def test_listeners_that_were_there_before_keep_the_stream(session, server, heard, quick):
+def test_earlier_listeners_keep_the_stream(session, server, recorder, quick):
     own, engine = own_listener(), ConnectEngine()
     session.streams.addListener(own)
     first = server.stream
-    off = engine.listen(session, heard)
+    off = engine.listen(session, recorder)
     wait_for(lambda: len(session.streams._sqlb._listener_bus) == 2)
     off()
     assert session.streams._sqlb._listener_bus == [own] and server.stream is first
     session.streams.removeListener(own)
 
 
-def test_thrown_out_with_the_programs_listeners_we_take_the_stream_ourselves(engine, session, server, heard):
+def test_agent_opens_the_stream_after_pyspark_dropped_all_listeners(engine, session, server, recorder):
     session.streams.addListener(own_listener())
     first = server.stream
     with session.streams._sqlb._lock:  # as PySpark does when its stream breaks
         session.streams._sqlb._listener_bus.clear()
         session.streams._sqlb._execution_thread = None
-    wait_for(lambda: server.stream not in (None, first) and hearing(engine, session).is_streaming())
+    wait_for(lambda: server.stream not in (None, first) and stream_of(engine, session).is_streaming())
 
 
-def test_without_the_agent_pysparks_bus_is_as_it_was(session, heard, quick):
+def test_detaching_restores_pysparks_bus(session, recorder, quick):
     from pyspark.sql.connect.streaming.query import StreamingQueryListenerBus
 
     before = StreamingQueryListenerBus.append
-    off = ConnectEngine().listen(session, heard)
+    off = ConnectEngine().listen(session, recorder)
     assert StreamingQueryListenerBus.append is not before
     off()
     assert StreamingQueryListenerBus.append is before

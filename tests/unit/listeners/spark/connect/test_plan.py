@@ -1,4 +1,4 @@
-"""What is read from the request that starts a query on Connect."""
+"""Reading the request that starts a query on Connect."""
 
 import pyspark.sql.connect.proto as proto
 import pytest
@@ -31,7 +31,7 @@ def joined(left, right):
         ("soon", None),
     ],
 )
-def test_an_interval_is_read_as_spark_reads_it(interval, seconds):
+def test_interval_is_parsed_as_in_spark(interval, seconds):
     assert seconds_of(interval) == seconds
 
 
@@ -46,12 +46,12 @@ def test_an_interval_is_read_as_spark_reads_it(interval, seconds):
         ({"real_time_batch_duration": "5 minutes"}, ("real_time", 300.0)),
     ],
 )
-def test_the_trigger_is_named_as_on_a_classic_session(fields, trigger):
+def test_trigger_has_the_names_of_a_classic_session(fields, trigger):
     found = facts(request(**fields))
     assert (found["trigger"], found["triggerInterval"]) == trigger
 
 
-def test_options_know_no_case():
+def test_option_names_are_case_insensitive():
     assert facts(request(options={"CheckpointLocation": "/c"}))["checkpoint"] == "/c"
     assert facts(request())["checkpoint"] is None
 
@@ -68,11 +68,11 @@ def test_options_know_no_case():
         ({"foreach_writer": proto.StreamingForeachFunction()}, "ForeachSink"),
     ],
 )
-def test_the_sink_says_where_to(fields, sink):
+def test_sink_names_its_target(fields, sink):
     assert facts(request(**fields))["sink"] == sink
 
 
-def test_the_longest_watermark_counts():
+def test_longest_watermark_delay_counts():
     plan = reading("rate", True)
     for delay in ("10 seconds", "1 minute", "5 seconds"):
         plan = proto.Relation(with_watermark=proto.WithWatermark(input=plan, delay_threshold=delay))
@@ -80,7 +80,7 @@ def test_the_longest_watermark_counts():
     assert watermark_of(reading("rate", True)) is None
 
 
-def test_inputs_are_streams_fixed_or_may_have_changed():
+def test_inputs_are_stream_fixed_or_static():
     fixed = proto.Relation(local_relation=proto.LocalRelation(data=b"x"))
     table = proto.Relation(
         read=proto.Read(named_table=proto.Read.NamedTable(unparsed_identifier="dims"), is_streaming=False)
@@ -105,7 +105,7 @@ def test_static_data_in_a_subquery_is_found():
     assert [leaf.name for leaf in leaves(plan) if leaf.kind == "static"] == ["parquet"]
 
 
-def test_the_inputs_of_a_plan_with_many_steps_are_found():
+def test_inputs_of_a_long_plan_are_found():
     plan = reading("rate", True)
     for _ in range(40):
         plan = proto.Relation(subquery_alias=proto.SubqueryAlias(input=plan))

@@ -1,4 +1,4 @@
-"""Runs and sessions of Spark Connect, over real gRPC to a server without Spark."""
+"""Connect runs and sessions, over real gRPC to a fake server."""
 
 from types import SimpleNamespace
 
@@ -41,14 +41,14 @@ def writer_of(session, **options):
     return DataStreamWriter(LogicalPlan(None), session).format("noop").options(**options)
 
 
-def test_a_run_says_whether_it_is_active_and_when_it_is_over(session, server):
+def test_run_reports_whether_it_is_active_and_over(session, server):
     run = run_of(session, server)
     assert run.is_active() and not run.is_over()
     run.stop()
     assert not run.is_active() and run.is_over() and server.stopped == [RUN]
 
 
-def test_a_run_that_the_server_does_not_know_is_over(session, server):
+def test_run_unknown_to_the_server_is_over(session, server):
     run = run_of(session, server)
     server.runs.clear()
     assert not run.is_active() and run.is_over()
@@ -56,7 +56,7 @@ def test_a_run_that_the_server_does_not_know_is_over(session, server):
         run.status()
 
 
-def test_in_a_session_that_is_gone_nothing_runs(session, server):
+def test_gone_session_has_no_active_runs(session, server):
     run, engine = run_of(session, server), ConnectEngine()
     server.is_gone = True
     assert engine.active(session) == [] and not run.is_active() and run.is_over()
@@ -64,7 +64,7 @@ def test_in_a_session_that_is_gone_nothing_runs(session, server):
         run.status()
 
 
-def test_a_server_that_is_away_is_not_taken_for_an_end(session, server):
+def test_unreachable_server_is_not_an_end(session, server):
     run, engine = run_of(session, server), ConnectEngine()
     server.close()
     for ask in (run.is_active, run.status, lambda: engine.active(session)):
@@ -74,7 +74,7 @@ def test_a_server_that_is_away_is_not_taken_for_an_end(session, server):
     assert run.batches_on_record() == (None, None)
 
 
-def test_the_newest_report_names_the_batch_that_was_committed(session, server):
+def test_newest_report_gives_the_committed_batch(session, server):
     run = run_of(session, server)
     assert run.batches_on_record() == (None, None)
     server.runs[RUN].report(3)
@@ -82,35 +82,35 @@ def test_the_newest_report_names_the_batch_that_was_committed(session, server):
     assert run.batches_on_record() == (None, 4)
 
 
-def test_the_checkpoint_is_the_one_that_the_writer_names(session, server):
+def test_checkpoint_is_the_writers_location(session, server):
     run = run_of(session, server, writer_of(session, checkpointLocation="/ck/orders"))
     assert (run.checkpoint(), run.facts()["checkpointIsTemporary"]) == ("/ck/orders", False)
 
 
-def test_without_a_name_for_it_the_sessions_location_and_the_querys_name_make_one(session, server):
+def test_default_checkpoint_is_the_sessions_location_plus_the_name(session, server):
     server.confs["spark.sql.streaming.checkpointLocation"] = "/all/"
     assert run_of(session, server, writer_of(session)).checkpoint() == "/all/orders"
     assert run_of(session, server, writer_of(session), name=None).checkpoint() is None
 
 
-def test_a_checkpoint_that_spark_makes_up_is_told_as_temporary_and_not_as_a_place(session, server):
+def test_checkpoint_made_up_by_spark_is_temporary_without_location(session, server):
     facts = run_of(session, server, writer_of(session)).facts()
     assert (facts["checkpoint"], facts["checkpointIsTemporary"]) == (None, True)
 
 
-def test_facts_stay_those_of_the_start_when_the_writer_is_used_again(session, server):
+def test_facts_are_those_of_the_start_even_if_the_writer_changes(session, server):
     writer = writer_of(session, checkpointLocation="/ck/one")
     run = run_of(session, server, writer)
     writer.option("checkpointLocation", "/ck/two")
     assert run.checkpoint() == "/ck/one"
 
 
-def test_of_a_run_whose_start_was_not_seen_nothing_is_claimed(session, server):
+def test_run_with_unseen_start_has_no_facts(session, server):
     run = run_of(session, server)
     assert run.facts() == {} and run.checkpoint() is None and run.shape(None) is None
 
 
-def test_the_application_is_told_by_the_servers_settings(session):
+def test_application_comes_from_the_servers_settings(session):
     assert ConnectEngine().app(session) == {
         "name": "fake",
         "id": "local-1",
@@ -120,7 +120,7 @@ def test_the_application_is_told_by_the_servers_settings(session):
     }
 
 
-def test_clients_of_one_session_have_one_key_and_other_sessions_have_others(session, server):
+def test_clients_of_one_session_share_a_key(session, server):
     from pyspark.sql.connect.session import SparkSession
 
     engine = ConnectEngine()
@@ -130,7 +130,7 @@ def test_clients_of_one_session_have_one_key_and_other_sessions_have_others(sess
     assert engine.key(SparkSession.builder.remote(url).create()) != engine.key(session)
 
 
-def test_a_handle_can_stand_for_a_later_run(session, server):
+def test_handle_can_stand_for_a_later_run(session, server):
     from pyspark.sql.connect.streaming.query import StreamingQuery
 
     engine, later = ConnectEngine(), RUN.replace("2222", "3333", 1)
@@ -139,7 +139,7 @@ def test_a_handle_can_stand_for_a_later_run(session, server):
     assert handle.runId == engine.run_id(handle) == engine.run(handle).run_id == later
 
 
-def test_only_the_failure_of_a_query_is_no_outage():
+def test_only_a_query_failure_is_not_an_outage():
     from pyspark.errors.exceptions.connect import SparkConnectException, StreamingQueryException
 
     engine = ConnectEngine()
@@ -147,7 +147,7 @@ def test_only_the_failure_of_a_query_is_no_outage():
     assert not engine.is_outage(StreamingQueryException("failed"))
 
 
-def test_a_run_tells_the_interval_that_a_command_gave_it_and_not_its_writers(session, server):
+def test_run_reports_the_overridden_interval(session, server):
     writer = writer_of(session).trigger(processingTime="1 second")
     run = server.run(RUN)
     made = ConnectRun(session, run.query_id, RUN, None, started_by(writer, 60.0))
@@ -155,7 +155,7 @@ def test_a_run_tells_the_interval_that_a_command_gave_it_and_not_its_writers(ses
     assert run_of(session, server, writer).facts()["triggerInterval"] == 1.0
 
 
-def test_only_a_final_answer_says_that_spark_is_gone(session, server):
+def test_only_a_final_answer_is_a_permanent_outage(session, server):
     run, engine = run_of(session, server), ConnectEngine()
     assert engine.permanent_outage(run) is None
     server.is_away = True
