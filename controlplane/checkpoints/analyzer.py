@@ -1,10 +1,13 @@
-"""The judge: all checks in one table, one verdict. Pure; `now` is the inventory's `collected_at`."""
+"""The checkpoint analyzer: runs every check on an inventory and gives one report. Pure.
+
+The inventory's `collected_at` serves as the present time.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from controlplane.checkpoints.checks import history as memory
+from controlplane.checkpoints.checks import history as history_checks
 from controlplane.checkpoints.checks import logs, replays, settings, sink, sources, state, state_identity
 from controlplane.checkpoints.findings import (
     START,
@@ -13,6 +16,7 @@ from controlplane.checkpoints.findings import (
     ReportStatus,
     RestartEffect,
     Severity,
+    plural,
     status_of,
     worst_first,
 )
@@ -22,7 +26,7 @@ from controlplane.checkpoints.reading.versions import LATEST, SparkVersion
 
 Check = Callable[[CheckpointView], Iterator[Finding]]
 
-#: Every check, in the order in which Spark would come upon them.
+#: Every check, in the order in which Spark would meet the faults.
 CHECKS: tuple[Check, ...] = (
     logs.metadata,
     logs.entries,
@@ -58,13 +62,13 @@ CHECKS: tuple[Check, ...] = (
     sink.ahead,
     sink.holes,
     sink.data_files,
-    memory.changed_ends,
-    memory.rebuildable,
-    memory.ahead,
-    memory.behind,
-    memory.watermark,
-    memory.disallowed_changes,
-    memory.unknown,
+    history_checks.changed_ends,
+    history_checks.rebuildable,
+    history_checks.ahead,
+    history_checks.behind,
+    history_checks.watermark,
+    history_checks.disallowed_changes,
+    history_checks.unknown,
 )
 PARTS = ("metadata", "offsets", "commits", "sources", "state")
 
@@ -77,16 +81,16 @@ def analyze(
     output: Inventory | None = None,
     inputs: Iterable[Inventory] = (),
 ) -> CheckpointReport:
-    """What a restart from this checkpoint will do. Never raises over what the files hold.
+    """Report what a restart from this checkpoint will do. Never raises because of the files' contents.
 
     target: the Spark that will start; None: the one that wrote the checkpoint, else the newest known.
-    output: the listing of a file sink's output. inputs: listings of input folders. Both as inventories.
+    output: inventory of a file sink's output. inputs: inventories of input folders.
     """
     writer = writer_version(inventory)
     chosen = target or writer or LATEST
     view = CheckpointView(inventory, chosen, history or KnownHistory(), output, tuple(inputs))
     unreadable = _unreadable(inventory)
-    findings = (*unreadable, *sink.ahead(view)) if unreadable else tuple(_found(view))
+    findings = (*unreadable, *sink.ahead(view)) if unreadable else tuple(_run_checks(view))
     return CheckpointReport(
         checkpoint=inventory.root,
         verdict=ReportStatus.UNREADABLE if unreadable else status_of(findings),
@@ -100,42 +104,43 @@ def analyze(
     )
 
 
-def _found(view: CheckpointView) -> Iterator[Finding]:
+def _run_checks(view: CheckpointView) -> Iterator[Finding]:
     for check in CHECKS:
         yield from check(view)
     yield from _incomplete(view.inventory)
 
 
 def _unreadable(inventory: Inventory) -> tuple[Finding, ...]:
-    """Why there is nothing to judge."""
+    """The finding that explains why there is no checkpoint to analyze; empty where there is one."""
     if inventory.errors and not inventory.entries:
-        return (_stop("ckpt.unreadable", f"it cannot be listed: {inventory.errors[0]}"),)
+        return (_stop("ckpt.unreadable", f"The checkpoint cannot be listed: {inventory.errors[0]}."),)
     if not inventory.exists:
         return (
-            _stop("ckpt.missing", "there is nothing at this path: a query started on it begins at batch 0"),
+            _stop("ckpt.missing", "There is nothing at this path. A query started on it begins at batch 0."),
         )
     if not any(part in inventory.names("") for part in PARTS):
         return (
             _stop(
-                "ckpt.not-a-checkpoint", "there is no metadata, offsets/, commits/, sources/ or state/ in it"
+                "ckpt.not-a-checkpoint",
+                "The folder has no metadata, offsets/, commits/, sources/ or state/, so it is not a checkpoint.",
             ),
         )
     return ()
 
 
 def _stop(check: str, message: str) -> Finding:
-    remedy = ("look at the path: it must be the folder given as checkpointLocation",)
+    remedy = ("check the path: it must be the folder given as checkpointLocation",)
     return Finding(check, Severity.ERROR, RestartEffect.NONE, message, {}, START, "", remedy)
 
 
 def _incomplete(inventory: Inventory) -> Iterator[Finding]:
-    """What was not looked at cannot be called good."""
+    """`ckpt.unreadable-part`, `ckpt.listing-cut`: parts that no check has seen."""
     if inventory.errors:
-        message = f"{len(inventory.errors)} parts could not be read, first: {inventory.errors[0]}"
+        message = f"{plural(len(inventory.errors), 'part')} could not be read, first {inventory.errors[0]}. They are not checked."
         evidence = {"errors": list(inventory.errors[:10])}
         yield Finding("ckpt.unreadable-part", Severity.WARNING, RestartEffect.LATER, message, evidence)
     if not inventory.complete:
-        message = "there are more files than are listed; nothing is called missing"
+        message = "The listing is incomplete, so missing files are not reported."
         yield Finding(
             "ckpt.listing-cut",
             Severity.WARNING,

@@ -1,6 +1,6 @@
-"""A thread that does jobs one after the other, off the threads that ask; of one key only the newest job is done.
+"""A background thread that runs jobs in order; a newer job replaces a queued one of the same key.
 
-What waits is bounded in number and weight; what does not fit is refused, never waited for.
+The queue is bounded in number and weight. `put` refuses a job that does not fit and never blocks.
 """
 
 from __future__ import annotations
@@ -16,50 +16,55 @@ Job = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _QueuedJob:
     job: Job
     weight: int
 
 
 class CoalescingQueue:
-    """`start` before use, `stop` after: then nothing more is taken, and what waits is dropped."""
+    """A queue with one worker thread, between `start` and `stop`. `stop` drops the queued jobs.
 
-    def __init__(self, name: str, most: int, heaviest: int):
-        self._name, self._most, self._heaviest = name, most, heaviest
+    max_weight: the sum of the weights of the queued jobs, in units of the caller (bytes here).
+    """
+
+    def __init__(self, name: str, max_jobs: int, max_weight: int):
+        self._name, self._max_jobs, self._max_weight = name, max_jobs, max_weight
         self._changed = threading.Condition()
-        self._waiting: OrderedDict[Hashable, _Waiting] = OrderedDict()
+        self._queued: OrderedDict[Hashable, _QueuedJob] = OrderedDict()
         self._weight = 0
         self._running = False
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        """Start the worker thread."""
         self._running = True
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float = 10.0) -> None:
+        """Drop the queued jobs and wait up to `timeout` seconds for the running one."""
         with self._changed:
             self._running = False
-            self._waiting.clear()
+            self._queued.clear()
             self._weight = 0
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join(timeout)
 
     def put(self, key: Hashable, job: Job, weight: int = 0) -> bool:
-        """Have a job done in its turn, in place of one of the same key; False where there is no room for it.
+        """Queue a job in place of one of the same key. Returns False where it does not fit or the queue is stopped.
 
-        Then one of the same key that waits already stays.
+        An older job of that key then stays queued.
         """
         with self._changed:
-            before = self._waiting.get(key)
-            others = len(self._waiting) - (before is not None)
-            weighs = self._weight - (before.weight if before else 0) + weight
-            if others >= self._most or weighs > self._heaviest or not self._running:
+            before = self._queued.get(key)
+            others = len(self._queued) - (before is not None)
+            weight_after = self._weight - (before.weight if before else 0) + weight
+            if others >= self._max_jobs or weight_after > self._max_weight or not self._running:
                 return False
-            self._waiting.pop(key, None)
-            self._waiting[key] = _Waiting(job, weight)
-            self._weight = weighs
+            self._queued.pop(key, None)
+            self._queued[key] = _QueuedJob(job, weight)
+            self._weight = weight_after
             self._changed.notify()
             return True
 
@@ -68,14 +73,14 @@ class CoalescingQueue:
             try:
                 taken.job()
             except Exception:
-                log.exception("a job of %s failed", self._name)
+                log.exception("a job of the queue %s failed", self._name)
 
-    def _next(self) -> _Waiting | None:
+    def _next(self) -> _QueuedJob | None:
         with self._changed:
-            while self._running and not self._waiting:
+            while self._running and not self._queued:
                 self._changed.wait()
             if not self._running:
                 return None
-            _, taken = self._waiting.popitem(last=False)
+            _, taken = self._queued.popitem(last=False)
             self._weight -= taken.weight
             return taken

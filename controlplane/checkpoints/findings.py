@@ -1,6 +1,6 @@
-"""What the judge says: findings, and the verdict they add up to.
+"""Findings of the checkpoint analyzer, and the verdict that they add up to.
 
-error, and the restart fails → broken; any other error or a warning → risky; only notes → ok.
+An error that makes the restart fail → broken; any other error or a warning → risky; only notes → ok.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from typing import Any
 
 
 class Severity(StrEnum):
+    """How serious a finding is."""
+
     ERROR = "error"
     WARNING = "warning"
     INFO = "info"
 
 
 class RestartEffect(StrEnum):
-    """What a restart does to the user."""
+    """What the finding means for a restart."""
 
     FAILS = "fails"
     DATA = "data"  # it runs, and loses, repeats or changes results
@@ -27,6 +29,8 @@ class RestartEffect(StrEnum):
 
 
 class ReportStatus(StrEnum):
+    """The verdict on a checkpoint."""
+
     OK = "ok"
     RISKY = "risky"
     BROKEN = "broken"
@@ -35,7 +39,11 @@ class ReportStatus(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing found. `when`: when Spark will notice; `condition`: the error it will raise, where one is known."""
+    """One fault or remark.
+
+    `message`: sentences that name what happened and what it means; `remedy`: steps to take.
+    `when`: when Spark notices; `condition`: the error condition that it raises, where known.
+    """
 
     check: str
     severity: Severity
@@ -47,12 +55,13 @@ class Finding:
     remedy: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
+        """The JSON document that `doctor --json` and the API show."""
         return {**asdict(self), "evidence": dict(self.evidence), "remedy": list(self.remedy)}
 
 
 @dataclass(frozen=True)
 class CheckpointReport:
-    """The judgement of one checkpoint for one version of Spark; findings worst first."""
+    """The analysis of one checkpoint for one Spark version; findings worst first."""
 
     checkpoint: str
     verdict: ReportStatus
@@ -65,6 +74,7 @@ class CheckpointReport:
     findings: tuple[Finding, ...]
 
     def as_json(self) -> dict[str, Any]:
+        """The JSON document that `doctor --json` and the API show."""
         return {**asdict(self), "findings": [finding.as_json() for finding in self.findings]}
 
 
@@ -85,14 +95,14 @@ def restart_fails(
     remedy: Iterable[str] = (),
     **evidence: Any,
 ) -> Finding:
-    """A restart will fail."""
+    """An error: the restart fails."""
     return Finding(
         check, Severity.ERROR, RestartEffect.FAILS, message, evidence, when, condition, tuple(remedy)
     )
 
 
 def results_change(check: str, message: str, *, remedy: Iterable[str] = (), **evidence: Any) -> Finding:
-    """A restart will run, and lose, repeat or change results without a word."""
+    """A warning: the restart runs and silently loses, repeats or changes results."""
     return Finding(
         check, Severity.WARNING, RestartEffect.DATA, message, evidence, SILENTLY, "", tuple(remedy)
     )
@@ -107,22 +117,24 @@ def fails_later(
     remedy: Iterable[str] = (),
     **evidence: Any,
 ) -> Finding:
-    """A restart will run; something else fails afterwards."""
+    """A warning: the restart runs, but a later batch or a reader of the output fails."""
     return Finding(
         check, Severity.WARNING, RestartEffect.LATER, message, evidence, when, condition, tuple(remedy)
     )
 
 
 def note(check: str, message: str, *, remedy: Iterable[str] = (), **evidence: Any) -> Finding:
-    """Worth knowing; nothing to do before a restart."""
+    """A remark that needs no action before a restart."""
     return Finding(check, Severity.INFO, RestartEffect.NONE, message, evidence, "", "", tuple(remedy))
 
 
 def plural(count: int, word: str) -> str:
+    """`1 file`, `3 files`."""
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def status_of(findings: Iterable[Finding]) -> ReportStatus:
+    """The verdict that the findings add up to."""
     worst = {(finding.severity, finding.effect) for finding in findings}
     if (Severity.ERROR, RestartEffect.FAILS) in worst:
         return ReportStatus.BROKEN
@@ -131,4 +143,5 @@ def status_of(findings: Iterable[Finding]) -> ReportStatus:
 
 
 def worst_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings by severity, otherwise in their order."""
     return tuple(sorted(findings, key=lambda finding: _ORDER.index(finding.severity)))

@@ -1,6 +1,6 @@
-"""Inventories and shapes as agents' events tell them, read with care. Pure.
+"""Parse the inventories and shapes in agents' events, with limits against hostile documents. Pure.
 
-Called by `controlplane.ingest.service` (what of an inventory stays among the raw events) and by
+Called by `controlplane.ingest.service` (for the stored raw event) and by
 `controlplane.checkpoints.service`.
 """
 
@@ -19,17 +19,20 @@ from controlplane.events import progress
 from controlplane.store.shapes import ShapeOwner
 from listeners.protocol.wire import Event
 
-#: The parts of an inventory that are kept with it only, not with the raw event.
+#: The parts of an inventory that are not stored with the raw event.
 LISTING_PARTS = ("files", "folders", "contents")
-#: What collecting may have taken, in seconds; beyond it is no time span.
+#: Longest plausible collection; a larger reported value is clamped.
 MAX_COLLECT_SECONDS = 600.0
-#: Characters of a path, as Linux has it, and folders in it: Spark's own files have eight.
+#: Limits of a path: characters, as on Linux, and folders; Spark's own files have eight.
 MAX_PATH_LENGTH, MAX_FOLDER_DEPTH = 4096, 32
 
 
 @dataclass(frozen=True)
 class ReceivedInventory:
-    """An inventory that came. `taken_at`: when its collection began, by our clock. Documents as they were sent."""
+    """An inventory sent by an agent or collected here. `taken_at`: start of the collection, Unix seconds by our clock.
+
+    `inventory`, `output`: documents, not validated yet.
+    """
 
     query_id: str
     run_id: str | None
@@ -41,11 +44,12 @@ class ReceivedInventory:
 
     @property
     def weight(self) -> int:
-        """About the bytes it holds."""
+        """Approximate bytes in memory."""
         return _weight(self.inventory) + _weight(self.output)
 
     @property
     def root(self) -> str:
+        """The path of the checkpoint; empty where the document has none."""
         return progress.text(self.inventory.get("root"), 4000) or ""
 
 
@@ -57,7 +61,7 @@ def _weight(value: Any) -> int:
 
 
 def received_inventory(event: Event) -> ReceivedInventory:
-    """The inventory in an event that `controlplane.events.parsing` took."""
+    """The inventory in an event that `controlplane.events.parsing` has validated."""
     data = event.data
     seconds = progress.number(data.get("seconds")) or 0.0
     output = data.get("output")
@@ -73,13 +77,13 @@ def received_inventory(event: Event) -> ReceivedInventory:
 
 
 def survey_from(received: ReceivedInventory) -> Survey:
-    """NotAnInventory says in words what is wrong with it."""
+    """Validate the documents. Raises NotAnInventory."""
     output = None if received.output is None else bounded_inventory(received.output)
     return Survey(bounded_inventory(received.inventory), output)
 
 
 def bounded_inventory(document: Any) -> Inventory:
-    """An inventory from a document that anybody may have sent; NotAnInventory where it is none, or too large."""
+    """Parse an untrusted document. Raises NotAnInventory where it is malformed or too large."""
     if isinstance(document, dict):
         listed = (document.get("files"), document.get("folders"))
         if sum(len(part) for part in listed if isinstance(part, list)) > MAX_ENTRIES:
@@ -97,7 +101,7 @@ def _check_paths(paths: Iterable[str]) -> None:
 
 
 def _check_folders(paths: Iterable[str]) -> None:
-    """A short document can name many folders by its files only, and each costs the judge far more than its name."""
+    """Limit the folders that file paths imply: a short document can name many, and each costs far more to analyze."""
     folders: set[str] = set()
     for path in paths:
         if path.count("/") > MAX_FOLDER_DEPTH:
@@ -111,12 +115,12 @@ def _check_folders(paths: Iterable[str]) -> None:
 
 
 def without_listing(data: Mapping[str, Any]) -> dict[str, Any]:
-    """An inventory event without its bulk, as it stays among the raw events."""
+    """The data of an inventory event with counts instead of lists and contents, for the stored raw event."""
     return {**data, **{part: _counted(data[part]) for part in ("inventory", "output") if part in data}}
 
 
 def without_state_rows(document: Any) -> Any:
-    """An inventory document as it is kept: without the files of state, which only the doctor needs: they hold rows."""
+    """An inventory document for the store: without the contents of state files, which hold users' rows."""
     if not isinstance(document, dict) or not isinstance(document.get("contents"), dict):
         return document
     kept = {path: data for path, data in document["contents"].items() if not _holds_rows(path)}
@@ -128,7 +132,7 @@ def _holds_rows(path: str) -> bool:
 
 
 def _counted(document: Any) -> Any:
-    """Lists and contents by their number."""
+    """The document with lists and contents replaced by their counts."""
     if not isinstance(document, dict):
         return document
     counts = {name: len(v) for name in LISTING_PARTS if isinstance(v := document.get(name), list | dict)}
@@ -136,18 +140,18 @@ def _counted(document: Any) -> Any:
 
 
 def shapes_in_status(event: Event) -> Iterator[tuple[ShapeOwner, Mapping[str, Any]]]:
-    """The shapes of runs that a status event tells, each with whose it is."""
-    for told in progress.items(event.data.get("queries")):
-        facts = progress.mapping(told.get("facts"))
+    """The shapes of runs in a status event, each with its run."""
+    for query in progress.items(event.data.get("queries")):
+        facts = progress.mapping(query.get("facts"))
         shape = facts.get("shape")
         if isinstance(shape, dict):
             checkpoint = progress.text(facts.get("checkpoint"), 4000)
             yield (
                 ShapeOwner(
-                    run_id=progress.identity(told, "runId"),
-                    query_id=progress.identity(told, "id"),
+                    run_id=progress.identity(query, "runId"),
+                    query_id=progress.identity(query, "id"),
                     app=event.app.name,
-                    name=progress.text(told.get("name"), 256),
+                    name=progress.text(query.get("name"), 256),
                     checkpoint=normalized_path(checkpoint),
                     at=event.at,
                 ),
@@ -156,5 +160,5 @@ def shapes_in_status(event: Event) -> Iterator[tuple[ShapeOwner, Mapping[str, An
 
 
 def normalized_path(checkpoint: str | None) -> str | None:
-    """A checkpoint's path as shapes are found by it: one spelling for `file:/a`, `file:///a` and `/a`."""
+    """A checkpoint's path as the key of shapes: the same for `file:/a`, `file:///a` and `/a`."""
     return plain_path(checkpoint) if checkpoint else None

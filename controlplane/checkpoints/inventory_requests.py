@@ -1,4 +1,4 @@
-"""Inventories that were asked for and have not come: whom we asked, until when, and why none came the last time."""
+"""Requests for inventories that have not arrived: who collects, until when, and why the last request failed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: So long an agent, or this server, has for an inventory that somebody waits for.
+#: The time that an agent, or this server, has to deliver a requested inventory.
 REQUEST_TIMEOUT_SECONDS = 15.0
-#: So long an agent may collect: a start waits for 12 s, and the way there and back and the judging take the rest.
+#: The time that an agent may spend collecting. A start waits 12 s; transfer and analysis take the rest.
 AGENT_COLLECT_SECONDS = 10.0
-#: What is asked for may have been taken a little before, by a clock that is corrected.
+#: Tolerance for the time of an inventory, which comes from a corrected clock.
 CLOCK_SLACK_SECONDS = 2.0
 MAX_TROUBLES = 10_000
 MAX_KNOWN = 2_000
@@ -19,7 +19,7 @@ MAX_KNOWN = 2_000
 
 @dataclass(frozen=True)
 class InventoryRequest:
-    """An inventory that was asked for; `by` is `agent` or `server`."""
+    """A requested inventory. `by`: who collects it, `agent` or `server`."""
 
     id: str
     query_id: str
@@ -29,11 +29,12 @@ class InventoryRequest:
     app: str = ""
 
     def timed_out(self, now: float) -> bool:
+        """Whether the request is older than REQUEST_TIMEOUT_SECONDS."""
         return now - self.requested_at > REQUEST_TIMEOUT_SECONDS
 
 
 class InventoryRequests:
-    """At most one look a query. Thread-safe. `ended` is told each look that ends, outside the lock."""
+    """At most one open request per query. Thread-safe. Calls `ended`, outside the lock, for each request that ends."""
 
     def __init__(self, ended: Callable[[InventoryRequest], None]):
         self._ended = ended
@@ -44,7 +45,7 @@ class InventoryRequests:
         self._unresponsive: set[str] = set()
 
     def begin(self, request: InventoryRequest) -> InventoryRequest:
-        """Note a look; the one that is under way for its query, where there is one."""
+        """Record a request; returns the open one of the same query where there is one."""
         with self._lock:
             existing = self._open.setdefault(request.query_id, request)
             self._requests[existing.id] = existing
@@ -53,31 +54,32 @@ class InventoryRequests:
             return existing
 
     def of(self, query_id: str) -> InventoryRequest | None:
+        """The open request of a query."""
         with self._lock:
             return self._open.get(query_id)
 
     def by_id(self, id: str) -> InventoryRequest | None:
-        """A look, under way or lately ended: its result may come after its inventory."""
+        """An open or recently ended request; its result may arrive after its inventory."""
         with self._lock:
             return self._requests.get(id)
 
     def trouble(self, query_id: str) -> str | None:
-        """Why the last look brought nothing."""
+        """Why the last request of a query failed; None where it did not."""
         with self._lock:
             return self._troubles.get(query_id)
 
     def agent_answered(self, agent: str) -> None:
-        """This agent answered a look, or sent an inventory."""
+        """Record that this agent answered a request or sent an inventory."""
         with self._lock:
             self._unresponsive.discard(agent)
 
     def is_unresponsive(self, agent: str) -> bool:
-        """Whether its last look was never answered, as with agents that know no inventories: no start waits for it."""
+        """Whether the agent ignored its last request, as agents without inventories do; starts do not wait for it."""
         with self._lock:
             return agent in self._unresponsive
 
     def completed(self, query_id: str, taken_at: float) -> None:
-        """An inventory came and is judged."""
+        """Record that an inventory taken at `taken_at` was received and analyzed."""
         with self._lock:
             self._troubles.pop(query_id, None)
             request = self._open.get(query_id)
@@ -88,7 +90,7 @@ class InventoryRequests:
             self._ended(request)
 
     def failed(self, query_id: str, why: str) -> None:
-        """No inventory will come of this look."""
+        """End the open request of a query, which will bring no inventory, with the reason `why`."""
         with self._lock:
             request = self._open.pop(query_id, None)
             if len(self._troubles) < MAX_TROUBLES or query_id in self._troubles:
@@ -97,12 +99,12 @@ class InventoryRequests:
             self._ended(request)
 
     def tick(self, now: float) -> None:
-        """End those that took too long."""
+        """End the requests that timed out."""
         with self._lock:
             timed_out = [request for request in self._open.values() if request.timed_out(now)]
             self._unresponsive.update(request.agent for request in timed_out if request.agent is not None)
         for request in timed_out:
-            whom = "its agent" if request.by == "agent" else "this server"
+            collector = "its agent" if request.by == "agent" else "this server"
             self.failed(
-                request.query_id, f"{whom} brought no inventory within {REQUEST_TIMEOUT_SECONDS:.0f} s"
+                request.query_id, f"{collector} delivered no inventory within {REQUEST_TIMEOUT_SECONDS:.0f} s"
             )

@@ -1,6 +1,7 @@
-"""What the server remembers of a query, as the judge's `History`: from stored reports, inventories and shapes.
+"""Build the analyzer's `KnownHistory` of a query from stored progress reports, inventories and shapes.
 
-`history_from` is pure; `load_history` reads for it. Called by `controlplane.checkpoints.service` on its own thread.
+`load_history` reads the store, `history_from` is pure. `controlplane.checkpoints.service` calls them on its own
+thread.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from controlplane.events import progress
 from controlplane.store import checkpoints as rows
 from controlplane.store import shapes as shape_rows
 
-#: How many reports are looked through, the newest ones.
+#: The newest reports that are read.
 MAX_REPORTS = 200
-#: A report that came so shortly before the listing may be of a batch that the listing does not show yet.
+#: A report received so shortly before the listing may be of a batch that the listing does not show yet.
 RACE_SECONDS = 2.0
 ASYNCHRONOUS = "asyncprogresstrackingenabled"
 
@@ -26,38 +27,38 @@ ASYNCHRONOUS = "asyncprogresstrackingenabled"
 def load_history(
     connection: Connection, query_id: str, run_id: str | None, checkpoint: str, taken_at: float
 ) -> KnownHistory:
-    """What is known of the query that used this checkpoint, up to the time of its inventory (our clock)."""
-    told = rows.progress_before(connection, query_id, taken_at, MAX_REPORTS)
-    former = rows.previous_query(connection, checkpoint, query_id) if _continues(told) else None
+    """Load what is known of the query of this checkpoint up to `taken_at`, the time of its inventory (server clock)."""
+    reports = rows.progress_before(connection, query_id, taken_at, MAX_REPORTS)
+    former = rows.previous_query(connection, checkpoint, query_id) if _continues(reports) else None
     known = history_from(
-        former or query_id, told, checkpoint, shape_rows.newest(connection, query_id), run_id
+        former or query_id, reports, checkpoint, shape_rows.newest(connection, query_id), run_id
     )
-    recent = (batch for batch, one in known.reports.items() if one.at > taken_at - RACE_SECONDS)
+    recent = (batch for batch, report in known.reports.items() if report.at > taken_at - RACE_SECONDS)
     return replace(known, recent=frozenset(recent))
 
 
-def _continues(told: Iterable[tuple[float, Mapping[str, Any]]]) -> bool:
-    """Whether its first known batch is not the first of all: then its logs are older than its id may be."""
-    first = next((report.get("batchId") for _, report in told), None)
+def _continues(reports: Iterable[tuple[float, Mapping[str, Any]]]) -> bool:
+    """Whether its first known batch is not batch 0, so that its logs may be older than its query id."""
+    first = next((report.get("batchId") for _, report in reports), None)
     return isinstance(first, int) and first > 0
 
 
 def history_from(
     query_id: str,
-    told: Iterable[tuple[float, Mapping[str, Any]]],
+    stored: Iterable[tuple[float, Mapping[str, Any]]],
     checkpoint: str | None,
     shape: Mapping[str, Any] | None,
     run_id: str | None,
 ) -> KnownHistory:
-    """`told`: (time, progress report as Spark wrote it), oldest first; `shape`: the newest stored row of one."""
+    """Build the history. `stored`: (time, Spark's progress report), oldest first; `shape`: the newest stored shape row."""
     reports: dict[int, ReportedBatch] = {}
     stateful: bool | None = None
-    for at, report in told:
+    for at, report in stored:
         batch = progress.whole(report.get("batchId"))
         if batch is None or batch < 0:
             continue
         stateful = bool(stateful) or bool(progress.items(report.get("stateOperators")))
-        # A batch that is reported again was gone back to: what came after it is undone.
+        # A batch that is reported again was rewound to, which undid the later ones.
         reports = {number: known for number, known in reports.items() if number < batch}
         reports[batch] = _reported(at, report)
     return KnownHistory(
@@ -82,7 +83,7 @@ def _asynchronous(shape: Mapping[str, Any] | None) -> bool:
 
 
 def _not_allowed(shape: Mapping[str, Any] | None, run_id: str | None) -> tuple[str, ...]:
-    """What the run changed against the rules; of another run than the inventory's it says nothing."""
+    """Messages of the changes that the inventory's run made and the checkpoint does not allow."""
     comparison = progress.mapping((shape or {}).get("comparison"))
     if comparison.get("verdict") != "not_allowed" or shape is None or run_id not in (None, shape["run_id"]):
         return ()

@@ -1,6 +1,6 @@
-"""An inventory judged for the server: the verdict, its sentence, the stores, the figures; as one JSON document. Pure.
+"""The server's report on an inventory: verdict, summary, findings, state stores and sizes as one JSON document. Pure.
 
-Called by `controlplane.checkpoints.service`; the document is what the store keeps and the API shows.
+Called by `controlplane.checkpoints.service`; the store keeps the document and the API shows it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_SUMMARY_LENGTH = 600
 
 
 def build_report(survey: Survey, target: SparkVersion | None, history: KnownHistory | None) -> dict[str, Any]:
-    """The verdict as the doctor's JSON, with `summary`, `store_rows`, `bytes`, `files` and `committed_at` besides."""
+    """The doctor's JSON with `summary`, `stores`, `bytes`, `files`, `complete` and `committed_at` added."""
     verdict = analyze(survey.checkpoint, target, history=history, output=survey.output, inputs=survey.inputs)
     return {
         **truncated_report(verdict),
@@ -33,16 +33,17 @@ def build_report(survey: Survey, target: SparkVersion | None, history: KnownHist
 
 
 def truncated_report(verdict: CheckpointReport) -> dict[str, Any]:
+    """The doctor's JSON with at most MAX_FINDINGS findings."""
     document = verdict.as_json()
     return {**document, "findings": document["findings"][:MAX_FINDINGS]}
 
 
 def unreadable_report(trouble: str, checkpoint: str) -> dict[str, Any]:
-    """The document of an inventory that cannot be read."""
+    """The document of an inventory that cannot be read, because of `trouble`."""
     return {
         "checkpoint": checkpoint,
         "verdict": ReportStatus.UNREADABLE.value,
-        "summary": f"the inventory cannot be judged: {trouble}"[:MAX_SUMMARY_LENGTH],
+        "summary": f"The inventory cannot be analyzed: {trouble}"[:MAX_SUMMARY_LENGTH],
         "findings": [],
         "stores": [],
         "trouble": trouble[:MAX_SUMMARY_LENGTH],
@@ -50,18 +51,19 @@ def unreadable_report(trouble: str, checkpoint: str) -> dict[str, Any]:
 
 
 def summary(verdict: CheckpointReport) -> str:
-    """One sentence: what a restart will do."""
+    """What a restart will do, in one or two sentences."""
     worst = verdict.findings[0].message if verdict.findings else ""
-    words = {
-        ReportStatus.OK: f"it will resume at batch {verdict.next_batch}",
-        ReportStatus.RISKY: f"it will resume at batch {verdict.next_batch}, but {worst}",
-        ReportStatus.BROKEN: f"a restart will fail: {worst}",
+    texts = {
+        ReportStatus.OK: f"The next start resumes at batch {verdict.next_batch}.",
+        ReportStatus.RISKY: f"The next start resumes at batch {verdict.next_batch}, but: {worst}",
+        ReportStatus.BROKEN: f"A restart fails: {worst}",
         ReportStatus.UNREADABLE: worst,
     }
-    return words[verdict.verdict][:MAX_SUMMARY_LENGTH]
+    return texts[verdict.verdict][:MAX_SUMMARY_LENGTH]
 
 
 def file_statistics(inventory: Inventory, verdict: CheckpointReport) -> dict[str, Any]:
+    """Numbers of files and bytes, the time of the newest commit (Unix seconds), and the state stores."""
     files = [entry.size for entry in inventory.entries.values() if not entry.folder]
     newest = inventory.entries.get(f"commits/{verdict.last_committed_batch}")
     return {
@@ -101,7 +103,7 @@ def _target(verdict: CheckpointReport) -> SparkVersion:
 
 
 def _sizes(inventory: Inventory) -> dict[str, tuple[int, int]]:
-    """Folder of a store → files and bytes in it, its SSTs and logs included."""
+    """Folder of a store → number of files and bytes in it, with its SSTs and logs."""
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for path, entry in inventory.entries.items():
@@ -115,7 +117,7 @@ def _sizes(inventory: Inventory) -> dict[str, tuple[int, int]]:
 
 
 def checkpoint_seen(document: Mapping[str, Any], taken_at: float) -> CheckpointSummary:
-    """The part of a stored judgement that is kept at hand."""
+    """The part of a stored report that the server holds in memory."""
     findings = document.get("findings") or []
     return CheckpointSummary(
         taken_at=taken_at,
@@ -123,12 +125,12 @@ def checkpoint_seen(document: Mapping[str, Any], taken_at: float) -> CheckpointS
         summary=str(document.get("summary") or ""),
         checkpoint=str(document.get("checkpoint") or ""),
         counts=dict(Counter((str(f["check"]), str(f["severity"])) for f in findings)),
-        predicted_failure=_foretold(findings),
-        **{name: document.get(name) for name in _TOLD},
+        predicted_failure=_predicted_failure(findings),
+        **{name: document.get(name) for name in _COPIED_FIELDS},
     )
 
 
-_TOLD = (
+_COPIED_FIELDS = (
     "run_id",
     "collector",
     "why",
@@ -144,8 +146,8 @@ _TOLD = (
 )
 
 
-def _foretold(findings: list[dict[str, Any]]) -> str | None:
-    """The first of the findings that a restart will fail by, in a sentence."""
+def _predicted_failure(findings: list[dict[str, Any]]) -> str | None:
+    """The first finding that makes a restart fail, as a sentence with its check id."""
     grave = (f for f in findings if (f["severity"], f["effect"]) == (Severity.ERROR, RestartEffect.FAILS))
     first = next(grave, None)
-    return f"{first['message']} ({first['check']})" if first else None
+    return f"{first['message'].rstrip('.')} ({first['check']})" if first else None

@@ -1,7 +1,7 @@
-"""The doctor in the server: takes inventories and shapes in, has them judged on a thread of its own, asks for new ones.
+"""Checkpoint service of the server: analyzes received inventories, compares shapes, and requests new inventories.
 
-Called by ingest after each commit, by the API, by the control room before a restart and by the scheduler's tick;
-the window and the store follow what it finds.
+Called by ingest after each commit, by the API, by the actions service before a start, and by the scheduler's tick.
+Analysis runs on the service's own threads; results go to the store and the window.
 """
 
 from __future__ import annotations
@@ -54,13 +54,17 @@ log = logging.getLogger(__name__)
 MAX_WAITING, MAX_WEIGHT = 500, 96 << 20
 MAX_SHAPES = 5_000
 MAX_COLLECTIONS = 20
-COLLECT_SECONDS = 12.0  # of listing; whoever asked waits a little longer
+#: Time for one listing by the server; requests wait a little longer.
+COLLECT_SECONDS = 12.0
 INVENTORY = "inventory"
 Reading = Callable[[], AbstractContextManager[Connection]]
 
 
 class CheckpointService:
-    """`start` before use, `stop` after. `listeners` are told the id of a query that was looked at, or could not be."""
+    """Use between `start` and `stop`. `listeners` are called with the query id when a request ends.
+
+    allowed: the checkpoint roots below which the server may read checkpoints itself.
+    """
 
     def __init__(
         self,
@@ -73,31 +77,33 @@ class CheckpointService:
     ):
         self._writer, self._window, self._outbox = writer, window, outbox
         self._reading, self._clock, self._allowed = reading, clock, allowed
-        self._analysis_queue = CoalescingQueue("checkpoint-judge", MAX_WAITING, MAX_WEIGHT)
-        self._shape_queue = CoalescingQueue("shape-judge", MAX_SHAPES, MAX_WEIGHT)
+        self._analysis_queue = CoalescingQueue("checkpoint-analyzer", MAX_WAITING, MAX_WEIGHT)
+        self._shape_queue = CoalescingQueue("shape-comparison", MAX_SHAPES, MAX_WEIGHT)
         self._collection_queue = CoalescingQueue("checkpoint-collector", MAX_COLLECTIONS, MAX_WEIGHT)
         self._requests = InventoryRequests(self._request_ended)
         self.listeners: list[Callable[[str], None]] = []
-        #: Seconds that the last inventory took to judge; None before the first.
+        #: Seconds that the last analysis took; None before the first.
         self.judge_seconds: float | None = None
 
     def load(self, connection: Connection) -> None:
-        """What was known when the server ended."""
+        """Fill the window with the stored reports, at the start of the server."""
         for query_id, judgement in rows.latest_reports(connection).items():
             self._window.set_checkpoint(query_id, checkpoint_seen(judgement, judgement["taken_at"]))
 
     def start(self) -> None:
+        """Start the worker threads."""
         for queue in (self._analysis_queue, self._shape_queue, self._collection_queue):
             queue.start()
 
     def stop(self) -> None:
+        """Stop the worker threads; queued work is dropped."""
         for queue in (self._collection_queue, self._shape_queue, self._analysis_queue):
             queue.stop()
 
-    # -- taking in -----------------------------------------------------------------------------------
+    # -- received inventories -----------------------------------------------------------------------------------
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Events were committed. Returns at once: the work is done on threads of its own."""
+        """Queue the inventories and shapes in committed events. Returns immediately."""
         for event in events:
             if event.type == INVENTORY:
                 self._requests.agent_answered(event.agent)
@@ -108,15 +114,15 @@ class CheckpointService:
 
     def _receive(self, received: ReceivedInventory) -> None:
         if self._window.view(received.query_id) is None:
-            log.info("an inventory of %s was not kept: no agent has told of this query", received.query_id)
+            log.info("dropped an inventory of query %s: no agent has reported this query", received.query_id)
         else:
             self._enqueue(received)
 
     def _enqueue(self, received: ReceivedInventory) -> None:
         if not self._analysis_queue.put(received.query_id, partial(self._analyze, received), received.weight):
-            log.warning("an inventory of %s was not judged: too many wait", received.query_id)
+            log.warning("dropped an inventory of query %s: the analysis queue is full", received.query_id)
             self._requests.failed(
-                received.query_id, "this server has too many inventories to judge; ask again later"
+                received.query_id, "this server has too many inventories to analyze; try again later"
             )
 
     def _analyze(self, received: ReceivedInventory) -> None:
@@ -124,8 +130,8 @@ class CheckpointService:
         try:
             document = self._report_of(received)
         except Exception:
-            log.exception("the doctor failed on an inventory of %s", received.query_id)
-            document = unreadable_report("the doctor failed on it; the server's log says why", received.root)
+            log.exception("analysis of an inventory of query %s failed", received.query_id)
+            document = unreadable_report("internal error; see the server log", received.root)
         self.judge_seconds = time.perf_counter() - began
         self._store(received, document)
 
@@ -142,8 +148,8 @@ class CheckpointService:
 
     def _store(self, received: ReceivedInventory, document: dict[str, Any]) -> None:
         collector = str(mapping(received.inventory).get("collector") or "")[:200]
-        told = {"run_id": received.run_id, "why": received.why, "collector": collector}
-        judgement = {**document, **told, "judge_seconds": self.judge_seconds}
+        context = {"run_id": received.run_id, "why": received.why, "collector": collector}
+        judgement = {**document, **context, "judge_seconds": self.judge_seconds}
         header = {name: judgement.get(name) for name in ("files", "bytes", "why", "collector")}
         packed = rows.pack({"checkpoint": without_state_rows(received.inventory), "output": received.output})
         taken = rows.StoredInventory(
@@ -158,14 +164,18 @@ class CheckpointService:
         self._recheck_if_broken(received, document)
 
     def _recheck_if_broken(self, received: ReceivedInventory, document: dict[str, Any]) -> None:
-        """A listing of a query that runs may be torn: what an unasked one finds broken is looked at once more."""
+        """Request another inventory where an unrequested one of a running query looks broken: it may be inconsistent."""
         view = self._window.view(received.query_id)
         runs = view is not None and view.run is not None and view.run.ended_at is None
         if view is not None and runs and document["verdict"] == "broken" and received.why == "started":
             try:
                 self.request(view)
             except Conflict as error:
-                log.info("%s was found broken and cannot be looked at again: %s", received.query_id, error)
+                log.info(
+                    "the checkpoint of query %s looks broken and cannot be checked again: %s",
+                    received.query_id,
+                    error,
+                )
 
     # -- shapes --------------------------------------------------------------------------------------
 
@@ -178,7 +188,9 @@ class CheckpointService:
         self._writer.write(lambda conn: shape_rows.put(conn, whose, shape, comparison))
         if comparison is not None and comparison["verdict"] == "not_allowed":
             log.warning(
-                "run %s of %s changed what its checkpoint does not allow", whose.run_id, whose.query_id
+                "run %s of query %s has a change that its checkpoint does not allow",
+                whose.run_id,
+                whose.query_id,
             )
 
     def _comparison(
@@ -193,9 +205,9 @@ class CheckpointService:
         }
 
     def preflight(self, whose: ShapeOwner, shape: dict[str, Any], bound: bool) -> dict[str, Any]:
-        """How a shape that is to start compares with the last run's; *unknown* where there was none.
+        """Compare the shape of a query about to start with that of its last run; `unknown` where there was none.
 
-        `bound`: who asks may know of its own app only.
+        `bound`: the caller's token is bound to its own app.
         """
         with self._reading() as conn:
             before = shape_rows.previous(conn, replace(whose, checkpoint=normalized_path(whose.checkpoint)))
@@ -206,26 +218,27 @@ class CheckpointService:
             "against": {"run_id": before["run_id"], "at": before["at"]},
         }
 
-    # -- asking for an inventory ---------------------------------------------------------------------
+    # -- requests for inventories ---------------------------------------------------------------------
 
     def pending_request(self, query_id: str) -> InventoryRequest | None:
-        """The inventory that was asked for and has not come."""
+        """The open request of a query; None where there is none."""
         return self._requests.of(query_id)
 
     def trouble(self, query_id: str) -> str | None:
+        """Why the last request of a query failed; None where it did not."""
         return self._requests.trouble(query_id)
 
     def request_before_start(self, view: QueryView) -> None:
-        """Ask for an inventory that a start will wait for. Conflict where none is to be hoped for."""
+        """Request an inventory that a start waits for. Raises Conflict where none can be expected."""
         if view.agent is not None and self._requests.is_unresponsive(view.agent.agent):
-            raise Conflict("its agent did not answer the last time", code="cannot_look")
+            raise Conflict("its agent did not answer the last request", code="cannot_look")
         self.request(view)
 
     def request(self, view: QueryView) -> str:
-        """Ask for an inventory: of the `agent`, else of this `server`. Conflict says why nobody can.
+        """Request an inventory from the `agent`, else from this `server`; returns which. Raises Conflict where neither can.
 
-        Returns at once and asks no file system: one that hangs must not hold who asks, which may be the store's
-        only writer. So it is on the lane that a local path turns out to lie outside the roots.
+        Returns immediately without calling a file system: a hanging one must not block the caller, which may be the
+        store's only writer. Whether a local path lies outside the roots is therefore decided on the collection queue.
         """
         known = self._requests.of(view.query_id)
         if known is not None:
@@ -244,23 +257,23 @@ class CheckpointService:
 
     def _collect(self, view: QueryView, now: float) -> str:
         path = view.facts.checkpoint or (view.checkpoint.checkpoint if view.checkpoint else None)
-        gone = "no agent is there to look" if view.agent is None else "its agent is gone"
+        gone = "it has no agent" if view.agent is None else "its agent is not connected"
         if not path:
-            raise Conflict(f"{gone}, and where its checkpoint is nobody has told", code="cannot_look")
+            raise Conflict(f"{gone}, and the place of its checkpoint is not known", code="cannot_look")
         refusal = roots.refused_by_name(path, self._allowed)
         if refusal is not None:
             raise Conflict(f"{gone}, and {refusal}", code="cannot_look")
         request = self._requests.begin(InventoryRequest(str(uuid.uuid4()), view.query_id, "server", now))
         if not self._collection_queue.put(view.query_id, partial(self._collected, view, path, now)):
-            self._requests.failed(view.query_id, "this server has too many checkpoints to look at")
-            raise Conflict("this server has too many checkpoints to look at; ask again later", code="busy")
+            self._requests.failed(view.query_id, "this server has too many checkpoints to read")
+            raise Conflict("this server has too many checkpoints to read; try again later", code="busy")
         return request.by
 
     def _collected(self, view: QueryView, path: str, now: float) -> None:
         try:
             held = self._collect_within_roots(path, now)
         except (CannotOpen, OSError, ValueError) as error:
-            self._requests.failed(view.query_id, f"this server cannot look at it: {error}")
+            self._requests.failed(view.query_id, f"this server cannot read it: {error}")
             return
         document = to_json(replace(held, root=path, collector=f"server, {held.collector}"))
         version = view.agent.spark_version if view.agent else None
@@ -268,21 +281,25 @@ class CheckpointService:
         self._enqueue(ReceivedInventory(view.query_id, run_id, now, "asked", version, document, None))
 
     def _collect_within_roots(self, path: str, now: float) -> Inventory:
-        """Links are followed once, and what they led to is checked and looked at: they may change at any moment."""
+        """Collect below the allowed roots. Links are resolved once, as they may change at any moment."""
         place = roots.resolved(path)
         refusal = roots.refusal(place, self._allowed)
         if refusal is not None:
             raise CannotOpen(refusal)
         held = collect(place, now, links=False, seconds=COLLECT_SECONDS)
         if roots.resolved(place) != place:
-            raise CannotOpen("a link took its place while it was looked at")
+            raise CannotOpen("it was replaced by a link during the listing")
         return held
 
     def is_inventory_command(self, id: str) -> bool:
+        """Whether this command id is of an inventory request."""
         return self._requests.by_id(id) is not None
 
     def answer(self, id: str, result: CommandResult, app: str | None) -> Action:
-        """An agent's result of such a command; its inventory comes as an event, before or after."""
+        """Record an agent's result of an inventory command; the inventory itself arrives as an event.
+
+        Raises NotFound for an unknown command, Forbidden for a token bound to another app.
+        """
         request = self._requests.by_id(id)
         if request is None:
             raise NotFound(f"there is no command {id}")
@@ -306,12 +323,12 @@ class CheckpointService:
             listener(request.query_id)
 
     def tick(self) -> None:
-        """Give up looks that took too long."""
+        """End the requests that timed out."""
         self._requests.tick(self._clock())
 
 
 def _command(request: InventoryRequest, state: ActionState) -> Action:
-    """A look as the outbox carries it; it is not on record, since it changes nothing."""
+    """A request as a command for the outbox; it is not recorded as an action because it changes nothing."""
     return Action(
         id=request.id,
         query_id=request.query_id,

@@ -1,6 +1,6 @@
-"""A survey: the checkpoint with all around it that was listed, so that one file holds a whole case.
+"""A survey: the inventory of a checkpoint with those of its output and input folders, storable in one file.
 
-Input folders that nobody named are taken from the logs of file sources, where they can be reached.
+Input folders that the user does not name are derived from the logs of file sources, where they can be reached.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from controlplane.checkpoints.inventory.relocation import below, plain_path, rel
 from controlplane.checkpoints.reading.file_logs import file_log
 
 SURVEY = "spark-checkpoint-survey"
-#: Folders of input that are listed unasked.
+#: Input folders that are listed without being named.
 MAX_INPUTS = 5
 
 
 @dataclass(frozen=True)
 class Survey:
-    """What the judge needs of one checkpoint."""
+    """Everything that the analyzer needs of one checkpoint."""
 
     checkpoint: Inventory
     output: Inventory | None = None
@@ -37,7 +37,7 @@ def collect_survey(
     inputs: Iterable[str] = (),
     relocations: Iterable[tuple[str, str]] = (),
 ) -> Survey:
-    """Collect a checkpoint, its output and its input. CannotOpen where one of the URLs given cannot be opened."""
+    """Collect a checkpoint, its output and its input. Raises CannotOpen for a given URL that cannot be opened."""
     pairs = tuple(relocations)
     checkpoint = collect(url, now, relocations=pairs)
     listed = [_named(place, now, pairs, contents=False) for place in inputs]
@@ -50,7 +50,7 @@ def collect_survey(
 
 
 def _named(place: str, now: float, pairs: tuple[tuple[str, str], ...], *, contents: bool) -> Inventory:
-    """A place that somebody named: as it is, or, where it is not there, by the name it had before the copy."""
+    """List a named place; where it does not exist, try its path after relocation."""
     held = collect(place, now, relocations=pairs, contents=contents)
     moved = relocated(place, pairs)
     if held.exists or moved == plain_path(place):
@@ -59,7 +59,7 @@ def _named(place: str, now: float, pairs: tuple[tuple[str, str], ...], *, conten
 
 
 def input_folders(checkpoint: Inventory) -> list[str]:
-    """For each file source the folder that all the files it last read have in common, after relocation."""
+    """For each file source, the folder common to all files that it last read, after relocation."""
     names = [name for name in checkpoint.names("sources") if checkpoint.is_folder(f"sources/{name}")]
     found: dict[str, None] = {}
     for log in (file_log(checkpoint, f"sources/{name}") for name in names[:MAX_INPUTS]):
@@ -70,14 +70,14 @@ def input_folders(checkpoint: Inventory) -> list[str]:
 
 
 def _without_partitions(folder: str) -> str:
-    """`/in/day=1/hour=2` → `/in`: folders of partitions come and go."""
+    """`/in/day=1/hour=2` → `/in`, because partition folders come and go."""
     while "=" in basename(folder):
         folder = dirname(folder)
     return folder
 
 
 def _reachable(folder: str, now: float, pairs: tuple[tuple[str, str], ...]) -> list[Inventory]:
-    """A local folder that is there, or whose parent is there without it; of others nothing can be said."""
+    """The listing of a local folder that exists, or that is missing from its existing parent; else empty."""
     if folder == "/":
         return []
     try:
@@ -86,11 +86,12 @@ def _reachable(folder: str, now: float, pairs: tuple[tuple[str, str], ...]) -> l
             return []
     except CannotOpen:
         return []
-    told = any(below(f"{folder}/", target) is not None for _, target in pairs)
-    return [replace(listed, guessed=not told)]
+    relocated_by_user = any(below(f"{folder}/", target) is not None for _, target in pairs)
+    return [replace(listed, guessed=not relocated_by_user)]
 
 
 def survey_to_json(held: Survey) -> dict[str, Any]:
+    """A document that `survey_from_json` turns back into an equal survey."""
     return {
         "format": SURVEY,
         "version": 1,
@@ -101,14 +102,14 @@ def survey_to_json(held: Survey) -> dict[str, Any]:
 
 
 def survey_from_json(document: Any) -> Survey:
-    """A survey, or an inventory alone. NotAnInventory where it is neither."""
+    """Parse a survey, or an inventory alone. Raises NotAnInventory."""
     if isinstance(document, dict) and document.get("format") == FORMAT:
         return Survey(from_json(document))
     if not isinstance(document, dict) or document.get("format") != SURVEY:
-        raise NotAnInventory("it is neither an inventory nor a survey of this program")
+        raise NotAnInventory("it is neither an inventory nor a survey")
     output, inputs = document.get("output"), document.get("inputs")
     if not isinstance(inputs, list):
-        raise NotAnInventory("its inputs are no list")
+        raise NotAnInventory("its inputs are not a list")
     return Survey(
         from_json(document.get("checkpoint")),
         None if output is None else from_json(output),

@@ -1,4 +1,4 @@
-"""The checks of the judge, by subject: each a short function from a `Question` to findings.
+"""Checks of a checkpoint, by subject: each is a short function from a `CheckpointView` to findings.
 
-`controlplane.checkpoints.analyzer` has the one table that lists them all.
+`controlplane.checkpoints.analyzer.CHECKS` lists them all.
 """

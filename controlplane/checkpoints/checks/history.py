@@ -1,6 +1,6 @@
-"""Checks that need memory: the files against what the query's progress reports said while it ran.
+"""Checks against history: the files compared with the progress reports that the query sent while it ran.
 
-Without any memory one note says what cannot be told.
+Without history, one note lists what cannot be checked.
 """
 
 from __future__ import annotations
@@ -14,48 +14,51 @@ from controlplane.checkpoints.findings import Finding, note, results_change
 from controlplane.checkpoints.reading.checkpoint import CheckpointView, ReportedBatch
 from controlplane.checkpoints.reading.logs import OffsetEntry, Torn
 
-#: Storage, driver and server tell the time apart by this much.
+#: The clocks of storage, driver and server may differ by this much.
 SLACK_SECONDS = 60.0
 MAX_REBUILT = 5
 
 
 def unknown(view: CheckpointView) -> Iterator[Finding]:
-    """`memory.unknown`: what only the query's history could tell, told once."""
+    """`memory.unknown`: what only the query's history could answer, in one note."""
     if not view.history.empty or view.planned is None:
         return
     open_questions = []
     if not view.stateful and view.next_batch > 0:
-        open_questions.append("whether the query keeps state (there is no state/)")
+        open_questions.append("whether the query is stateful (there is no state/)")
     if not view.inventory.is_file(f"offsets/.{view.planned}.crc"):
         open_questions.append(
-            f"whether offsets/{view.planned} is what the query planned (it has no checksum beside it)"
+            f"whether offsets/{view.planned} is what the query planned (it has no .crc file)"
         )
     if open_questions:
-        message = f"unknown without the query's history: {'; '.join(open_questions)}"
+        message = (
+            f"Not checked, because the query's history is not known here: {' and '.join(open_questions)}."
+        )
         yield note("memory.unknown", message)
 
 
 def changed_ends(view: CheckpointView) -> Iterator[Finding]:
-    """`log.offset-differs`: an entry that is not what its batch reported when it was committed."""
-    for batch, told in sorted(view.history.reports.items(), reverse=True):
+    """`log.offset-differs`: an entry differs from the end offsets that its batch reported when it was committed."""
+    for batch, report in sorted(view.history.reports.items(), reverse=True):
         entry = view.offset_entry(batch)
-        if not isinstance(entry, OffsetEntry) or not _is_of_its_commit(view, batch, told):
+        if not isinstance(entry, OffsetEntry) or not _is_of_its_commit(view, batch, report):
             continue
-        if _same(entry, told):
+        if _same(entry, report):
             continue
         yield results_change(
             "log.offset-differs",
-            f"offsets/{batch} is not what batch {batch} reported as its end: rows are lost or repeated",
+            f"offsets/{batch} differs from the end offsets that batch {batch} reported. "
+            "A restart loses or repeats rows.",
             batch=batch,
             written=list(entry.offsets.values()),
-            reported=[_line(end) for end in told.end_offsets],
-            remedy=(BACKUP, f"write the reported end offsets back into offsets/{batch}, a line a source"),
+            reported=[_line(end) for end in report.end_offsets],
+            remedy=(BACKUP, f"write the reported end offsets back into offsets/{batch}, one line per source"),
         )
 
 
-def _same(entry: OffsetEntry, told: ReportedBatch) -> bool:
-    """Version 2 of the log names its sources and has an order of its own."""
-    written, end_offsets = [_value(line) for line in entry.offsets.values()], list(told.end_offsets)
+def _same(entry: OffsetEntry, report: ReportedBatch) -> bool:
+    """Compare entry and report; version 2 of the log names its sources and orders them in its own way."""
+    written, end_offsets = [_value(line) for line in entry.offsets.values()], list(report.end_offsets)
     if entry.version >= 2:
         written, end_offsets = sorted(written, key=_sorting), sorted(end_offsets, key=_sorting)
     return len(written) == len(end_offsets) and not any(map(_differ, written, end_offsets))
@@ -65,27 +68,27 @@ def _sorting(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _is_of_its_commit(view: CheckpointView, batch: int, told: ReportedBatch) -> bool:
-    """Whether the report is of the run that committed this batch: it came after that, and no later run did it again."""
+def _is_of_its_commit(view: CheckpointView, batch: int, report: ReportedBatch) -> bool:
+    """Whether the report is of the run that committed this batch: it came later, and no later run repeated it."""
     if batch not in view.commits.batches:
         return False
     committed = view.inventory.entries[f"commits/{batch}"].modified
-    return committed is None or committed <= told.at + SLACK_SECONDS
+    return committed is None or committed <= report.at + SLACK_SECONDS
 
 
 def _value(line: str) -> Any:
-    """An offset as progress reports show it: as JSON where it is such, else as text."""
+    """An offset as progress reports show it: parsed where it is JSON, else as text."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
         return line.strip()
 
 
-def _differ(written: Any, told: Any) -> bool:
-    """An end that was not told, or is void in the log, says nothing."""
-    if told is None or written in ("-", None):
+def _differ(written: Any, reported: Any) -> bool:
+    """An end that was not reported, or is void in the log, is not compared."""
+    if reported is None or written in ("-", None):
         return False
-    return bool(written != told and str(written) != str(told))
+    return bool(written != reported and str(written) != str(reported))
 
 
 def _line(end: Any) -> str:
@@ -93,7 +96,7 @@ def _line(end: Any) -> str:
 
 
 def rebuildable(view: CheckpointView) -> Iterator[Finding]:
-    """`log.offset-rebuildable`: entries that are lost or torn, and that a report holds."""
+    """`log.offset-rebuildable`: entries that are lost or torn, and whose offsets a report holds."""
     newest = max((b for b in (view.planned, view.committed) if b is not None), default=None)
     if newest is None or sparse(view) or not view.inventory.complete:
         return
@@ -105,63 +108,63 @@ def rebuildable(view: CheckpointView) -> Iterator[Finding]:
         shown = {str(b): _rebuilt(known[b]) for b in sorted(known, reverse=True)[:MAX_REBUILT]}
         remedy = (
             BACKUP,
-            "copy the first two lines of the nearest good entry, put the batch's watermark into batchWatermarkMs",
-            "then a line a source with the end offsets shown here",
+            "copy the first two lines of the nearest readable entry and set batchWatermarkMs to the batch's watermark",
+            "add one line per source with the end offsets shown here",
         )
         yield note(
             "log.offset-rebuildable",
-            f"{named} can be rebuilt from progress reports",
+            f"{named} can be rebuilt from progress reports.",
             entries=shown,
             remedy=remedy,
         )
 
 
-def _rebuilt(told: ReportedBatch) -> dict[str, Any]:
-    return {"lines": [_line(end) for end in told.end_offsets], "batchWatermarkMs": told.watermark_ms}
+def _rebuilt(report: ReportedBatch) -> dict[str, Any]:
+    return {"lines": [_line(end) for end in report.end_offsets], "batchWatermarkMs": report.watermark_ms}
 
 
 def ahead(view: CheckpointView) -> Iterator[Finding]:
-    """`log.commit-known`: where the commit log is ahead, whether those batches ran."""
+    """`log.commit-known`: where the commit log is ahead, whether the history shows that those batches ran."""
     n, k = view.planned, view.committed
     if n is None or k is None or k <= n or not view.history.reports:
         return
     ran = [b for b in range(n + 1, min(k, n + 1000) + 1) if b in view.history.reports]
     if ran:
-        message = f"batch {ran[-1]} did run, its report is in the history: bring back offsets/{n + 1}…{k}"
+        message = f"Batch {ran[-1]} did run: its report is in the history. Restore offsets/{n + 1}…{k}."
     else:
-        message = f"no report of a batch after {n} is in the history: commits/{n + 1}…{k} seem to be of another query"
+        message = f"The history has no report of a batch after {n}: commits/{n + 1}…{k} seem to belong to another query."
     yield note("log.commit-known", message, reported=ran[-MAX_REBUILT:])
 
 
 def behind(view: CheckpointView) -> Iterator[Finding]:
-    """`log.behind-history`: batches were reported that the log has forgotten, as after a rewind or an old backup."""
+    """`log.behind-history`: the log lacks batches that were reported, as after a rewind or with an old backup."""
     n, newest = view.planned, max(view.history.reports.keys() - view.history.recent, default=None)
     if n is None or newest is None or newest <= n or view.history.asynchronous or sparse(view):
         return
     if view.committed is not None and view.committed > n:
-        return  # that is worse, and told
+        return  # `log.commit-ahead` reports it, and is worse
     yield results_change(
         "log.behind-history",
-        f"the log ends at batch {n}, but batch {newest} was reported: the checkpoint was rewound or is an older copy. "
-        f"Batches {n + 1} to {newest} will run again and be delivered again",
+        f"The log ends at batch {n}, but batch {newest} was reported: the checkpoint was rewound or is an older copy. "
+        f"Batches {n + 1} to {newest} will run and be delivered again.",
         newest_offsets=n,
         newest_reported=newest,
         remedy=(
-            "if somebody rewound it on purpose: just start",
-            "if not: bring back the newer checkpoint; with a sink that keeps batch numbers the batches are skipped, "
-            "and what they would hold now is lost",
+            "if it was rewound on purpose: start the query",
+            "if not: restore the newer checkpoint; a sink that remembers batch numbers skips these batches, "
+            "and their new rows are lost",
         ),
     )
 
 
 def watermark(view: CheckpointView) -> Iterator[Finding]:
-    """`wm.regressed`: the log's watermark is behind one that a batch before it reported."""
+    """`wm.regressed`: the log's watermark is lower than one that an earlier batch reported."""
     n = view.planned
     if n is None or view.last is None:
         return
-    told = {b: r.watermark_ms for b, r in view.history.reports.items() if b <= n and r.watermark_ms}
-    batch = max(told, key=lambda b: told[b] or 0, default=None)
-    known = told[batch] if batch is not None else None
+    reported = {b: r.watermark_ms for b, r in view.history.reports.items() if b <= n and r.watermark_ms}
+    batch = max(reported, key=lambda b: reported[b] or 0, default=None)
+    known = reported[batch] if batch is not None else None
     held = view.last.watermark_ms
     if view.last_commit is not None and view.committed == n:
         held = min(held, view.last_commit.watermark_ms) if view.last_commit.watermark_ms else held
@@ -169,27 +172,27 @@ def watermark(view: CheckpointView) -> Iterator[Finding]:
         return
     yield results_change(
         "wm.regressed",
-        f"the watermark in the log is {(known - held) / 1000:.0f} s behind that of batch {batch}: windows that were "
-        "closed open again, and rows may be emitted twice",
+        f"The watermark in the log is {(known - held) / 1000:.0f} s behind the one that batch {batch} reported. "
+        "Closed windows open again, and rows may be emitted twice.",
         batch=batch,
         reported_ms=known,
         written_ms=held,
         remedy=(
             BACKUP,
-            f"set batchWatermarkMs in offsets/{n} to {known}, if nobody rewound the query on purpose",
+            f"set batchWatermarkMs in offsets/{n} to {known}, unless the query was rewound on purpose",
         ),
     )
 
 
 def disallowed_changes(view: CheckpointView) -> Iterator[Finding]:
-    """`run.not-allowed`: the newest run began although its change is not allowed on this checkpoint."""
+    """`run.not-allowed`: the newest run started with a change that this checkpoint does not allow."""
     if view.history.disallowed_changes:
         first, *more = view.history.disallowed_changes
-        message = f"the newest run changed what this checkpoint does not allow: {first}"
-        message += f" (and {len(more)} more)" if more else ""
+        message = f"The newest run has a change that this checkpoint does not allow: {first}"
+        message += f" ({len(more)} more)" if more else ""
         remedy = (
-            "put the query back as it was, or plan a new checkpoint",
-            "compare the shapes: see the rules there",
+            "revert the change, or start on a new checkpoint",
+            "compare the shapes to see each rule: controlplane preflight --old OLD --new NEW",
         )
         yield results_change(
             "run.not-allowed", message, changes=list(view.history.disallowed_changes[:10]), remedy=remedy

@@ -1,4 +1,4 @@
-"""Checks of `metadata`, offsets/ and commits/ as logs: what is there, what is next, what cannot be read."""
+"""Checks of `metadata`, offsets/ and commits/: what is missing, what runs next, what cannot be read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from controlplane.checkpoints.decoding.checksums import first_bad_chunk
 from controlplane.checkpoints.findings import (
+    FIRST_BATCH,
     INITIALIZATION,
     START,
     Finding,
@@ -24,16 +25,16 @@ from controlplane.checkpoints.reading.checkpoint import BatchLog, CheckpointView
 from controlplane.checkpoints.reading.logs import OffsetEntry, Torn
 from controlplane.checkpoints.remedies import repair_command, rewind_command
 
-REWRITE_ID = 'it must hold the query id known from earlier progress events: {"id":"<query id>"}'
+REWRITE_ID = 'write the query id, known from earlier progress events, into metadata: {"id":"<query id>"}'
 CONTINUOUS = (
-    "written by continuous processing, and a continuous query resumes from it; one that runs in batches would "
-    "fail in its first"
+    "The log was written by continuous processing. A continuous query resumes from it; a micro-batch query fails in "
+    "its first batch."
 )
-BACKUP = "copy the checkpoint away before anything is changed"
+BACKUP = "copy the checkpoint to another place before you change anything"
 
 
 def query_id(view: CheckpointView) -> str | None:
-    """The id in `metadata`, where it is one."""
+    """The query id in `metadata`; None where it is missing, unreadable or no UUID."""
     text = view.inventory.text("metadata")
     try:
         held = json.loads(text or "")
@@ -45,9 +46,7 @@ def query_id(view: CheckpointView) -> str | None:
 def metadata(view: CheckpointView) -> Iterator[Finding]:
     """`meta.missing`, `meta.unreadable`, `meta.bad-id`, `meta.id-changed`, `ckpt.surgery-unfinished`."""
     if backup := locked_by(view.inventory):
-        message = (
-            "a rewind, repair or undo stopped in the middle; Spark refuses to start until it is put back"
-        )
+        message = "A rewind, repair or undo was interrupted. Spark refuses to start until it is undone."
         remedy = (f"controlplane undo {shlex.quote(backup)}",)
         yield restart_fails("ckpt.surgery-unfinished", message, when=START, remedy=remedy, backup=backup)
         return
@@ -58,7 +57,10 @@ def metadata(view: CheckpointView) -> Iterator[Finding]:
     if found is None and ("metadata" in view.inventory.contents or view.inventory.size("metadata") == 0):
         yield _bad_metadata(view)
     if found and view.history.query_id and found != view.history.query_id:
-        message = f"metadata holds the id {found}, the query was known as {view.history.query_id}"
+        message = (
+            f"metadata holds the query id {found}, but the query was known as {view.history.query_id}. Sinks that "
+            "remember the old id may take batches twice."
+        )
         yield results_change(
             "meta.id-changed", message, found=found, known=view.history.query_id, remedy=(REWRITE_ID,)
         )
@@ -71,7 +73,7 @@ def _metadata_missing(view: CheckpointView) -> Iterator[Finding]:
     if view.target.requires_metadata:
         yield restart_fails(
             "meta.missing",
-            "the file metadata is missing beside full logs; Spark refuses to start",
+            "The file metadata is missing although the logs hold batches. Spark refuses to start.",
             when=START,
             condition="STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
             remedy=(REWRITE_ID, _write_id(view)),
@@ -79,11 +81,11 @@ def _metadata_missing(view: CheckpointView) -> Iterator[Finding]:
         )
     else:
         message = (
-            "the file metadata is missing; this Spark starts under a new query id, and sinks that know it "
+            "The file metadata is missing. This Spark starts under a new query id, and sinks that remember "
         )
         yield note(
             "meta.missing",
-            message + "by the old one may take batches twice",
+            message + "the old one may take batches twice.",
             remedy=(REWRITE_ID, _write_id(view)),
             **held,
         )
@@ -97,11 +99,13 @@ def _bad_metadata(view: CheckpointView) -> Finding:
     except (ValueError, KeyError, TypeError, RecursionError):
         parsed = False
     check, why = (
-        ("meta.bad-id", "its id is no UUID") if parsed else ("meta.unreadable", "it is no JSON with an id")
+        ("meta.bad-id", "its id is not a UUID")
+        if parsed
+        else ("meta.unreadable", "it is not JSON with an id")
     )
     if not data:
         why = "it is empty"
-    message = f"the file metadata cannot be read: {why}"
+    message = f"The file metadata cannot be read: {why}. Spark refuses to start."
     remedy = (REWRITE_ID, _write_id(view))
     return restart_fails(check, message, when=START, remedy=remedy, content=shown, bytes=len(data))
 
@@ -111,7 +115,7 @@ def _write_id(view: CheckpointView) -> str:
 
 
 def entries(view: CheckpointView) -> Iterator[Finding]:
-    """`log.offset-unreadable`, `log.commit-unreadable`, `log.version-unsupported`: the entries Spark will read."""
+    """`log.offset-unreadable`, `log.commit-unreadable`, `log.version-unsupported`: the entries that Spark reads."""
     n = view.planned
     for batch in (n, n - 1) if n else (n,):
         entry = view.offset_entry(batch)
@@ -133,7 +137,7 @@ def _is_blank(entry: OffsetEntry | Torn | None) -> bool:
 
 
 def _is_continuous(view: CheckpointView) -> bool:
-    """Continuous processing leaves that line blank in every entry; damage does so in one."""
+    """Continuous processing leaves that line blank in every entry; damage leaves it blank in one."""
     earlier = [batch for batch in view.offsets.batches if view.planned is not None and batch < view.planned]
     return _is_blank(view.offset_entry(earlier[-1])) if earlier else True
 
@@ -143,12 +147,12 @@ def _torn(
 ) -> Finding:
     path = f"{folder}/{batch}"
     if torn.version is not None:
-        check, remedy = "log.version-unsupported", ("run a Spark that reads this version of the log",)
+        check, remedy = "log.version-unsupported", ("start with a Spark that reads this version of the log",)
     early = view.target.since(4, 2) and folder == "offsets" and batch == view.planned
     return restart_fails(
         check,
-        f"{path} cannot be read: {torn.reason}",
-        when=INITIALIZATION if early else "in the first batch",
+        f"{path} cannot be read: {torn.reason}.",
+        when=INITIALIZATION if early else FIRST_BATCH,
         condition=torn.condition if view.target.since(4, 0) else "",
         remedy=remedy,
         file=path,
@@ -161,43 +165,43 @@ def _offset_remedy(view: CheckpointView, batch: int | None) -> tuple[str, ...]:
     if batch == view.planned and view.in_flight:
         return (
             f"make sure that the sink has not taken batch {batch}",
-            f"take offsets/{batch} away, it was never committed and Spark plans it again: {repair_command(view)}",
+            f"remove offsets/{batch}: the batch was never committed, and Spark plans it again: {repair_command(view)}",
         )
     return (
-        f"see how far one must go back to leave the damage behind: {rewind_command(view)}",
-        f"or without going back: {BACKUP}, then",
-        f"restore offsets/{batch} from a backup, or write it anew from its neighbour's first two lines "
+        f"list the batches to which a rewind is possible: {rewind_command(view)}",
+        f"or, without a rewind: {BACKUP}, then",
+        f"restore offsets/{batch} from a backup, or rewrite it from the first two lines of the entry beside it "
         "and the end offsets of that batch's progress event",
-        "do not move commits away alone: a file sink would lose the batch",
+        "do not remove entries of commits/ alone: a file sink would lose the batch",
     )
 
 
 def _commit_remedy(view: CheckpointView) -> tuple[str, ...]:
     k = view.committed
     return (
-        f"if its watermark can be told from disk: {repair_command(view)}",
-        f'else write commits/{k} anew: v1, then {{"nextBatchWatermarkMs":W}} with its watermark (0 without one)',
-        f"or run batch {k} again, if the sink may take it twice: {rewind_command(view, k)}",
+        f"if its watermark is known from the files: {repair_command(view)}",
+        f'else rewrite commits/{k}: v1, then {{"nextBatchWatermarkMs":W}} with its watermark (0 without one)',
+        f"or run batch {k} again, if the sink accepts it twice: {rewind_command(view, k)}",
     )
 
 
 def order(view: CheckpointView) -> Iterator[Finding]:
-    """How the newest entries of both logs stand to each other."""
+    """`log.commit-ahead`, `log.commit-lag` and empty logs: how the newest entries of both logs relate."""
     n, k = view.planned, view.committed
     if n is None:
         yield from _no_offsets(view)
     elif k is not None and k > n:
         yield restart_fails(
             "log.commit-ahead",
-            f"the commit log is ahead: batch {k} is committed, the newest planned is {n}. "
-            f"Each attempt runs batch {n} again, delivers it, and fails",
+            f"The commit log is ahead: batch {k} is committed, but the newest planned batch is {n}. "
+            f"Every start runs and delivers batch {n} again and then fails.",
             condition="CONCURRENT_STREAM_LOG_UPDATE",
             remedy=(
-                "stop whatever restarts the query",
+                "stop everything that restarts the query",
                 BACKUP,
                 f"if batch {k} did run: restore offsets/{n + 1}…{k}",
-                f"if it never ran (its progress is not in the history): move commits/{n + 1}…{k} away",
-                f"or go back to batch {n}, which every attempt delivers again anyway: {rewind_command(view, n)}",
+                f"if it never ran (the history has no report of it): remove commits/{n + 1}…{k}",
+                f"or rewind to batch {n}, which every start delivers again anyway: {rewind_command(view, n)}",
             ),
             newest_offsets=n,
             newest_commits=k,
@@ -211,11 +215,11 @@ def _no_offsets(view: CheckpointView) -> Iterator[Finding]:
     if k is not None:
         yield restart_fails(
             "log.offsets-empty-commits-present",
-            f"offsets/ holds no batch, commits/ holds up to {k}",
+            f"offsets/ holds no batch, but commits/ holds batches up to {k}. A restart fails.",
             condition="" if view.target.since(4, 2) else "CONCURRENT_STREAM_LOG_UPDATE",
             remedy=(
                 "restore offsets/ from a backup",
-                "or take a new checkpoint, together with a plan for the sink",
+                "or start on a new checkpoint, and decide what the sink does with repeated rows",
             ),
             newest_commits=k,
         )
@@ -224,20 +228,20 @@ def _no_offsets(view: CheckpointView) -> Iterator[Finding]:
     if view.stateful and view.target.rejects_leftover_state:
         yield restart_fails(
             "log.empty-but-state-present",
-            "offsets/ and commits/ are empty, but state/ is not: Spark wants an empty place for batch 0",
+            "offsets/ and commits/ are empty, but state/ is not. Spark needs an empty state/ for batch 0.",
             condition="STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
             remedy=(
                 "restore offsets/ and commits/",
-                "or, to start from nothing on purpose, take a new checkpoint",
+                "or, to start over on purpose, use a new checkpoint",
             ),
             state=list(state),
         )
     elif view.stateful or any(newest is not None for newest in sources.values()):
         yield results_change(
             "log.empty-but-state-present",
-            "offsets/ and commits/ are empty, but older parts are there: Spark starts at batch 0 on top of them, "
-            "so input is read again, or skipped by a file sink that remembers the batches",
-            remedy=("restore offsets/ and commits/", "or take a new checkpoint and a new output"),
+            "offsets/ and commits/ are empty, but older parts of the checkpoint are there. Spark starts at batch 0 on top of "
+            "them: input is read again, or skipped by a file sink that remembers the batches.",
+            remedy=("restore offsets/ and commits/", "or use a new checkpoint and a new output"),
             state=list(state),
             sources=sources,
         )
@@ -248,17 +252,17 @@ def _commit_lag(view: CheckpointView, n: int, k: int | None) -> Iterator[Finding
     if n - first < 1 or sparse(view):
         return
     last = "none" if k is None else k
-    message = f"the newest commit is {last}, the newest planned batch {n}: only batch {n} runs again"
+    message = f"The newest commit is {last}, the newest planned batch is {n}. Only batch {n} runs again."
     yield note("log.commit-lag", message, newest_offsets=n, newest_commits=k)
 
 
 def sparse(view: CheckpointView) -> bool:
-    """Whether the offset log has holes by design: asynchronous progress tracking writes some batches only."""
+    """Whether the offset log has gaps by design: asynchronous progress tracking writes only some batches."""
     return view.offsets.gaps >= 2 and len(set(view.offsets.batches) & set(view.commits.batches)) >= 2
 
 
 def previous(view: CheckpointView) -> Iterator[Finding]:
-    """`log.offset-previous-missing` and older gaps."""
+    """`log.offset-previous-missing`, `log.offset-gap-old`: gaps in offsets/."""
     n = view.planned
     if n is None or not view.inventory.complete:
         return
@@ -270,7 +274,9 @@ def previous(view: CheckpointView) -> Iterator[Finding]:
         if b - a > 1 and b < n
     ]
     if gaps and not sparse(view):
-        message = "older batches are missing in offsets/: no harm to a restart, but no rewind to them"
+        message = (
+            "Older batches are missing in offsets/. A restart works, but a rewind to them is not possible."
+        )
         yield note("log.offset-gap-old", message, gaps=[list(gap) for gap in gaps[:5]])
 
 
@@ -278,29 +284,29 @@ def _previous_missing(view: CheckpointView, n: int) -> Finding:
     around = [batch for batch in view.offsets.batches if batch >= n - 10]
     if sparse(view):
         message = (
-            f"offsets/{n - 1} is not there: the log is written by asynchronous progress tracking. A restart works "
-            "with it on; with it off it fails"
+            f"offsets/{n - 1} is missing because asynchronous progress tracking writes the log. A restart works "
+            "with the option on and fails with it off."
         )
         remedy = (
-            "keep asyncProgressTrackingEnabled on",
-            "before turning it off: run a few batches with asyncProgressTrackingCheckpointIntervalMs=0",
+            "keep asyncProgressTrackingEnabled=true",
+            "before you turn it off, run a few batches with asyncProgressTrackingCheckpointIntervalMs=0",
         )
         return note("log.offset-previous-missing", message, remedy=remedy, offsets=around)
     return restart_fails(
         "log.offset-previous-missing",
-        f"offsets/{n - 1} is missing; Spark reads it with offsets/{n}: batch {n - 1} doesn't exist",
+        f"offsets/{n - 1} is missing. Spark reads it together with offsets/{n} and fails: batch {n - 1} doesn't exist.",
         remedy=(
             BACKUP,
             f"restore offsets/{n - 1}",
-            f"or go back to where both are there: {rewind_command(view)}",
-            f"or, if offsets/{n} is a foreign copy that this query never planned, move it away",
+            f"or rewind to a batch with both entries: {rewind_command(view)}",
+            f"or, if offsets/{n} was copied from elsewhere and this query never planned it, remove it",
         ),
         offsets=around,
     )
 
 
 def folders(view: CheckpointView) -> Iterator[Finding]:
-    """`log.dir-named-as-batch`: a folder stands where a batch will be written."""
+    """`log.dir-named-as-batch`: a folder has the name of a file that a batch will write."""
     first = {"offsets": 0 if view.planned is None else view.planned + 1, "commits": view.next_batch}
     for log in (view.offsets, view.commits):
         for number in (number for number in log.folders if number >= first[log.folder]):
@@ -309,8 +315,8 @@ def folders(view: CheckpointView) -> Iterator[Finding]:
 
 def _blocked(log: BatchLog, number: int, first: int, next_batch: int) -> Finding:
     path = f"{log.folder}/{number}/"
-    remedy = (f"move the folder {path} away",)
-    message = f"the folder {path} stands where batch {number} is to be written"
+    remedy = (f"move the folder {path} to another place",)
+    message = f"The folder {path} has the name of the file that batch {number} writes. That batch fails."
     if number <= max(first, next_batch):
         condition = "CONCURRENT_STREAM_LOG_UPDATE"
         return restart_fails("log.dir-named-as-batch", message, condition=condition, remedy=remedy, path=path)
@@ -318,27 +324,25 @@ def _blocked(log: BatchLog, number: int, first: int, next_batch: int) -> Finding
 
 
 def leftovers(view: CheckpointView) -> Iterator[Finding]:
-    """`log.tmp-leftover`: temporary files of writes that never ended."""
+    """`log.tmp-leftover`: temporary files of unfinished writes."""
     found = [path for path in view.inventory.entries if path.endswith(".tmp")]
     if found:
-        message = f"{plural(len(found), 'temporary file')} of unfinished writes; Spark ignores them"
+        message = f"{plural(len(found), 'temporary file')} of unfinished writes. Spark ignores them."
         yield note("log.tmp-leftover", message, files=sorted(found)[:5])
 
 
 def side_files(view: CheckpointView) -> Iterator[Finding]:
-    """`ckpt.crc-mismatch`: a file differs from what its hidden .crc sums; Spark does not look at that."""
+    """`ckpt.crc-mismatch`: a file does not match its hidden .crc file, which Spark does not check."""
     n = view.planned
-    weighty = {f"offsets/{n}", f"offsets/{n - 1}"} if n is not None else set()
+    critical = {f"offsets/{n}", f"offsets/{n - 1}"} if n is not None else set()
     for path, data in view.inventory.contents.items():
         folder, _, name = path.rpartition("/")
         sums = view.inventory.contents.get(f"{folder}/.{name}.crc".lstrip("/"))
         at = first_bad_chunk(data, sums) if sums else None
         if at is None or isinstance(_log_entry(view, path), Torn):
             continue
-        message = (
-            f"{path} is not what was written: it differs from its .crc file, which Spark does not look at"
-        )
-        if path in weighty:
+        message = f"{path} was changed after it was written: it does not match its .crc file, which Spark does not check."
+        if path in critical:
             remedy = ("compare it with the end offsets in the progress history", f"restore {path}")
             yield results_change("ckpt.crc-mismatch", message, file=path, byte=at, remedy=remedy)
         else:

@@ -1,4 +1,4 @@
-"""Checks of the settings that the offset log pins, of versions, and of the watermark."""
+"""Checks of the settings that the offset log pins, of Spark versions and of the watermark."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from controlplane.checkpoints.checks.logs import BACKUP
 from controlplane.checkpoints.findings import (
     FIRST_BATCH,
     Finding,
@@ -20,17 +21,18 @@ from controlplane.checkpoints.reading.state_loading import HDFS, ROCKSDB
 from controlplane.checkpoints.reading.versions import SparkVersion
 from controlplane.checkpoints.remedies import rewind_command
 
-#: A watermark this far ahead of the clock comes from a bad event time.
+#: A watermark more than this ahead of the clock comes from a wrong event time.
 FUTURE_SECONDS = 86400.0
 SPARKS_OWN = "org.apache.spark."
 
 
 def restore(view: CheckpointView, key: str, value: str | None) -> tuple[str, ...]:
-    return ("copy the checkpoint away", f"set {key} in offsets/{view.planned} back to {value!r}")
+    """Remedy: set a pinned setting back to its former value."""
+    return (BACKUP, f"set {key} in offsets/{view.planned} back to {value!r}")
 
 
 def changed(view: CheckpointView) -> dict[str, tuple[str | None, str | None]]:
-    """Setting → its value in the last entry but one and in the last, of those that differ."""
+    """Setting → its values in the last two entries of the offset log, where they differ."""
     if view.last is None or view.previous is None:
         return {}
     keys = {*view.last.conf, *view.previous.conf}
@@ -39,16 +41,16 @@ def changed(view: CheckpointView) -> dict[str, tuple[str | None, str | None]]:
 
 
 def pinned(view: CheckpointView) -> Iterator[Finding]:
-    """`conf.pinned-conf-changed`: a setting that the state was written with is another one now."""
+    """`conf.pinned-conf-changed`: a setting that the state was written with has changed."""
     kinds = _fatal(view)
     for key, (old, new) in sorted(changed(view).items()):
-        message = f"offsets/{view.planned} pins {key} = {new!r}, the batch before had {old!r}"
+        message = f"offsets/{view.planned} pins {key} = {new!r}, the batch before pinned {old!r}."
         evidence: dict[str, Any] = {"key": key, "old": old, "new": new}
         if key in kinds and old is not None:
             condition, why = kinds[key]
             yield restart_fails(
                 "conf.pinned-conf-changed",
-                f"{message}; {why}",
+                f"{message} A restart fails: {why}.",
                 condition=condition if view.target.since(4, 0) else "",
                 remedy=restore(view, key, old),
                 **evidence,
@@ -58,7 +60,7 @@ def pinned(view: CheckpointView) -> Iterator[Finding]:
 
 
 def _fatal(view: CheckpointView) -> dict[str, tuple[str, str]]:
-    """Settings whose change the state of this query does not survive → condition and reason."""
+    """Setting whose change makes the state of this query unreadable → Spark's error condition, reason."""
     if not view.stateful or view.next_batch == 0:
         return {}
     mismatch = "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"
@@ -66,7 +68,7 @@ def _fatal(view: CheckpointView) -> dict[str, tuple[str, str]]:
     fatal = {
         logs.ROW_CHECKSUM: (
             "STATE_STORE_ROW_CHECKSUM_VERIFICATION_FAILED",
-            "the rows were written without it",
+            "the rows were written without checksums",
         )
     }
     if any(operator.is_join for operator in view.operators):
@@ -82,7 +84,7 @@ def _fatal(view: CheckpointView) -> dict[str, tuple[str, str]]:
 
 
 def _deduplicates(view: CheckpointView) -> bool:
-    """Whether the schemas tell that nothing here aggregates: deduplication keeps a dummy or an expiry."""
+    """Whether the schemas show deduplication only, which stores a dummy value or an expiry time."""
     fields = {
         field.name
         for operator in view.operators
@@ -93,7 +95,7 @@ def _deduplicates(view: CheckpointView) -> bool:
 
 
 def missing(view: CheckpointView) -> Iterator[Finding]:
-    """`conf.missing`: the last entry pins nothing, so Spark assumes the oldest layouts."""
+    """`conf.missing`: the last entry pins no settings, so Spark assumes the oldest layouts."""
     if (
         view.last is None
         or view.last.conf
@@ -101,10 +103,8 @@ def missing(view: CheckpointView) -> Iterator[Finding]:
         or (view.previous and not view.previous.conf)
     ):
         return
-    message = (
-        f"offsets/{view.planned} has no settings: Spark takes the session's, and the oldest layout of state"
-    )
-    remedy = ("copy the settings from the entry before",)
+    message = f"offsets/{view.planned} pins no settings. Spark uses the session's settings and the oldest state layout."
+    remedy = ("copy the settings from the previous entry",)
     if view.stateful and view.previous is None:
         yield results_change("conf.missing", message, remedy=remedy)
     else:
@@ -112,10 +112,10 @@ def missing(view: CheckpointView) -> Iterator[Finding]:
 
 
 def watermark_policy(view: CheckpointView) -> Iterator[Finding]:
-    """`conf.invalid-watermark-policy`."""
+    """`conf.invalid-watermark-policy`: the pinned policy is neither min nor max."""
     value = view.last.conf.get(logs.WATERMARK_POLICY) if view.last else None
     if value is not None and value.lower() not in ("min", "max"):
-        message = f"offsets/{view.planned} pins {logs.WATERMARK_POLICY} = {value!r}; Spark knows min and max"
+        message = f"offsets/{view.planned} pins {logs.WATERMARK_POLICY} = {value!r}. Spark accepts only min and max."
         remedy = restore(view, logs.WATERMARK_POLICY, "min")
         condition = "INVALID_CONF_VALUE.REQUIREMENT" if view.target.since(4, 0) else ""
         yield restart_fails(
@@ -124,7 +124,7 @@ def watermark_policy(view: CheckpointView) -> Iterator[Finding]:
 
 
 def provider(view: CheckpointView) -> Iterator[Finding]:
-    """`conf.custom-provider`, `conf.tws-needs-rocksdb`."""
+    """`conf.custom-provider`, `conf.tws-needs-rocksdb`: the state store provider that the log pins."""
     value = view.last.conf.get(logs.PROVIDER) if view.last else None
     if value is None or not view.stateful:
         return
@@ -132,17 +132,21 @@ def provider(view: CheckpointView) -> Iterator[Finding]:
     simple = value.rpartition(".")[2]
     if not value.startswith(SPARKS_OWN) or simple not in (HDFS, ROCKSDB):
         if before is not None and before != value:
-            message = f"offsets/{view.planned} pins the state store {value}, the batch before had {before}"
+            message = (
+                f"offsets/{view.planned} pins the state store {value}, the batch before pinned {before}. "
+                "A restart fails."
+            )
             yield restart_fails(
                 "conf.custom-provider", message, provider=value, remedy=restore(view, logs.PROVIDER, before)
             )
         else:
-            message = f"the state store {value} is not Spark's own: its class must be there; its files are not judged"
+            message = (
+                f"The state store {value} is not one of Spark's: its class must be on the class path. "
+                "Its files are not checked."
+            )
             yield note("conf.custom-provider", message, provider=value)
     elif simple == HDFS and any(operator.is_transform for operator in view.operators):
-        message = (
-            "the state is of transformWithState, which needs RocksDB; the log pins the HDFS-backed store"
-        )
+        message = "The state was written by transformWithState, which needs RocksDB, but the log pins the HDFS-backed store."
         condition = "UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS"
         yield restart_fails(
             "conf.tws-needs-rocksdb",
@@ -154,12 +158,12 @@ def provider(view: CheckpointView) -> Iterator[Finding]:
 
 
 def versions(view: CheckpointView) -> Iterator[Finding]:
-    """`run.version`: what the target cannot take over from the Spark that wrote this."""
+    """`run.version`: what the target Spark cannot read of what the writing Spark left."""
     writer = writer_version(view.inventory)
     if not view.target.since(4, 0) and any(operator.is_transform for operator in view.operators):
-        message = f"transformWithState needs Spark 4.0 or newer, the target is {view.target}"
+        message = f"transformWithState needs Spark 4.0 or newer, but the target is {view.target}."
         yield restart_fails(
-            "run.version", message, target=str(view.target), remedy=("run Spark 4.0 or newer",)
+            "run.version", message, target=str(view.target), remedy=("start with Spark 4.0 or newer",)
         )
     if writer is not None and not writer.since(4, 0) and view.target.since(4, 0):
         yield from _upgraded_join(view, writer)
@@ -179,9 +183,9 @@ def _upgraded_join(view: CheckpointView, writer: SparkVersion) -> Iterator[Findi
     if not strict or view.next_batch == 0:
         return
     message = (
-        f"a stream-stream join of Spark {writer.major}.{writer.minor} has columns that may not be null "
-        f"({', '.join(strict)}): "
-        f"Spark {view.target} takes them as nullable and calls the state incompatible"
+        f"A stream-stream join of Spark {writer.major}.{writer.minor} has non-nullable columns "
+        f"({', '.join(strict)}). "
+        f"Spark {view.target} reads them as nullable and calls the state incompatible."
     )
     remedy = (
         "start once with spark.sql.streaming.stateStore.stateSchemaCheck=false (only the nullability differs)",
@@ -198,25 +202,23 @@ def _upgraded_join(view: CheckpointView, writer: SparkVersion) -> Iterator[Findi
 
 
 def future_watermark(view: CheckpointView) -> Iterator[Finding]:
-    """`wm.future`: the watermark is ahead of the clock and will drop all that comes."""
-    told = [
+    """`wm.future`: the watermark is ahead of the clock, so new rows are dropped as late."""
+    watermarks = [
         view.last_commit.watermark_ms if view.last_commit else 0,
         view.last.watermark_ms if view.last else 0,
     ]
-    seconds = max(told) / 1000
+    seconds = max(watermarks) / 1000
     if not view.inventory.collected_at or seconds <= view.inventory.collected_at + FUTURE_SECONDS:
         return
-    message = (
-        f"the watermark is at {_day(seconds)}, in the future: rows before it count as late and are dropped"
-    )
+    message = f"The watermark is in the future, at {_date_text(seconds)}. Rows before it count as late and are dropped."
     remedy = (
-        "find the row with the bad event time and filter such rows",
-        f"go back to the batch before it, a watermark never does so by itself: {rewind_command(view)}",
+        "find the row with the wrong event time and filter such rows",
+        f"rewind to the batch before it, because a watermark never goes back by itself: {rewind_command(view)}",
     )
-    yield results_change("wm.future", message, watermark_ms=max(told), remedy=remedy)
+    yield results_change("wm.future", message, watermark_ms=max(watermarks), remedy=remedy)
 
 
-def _day(seconds: float) -> str:
+def _date_text(seconds: float) -> str:
     try:
         return datetime.fromtimestamp(seconds, UTC).isoformat()
     except (ValueError, OverflowError, OSError):

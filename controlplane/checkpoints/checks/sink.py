@@ -1,4 +1,4 @@
-"""Checks of a file sink's own log, `_spark_metadata` below the output: the checkpoint knows nothing of it."""
+"""Checks of the file sink's own log, `_spark_metadata` below the output, which is no part of the checkpoint."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from controlplane.checkpoints.reading.file_logs import FileLog
 from controlplane.checkpoints.reading.input_files import InputFiles
 from controlplane.checkpoints.remedies import rewind_command
 
-READERS = "at once for readers of the output"
+READERS = "immediately for readers of the output"
 
 
 def ahead(view: CheckpointView) -> Iterator[Finding]:
-    """`sink.metadata-ahead`, `sink.metadata-without-checkpoint`: the sink skips every batch that it already has."""
+    """`sink.metadata-ahead`, `sink.metadata-without-checkpoint`: the sink skips batches that it already has."""
     if view.sink is None or view.sink.newest is None:
         return
     known = max((batch for batch in (view.planned, view.committed) if batch is not None), default=-1)
@@ -25,38 +25,36 @@ def ahead(view: CheckpointView) -> Iterator[Finding]:
     if newest <= known:
         return
     check = "sink.metadata-without-checkpoint" if known < 0 else "sink.metadata-ahead"
-    message = (
-        f"the file sink has batches up to {newest}, the checkpoint ends at {known}: those between are skipped"
-    )
+    message = f"The file sink has batches up to {newest}, but the checkpoint ends at {known}. The sink skips those between"
     evidence: dict[str, Any] = {"sink_newest": newest, "checkpoint_newest": known}
     if same_batches_again(view, newest - known):
         yield note(
             check,
-            f"{message}; the same input files will be planned for them again, so nothing is lost",
+            f"{message}. The same input files are planned for them again, so nothing is lost.",
             **evidence,
         )
         return
     remedy = (
-        "if the batches will hold exactly the same input again (same files, same limit a batch): start",
-        f"else take _spark_metadata/{known + 1}…{newest} away, with the data files they name: {_cut(view)}",
+        "if the batches hold exactly the same input again (same files, same limit per batch): start the query",
+        f"else remove _spark_metadata/{known + 1}…{newest} and the data files they name: {_sink_rewind_command(view)}",
     )
     yield results_change(
         check,
-        f"{message}, and what they read is lost unless it is the same input again",
+        f"{message}, and their input is lost unless the same input is planned again.",
         remedy=remedy,
         **evidence,
     )
 
 
-def _cut(view: CheckpointView) -> str:
-    """A rewind to the batch that is next anyway touches the sink's log alone."""
+def _sink_rewind_command(view: CheckpointView) -> str:
+    """A rewind to the batch that is next anyway changes only the sink's log."""
     return f"{rewind_command(view, view.next_batch)} --move-data"
 
 
 def same_batches_again(view: CheckpointView, skipped: int) -> bool:
-    """Whether the input that waits is what the skipped batches held: so many files, each taken alone under a limit.
+    """Whether the unread input is what the skipped batches held: as many files, each read alone under a limit.
 
-    The limit shows where a file was there before an earlier batch began, and that batch left it.
+    The limit is visible where a file existed before an earlier batch began and that batch left it unread.
     """
     unread = InputFiles(view).unread()
     if (
@@ -72,7 +70,7 @@ def same_batches_again(view: CheckpointView, skipped: int) -> bool:
 
 
 def holes(view: CheckpointView) -> Iterator[Finding]:
-    """`sink.metadata-missing`, `-behind`, `-gap`, `-unreadable`: readers fail, and the query at its next compaction."""
+    """`sink.metadata-missing`, `-behind`, `-gap`, `-unreadable`: readers fail, and so does the query at its next compaction."""
     log, k = view.sink, view.committed
     if log is None or view.output is None or k is None or not view.output.complete:
         return
@@ -82,9 +80,7 @@ def holes(view: CheckpointView) -> Iterator[Finding]:
     if log.newest < k and log.newest < (view.offsets.batches[0] if view.offsets.batches else 0):
         return
     if log.newest < k:
-        message = (
-            f"the file sink's log ends at {log.newest}, batch {k} is committed: readers miss what came after"
-        )
+        message = f"The file sink's log ends at {log.newest}, but batch {k} is committed, so readers miss the later batches"
         yield _unreadable("sink.metadata-behind", log, message, newest=log.newest, committed=k)
     for batch in log.missing[:3]:
         yield _unreadable(
@@ -96,46 +92,46 @@ def holes(view: CheckpointView) -> Iterator[Finding]:
 
 
 def _no_log(output: Inventory, k: int) -> Iterator[Finding]:
-    """Data files as a file sink writes them, without its log. A batch job (foreachBatch too) leaves _SUCCESS."""
+    """`sink.metadata-missing`: data files of a file sink without its log. A batch job leaves _SUCCESS, foreachBatch too."""
     names = [path.rpartition("/")[2] for path, entry in output.entries.items() if not entry.folder]
     if "_SUCCESS" in names or not any(name.startswith("part-") for name in names):
         return
     empty = FileLog(output, SINK_LOG, {}, {})
-    yield _unreadable("sink.metadata-missing", empty, "the file sink's log is gone", after=k, committed=k)
+    yield _unreadable(
+        "sink.metadata-missing", empty, "The file sink's log _spark_metadata is missing", after=k, committed=k
+    )
 
 
 def _unreadable(
     check: str, log: FileLog, message: str, *, after: int | None = None, **evidence: Any
 ) -> Finding:
-    dies = log.next_compaction(log.newest if log.newest is not None else after or 0)
+    failing_batch = log.next_compaction(log.newest if log.newest is not None else after or 0)
     return fails_later(
         check,
-        f"{message}. The query runs on and dies at batch {dies}, its next compaction",
-        when=f"{READERS}; for the query in batch {dies}",
+        f"{message}. The query runs on and fails at batch {failing_batch}, its next compaction.",
+        when=f"{READERS}; for the query in batch {failing_batch}",
         condition="BATCH_METADATA_NOT_FOUND",
         remedy=(
             "restore the files of _spark_metadata from a backup",
-            "or move the whole log away: readers then list the folder, and may see rows of failed attempts",
+            "or remove the whole log: readers then list the folder and may see rows of failed attempts",
         ),
-        dies_at_batch=dies,
+        dies_at_batch=failing_batch,
         **evidence,
     )
 
 
 def data_files(view: CheckpointView) -> Iterator[Finding]:
-    """`sink.data-file-missing`: the log names a file that is gone."""
+    """`sink.data-file-missing`: the log names a data file that is missing."""
     if view.sink is None or view.output is None or not view.output.complete:
         return
     there = {basename(path) for path, entry in view.output.entries.items() if not entry.folder}
     gone = [path for path in _added(view.sink) if basename(path) not in there]
     if gone:
-        message = (
-            f"{plural(len(gone), 'data file')} that the sink's log names: gone; readers of the output fail"
-        )
+        message = f"{plural(len(gone), 'data file')} named in the sink's log cannot be found. Readers of the output fail."
         remedy = ("restore them from a backup",)
         yield fails_later("sink.data-file-missing", message, when=READERS, files=gone[:10], remedy=remedy)
 
 
 def _added(log: FileLog) -> Iterator[str]:
-    """Files that the log says were added. Their names are unique, wherever the output was copied to."""
+    """Paths of the added files in the log. The names are unique, so they also match in a copied output."""
     return (path for path, record in log.known.items() if record.get("action") == "add")

@@ -1,10 +1,11 @@
-"""Checks of the sources: their lines in the offset log, the logs of file sources, the input itself."""
+"""Checks of the sources: their lines in the offset log, the logs of file sources, the input files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from posixpath import dirname
 
+from controlplane.checkpoints.checks.logs import BACKUP
 from controlplane.checkpoints.findings import (
     FIRST_BATCH,
     INITIALIZATION,
@@ -25,13 +26,13 @@ from controlplane.checkpoints.reading.input_files import InputFiles
 from controlplane.checkpoints.remedies import rewind_command
 
 RESTORE_LINE = (
-    "copy the checkpoint away",
-    "restore the line from the entry before, or from that batch's progress event",
+    BACKUP,
+    "restore the line from the previous entry, or from that batch's progress event",
 )
 
 
 def source_lines(view: CheckpointView) -> Iterator[Finding]:
-    """`src.count-changed-in-log`, `src.missing-line-v2`, `src.no-line`: as many sources as in the batch before."""
+    """`src.count-changed-in-log`, `src.missing-line-v2`, `src.no-line`: the number of sources differs from the previous batch."""
     if view.last is None:
         return
     now = view.last.offsets
@@ -40,7 +41,10 @@ def source_lines(view: CheckpointView) -> Iterator[Finding]:
         yield _count(view, 0, len(before or ()))
     elif before is not None and view.last.version >= 2:
         for source in sorted(set(before) - set(now)):
-            message = f"source {source} has no line in offsets/{view.planned}, the batch before has one: it is read again"
+            message = (
+                f"Source {source} has no line in offsets/{view.planned}, but the batch before has one. "
+                "The source is read from its beginning."
+            )
             yield results_change("src.missing-line-v2", message, source=source, remedy=RESTORE_LINE)
     elif before is not None and len(before) != len(now):
         yield _count(view, len(now), len(before))
@@ -48,25 +52,25 @@ def source_lines(view: CheckpointView) -> Iterator[Finding]:
 
 def _count(view: CheckpointView, now: int, before: int) -> Finding:
     message = f"offsets/{view.planned} names {now} sources" + (
-        f", the batch before {before}" if before else ""
+        f", the batch before {before}. A restart fails." if before else ". A restart fails."
     )
-    remedy = ("copy the checkpoint away", "restore the entry; never edit its lines to fit another query")
+    remedy = (BACKUP, "restore the entry; never edit its lines to fit another query")
     return restart_fails("src.count-changed-in-log", message, now=now, before=before, remedy=remedy)
 
 
 def offsets(view: CheckpointView) -> Iterator[Finding]:
-    """`src.offset-torn`, `src.offset-became-void`, `src.offset-regressed`, line by line."""
+    """`src.offset-torn`, `src.offset-became-void`, `src.offset-regressed`: each source's offset, line by line."""
     if view.last is None:
         return
     before = view.previous.offsets if view.previous else {}
     for source, offset in view.last.offsets.items():
         old = before.get(source)
         if logs.torn_offset(offset):
-            message = f"the offset of source {source} in offsets/{view.planned} breaks off"
+            message = f"The offset of source {source} in offsets/{view.planned} is cut off. A restart fails."
             yield restart_fails("log.offset-unreadable", message, line=offset[:120], remedy=RESTORE_LINE)
         elif offset.strip() == logs.VOID:
             if old is not None and old.strip() != logs.VOID:
-                message = f"source {source} lost its offset in offsets/{view.planned}: it is read from its beginning"
+                message = f"Source {source} lost its offset in offsets/{view.planned}. It is read from its beginning."
                 yield results_change("src.offset-became-void", message, before=old, remedy=RESTORE_LINE)
         elif old is not None:
             yield from _regressed(view, source, old, offset)
@@ -75,27 +79,29 @@ def offsets(view: CheckpointView) -> Iterator[Finding]:
 def _regressed(view: CheckpointView, source: str, old: str, new: str) -> Iterator[Finding]:
     was, now = logs.positions(old), logs.positions(new)
     lower = {path: [was[path], now[path]] for path in was.keys() & now.keys() if now[path] < was[path]}
-    # Of other sources any figure may be a version or a time; those of Kafka are by topic and partition.
+    # In other sources a number may be a version or a time; Kafka's are by topic and partition.
     files = logs.log_offset(new) is not None
     kafka = bool(lower) and all("/" in path and path.rpartition("/")[2].isdigit() for path in lower)
     if not lower or not (files or kafka or set(lower) == {""}):
         return
-    message = f"source {source} goes backwards in offsets/{view.planned}"
+    message = f"Source {source} goes back in offsets/{view.planned}"
     if files:
         remedy = (
             "a failed start over a lost source log writes such an entry: restore the source's log first",
-            f"then move offsets/{view.planned} away, if it was never committed",
+            f"then remove offsets/{view.planned}, if it was never committed",
         )
-        yield restart_fails("src.offset-regressed", message, before=old, now=new, remedy=remedy)
+        yield restart_fails(
+            "src.offset-regressed", f"{message}. A restart fails.", before=old, now=new, remedy=remedy
+        )
     else:
-        message += ": what lies between is read and delivered again"
+        message += ". The rows in between are read and delivered again."
         yield results_change(
             "src.offset-regressed", message, lower=dict(list(lower.items())[:10]), remedy=RESTORE_LINE
         )
 
 
 def file_logs(view: CheckpointView) -> Iterator[Finding]:
-    """`src.file-log-…`: the log of each file source against itself and against the offsets."""
+    """`src.file-log-…`: gaps in the log of each file source, and its newest entry against the offsets."""
     known = {
         name: logs.log_offset(offset) for name, offset in (view.last.offsets if view.last else {}).items()
     }
@@ -105,7 +111,10 @@ def file_logs(view: CheckpointView) -> Iterator[Finding]:
         if wanted is not None and (log.newest is None or log.newest < wanted):
             yield _behind(view, name, log.newest, wanted)
         elif wanted is not None and log.newest is not None and log.newest > wanted:
-            message = f"the log of source {name} is at {log.newest}, its offset at {wanted}; the next batch takes both"
+            message = (
+                f"The log of source {name} is at {log.newest}, its offset at {wanted}. "
+                "The next batch reads the files in between."
+            )
             yield note("src.file-log-ahead", message, newest=log.newest, offset=wanted)
     for name, wanted in known.items():
         if wanted is not None and wanted >= 0 and name not in view.sources and view.inventory.complete:
@@ -113,19 +122,19 @@ def file_logs(view: CheckpointView) -> Iterator[Finding]:
 
 
 def _behind(view: CheckpointView, source: str, newest: int | None, wanted: int) -> Finding:
-    held = "is gone" if newest is None else f"ends at {newest}"
+    state = "is missing" if newest is None else f"ends at {newest}"
     return restart_fails(
         "src.file-log-behind-offset",
-        f"the log of source {source} {held}, offsets/{view.planned} counts on entry {wanted}. "
-        "Do not start: a failed start writes a wrong offset and makes it worse",
+        f"The log of source {source} {state}, but offsets/{view.planned} needs entry {wanted}. "
+        "Do not start the query: a failed start writes a wrong offset and makes it worse.",
         when=FIRST_BATCH,
         source=source,
         newest=newest,
         wanted=wanted,
         remedy=(
-            "stop whatever restarts the query",
+            "stop everything that restarts the query",
             f"restore sources/{source} from a backup",
-            f"or go back to an entry that is there: {rewind_command(view)}",
+            f"or rewind to an entry that exists: {rewind_command(view)}",
         ),
     )
 
@@ -133,13 +142,13 @@ def _behind(view: CheckpointView, source: str, newest: int | None, wanted: int) 
 def _holes(log: FileLog) -> Iterator[Finding]:
     for batch in log.missing[:3] if log.inventory.complete else ():
         check = "src.file-log-compact-missing" if log.is_compaction(batch) else "src.file-log-gap"
-        message = f"{log.name_of(batch)} is missing; the source reads it when it opens"
+        message = f"{log.name_of(batch)} is missing. The source reads it when it opens, so a restart fails."
         remedy = (f"restore {log.name_of(batch)} from a backup",)
         yield restart_fails(
             check, message, when=INITIALIZATION, newest=log.newest, interval=log.interval, remedy=remedy
         )
     for batch, why in list(log.torn.items())[:3]:
-        message = f"{log.name_of(batch)} cannot be read: {why}"
+        message = f"{log.name_of(batch)} cannot be read: {why}. A restart fails."
         remedy = (f"restore {log.name_of(batch)} from a backup",)
         yield restart_fails(
             "src.file-log-unreadable", message, when=INITIALIZATION, file=log.name_of(batch), remedy=remedy
@@ -147,26 +156,26 @@ def _holes(log: FileLog) -> Iterator[Finding]:
 
 
 def inputs(view: CheckpointView) -> Iterator[Finding]:
-    """`src.inflight-input-missing`, `src.input-dir-missing`: what the batch in flight will read."""
+    """`src.inflight-input-missing`, `src.input-dir-missing`: the input that the uncommitted batch reads."""
     files = InputFiles(view)
     yield from map(_missing_folder, files.missing_folders())
     gone = [path for path in files.in_flight() if files.is_missing(path)]
     if gone and view.first_executed_batch == view.next_batch:
-        message = f"{plural(len(gone), 'input file')} planned for batch {view.planned}: gone. Spark skips it silently"
-        remedy = ("put them back under the same names before the start",)
+        message = f"{plural(len(gone), 'input file')} planned for batch {view.planned} cannot be found. Spark skips it silently."
+        remedy = ("restore them under the same names before the start",)
         yield results_change(
             "src.inflight-input-missing", message, files=gone[:10], folder=dirname(gone[0]), remedy=remedy
         )
 
 
 def _missing_folder(listed: Inventory) -> Finding:
-    """A folder that somebody named must be there; one taken from a log may have been one of many."""
+    """A folder named by the user must exist; one derived from a log may be a folder below the source's own."""
     folder = plain_path(listed.root)
-    message = f"the input folder {folder} is not there"
+    message = f"The input folder {folder} does not exist."
     remedy = ("mount or restore it before the start",)
     condition = "PATH_NOT_FOUND"
     if listed.guessed:
-        message += "; if the source reads that folder, and not one above it, the start fails"
+        message += " If the source reads that folder and not a parent of it, the start fails."
         return fails_later(
             "src.input-dir-missing", message, when=START, condition=condition, folder=folder, remedy=remedy
         )

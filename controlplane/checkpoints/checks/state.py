@@ -1,9 +1,10 @@
-"""Checks of state: can every store of every partition load the version that the next batch needs?"""
+"""Checks of state: whether every store of every partition can load the version that the next batch needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from controlplane.checkpoints.checks.logs import BACKUP
 from controlplane.checkpoints.findings import (
     FIRST_BATCH,
     Finding,
@@ -27,54 +28,54 @@ from controlplane.checkpoints.remedies import repair_command, rewind_command
 
 MAX_NAMED = 10
 RESTORE = "restore the named files from a backup"
-#: The root of a checkpoint gets its entries with the first batch; a change so much later is somebody's.
+#: Spark creates the entries of a checkpoint's root with the first batch; a later change is not Spark's.
 LATE_SECONDS = 60.0
 OWN_ENTRIES = {"metadata", "offsets", "commits", "sources", "state", ".metadata.crc"}
 
 
 def state_folder(view: CheckpointView) -> Iterator[Finding]:
-    """`state.dir-missing`: a query with state, and no state."""
+    """`state.dir-missing`: a stateful query without state/."""
     if view.next_batch == 0 or view.stateful or not view.inventory.complete or view.planned is None:
         return
     condition = (
         "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY" if view.target.validates_operators else ""
     )
-    remedy = ("restore state/ from a backup", "or take a new checkpoint and fill the state anew")
+    remedy = ("restore state/ from a backup", "or start on a new checkpoint and rebuild the state")
     if view.inventory.is_folder("state"):
-        message = "state/ is there and empty; only a query with state has it"
+        message = "state/ is empty, and only a stateful query has it. A restart fails."
         yield restart_fails("state.dir-missing", message, condition=condition, remedy=remedy)
     elif view.history.stateful is False:
         return  # its reports name no stateful operator
     elif view.history.stateful:
-        message = "the query keeps state, and state/ is gone"
+        message = "The query is stateful, but state/ is missing. A restart fails."
         yield restart_fails("state.dir-missing", message, condition=condition, remedy=remedy)
     elif (seconds := _changed_late(view)) is not None:
         message = (
-            f"something was taken out of the checkpoint's root {seconds:.0f} s after the last batch, and the "
-            "one thing not there is state/. If the query keeps state it cannot start; if not, this means nothing"
+            f"An entry was removed from the checkpoint's root {seconds:.0f} s after the last batch, and only state/ is "
+            "missing. If the query is stateful, it cannot start; if not, ignore this finding."
         )
         yield restart_fails(
             "state.dir-missing", message, condition=condition, remedy=remedy, likely=True, seconds=seconds
         )
     elif view.last is not None and view.last.watermark_ms > 0:
         message = (
-            "the log has a watermark, but there is no state/: a query that uses the watermark cannot start"
+            "The log has a watermark, but state/ is missing. A query that uses the watermark cannot start."
         )
         yield results_change("state.dir-missing", message, watermark_ms=view.last.watermark_ms, remedy=remedy)
 
 
 def _changed_late(view: CheckpointView) -> float | None:
-    """Seconds from the newest file to the last change of the root folder, where nothing seen explains that change."""
+    """Seconds from the newest file to the last change of the root folder; None where something else explains it."""
     inventory = view.inventory
     names, root = set(inventory.names("")), inventory.root_modified
     times = [e.modified for e in inventory.entries.values() if not e.folder and e.modified is not None]
-    # What else is gone may be what was taken out.
+    # Another missing entry may be the one that was removed.
     if not times or root is None or not {"metadata", "offsets", "commits", "sources"} <= names:
         return None
     newest = max(times)
     hidden = any(name.endswith(".crc") for name in inventory.names("offsets"))
     foreign = bool(names - OWN_ENTRIES) or (hidden and ".metadata.crc" not in names)
-    # A copy that keeps the times of files and not those of folders makes all folders young.
+    # A copy that keeps the times of files but not of folders gives all folders a new time.
     copied = any(e.folder and (e.modified or 0) >= newest + LATE_SECONDS for e in inventory.entries.values())
     return None if foreign or copied or root < newest + LATE_SECONDS else root - newest
 
@@ -89,28 +90,26 @@ def partitions(view: CheckpointView) -> Iterator[Finding]:
         yield from _lost_partitions(view, operator, held, wanted)
         beyond = [p for p in sorted(held) if p >= wanted and _is_current(view, operator, p)]
         if beyond:
-            message = f"operator {operator.number} has {max(held) + 1} partitions, offsets/{view.planned} pins {wanted}"
+            message = f"Operator {operator.number} has {max(held) + 1} partitions, offsets/{view.planned} pins {wanted}."
             remedy = (
-                "copy the checkpoint away",
+                BACKUP,
                 f"set {logs.PARTITIONS} in offsets/{view.planned} back to {max(held) + 1}",
             )
             yield results_change(
                 "state.more-partitions-than-conf",
-                f"{message}: the keys of the others are forgotten",
+                f"{message} The keys of the other partitions are lost.",
                 partitions=max(held) + 1,
                 pinned=wanted,
                 remedy=remedy,
             )
-        told = operator.metadata.partitions if operator.metadata else None
-        if told is not None and told != wanted and not beyond:
-            message = (
-                f"the metadata of operator {operator.number} says {told} partitions, the log pins {wanted}"
-            )
-            yield note("state.partition-count-mismatch", message, metadata=told, pinned=wanted)
+        recorded = operator.metadata.partitions if operator.metadata else None
+        if recorded is not None and recorded != wanted and not beyond:
+            message = f"The metadata of operator {operator.number} records {recorded} partitions, the log pins {wanted}."
+            yield note("state.partition-count-mismatch", message, metadata=recorded, pinned=wanted)
 
 
 def _is_current(view: CheckpointView, operator: StateOperator, partition: int) -> bool:
-    """Whether a partition was still written with the newest batches; a repartition leaves older ones behind."""
+    """Whether the newest batches still wrote a partition; a repartition leaves older ones behind."""
     stores = [store for (p, _), store in operator.stores.items() if p == partition]
     return any((store.newest or 0) >= view.next_batch for store in stores)
 
@@ -122,12 +121,12 @@ def _lost_partitions(
     only_first = held == {0} and len(lost) == wanted - 1
     if not lost or (only_first and operator.keyless) or unfinished_repartition(view):
         return
-    message = f"operator {operator.number} has no state files for {len(lost)} of {wanted} partitions"
+    message = f"Operator {operator.number} has no state files for {len(lost)} of {wanted} partitions."
     if only_first and operator.keyless is None:
-        message += "; that is right only for an aggregation without a grouping key"
+        message += " That is correct only for an aggregation without a grouping key."
         yield results_change("state.partition-missing", message, partitions=lost[:MAX_NAMED])
         return
-    remedy = (RESTORE, "running the last batch again cannot bring a whole partition back")
+    remedy = (RESTORE, "a rerun of the last batch cannot restore a whole partition")
     yield restart_fails(
         "state.partition-missing",
         message,
@@ -139,7 +138,7 @@ def _lost_partitions(
 
 
 def unfinished_repartition(view: CheckpointView) -> bool:
-    """A planned batch with the offsets of the one before it and another number of partitions."""
+    """Whether the uncommitted batch has the offsets of the one before it and another number of partitions."""
     last, previous = view.last, view.previous
     if not view.in_flight or last is None or previous is None or last.partitions is None:
         return False
@@ -147,13 +146,13 @@ def unfinished_repartition(view: CheckpointView) -> bool:
 
 
 def repartition(view: CheckpointView) -> Iterator[Finding]:
-    """`state.repartition-unfinished`."""
+    """`state.repartition-unfinished`: a repartition was planned and not committed."""
     if not unfinished_repartition(view) or view.last is None or view.previous is None:
         return
     old, new = view.previous.partitions, view.last.partitions
     yield restart_fails(
         "state.repartition-unfinished",
-        f"batch {view.planned} is a repartition from {old} to {new} that never ended",
+        f"Batch {view.planned} is an unfinished repartition from {old} to {new} partitions.",
         condition="STREAMING_UNFINISHED_REPARTITION_DETECTED"
         if view.target.detects_unfinished_repartition
         else "",
@@ -161,7 +160,7 @@ def repartition(view: CheckpointView) -> Iterator[Finding]:
         after=new,
         remedy=(
             f"run the repartition to {new} again",
-            f"or forget it, it holds no data, and stay with {old}: {repair_command(view)}",
+            f"or cancel it and stay with {old} partitions, as it holds no data: {repair_command(view)}",
         ),
     )
 
@@ -179,10 +178,10 @@ def stores(view: CheckpointView) -> Iterator[Finding]:
             yield _unloadable(view, kind, chosen, version)
     skipped = [fault for _, loading in loaded for fault in loading.skipped]
     if skipped:
-        message = f"{plural(len(skipped), 'damaged snapshot')}; Spark {view.target} passes over that"
+        message = f"{plural(len(skipped), 'damaged snapshot')}. Spark {view.target} falls back to older ones."
         remedy = (
             "let the query run: it writes new snapshots",
-            "an older Spark (before 4.1) would fail on them",
+            "do not start with a Spark before 4.1, which fails on them",
         )
         yield note(
             "state.snapshot-corrupt",
@@ -193,7 +192,7 @@ def stores(view: CheckpointView) -> Iterator[Finding]:
 
 
 def _provider(view: CheckpointView) -> str | None:
-    """The store that the log pins; without a pin the one whose files are there. None for a foreign one."""
+    """The provider that the log pins, else the one whose files exist. None for a custom provider."""
     pinned = view.last.conf.get(logs.PROVIDER) if view.last else None
     if pinned is not None:
         simple = pinned.rpartition(".")[2]
@@ -207,7 +206,7 @@ def _all(operators: Iterable[StateOperator]) -> Iterator[tuple[StateOperator, St
 
 
 def _needed(view: CheckpointView) -> Iterator[tuple[StateOperator, Store]]:
-    """Every store of every partition that the next batch opens; wholly lost partitions are told elsewhere."""
+    """Every store of every partition that the next batch opens; `partitions` reports partitions without files."""
     wanted = view.last.partitions if view.last else None
     for operator in view.operators:
         filled = {partition for (partition, _), store in operator.stores.items() if store.files}
@@ -235,7 +234,7 @@ def _load(view: CheckpointView, operator: StateOperator, store: Store, version: 
     known = next((unique for unique in candidates if unique in own), None)
     chosen = known or (candidates[place] if place < len(candidates) else None)
     if chosen is None:
-        return LoadResult()  # told by `ids`
+        return LoadResult()  # `ids` reports it
     return view.loader.load_by_id(store, version, chosen)
 
 
@@ -255,24 +254,25 @@ def _condition(view: CheckpointView, kind: FaultKind) -> str:
 _CHECKS = {
     FaultKind.MISSING: ("state.version-file-missing", "missing"),
     FaultKind.CORRUPT: ("state.version-file-corrupt", "damaged"),
-    FaultKind.CHECKSUM: ("state.checksum-failed", "not matching the checksum beside it"),
+    FaultKind.CHECKSUM: ("state.checksum-failed", "with a wrong checksum"),
 }
 
 
 def _unloadable(view: CheckpointView, kind: FaultKind, faults: list[Fault], version: int) -> Finding:
-    check, words = _CHECKS[kind]
+    check, description = _CHECKS[kind]
     named = [str(fault) for fault in faults[:MAX_NAMED]]
     message = (
-        f"batch {version} cannot load its state: {plural(len(faults), 'file')} {words}, first {faults[0]}"
+        f"State files of operator {_operator_of(faults[0])} are {description}: batch {version} cannot load its state "
+        f"({plural(len(faults), 'file')}, first {faults[0]})."
     )
     remedy = [
         RESTORE,
         f"or, if only the newest version is lost, run the last batch again: {repair_command(view, '--confirm', 'R-STATE-1')}",
-        f"or go back to a version that every store can load: {rewind_command(view)}",
+        f"or rewind to a version that every store can load: {rewind_command(view)}",
     ]
     if kind is FaultKind.CHECKSUM:
         remedy.insert(
-            1, "if the data file is proved good, move its .crc file away: without one Spark does not check"
+            1, "if the data file is known to be good, remove its .crc file: Spark then does not check it"
         )
     return restart_fails(
         check,
@@ -285,20 +285,28 @@ def _unloadable(view: CheckpointView, kind: FaultKind, faults: list[Fault], vers
     )
 
 
+def _operator_of(fault: Fault) -> str:
+    """The operator number in `state/<operator>/…`."""
+    return fault.path.split("/")[1]
+
+
 def _when(view: CheckpointView) -> str:
     if view.first_executed_batch == view.next_batch:
         return FIRST_BATCH
-    return f"in batch {view.first_executed_batch}: the file sink skips those before it, so their state is never written"
+    return f"in batch {view.first_executed_batch}: the file sink skips the earlier ones, so their state is never written"
 
 
 def ids(view: CheckpointView) -> Iterator[Finding]:
-    """`state.v2-ids-missing`, `state.v2-commit-lag`: format version 2 finds state by the ids in the commit log."""
+    """`state.v2-ids-missing`, `state.v2-commit-lag`: format version 2 finds state files by the ids in the commit log."""
     version = view.next_batch
     with_ids = [operator for operator, store in _all(view.operators) if any(file.id for file in store.files)]
     if version == 0 or not with_ids:
         return
     if view.committed is None or view.committed != version - 1:
-        message = f"the ids of state version {version} are in commits/{version - 1}, the newest commit is {view.committed}"
+        message = (
+            f"commits/{version - 1} should hold the ids of state version {version}, but the newest commit is "
+            f"{view.committed}. A restart cannot find its state."
+        )
         yield restart_fails(
             "state.v2-commit-lag",
             message,
@@ -306,16 +314,19 @@ def ids(view: CheckpointView) -> Iterator[Finding]:
             remedy=_rebuild(version),
         )
     elif view.last_commit is not None:
-        told = view.last_commit.ids
-        silent = sorted({o.number for o in with_ids if not any(told.get(str(o.number), ()))})
-        if silent:
-            message = f"commits/{view.committed} has no ids for the state of operators {silent}"
+        ids_by_operator = view.last_commit.ids
+        without_ids = sorted({o.number for o in with_ids if not any(ids_by_operator.get(str(o.number), ()))})
+        if without_ids:
+            message = (
+                f"commits/{view.committed} has no ids for the state of operators {without_ids}. "
+                "A restart cannot find their state."
+            )
             condition = "CANNOT_LOAD_STATE_STORE.UNCATEGORIZED"
             yield restart_fails(
                 "state.v2-ids-missing",
                 message,
                 condition=condition,
-                operators=silent,
+                operators=without_ids,
                 remedy=_rebuild(version),
             )
 
@@ -323,12 +334,12 @@ def ids(view: CheckpointView) -> Iterator[Finding]:
 def _rebuild(version: int) -> tuple[str, ...]:
     return (
         f"restore commits/{version - 1}",
-        f"or write it anew, if each partition has exactly one id among its files {version}_<id>.*",
+        f"or rewrite it, if each partition has exactly one id among its files {version}_<id>.*",
     )
 
 
 def blocks(view: CheckpointView) -> Iterator[Finding]:
-    """`state.sst-block-corrupt`: RocksDB notices such a block when it first reads it, often at the commit."""
+    """`state.sst-block-corrupt`: RocksDB notices a damaged block when it first reads it, often at the commit."""
     version = view.first_executed_batch
     if version == 0 or _provider(view) != ROCKSDB:
         return
@@ -336,12 +347,12 @@ def blocks(view: CheckpointView) -> Iterator[Finding]:
         fault for _, store in _needed(view) for fault in damaged_blocks(view.inventory, store, version)
     ]
     if damaged:
-        message = f"{plural(len(damaged), 'SST file')} with damaged blocks, first {damaged[0]}"
+        message = f"{plural(len(damaged), 'SST file')} with damaged blocks, first {damaged[0]}. The query fails on them."
         condition = "CANNOT_WRITE_STATE_STORE.CANNOT_COMMIT" if view.target.since(4, 0) else ""
         remedy = (
             RESTORE,
-            "with changelogs from an older good snapshot on: move the snapshots that name the file away",
-            "without: an SST is shared by many versions, so going back a batch does not help",
+            "if the changelogs since an older good snapshot exist: remove the snapshots that name the file",
+            "otherwise a rewind by one batch does not help, because many versions share an SST file",
         )
         named = [str(fault) for fault in damaged[:MAX_NAMED]]
         yield restart_fails(
@@ -350,9 +361,9 @@ def blocks(view: CheckpointView) -> Iterator[Finding]:
 
 
 def snapshots_ahead(view: CheckpointView) -> Iterator[Finding]:
-    """`state.snapshot-ahead`: snapshots that batches yet to come would have written: of a line that was cut by hand.
+    """`state.snapshot-ahead`: snapshots of batches that have not run yet, left after the logs were cut by hand.
 
-    Change files are written over; a snapshot is not, and is loaded under the changes of the new line.
+    Spark overwrites change files but not snapshots, and later loads the old snapshot under the new changes.
     """
     ahead = [
         file.path
@@ -362,26 +373,28 @@ def snapshots_ahead(view: CheckpointView) -> Iterator[Finding]:
     ]
     if ahead and view.planned is not None:
         message = (
-            f"{plural(len(ahead), 'snapshot')} of the state beyond version {view.next_batch + 1}, from before a rewind: "
-            "if the batches come out otherwise than then, a later start loads rows that do not belong together"
+            f"{plural(len(ahead), 'state snapshot')} beyond version {view.next_batch + 1}, left from before a rewind. If the "
+            "batches differ from then, a later start loads rows that do not belong together."
         )
-        remedy = (f"take them away: {rewind_command(view, view.next_batch)}",)
+        remedy = (f"remove them: {rewind_command(view, view.next_batch)}",)
         yield note("state.snapshot-ahead", message, files=ahead[:MAX_NAMED], remedy=remedy)
 
 
 def _snapshots(store: Store) -> Iterator[StateFile]:
-    """Those found by number, and not written anew by every batch."""
+    """The snapshots that Spark finds by version number and that not every batch rewrites."""
     logged = any(file.kind == "changelog" for file in store.files)
     return (f for f in store.of("snapshot", *(["zip"] if logged else [])) if not f.id)
 
 
 def uneven_versions(view: CheckpointView) -> Iterator[Finding]:
-    """`state.uneven-versions`: partitions ended at different versions; worth knowing where they load none the less."""
+    """`state.uneven-versions`: the newest versions of the partitions differ; harmless where they all load."""
     for operator in view.operators:
         newest = {
             f"{s.partition}/{s.name}": s.newest for s in operator.stores.values() if s.newest is not None
         }
         if len(set(newest.values())) > 1:
             low, high = min(newest.values()), max(newest.values())
-            message = f"the stores of operator {operator.number} end at versions {low} to {high}"
+            message = (
+                f"The newest versions of the stores of operator {operator.number} range from {low} to {high}."
+            )
             yield note("state.uneven-versions", message, newest=dict(list(newest.items())[:MAX_NAMED]))

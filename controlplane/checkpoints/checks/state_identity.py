@@ -1,4 +1,4 @@
-"""Checks of what the state says about itself: metadata and schemas of operators, partitions that are copies."""
+"""Checks of the identity of state: metadata and schemas of operators, partitions that are copies."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from controlplane.checkpoints.reading.state_tree import CHANGES, StateOperator, 
 
 
 def operator_metadata(view: CheckpointView) -> Iterator[Finding]:
-    """`state.operator-metadata-unreadable`, `-missing`: transformWithState needs it, others write it anew."""
+    """`state.operator-metadata-unreadable`, `-missing`: transformWithState needs it; for others Spark rewrites it."""
     if view.next_batch == 0:
         return
     for operator in view.operators:
         metadata = operator.metadata
-        transforms = operator.is_transform or _looks_transformed(view, operator)
+        transforms = operator.is_transform or _has_state_schema(view, operator)
         if metadata is not None and metadata.fault:
             check, message = (
                 "state.operator-metadata-unreadable",
@@ -32,10 +32,13 @@ def operator_metadata(view: CheckpointView) -> Iterator[Finding]:
             condition = "STDS_FAILED_TO_READ_OPERATOR_METADATA"
             remedy = (f"restore {operator.folder}/_metadata from a backup",)
             yield restart_fails(
-                check, f"{message}; transformWithState needs it", condition=condition, remedy=remedy
+                check,
+                f"{message}. transformWithState needs it, so a restart fails.",
+                condition=condition,
+                remedy=remedy,
             )
         else:
-            yield note(check, f"{message}; Spark writes it anew")
+            yield note(check, f"{message}. Spark rewrites it.")
 
 
 #: Fields of a value that only one operator writes → that operator.
@@ -43,34 +46,35 @@ SIGNATURES = {"__dummy__": "dedupe", "expiresAtMicros": "dedupeWithinWatermark"}
 
 
 def operator_names(view: CheckpointView) -> Iterator[Finding]:
-    """`state.operator-name-changed`: the metadata names another operator than the one that wrote the state."""
+    """`state.operator-name-changed`: the metadata names an operator that did not write the state."""
     if view.next_batch == 0 or not view.target.validates_operators:
         return
     for operator in view.operators:
-        told = operator.metadata.name if operator.metadata else ""
+        recorded = operator.metadata.name if operator.metadata else ""
         wrote = _writer(operator)
         known = {*SIGNATURES.values(), "stateStoreSave", "symmetricHashJoin"}
-        contradicts = told != wrote if wrote else told in SIGNATURES.values()
-        if told in known and operator.readable_schemas and contradicts:
+        contradicts = recorded != wrote if wrote else recorded in SIGNATURES.values()
+        if recorded in known and operator.readable_schemas and contradicts:
             message = (
-                f"the metadata of operator {operator.number} says {told}, its state is not of that operator"
+                f"The metadata of operator {operator.number} names {recorded}, but another operator wrote its state. "
+                "A restart fails."
             )
             condition = "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA"
             remedy = (f"restore {operator.folder}/_metadata from a backup",)
             yield restart_fails(
-                "state.operator-name-changed", message, condition=condition, told=told, remedy=remedy
+                "state.operator-name-changed", message, condition=condition, recorded=recorded, remedy=remedy
             )
 
 
 def _writer(operator: StateOperator) -> str | None:
-    """The operator that the stores and schemas betray; None where it may be several."""
+    """The operator whose stores and schemas these are; None where it may be one of several."""
     if any(name.startswith(("left-", "right-")) for name in operator.store_names):
         return "symmetricHashJoin"
     names = {field.name for schema in operator.readable_schemas for field in schema.value}
     return SIGNATURES.get(next(iter(names))) if len(names) == 1 else None
 
 
-def _looks_transformed(view: CheckpointView, operator: StateOperator) -> bool:
+def _has_state_schema(view: CheckpointView, operator: StateOperator) -> bool:
     """Only transformWithState keeps its schemas in `_stateSchema`."""
     return view.inventory.is_folder(f"{operator.folder}/_stateSchema")
 
@@ -80,12 +84,12 @@ def _others_have_it(view: CheckpointView) -> bool:
 
 
 def schemas(view: CheckpointView) -> Iterator[Finding]:
-    """`state.schema-unreadable`."""
+    """`state.schema-unreadable`: a schema file of a state store is damaged."""
     for operator in view.operators if view.next_batch else ():
         for path, schema in operator.schemas.items():
             if isinstance(schema, str):
-                remedy = ("if the query did not change: move it away, Spark writes it anew",)
-                message = f"{path} cannot be read: {schema}"
+                remedy = ("if the query did not change: remove the file, Spark rewrites it",)
+                message = f"{path} cannot be read: {schema}. A restart fails."
                 yield restart_fails("state.schema-unreadable", message, file=path, remedy=remedy)
 
 
@@ -93,15 +97,18 @@ def schema_paths(view: CheckpointView) -> Iterator[Finding]:
     """`state.schema-path-dangling`: transformWithState finds its schemas by absolute paths."""
     for operator in view.operators if view.next_batch else ():
         for path in operator.metadata.schema_paths if operator.metadata else ():
-            yield from _judged_path(view, operator, path)
+            yield from _check_path(view, operator, path)
 
 
-def _judged_path(view: CheckpointView, operator: StateOperator, path: str) -> Iterator[Finding]:
+def _check_path(view: CheckpointView, operator: StateOperator, path: str) -> Iterator[Finding]:
     place = view.relocated_path(path)
     inside = below(place, view.inventory.root)
     here = f"{operator.folder}/_stateSchema/{basename(place.rpartition('/')[0])}/{basename(place)}"
     if not view.inventory.is_file(inside or here) and view.inventory.complete:
-        message = f"the metadata of operator {operator.number} names the schema {path}, which is not there"
+        message = (
+            f"The metadata of operator {operator.number} names the schema {path}, which does not exist. "
+            "A restart fails."
+        )
         restore = (f"restore {inside or here} from a backup",)
         yield restart_fails("state.schema-path-dangling", message, path=path, remedy=restore)
     elif inside is None and not view.inventory.relocations:
@@ -109,22 +116,25 @@ def _judged_path(view: CheckpointView, operator: StateOperator, path: str) -> It
 
 
 def _moved(view: CheckpointView, path: str) -> Finding:
-    """The schema is here, but its path leads elsewhere: a copy, or a move that the start will not survive."""
-    message = f"the state's schema is named by its absolute path {path}. For a copy to look at that is fine; "
-    message += "but if the checkpoint was moved here to run, the start fails"
-    remedy = ("move the checkpoint back", "or write the new place into every file of state/*/_metadata/v2")
+    """The schema is here, but its path points elsewhere: the checkpoint was copied, or moved and cannot start."""
+    message = f"The state's schema has the absolute path {path}. A copy for inspection may stay as it is. "
+    message += "If the checkpoint was moved here to run, the start fails."
+    remedy = ("move the checkpoint back", "or write the new path into every file of state/*/_metadata/v2")
     if view.history.location is not None and below(plain_path(path), view.history.location) is None:
         return restart_fails("state.schema-path-dangling", message, path=path, remedy=remedy)
     return note("state.schema-path-dangling", message, path=path, remedy=remedy)
 
 
 def cloned_partitions(view: CheckpointView) -> Iterator[Finding]:
-    """`state.partition-cloned`: keys are dealt out by hash, so two partitions never hold the same rows."""
+    """`state.partition-cloned`: keys are partitioned by hash, so two partitions never hold the same rows."""
     for operator in view.operators:
-        pairs = sorted(set(_alike(view, operator)))
+        pairs = sorted(set(_identical_partitions(view, operator)))
         if pairs:
             first, second = pairs[0]
-            message = f"partitions {first} and {second} of operator {operator.number} hold the same state"
+            message = (
+                f"Partitions {first} and {second} of operator {operator.number} hold the same state. "
+                "One was overwritten, and its keys are lost."
+            )
             remedy = ("restore the partition that was overwritten",)
             named = [list(pair) for pair in pairs[:10]]
             yield results_change(
@@ -132,17 +142,17 @@ def cloned_partitions(view: CheckpointView) -> Iterator[Finding]:
             )
 
 
-def _alike(view: CheckpointView, operator: StateOperator) -> Iterator[tuple[int, int]]:
+def _identical_partitions(view: CheckpointView, operator: StateOperator) -> Iterator[tuple[int, int]]:
     seen: dict[object, int] = {}
     for store in operator.stores.values():
-        for mark in _marks(view, store):
-            other = seen.setdefault((store.name, mark), store.partition)
+        for fingerprint in _fingerprints(view, store):
+            other = seen.setdefault((store.name, fingerprint), store.partition)
             if other != store.partition:
                 yield min(other, store.partition), max(other, store.partition)
 
 
-def _marks(view: CheckpointView, store: Store) -> Iterator[object]:
-    """What only one partition can have: names of SSTs, and changes with records in them."""
+def _fingerprints(view: CheckpointView, store: Store) -> Iterator[object]:
+    """Values that only one partition can have: names of SST files, and digests of changes with records."""
     for name in view.inventory.names(f"{store.folder}/SSTs"):
         if name.endswith(".sst"):
             yield name

@@ -1,4 +1,5 @@
-"""Decoders of what Spark writes into a checkpoint: compressed change files, zips, SSTs, schemas, checksums.
+"""Decoders of the binary files in a checkpoint: change files, snapshot zips, SST files, schemas, checksums.
 
-Each takes bytes, is bounded, and raises `Corrupt` with one sentence where the bytes are not what they should be.
+Each takes bytes, bounds its memory, and raises `Corrupt` with one clause about damaged bytes. Callers write "it" for
+the file, so a message starts with "it" or a part of the file.
 """

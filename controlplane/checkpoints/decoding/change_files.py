@@ -1,6 +1,7 @@
-"""Files of changes to state: deltas and snapshots of the HDFS-backed store, changelogs of RocksDB.
+"""Change files of state: deltas and snapshots of the HDFS-backed store, changelogs of RocksDB.
 
-Records of int32 key length, key, int32 value length (-1: deleted), value; -1 as key length ends the file.
+A record is an int32 key length, the key, an int32 value length (-1: deleted) and the value, big-endian. A key length
+of -1 ends the file.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ import zstandard
 from controlplane.checkpoints.decoding import lz4
 from controlplane.checkpoints.decoding.errors import Corrupt
 
-#: More than this is not unpacked; what is read by then is judged.
+#: Decompression stops here; what was read until then is checked.
 MAX_DECOMPRESSED_BYTES = 4 << 20
-#: First bytes of a compressed stream → the codec's name in Spark.
+#: First bytes of a compressed stream → Spark's name of the codec.
 MAGICS = {b"LZ4Block": "lz4", b"\x28\xb5\x2f\xfd": "zstd", b"\x82SNAPPY\x00": "snappy", b"ZV": "lzf"}
 
 
 @dataclass(frozen=True)
 class ChangeFile:
-    """What a change file holds. `lineage`: (version, id) of those before it, in format version 2.
+    """The content of a change file. `lineage`: (version, id) of the files before it, in format version 2.
 
-    `complete`: whether its records could be counted; `digest` is of them; `size`: bytes unpacked.
+    `complete`: whether all records were counted; `digest`: of the records; `size`: bytes after decompression.
     """
 
     records: int
@@ -36,18 +37,20 @@ class ChangeFile:
 
 
 def codec_of(data: bytes) -> str | None:
+    """Spark's name of the codec that wrote these bytes; None for an unknown one."""
     return next((name for magic, name in MAGICS.items() if data.startswith(magic)), None)
 
 
 def read(data: bytes, codec: str = "lz4") -> ChangeFile:
-    """The content of a delta, snapshot or changelog. Corrupt where Spark could not read it to its end."""
+    """Read a delta, snapshot or changelog. Raises Corrupt where Spark could not read it to its end."""
     if not data:
         raise Corrupt("it is empty")
     short = codec.rpartition(".")[2].lower().removesuffix("compressioncodec")
-    written = codec_of(data)
-    if written != short and (written or short in MAGICS.values()):
+    written_with = codec_of(data)
+    if written_with != short and (written_with or short in MAGICS.values()):
         raise Corrupt(
-            f"it is not {short}: " + (f"it was written with {written}" if written else "no codec's head")
+            f"it is not {short}: "
+            + (f"it was written with {written_with}" if written_with else "it has no codec's header")
         )
     if short not in ("lz4", "zstd"):
         return ChangeFile(0, b"", complete=False)
@@ -65,9 +68,9 @@ def _zstd(data: bytes) -> tuple[bytes, str | None]:
 
 
 def _parsed(plain: bytes, stopped: str | None) -> ChangeFile:
-    version, lineage, at = _head(plain)
+    version, lineage, at = _header(plain)
     if version in (2, 4):
-        # Typed records of column families: only that the stream can be unpacked is known.
+        # Typed records of column families: only the decompression is checked.
         if stopped:
             raise Corrupt(stopped)
         return ChangeFile(0, b"", lineage, complete=False, size=len(plain))
@@ -78,8 +81,8 @@ def _parsed(plain: bytes, stopped: str | None) -> ChangeFile:
     return ChangeFile(count, digest, lineage, complete=end is not None, size=len(plain))
 
 
-def _head(plain: bytes) -> tuple[int, tuple[tuple[int, str], ...], int]:
-    """Version, lineage, where the records begin. The first version has no head."""
+def _header(plain: bytes) -> tuple[int, tuple[tuple[int, str], ...], int]:
+    """Format version, lineage, and where the records begin. The first version has no header."""
     if plain[:3] != b"\x00\x02v" or not plain[3:4].isdigit():
         return 1, (), 0
     version = int(plain[3:4])
@@ -90,12 +93,12 @@ def _head(plain: bytes) -> tuple[int, tuple[tuple[int, str], ...], int]:
         items = json.loads(plain[6 : 6 + size])
         lineage = tuple((int(item["version"]), str(item["checkpointUniqueId"])) for item in items)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
-        raise Corrupt("its lineage is not readable") from None
+        raise Corrupt("its lineage cannot be read") from None
     return version, lineage, 6 + size
 
 
 def _records(plain: bytes, at: int) -> tuple[int, int | None]:
-    """How many records, and where the end mark is; None where the bytes end first."""
+    """The number of records, and the position of the end mark; None where the bytes end before it."""
     count, length = 0, struct.Struct(">i")
     while at + 4 <= len(plain):
         (key,) = length.unpack_from(plain, at)

@@ -1,4 +1,7 @@
-"""Checksums beside files: Hadoop's hidden `.name.crc` of local file systems, and Spark's own `name.crc`."""
+"""Checksum files: Hadoop's hidden `.name.crc` on local file systems, and Spark's own `name.crc`.
+
+CRC-32C is computed here because neither the standard library nor a dependency has it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ _HADOOP_MAGIC = b"crc\x00"
 
 
 def first_bad_chunk(data: bytes, sums: bytes) -> int | None:
-    """The byte at which `data` first differs from what Hadoop summed; None where all is as written."""
+    """The first byte of the first chunk whose CRC-32 differs from Hadoop's `sums`; None where all chunks match."""
     if sums[:4] != _HADOOP_MAGIC or len(sums) < 8:
         return None
     size = int.from_bytes(sums[4:8], "big")
@@ -38,12 +41,12 @@ class SparkChecksum:
 
 
 def spark_checksum(data: bytes) -> SparkChecksum:
-    """Corrupt where Spark could not read it either."""
+    """Parse Spark's checksum file. Raises Corrupt where Spark could not read it either."""
     try:
         held = json.loads(data)
         return SparkChecksum(str(held["algorithm"]), int(held["value"]), int(held["mainFileSize"]))
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
-        raise Corrupt("its checksum file is not readable" if data else "its checksum file is empty") from None
+        raise Corrupt("its checksum file cannot be read" if data else "its checksum file is empty") from None
 
 
 def _table() -> tuple[int, ...]:
@@ -60,7 +63,7 @@ _CRC32C = _table()
 
 
 def crc32c(data: bytes) -> int:
-    """CRC-32C as Java's int: signed."""
+    """CRC-32C as a signed 32-bit integer, as Java's CRC32C gives it."""
     value = 0xFFFFFFFF
     for byte in data:
         value = _CRC32C[(value ^ byte) & 0xFF] ^ value >> 8

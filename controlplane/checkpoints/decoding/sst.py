@@ -1,6 +1,7 @@
-"""RocksDB's block-based tables: is every data and index block what its checksum says? Pure.
+"""SST files of RocksDB (block-based tables): verify the checksum of every index and data block.
 
-Footer (53 bytes) → index block → data blocks, each with a trailer of one byte compression and four bytes checksum.
+The footer (53 bytes) leads to the index block, the index to the data blocks. Each block has a trailer of one byte
+compression type and four bytes checksum.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CRC32C, XXH3 = 1, 4
 
 
 def find_damage(data: bytes) -> str | None:
-    """Which block is damaged; None where none is, or where the table is of a kind that this does not read."""
+    """Describe the first damaged block; None where none is, or for a table format that is not supported here."""
     if len(data) < FOOTER or int.from_bytes(data[-8:], "little") != MAGIC:
         return None
     footer = data[-FOOTER:]
@@ -30,7 +31,7 @@ def find_damage(data: bytes) -> str | None:
     try:
         return _first_damaged(data, footer, checksum)
     except IndexError:
-        return "its index points outside of it"
+        return "its index points outside the file"
     except Corrupt as error:
         return str(error)
 
@@ -40,7 +41,7 @@ def _first_damaged(data: bytes, footer: bytes, checksum: int) -> str | None:
     (start, size), _ = _handle(footer, at)
     if not _intact(data, start, size, checksum):
         return "the checksum of its index block is wrong"
-    index = _plain(data, start, size)
+    index = _decompressed(data, start, size)
     for start, size in _data_blocks(index) if index is not None else ():
         if not _intact(data, start, size, checksum):
             return f"the checksum of its data block at byte {start} is wrong"
@@ -48,7 +49,7 @@ def _first_damaged(data: bytes, footer: bytes, checksum: int) -> str | None:
 
 
 def _intact(data: bytes, start: int, size: int, checksum: int) -> bool:
-    """Whether a block and its compression byte match the checksum behind them."""
+    """Whether a block and its compression byte match the checksum that follows. RocksDB masks CRC-32C and XXH3."""
     if start + size + TRAILER > len(data):
         raise IndexError
     block, last = data[start : start + size], data[start + size]
@@ -59,8 +60,8 @@ def _intact(data: bytes, start: int, size: int, checksum: int) -> bool:
     return stored == ((value >> 15 | value << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _plain(data: bytes, start: int, size: int) -> bytes | None:
-    """A block unpacked; None for a compression that is not read here."""
+def _decompressed(data: bytes, start: int, size: int) -> bytes | None:
+    """A block without its compression; None for a compression type that is not supported here."""
     block, method = data[start : start + size], data[start + size]
     if method == 0:
         return block
@@ -73,7 +74,7 @@ def _plain(data: bytes, start: int, size: int) -> bytes | None:
 
 
 def _data_blocks(index: bytes) -> Iterator[tuple[int, int]]:
-    """The handles in an index block: keys share prefixes; a value after the first of a run is a delta."""
+    """The (start, size) handles in an index block. Keys share prefixes; values after a restart are deltas."""
     restarts = int.from_bytes(index[-4:], "little") & 0x7FFFFFFF
     end, at = len(index) - 4 - 4 * restarts, 0
     previous: tuple[int, int] | None = None

@@ -1,6 +1,6 @@
-"""The zip of a RocksDB snapshot, read as Spark does: from its front, entry by entry, without the directory.
+"""The zip of a RocksDB snapshot, read as Spark does: from the front, entry by entry, without the central directory.
 
-Its entry `metadata` names the SST files with their sizes.
+The entry `metadata` names the SST files with their sizes.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from controlplane.checkpoints.decoding.errors import Corrupt
 
 _LOCAL = struct.Struct("<IHHHHHIIIHH")
 _LOCAL_MARK, _DESCRIPTOR_MARK = 0x04034B50, 0x08074B50
-#: Of an entry (a manifest, an option file) no more is kept, and no more unpacked at once.
+#: No more bytes of an entry (a manifest, an option file) are kept, and no more are decompressed at once.
 MAX_ENTRY_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a snapshot's metadata says: (name in SSTs/, bytes) of each file that belongs to it."""
+    """The metadata of a snapshot. `files`: (name in SSTs/ or logs/, bytes) of each file that belongs to it."""
 
     files: tuple[tuple[str, int], ...]
 
 
 def read(data: bytes) -> Snapshot:
-    """The snapshot's list of files. Corrupt where the zip or its metadata is not readable."""
+    """Read a snapshot's list of files. Raises Corrupt where the zip or its metadata cannot be read."""
     if not data:
         raise Corrupt("it is empty")
     entries = _entries(data)
@@ -38,13 +38,13 @@ def read(data: bytes) -> Snapshot:
 def _files(text: str) -> tuple[tuple[str, int], ...]:
     head, _, body = text.partition("\n")
     if not head.startswith("v"):
-        raise Corrupt("its metadata does not begin with a version")
+        raise Corrupt("its metadata does not start with a version")
     try:
         held = json.loads(body)
         listed = [*(held.get("sstFiles") or ()), *(held.get("logFiles") or ())]
         return tuple((str(_remote(item)), int(item["sizeBytes"])) for item in listed)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-        raise Corrupt("its metadata is not readable") from None
+        raise Corrupt("its metadata cannot be read") from None
 
 
 def _remote(item: dict[str, object]) -> object:
@@ -58,7 +58,7 @@ def _entries(data: bytes) -> dict[str, bytes]:
         name, content, at = _entry(data, at)
         found[name] = content
     if not found:
-        raise Corrupt("it is no zip")
+        raise Corrupt("it is not a zip")
     return found
 
 
@@ -81,7 +81,7 @@ def _entry(data: bytes, at: int) -> tuple[str, bytes, int]:
 
 
 def _inflated(data: bytes, start: int, name: str) -> tuple[bytes, int, int]:
-    """An entry's first bytes, the checksum of all of them, and where it ends."""
+    """The first bytes of a deflated entry, the CRC-32 of all its bytes, and the position of its end."""
     stream, kept, crc = zlib.decompressobj(-15), bytearray(), 0
     rest = data[start:]
     try:
@@ -92,7 +92,7 @@ def _inflated(data: bytes, start: int, name: str) -> tuple[bytes, int, int]:
             crc, rest = zlib.crc32(piece, crc), stream.unconsumed_tail
             kept += piece[: MAX_ENTRY_BYTES - len(kept)]
     except zlib.error as error:
-        raise Corrupt(f"its entry {name} cannot be unpacked ({error})") from None
+        raise Corrupt(f"its entry {name} cannot be decompressed ({error})") from None
     return bytes(kept), crc, len(data) - len(stream.unused_data)
 
 
@@ -100,5 +100,5 @@ def _descriptor(data: bytes, start: int) -> tuple[int, int]:
     marked = data[start : start + 4] == _DESCRIPTOR_MARK.to_bytes(4, "little")
     at = start + 4 if marked else start
     if len(data) < at + 12:
-        raise Corrupt("it is cut off behind an entry")
+        raise Corrupt("it is cut off after an entry")
     return int.from_bytes(data[at : at + 4], "little"), at + 12

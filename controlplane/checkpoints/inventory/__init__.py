@@ -1,1 +1,1 @@
-"""Checkpoint inventories: the model, the collector over fsspec, and which files it selects."""
+"""Checkpoint inventories: the model, the collector over fsspec, and the selection of files to read."""

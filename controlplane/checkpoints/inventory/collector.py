@@ -1,6 +1,6 @@
-"""Collects an inventory through fsspec: a local path, or any URL whose backend is installed.
+"""Collect an inventory through fsspec, from a local path or any URL whose backend is installed.
 
-Reads only: nothing is written, locked or created. A part that cannot be read is told, never raised.
+Reads only; writes, locks and creates nothing. A part that cannot be read is listed in the inventory's errors.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from controlplane.checkpoints.inventory import selection
 from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 
-#: More are not listed; the inventory then says that it is not complete.
+#: The listing stops here; the inventory is then not `complete`.
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 16
 MAX_ERRORS = 100
-#: URL scheme → what to install, where fsspec has no backend of its own.
+#: URL scheme → the package to install where fsspec has no built-in backend.
 PACKAGES = {
     "s3": "s3fs",
     "s3a": "s3fs",
@@ -36,13 +36,13 @@ PACKAGES = {
 }
 #: Spark's name of a scheme → fsspec's.
 SCHEMES = {"s3n": "s3", "wasb": "abfs", "wasbs": "abfs"}
-#: Stores that list a whole prefix at once; folder by folder would be a request each.
+#: Stores that list a whole prefix in one request; other file systems are listed folder by folder.
 OBJECT_STORES = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"}
 _TIMES = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
 
 
 class CannotOpen(Exception):
-    """The URL cannot be opened at all; the message names what to change."""
+    """The URL cannot be opened; the message names what to change."""
 
 
 def collect(
@@ -54,12 +54,12 @@ def collect(
     links: bool = True,
     seconds: float = math.inf,
 ) -> Inventory:
-    """What is at `url`, as of `now` (seconds since 1970). CannotOpen where the scheme is unknown or not installed.
+    """List what is at `url`, as of `now` (Unix seconds). Raises CannotOpen for an unknown or missing backend.
 
-    `links`: whether links are followed. After `seconds` the listing is cut.
+    contents: read the files that `selection` chooses. links: follow links. The listing is cut after `seconds`.
     """
     fs, root = open_filesystem(url)
-    nothing = Inventory(
+    empty = Inventory(
         root=root if _scheme(url) == "file" else url,
         entries={},
         collected_at=now,
@@ -68,20 +68,20 @@ def collect(
     )
     try:
         if not fs.exists(root):
-            return replace(nothing, exists=False)
+            return replace(empty, exists=False)
         if not fs.isdir(root):
-            return replace(nothing, errors=("it is a file, not a folder",))
-    except Exception as error:  # a backend raises what it likes
-        return replace(nothing, errors=(_words(error),))
-    return _filled(nothing, _Listing(fs, root, links, time.monotonic() + seconds), contents)
+            return replace(empty, errors=("it is a file, not a folder",))
+    except Exception as error:  # backends raise exceptions of their own
+        return replace(empty, errors=(_error_text(error),))
+    return _filled(empty, _Listing(fs, root, links, time.monotonic() + seconds), contents)
 
 
-def _filled(nothing: Inventory, listing: _Listing, contents: bool) -> Inventory:
+def _filled(empty: Inventory, listing: _Listing, contents: bool) -> Inventory:
     fs, root = listing.fs, listing.root
-    listing.fill(_scheme(nothing.root) in OBJECT_STORES)
+    listing.fill(_scheme(empty.root) in OBJECT_STORES)
     held = dict(_read(fs, root, selection.select_files(listing.entries), listing.errors)) if contents else {}
     return replace(
-        nothing,
+        empty,
         entries=listing.entries,
         contents=held,
         complete=not listing.cut,
@@ -91,7 +91,7 @@ def _filled(nothing: Inventory, listing: _Listing, contents: bool) -> Inventory:
 
 
 def with_contents(inventory: Inventory, url: str, paths: Iterable[str]) -> Inventory:
-    """The inventory of `url` with the contents of these files too, where they are in it and not read yet."""
+    """The inventory of `url` with the contents of these files added, where it lists them and lacks their contents."""
     missing = [path for path in paths if inventory.is_file(path) and path not in inventory.contents]
     if not missing:
         return inventory
@@ -102,7 +102,7 @@ def with_contents(inventory: Inventory, url: str, paths: Iterable[str]) -> Inven
 
 
 def open_filesystem(url: str) -> tuple[Any, str]:
-    """The file system of a URL and the path within. CannotOpen names the package that is missing."""
+    """The fsspec file system of a URL, and the path in it. Raises CannotOpen, which names a missing package."""
     import fsspec
 
     scheme, mark, rest = url.partition("://")
@@ -114,12 +114,12 @@ def open_filesystem(url: str) -> tuple[Any, str]:
         package = PACKAGES.get(scheme, f"fsspec's backend for {scheme}")
         raise CannotOpen(f"{url}: {scheme}:// needs {package}: pip install {package}") from None
     except Exception as error:
-        raise CannotOpen(f"{url}: {_words(error)}") from None
+        raise CannotOpen(f"{url}: {_error_text(error)}") from None
     return fs, str(path)
 
 
 def _local(url: str) -> str:
-    """`file:/a` is what Spark prints."""
+    """The path of a `file:/a` URL, as Spark prints it."""
     return url.removeprefix("file:") if url.startswith("file:/") else url
 
 
@@ -128,7 +128,7 @@ def _scheme(url: str) -> str:
     return scheme if mark else "file"
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return " ".join(str(text).split())[:300]
 
@@ -148,7 +148,7 @@ def _time(info: dict[str, Any]) -> float | None:
 
 
 class _Listing:
-    """Collects entries; stops at the bound."""
+    """Collects entries up to MAX_ENTRIES and a deadline."""
 
     def __init__(self, fs: Any, root: str, links: bool, until: float):
         self.fs = fs
@@ -172,7 +172,7 @@ class _Listing:
         if not path:
             return
         if info.get("islink") and not self.links:
-            self.errors += [f"{path}: a link, which is not followed"] if len(self.errors) < MAX_ERRORS else []
+            self.errors += [f"{path}: links are not followed"] if len(self.errors) < MAX_ERRORS else []
             return
         kind = _kind(info)
         if kind == "directory":
@@ -184,16 +184,16 @@ class _Listing:
         try:
             yield from self.fs.find(self.root, withdirs=True, detail=True).values()
         except Exception as error:
-            self.errors.append(_words(error))
+            self.errors.append(_error_text(error))
 
     def _walked(self) -> Iterator[dict[str, Any]]:
         pending = [(self.root or "/", 0)]
         while pending:
             folder, depth = pending.pop()
             try:
-                infos = sorted(self.fs.ls(folder, detail=True), key=_turn)
+                infos = sorted(self.fs.ls(folder, detail=True), key=_listing_order)
             except Exception as error:
-                self.errors.append(f"{folder[len(self.root) :].lstrip('/') or '.'}: {_words(error)}")
+                self.errors.append(f"{folder[len(self.root) :].lstrip('/') or '.'}: {_error_text(error)}")
                 continue
             for info in infos:
                 yield info
@@ -202,14 +202,15 @@ class _Listing:
                     pending.append((str(info["name"]), depth + 1))
 
 
-def _turn(info: dict[str, Any]) -> int:
-    """Of a query that runs commits/ is listed first and offsets/ next (the last pushed is), for so Spark never writes:
-    each of the others may then be newer than the log, and none older."""
+def _listing_order(info: dict[str, Any]) -> int:
+    """Sort key that lists commits/ first and offsets/ second, as the last folder pushed is listed first.
+
+    Everything listed later may then be newer than the logs of a running query, and nothing older."""
     return {"commits": 2, "offsets": 1}.get(str(info["name"]).rpartition("/")[2], 0)
 
 
 def _kind(info: dict[str, Any]) -> str:
-    """`file`, `directory` or something never to be opened (a pipe, a device)."""
+    """`file`, `directory`, or another type that must not be opened (a pipe, a device)."""
     mode = info.get("mode")
     if info.get("islink") and isinstance(mode, int):
         return "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else str(info.get("type"))
@@ -217,18 +218,18 @@ def _kind(info: dict[str, Any]) -> str:
 
 
 def _read(fs: Any, root: str, paths: list[str], errors: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Contents, a few hundred files at a time; backends fetch such a batch at once."""
+    """Read files, 500 per request, which backends fetch concurrently."""
     base = root.rstrip("/")
     for start in range(0, len(paths), 500):
         some = paths[start : start + 500]
         try:
-            # Not `cat`: that takes a `[` or `*` in a path for a pattern.
+            # Not `cat`, which treats `[` and `*` in a path as a pattern.
             held = fs.cat_ranges([f"{base}/{path}" for path in some], None, None, on_error="return")
         except Exception as error:
-            errors.append(_words(error))
+            errors.append(_error_text(error))
             continue
         for path, data in zip(some, held, strict=True):
             if isinstance(data, bytes):
                 yield path, data
             else:
-                errors.append(f"{path}: {_words(data)}")
+                errors.append(f"{path}: {_error_text(data)}")

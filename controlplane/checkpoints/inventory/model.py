@@ -1,6 +1,6 @@
-"""The inventory of a checkpoint: what is there, and the bytes of the small files that the judge reads.
+"""The inventory of a checkpoint: a listing, and the contents of the small files that the analyzer reads.
 
-The one thing that passes from a collector (command line, server, driver) to the judge; JSON both ways.
+Collectors (command line, server, driver) produce it, the analyzer reads it; `to_json` and `from_json` convert it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 
 FORMAT = "spark-checkpoint-inventory"
 VERSION = 1
-#: What a file system can tell: bytes in 63 bits, and seconds from 881 to 3058, which a date can hold.
+#: Limits of plausible values: sizes in 63 bits, and times from the years 881 to 3058, which a date can hold.
 MAX_FILE_BYTES = 2**63 - 1
 MAX_TIMESTAMP = 2.0**35
 
 
 class NotAnInventory(ValueError):
-    """The document is no inventory, or one of a newer version; the message says what is wrong."""
+    """The document is not an inventory, or of a newer version; the message says what is wrong with "it"."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """A file or folder: bytes, and seconds since 1970 where the file system tells."""
+    """A file or folder: bytes, and Unix seconds; None where the file system does not know."""
 
     size: int = 0
     modified: float | None = None
@@ -34,11 +34,11 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Everything below `root`. Paths are relative to it, parted by `/`; contents are whole files only.
+    """Everything below `root`, by paths relative to it. Contents are whole files only.
 
-    `relocations`: pairs (from, to) for the absolute paths inside the logs, where the checkpoint was copied.
-    `complete` is False where the listing was cut short: then nothing may be called missing.
-    `guessed`: nobody named this place; it was taken from a path in a log.
+    `relocations`: (from, to) pairs for the absolute paths inside the logs of a copied checkpoint.
+    `complete`: False where the listing was cut short; nothing may then be called missing.
+    `guessed`: the place was derived from a path in a log, not named by the user.
     """
 
     root: str
@@ -56,7 +56,7 @@ class Inventory:
 
     @cached_property
     def children(self) -> Mapping[str, tuple[str, ...]]:
-        """Folder → the names in it; the root is `""`. A folder that only its files betray is there too."""
+        """Folder → the names in it; the root is `""`. Includes folders known only by their files."""
         names: dict[str, set[str]] = {"": set()}
         for path, entry in self.entries.items():
             if entry.folder:
@@ -72,21 +72,25 @@ class Inventory:
         return {folder: tuple(sorted(held)) for folder, held in names.items()}
 
     def names(self, folder: str) -> tuple[str, ...]:
+        """The names in a folder, sorted; empty where it does not exist."""
         return self.children.get(folder, ())
 
     def is_folder(self, path: str) -> bool:
+        """Whether the path is a folder."""
         return path in self.children
 
     def is_file(self, path: str) -> bool:
+        """Whether the path is a file."""
         entry = self.entries.get(path)
         return entry is not None and not entry.folder
 
     def size(self, path: str) -> int:
+        """Bytes of a file; 0 where it does not exist."""
         entry = self.entries.get(path)
         return entry.size if entry else 0
 
     def text(self, path: str) -> str | None:
-        """A file's content as Java would read it: what is no UTF-8 becomes a mark. None where not collected."""
+        """A file's content as Java decodes it: invalid UTF-8 becomes U+FFFD. None where it was not collected."""
         data = self.contents.get(path)
         return None if data is None else data.decode("utf-8", errors="replace")
 
@@ -116,15 +120,17 @@ def to_json(inventory: Inventory) -> dict[str, Any]:
 
 
 def from_json(document: Any) -> Inventory:
-    """The inventory of a document. NotAnInventory where it is none."""
+    """Parse a document. Raises NotAnInventory."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise NotAnInventory(f'it is no inventory (no "format": "{FORMAT}")')
+        raise NotAnInventory(f'it is not an inventory (no "format": "{FORMAT}")')
     if document.get("version") != VERSION:
-        raise NotAnInventory(f"it has version {document.get('version')}, this program reads {VERSION}")
+        raise NotAnInventory(
+            f"it has version {document.get('version')}, but this program reads version {VERSION}"
+        )
     try:
         return _built(document)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, binascii.Error) as error:
-        raise NotAnInventory(f"a part of it is missing or of the wrong kind: {error}") from None
+        raise NotAnInventory(f"a part of it is missing or has the wrong type: {error}") from None
 
 
 def _built(document: dict[str, Any]) -> Inventory:
@@ -152,7 +158,7 @@ def _seconds(value: Any) -> float | None:
 
 
 def _bounded(seconds: float) -> float:
-    if not abs(seconds) <= MAX_TIMESTAMP:  # which is so of NaN too
+    if not abs(seconds) <= MAX_TIMESTAMP:  # NaN fails this too
         raise ValueError(f"{seconds:g} is no time")
     return seconds
 
@@ -160,5 +166,5 @@ def _bounded(seconds: float) -> float:
 def _bytes(value: Any) -> int:
     size = int(value)
     if not 0 <= size <= MAX_FILE_BYTES:
-        raise ValueError("a file's size is below 0 or beyond 63 bits")
+        raise ValueError("a file's size is negative or exceeds 63 bits")
     return size

@@ -1,6 +1,6 @@
-"""Where the server itself may look at checkpoints: below the roots that its settings name, and nowhere else.
+"""Access rule for checkpoints that the server reads itself: only below the configured checkpoint roots.
 
-Links of local paths are resolved first: that asks the file system, which may never answer; all else is pure.
+Local paths are resolved first, which calls the file system and may block. Everything else is pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from controlplane.locations import LOCAL_SCHEMES, split_location
 
 
 def refusal(url: str, roots: Iterable[str]) -> str | None:
-    """Why the server may not look there; None where it may. Asks the file system where it is a local path."""
+    """Why the server may not read this checkpoint; None where it may. Calls the file system for a local path."""
     allowed = tuple(roots)
     why_not = refused_by_name(url, allowed)
     if why_not is not None or any(_below(url, root) for root in allowed):
@@ -22,23 +22,23 @@ def refusal(url: str, roots: Iterable[str]) -> str | None:
 
 
 def refused_by_name(url: str, roots: Iterable[str]) -> str | None:
-    """The same, as far as names tell without a file system: of a local path they do not tell what it is below."""
+    """`refusal` by names alone, without the file system; a local path may still turn out to be outside the roots."""
     allowed = tuple(roots)
     if not allowed:
-        return "this server looks at no checkpoints itself: start it with --checkpoint-root"
+        return "this server reads no checkpoints itself: start it with --checkpoint-root"
     if any(ord(c) < 32 or ord(c) == 127 for c in url) or "\\" in url:
-        return "its path has characters that no checkpoint has"
-    if "::" in url:  # fsspec would take it for a chain of file systems
-        return "its path has :: in it"
+        return "its path has control characters or a backslash"
+    if "::" in url:  # fsspec reads it as a chain of file systems
+        return "its path contains ::"
     if ".." in unquote(url).replace("\\", "/").split("/"):
-        return "its path has .. in it"
+        return "its path contains .."
     return None if any(_may_hold(root, url) for root in allowed) else _outside(url)
 
 
 def _outside(url: str) -> str:
     scheme, _, _ = split_location(url)
     place = "local path" if scheme in LOCAL_SCHEMES else f"place in {scheme}://"
-    return f"its {place} is not below one of the server's checkpoint roots"
+    return f"its {place} is not below a checkpoint root of the server"
 
 
 def _may_hold(root: str, url: str) -> bool:
@@ -57,12 +57,12 @@ def _below(url: str, root: str) -> bool:
 
 
 def _inside(path: str, root: str) -> bool:
-    """Strictly: the root itself is no checkpoint."""
+    """Whether the path is strictly below the root, which itself is no checkpoint."""
     start = root.rstrip("/") + "/"
     return path.startswith(start) and len(path.rstrip("/")) > len(start)
 
 
 def resolved(url: str) -> str:
-    """A local path without links, which asks the file system; another URL as it is."""
+    """A local path with its links resolved, which calls the file system; another URL unchanged."""
     scheme, _, path = split_location(url)
     return os.path.realpath(path) if scheme in LOCAL_SCHEMES else url

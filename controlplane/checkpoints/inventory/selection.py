@@ -1,4 +1,4 @@
-"""Which files' contents an inventory carries: those the judge reads, the weightiest first, within a budget. Pure."""
+"""Selection of the files whose contents an inventory carries: those the analyzer reads, within a budget. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from controlplane.checkpoints.inventory.model import FileEntry
 
-#: Of one inventory: files, bytes in all, bytes of one file.
+#: Limits of one inventory: files, total bytes, bytes of one file.
 MAX_FILES = 4000
 MAX_TOTAL_BYTES = 6 << 20
 MAX_FILE_BYTES = 256 << 10
-#: A source's compaction holds every file that it ever read.
+#: A source's compaction lists every file that it ever read.
 MAX_COMPACTION_BYTES = 1 << 20
-#: SSTs are large by nature; damage shows in the small ones of a quiet query.
+#: Only small SST files are read; large ones would use up the budget.
 MAX_SST_BYTES = 64 << 10
 NEWEST_BATCHES = 3
 NEWEST_SNAPSHOTS = 3
@@ -22,7 +22,7 @@ _STATE_FILE = re.compile(r"(\d{1,18})(?:_[0-9a-zA-Z-]+)?\.(delta|snapshot|zip|ch
 
 
 def select_files(entries: Mapping[str, FileEntry]) -> list[str]:
-    """Paths to read, within the budget."""
+    """The paths to read, most important first, within the budget."""
     picked: dict[str, None] = {}
     spent = 0
     for path, limit in _wanted(entries):
@@ -37,7 +37,7 @@ def select_files(entries: Mapping[str, FileEntry]) -> list[str]:
 
 
 def _wanted(entries: Mapping[str, FileEntry]) -> Iterator[tuple[str, int]]:
-    """Path and the most bytes it may have, weightiest first."""
+    """Path and its size limit in bytes, most important first."""
     folders = _by_folder(entries)
     yield from ((path, MAX_FILE_BYTES) for path in ("metadata", ".metadata.crc"))
     for folder in ("offsets", "commits"):
@@ -63,7 +63,7 @@ def _by_folder(entries: Mapping[str, FileEntry]) -> dict[str, list[str]]:
 
 
 def _newest(folder: str, names: Iterable[str]) -> Iterator[str]:
-    """The newest batches of a log with their hidden checksums, and the oldest of a run for its settings."""
+    """The newest batches of a log, with their hidden checksum files."""
     numbers = sorted((int(name) for name in names if _is_number(name)), reverse=True)
     for number in numbers[:NEWEST_BATCHES]:
         yield f"{folder}/{number}"
@@ -75,7 +75,7 @@ def _is_number(name: str) -> bool:
 
 
 def _of_file_log(folder: str, names: Iterable[str]) -> Iterator[str]:
-    """Everything from the last compaction but one on, newest first: what Spark opens, and what it covers."""
+    """Everything since the last compaction but one, newest first: what Spark opens, and what that covers."""
     numbered = sorted(
         ((int(n.removesuffix(".compact")), n) for n in names if _is_number(n.removesuffix(".compact"))),
         reverse=True,
@@ -91,7 +91,7 @@ def _of_file_log(folder: str, names: Iterable[str]) -> Iterator[str]:
 def _of_state(
     entries: Mapping[str, FileEntry], folders: Mapping[str, list[str]]
 ) -> Iterator[tuple[str, int]]:
-    """The newest files of every store before the older ones of any."""
+    """State files by rank: the newest files of every store come before the older ones of any store."""
     ranked: list[tuple[int, str]] = []
     for folder, names in folders.items():
         if folder.startswith("state/") and not folder.endswith(("_metadata", "_metadata/v2")):

@@ -1,1 +1,1 @@
-"""Parsed contents of a checkpoint: logs, sources, state stores, and what a restart will load."""
+"""Parsed contents of a checkpoint: logs, sources, state stores, and what a restart loads."""

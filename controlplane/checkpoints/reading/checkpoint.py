@@ -1,7 +1,7 @@
-"""The judge's view of an inventory: the logs, what restart comes next, sources, state, sink. Pure.
+"""The analyzer's view of an inventory: logs, next batch, sources, state and sink. Pure.
 
-Rule of restart: N the newest file of offsets/, K of commits/. K = N: batch N+1 is next; else only N runs again.
-Batch b loads state version b and writes b+1.
+N is the newest entry of offsets/, K that of commits/. If K = N, a restart plans batch N+1; else it runs batch N again.
+Batch b loads state version b and writes version b+1.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ SINK_LOG = "_spark_metadata"
 
 @dataclass(frozen=True)
 class ReportedBatch:
-    """What the progress report of a batch said: the end offset of each source in order, as JSON values.
+    """The progress report of a batch: the end offset of each source in order, as JSON values.
 
-    `at`: when it was heard, seconds since 1970.
+    `at`: when the report was received, Unix seconds.
     """
 
     at: float
@@ -37,11 +37,11 @@ class ReportedBatch:
 
 @dataclass(frozen=True)
 class KnownHistory:
-    """What somebody remembers of the query, and no file tells. None: not known.
+    """What is known of the query apart from its files; None: not known.
 
-    `reports`: the batches that were reported and not undone since, by number; `recent` are those of them that came
-    so shortly before the listing that it may not show them. `unlike`: what the newest run changed although it is not
-    allowed.
+    `reports`: the reported batches that no later rewind undid, by number; `recent`: those reported so shortly before
+    the listing that it may lack them. `disallowed_changes`: changes of the newest run that the checkpoint does not
+    allow.
     """
 
     query_id: str | None = None
@@ -54,13 +54,13 @@ class KnownHistory:
 
     @property
     def empty(self) -> bool:
-        """Whether nobody remembers anything of its batches."""
+        """Whether nothing is known of its batches."""
         return self.stateful is None and not self.reports
 
 
 @dataclass(frozen=True)
 class BatchLog:
-    """The names in offsets/ or commits/: batches that are files, and folders that stand in a batch's way."""
+    """The names in offsets/ or commits/: batches that are files, and folders with a batch's name."""
 
     folder: str
     batches: tuple[int, ...]
@@ -68,15 +68,17 @@ class BatchLog:
 
     @property
     def newest(self) -> int | None:
+        """The highest batch; None for an empty log."""
         return self.batches[-1] if self.batches else None
 
     @property
     def gaps(self) -> int:
-        """How many holes there are between the batches."""
+        """The number of gaps between the batches."""
         return sum(b - a > 1 for a, b in zip(self.batches, self.batches[1:], strict=False))
 
 
 def batch_log(inventory: Inventory, folder: str) -> BatchLog:
+    """The batches of `folder` (offsets or commits), ascending."""
     numbers = [
         name for name in inventory.names(folder) if name.isascii() and name.isdigit() and len(name) < 19
     ]
@@ -87,7 +89,7 @@ def batch_log(inventory: Inventory, folder: str) -> BatchLog:
 
 @dataclass(frozen=True)
 class CheckpointView:
-    """All that a check may look at."""
+    """Everything a check may use. `output`: listing of the file sink's output; `inputs`: of input folders."""
 
     inventory: Inventory
     target: SparkVersion
@@ -97,10 +99,12 @@ class CheckpointView:
 
     @cached_property
     def offsets(self) -> BatchLog:
+        """The offset log."""
         return batch_log(self.inventory, "offsets")
 
     @cached_property
     def commits(self) -> BatchLog:
+        """The commit log."""
         return batch_log(self.inventory, "commits")
 
     @property
@@ -120,16 +124,18 @@ class CheckpointView:
 
     @property
     def next_batch(self) -> int:
+        """The batch that a restart runs first."""
         if self.planned is None:
             return 0
         return self.planned if self.in_flight else self.planned + 1
 
     def offset_entry(self, batch: int | None) -> OffsetEntry | Torn | None:
-        """None where the batch is not there, or its content was not collected."""
+        """An entry of the offset log; None where it is missing or its content was not collected."""
         text = self._text(self.offsets, batch)
         return None if text is None else logs.read_offsets(text, self.target.newest_offset_log)
 
     def commit_entry(self, batch: int | None) -> CommitEntry | Torn | None:
+        """An entry of the commit log; None where it is missing or its content was not collected."""
         text = self._text(self.commits, batch)
         return None if text is None else logs.read_commit(text, self.target.newest_commit_log)
 
@@ -141,37 +147,41 @@ class CheckpointView:
 
     @cached_property
     def last(self) -> OffsetEntry | None:
-        """The newest entry of the offset log, where it can be read."""
+        """The newest entry of the offset log; None where it cannot be read."""
         entry = self.offset_entry(self.planned)
         return entry if isinstance(entry, OffsetEntry) else None
 
     @cached_property
     def previous(self) -> OffsetEntry | None:
-        """The entry before it."""
+        """The entry before the newest of the offset log; None where it cannot be read."""
         entry = self.offset_entry(None if self.planned is None else self.planned - 1)
         return entry if isinstance(entry, OffsetEntry) else None
 
     @cached_property
     def last_commit(self) -> CommitEntry | None:
+        """The newest entry of the commit log; None where it cannot be read."""
         entry = self.commit_entry(self.committed)
         return entry if isinstance(entry, CommitEntry) else None
 
     @cached_property
     def operators(self) -> tuple[StateOperator, ...]:
+        """The stateful operators below state/."""
         return state_tree.operators(self.inventory)
 
     @property
     def first_executed_batch(self) -> int:
-        """The first batch that will run its plan, and load state: a file sink skips those that it already has."""
+        """The first batch that runs its plan and loads state; a file sink skips the batches that it already has."""
         newest = self.sink.newest if self.sink else None
         return self.next_batch if newest is None else max(self.next_batch, newest + 1)
 
     @property
     def stateful(self) -> bool:
+        """Whether state/ holds any operator."""
         return bool(self.operators)
 
     @cached_property
     def loader(self) -> StateLoader:
+        """Checks whether state stores can be loaded, with the pinned compression codec."""
         return StateLoader(
             self.inventory, self.target, (self.last and self.last.setting(logs.CODEC)) or "lz4"
         )
@@ -196,12 +206,12 @@ class CheckpointView:
         return file_logs.file_log(self.output, SINK_LOG) if self.output is not None else None
 
     def relocated_path(self, path: str) -> str:
-        """Where a path in the logs is now, after relocation."""
+        """The present place of a path in the logs, after relocation."""
         return relocated(path, self.inventory.relocations)
 
 
 def writer_version(inventory: Inventory) -> SparkVersion | None:
-    """The Spark that wrote the newest readable batch, as far as its settings betray it."""
+    """The Spark that wrote the newest readable batch, inferred from the settings it pins; None: not known."""
     if inventory.spark_version:
         try:
             return parse_version(inventory.spark_version)

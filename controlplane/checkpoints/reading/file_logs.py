@@ -1,6 +1,6 @@
-"""The compacting logs of file sources and of the file sink: one file a batch, every n-th holds all before it.
+"""Logs of file sources and of the file sink: one file per batch, every n-th is a compaction of all before it. Pure.
 
-The rules are those of Spark's CompactibleFileStreamLog, the interval derived as it derives it. Pure.
+Follows Spark's CompactibleFileStreamLog, including how it derives the compaction interval.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from controlplane.checkpoints.inventory.model import Inventory
 
 DEFAULT_INTERVAL = 10
 COMPACT = ".compact"
-#: A log whose newest part is longer than this is looked at from its end; Spark's own is a handful.
+#: At most this many entries since the last compaction are checked, the newest; Spark writes about ten.
 MAX_NEEDED = 10_000
 
 
 @dataclass(frozen=True)
 class FileLog:
-    """One such log: batch → its path in the inventory, plain and compacted apart."""
+    """A compacting log: batch → path in the inventory, separately for plain entries and compactions."""
 
     inventory: Inventory
     folder: str
@@ -31,31 +31,33 @@ class FileLog:
 
     @property
     def newest(self) -> int | None:
+        """The highest batch; None for an empty log."""
         return max((*self.plain, *self.compacted), default=None)
 
     @cached_property
     def interval(self) -> int:
-        """How many batches a compaction holds. Without one it is Spark's default, unless the log outgrew that."""
+        """Batches per compaction. Without a compaction it is Spark's default, unless the log is longer than that."""
         ids = sorted(self.compacted, reverse=True)
         if len(ids) >= 2:
             return ids[0] - ids[1]
         if ids:
             return derived_interval(ids[0])
-        # A plain file where a compaction belongs: somebody set a longer interval.
+        # A plain file where a compaction belongs: a longer interval is configured.
         if DEFAULT_INTERVAL - 1 in self.plain:
             return max(self.newest or 0, DEFAULT_INTERVAL) + 2
         return DEFAULT_INTERVAL
 
     def is_compaction(self, batch: int) -> bool:
+        """Whether the entry of this batch is a compaction."""
         return (batch + 1) % self.interval == 0
 
     def next_compaction(self, after: int) -> int:
-        """The first batch above `after` that compacts: where a hole in the log is fallen into."""
+        """The first batch above `after` that compacts, and so reads the whole log: a gap makes it fail."""
         return (after + 1) // self.interval * self.interval + self.interval - 1
 
     @property
     def needed(self) -> range:
-        """The batches that are read when the log is opened: the last compaction and all after it."""
+        """The batches that Spark reads when it opens the log: the last compaction and all after it."""
         newest = self.newest
         if newest is None:
             return range(0)
@@ -63,32 +65,34 @@ class FileLog:
         return range(start, newest + 1)
 
     def path_of(self, batch: int) -> str | None:
-        """Where Spark looks for a batch; None where nothing is."""
+        """The path of the entry that Spark reads for a batch; None where it is missing."""
         return (self.compacted if self.is_compaction(batch) else self.plain).get(batch)
 
     def name_of(self, batch: int) -> str:
+        """The path that Spark expects for a batch, whether or not it exists."""
         return f"{self.folder}/{batch}{COMPACT if self.is_compaction(batch) else ''}"
 
     @property
     def missing(self) -> list[int]:
+        """The needed batches without an entry."""
         return [batch for batch in self.needed if self.path_of(batch) is None]
 
     @property
     def torn(self) -> dict[int, str]:
-        """Batch → what is wrong with its entry, of those that are read."""
+        """Needed batch → why its entry cannot be read."""
         found = ((batch, self.path_of(batch)) for batch in self.needed)
         judged = ((batch, fault(self.inventory, path)) for batch, path in found if path)
         return {batch: wrong for batch, wrong in judged if wrong}
 
     def entries(self, batch: int) -> list[dict[str, Any]]:
-        """The records of one batch that could be read; of a compaction, all it holds."""
+        """The readable records of one batch; for a compaction, of all batches it holds."""
         path = self.plain.get(batch) or self.compacted.get(batch)
         text = self.inventory.text(path) if path else None
         return [] if text is None else records(text)[0]
 
     @cached_property
     def known(self) -> dict[str, dict[str, Any]]:
-        """Path → its record, over all batches that were collected. Spark writes URIs: `%20` is undone."""
+        """Path → its record, over all collected batches. Spark writes URIs; `%20` and the like are decoded."""
         held = sorted({*self.plain, *self.compacted})
         return {unquote(str(item.get("path"))): item for batch in held for item in self.entries(batch)}
 
@@ -103,6 +107,7 @@ def derived_interval(only: int, default: int = DEFAULT_INTERVAL) -> int:
 
 
 def file_log(inventory: Inventory, folder: str) -> FileLog:
+    """The log in a folder of the inventory; empty where the folder is missing."""
     plain: dict[int, str] = {}
     compacted: dict[int, str] = {}
     for name in inventory.names(folder):
@@ -114,7 +119,7 @@ def file_log(inventory: Inventory, folder: str) -> FileLog:
 
 
 def fault(inventory: Inventory, path: str) -> str | None:
-    """Why an entry cannot be read; None where it can, or where its content was not collected."""
+    """Why an entry cannot be read; None where it can or where its content was not collected."""
     if inventory.size(path) == 0:
         return "it is empty"
     text = inventory.text(path)
@@ -122,7 +127,7 @@ def fault(inventory: Inventory, path: str) -> str | None:
 
 
 def records(text: str) -> tuple[list[dict[str, Any]], str | None]:
-    """The records of an entry, and what is wrong with it."""
+    """The readable records of an entry, and why the rest cannot be read (None: all can)."""
     lines = text.splitlines()
     if not lines or not lines[0].strip().startswith("v"):
         return [], "its first line is not a version"
@@ -133,13 +138,13 @@ def records(text: str) -> tuple[list[dict[str, Any]], str | None]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
-            return found, "it breaks off within a record"
+            return found, "it is cut off within a record"
         if isinstance(record, dict):
             found.append(record)
     return found, None
 
 
 def is_file_source(log: FileLog) -> bool:
-    """Whether the entries are those of a file source: a path each. (The rate source keeps its start time there.)"""
+    """Whether the entries are those of a file source, with paths. The rate source keeps its start time there."""
     newest = log.newest
     return newest is not None and any("path" in record for record in log.entries(newest))

@@ -1,6 +1,6 @@
-"""The input of file sources: what the checkpoint has seen of it, and what is there. Pure.
+"""Input files of file sources: those that the checkpoint names against those that exist. Pure.
 
-Only folders that were listed are judged: a path of another machine tells nothing.
+Only listed folders are compared, because a path may be of another machine.
 """
 
 from __future__ import annotations
@@ -20,21 +20,22 @@ from controlplane.checkpoints.reading.file_logs import FileLog
 
 @dataclass(frozen=True)
 class InputFiles:
-    """Files by their absolute path after relocation."""
+    """Input files of a checkpoint, by their absolute path after relocation."""
 
     view: CheckpointView
 
     def missing_folders(self) -> list[Inventory]:
-        """Input folders that were looked for and are not there, of those the logs name."""
+        """Input folders named in the logs that were listed and do not exist."""
         named = [dirname(path) for path in self.paths]
         gone = [listed for listed in self.view.inputs if not listed.exists]
         return [listed for listed in gone if any(_holds(plain_path(listed.root), at) for at in named)]
 
     def paths_of(self, log: FileLog) -> list[str]:
+        """The paths in one source's log."""
         return [self.view.relocated_path(path) for path in log.known]
 
     def in_flight(self) -> list[str]:
-        """Paths that the batch in flight will read."""
+        """The paths that the uncommitted batch reads; empty where the newest batch is committed."""
         view = self.view
         if not view.in_flight or view.last is None:
             return []
@@ -47,13 +48,13 @@ class InputFiles:
         if log is None or end is None:
             return
         first = -1 if start is None else start
-        # A compaction holds the batches before it too; a record knows its own.
+        # A compaction also holds the batches before it; each record has its batch.
         for path, record in log.known.items():
             if first < _batch_of(record) <= end:
                 yield view.relocated_path(path)
 
     def is_missing(self, path: str) -> bool:
-        """Whether a folder that was listed does not hold this file."""
+        """Whether a listed folder should hold this file and does not."""
         for listed in self.view.inputs:
             inside = below(path, self._origin(listed))
             if inside is not None and listed.exists and listed.complete:
@@ -61,7 +62,7 @@ class InputFiles:
         return False
 
     def _origin(self, listed: Inventory) -> str:
-        """What the logs call a listed folder: its own path, or, of a copy, the folder whose files are in it."""
+        """The path that the logs use for a listed folder: its own, or that of the original if it is a copy."""
         root = plain_path(listed.root)
         if any(below(path, root) is not None for path in self.paths):
             return root
@@ -70,11 +71,11 @@ class InputFiles:
 
     @cached_property
     def paths(self) -> list[str]:
-        """All paths that the logs know, after relocation."""
+        """All paths in the logs, after relocation."""
         return [path for log in self.view.sources.values() for path in self.paths_of(log)]
 
     def unread(self) -> list[float] | None:
-        """Times of input files that no log has seen, oldest first; None where the input was not listed."""
+        """Times of the input files that no log names, oldest first, in Unix seconds; None where no input was listed."""
         listed = [inventory for inventory in self.view.inputs if inventory.exists and inventory.complete]
         if not listed:
             return None
@@ -93,7 +94,7 @@ def _holds(folder: str, path: str) -> bool:
 
 
 def _is_data(path: str) -> bool:
-    """Spark passes over hidden files and its own markers."""
+    """Whether Spark reads this path: it skips names that begin with `.` or `_`."""
     return not any(part.startswith((".", "_")) for part in path.split("/"))
 
 

@@ -1,4 +1,4 @@
-"""Entries of the offset log and the commit log, as Spark reads them. Pure; a torn entry is a value, not an error."""
+"""Entries of the offset log and the commit log, parsed as Spark parses them. Pure; a torn entry is a value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUPS_FORMAT = "spark.sql.streaming.flatMapGroupsWithState.stateFormatVersion"
 ROW_CHECKSUM = "spark.sql.streaming.stateStore.rowChecksum.enabled"
 ENCODING = "spark.sql.streaming.stateStore.encodingFormat"
 WATERMARK_POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
-#: What Spark assumes where the log lacks the key: the behaviour of the release before the key.
+#: Key → what Spark assumes where the log lacks it: the behavior of the release before the key existed.
 ASSUMED = {
     AGGREGATION_FORMAT: "1",
     JOIN_FORMAT: "1",
@@ -32,7 +32,7 @@ _VERSION_LINE = re.compile(r"v(\d{1,9})")
 
 @dataclass(frozen=True)
 class Torn:
-    """Why Spark cannot read an entry. `version` is set where the entry is of a version unknown to the target."""
+    """Why Spark cannot read an entry. `condition`: Spark's error condition. `version`: set where it is too new."""
 
     reason: str
     condition: str = ""
@@ -41,7 +41,7 @@ class Torn:
 
 @dataclass(frozen=True)
 class OffsetEntry:
-    """One batch of the offset log: source (its position, or its name in version 2) → offset as written."""
+    """An entry of the offset log: source (its position, or its name in version 2) → offset as written."""
 
     version: int
     offsets: Mapping[str, str]
@@ -51,18 +51,19 @@ class OffsetEntry:
     blank_metadata: bool = False
 
     def setting(self, key: str) -> str | None:
-        """A pinned setting, or what Spark assumes without it; None where the session decides."""
+        """A pinned setting, or what Spark assumes without it; None where the session's setting applies."""
         return self.conf.get(key, ASSUMED.get(key))
 
     @property
     def partitions(self) -> int | None:
+        """The pinned number of shuffle partitions; None where there is none."""
         text = self.conf.get(PARTITIONS, "")
         return int(text) if text.isdigit() and len(text) < 10 else None
 
 
 @dataclass(frozen=True)
 class CommitEntry:
-    """One batch of the commit log. `ids`: operator → partition → the ids of its stores (format version 2)."""
+    """An entry of the commit log. `ids`: operator → partition → the ids of its stores (format version 2)."""
 
     version: int
     watermark_ms: int = 0
@@ -70,23 +71,23 @@ class CommitEntry:
 
 
 def read_offsets(text: str, newest: int) -> OffsetEntry | Torn:
-    """An entry of the offset log; `newest` is the highest version that the target reads."""
+    """Parse an entry of the offset log; `newest` is the highest log version that the target reads."""
     lines = text.splitlines()
     version = _version(lines, newest)
     if isinstance(version, Torn):
         return version
     if len(lines) < 2:
-        return Torn("it has a version and nothing else")
+        return Torn("it holds only a version")
     if not lines[1].strip() and version >= 2:
         return Torn("its second line (metadata) is blank")
     if not lines[1].strip():
         return OffsetEntry(version, dict(enumerated(lines[2:])), blank_metadata=True)
     metadata = _object(lines[1])
     if metadata is None:
-        return Torn("its second line (metadata) is no complete JSON")
+        return Torn("its second line (metadata) is not complete JSON")
     named = _named(lines[2:]) if version >= 2 else dict(enumerated(lines[2:]))
     if named is None:
-        return Torn("a source line has no `id:` in front")
+        return Torn("a source line does not start with `id:`")
     conf = metadata.get("conf")
     return OffsetEntry(
         version,
@@ -98,6 +99,7 @@ def read_offsets(text: str, newest: int) -> OffsetEntry | Torn:
 
 
 def enumerated(lines: list[str]) -> list[tuple[str, str]]:
+    """(position as text, line) of each line."""
     return [(str(i), line) for i, line in enumerate(lines)]
 
 
@@ -109,14 +111,14 @@ def _named(lines: list[str]) -> dict[str, str] | None:
 
 
 def read_commit(text: str, newest: int) -> CommitEntry | Torn:
-    """An entry of the commit log; a version alone is a whole entry."""
+    """Parse an entry of the commit log; a version alone is a complete entry."""
     lines = text.splitlines()
     version = _version(lines, newest)
     if isinstance(version, Torn):
         return version
     metadata = _object(lines[1]) if len(lines) > 1 and lines[1].strip() else {}
     if metadata is None:
-        return Torn("its second line is no complete JSON")
+        return Torn("its second line is not complete JSON")
     return CommitEntry(
         version, _int(metadata.get("nextBatchWatermarkMs")), _ids(metadata.get("stateUniqueIds"))
     )
@@ -157,7 +159,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _int(value: Any) -> int:
-    """A Java long; what is none counts as 0."""
+    """A Java long; any other value counts as 0."""
     whole = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
     return value if whole else 0
 
@@ -170,7 +172,7 @@ def log_offset(offset: str | None) -> int | None:
 
 
 def torn_offset(offset: str) -> bool:
-    """Whether an offset began as JSON and does not end as such."""
+    """Whether an offset starts like JSON but cannot be parsed."""
     text = offset.strip()
     if not text.startswith(("{", "[")):
         return False
@@ -182,7 +184,7 @@ def torn_offset(offset: str) -> bool:
 
 
 def positions(offset: str | None) -> dict[str, int]:
-    """Every figure in an offset by its path: `{"topic":{"0":5}}` is topic/0 → 5, a bare `4` is "" → 4."""
+    """Every number in an offset by its path: `{"topic":{"0":5}}` is topic/0 → 5, a bare `4` is "" → 4."""
     try:
         held = json.loads(offset or "null")
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""Can a state store load a version? The files that Spark would open, in its order, and what is wrong with them.
+"""Whether a state store can load a version: the files that Spark would open, in its order, and their faults.
 
-HDFS-backed: the newest snapshot and all deltas after it. RocksDB: the newest zip with its SSTs, and all changelogs
-after it; in format version 2 along the ids of the commit log. From 4.1 a bad snapshot is passed over.
+HDFS-backed: the newest snapshot and all deltas after it. RocksDB: the newest zip with its SST files, and all changelogs
+after it; in format version 2 by the ids of the commit log. Since Spark 4.1 a bad snapshot is skipped.
 """
 
 from __future__ import annotations
@@ -17,15 +17,17 @@ from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.reading.state_tree import StateFile, Store
 from controlplane.checkpoints.reading.versions import SparkVersion
 
-#: Spark replays no more change files than this when it passes over a bad snapshot.
+#: Spark replays at most this many change files when it skips a bad snapshot.
 MAX_REPLAYED_FILES = 50
-#: Bytes of change files that are unpacked for one checkpoint; what is beyond counts as good.
+#: Change files of one checkpoint are decompressed up to this many bytes; the rest counts as good.
 MAX_DECOMPRESSED_BYTES = 64 << 20
 HDFS = "HDFSBackedStateStoreProvider"
 ROCKSDB = "RocksDBStateStoreProvider"
 
 
 class FaultKind(StrEnum):
+    """What is wrong with a file."""
+
     MISSING = "missing"
     CORRUPT = "corrupt"
     CHECKSUM = "checksum"
@@ -33,7 +35,7 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong with one file of a store."""
+    """A file of a store that Spark cannot load. `reason`: a clause with "it" for the file."""
 
     path: str
     kind: FaultKind
@@ -45,19 +47,20 @@ class Fault:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """The outcome: `faults` stop it, `passed` are bad snapshots that the target passes over."""
+    """The outcome of a load: `faults` make it fail; `skipped` are bad snapshots that the target skips."""
 
     faults: tuple[Fault, ...] = ()
     skipped: tuple[Fault, ...] = ()
 
     @property
     def loads(self) -> bool:
+        """Whether Spark can load the version."""
         return not self.faults
 
 
 @dataclass
 class StateLoader:
-    """Loads stores of one checkpoint on paper; remembers what it read."""
+    """Checks loads of one checkpoint's stores without Spark. Remembers the files that it has read."""
 
     inventory: Inventory
     target: SparkVersion
@@ -68,7 +71,7 @@ class StateLoader:
     _unpacked: int = 0
 
     def load(self, store: Store, version: int, provider: str) -> LoadResult:
-        """Version `version` by plain names (`5.delta`, `5.zip`)."""
+        """Check the load of a version by plain names (`5.delta`, `5.zip`)."""
         snapshot, change = ("snapshot", "delta") if provider == HDFS else ("zip", "changelog")
         plain = [file for file in store.files if not file.id]
         snapshots = {f.version: f for f in plain if f.kind == snapshot and f.version <= version}
@@ -78,23 +81,23 @@ class StateLoader:
         for base in bases:
             fault = self.fault_of_snapshot(store, base)
             if fault is None:
-                return _settled(skipped, self._replayed(store, changes, base.version, version, change))
+                return _load_result(skipped, self._replayed(store, changes, base.version, version, change))
             skipped.append(fault)
             if not self.target.skips_bad_snapshots:
                 return LoadResult(tuple(skipped))
         if skipped and version > MAX_REPLAYED_FILES:
             return LoadResult(tuple(skipped))
-        return _settled(skipped, self._replayed(store, changes, 0, version, change))
+        return _load_result(skipped, self._replayed(store, changes, 0, version, change))
 
     def _replayed(
         self, store: Store, changes: Mapping[int, StateFile], base: int, version: int, kind: str
     ) -> tuple[Fault, ...]:
-        """What is wrong with the change files base+1 … version; at most a few, the newest first."""
+        """The faults of the change files base+1 … version: at most three, newest first."""
         found: list[Fault] = []
         for number in range(version, base, -1):
             file = changes.get(number)
             if file is None:
-                found.append(Fault(f"{store.folder}/{number}.{kind}", FaultKind.MISSING, "it is not there"))
+                found.append(Fault(f"{store.folder}/{number}.{kind}", FaultKind.MISSING, "it is missing"))
             elif (fault := self.fault_of_change(file)) is not None:
                 found.append(fault)
             if len(found) == 3:
@@ -102,7 +105,7 @@ class StateLoader:
         return tuple(found)
 
     def load_by_id(self, store: Store, version: int, unique_id: str) -> LoadResult:
-        """Version `version` with its id (format version 2), back along the lineage to a good snapshot."""
+        """Check the load of a version by its id (format version 2), back along the lineage to a good snapshot."""
         files = {(file.version, file.id, file.kind): file for file in store.files}
         lineage: dict[int, str] = {version: unique_id}
         skipped: list[Fault] = []
@@ -110,7 +113,7 @@ class StateLoader:
         while at > 0:
             key = lineage.get(at)
             if key is None:
-                fault = Fault(f"{store.folder}/{at}_….changelog", FaultKind.MISSING, "no lineage leads to it")
+                fault = Fault(f"{store.folder}/{at}_….changelog", FaultKind.MISSING, "no lineage names it")
                 return LoadResult((*skipped, fault))
             snapshot = files.get((at, key, "zip"))
             if snapshot is not None:
@@ -121,7 +124,7 @@ class StateLoader:
                 if not self.target.skips_bad_snapshots:
                     return LoadResult(tuple(skipped))
             change = files.get((at, key, "changelog"))
-            missing = Fault(f"{store.folder}/{at}_{key}.changelog", FaultKind.MISSING, "it is not there")
+            missing = Fault(f"{store.folder}/{at}_{key}.changelog", FaultKind.MISSING, "it is missing")
             wrong = missing if change is None else self.fault_of_change(change)
             if wrong is not None or change is None:
                 return LoadResult((*skipped, wrong or missing))
@@ -133,16 +136,17 @@ class StateLoader:
         return LoadResult((), tuple(skipped))
 
     def _lineage(self, file: StateFile) -> dict[int, str] | None:
-        """Version → id of those before a changelog; None where it was not collected."""
+        """Version → id of the files before a changelog; None where it was not collected."""
         held = self.change_file(file)
         return None if held is None else dict(held.lineage)
 
     def change_file(self, file: StateFile) -> ChangeFile | None:
-        """What a change file holds; None where it cannot be read, or was not collected."""
+        """The content of a change file; None where it cannot be read or was not collected."""
         self.fault_of_change(file)
         return self._changes.get(file.path)
 
     def fault_of_change(self, file: StateFile) -> Fault | None:
+        """The fault of a delta or changelog; None where it is whole or was not collected."""
         return self._once(file.path, self._read_change)
 
     def _read_change(self, path: str, data: bytes) -> None:
@@ -152,6 +156,7 @@ class StateLoader:
         self._unpacked += held.size
 
     def fault_of_snapshot(self, store: Store, file: StateFile) -> Fault | None:
+        """The fault of a snapshot or of a file that it names; None where all are whole or were not collected."""
         if file.kind == "snapshot":
             return self.fault_of_change(file)
         fault = self._once(file.path, self._read_zip)
@@ -161,24 +166,24 @@ class StateLoader:
         self._snapshots[path] = zips.read(data)
 
     def _faults_of_members(self, store: Store, file: StateFile) -> Iterator[Fault]:
-        """SST and log files that a snapshot names, against what is there."""
+        """Faults of the SST and log files that a snapshot names: missing, or of another size."""
         held = self._snapshots.get(file.path)
         for name, size in held.files if held else ():
             folder = "SSTs" if name.endswith(".sst") else "logs"
             path = f"{store.folder}/{folder}/{name}"
             if not self.inventory.is_file(path):
                 if self.inventory.complete:
-                    yield Fault(path, FaultKind.MISSING, f"{file.path} needs it and it is not there")
+                    yield Fault(path, FaultKind.MISSING, f"it is missing, and {file.path} needs it")
             elif self.inventory.size(path) != size:
-                reason = f"it has {self.inventory.size(path)} bytes, {file.path} says {size}"
+                reason = f"it has {self.inventory.size(path)} bytes, but {file.path} records {size}"
                 yield Fault(path, FaultKind.CORRUPT, reason)
 
     def _once(self, path: str, read: Callable[[str, bytes], None]) -> Fault | None:
         if path not in self._known:
-            self._known[path] = self._judged(path, read)
+            self._known[path] = self._read_fault(path, read)
         return self._known[path]
 
-    def _judged(self, path: str, read: Callable[[str, bytes], None]) -> Fault | None:
+    def _read_fault(self, path: str, read: Callable[[str, bytes], None]) -> Fault | None:
         if (wrong := self._checksum_fault(path)) is not None:
             return wrong
         data = self.inventory.contents.get(path)
@@ -191,7 +196,7 @@ class StateLoader:
         return None
 
     def _checksum_fault(self, path: str) -> Fault | None:
-        """Spark's own checksum file beside a state file; one that is missing is no fault."""
+        """A mismatch with Spark's checksum file beside a state file; a missing checksum file is no fault."""
         beside = f"{path}.crc"
         if not self.target.verifies_checksums or not self.inventory.is_file(beside):
             return None
@@ -199,27 +204,27 @@ class StateLoader:
         if sums is None and self.inventory.size(beside) > 0:
             return None
         try:
-            said = checksums.spark_checksum(sums or b"")
+            recorded = checksums.spark_checksum(sums or b"")
         except Corrupt as error:
             return Fault(beside, FaultKind.CHECKSUM, str(error))
-        if said.size != self.inventory.size(path):
+        if recorded.size != self.inventory.size(path):
             return Fault(
                 path,
                 FaultKind.CHECKSUM,
-                f"it has {self.inventory.size(path)} bytes, its checksum file says {said.size}",
+                f"it has {self.inventory.size(path)} bytes, its checksum file records {recorded.size}",
             )
-        if data is not None and said.algorithm == "CRC32C" and checksums.crc32c(data) != said.value:
+        if data is not None and recorded.algorithm == "CRC32C" and checksums.crc32c(data) != recorded.value:
             return Fault(path, FaultKind.CHECKSUM, "its bytes do not match its checksum file")
         return None
 
 
-def _settled(skipped: list[Fault], faults: tuple[Fault, ...]) -> LoadResult:
-    """A bad snapshot that the changes do not make up for is what Spark reports."""
+def _load_result(skipped: list[Fault], faults: tuple[Fault, ...]) -> LoadResult:
+    """The result; where change files have faults too, the skipped snapshots are faults, as Spark reports them."""
     return LoadResult((*skipped, *faults)) if faults else LoadResult((), tuple(skipped))
 
 
 def damaged_blocks(inventory: Inventory, store: Store, version: int) -> Iterator[Fault]:
-    """SSTs with a damaged data block among those that the newest snapshot up to `version` needs."""
+    """SST files with a damaged block among those that the newest snapshot up to `version` names."""
     snapshots = [file for file in store.of("zip") if file.version <= version]
     newest = max(snapshots, key=lambda file: file.version, default=None)
     data = inventory.contents.get(newest.path) if newest else None

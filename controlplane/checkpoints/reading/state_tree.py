@@ -1,4 +1,4 @@
-"""The state folder of a checkpoint: operators, partitions, stores, and the files of each. Pure."""
+"""The folder state/ of a checkpoint: operators, partitions, stores and their files. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CHANGES = ("delta", "changelog")
 
 @dataclass(frozen=True)
 class StateFile:
-    """One file of a store. `id` is empty before format version 2."""
+    """A versioned file of a store. `kind`: its extension. `id`: empty before format version 2."""
 
     path: str
     version: int
@@ -31,7 +31,7 @@ class StateFile:
 
 @dataclass(frozen=True)
 class Store:
-    """One state store of one partition."""
+    """A state store of one partition."""
 
     folder: str
     operator: int
@@ -40,16 +40,18 @@ class Store:
     files: tuple[StateFile, ...]
 
     def of(self, *kinds: str) -> Iterator[StateFile]:
+        """The files of these kinds."""
         return (file for file in self.files if file.kind in kinds)
 
     @property
     def newest(self) -> int | None:
+        """The highest version of any file; None for an empty store."""
         return max((file.version for file in self.files), default=None)
 
 
 @dataclass(frozen=True)
 class OperatorMetadata:
-    """What `_metadata` tells of an operator (4.0 and later). `fault`: why it cannot be read."""
+    """The metadata file of an operator (Spark 4.0 and later). `fault`: why it cannot be read."""
 
     version: int
     path: str
@@ -61,7 +63,7 @@ class OperatorMetadata:
 
 @dataclass(frozen=True)
 class StateOperator:
-    """One stateful operator."""
+    """A stateful operator. `schemas`: path → schema, or why it cannot be read."""
 
     number: int
     folder: str
@@ -71,36 +73,41 @@ class StateOperator:
 
     @property
     def partitions(self) -> tuple[int, ...]:
+        """The partition numbers with a folder, ascending."""
         return tuple(sorted({partition for partition, _ in self.stores}))
 
     @property
     def store_names(self) -> tuple[str, ...]:
-        """Stores that hold files somewhere; a folder without any tells nothing."""
+        """Names of the stores that hold files in some partition."""
         return tuple(sorted({name for (_, name), store in self.stores.items() if store.files}))
 
     @property
     def is_join(self) -> bool:
-        told = self.metadata is not None and self.metadata.name == "symmetricHashJoin"
-        return told or any(name.startswith(("left-", "right-")) for name in self.store_names)
+        """Whether it is a stream-stream join, by its metadata or its store names."""
+        recorded = self.metadata is not None and self.metadata.name == "symmetricHashJoin"
+        return recorded or any(name.startswith(("left-", "right-")) for name in self.store_names)
 
     @property
     def is_transform(self) -> bool:
+        """Whether it is transformWithState, by its metadata."""
         return self.metadata is not None and (
             self.metadata.version >= 2 or self.metadata.name.startswith("transformWithState")
         )
 
     @property
     def readable_schemas(self) -> tuple[StateSchema, ...]:
+        """The schemas that could be read."""
         return tuple(held for held in self.schemas.values() if isinstance(held, StateSchema))
 
     @cached_property
     def keyless(self) -> bool | None:
-        """Whether all its state is in partition 0 by design; None where no schema tells."""
+        """Whether all its state is in partition 0 by design; None where no schema is known."""
         read = self.readable_schemas
         return all(schema.keyless for schema in read) if read else None
 
 
 def operators(inventory: Inventory) -> tuple[StateOperator, ...]:
+    """The operators below state/, by number."""
     numbers = sorted(int(name) for name in inventory.names("state") if _is_number(name))
     return tuple(_operator(inventory, number) for number in numbers)
 
@@ -145,7 +152,7 @@ def _files(inventory: Inventory, folder: str) -> Iterator[StateFile]:
 
 
 def _metadata(inventory: Inventory, folder: str) -> OperatorMetadata | None:
-    """The newest of version 2, else the only one of version 1."""
+    """The newest metadata file of version 2, else the single file of version 1; None where there is none."""
     second = f"{folder}/_metadata/v2"
     batches = sorted((int(name) for name in inventory.names(second) if _is_number(name)), reverse=True)
     path = f"{second}/{batches[0]}" if batches else f"{folder}/_metadata/metadata"
@@ -166,11 +173,11 @@ def _read_metadata(version: int, path: str, text: str) -> OperatorMetadata:
         partitions = max((int(store["numPartitions"]) for store in stores), default=None)
         return OperatorMetadata(version, path, str(held["operatorInfo"]["operatorName"]), partitions, paths)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-        return OperatorMetadata(version, path, fault="it is no complete JSON of Spark's")
+        return OperatorMetadata(version, path, fault="it is not Spark's complete JSON")
 
 
 def _schemas(inventory: Inventory, folder: str) -> Iterator[tuple[str, StateSchema | str]]:
-    """Path of each schema file of partition 0 → the schema, or why it cannot be read."""
+    """Path of each schema file of partition 0, with the schema or why it cannot be read."""
     at = f"{folder}/0"
     for place in (at, *(f"{at}/{name}" for name in inventory.names(at))):
         path = f"{place}/_metadata/schema"

@@ -1,6 +1,6 @@
-"""What each version of Spark can read in a checkpoint, and what it does about damage. Pure.
+"""What each Spark version can read in a checkpoint, and how it handles damage. Pure.
 
-From the source of Spark and from runs of 3.5.9 and 4.3.0; between those two the version that brought a change.
+Sources: Spark's source code, and runs of 3.5.9 and 4.3.0.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _VERSION = re.compile(r"\s*(\d+)\.(\d+)(?:\.(\d+))?")
 @total_ordering
 @dataclass(frozen=True)
 class SparkVersion:
-    """A release of Spark; compared by its three numbers."""
+    """A Spark release, ordered by its three numbers."""
 
     major: int
     minor: int
@@ -28,54 +28,59 @@ class SparkVersion:
         return (self.major, self.minor, self.patch) < (other.major, other.minor, other.patch)
 
     def since(self, major: int, minor: int) -> bool:
+        """Whether this is release major.minor or a later one."""
         return (self.major, self.minor) >= (major, minor)
 
     @property
     def newest_offset_log(self) -> int:
+        """The highest version of the offset log that it reads."""
         return 2 if self.since(4, 2) else 1
 
     @property
     def newest_commit_log(self) -> int:
+        """The highest version of the commit log that it reads."""
         return 3 if self.since(4, 3) else 2 if self.since(4, 0) else 1
 
     @property
     def requires_metadata(self) -> bool:
-        """Whether a lost `metadata` beside full logs stops the start; before, a new id is written."""
+        """Whether a start fails without `metadata` beside full logs; older releases write a new id."""
         return self.since(4, 2)
 
     @property
     def skips_bad_snapshots(self) -> bool:
-        """Whether a bad snapshot is passed over for an older one and its change files."""
+        """Whether it falls back from a bad snapshot to an older one and its change files."""
         return self.since(4, 1)
 
     @property
     def verifies_checksums(self) -> bool:
+        """Whether it verifies `name.crc` files beside state files."""
         return self.since(4, 1)
 
     @property
     def rejects_leftover_state(self) -> bool:
-        """Whether state without logs stops the first batch; before, Spark starts over on top of it."""
+        """Whether the first batch fails on state without logs; older releases start over on top of it."""
         return self.since(4, 0)
 
     @property
     def validates_operators(self) -> bool:
-        """Whether the operator metadata (and a missing state/) is looked at before the first batch."""
+        """Whether it checks the operator metadata, and that state/ exists, before the first batch."""
         return self.since(4, 0)
 
     @property
     def detects_unfinished_repartition(self) -> bool:
+        """Whether a start fails on an unfinished offline repartition."""
         return self.since(4, 2)
 
 
-#: What is judged for where neither the user nor the checkpoint names a version.
+#: The target where neither the user nor the checkpoint names a version.
 LATEST = SparkVersion(4, 3, 0)
 
 
 def parse_version(text: str) -> SparkVersion:
-    """`4.3.0`, `4.3` or `4.3.0-SNAPSHOT`. ValueError where it is none."""
+    """Parse `4.3.0`, `4.3` or `4.3.0-SNAPSHOT`. Raises ValueError for anything else."""
     match = _VERSION.match(text)
     if match is None:
-        raise ValueError(f"{text!r} is no Spark version such as 4.3.0")
+        raise ValueError(f"{text!r} is not a Spark version such as 4.3.0")
     major, minor, patch = match.groups()
     return SparkVersion(int(major), int(minor), int(patch or 0))
 
@@ -95,5 +100,5 @@ _FIRST_WRITERS = (
 
 
 def writer_from_conf(conf: dict[str, str]) -> SparkVersion | None:
-    """The version whose set of pinned settings this is; the patch is unknown. None where there is no conf."""
+    """The newest version whose pinned settings these are, without the patch number; None for an empty conf."""
     return next((version for key, version in _FIRST_WRITERS if key in conf), None)

@@ -1,5 +1,5 @@
-"""Surgery on checkpoints: rewind, repair and undo, never without a plan shown, a backup and a way back.
+"""Rewind, repair and undo of checkpoints, always with a plan shown first and a backup.
 
-Pure plans (`cutting`, `rewinds`, `repairs`, `undoing`) of small steps; one thin shell does them (`folders`, `acting`).
-Called by `controlplane.cli.checkpoints.repair`; calls the judge and the collector. `docs/decisions/0025` says why.
+Pure modules plan small steps (`truncation`, `rewind_plan`, `repair_plan`); `execution` and `undo` carry them out through
+`folders`. Called by `controlplane.cli.checkpoints`; uses the analyzer and the collector. Reasons: `docs/decisions/0025`.
 """

@@ -1,6 +1,6 @@
-"""A backup: a folder outside the checkpoint with every file that surgery touches, and a manifest of what was done.
+"""A backup: a folder outside the checkpoint with every file that a repair changes, and a manifest.
 
-`manifest.json` is written before the first change; `files/<place>/<path>` are the bytes as they were.
+`manifest.json` is written before the first change; `files/<place>/<path>` hold the original bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SAVED, DONE, UNDONE = "saved", "done", "undone"
 
 @dataclass(frozen=True)
 class ChangedFile:
-    """One file: what it held before, what after; None where it was not, or is no more."""
+    """A file that the repair changes: digests before and after; None where it did not or does not exist."""
 
     place: str
     path: str
@@ -33,13 +33,13 @@ class ChangedFile:
 
     @property
     def backup_path(self) -> str:
-        """Where its bytes are in the backup."""
+        """The path of its original bytes in the backup."""
         return f"files/{self.place}/{self.path}"
 
 
 @dataclass(frozen=True)
 class WatchedFolder:
-    """The names of the files in a folder: who writes there later leaves another name, or takes one away."""
+    """The file names in a folder before and after the repair; a later writer adds or removes names."""
 
     place: str
     folder: str
@@ -49,7 +49,7 @@ class WatchedFolder:
 
 @dataclass(frozen=True)
 class AnalysisOptions:
-    """How the outcome is judged: so is that of the undo. `target`: the Spark that will start, as text."""
+    """Options of the analysis of the outcome, also for a later undo. `target`: the Spark that will start, as text."""
 
     inputs: tuple[str, ...] = ()
     relocations: tuple[tuple[str, str], ...] = ()
@@ -58,7 +58,7 @@ class AnalysisOptions:
 
 @dataclass(frozen=True)
 class BackupManifest:
-    """What a backup is of. `made_at`: seconds since 1970. `places`: place → path or URL."""
+    """The manifest of a backup. `made_at`: Unix seconds. `places`: place → path or URL. `state`: saved, done, undone."""
 
     kind: str
     title: str
@@ -70,6 +70,7 @@ class BackupManifest:
     judged: AnalysisOptions = field(default_factory=AnalysisOptions)
 
     def of(self, place: str, path: str) -> ChangedFile | None:
+        """The record of a changed file; None where the repair does not change it."""
         return self._by_path.get((place, path))
 
     @cached_property
@@ -77,15 +78,18 @@ class BackupManifest:
         return {(file.place, file.path): file for file in self.files}
 
     def as_json(self) -> dict[str, Any]:
+        """The document that `from_json` reads."""
         return {"format": FORMAT, "version": 1, **asdict(self)}
 
 
 def from_json(document: Any) -> BackupManifest:
-    """NotABackup where the document is none, or one of a newer version."""
+    """Parse a manifest. Raises NotABackup for any other document or a newer version."""
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise NotABackup(f'its manifest is none of ours (no "format": "{FORMAT}")')
+        raise NotABackup(f'its manifest has another format (no "format": "{FORMAT}")')
     if document.get("version") != 1:
-        raise NotABackup(f"its manifest has version {document.get('version')}, this program reads 1")
+        raise NotABackup(
+            f"its manifest has version {document.get('version')}, but this program reads version 1"
+        )
     try:
         return BackupManifest(
             kind=str(document["kind"]),
@@ -98,7 +102,7 @@ def from_json(document: Any) -> BackupManifest:
             judged=_judged(document["judged"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NotABackup(f"a part of its manifest is missing or of the wrong kind: {error}") from None
+        raise NotABackup(f"a part of its manifest is missing or has the wrong type: {error}") from None
 
 
 def _touched(held: dict[str, Any]) -> ChangedFile:
@@ -136,7 +140,7 @@ def _watched(held: dict[str, Any]) -> WatchedFolder:
 
 
 def _inside(path: object) -> str:
-    """A path that stays below its place, whoever wrote the manifest."""
+    """Validate that a path of an untrusted manifest stays below its place. Raises ValueError."""
     text = str(path)
     if text.startswith("/") or ".." in text.split("/") or "\0" in text:
         raise ValueError(f"the path {text!r} leads out of the checkpoint")
@@ -148,22 +152,23 @@ def _digest(held: Any) -> Digest | None:
 
 
 def read_manifest(folder: CheckpointFolder) -> BackupManifest:
-    """The manifest of a backup. NotABackup where there is none."""
+    """Read the manifest of a backup. Raises NotABackup."""
     try:
         data = folder.read(MANIFEST)
     except OSError as error:
         raise NotABackup(f"{folder}: it cannot be read ({error.strerror or error})") from None
     if data is None:
         raise NotABackup(
-            f"{folder}: there is no {MANIFEST} in it; give the folder that rewind or repair named"
+            f"{folder}: it has no {MANIFEST}; give the backup folder that rewind or repair printed"
         )
     try:
         return from_json(json.loads(data))
     except NotABackup as error:
         raise NotABackup(f"{folder}: {error}") from None
     except (ValueError, RecursionError):
-        raise NotABackup(f"{folder}: its {MANIFEST} is no JSON document") from None
+        raise NotABackup(f"{folder}: its {MANIFEST} is not JSON") from None
 
 
 def write_manifest(folder: CheckpointFolder, manifest: BackupManifest) -> None:
+    """Write `manifest.json` into a backup."""
     folder.write(MANIFEST, json.dumps(manifest.as_json(), indent=1).encode())

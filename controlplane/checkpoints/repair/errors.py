@@ -1,12 +1,12 @@
-"""Errors of surgery. The command line prints each in one line; nothing of the checkpoint was changed unless said.
+"""Errors of rewind, repair and undo. Unless stated, nothing was changed. The command line prints each in one line.
 
-SurgeryError
-├── Impossible       this rewind, repair or undo cannot work; the message names the file or version that is lacking
-├── InUse            somebody writes here, or may: the message names the sign
-├── Unfinished       an earlier surgery stopped in the middle; `backup` is what heals it
-├── NotABackup       the folder holds no backup of ours
-├── Moved            the checkpoint is no longer as the surgery left it
-└── Stopped          it failed after the first change; `backup` puts everything back
+RepairError
+├── Impossible           the change cannot work; the message names the missing file or version
+├── InUse                the query or another writer is active; the message names the sign
+├── RepairUnfinished     an earlier change was interrupted; undoing `backup` restores the checkpoint
+├── NotABackup           the folder is not a backup, or the backup is damaged
+├── CheckpointChanged    the checkpoint has changed since the repair
+└── RepairInterrupted    the change failed after its first step; undoing `backup` restores everything
 """
 
 from __future__ import annotations
@@ -15,40 +15,40 @@ import shlex
 
 
 class RepairError(Exception):
-    """Root of the errors of surgery."""
+    """Base of the errors of rewind, repair and undo."""
 
 
 class Impossible(RepairError):
-    """This cannot work; the message says what is lacking."""
+    """The change cannot work; the message says what is missing."""
 
 
 class InUse(RepairError):
-    """Somebody writes to this checkpoint, or is about to."""
+    """The query or another writer uses this checkpoint, or is about to."""
 
 
 class RepairUnfinished(RepairError):
-    """An earlier surgery stopped in the middle; `backup` is where its backup is."""
+    """An earlier change was interrupted; `backup`: path of its backup."""
 
     def __init__(self, backup: str):
         super().__init__(
-            f"an earlier surgery stopped in the middle; put it back first: controlplane undo {shlex.quote(backup)}"
+            f"an earlier rewind, repair or undo was interrupted; undo it first: controlplane undo {shlex.quote(backup)}"
         )
         self.backup = backup
 
 
 class NotABackup(RepairError):
-    """The folder holds no backup, or one that cannot be read."""
+    """The folder holds no backup, or one that is damaged."""
 
 
 class CheckpointChanged(RepairError):
-    """Files are not as the surgery left them; the message names them."""
+    """Files have changed since the repair; the message names them."""
 
 
 class RepairInterrupted(RepairError):
-    """It failed after the first change."""
+    """The change failed after its first step; `backup`: path of the backup."""
 
     def __init__(self, why: str, backup: str):
         super().__init__(
-            f"stopped in the middle: {why}; put it back with: controlplane undo {shlex.quote(backup)}"
+            f"interrupted: {why}; restore the checkpoint with: controlplane undo {shlex.quote(backup)}"
         )
         self.backup = backup

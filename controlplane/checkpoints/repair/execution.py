@@ -1,7 +1,7 @@
-"""Does a plan: back up, lock, act, unlock. The only place where surgery changes anything.
+"""Execute a repair plan: back up, lock, change, unlock.
 
-The lock is the checkpoint's own `metadata`: while it names the backup instead of an id, every Spark refuses to
-start before it touches a file, and everybody who looks sees what happened.
+The lock is the checkpoint's own `metadata`: while it names the backup instead of an id, every Spark refuses to start
+before it touches a file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from controlplane.checkpoints.lock import LOCK, METADATA
+from controlplane.checkpoints.lock import LOCK, METADATA, is_lock
 from controlplane.checkpoints.repair.backup import (
     DONE,
     SAVED,
@@ -33,27 +33,28 @@ def execute_plan(
     now: float,
     judged: AnalysisOptions | None = None,
 ) -> BackupManifest:
-    """Do it. InUse, Impossible, OSError: nothing was changed. Stopped: it was begun, and `undo` heals it.
+    """Execute a plan and return the manifest of its backup.
 
-    judged: how the outcome is judged, noted for the undo.
+    Raises InUse, Impossible or OSError where nothing was changed, RepairInterrupted where `undo` must restore.
+    judged: options of the analysis, recorded for the undo.
     """
-    manifest = _saved(plan, folders, backup, now, judged or AnalysisOptions())
+    manifest = _back_up(plan, folders, backup, now, judged or AnalysisOptions())
     root = folders[CHECKPOINT].modified("")
     lock(folders[CHECKPOINT], backup)
     try:
         for step in plan.steps:
-            _do(step, folders[step.place], manifest)
+            _execute_step(step, folders[step.place], manifest)
         _unlock(manifest, folders[CHECKPOINT], plan.steps, backup)
-        manifest = replace(manifest, state=DONE, watched=_watch(manifest, folders))
+        manifest = replace(manifest, state=DONE, watched=_names_after(manifest, folders))
         write_manifest(backup, manifest)
         folders[CHECKPOINT].set_modified("", root)
-    except (Exception, KeyboardInterrupt) as error:  # whatever it is, the way back must be named
+    except (Exception, KeyboardInterrupt) as error:  # every error must name the undo command
         raise interrupted(error, backup) from error
     return manifest
 
 
 def lock(checkpoint: CheckpointFolder, backup: CheckpointFolder) -> None:
-    """Mark the checkpoint. Stopped where the mark is there in spite of an error, or may be; else the error as it is."""
+    """Lock the checkpoint. After an error, raises RepairInterrupted if the lock may be in place, else the error."""
     try:
         checkpoint.write(METADATA, f"{LOCK}{backup}".encode())
     except BaseException as error:
@@ -64,30 +65,30 @@ def lock(checkpoint: CheckpointFolder, backup: CheckpointFolder) -> None:
 
 def _may_be_locked(checkpoint: CheckpointFolder) -> bool:
     try:
-        return (checkpoint.read(METADATA) or b"").startswith(LOCK.encode())
+        return is_lock(checkpoint.read(METADATA) or b"")
     except OSError:
         return True
 
 
 def interrupted(error: BaseException, backup: CheckpointFolder) -> RepairInterrupted:
-    """What ended the act, in words, with the way back."""
-    said = (
+    """The RepairInterrupted for an error, with its text and the backup."""
+    reason = (
         getattr(error, "strerror", None)
         or str(error)
         or ("interrupted" if isinstance(error, KeyboardInterrupt) else type(error).__name__)
     )
-    return RepairInterrupted(str(said), str(backup))
+    return RepairInterrupted(str(reason), str(backup))
 
 
-def _saved(
+def _back_up(
     plan: RepairPlan, folders: Folders, backup: CheckpointFolder, now: float, judged: AnalysisOptions
 ) -> BackupManifest:
-    """Copy what will be touched, and write down what it is. InUse where a file changed under our hands."""
-    _apart(folders, backup)
-    files = [_touched(folders, place, path, content) for place, path, content in _targets(plan.steps)]
+    """Copy every file that will change and write the manifest. Raises InUse where a file changes meanwhile."""
+    _check_backup_place(folders, backup)
+    files = [_changed_file(folders, place, path, content) for place, path, content in _targets(plan.steps)]
     for file in files:
         if file.before is not None:
-            _copied(folders[file.place], backup, file)
+            _copy_to_backup(folders[file.place], backup, file)
     backup.sync()
     manifest = BackupManifest(
         kind=plan.kind,
@@ -96,7 +97,7 @@ def _saved(
         state=SAVED,
         places={place: str(folder) for place, folder in folders.items()},
         files=tuple(files),
-        watched=tuple(_folders_of(files, folders)),
+        watched=tuple(_watched_folders(files, folders)),
         judged=judged,
     )
     write_manifest(backup, manifest)
@@ -104,7 +105,7 @@ def _saved(
 
 
 def _targets(steps: Iterable[Step]) -> Iterable[tuple[str, str, bytes | None]]:
-    """Every file touched with what it will hold; `metadata` always, since it is the lock."""
+    """Every changed file with its new content (None: removed). Always includes `metadata`, the lock."""
     files = (step for step in steps if not isinstance(step, Prune))
     targets = {(step.place, step.path): step.content if isinstance(step, Write) else None for step in files}
     for (place, path), content in targets.items():
@@ -113,7 +114,7 @@ def _targets(steps: Iterable[Step]) -> Iterable[tuple[str, str, bytes | None]]:
         yield CHECKPOINT, METADATA, b""
 
 
-def _touched(folders: Folders, place: str, path: str, content: bytes | None) -> ChangedFile:
+def _changed_file(folders: Folders, place: str, path: str, content: bytes | None) -> ChangedFile:
     folder = folders[place]
     before = folder.digest(path)
     after = None if content is None else digest_of(content)
@@ -122,7 +123,7 @@ def _touched(folders: Folders, place: str, path: str, content: bytes | None) -> 
     return ChangedFile(place, path, before, after, folder.modified(path), folder.access(path))
 
 
-def _copied(source: CheckpointFolder, backup: CheckpointFolder, file: ChangedFile) -> None:
+def _copy_to_backup(source: CheckpointFolder, backup: CheckpointFolder, file: ChangedFile) -> None:
     copied = backup.copy_from(
         source, file.path, file.backup_path, file.modified, access=file.access, durable=False
     )
@@ -130,16 +131,18 @@ def _copied(source: CheckpointFolder, backup: CheckpointFolder, file: ChangedFil
         raise InUse(f"{file.path} changed while it was copied into the backup; nothing was changed")
 
 
-def _apart(folders: Folders, backup: CheckpointFolder) -> None:
+def _check_backup_place(folders: Folders, backup: CheckpointFolder) -> None:
     for folder in folders.values():
         if f"{backup}/".startswith(f"{folder}/"):
-            raise Impossible(f"the backup {backup} would lie inside {folder}; give --backup-dir elsewhere")
+            raise Impossible(
+                f"the backup {backup} would lie inside {folder}; give --backup-dir a path outside"
+            )
     if not backup.is_empty():
-        raise Impossible(f"the backup folder {backup} is not empty; give --backup-dir another one")
+        raise Impossible(f"the backup folder {backup} is not empty; give --backup-dir another path")
 
 
-def _folders_of(files: Sequence[ChangedFile], folders: Folders) -> Iterable[WatchedFolder]:
-    """All of the checkpoint, for the query writes everywhere in it; of an output the folders that are touched."""
+def _watched_folders(files: Sequence[ChangedFile], folders: Folders) -> Iterable[WatchedFolder]:
+    """All folders of the checkpoint, as the query writes everywhere in it; of an output, the changed folders."""
     for folder, names in sorted(folders[CHECKPOINT].tree().items()):
         yield WatchedFolder(CHECKPOINT, folder, tuple(names), ())
     named = {(file.place, file.path.rpartition("/")[0]) for file in files if file.place != CHECKPOINT}
@@ -147,8 +150,8 @@ def _folders_of(files: Sequence[ChangedFile], folders: Folders) -> Iterable[Watc
         yield WatchedFolder(place, folder, tuple(folders[place].names(folder)), ())
 
 
-def _watch(manifest: BackupManifest, folders: Folders) -> tuple[WatchedFolder, ...]:
-    """The same, with the names there are now; new folders have new files only, and these are among those touched."""
+def _names_after(manifest: BackupManifest, folders: Folders) -> tuple[WatchedFolder, ...]:
+    """The watched folders with their present names; new folders hold only files that are in the manifest."""
     tree = folders[CHECKPOINT].tree()
 
     def now(watched: WatchedFolder) -> Iterable[str]:
@@ -159,8 +162,8 @@ def _watch(manifest: BackupManifest, folders: Folders) -> tuple[WatchedFolder, .
     return tuple(replace(watched, after=tuple(now(watched))) for watched in manifest.watched)
 
 
-def _do(step: Step, folder: CheckpointFolder, manifest: BackupManifest) -> None:
-    """One step, if the file is still what the backup holds. `metadata` is the lock and comes last."""
+def _execute_step(step: Step, folder: CheckpointFolder, manifest: BackupManifest) -> None:
+    """Execute a step, if the file still matches the backup. `metadata` is the lock and is written last."""
     if isinstance(step, Prune):
         folder.remove_empty(step.path)
         return
@@ -169,7 +172,9 @@ def _do(step: Step, folder: CheckpointFolder, manifest: BackupManifest) -> None:
         return
     now = folder.digest(step.path)
     if now != file.before:
-        raise CheckpointChanged(f"{step.path} changed under our hands: somebody writes to this checkpoint")
+        raise CheckpointChanged(
+            f"{step.path} changed during the repair: another process writes to this checkpoint"
+        )
     if isinstance(step, Write):
         folder.write(step.path, step.content)
     elif now is not None:
@@ -179,7 +184,7 @@ def _do(step: Step, folder: CheckpointFolder, manifest: BackupManifest) -> None:
 def _unlock(
     manifest: BackupManifest, folder: CheckpointFolder, steps: Sequence[Step], backup: CheckpointFolder
 ) -> None:
-    """The id comes back, or the one that the plan writes."""
+    """Restore `metadata`, or write the one in the plan."""
     file = manifest.of(CHECKPOINT, METADATA)
     new = next(
         (s for s in steps if isinstance(s, Write) and (s.place, s.path) == (CHECKPOINT, METADATA)), None

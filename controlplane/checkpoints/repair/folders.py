@@ -1,7 +1,7 @@
-"""A folder that surgery writes to, through fsspec: whole files, atomically where the file system can.
+"""A folder that a repair writes to, through fsspec: whole files, atomically where the file system allows it.
 
-Local: a temporary file beside it, fsync, rename. Object stores: one put, which is atomic there. A file that takes the
-place of another keeps its mode and owner; whatever a backend raises comes out as OSError.
+Local files: temporary file, fsync, rename. Object stores: one put, which is atomic there. A replaced file keeps its
+mode and owner. Errors of backends are raised as OSError.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Digest:
-    """What a file holds."""
+    """SHA-256 and size in bytes of a file."""
 
     sha256: str
     size: int
@@ -30,7 +30,7 @@ class Digest:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may read and write a local file: the bits of its mode (rwx only), its owner and group."""
+    """Permissions of a local file: the rwx bits of its mode, its owner and group."""
 
     mode: int
     uid: int
@@ -38,11 +38,12 @@ class Access:
 
 
 def digest_of(content: bytes) -> Digest:
+    """The digest of these bytes."""
     return Digest(hashlib.sha256(content).hexdigest(), len(content))
 
 
 class CheckpointFolder:
-    """One folder by path or URL; paths below it are relative. Raises OSError, as its backend does."""
+    """A folder by path or URL; paths of its methods are relative to it. Methods raise OSError."""
 
     def __init__(self, url: str):
         self.url = url
@@ -50,24 +51,26 @@ class CheckpointFolder:
         self._local = type(self._fs).__name__ == "LocalFileSystem"
 
     def __str__(self) -> str:
-        """The folder as people name it: absolute where it is local."""
+        """The path or URL for messages; a local path is absolute."""
         return self._root if self._local else self.url.rstrip("/")
 
     @property
-    def here(self) -> str | None:
-        """The local path; None elsewhere."""
+    def local_path(self) -> str | None:
+        """The local path; None for other file systems."""
         return self._root if self._local else None
 
     def exists(self) -> bool:
+        """Whether the folder exists."""
         with _backend():
             return bool(self._fs.exists(self._root))
 
     def is_empty(self) -> bool:
+        """Whether the folder is missing or has no entries."""
         with _backend():
             return not self.exists() or not self._fs.ls(self._root, detail=False)
 
     def read(self, path: str) -> bytes | None:
-        """A whole file; None where there is none."""
+        """The content of a file; None where it does not exist."""
         try:
             with _backend():
                 return bytes(self._fs.cat_file(self._at(path)))
@@ -75,28 +78,29 @@ class CheckpointFolder:
             return None
 
     def digest(self, path: str) -> Digest | None:
-        """Of a file's bytes; None where there is none."""
+        """The digest of a file; None where it does not exist."""
         sha, size = hashlib.sha256(), 0
         try:
-            for piece in self._pieces(path):
-                sha.update(piece)
-                size += len(piece)
+            for chunk in self._chunks(path):
+                sha.update(chunk)
+                size += len(chunk)
         except (FileNotFoundError, IsADirectoryError):
             return None
         return Digest(sha.hexdigest(), size)
 
     def modified(self, path: str) -> float | None:
-        """Seconds since 1970, of a local file; None elsewhere: there it cannot be set back."""
+        """Modification time of a local file in Unix seconds; None elsewhere, where it could not be restored."""
         try:
             return os.stat(self._at(path)).st_mtime if self._local else None
         except FileNotFoundError:
             return None
 
     def access(self, path: str) -> Access | None:
-        """Of a local file or folder (`""`: this one) or None where there is none; None elsewhere."""
+        """Permissions of a local file or folder (`""`: this one); None where it does not exist or is not local."""
         return _access(self._at(path) if path else self._root) if self._local else None
 
     def write(self, path: str, content: bytes) -> None:
+        """Write a whole file, durably."""
         self._put(path, iter([content]))
 
     def copy_from(
@@ -109,39 +113,41 @@ class CheckpointFolder:
         access: Access | None = None,
         durable: bool = True,
     ) -> Digest:
-        """Copy a file in; the digest of what was written. `modified`, `access`: what it shall have, where that can be.
+        """Copy a file from another folder and return the digest of what was written.
 
-        durable: on disk at once; without, `sync` makes many so together.
+        modified, access: time and permissions of the copy, where they can be set.
+        durable: flush it to disk now; else `sync` flushes many together.
         """
         sha, size = hashlib.sha256(), 0
 
-        def counted() -> Iterator[bytes]:
+        def chunks() -> Iterator[bytes]:
             nonlocal size
-            for piece in other._pieces(source):
-                sha.update(piece)
-                size += len(piece)
-                yield piece
+            for chunk in other._chunks(source):
+                sha.update(chunk)
+                size += len(chunk)
+                yield chunk
 
-        self._put(path, counted(), access, durable=durable)
+        self._put(path, chunks(), access, durable=durable)
         self.set_modified(path, modified)
         return Digest(sha.hexdigest(), size)
 
     def sync(self) -> None:
-        """All that was written is on disk, where this machine has a say in it."""
+        """Flush everything written to a local file system to disk."""
         if self._local:
             os.sync()
 
     def set_modified(self, path: str, seconds: float | None) -> None:
-        """Give a local file or folder (`""`: this one) its time back; the doctor reads such times."""
+        """Restore the time of a local file or folder (`""`: this one); the doctor reads such times."""
         if self._local and seconds is not None:
             os.utime(self._at(path) if path else self._root, (seconds, seconds))
 
     def remove(self, path: str) -> None:
+        """Remove a file."""
         with _backend():
             self._fs.rm_file(self._at(path))
 
     def remove_empty(self, path: str) -> None:
-        """Remove a folder, if it is one and empty; object stores have none."""
+        """Remove a folder if it exists and is empty; object stores have no folders."""
         if self._local:
             try:
                 os.rmdir(self._at(path))
@@ -149,7 +155,7 @@ class CheckpointFolder:
                 return
 
     def names(self, path: str) -> list[str]:
-        """Names of the files in a folder below; none where it is not there."""
+        """The file names in a folder, sorted; empty where it does not exist."""
         try:
             with _backend():
                 held = self._fs.ls(self._at(path), detail=True, refresh=True)
@@ -160,7 +166,7 @@ class CheckpointFolder:
         )
 
     def tree(self) -> Mapping[str, list[str]]:
-        """Every folder below (`""`: this one) with the names of its files; object stores know those with files only."""
+        """Every folder (`""`: this one) with its file names; of an object store, only folders with files."""
         if self._local:
             return dict(_walked(self._root))
         with _backend():
@@ -172,30 +178,30 @@ class CheckpointFolder:
             held.setdefault(folder, []).append(name)
         return held
 
-    def _pieces(self, path: str) -> Iterator[bytes]:
+    def _chunks(self, path: str) -> Iterator[bytes]:
         with _backend(), self._fs.open(self._at(path), "rb") as file:
-            while piece := file.read(CHUNK_BYTES):
-                yield piece
+            while chunk := file.read(CHUNK_BYTES):
+                yield chunk
 
     def _put(
-        self, path: str, pieces: Iterator[bytes], access: Access | None = None, *, durable: bool = True
+        self, path: str, chunks: Iterator[bytes], access: Access | None = None, *, durable: bool = True
     ) -> None:
         target = self._at(path)
         if not self._local:
-            self._uploaded(target, pieces)
+            self._upload(target, chunks)
             return
         folder, _, name = target.rpartition("/")
         os.makedirs(self._root, exist_ok=True)
-        _made(folder)
+        _make_folders(folder)
         given = access or _access(target) or _as_folder(folder)
-        _renamed(f"{folder}/.{name}.surgery.tmp", target, pieces, given, durable)
+        _write_and_rename(f"{folder}/.{name}.repair.tmp", target, chunks, given, durable)
         if durable:
-            _synced(folder)
+            _sync_folder(folder)
 
-    def _uploaded(self, target: str, pieces: Iterator[bytes]) -> None:
-        """Read to the end first: a file that is closed half read would be put as it is."""
+    def _upload(self, target: str, chunks: Iterator[bytes]) -> None:
+        """Buffer all chunks first: an upload that is closed early would store a part of the file."""
         with tempfile.TemporaryFile() as whole:
-            whole.writelines(pieces)
+            whole.writelines(chunks)
             whole.seek(0)
             with _backend(), self._fs.open(target, "wb") as file:
                 shutil.copyfileobj(whole, file, CHUNK_BYTES)
@@ -206,7 +212,7 @@ class CheckpointFolder:
 
 @contextmanager
 def _backend() -> Iterator[None]:
-    """Backends of object stores raise what they like; surgery knows OSError."""
+    """Turn every error of a backend into an OSError."""
     try:
         yield
     except OSError:
@@ -216,7 +222,7 @@ def _backend() -> Iterator[None]:
 
 
 def _walked(root: str) -> Iterator[tuple[str, list[str]]]:
-    """OSError where a folder cannot be listed: a name that is not seen would be taken for gone."""
+    """Every folder with its file names. Raises OSError where one cannot be listed: its names would count as gone."""
 
     def fail(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
@@ -236,49 +242,51 @@ def _access(path: str) -> Access | None:
 
 
 def _as_folder(folder: str) -> Access:
-    """What a new file shall have: readable for those who read the folder, whatever our umask is."""
+    """Permissions for a new file: those of its folder, whatever the umask."""
     held = os.stat(folder)
     return Access(held.st_mode & 0o664, held.st_uid, held.st_gid)
 
 
-def _made(folder: str) -> None:
-    """Make a folder with those above it, each with the access of the one that it lies in."""
+def _make_folders(folder: str) -> None:
+    """Make a folder and its parents, each with the permissions of its parent."""
     above = os.path.dirname(folder)
     if os.path.isdir(folder):
         return
-    _made(above)
+    _make_folders(above)
     os.mkdir(folder)
     held = os.stat(above)
-    _quietly(lambda: os.chown(folder, held.st_uid, held.st_gid))
-    _quietly(lambda: os.chmod(folder, held.st_mode & 0o777))
+    _ignore_os_error(lambda: os.chown(folder, held.st_uid, held.st_gid))
+    _ignore_os_error(lambda: os.chmod(folder, held.st_mode & 0o777))
 
 
-def _renamed(temporary: str, target: str, pieces: Iterator[bytes], access: Access, durable: bool) -> None:
-    """Write beside the target and put it in place in one move."""
+def _write_and_rename(
+    temporary: str, target: str, chunks: Iterator[bytes], access: Access, durable: bool
+) -> None:
+    """Write a temporary file and rename it to the target."""
     try:
         with open(temporary, "wb") as file:
-            # A file of somebody else's stays his only where we are root; the mode can always be kept.
-            _quietly(lambda: os.fchown(file.fileno(), access.uid, access.gid))
+            # Only root can keep another user's ownership; the mode can always be kept.
+            _ignore_os_error(lambda: os.fchown(file.fileno(), access.uid, access.gid))
             os.fchmod(file.fileno(), access.mode)
-            for piece in pieces:
-                file.write(piece)
+            for chunk in chunks:
+                file.write(chunk)
             if durable:
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(temporary, target)
     except BaseException:
-        _quietly(lambda: os.unlink(temporary))
+        _ignore_os_error(lambda: os.unlink(temporary))
         raise
 
 
-def _quietly(act: Callable[[], Any]) -> None:
+def _ignore_os_error(act: Callable[[], Any]) -> None:
     try:
         act()
     except OSError:
         return
 
 
-def _synced(folder: str) -> None:
+def _sync_folder(folder: str) -> None:
     """Make a rename durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:

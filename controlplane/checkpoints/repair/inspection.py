@@ -1,4 +1,4 @@
-"""What surgery looks at: a survey with every entry of the logs, and what the judge reads of the outcome."""
+"""Surveys for a repair: with every entry of the logs, before and after the planned steps."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from controlplane.checkpoints.inventory.model import Inventory
 from controlplane.checkpoints.repair.steps import Step, apply_steps
 from controlplane.checkpoints.survey import Survey, collect_survey
 
-#: Entries of offsets/ and commits/ that are read, the newest; Spark keeps 101 by default.
+#: The newest entries of offsets/ and commits/ that are read; Spark keeps 101 by default.
 MAX_LOG_ENTRIES = 250
 
 
 @dataclass(frozen=True)
 class RepairPlaces:
-    """Where the checkpoint is, and the output of its file sink. Paths or URLs."""
+    """Paths or URLs of a checkpoint, of its file sink's output and of its inputs, and the relocations of a copy."""
 
     checkpoint: str
     output: str | None = None
@@ -26,7 +26,7 @@ class RepairPlaces:
 
 
 def inspect(places: RepairPlaces, now: float) -> Survey:
-    """What is there as of `now`. CannotOpen where a URL cannot be opened."""
+    """Survey the places as of `now` (Unix seconds). Raises CannotOpen."""
     survey = collect_survey(
         places.checkpoint,
         now,
@@ -46,7 +46,7 @@ def _entries(inventory: Inventory) -> Iterable[str]:
 
 
 def survey_after(survey: Survey, steps: Iterable[Step], places: RepairPlaces) -> Survey:
-    """The survey once the steps are done, with the contents that count then."""
+    """The survey as the steps would leave it, with the contents that the analyzer then reads."""
     then = apply_steps(survey, steps)
     wanted = selection.select_files(then.checkpoint.entries)
     return replace(then, checkpoint=with_contents(then.checkpoint, places.checkpoint, wanted))

@@ -1,6 +1,6 @@
-"""Repairs: what can be mended in a checkpoint so that it starts again, from what the doctor found. Pure.
+"""Repairs of a checkpoint that does not start, chosen by the doctor's findings. Pure.
 
-An offer has steps where they were seen to work and lose nothing; else it is advice, to be followed by hand.
+An offer has steps where tests on Spark showed that they work; else it explains why no repair is possible.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from controlplane.checkpoints.repair.steps import (
 from controlplane.checkpoints.repair.truncation import CutPoint
 from controlplane.checkpoints.survey import Survey
 
-#: Repairs that build on one another: a lost id beside lost state, say.
+#: Repairs may depend on one another, such as a lost id beside lost state; this many are combined.
 MAX_ROUNDS = 5
 
 
 @dataclass(frozen=True)
 class RepairOffer:
-    """One repair for some of the findings. Without steps it is advice: `blocked` says why nothing is offered.
+    """A repair for some of the findings. Without steps it is not possible, and `blocked` gives the reason.
 
-    `asks`: it delivers a batch again or trusts the user's word, so it is done on confirmation only.
+    `needs_confirmation`: it delivers a batch again or relies on the user, so it needs --confirm.
     """
 
     id: str
@@ -50,6 +50,7 @@ class RepairOffer:
     blocked: str = ""
 
     def as_json(self) -> dict[str, Any]:
+        """The document that `repair --json` prints."""
         return {
             "id": self.id,
             "title": self.title,
@@ -63,7 +64,7 @@ class RepairOffer:
 
 @dataclass(frozen=True)
 class RepairContext:
-    """What a repair decides on."""
+    """The input of every repair: survey, target Spark, report, and the query id where it is known."""
 
     survey: Survey
     target: SparkVersion
@@ -72,10 +73,11 @@ class RepairContext:
 
     @property
     def view(self) -> CheckpointView:
+        """The analyzer's view of the survey."""
         return rewind_plan.view_of(self.survey, self.target)
 
     def found(self, *checks: str) -> list[Finding]:
-        """Findings of these checks that speak against a start; a lost id does so under an older Spark too."""
+        """Findings of these checks, without notes; a lost id counts although an older Spark only notes it."""
         found = [f for f in self.verdict.findings if f.check in checks]
         return [f for f in found if f.severity is not Severity.INFO or f.check == "meta.missing"]
 
@@ -84,57 +86,62 @@ Repair = Callable[[RepairContext], Iterator[RepairOffer]]
 
 
 def lost_id(context: RepairContext) -> Iterator[RepairOffer]:
-    """R-META-1: the id in `metadata` is gone; it is known from history."""
+    """R-META-1: `metadata` lost the query id, which is known from elsewhere."""
     checks = tuple(f.check for f in context.found("meta.missing", "meta.unreadable", "meta.bad-id"))
     if not checks:
         return
     title = "write the query's id into metadata"
     if context.query_id is None:
-        why = "the id is not known here: give --query-id (logs and progress events of the query name it)"
+        why = "the query id is not known: give --query-id (the query's logs and progress events name it)"
         yield RepairOffer("R-META-1", title, checks, blocked=why)
         return
     content = json.dumps({"id": str(uuid.UUID(context.query_id))}, separators=(",", ":")).encode()
     steps = write_steps(context.survey.checkpoint, CHECKPOINT, "metadata", content)
-    told = (f"the query keeps its id {context.query_id}: sinks that know it by that go on where they were",)
-    yield RepairOffer("R-META-1", title, checks, tuple(steps), told)
+    consequences = (f"the query keeps its id {context.query_id}, so sinks that track it continue correctly",)
+    yield RepairOffer("R-META-1", title, checks, tuple(steps), consequences)
 
 
 def lost_plan(context: RepairContext) -> Iterator[RepairOffer]:
-    """R-OFF-1: the newest entry of the offset log was never committed and stands in the way."""
+    """R-OFF-1: the newest entry of the offset log was never committed and blocks the start."""
     view = context.view
     found = [f for f in context.found(*_PLANS) if _of_newest(f, view)]
     if not found or not view.in_flight or view.planned is None:
         return
     n, checks = view.planned, tuple(dict.fromkeys(f.check for f in found))
-    title = f"take offsets/{n} away: batch {n} was never committed and is planned anew"
+    title = f"remove offsets/{n}: batch {n} was never committed and is planned again"
     if view.sink is not None and view.sink.newest is not None and view.sink.newest >= n:
-        why = f"the file sink has batch {n} already and would skip the new one: rows would be lost"
+        why = f"the file sink already has batch {n} and would skip the new one, so rows would be lost"
         yield RepairOffer("R-OFF-1", title, checks, blocked=why)
         return
     steps = merge_steps(_unplanned(view, n))
     if worse := _worse(context, steps):
-        why = f"without it another thing stands in the way first: {worse[0].message}"
+        why = f"without the entry another fault blocks the start: {worse[0].message}"
         yield RepairOffer("R-OFF-1", title, checks, blocked=why)
         return
     yield RepairOffer(
-        "R-OFF-1", title, checks, steps, tuple(_replan_words(view, n)), needs_confirmation=view.output is None
+        "R-OFF-1",
+        title,
+        checks,
+        steps,
+        tuple(_replan_consequences(view, n)),
+        needs_confirmation=view.output is None,
     )
 
 
-def _replan_words(view: CheckpointView, n: int) -> Iterator[str]:
+def _replan_consequences(view: CheckpointView, n: int) -> Iterator[str]:
     yield (
-        f"batch {n} may hold more input than before: a sink that took a part of it and knows batches by their "
-        "number gets other rows under the same number"
+        f"batch {n} may hold more input than before: a sink that took a part of it and tracks batch numbers "
+        "gets other rows under the same number"
     )
     if view.output is None:
         yield (
             "if the query writes files (parquet, json, csv, text, orc): give --output PATH instead of the "
-            f"confirmation. A file sink that has batch {n} already skips the new one: its rows would be lost"
+            f"confirmation. A file sink that already has batch {n} skips the new one, so its rows would be lost"
         )
 
 
 def _unplanned(view: CheckpointView, n: int) -> Iterator[Step]:
-    """Batch n as if nobody had begun it: the state that it wrote, a snapshot above all, must not be met later."""
+    """Remove batch n with the state that it wrote: a leftover snapshot would be loaded later."""
     before = view.offset_entry(n - 1) if n else None
     last = before if isinstance(before, OffsetEntry) else None
     yield from truncation.truncation_steps(
@@ -153,13 +160,13 @@ _PLANS = (
 
 
 def _of_newest(finding: Finding, view: CheckpointView) -> bool:
-    """Whether the finding is about the newest entry: of a lost one before it, a stray newest is the cause."""
+    """Whether the finding is about the newest entry, or about a lost previous one that a stray newest causes."""
     file = finding.evidence.get("file")
     return file is None or file == f"offsets/{view.planned}"
 
 
 def lost_snapshot(context: RepairContext) -> Iterator[RepairOffer]:
-    """R-STATE-2: a snapshot is damaged, and the change files make up for it; before 4.1 Spark does not see that."""
+    """R-STATE-2: a snapshot is damaged but the change files hold the same state; Spark before 4.1 does not use them."""
     found = context.found(*STATE_LOST, "state.sst-block-corrupt")
     view = context.view
     paths = [
@@ -171,9 +178,9 @@ def lost_snapshot(context: RepairContext) -> Iterator[RepairOffer]:
     if not found or not paths:
         return
     steps = tuple(removal_steps(view.inventory, CHECKPOINT, paths))
-    if any(f.check.startswith("state.") for f in _stopping(context, steps)):
+    if any(f.check.startswith("state.") for f in _blocking(context, steps)):
         return
-    title = f"take {plural(len(paths), 'damaged snapshot')} away: the change files hold the same state"
+    title = f"remove {plural(len(paths), 'damaged snapshot')}: the change files hold the same state"
     checks = tuple(dict.fromkeys(f.check for f in found))
     yield RepairOffer(
         "R-STATE-2", title, checks, steps, ("no state and no row is lost; the next load takes longer",)
@@ -197,13 +204,13 @@ def lost_state(context: RepairContext) -> Iterator[RepairOffer]:
     except Impossible as error:
         yield RepairOffer("R-STATE-1", title, checks, needs_confirmation=True, blocked=str(error))
         return
-    rest = [f for f in _stopping(context, steps) if f.check.startswith("state.")]
+    rest = [f for f in _blocking(context, steps) if f.check.startswith("state.")]
     if rest:
-        why = f"version {k} cannot be loaded either ({rest[0].message}): restore the files, or rewind further"
+        why = f"version {k} cannot be loaded either ({rest[0].message.rstrip('.')}): restore the files, or rewind further"
         yield RepairOffer("R-STATE-1", title, checks, needs_confirmation=True, blocked=why)
         return
     yield RepairOffer(
-        "R-STATE-1", title, checks, steps, tuple(_replay_words(view, k)), needs_confirmation=True
+        "R-STATE-1", title, checks, steps, tuple(_replay_consequences(view, k)), needs_confirmation=True
     )
 
 
@@ -218,44 +225,46 @@ def _replay(context: RepairContext, view: CheckpointView, k: int) -> Iterator[St
     yield from truncation.truncation_steps(view, CutPoint(offsets=k + 1, commits=k, state=k, last=entry))
 
 
-def _replay_words(view: CheckpointView, k: int) -> Iterator[str]:
+def _replay_consequences(view: CheckpointView, k: int) -> Iterator[str]:
     lost = [batch for batch in view.offsets.batches if batch > k]
     yield f"batch {k} runs again with the same input" + (
-        f", then what batch {lost[0]} had planned" if lost else ""
+        f", then the input that batch {lost[0]} had planned" if lost else ""
     )
     if view.sink is not None and view.sink.newest is not None:
-        yield f"the file sink forgets batch {k} and writes it anew: Spark's readers see each row once"
+        yield f"the file sink forgets batch {k} and writes it again; Spark's readers see each row once"
         return
     yield (
         "if the query writes files (parquet, json, csv, text, orc): give --output PATH, or the sink skips the batch "
-        "without running it and the state stays lost"
+        "without running it, and the state stays lost"
     )
-    yield f"any other sink gets batch {k} again: foreachBatch under the same number, Kafka and foreach as new rows"
+    yield f"other sinks get batch {k} again: foreachBatch under the same number, Kafka and foreach as new rows"
 
 
 def lost_schema(context: RepairContext) -> Iterator[RepairOffer]:
-    """R-STATE-3: a schema file of the state is damaged; Spark writes it anew, without comparing once."""
+    """R-STATE-3: a schema file of the state is damaged; Spark rewrites it and skips one comparison."""
     found = context.found("state.schema-unreadable")
     paths = [str(f.evidence["file"]) for f in found if f.evidence.get("file")]
     if paths:
         steps = tuple(removal_steps(context.survey.checkpoint, CHECKPOINT, paths))
-        told = ("at the next start Spark does not compare the schema: only if the query did not change",)
-        title = "take the damaged schema of the state away: Spark writes it anew"
+        consequences = (
+            "the next start does not compare the schema: repair only if the query did not change",
+        )
+        title = "remove the damaged schema of the state: Spark rewrites it"
         yield RepairOffer(
-            "R-STATE-3", title, ("state.schema-unreadable",), steps, told, needs_confirmation=True
+            "R-STATE-3", title, ("state.schema-unreadable",), steps, consequences, needs_confirmation=True
         )
 
 
 def lost_commit(context: RepairContext) -> Iterator[RepairOffer]:
-    """R-COM-2: the newest commit is damaged; its watermark is in the batch after it, or there never was one."""
+    """R-COM-2: the newest commit is damaged; its watermark is in the next offset entry, or none was ever set."""
     view, k = context.view, context.view.committed
     found = context.found("log.commit-unreadable")
     if not found or k is None:
         return
-    title = f"write commits/{k} anew"
+    title = f"rewrite commits/{k}"
     watermark = _watermark(view, k)
     if watermark is None or any(file.id for store in _stores(view) for file in store.files):
-        why = "its watermark, or the ids of the state, cannot be told from the disk: restore it from a backup"
+        why = "its watermark, or the ids of the state, are not known from the files: restore it from a backup"
         yield RepairOffer("R-COM-2", title, ("log.commit-unreadable",), blocked=why)
         return
     content = f'v1\n{{"nextBatchWatermarkMs":{watermark}}}'.encode()
@@ -270,7 +279,7 @@ def _stores(view: CheckpointView) -> Iterator[Store]:
 
 
 def _watermark(view: CheckpointView, k: int) -> int | None:
-    """The watermark after batch k: in the entry of batch k + 1; 0 where no batch had one and no state is kept."""
+    """The watermark (ms) after batch k: from the entry of batch k + 1; 0 for a stateless query that never had one."""
     following = view.offset_entry(k + 1)
     if isinstance(following, OffsetEntry):
         return following.watermark_ms
@@ -278,7 +287,7 @@ def _watermark(view: CheckpointView, k: int) -> int | None:
     return 0 if isinstance(own, OffsetEntry) and own.watermark_ms == 0 and not view.stateful else None
 
 
-#: In the order in which they are tried; each sees the outcome of those before it.
+#: Repairs in the order in which they are tried; each sees the outcome of the previous ones.
 REPAIRS: tuple[Repair, ...] = (lost_plan, lost_snapshot, lost_state, lost_commit, lost_id, lost_schema)
 REPAIR_IDS = ("R-OFF-1", "R-STATE-2", "R-STATE-1", "R-COM-2", "R-META-1", "R-STATE-3")
 STATE_LOST = ("state.version-file-missing", "state.version-file-corrupt", "state.checksum-failed")
@@ -286,9 +295,9 @@ STATE_LOST = ("state.version-file-missing", "state.version-file-corrupt", "state
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Repairs that will be done, offers that wait or are blocked, and the findings that no repair is known for.
+    """The selected repairs with their plan, the other offers, and the findings without a repair.
 
-    `rewind_to`: where repairs are not enough, the newest batch that a rewind could lead to.
+    `rewind_to`: where repairs do not suffice, the newest batch to which a rewind is possible.
     """
 
     selected: tuple[RepairOffer, ...]
@@ -299,15 +308,17 @@ class Diagnosis:
 
 
 def diagnose(context: RepairContext, confirmed: Iterable[str] = ()) -> Diagnosis:
-    """Offers for what the doctor found; the plan has those that ask for nothing, and those confirmed."""
-    agreed = set(confirmed)
-    taken: list[RepairOffer] = []
+    """Offer repairs for the findings. The plan holds those that need no confirmation and the `confirmed` ids."""
+    confirmed_ids = set(confirmed)
+    selected_offers: list[RepairOffer] = []
     for _ in range(MAX_ROUNDS):
-        offers = [offer for offer in _offers(context) if _key(offer) not in map(_key, taken)]
-        selected = next((o for o in offers if o.steps and (not o.needs_confirmation or o.id in agreed)), None)
+        offers = [offer for offer in _offers(context) if _key(offer) not in map(_key, selected_offers)]
+        selected = next(
+            (o for o in offers if o.steps and (not o.needs_confirmation or o.id in confirmed_ids)), None
+        )
         if selected is None:
             break
-        taken.append(selected)
+        selected_offers.append(selected)
         survey = apply_steps(context.survey, selected.steps)
         context = RepairContext(
             survey, context.target, rewind_plan.analyze_survey(survey, context.target), context.query_id
@@ -318,11 +329,11 @@ def diagnose(context: RepairContext, confirmed: Iterable[str] = ()) -> Diagnosis
     )
     broken = any(f.effect is RestartEffect.FAILS for f in context.verdict.findings)
     back = rewind_plan.newest_possible(context.survey, context.target) if broken else None
-    return Diagnosis(tuple(taken), tuple(offers), _plan(taken), unresolved, back)
+    return Diagnosis(tuple(selected_offers), tuple(offers), _plan(selected_offers), unresolved, back)
 
 
 def _key(offer: RepairOffer) -> tuple[str, str]:
-    """One kind of repair may be needed for two batches."""
+    """Identifies an offer; one repair id may apply to two batches."""
     return offer.id, offer.title
 
 
@@ -331,24 +342,24 @@ def _offers(context: RepairContext) -> Iterator[RepairOffer]:
         yield from repair(context)
 
 
-def _plan(taken: list[RepairOffer]) -> RepairPlan | None:
-    if not taken:
+def _plan(selected_offers: list[RepairOffer]) -> RepairPlan | None:
+    if not selected_offers:
         return None
     return RepairPlan(
         "repair",
-        "; ".join(f"{offer.id}: {offer.title}" for offer in taken),
-        merge_steps(step for offer in taken for step in offer.steps),
-        tuple(line for offer in taken for line in offer.consequences),
+        "; ".join(f"{offer.id}: {offer.title}" for offer in selected_offers),
+        merge_steps(step for offer in selected_offers for step in offer.steps),
+        tuple(line for offer in selected_offers for line in offer.consequences),
     )
 
 
 def _worse(context: RepairContext, steps: Iterable[Step]) -> list[Finding]:
-    """What would stop the start afterwards, and does not now."""
+    """Findings that would make the start fail after the steps and do not now."""
     now = {f.check for f in context.verdict.findings if f.effect is RestartEffect.FAILS}
-    return [f for f in _stopping(context, steps) if f.check not in now]
+    return [f for f in _blocking(context, steps) if f.check not in now]
 
 
-def _stopping(context: RepairContext, steps: Iterable[Step]) -> list[Finding]:
+def _blocking(context: RepairContext, steps: Iterable[Step]) -> list[Finding]:
     survey = apply_steps(context.survey, steps)
     found = rewind_plan.analyze_survey(survey, context.target).findings
     return [f for f in found if f.severity is Severity.ERROR and f.effect is RestartEffect.FAILS]

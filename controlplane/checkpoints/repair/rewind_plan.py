@@ -1,6 +1,6 @@
-"""Rewind: which batches a query can be made to run next, what has to go for that, and what comes of it. Pure.
+"""Plan a rewind: which batches can run next, the steps to get there, and the consequences. Pure.
 
-Spark opens the two newest entries of the offset log, the newest commit, and state of the version of the next batch.
+Spark opens the two newest entries of the offset log, the newest commit, and the state version of the next batch.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ from controlplane.checkpoints.repair.steps import RepairPlan, apply_steps, merge
 from controlplane.checkpoints.repair.truncation import CutPoint
 from controlplane.checkpoints.survey import Survey
 
-#: The newest that `rewind_targets` looks at; Spark keeps 100 batches by default.
+#: `rewind_targets` lists at most this many of the newest batches; Spark keeps 100 by default.
 MAX_LISTED = 200
 
 
 @dataclass(frozen=True)
 class RewindTarget:
-    """Whether a query can be made to run batch `batch` next; `reason`: why not."""
+    """A batch that might run next. `reason`: why it cannot; None: it can."""
 
     batch: int
     reason: str | None = None
 
 
 def view_of(survey: Survey, target: SparkVersion) -> CheckpointView:
+    """The analyzer's view of a survey."""
     return CheckpointView(survey.checkpoint, target, output=survey.output, inputs=survey.inputs)
 
 
 def plan_rewind(survey: Survey, resume_at: int, target: SparkVersion, *, data: bool = False) -> RepairPlan:
-    """What makes the query run `resume_at` next. Impossible where that cannot be; `objections` judges the outcome.
+    """The steps after which batch `resume_at` runs next. Raises Impossible; check the outcome with `objections`.
 
-    data: take the data files of a file sink's batches away too, not only their entries in its log.
+    data: also remove the data files of a file sink's batches, not only their entries in its log.
     """
     return _planned(view_of(survey, target), resume_at, data)
 
@@ -50,23 +51,23 @@ def _planned(view: CheckpointView, resume_at: int, data: bool) -> RepairPlan:
     if view.output is not None and view.sink is not None:
         found += truncation.cut_sink(view.output, view.sink, resume_at, data=data)
     if not found:
-        raise Impossible(f"batch {resume_at} is what runs next already; there is nothing to do")
+        raise Impossible(f"batch {resume_at} already runs next; there is nothing to do")
     title = f"batch {resume_at} runs next, instead of batch {view.next_batch}"
     return RepairPlan("rewind", title, merge_steps(found), tuple(_consequences(view, resume_at, data)))
 
 
 def cut_for(view: CheckpointView, resume_at: int) -> CutPoint:
-    """Where a rewind cuts. Impossible, with the reason, where an entry that Spark will open is not there."""
+    """Where a rewind cuts each log. Raises Impossible where an entry that Spark will open is missing."""
     newest = view.next_batch
     if view.planned is None:
-        raise Impossible("there is no batch in offsets/: the query begins at batch 0")
+        raise Impossible("there is no batch in offsets/: the query starts at batch 0")
     if resume_at > newest:
-        raise Impossible(f"batch {newest} is what runs next; a rewind only goes back")
+        raise Impossible(f"batch {newest} runs next; a rewind only goes back")
     if resume_at == 0:
         return CutPoint(0, 0, 0, None)
     if sparse(view):
         raise Impossible(
-            "the logs were written by asynchronous progress tracking and hold some batches only; run a few batches "
+            "asynchronous progress tracking wrote the logs, so they hold only some batches; run a few batches "
             "with asyncProgressTrackingCheckpointIntervalMs=0 first"
         )
     return CutPoint(resume_at, resume_at, resume_at, _entry(view, resume_at))
@@ -78,7 +79,7 @@ def _entry(view: CheckpointView, resume_at: int) -> OffsetEntry:
         if batch not in view.offsets.batches:
             raise Impossible(_lacking(view, resume_at, batch))
     if last not in view.commits.batches:
-        raise Impossible(f"commits/{last} is not there: Spark would run batch {last} again, not {resume_at}")
+        raise Impossible(f"commits/{last} is missing: Spark would run batch {last} again, not {resume_at}")
     entry = view.offset_entry(last)
     if not isinstance(entry, OffsetEntry):
         why = f": {entry.reason}" if isinstance(entry, Torn) else ""
@@ -88,25 +89,27 @@ def _entry(view: CheckpointView, resume_at: int) -> OffsetEntry:
 
 def _lacking(view: CheckpointView, resume_at: int, batch: int) -> str:
     oldest = view.offsets.batches[0]
-    why = f"the log begins at {oldest}, older entries were purged" if batch < oldest else "it is missing"
-    return f"offsets/{batch} is not there ({why}): Spark opens it to run batch {resume_at}"
+    why = f"the log starts at {oldest}, Spark purged older entries" if batch < oldest else "it is missing"
+    return f"offsets/{batch} does not exist ({why}): Spark opens it to run batch {resume_at}"
 
 
 def objections(outcome: CheckpointReport, now: CheckpointReport) -> list[Finding]:
-    """Why Spark would fail on the outcome; what a rewind cannot mend is taken from the verdict of now."""
+    """Findings that make a start fail after the rewind, with those of `now` that no rewind fixes."""
     found = [f for f in outcome.findings if _fails(f) and not f.evidence.get("likely")]
     kept = [
-        f for f in now.findings if _fails(f) and f.check in NOT_FIXED_BY_REWIND and not _begins(f, outcome)
+        f
+        for f in now.findings
+        if _fails(f) and f.check in NOT_FIXED_BY_REWIND and not _starts_without_state(f, outcome)
     ]
     return found + kept
 
 
-#: Findings that lie in no batch, so that leaving batches out mends none of them.
+#: Checks whose findings belong to no batch, so that removing batches does not fix them.
 NOT_FIXED_BY_REWIND = ("meta.missing", "meta.unreadable", "meta.bad-id", "state.dir-missing")
 
 
-def _begins(finding: Finding, outcome: CheckpointReport) -> bool:
-    """At batch 0 there need be no state."""
+def _starts_without_state(finding: Finding, outcome: CheckpointReport) -> bool:
+    """Whether the finding is missing state and the query starts at batch 0, which needs none."""
     return finding.check == "state.dir-missing" and outcome.next_batch == 0
 
 
@@ -115,11 +118,12 @@ def _fails(finding: Finding) -> bool:
 
 
 def analyze_survey(survey: Survey, target: SparkVersion) -> CheckpointReport:
+    """The analyzer's report on a survey."""
     return analyze(survey.checkpoint, target, output=survey.output, inputs=survey.inputs)
 
 
 def rewind_targets(survey: Survey, target: SparkVersion) -> Iterator[RewindTarget]:
-    """Every batch up to the newest planned one, newest first."""
+    """The batches up to the newest planned one, newest first, with whether a rewind to each is possible."""
     view = view_of(survey, target)
     if view.planned is None:
         return
@@ -139,15 +143,17 @@ def _reason(view: CheckpointView, survey: Survey, batch: int, now: CheckpointRep
 
 
 def newest_possible(survey: Survey, target: SparkVersion) -> int | None:
-    """The newest batch that a rewind can lead to; what is nearest costs least."""
-    return next((chance.batch for chance in rewind_targets(survey, target) if chance.reason is None), None)
+    """The newest batch to which a rewind is possible; None where there is none."""
+    return next(
+        (candidate.batch for candidate in rewind_targets(survey, target) if candidate.reason is None), None
+    )
 
 
 def _consequences(view: CheckpointView, resume_at: int, data: bool) -> Iterator[str]:
     again = [batch for batch in view.offsets.batches if batch >= resume_at]
     if again:
         yield (
-            f"{_named(again)} forgotten: what was read then is read and delivered again, cut into batches anew"
+            f"{_named(again)} forgotten: their input is read and delivered again, in newly planned batches"
         )
     yield from _watermark(view, resume_at)
     yield from _inputs(view, resume_at)
@@ -163,20 +169,20 @@ def _watermark(view: CheckpointView, resume_at: int) -> Iterator[str]:
     moved = view.last is not None and view.last.watermark_ms > 0
     if moved and not isinstance(entry, Torn):
         at = f"{entry.watermark_ms} ms" if entry else "its beginning"
-        yield f"the watermark goes back too, to {at}: rows that append mode has emitted since are emitted again"
+        yield f"the watermark goes back to {at}: rows that append mode has emitted since are emitted again"
 
 
 def _inputs(view: CheckpointView, resume_at: int) -> Iterator[str]:
-    """Input that is to be read again and is not there: Spark passes over it silently."""
+    """Warnings about input that must be read again; Spark silently skips missing files."""
     files = InputFiles(view)
     gone = [path for path in _read_since(view, resume_at) if files.is_missing(path)]
     if gone:
         yield (
-            f"ROWS ARE LOST: {plural(len(gone), 'input file')} that those batches read: gone (first {gone[0]}); "
-            "put them back before the start"
+            f"ROWS ARE LOST: {plural(len(gone), 'input file')} of those batches cannot be found (first {gone[0]}); "
+            "restore them before the start"
         )
     if any(name not in view.sources for name in (view.last.offsets if view.last else ())):
-        yield "a source that is no folder of files (Kafka, a rate) must still hold what those batches read"
+        yield "a source other than files (Kafka, rate) must still hold the input of those batches"
 
 
 def _read_since(view: CheckpointView, resume_at: int) -> Iterable[str]:

@@ -1,7 +1,7 @@
-"""The steps of surgery, small and frozen, and what a survey looks like once they are done. Pure.
+"""Steps of a repair plan, and the survey as they would leave it. Pure.
 
-A step names its file by place (the checkpoint, or the output of a file sink) and path. Removing is moving: the
-file goes into the backup first.
+A step names its file by place (the checkpoint, or the output of a file sink) and path. Every file is backed up before
+it is removed or overwritten.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from controlplane.checkpoints.inventory.model import FileEntry, Inventory
 from controlplane.checkpoints.survey import Survey
 
 CHECKPOINT, OUTPUT = "checkpoint", "output"
-#: Side files by which local Hadoop and Spark check a file; one that stays behind would contradict what comes after.
+#: Checksum files of local Hadoop and Spark beside a file; a leftover would not match a new file.
 SIDE_FILES = (".{}.crc.crc", ".{}.crc", "{}.crc")
 
 
 @dataclass(frozen=True)
 class Remove:
-    """The file goes (it is in the backup by then)."""
+    """Remove a file, which is in the backup by then."""
 
     place: str
     path: str
@@ -28,7 +28,7 @@ class Remove:
 
 @dataclass(frozen=True)
 class Write:
-    """The file is written whole, new or over the old one."""
+    """Write a whole file, new or over an old one."""
 
     place: str
     path: str
@@ -37,7 +37,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Prune:
-    """The folder goes, if nothing is left in it."""
+    """Remove a folder if it is empty."""
 
     place: str
     path: str
@@ -48,7 +48,7 @@ Step = Remove | Write | Prune
 
 @dataclass(frozen=True)
 class RepairPlan:
-    """What will be done and what comes of it. `kind`: rewind or repair; `title`: one sentence."""
+    """Steps and their consequences. `kind`: rewind or repair; `title`: one sentence."""
 
     kind: str
     title: str
@@ -56,6 +56,7 @@ class RepairPlan:
     consequences: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
+        """The document that `rewind --json` and `repair --json` print."""
         return {
             "kind": self.kind,
             "title": self.title,
@@ -72,26 +73,27 @@ def _step_json(step: Step) -> dict[str, Any]:
 
 
 def removal_steps(inventory: Inventory, place: str, paths: Iterable[str]) -> Iterator[Remove]:
-    """Files with their side files, these first: a file without them is whole, a checksum without its file is not."""
+    """Remove files after their checksum files: a file without a checksum is valid, the reverse is not."""
     for path in paths:
         yield from (Remove(place, beside) for beside in side_files(inventory, path))
         yield Remove(place, path)
 
 
 def write_steps(inventory: Inventory, place: str, path: str, content: bytes) -> Iterator[Step]:
-    """A file written anew, after the side files of the old one are gone."""
+    """Write a file after removing the checksum files of the old one."""
     yield from (Remove(place, beside) for beside in side_files(inventory, path))
     yield Write(place, path, content)
 
 
 def side_files(inventory: Inventory, path: str) -> list[str]:
+    """The existing checksum files of a file."""
     folder, mark, name = path.rpartition("/")
     beside = (f"{folder}{mark}{pattern.format(name)}" for pattern in SIDE_FILES)
     return [path for path in beside if inventory.is_file(path)]
 
 
 def merge_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
-    """One step a file, the last that was said of it, in the order of the first."""
+    """Keep the last step per file, in the order of the first."""
     last: dict[tuple[str, str], Step] = {}
     for step in steps:
         last[step.place, step.path] = step
@@ -99,7 +101,7 @@ def merge_steps(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def apply_steps(survey: Survey, steps: Iterable[Step]) -> Survey:
-    """The survey as it will be; the time of the root tells nothing any more."""
+    """The survey as the steps would leave it, without the time of the root folder, which they change."""
     chosen = tuple(steps)
     checkpoint = replace(_after(survey.checkpoint, chosen, CHECKPOINT), root_modified=None)
     output = None if survey.output is None else _after(survey.output, chosen, OUTPUT)

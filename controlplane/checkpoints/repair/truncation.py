@@ -1,6 +1,6 @@
-"""Where to cut: the files of a checkpoint, and of a file sink's log, that lie beyond a batch. Pure.
+"""Truncate a checkpoint, and a file sink's log, after a batch: the removal steps. Pure.
 
-Ids in a file source's log are its own, not the batch's: how far it is kept is told by the offset log.
+A file source's log has ids of its own, not batch numbers; the offset log names the last entry to keep.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from controlplane.checkpoints.repair.steps import (
 
 @dataclass(frozen=True)
 class CutPoint:
-    """The first batch that goes, in each log; the newest state version that stays.
+    """The first batch to remove from each log, and the newest state version to keep.
 
-    `last`: the entry of the offset log that will be the newest, None where none stays.
+    `last`: the entry that becomes the newest of the offset log; None where none stays.
     """
 
     offsets: int
@@ -40,9 +40,9 @@ class CutPoint:
 
 
 def truncation_steps(view: CheckpointView, cut: CutPoint, *, sources: bool = True) -> Iterator[Step]:
-    """Everything beyond the cut, state first, the logs that point to it last. Impossible where a log cannot be cut.
+    """Remove everything beyond the cut: state first, the logs that point to it last. Raises Impossible.
 
-    sources: whether the logs of file sources are cut too; what they are ahead goes into the next batch.
+    sources: also cut the logs of file sources; else the next batch reads what they are ahead.
     """
     inventory = view.inventory
     yield from _state(view, cut.state)
@@ -54,12 +54,13 @@ def truncation_steps(view: CheckpointView, cut: CutPoint, *, sources: bool = Tru
 
 
 def last_kept_entry(last: OffsetEntry | None, source: str) -> int:
+    """The last entry of a file source's log to keep; -1: none."""
     offset = logs.log_offset(last.offsets.get(source)) if last else None
     return -1 if offset is None else offset
 
 
 def _state(view: CheckpointView, newest: int) -> Iterator[Step]:
-    """State beyond a version: a snapshot of the abandoned line would be loaded under changes of the new one."""
+    """Remove state beyond a version: a leftover snapshot would be loaded under the changes of the new batches."""
     if newest == 0:
         yield from _all_state(view.inventory)
         return
@@ -72,7 +73,7 @@ def _state(view: CheckpointView, newest: int) -> Iterator[Step]:
 
 
 def _all_state(inventory: Inventory) -> Iterator[Step]:
-    """Everything below state/, its folders too: Spark wants that place empty at batch 0."""
+    """Remove everything below state/ with its folders: Spark needs it empty at batch 0."""
     inside = [path for path in inventory.entries if path.startswith("state/")]
     yield from (Remove(CHECKPOINT, path) for path in inside if inventory.is_file(path))
     folders = [path for path in inside if inventory.entries[path].folder]
@@ -80,14 +81,14 @@ def _all_state(inventory: Inventory) -> Iterator[Step]:
 
 
 def _operator_metadata(inventory: Inventory, folder: str, newest: int) -> Iterator[str]:
-    """What transformWithState noted at later batches, as long as an earlier note stays."""
+    """Metadata files of transformWithState from later batches, if an earlier one stays."""
     batches = sorted(int(name) for name in inventory.names(folder) if name.isascii() and name.isdigit())
     if batches and batches[0] < newest:
         yield from (f"{folder}/{batch}" for batch in batches if batch >= newest)
 
 
 def cut_source(log: FileLog, keep: int) -> Iterator[Step]:
-    """A file source's log down to entry `keep`; an entry that only a later compaction holds is written out again."""
+    """Cut a file source's log after entry `keep`; rewrites entries that only a later compaction holds."""
     beyond, rest = _beyond(log, keep), _shortened(log, keep)
     for batch in _lacking(rest, keep) if beyond else ():
         content = _rebuilt(log, batch, rest.is_compaction(batch))
@@ -96,13 +97,13 @@ def cut_source(log: FileLog, keep: int) -> Iterator[Step]:
 
 
 def cut_sink(output: Inventory, log: FileLog, first: int, *, data: bool) -> Iterator[Step]:
-    """A file sink's log from batch `first` on; with `data` the files that only those entries name, too."""
+    """Cut a file sink's log from batch `first` on; with `data`, also remove the files that only those entries name."""
     beyond, rest = _beyond(log, first - 1), _shortened(log, first - 1)
     lacking = _lacking(rest, first - 1) if beyond else []
     if lacking:
         raise Impossible(
-            f"the file sink's log cannot be cut at batch {first}: {rest.name_of(lacking[0])} is no more, "
-            "and a later compaction does not tell the batch of a file"
+            f"the file sink's log cannot be cut at batch {first}: {rest.name_of(lacking[0])} no longer exists, "
+            "and a later compaction does not record the batch of a file"
         )
     yield from removal_steps(output, OUTPUT, beyond)
     if data:
@@ -110,13 +111,13 @@ def cut_sink(output: Inventory, log: FileLog, first: int, *, data: bool) -> Iter
 
 
 def _lacking(rest: FileLog, newest: int) -> list[int]:
-    """Entries that are read when a log is opened that ends at `newest`, and are not there."""
+    """Missing entries that Spark reads when it opens a log that ends at `newest`."""
     start = max(0, (newest + 1) // rest.interval * rest.interval - 1)
     return [batch for batch in range(start, newest + 1) if rest.path_of(batch) is None]
 
 
 def orphaned_files(output: Inventory, log: FileLog, first: int) -> list[str]:
-    """Data files that the entries from `first` on added."""
+    """Data files that only the log entries from batch `first` on name."""
     last_kept_entry = set(_shortened(log, first - 1).known)
     names = {path.rpartition("/")[2] for path in log.known if path not in last_kept_entry}
     held = {path.rpartition("/")[2]: path for path, entry in output.entries.items() if not entry.folder}
@@ -124,7 +125,7 @@ def orphaned_files(output: Inventory, log: FileLog, first: int) -> list[str]:
 
 
 def _beyond(log: FileLog, keep: int) -> list[str]:
-    """Newest first, so that an interrupted cut leaves a log without holes."""
+    """Paths of the entries after `keep`, newest first, so that an interrupted cut leaves no gaps."""
     found = {path: batch for held in (log.plain, log.compacted) for batch, path in held.items()}
     return sorted((p for p, batch in found.items() if batch > keep), key=lambda p: -found[p])
 
@@ -139,16 +140,16 @@ def _shortened(log: FileLog, keep: int) -> FileLog:
 
 
 def _rebuilt(log: FileLog, batch: int, compaction: bool) -> bytes:
-    """An entry out of the next compaction, whose records know their batch. Impossible where it does not hold them."""
+    """Rebuild an entry from the next compaction, whose records have their batch. Raises Impossible."""
     name = f"{log.folder}/{batch}{COMPACT if compaction else ''}"
     later = min((b for b in log.compacted if b > batch), default=None)
     text = None if later is None else log.inventory.text(log.compacted[later])
     if text is None:
-        raise Impossible(f"{name} is no more, and no later compaction that could be read holds it")
+        raise Impossible(f"{name} no longer exists, and no readable later compaction holds it")
     head, *lines = text.splitlines()
     chosen = [line for line in lines if _belongs(line, batch, compaction)]
     if not chosen:
-        raise Impossible(f"{name} is no more, and {log.compacted[later or 0]} has no record of it")
+        raise Impossible(f"{name} no longer exists, and {log.compacted[later or 0]} has no record of it")
     return "\n".join((head, *chosen)).encode()
 
 

@@ -1,6 +1,6 @@
-"""Undo: the checkpoint byte for byte as it was before the surgery, if nobody has written to it since.
+"""Undo a repair: restore the checkpoint byte for byte, if it has not changed since.
 
-A surgery that stopped in the middle is put back the same way: each file is then as before, or as it was to become.
+An interrupted repair is undone the same way: each of its files is then either as before or as planned.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from controlplane.checkpoints.findings import plural
-from controlplane.checkpoints.lock import LOCK, METADATA
+from controlplane.checkpoints.lock import METADATA
+from controlplane.checkpoints.lock import is_lock as has_lock
 from controlplane.checkpoints.reading.checkpoint import SINK_LOG
 from controlplane.checkpoints.repair.backup import UNDONE, BackupManifest, ChangedFile, write_manifest
 from controlplane.checkpoints.repair.errors import CheckpointChanged, Impossible, InUse, NotABackup
@@ -24,16 +25,16 @@ Names = Mapping[tuple[str, str], Sequence[str]]
 
 
 class FileStatus(StrEnum):
-    """How a file stands to what the manifest says of it."""
+    """The present state of a file against the manifest."""
 
     BEFORE = "as before"
-    AFTER = "as the surgery left it"
+    AFTER = "as the repair left it"
     OTHER = "changed since"
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A file that is not as the surgery left it. `how`: what is the matter with it, in words."""
+    """A file that has changed since the repair. `how`: new, or changed since."""
 
     place: str
     path: str
@@ -45,9 +46,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class UndoPlan:
-    """What undo will do: files that come back, files that go, and what speaks against it.
+    """The plan of an undo: files to restore and to remove, and the obstacles.
 
-    `lost`: files of before that are neither there nor in the backup, so that what was cannot come back.
+    `changed`: files changed since the repair. `lost`: files of before that exist neither here nor in the backup, so that
+    the former checkpoint cannot be restored.
     """
 
     restore: tuple[ChangedFile, ...]
@@ -57,10 +59,12 @@ class UndoPlan:
 
     @property
     def is_empty(self) -> bool:
+        """Whether there is nothing to undo."""
         return not (self.restore or self.remove or self.lost)
 
 
 def file_status(file: ChangedFile, now: Digest | None) -> FileStatus:
+    """The status of a file whose present digest is `now`."""
     if now == file.before:
         return FileStatus.BEFORE
     return FileStatus.AFTER if now == file.after else FileStatus.OTHER
@@ -72,7 +76,7 @@ def plan_undo(manifest: BackupManifest, folders: Folders) -> UndoPlan:
     remove: list[tuple[str, str]] = []
     changed: list[Difference] = []
     for file in manifest.files:
-        how = _stand_now(file, folders[file.place])
+        how = _status_now(file, folders[file.place])
         if how is FileStatus.BEFORE:
             continue
         if how is FileStatus.OTHER:
@@ -82,21 +86,21 @@ def plan_undo(manifest: BackupManifest, folders: Folders) -> UndoPlan:
         else:
             remove.append((file.place, file.path))
     names = _names_now(manifest, folders)
-    strange = list(_strangers(manifest, names))
-    changed += [Difference(place, path, "new") for place, path in strange]
-    return UndoPlan(tuple(restore), (*remove, *strange), tuple(changed), tuple(_lost(manifest, names)))
+    new_files = list(_new_files(manifest, names))
+    changed += [Difference(place, path, "new") for place, path in new_files]
+    return UndoPlan(tuple(restore), (*remove, *new_files), tuple(changed), tuple(_lost(manifest, names)))
 
 
-def _stand_now(file: ChangedFile, folder: CheckpointFolder) -> FileStatus:
+def _status_now(file: ChangedFile, folder: CheckpointFolder) -> FileStatus:
     how = file_status(file, folder.digest(file.path))
     is_lock = (file.place, file.path) == (CHECKPOINT, METADATA)
-    if how is FileStatus.OTHER and is_lock and (folder.read(METADATA) or b"").startswith(LOCK.encode()):
+    if how is FileStatus.OTHER and is_lock and has_lock(folder.read(METADATA) or b""):
         return FileStatus.AFTER
     return how
 
 
 def _names_now(manifest: BackupManifest, folders: Folders) -> Names:
-    """The names there are now: everywhere in the checkpoint, in the output where it was touched."""
+    """The present file names: of the whole checkpoint, and of the watched folders of the output."""
     names = {(CHECKPOINT, folder): held for folder, held in folders[CHECKPOINT].tree().items()}
     for watched in manifest.watched:
         if watched.place != CHECKPOINT:
@@ -104,8 +108,8 @@ def _names_now(manifest: BackupManifest, folders: Folders) -> Names:
     return names
 
 
-def _strangers(manifest: BackupManifest, names: Names) -> Iterator[tuple[str, str]]:
-    """Files that were there neither before nor after."""
+def _new_files(manifest: BackupManifest, names: Names) -> Iterator[tuple[str, str]]:
+    """Files that existed neither before nor after the repair."""
     touched = {(file.place, file.path) for file in manifest.files}
     known = {(w.place, w.folder): {*w.before, *w.after} for w in manifest.watched}
     for (place, folder), held in names.items():
@@ -118,9 +122,9 @@ def _strangers(manifest: BackupManifest, names: Names) -> Iterator[tuple[str, st
 
 
 def _lost(manifest: BackupManifest, names: Names) -> Iterator[str]:
-    """Files that Spark read before the surgery, that went since, and that no backup has.
+    """Files that existed before the repair, were deleted since, and are not in the backup.
 
-    Data files of an output are not the undo's: they are lost with it and without it.
+    Data files of an output do not count: an undo does not restore them.
     """
     for watched in manifest.watched:
         if watched.place != CHECKPOINT and not watched.folder.startswith(SINK_LOG):
@@ -140,20 +144,19 @@ def execute_undo(
     *,
     force: bool = False,
 ) -> UndoPlan:
-    """Put everything back. Moved where files changed since, unless forced; those then go to `aside` first.
+    """Restore everything. Raises CheckpointChanged where files changed since; `force` moves those to `aside` first.
 
-    Impossible: files of before are gone and not in the backup; nothing is done then, forced or not. InUse: somebody
-    writes there. NotABackup: a saved file is not what the manifest says. Stopped: begun and not ended; the same undo
-    goes on.
+    Raises Impossible, forced or not, where files of before are in neither place; InUse where another process writes;
+    NotABackup where a saved file does not match the manifest; RepairInterrupted where a repeated undo must finish.
     """
     plan = plan_undo(manifest, folders)
     if plan.lost:
-        raise Impossible(_lost_words(plan, manifest))
+        raise Impossible(_lost_message(plan, manifest))
     if plan.changed and not force:
-        raise CheckpointChanged(_words(plan))
+        raise CheckpointChanged(_changed_message(plan))
     if plan.is_empty:
         return plan
-    _intact(plan, manifest, backup)
+    _verify_backup(plan, manifest, backup)
     _set_aside(plan, folders, aside)
     checkpoint = folders[CHECKPOINT]
     root = checkpoint.modified("")
@@ -167,42 +170,42 @@ def execute_undo(
                 folders[file.place].copy_from(
                     backup, file.backup_path, file.path, file.modified, access=file.access
                 )
-        _pruned(plan, manifest, folders)
+        _remove_new_folders(plan, manifest, folders)
         _unlock(manifest, checkpoint, backup)
         checkpoint.set_modified("", root)
         write_manifest(backup, replace(manifest, state=UNDONE))
-    except (Exception, KeyboardInterrupt) as error:  # whatever it is, the way back must be named
+    except (Exception, KeyboardInterrupt) as error:  # every error must name the undo command
         raise interrupted(error, backup) from error
     return plan
 
 
-def _words(plan: UndoPlan) -> str:
+def _changed_message(plan: UndoPlan) -> str:
     shown = "; ".join(map(str, plan.changed[:5]))
     more = f" and {len(plan.changed) - 5} more" if len(plan.changed) > 5 else ""
     return (
-        f"the checkpoint is not as the surgery left it, the query has probably run since: {shown}{more}. "
-        "Nothing was changed. --force puts the old files back all the same, and keeps the new ones in the backup"
+        f"the checkpoint has changed since the repair, probably because the query ran: {shown}{more}. "
+        "Nothing was changed. --force restores the old files anyway and keeps the new ones in the backup"
     )
 
 
-def _lost_words(plan: UndoPlan, manifest: BackupManifest) -> str:
+def _lost_message(plan: UndoPlan, manifest: BackupManifest) -> str:
     more = f" and {len(plan.lost) - 1} more" if len(plan.lost) > 1 else ""
     return (
-        f"{plan.lost[0]}{more} went since the surgery, not into the backup: Spark purges what it no longer needs, so "
-        "the checkpoint of before cannot come back, and half of it would not start. Nothing was changed. To go "
-        f"back: {shlex.join(['controlplane', 'rewind', manifest.places[CHECKPOINT], '--list'])}"
+        f"{plan.lost[0]}{more} were deleted since the repair and are not in the backup, probably because Spark purged "
+        "them. The former checkpoint cannot be restored completely. Nothing was changed. To list rewinds instead: "
+        f"{shlex.join(['controlplane', 'rewind', manifest.places[CHECKPOINT], '--list'])}"
     )
 
 
-def _intact(plan: UndoPlan, manifest: BackupManifest, backup: CheckpointFolder) -> None:
+def _verify_backup(plan: UndoPlan, manifest: BackupManifest, backup: CheckpointFolder) -> None:
     lock = manifest.of(CHECKPOINT, METADATA)
     for file in (*plan.restore, *([lock] if lock and lock.before else [])):
         if backup.digest(file.backup_path) != file.before:
-            raise NotABackup(f"{backup}: {file.backup_path} is not what was saved; nothing was changed")
+            raise NotABackup(f"{backup}: {file.backup_path} does not match the manifest; nothing was changed")
 
 
 def _set_aside(plan: UndoPlan, folders: Folders, aside: CheckpointFolder) -> None:
-    """Keep what the undo would destroy: files that nobody else has."""
+    """Copy the changed files aside before the undo overwrites or removes them."""
     for file in plan.changed:
         source = folders[file.place]
         now = source.digest(file.path)
@@ -210,11 +213,11 @@ def _set_aside(plan: UndoPlan, folders: Folders, aside: CheckpointFolder) -> Non
             continue
         access, kept = source.access(file.path), f"{file.place}/{file.path}"
         if aside.copy_from(source, file.path, kept, access=access) != now or aside.digest(kept) != now:
-            raise InUse(f"{file.path} changed while it was set aside; nothing was changed")
+            raise InUse(f"{file.path} changed while it was copied aside; nothing was changed")
 
 
-def _pruned(plan: UndoPlan, manifest: BackupManifest, folders: Folders) -> None:
-    """Folders that the query made since, once they are empty: Spark wants none of state/ at batch 0."""
+def _remove_new_folders(plan: UndoPlan, manifest: BackupManifest, folders: Folders) -> None:
+    """Remove empty folders that the query made since: Spark needs state/ empty at batch 0."""
     before = {watched.folder for watched in manifest.watched if watched.place == CHECKPOINT}
     now = {path.rpartition("/")[0] for place, path in plan.remove if place == CHECKPOINT}
     since = {"/".join(parts[:n]) for parts in (f.split("/") for f in now) for n in range(1, len(parts) + 1)}
@@ -232,6 +235,7 @@ def _unlock(manifest: BackupManifest, checkpoint: CheckpointFolder, backup: Chec
 
 
 def summary(plan: UndoPlan) -> str:
+    """What the undo restores and removes, in one clause."""
     if plan.is_empty:
-        return "nothing to do: every file is as it was before"
-    return f"{plural(len(plan.restore), 'file')} put back, {len(plan.remove)} taken away"
+        return "nothing to undo: every file is as before"
+    return f"{plural(len(plan.restore), 'file')} restored, {len(plan.remove)} removed"

@@ -1,6 +1,6 @@
-"""Signs that somebody writes to a checkpoint: two looks that differ, fresh temporary files. Pure.
+"""Signs of a process that writes to a checkpoint: two listings that differ, recent temporary files. Pure.
 
-An idle query writes nothing: only the server, where it knows the query, can tell of one.
+An idle query writes nothing; only a server that knows the query can detect it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from controlplane.checkpoints.reading.checkpoint import CheckpointView
 from controlplane.checkpoints.reading.logs import OffsetEntry
 
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 10.0, 60.0
-#: A temporary file younger than this (seconds) belongs to a write that may still be under way.
+#: A younger temporary file may belong to a write in progress.
 FRESH_SECONDS = 60.0
-#: Statuses of the server in which a query runs, or will by itself in a moment.
+#: Query statuses in which the query runs or will restart by itself.
 RUNNING = ("starting", "running", "idle", "busy", "lagging", "stuck", "restarting", "backing_off")
 
 
 def pause_seconds(view: CheckpointView) -> float:
-    """Seconds between two looks: twice the time between the last two batches, within bounds."""
+    """Seconds between two listings: twice the time between the last two batches, within bounds."""
     times = [
         entry.timestamp_ms / 1000
         for entry in (view.last, view.previous)
@@ -29,16 +29,18 @@ def pause_seconds(view: CheckpointView) -> float:
 
 
 def writer_signs(first: Inventory, second: Inventory) -> list[str]:
-    """What two looks at one checkpoint tell of a writer."""
+    """Signs of a writer in two listings of a checkpoint; empty: none."""
     found = [f"{path} {how}" for path, how in sorted(changes(first, second).items())]
     writer_signs = (
-        [f"{plural(len(found), 'file')} changed between two looks: {', '.join(found[:3])}"] if found else []
+        [f"{plural(len(found), 'file')} changed between two listings: {', '.join(found[:3])}"]
+        if found
+        else []
     )
     return writer_signs + _fresh(second)
 
 
 def changes(first: Inventory, second: Inventory) -> dict[str, str]:
-    """Path → appeared, vanished or changed. Folders are told by their files."""
+    """File path → appeared, vanished or changed."""
     before, now = _files(first), _files(second)
     new = dict.fromkeys(now.keys() - before.keys(), "appeared")
     gone = dict.fromkeys(before.keys() - now.keys(), "vanished")
@@ -57,4 +59,4 @@ def _fresh(inventory: Inventory) -> list[str]:
         for path, entry in sorted(inventory.entries.items())
         if path.endswith(".tmp") and not entry.folder and (entry.modified or 0) > young
     ]
-    return [f"a write was under way less than a minute ago: {found[0]}"] if found else []
+    return [f"a temporary file is less than a minute old: {found[0]}"] if found else []

@@ -1,6 +1,6 @@
-"""`controlplane doctor CHECKPOINT…`: will Spark start again from these checkpoints? Needs no server, no Spark.
+"""`controlplane doctor CHECKPOINT…`: check whether Spark can restart from checkpoints. Needs no server and no Spark.
 
-0 ok   1 risky   2 broken, or a mistake in the command   3 unreadable or not a checkpoint; of several the worst counts
+Exit codes: 0 ok, 1 risky, 2 broken or a usage error, 3 unreadable or not a checkpoint. The worst of several counts.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 class SparkVersionType(click.ParamType):
-    """`4.3.0`."""
+    """Click type of a Spark version such as `4.3.0`."""
 
     name = "version"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> SparkVersion:
+        """Parse a version, or fail with a usage error."""
         try:
             return parse_version(str(value))
         except ValueError as error:
@@ -45,13 +46,14 @@ class SparkVersionType(click.ParamType):
 
 
 class Relocation(click.ParamType):
-    """`FROM=TO`."""
+    """Click type of a relocation, `FROM=TO`."""
 
     name = "from=to"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, str]:
+        """Parse the pair; a local target becomes absolute."""
         source, mark, target = str(value).partition("=")
         if not (source and mark and target):
             self.fail(f"{value!r} is not FROM=TO", param, ctx)
@@ -60,21 +62,21 @@ class Relocation(click.ParamType):
 
 @click.command()
 @click.argument("checkpoints", nargs=-1, metavar="CHECKPOINT…")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, in the order given.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per line, in the order given.")
 @click.option(
     "--inventory",
     "saved",
     multiple=True,
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="F",
-    help="Judge a saved inventory.",
+    help="Check a saved inventory.",
 )
 @click.option(
     "--save-inventory",
     "save",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="F",
-    help="Write down what was seen, to judge it elsewhere.",
+    help="Save the inventory to a file, to check it elsewhere.",
 )
 @click.option("--output", metavar="PATH", help="Where the query's file sink writes (holds _spark_metadata).")
 @click.option(
@@ -86,14 +88,14 @@ class Relocation(click.ParamType):
     multiple=True,
     type=Relocation(),
     metavar="FROM=TO",
-    help="Of a copy: where the absolute paths inside its logs are now; repeatable.",
+    help="For a copied checkpoint: map the absolute paths inside its logs; repeatable.",
 )
 @click.option(
     "--target-spark",
     "target",
     type=SparkVersionType(),
     metavar="VERSION",
-    help="The Spark that will start, such as 4.3.0; default: the one that wrote the checkpoint.",
+    help="The Spark version that will start, such as 4.3.0; default: the one that wrote the checkpoint.",
 )
 def doctor(
     checkpoints: tuple[str, ...],
@@ -105,7 +107,7 @@ def doctor(
     relocations: Pairs,
     target: SparkVersion | None,
 ) -> int:
-    """Judge checkpoints: any path or URL of fsspec, or a saved inventory. Reads only, changes nothing.
+    """Check whether queries can restart from checkpoints: paths, fsspec URLs or saved inventories. Reads only.
 
     Exit 0 ok, 1 risky, 2 broken, 3 unreadable or not a checkpoint.
     """
@@ -132,7 +134,7 @@ def _surveys(
     inputs: tuple[str, ...],
     relocations: Pairs,
 ) -> Iterator[tuple[str | None, Survey]]:
-    """Each checkpoint as it was named, and each saved inventory without a name."""
+    """Each checkpoint with its name as given, and each saved inventory with None."""
     now = time.time()
     for checkpoint in checkpoints:
         try:
@@ -163,7 +165,7 @@ def _saved(file: Path) -> Survey:
     except NotAnInventory as error:
         raise UsageProblem(f"{file}: {error}") from None
     except (ValueError, RecursionError):
-        raise UsageProblem(f"{file}: it is no JSON document") from None
+        raise UsageProblem(f"{file}: it is not JSON") from None
 
 
 def _save(file: Path, held: Survey) -> None:
@@ -173,29 +175,29 @@ def _save(file: Path, held: Survey) -> None:
         raise UsageProblem(f"cannot write {file}: {error.strerror}") from None
 
 
-MEANINGS = {
-    ReportStatus.OK: "a restart with Spark {spark} will run; nothing that speaks against it was found",
-    ReportStatus.RISKY: "a restart with Spark {spark} will run, but see below before you start it",
-    ReportStatus.BROKEN: "a restart with Spark {spark} will fail",
-    ReportStatus.UNREADABLE: "there is no checkpoint to judge here",
+VERDICT_TEXTS = {
+    ReportStatus.OK: "A restart with Spark {spark} will run; no faults were found.",
+    ReportStatus.RISKY: "A restart with Spark {spark} will run, but may lose, repeat or change results. See below before you start it.",
+    ReportStatus.BROKEN: "A restart with Spark {spark} will fail.",
+    ReportStatus.UNREADABLE: "There is no readable checkpoint at this path.",
 }
 LABELS = {Severity.ERROR: "ERROR", Severity.WARNING: "WARNING", Severity.INFO: "note"}
 
 
 def report_lines(verdict: CheckpointReport) -> Iterator[str]:
-    """A verdict for people: what will happen, why, what to do; notes last and short."""
+    """The report as text: what a restart does, then each finding with its remedy; notes last and short."""
     yield f"{verdict.verdict.upper()}  {plain(verdict.checkpoint)}"
-    yield f"  {MEANINGS[verdict.verdict].format(spark=verdict.target_spark)}"
+    yield f"  {VERDICT_TEXTS[verdict.verdict].format(spark=verdict.target_spark)}"
     if verdict.next_batch is not None:
         yield f"  {_where(verdict)}"
-    grave = [finding for finding in verdict.findings if finding.severity is not Severity.INFO]
-    for finding in grave:
+    serious = [finding for finding in verdict.findings if finding.severity is not Severity.INFO]
+    for finding in serious:
         yield ""
         yield from _finding(finding)
-    small = [finding for finding in verdict.findings if finding.severity is Severity.INFO]
-    if small:
+    remarks = [finding for finding in verdict.findings if finding.severity is Severity.INFO]
+    if remarks:
         yield ""
-        yield from _notes(small)
+        yield from _notes(remarks)
 
 
 def _where(verdict: CheckpointReport) -> str:
@@ -205,7 +207,7 @@ def _where(verdict: CheckpointReport) -> str:
         f"planned {_batch(verdict.last_planned_batch)}, committed {_batch(verdict.last_committed_batch)}",
         f"next batch {verdict.next_batch}",
     ]
-    return "; ".join(part for part in known if part)
+    return ", ".join(part for part in known if part)
 
 
 def _batch(number: int | None) -> str:
@@ -216,15 +218,15 @@ def _finding(finding: Finding) -> Iterator[str]:
     yield f"  {LABELS[finding.severity]}  {finding.check}"
     yield from _wrapped(finding.message, "    ")
     if finding.when and finding.effect is not RestartEffect.NONE:
-        told = f": {finding.condition}" if finding.condition else ""
-        yield from _wrapped(f"When Spark notices: {finding.when}{told}", "    ")
+        condition = f": {finding.condition}" if finding.condition else ""
+        yield from _wrapped(f"When Spark notices: {finding.when}{condition}", "    ")
     for number, step in enumerate(finding.remedy, 1):
         yield from _wrapped(step, "      ", f"    {number}. ")
-    seen = ", ".join(
+    evidence = ", ".join(
         f"{key} {_short(value)}" for key, value in finding.evidence.items() if value not in ("", None, [])
     )
-    if seen:
-        yield from _wrapped(f"Seen: {seen}", "    ")
+    if evidence:
+        yield from _wrapped(f"Evidence: {evidence}", "    ")
 
 
 def _short(value: object) -> str:

@@ -1,6 +1,6 @@
-"""`controlplane checkpoints` and `controlplane shape QUERY`: what the server knows of checkpoints and shapes.
+"""`controlplane checkpoints` and `controlplane shape QUERY`: checkpoint reports and query shapes from the server.
 
-`controlplane shape QUERY > old.json` is the `--old` of `controlplane preflight`.
+The output of `controlplane shape QUERY` serves as `--old` of `controlplane preflight`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from controlplane.console.client import open_client
 from controlplane.console.errors import UsageProblem
 from controlplane.console.tables import UNKNOWN, age, figure, plain, query_name, shortened, table
 
-HEAD = ("VERDICT", "QUERY", "BATCH", "NEXT", "FILES", "BYTES", "SEEN", "SUMMARY")
-SUMMARY = 110  # characters; the whole of it is in --json and on the page
+HEAD = ("VERDICT", "QUERY", "BATCH", "NEXT", "FILES", "BYTES", "CHECKED", "SUMMARY")
+#: Characters; --json and the dashboard have the full text.
+MAX_SUMMARY_LENGTH = 110
 BAD = ("broken", "unreadable")
 
 
@@ -27,9 +28,9 @@ BAD = ("broken", "unreadable")
 @json_option
 @client_options
 def checkpoints(query: str | None, as_json: bool, **where: Any) -> int:
-    """What the doctor says of each query's checkpoint, worst first; of one QUERY, with its findings.
+    """List the checkpoint health of every query, worst first; of one QUERY, with its findings.
 
-    Exit 1 where one of them is broken or unreadable.
+    Exit 1 if a checkpoint is broken or unreadable.
     """
     client = open_client(settings_of(**where))
     if query is not None:
@@ -41,28 +42,28 @@ def checkpoints(query: str | None, as_json: bool, **where: Any) -> int:
         found = answer["checkpoints"]
         text = _table(found)
     click.echo(json.dumps(answer, indent=2) if as_json else text)
-    return 1 if any(one["verdict"] in BAD for one in found) else 0
+    return 1 if any(item["verdict"] in BAD for item in found) else 0
 
 
 def _table(found: list[dict[str, Any]]) -> str:
     if not found:
         return "no queries"
-    return table(HEAD, [_row(one, time.time()) for one in found])
+    return table(HEAD, [_row(item, time.time()) for item in found])
 
 
-def _row(one: dict[str, Any], now: float) -> tuple[object, ...]:
-    verdict = f"{one['verdict']}{' (stale)' if one['stale'] else ''}"
-    name = query_name({**one, "name": one["query"]})
-    summary = one["summary"] if one["collected_at"] else one["trouble"] or UNKNOWN
+def _row(item: dict[str, Any], now: float) -> tuple[object, ...]:
+    verdict = f"{item['verdict']}{' (stale)' if item['stale'] else ''}"
+    name = query_name({**item, "name": item["query"]})
+    summary = item["summary"] if item["collected_at"] else item["trouble"] or UNKNOWN
     return (
         verdict,
         name,
-        one["last_committed_batch"],
-        one["next_batch"],
-        figure(one["files"]),
-        figure(one["bytes"]),
-        age(one["collected_at"], now),
-        shortened(summary, SUMMARY),
+        item["last_committed_batch"],
+        item["next_batch"],
+        figure(item["files"]),
+        figure(item["bytes"]),
+        age(item["collected_at"], now),
+        shortened(summary, MAX_SUMMARY_LENGTH),
     )
 
 
@@ -76,15 +77,15 @@ def _findings(found: list[dict[str, Any]]) -> list[str]:
 
 @click.command()
 @click.argument("query")
-@click.option("--run", metavar="RUN", help="Of this run; default: the newest.")
+@click.option("--run", metavar="RUN", help="The run; default: the newest.")
 @client_options
 def shape(query: str, run: str | None, **where: Any) -> None:
-    """Print the shape of a query's newest run as JSON: what of it its checkpoint depends on.
+    """Print the shape of a query's newest run as JSON: the parts of the query that its checkpoint depends on.
 
     `controlplane shape Q > old.json` and, after the change, `controlplane preflight --old old.json --new new.json`.
     """
     client = open_client(settings_of(**where))
     answer = ask(client, f"/api/v1/queries/{find_query(client, query)}/shape", run=run)
     if not isinstance(answer.get("shape"), dict):
-        raise UsageProblem("the server sent no shape; is it of an older version?")
+        raise UsageProblem("the server sent no shape; it may be of an older version")
     click.echo(json.dumps(answer["shape"], indent=2))

@@ -1,4 +1,4 @@
-"""Plans, offers and chances of surgery as text for a terminal. Pure."""
+"""Repair plans, repair offers and rewind targets as text for a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from controlplane.checkpoints.repair.steps import OUTPUT, Prune, Remove, RepairP
 from controlplane.console.tables import plain
 
 WIDTH = 100
-#: Files of one folder that are named; more are counted.
+#: Files of one folder that are named; the others are counted.
 MAX_NAMED = 6
 
 
 def plan_lines(plan: RepairPlan) -> list[str]:
-    """What will be done, then what comes of it."""
+    """The steps of a plan, then its consequences."""
     return [
         f"PLAN  {plain(plan.title)}",
         *_steps(plan.steps),
         "",
-        "What comes of it:",
+        "Consequences:",
         *(line for text in plan.consequences for line in _wrapped(text, "    ", "  - ")),
     ]
 
 
 def _steps(steps: Sequence[Step]) -> Iterator[str]:
-    """A line for each folder: what goes out of it, what is written."""
+    """One entry per folder: the files to remove, the files to write."""
     shown = [step for step in steps if not (_is_hidden(step.path) or isinstance(step, Prune))]
     for (place, folder, gone), group in groupby(shown, key=_group):
         names = [step.path.rpartition("/")[2] for step in group]
-        what = "take out of" if gone else "write into"
+        what = "remove from" if gone else "write into"
         where = f"{'the output' if place == OUTPUT else 'the checkpoint'}, {folder or 'its root'}"
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
         yield from _wrapped(f"{what} {where}: {', '.join(names[:MAX_NAMED])}{more}", "      ", "  ")
@@ -54,7 +54,10 @@ def _group(step: Step) -> tuple[str, str, bool]:
 def diagnosis_lines(
     found: Diagnosis, verdict: ReportStatus, checkpoint: str, options: Sequence[str] = ()
 ) -> list[str]:
-    """Repairs that will be done, those that wait, and what is left to people. `options`: what a rewind needs too."""
+    """The selected repairs, the other offers, and the findings to fix by hand.
+
+    `options`: the options that a suggested rewind needs too.
+    """
     lines = [] if found.plan is None else plan_lines(found.plan)
     for offer in found.offers:
         lines += ["", *_offer(offer)]
@@ -63,14 +66,14 @@ def diagnosis_lines(
         for number, step in enumerate(finding.remedy, 1):
             lines += _wrapped(step, "      ", f"    {number}. ")
     if found.rewind_to is not None:
-        way = shlex.join(
+        command = shlex.join(
             ["controlplane", "rewind", checkpoint, "--resume-at", str(found.rewind_to), *options]
         )
-        # On one line: the half of a command that is copied must not be a command.
-        lines += ["", "  Or go back, which leaves the damage behind:", f"    {plain(way)}"]
-        lines += [] if "--output" in options else ["    with --output PATH, if the query writes files"]
+        # On one line, so that a copied part of it is not a complete command.
+        lines += ["", "  Or rewind to before the damage:", f"    {plain(command)}"]
+        lines += [] if "--output" in options else ["    add --output PATH if the query writes files"]
     if not lines:
-        return [f"nothing to repair: the doctor calls this checkpoint {verdict}"]
+        return [f"Nothing to repair: this checkpoint is {verdict}."]
     return lines if lines[0] else lines[1:]
 
 
@@ -79,18 +82,18 @@ def _offer(offer: RepairOffer) -> Iterator[str]:
         yield from _wrapped(f"{offer.id} not possible: {offer.title}", "      ", "  ")
         yield from _wrapped(offer.blocked, "      ", "    - ")
         return
-    yield from _wrapped(f"{offer.id} waits for --confirm {offer.id}: {offer.title}", "      ", "  ")
+    yield from _wrapped(f"{offer.id} needs --confirm {offer.id}: {offer.title}", "      ", "  ")
     for text in offer.consequences:
         yield from _wrapped(text, "      ", "    - ")
 
 
-def rewind_target_lines(chances: Sequence[RewindTarget], next_batch: int | None) -> list[str]:
-    """Runs of batches that are possible, and runs that are not, with the reason."""
-    if not chances:
-        return ["there is no batch to go back to: the query begins at batch 0"]
-    lines = [f"batch {next_batch} runs next; --resume-at can be:"]
-    for reason, group in groupby(chances, key=lambda chance: chance.reason):
-        lines += _wrapped(_range([c.batch for c in group], reason), "        ", "  ")
+def rewind_target_lines(targets: Sequence[RewindTarget], next_batch: int | None) -> list[str]:
+    """Ranges of possible batches, and of impossible ones with the reason."""
+    if not targets:
+        return ["There is no earlier batch: the query starts at batch 0."]
+    lines = [f"Batch {next_batch} runs next. Possible values of --resume-at:"]
+    for reason, group in groupby(targets, key=lambda target: target.reason):
+        lines += _wrapped(_range([target.batch for target in group], reason), "        ", "  ")
     return lines
 
 
@@ -100,7 +103,7 @@ def _range(batches: Sequence[int], reason: str | None) -> str:
 
 
 def _runs(batches: Sequence[int]) -> list[tuple[int, int]]:
-    """First and last of each run without a gap; the batches fall."""
+    """(first, last) of each range without a gap, from descending batches."""
     runs: list[tuple[int, int]] = []
     for batch in batches:
         if runs and runs[-1][1] == batch + 1:

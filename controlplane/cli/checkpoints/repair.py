@@ -1,7 +1,7 @@
-"""`controlplane rewind` and `repair`: change a checkpoint so that its query starts where it should.
+"""`controlplane rewind` and `repair`: change a checkpoint so that its query can start from the right batch.
 
-Show, ask, back up, act, judge again. Exit 0 done; 1 it was begun and failed, or Spark would still fail; 2 it cannot
-be done, or may not: then nothing was changed.
+Show the plan, ask, back up, execute, check the outcome. Exit codes: 0 done; 1 interrupted, or a start would still fail;
+2 not possible or not allowed, nothing was changed.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ relocate_option = click.option(
     multiple=True,
     type=Relocation(),
     metavar="FROM=TO",
-    help="Of a copy: where the absolute paths inside its logs are now; repeatable.",
+    help="For a copied checkpoint: map the absolute paths inside its logs; repeatable.",
 )
 target_option = click.option(
     "--target-spark",
     "target",
     type=SparkVersionType(),
     metavar="VERSION",
-    help="The Spark that will start; default: the one that wrote the checkpoint.",
+    help="The Spark version that will start; default: the one that wrote the checkpoint.",
 )
 dry_option = click.option("--dry-run", is_flag=True, help="Show the plan, change nothing.")
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 stopped_option = click.option(
     "--assume-stopped",
     is_flag=True,
-    help="Do not look twice for a writer: you know that the query is stopped.",
+    help="Skip the check for a writer: you know that the query is stopped.",
 )
 backup_option = click.option(
     "--backup-dir",
@@ -78,7 +78,7 @@ backup_option = click.option(
 
 
 def repair_options(command: F) -> F:
-    """The options that rewind and repair share."""
+    """Add the options that rewind and repair share to a command."""
     shared = (
         output_option, input_option, relocate_option, target_option,
         dry_option, yes_option, backup_option, stopped_option, json_option, client_options,
@@ -89,7 +89,7 @@ def repair_options(command: F) -> F:
 
 
 class RepairSession:
-    """One checkpoint on the table: what was seen of it, and what the user allowed."""
+    """One run of rewind or repair: the survey of the checkpoint, its report, and the user's options."""
 
     def __init__(self, checkpoint: str, options: dict[str, Any]):
         self.options = options
@@ -102,31 +102,33 @@ class RepairSession:
         )
 
     def refuse_without_output(self) -> None:
-        """Impossible where the server knows that the query writes files, and nobody named where."""
+        """Raise Impossible where --output is missing although the server knows that the query writes files."""
         if (
             self.options["output"] is None
             and not self.query.is_elsewhere
             and (folder := self.query.file_sink_path)
         ):
-            raise Impossible(f"the query writes files: give --output {shlex.quote(folder)}, or rows are lost")
+            raise Impossible(
+                f"the query writes files: give --output {shlex.quote(folder)}, else rows are lost"
+            )
 
     def _id(self) -> str | None:
         return self.verdict.query_id or self.options.get("query_id")
 
-    def operate(self, plan: RepairPlan, report: dict[str, Any]) -> int:
-        """Confirm, make sure that nobody writes, act, judge. The exit code."""
+    def apply(self, plan: RepairPlan, report: dict[str, Any]) -> int:
+        """Confirm, check for writers, execute the plan, check the outcome. Returns the exit code."""
         writer_check.refuse_running(self.query, self.places.output)
         confirm(self.options["yes"])
         if not self.options["assume_stopped"]:
-            self._look_twice()
+            self._check_for_writers()
         folders = open_folders(self.places)
         backup = CheckpointFolder(self.options["backup_dir"] or default_backup(folders[CHECKPOINT]))
-        execution.execute_plan(plan, folders, backup, time.time(), self._judged())
-        with after_change(f"it was done, the backup is {backup}"):
+        execution.execute_plan(plan, folders, backup, time.time(), self._analysis_options())
+        with after_change(f"the checkpoint was changed, the backup is {backup}"):
             writer_check.request_check(self.query, self.options["url"], self.options["data_dir"])
             return self._conclude(str(backup), report)
 
-    def _judged(self) -> AnalysisOptions:
+    def _analysis_options(self) -> AnalysisOptions:
         target = self.options["target"]
         return AnalysisOptions(
             tuple(str(CheckpointFolder(place)) for place in self.places.inputs),
@@ -134,7 +136,7 @@ class RepairSession:
             None if target is None else str(target),
         )
 
-    def _look_twice(self) -> None:
+    def _check_for_writers(self) -> None:
         seconds = writer_detection.pause_seconds(rewind_plan.view_of(self.survey, self.target))
         writer_check.check_for_writers(self.places.checkpoint, self.survey.checkpoint, seconds)
 
@@ -146,9 +148,7 @@ class RepairSession:
         if self.options["as_json"]:
             click.echo(json.dumps({**report, "backup": backup, "verdict": verdict.as_json()}, indent=2))
         else:
-            click.echo(
-                f"\nDone. The backup is {backup}; to put everything back: controlplane undo {shlex.quote(backup)}\n"
-            )
+            click.echo(f"\nDone. The backup is {backup}. To undo: controlplane undo {shlex.quote(backup)}\n")
             click.echo("\n".join(report_lines(verdict)))
         return exit_code_of(verdict)
 
@@ -156,81 +156,80 @@ class RepairSession:
 @click.command(short_help="Make a query run an earlier batch next.")
 @click.argument("checkpoint")
 @click.option("--resume-at", type=click.IntRange(min=0), metavar="R", help="The batch to run next.")
-@click.option("--list", "listing", is_flag=True, help="Which batches are possible, and why others are not.")
 @click.option(
-    "--move-data", is_flag=True, help="With --output: take the data files of those batches away too."
+    "--list", "listing", is_flag=True, help="List the possible batches, and why others are not possible."
 )
+@click.option("--move-data", is_flag=True, help="With --output: also remove the data files of those batches.")
 @repair_options
 def rewind(checkpoint: str, resume_at: int | None, listing: bool, move_data: bool, **options: Any) -> int:
-    """Make the query of a stopped checkpoint run batch R next, as if the batches from R on had never been.
+    """Make a stopped query run batch R next, as if the batches from R on had never run.
 
-    Shows what will be done and what every kind of sink makes of it; asks; backs up what it touches; acts; judges
-    the outcome. `controlplane undo BACKUP` puts everything back. Nothing is changed with --dry-run.
+    Shows the plan and its consequences for every kind of sink, asks, backs up the changed files, executes the plan and
+    checks the outcome. `controlplane undo BACKUP` restores everything. --dry-run changes nothing.
     """
     if (resume_at is None) is not listing:
         raise click.UsageError("give --resume-at R, or --list")
     if move_data and options["output"] is None:
         raise click.UsageError("--move-data needs --output PATH")
-    with_lines = errors_in_one_line(_rewind)
-    return with_lines(checkpoint, resume_at, move_data, options)
+    return errors_in_one_line(_rewind)(checkpoint, resume_at, move_data, options)
 
 
 def _rewind(checkpoint: str, resume_at: int | None, move_data: bool, options: dict[str, Any]) -> int:
-    bench = RepairSession(checkpoint, options)
-    _readable(bench)
+    session = RepairSession(checkpoint, options)
+    _readable(session)
     if resume_at is None:
-        return _list(bench)
-    bench.refuse_without_output()
-    plan = rewind_plan.plan_rewind(bench.survey, resume_at, bench.target, data=move_data)
+        return _list(session)
+    session.refuse_without_output()
+    plan = rewind_plan.plan_rewind(session.survey, resume_at, session.target, data=move_data)
     verdict = rewind_plan.analyze_survey(
-        inspection.survey_after(bench.survey, plan.steps, bench.places), bench.target
+        inspection.survey_after(session.survey, plan.steps, session.places), session.target
     )
-    if found := rewind_plan.objections(verdict, bench.verdict):
+    if found := rewind_plan.objections(verdict, session.verdict):
         raise Impossible(f"batch {resume_at} cannot be next: {found[0].message}")
     report = {"plan": plan.as_json()}
     _show(options, report, plan_lines(plan))
-    return 0 if options["dry_run"] else bench.operate(plan, report)
+    return 0 if options["dry_run"] else session.apply(plan, report)
 
 
-def _list(bench: RepairSession) -> int:
-    found = list(rewind_plan.rewind_targets(bench.survey, bench.target))
-    if bench.options["as_json"]:
+def _list(session: RepairSession) -> int:
+    found = list(rewind_plan.rewind_targets(session.survey, session.target))
+    if session.options["as_json"]:
         rows = [{"resume_at": c.batch, "possible": c.reason is None, "reason": c.reason} for c in found]
-        click.echo(json.dumps({"next_batch": bench.verdict.next_batch, "batches": rows}, indent=2))
+        click.echo(json.dumps({"next_batch": session.verdict.next_batch, "batches": rows}, indent=2))
     else:
-        click.echo("\n".join(rewind_target_lines(found, bench.verdict.next_batch)))
+        click.echo("\n".join(rewind_target_lines(found, session.verdict.next_batch)))
     return 0
 
 
-@click.command(short_help="Mend a checkpoint that does not start.")
+@click.command(short_help="Repair a checkpoint that does not start.")
 @click.argument("checkpoint")
-@click.option("--query-id", metavar="ID", help="The query's id, where metadata lost it.")
+@click.option("--query-id", metavar="ID", help="The query's id, if metadata lost it.")
 @click.option(
     "--confirm",
     "confirmed",
     multiple=True,
     type=click.Choice(repair_plan.REPAIR_IDS),
     metavar="REPAIR",
-    help="Allow a repair that delivers a batch again or trusts you, such as R-STATE-1; repeatable.",
+    help="Allow a repair that delivers a batch again or relies on you, such as R-STATE-1; repeatable.",
 )
 @repair_options
 def repair(checkpoint: str, query_id: str | None, confirmed: tuple[str, ...], **options: Any) -> int:
-    """Mend what the doctor found, where that was seen to work; advice for the rest.
+    """Repair what the doctor found, and explain how to fix the rest by hand.
 
-    Repairs that lose nothing are done at once; others wait for --confirm. Shows, asks, backs up, acts, judges again;
-    `controlplane undo BACKUP` puts everything back.
+    Some repairs need --confirm. Shows the plan, asks, backs up, executes the plan and checks the outcome;
+    `controlplane undo BACKUP` restores everything.
     """
     if query_id is not None and not _is_uuid(query_id):
-        raise click.UsageError(f"--query-id: {query_id!r} is no UUID")
+        raise click.UsageError(f"--query-id: {query_id!r} is not a UUID")
     return errors_in_one_line(_repair)(checkpoint, confirmed, {**options, "query_id": query_id})
 
 
 def _repair(checkpoint: str, confirmed: tuple[str, ...], options: dict[str, Any]) -> int:
-    bench = RepairSession(checkpoint, options)
-    _readable(bench)
-    bench.refuse_without_output()
-    query_id = options["query_id"] or bench.query.query_id
-    case = repair_plan.RepairContext(bench.survey, bench.target, bench.verdict, query_id)
+    session = RepairSession(checkpoint, options)
+    _readable(session)
+    session.refuse_without_output()
+    query_id = options["query_id"] or session.query.query_id
+    case = repair_plan.RepairContext(session.survey, session.target, session.verdict, query_id)
     found = repair_plan.diagnose(case, confirmed)
     report = {
         "repairs": [offer.as_json() for offer in found.selected],
@@ -239,49 +238,54 @@ def _repair(checkpoint: str, confirmed: tuple[str, ...], options: dict[str, Any]
         "rewind_to": found.rewind_to,
         "plan": found.plan and found.plan.as_json(),
     }
-    _show(options, report, diagnosis_lines(found, bench.verdict.verdict, checkpoint, _same(options)))
+    _show(options, report, diagnosis_lines(found, session.verdict.verdict, checkpoint, _same(options)))
     if found.plan is None:
         if options["as_json"] and not options["dry_run"]:
             click.echo(json.dumps(report, indent=2))
-        return 1 if bench.verdict.verdict == ReportStatus.BROKEN and not options["dry_run"] else 0
-    return 0 if options["dry_run"] else bench.operate(found.plan, report)
+        return 1 if session.verdict.verdict == ReportStatus.BROKEN and not options["dry_run"] else 0
+    return 0 if options["dry_run"] else session.apply(found.plan, report)
 
 
-# What these two and `controlplane.cli.checkpoints.undo` share
+# Shared with `controlplane.cli.checkpoints.undo`.
 
 
 def inspect_now(places: RepairPlaces) -> Survey:
+    """Survey the places as of now."""
     return inspection.inspect(places, time.time())
 
 
 def open_folders(places: RepairPlaces) -> dict[str, CheckpointFolder]:
+    """Place → folder, of the checkpoint and the output."""
     folders = {CHECKPOINT: CheckpointFolder(places.checkpoint)}
     return folders if places.output is None else {**folders, OUTPUT: CheckpointFolder(places.output)}
 
 
 def exit_code_of(verdict: CheckpointReport) -> int:
+    """1 where a start would fail or cannot be judged, else 0."""
     return 1 if verdict.verdict in (ReportStatus.BROKEN, ReportStatus.UNREADABLE) else 0
 
 
 def default_backup(checkpoint: CheckpointFolder) -> str:
+    """`<checkpoint>.backup-<UTC>`, beside the checkpoint."""
     return f"{str(checkpoint).rstrip('/')}.backup-{utc_stamp(time.time())}"
 
 
 def utc_stamp(now: float) -> str:
+    """`20260301T101500Z` from Unix seconds."""
     return time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
 
 
-def _readable(bench: RepairSession) -> None:
-    inventory = bench.survey.checkpoint
+def _readable(session: RepairSession) -> None:
+    inventory = session.survey.checkpoint
     if backup := locked_by(inventory):
         raise RepairUnfinished(backup)
-    if bench.verdict.verdict == ReportStatus.UNREADABLE:
-        raise Impossible(f"{bench.places.checkpoint}: {bench.verdict.findings[0].message}")
+    if session.verdict.verdict == ReportStatus.UNREADABLE:
+        raise Impossible(f"{session.places.checkpoint}: {session.verdict.findings[0].message}")
     if not inventory.complete:
-        raise Impossible("the checkpoint has more files than are listed; surgery needs to see them all")
-    output = bench.survey.output
+        raise Impossible("the listing of the checkpoint is incomplete; a repair needs all of it")
+    output = session.survey.output
     if output is not None and not output.exists:
-        raise Impossible(f"--output: there is nothing at {output.root}")
+        raise Impossible(f"--output: {output.root} does not exist")
 
 
 def _is_uuid(text: str) -> bool:
@@ -294,7 +298,7 @@ def _is_uuid(text: str) -> bool:
 
 
 def _show(options: dict[str, Any], report: dict[str, Any], lines: list[str]) -> None:
-    """The plan, before anything is asked: on standard error where standard output is for JSON."""
+    """Print the plan before asking; with --json on standard error, as standard output is for the document."""
     if not options["as_json"]:
         click.echo("\n".join(lines))
     elif options["dry_run"]:
@@ -304,16 +308,17 @@ def _show(options: dict[str, Any], report: dict[str, Any], lines: list[str]) -> 
 
 
 def confirm(yes: bool) -> None:
+    """Ask the user to go on. Raises UsageProblem where the answer is no or nobody can answer."""
     if yes:
         return
     if not sys.stdin.isatty():
-        raise UsageProblem("nothing was changed: this needs --yes where nobody can be asked (or --dry-run)")
-    if not click.confirm("\nDo it?", err=True):
+        raise UsageProblem("nothing was changed: without a terminal give --yes (or --dry-run)")
+    if not click.confirm("\nApply this plan?", err=True):
         raise UsageProblem("nothing was changed")
 
 
 def _same(options: dict[str, Any]) -> list[str]:
-    """The options that the next command needs as this one did."""
+    """The options that a follow-up command needs too."""
     given = [("--output", options["output"])] if options["output"] else []
     given += [("--input", place) for place in options["inputs"]]
     given += [("--relocate", "=".join(pair)) for pair in options["relocations"]]
@@ -323,22 +328,22 @@ def _same(options: dict[str, Any]) -> list[str]:
 
 @contextmanager
 def after_change(what: str) -> Iterator[None]:
-    """After the act: whatever fails now, it was done. `what`: says so."""
+    """Report failures after the change together with `what`, the sentence that it was made."""
     try:
         yield
     except (BrokenPipeError, KeyboardInterrupt):
         click.echo(what, err=True)
         raise
     except (OSError, CannotOpen) as error:
-        raise ServerFailed(f"{what}; the outcome could not be judged: {error}") from None
+        raise ServerFailed(f"{what}; the outcome could not be checked: {error}") from None
 
 
-def errors_in_one_line(act: Callable[..., int]) -> Callable[..., int]:
-    """Errors of surgery as one line and an exit code."""
+def errors_in_one_line(command: Callable[..., int]) -> Callable[..., int]:
+    """Turn the errors of a repair into one line and an exit code."""
 
     def run(*arguments: Any) -> int:
         try:
-            return act(*arguments)
+            return command(*arguments)
         except BrokenPipeError:
             raise
         except RepairInterrupted as error:

@@ -1,6 +1,6 @@
-"""`controlplane undo`: put a checkpoint back as it was before rewind or repair, and judge it.
+"""`controlplane undo`: restore a checkpoint as it was before rewind or repair, and check it.
 
-Exit codes as `controlplane.cli.checkpoints.repair` has them.
+Exit codes as in `controlplane.cli.checkpoints.repair`.
 """
 
 from __future__ import annotations
@@ -36,10 +36,14 @@ from controlplane.cli.options import client_options, json_option
 from controlplane.console.tables import plain
 
 
-@click.command(short_help="Put a checkpoint back as it was before rewind or repair.")
+@click.command(short_help="Restore a checkpoint as it was before rewind or repair.")
 @click.argument("backup")
-@click.option("--force", is_flag=True, help="Even if the query has run since: what it wrote is set aside.")
-@click.option("--dry-run", is_flag=True, help="Show what would be done, change nothing.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Undo even if the query has run since; files that it wrote are kept in the backup.",
+)
+@click.option("--dry-run", is_flag=True, help="Show the plan, change nothing.")
 @stopped_option
 @json_option
 @client_options
@@ -52,9 +56,9 @@ def undo(
     url: str | None,
     data_dir: Path | None,
 ) -> int:
-    """Put everything back from the backup that rewind or repair named, byte for byte, and judge the outcome.
+    """Restore everything byte for byte from the backup that rewind or repair printed, and check the outcome.
 
-    Refused, with the names of the files, where the checkpoint is not as the surgery left it.
+    Refused, with the names of the files, if the checkpoint has changed since.
     """
     return errors_in_one_line(_undo)(backup, force, dry_run, assume_stopped, as_json, url, data_dir)
 
@@ -73,32 +77,34 @@ def _undo(
     folders = {name: CheckpointFolder(where) for name, where in manifest.places.items()}
     plan = undoing.plan_undo(manifest, folders)
     if dry_run or plan.is_empty:
-        return _undone(manifest, plan, None, dry_run, as_json)
-    told = _alone(manifest, assume_stopped, url, data_dir)
+        return _conclude(manifest, plan, None, dry_run, as_json)
+    query = _require_no_writer(manifest, assume_stopped, url, data_dir)
     aside = CheckpointFolder(f"{place}/set-aside-{utc_stamp(time.time())}")
     plan = undoing.execute_undo(manifest, folders, place, aside, force=force)
-    with after_change(f"{manifest.places[CHECKPOINT]} was put back"):
-        writer_check.request_check(told, url, data_dir)
-        return _undone(manifest, plan, _outcome(manifest), dry_run, as_json)
+    with after_change(f"{manifest.places[CHECKPOINT]} was restored"):
+        writer_check.request_check(query, url, data_dir)
+        return _conclude(manifest, plan, _outcome(manifest), dry_run, as_json)
 
 
 def _outcome(manifest: BackupManifest) -> CheckpointReport:
-    """The verdict on what was put back, judged as the surgery was."""
-    asked, checkpoint = manifest.judged, manifest.places[CHECKPOINT]
-    held = inspect_now(RepairPlaces(checkpoint, manifest.places.get(OUTPUT), asked.inputs, asked.relocations))
-    target = parse_version(asked.target) if asked.target else writer_version(held.checkpoint) or LATEST
+    """The report on the restored checkpoint, with the options of the repair."""
+    options, checkpoint = manifest.judged, manifest.places[CHECKPOINT]
+    held = inspect_now(
+        RepairPlaces(checkpoint, manifest.places.get(OUTPUT), options.inputs, options.relocations)
+    )
+    target = parse_version(options.target) if options.target else writer_version(held.checkpoint) or LATEST
     return replace(rewind_plan.analyze_survey(held, target), checkpoint=checkpoint)
 
 
-def _undone(
+def _conclude(
     manifest: BackupManifest, plan: UndoPlan, verdict: CheckpointReport | None, dry_run: bool, as_json: bool
 ) -> int:
-    """Say what was put back and what became of it. The exit code."""
-    checkpoint, said = manifest.places[CHECKPOINT], undoing.summary(plan)
+    """Print what was restored, and the report. Returns the exit code."""
+    checkpoint, summary = manifest.places[CHECKPOINT], undoing.summary(plan)
     if as_json:
         report = {
             "undone": not dry_run,
-            "summary": said,
+            "summary": summary,
             "checkpoint": checkpoint,
             "changed": [str(file) for file in plan.changed],
             "lost": list(plan.lost),
@@ -107,25 +113,25 @@ def _undone(
         click.echo(json.dumps(report, indent=2))
     else:
         lines = [plain(f"  {file}") for file in plan.changed[:10]]
-        lines += [plain(f"  {path} is gone, and not in the backup") for path in plan.lost[:10]]
+        lines += [plain(f"  {path} was deleted and is not in the backup") for path in plan.lost[:10]]
         lines += ["", *report_lines(verdict)] if verdict else []
-        click.echo(f"{checkpoint}: {said}" + (" (dry run, nothing was done)" if dry_run else ""))
+        click.echo(f"{checkpoint}: {summary}" + (" (dry run, nothing was changed)" if dry_run else ""))
         click.echo("\n".join(lines), nl=bool(lines))
     return exit_code_of(verdict) if verdict else 0
 
 
-def _alone(
+def _require_no_writer(
     manifest: BackupManifest, assume_stopped: bool, url: str | None, data_dir: Path | None
 ) -> writer_check.KnownQuery:
-    """Nobody writes to the checkpoint that is to be put back. What the server knows of its query."""
+    """Raise InUse where the checkpoint has a writer. Returns what the server knows of its query."""
     checkpoint = manifest.places[CHECKPOINT]
     held = inspect_now(RepairPlaces(checkpoint))
     verdict = rewind_plan.analyze_survey(held, LATEST)
     is_copy = bool(manifest.judged.relocations)
-    told = writer_check.find_known_query(url, data_dir, checkpoint, verdict.query_id, is_copy=is_copy)
-    writer_check.refuse_running(told, manifest.places.get(OUTPUT))
+    query = writer_check.find_known_query(url, data_dir, checkpoint, verdict.query_id, is_copy=is_copy)
+    writer_check.refuse_running(query, manifest.places.get(OUTPUT))
     if not assume_stopped and verdict.query_id is not None:
         writer_check.check_for_writers(
             checkpoint, held.checkpoint, writer_detection.pause_seconds(rewind_plan.view_of(held, LATEST))
         )
-    return told
+    return query

@@ -1,6 +1,6 @@
-"""Is anybody writing to this checkpoint? Asks the server where there is one, and looks twice at the files.
+"""Check that no process writes to a checkpoint: ask the server where there is one, and compare two listings.
 
-Called by the commands of surgery. The judgement of what was seen is `controlplane.checkpoints.repair.writer_detection`.
+Called by rewind, repair and undo. `controlplane.checkpoints.repair.writer_detection` compares the listings.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Sleep = Callable[[float], None]
 
 @dataclass(frozen=True)
 class KnownQuery:
-    """What the server knows of the query of a checkpoint; nothing where there is no server.
+    """What the server knows of the query of a checkpoint; empty where there is no server.
 
-    `place`: where its checkpoint is, as its agent said; `same`: whether that is the one here, where it can be told.
-    `a_copy`: the user says that the one here is a copy.
+    `location`: the place of its checkpoint, as reported by its agent; `same_location`: whether that is the given
+    checkpoint (None: not known); `is_copy`: the user declares the given checkpoint a copy.
     """
 
     query_id: str | None = None
@@ -47,14 +47,14 @@ class KnownQuery:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether the query has its checkpoint elsewhere: the one here is a copy."""
+        """Whether the query uses another checkpoint, so that the given one is a copy."""
         return bool(self.location) and (
             self.same_location is False or (self.same_location is None and self.is_copy)
         )
 
     @property
     def file_sink_path(self) -> str | None:
-        """Where the query writes files, as the server heard; None where it does not, or nobody knows."""
+        """The path to which the query writes files, as reported to the server; None: it does not, or not known."""
         sink = (self.document.get("sink") or {}).get("description") or ""
         return sink[len("FileSink[") :].rstrip("]") if sink.startswith("FileSink[") else None
 
@@ -62,57 +62,58 @@ class KnownQuery:
 def find_known_query(
     url: str | None, data_dir: Path | None, checkpoint: str, query_id: str | None, *, is_copy: bool = False
 ) -> KnownQuery:
-    """Ask by the id, else by the place. Where nobody named a server and none answers, nothing is known.
+    """Find the query by its id, else by its checkpoint. Empty where no server is configured or the default one is down.
 
-    a_copy: the user says that it is a copy; where its place is another than the query's, that is believed.
+    is_copy: the user declares the checkpoint a copy; counts where the locations cannot be compared.
     """
     settings = settings_of(url=url, data_dir=data_dir)
     if not (settings.url or settings.admin_token_file.exists()):
         return KnownQuery()
     client = open_client(settings)
     try:
-        told = _asked(client, checkpoint, query_id)
+        query = _asked(client, checkpoint, query_id)
     except CallFailed as error:
         if _named(settings, data_dir):
             raise click_error(error, client) from None
         click.echo(
-            f"no answer from the server at {client.url} ({plain(str(error))}); going by the files", err=True
+            f"no answer from the server at {client.url} ({plain(str(error))}); checking the files only",
+            err=True,
         )
         return KnownQuery()
-    same_location = same_place(told.location, checkpoint, told.query_id or "") if told.location else None
-    return replace(told, same_location=same_location, is_copy=is_copy)
+    same_location = same_place(query.location, checkpoint, query.query_id or "") if query.location else None
+    return replace(query, same_location=same_location, is_copy=is_copy)
 
 
-def request_check(told: KnownQuery, url: str | None, data_dir: Path | None) -> None:
-    """What the server shows of this checkpoint is no longer so: ask it to look. A line says whether it will."""
-    if told.query_id is None or not told.status or told.is_elsewhere:
+def request_check(query: KnownQuery, url: str | None, data_dir: Path | None) -> None:
+    """Ask the server to check the changed checkpoint again, and print whether it will."""
+    if query.query_id is None or not query.status or query.is_elsewhere:
         return
     client = open_client(settings_of(url=url, data_dir=data_dir))
     try:
-        client.post(f"/api/v1/checkpoints/{told.query_id}/inventory", {})
+        client.post(f"/api/v1/checkpoints/{query.query_id}/inventory", {})
     except CallFailed as error:
-        click.echo(f"the server does not look at it now: {plain(str(error))}", err=True)
+        click.echo(f"the server does not check it now: {plain(str(error))}", err=True)
     else:
-        click.echo("the server was asked to look at it anew", err=True)
+        click.echo("the server was asked to check it again", err=True)
 
 
-def same_place(told: str, here: str, query_id: str) -> bool | None:
-    """Whether the checkpoint that an agent named is the one here. None: it cannot be told, mounts have many names."""
-    one, other = _located(told), _located(here)
-    if one == other:
+def same_place(reported: str, given: str, query_id: str) -> bool | None:
+    """Whether an agent's checkpoint path is the given one. None: not known, as mounts have many names."""
+    agent_path, given_path = _located(reported), _located(given)
+    if agent_path == given_path:
         return True
-    if "://" in one or "://" in other:
-        return False if one.partition("://")[0] == other.partition("://")[0] else None
-    # Two folders of this machine, and the id says that the agent's is not another machine's of that name.
+    if "://" in agent_path or "://" in given_path:
+        return False if agent_path.partition("://")[0] == given_path.partition("://")[0] else None
+    # Both are folders here; the id shows that the path is not another machine's of the same name.
     try:
-        seen = query_id and query_id in (Path(one) / METADATA).read_text(errors="replace")
-        return os.path.samefile(one, other) if seen else None
+        has_id = query_id and query_id in (Path(agent_path) / METADATA).read_text(errors="replace")
+        return os.path.samefile(agent_path, given_path) if has_id else None
     except OSError:
         return None
 
 
 def _located(location: str) -> str:
-    """One spelling for one place: links followed, `s3a` and `s3n` as `s3`, `hdfs` by its path only."""
+    """A canonical spelling: links resolved, `s3a` and `s3n` as `s3`, `hdfs` by its path only."""
     scheme, mark, rest = plain_path(location).partition("://")
     if not mark:
         return os.path.realpath(scheme)
@@ -140,7 +141,7 @@ def _asked(client: ApiClient, checkpoint: str, query_id: str | None) -> KnownQue
 
 
 def _by_place(client: ApiClient, checkpoint: str) -> str | None:
-    """The one query that the server knows at this place."""
+    """The id of the only query that the server knows at this path; None for none or several."""
     try:
         held = client.get("/api/v1/checkpoints")["checkpoints"]
     except RequestRefused as error:
@@ -156,37 +157,38 @@ def _by_place(client: ApiClient, checkpoint: str) -> str | None:
     return found.pop() if len(found) == 1 else None
 
 
-def refuse_running(told: KnownQuery, output: str | None = None) -> None:
-    """InUse where the server says that the query runs, here or, of a copy, into the same `output`."""
-    if told.is_elsewhere and not _shares(told, output):
+def refuse_running(query: KnownQuery, output: str | None = None) -> None:
+    """Raise InUse where the query runs on this checkpoint, or, for a copy, writes to the same `output`."""
+    if query.is_elsewhere and not _shares(query, output):
         return
-    if told.status in writer_detection.RUNNING:
-        where = f"; it runs on {told.location}: if this is a copy of that, say so with --relocate"
+    if query.status in writer_detection.RUNNING:
+        hint = f"; it runs on {query.location}: if this is a copy of that, give --relocate"
         raise InUse(
-            f"the query {told.name} is {told.status}: stop it first (controlplane stop {told.query_id})"
-            + (where if told.location and told.same_location is None and not told.is_copy else "")
+            f"the query {query.name} is {query.status}: stop it first (controlplane stop {query.query_id})"
+            + (hint if query.location and query.same_location is None and not query.is_copy else "")
         )
-    if told.status == "lost":
+    if query.status == "lost":
         click.echo(
-            f"the agent of {told.name} is silent: make sure yourself that its driver is gone", err=True
+            f"the agent of {query.name} is not connected: make sure that its driver has ended", err=True
         )
 
 
-def _shares(told: KnownQuery, output: str | None) -> bool:
-    """Whether surgery would touch the output that the query writes to."""
-    return output is not None and _located(output) == _located(told.file_sink_path or "")
+def _shares(query: KnownQuery, output: str | None) -> bool:
+    """Whether the repair would change the output that the query writes to."""
+    return output is not None and _located(output) == _located(query.file_sink_path or "")
 
 
 def check_for_writers(checkpoint: str, first: Inventory, seconds: float, sleep: Sleep = time.sleep) -> None:
-    """Wait, look again, compare. InUse names what changed."""
+    """Wait, list the checkpoint again, and compare. Raises InUse, which names what changed."""
     click.echo(
-        f"looking for {seconds:.0f} s whether anybody writes here (--assume-stopped spares that)…", err=True
+        f"checking for {seconds:.0f} s that no process writes here (--assume-stopped skips this)…", err=True
     )
     sleep(seconds)
     refuse_writers(first, collect(checkpoint, time.time(), contents=False))
 
 
 def refuse_writers(first: Inventory, second: Inventory) -> None:
+    """Raise InUse where two listings show a writer."""
     found = writer_detection.writer_signs(first, second)
     if found:
-        raise InUse(f"somebody writes to this checkpoint: {found[0]}; stop the query first")
+        raise InUse(f"another process writes to this checkpoint: {found[0]}; stop the query first")
