@@ -80,7 +80,7 @@ def test_an_inventory_is_judged_and_shown(
     agent.tell(inventory(query, write(tmp_path, query.query_id, 1), "started"))
     told = judged(operator, query, "ok")
     checkpoint = told["checkpoint"]
-    assert checkpoint["summary"] == "it will resume at batch 2"
+    assert checkpoint["summary"] == "The next start resumes at batch 2."
     assert (
         checkpoint["last_planned_batch"],
         checkpoint["last_committed_batch"],
@@ -168,7 +168,7 @@ def test_before_a_restart_a_fresh_inventory_is_asked_of_the_agent(
     agent.serve_commands(looks(query, lambda: write(tmp_path, query.query_id, 1)))
     done = ended(operator, ask(operator, query))
     assert (done["state"], done["reason"]) == ("succeeded", "resumed at batch 2")
-    assert done["evidence"]["checkpoint"]["summary"] == "it will resume at batch 2"
+    assert done["evidence"]["checkpoint"]["summary"] == "The next start resumes at batch 2."
     assert [command["action"] for command in agent.commands] == ["inventory", "restart"]
 
 
@@ -268,7 +268,7 @@ def test_the_server_looks_itself_below_its_roots_only(tmp_path: Path) -> None:
         assert judged(admin, inside, "ok")["checkpoint"]["collector"] == "server, fsspec file"
         assert answers["outside"].json() == {"requested": True, "by": "server"}
         told = eventually(lambda: seen(admin, outside)["checkpoint"]["trouble"])
-        assert "not below one of the server's checkpoint roots" in told
+        assert "not below a checkpoint root of the server" in told
         assert seen(admin, outside)["checkpoint"]["verdict"] == "unknown"
         assert judged(admin, linked, "broken")
         kept = admin.get(f"/api/v1/checkpoints/{linked.query_id}/inventory").json()
@@ -377,7 +377,7 @@ def test_a_size_that_no_file_has_costs_nobody_else_a_figure(
     kind, data = inventory(query, write(tmp_path, query.query_id, 1))
     data["inventory"]["files"][0][1] = 10**400
     agent.tell((kind, data))
-    assert "below 0 or beyond 63 bits" in judged(operator, query, "unreadable")["checkpoint"]["trouble"]
+    assert "negative or exceeds 63 bits" in judged(operator, query, "unreadable")["checkpoint"]["trouble"]
     told = operator.get("/metrics")
     assert told.status_code == 200
     assert any("query_up" in line and query.query_id in line for line in told.text.splitlines())

@@ -149,7 +149,7 @@ def test_the_words_say_what_will_happen_when_and_what_to_do(unpacked: Path) -> N
     answer = doctor(str(unpacked / "commit-ahead-of-offset/checkpoint"))
     text = " ".join(answer.stdout.split())
     assert text.startswith("BROKEN")
-    assert "a restart with Spark 4.3.0 will fail" in text
+    assert "A restart with Spark 4.3.0 will fail" in text
     assert "in the first batch: CONCURRENT_STREAM_LOG_UPDATE" in text
     assert "1. stop whatever restarts the query" in text
 
@@ -183,12 +183,12 @@ def test_what_is_no_checkpoint_ends_with_3(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         ([], "give a CHECKPOINT or --inventory F"),
-        (["x", "--target-spark", "four"], "'four' is no Spark version such as 4.3.0"),
+        (["x", "--target-spark", "four"], "'four' is not a Spark version such as 4.3.0"),
         (["x", "--relocate", "here"], "'here' is not FROM=TO"),
         (["--inventory", "nowhere.json"], "cannot read nowhere.json"),
         (["x", "y", "--save-inventory", "z"], "takes exactly one CHECKPOINT"),
         (["x", "--output", "gopher://y"], "gopher://y"),
-        (["--inventory", "pyproject.toml"], "pyproject.toml: it is no JSON document"),
+        (["--inventory", "pyproject.toml"], "pyproject.toml: it is not JSON"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_2(arguments: list[str], words: str) -> None:

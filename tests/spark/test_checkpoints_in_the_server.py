@@ -59,5 +59,5 @@ def test_a_start_that_would_fail_is_refused_and_runs_once_the_checkpoint_is_mend
     wait_for(lambda: verdict(deployment, query_id, "asked") == "ok", 30)
     started = deployment.act("start", "orders", "--wait", "120")["action"]
     assert started["state"] == "succeeded"
-    assert started["evidence"]["checkpoint"]["summary"] == f"it will resume at batch {next_batch}"
+    assert started["evidence"]["checkpoint"]["summary"] == f"The next start resumes at batch {next_batch}."
     wait_for(lambda: (seen(deployment, query_id)["shape"] or {}).get("verdict") == "allowed", 60)

@@ -180,15 +180,15 @@ def test_without_its_plain_entries_a_source_log_is_written_out_of_the_compaction
 
 
 @pytest.mark.long
-def test_an_interrupted_surgery_keeps_spark_from_starting_until_it_is_undone(wards: Any) -> None:
+def test_spark_does_not_start_after_an_interrupted_repair_until_it_is_undone(wards: Any) -> None:
     ward = wards(COUNT, 3)
     ward.run()
     whole = (ward.checkpoint / "metadata").read_bytes()
     (ward.checkpoint / "metadata").write_text(
-        "surgery under way, put it back with: controlplane undo /backup"
+        "rewind, repair or undo in progress; to restore the checkpoint: controlplane undo /backup"
     )
     before = ward.content()
-    assert "surgery" in ward.fails() or "Unrecognized token" in ward.fails()
+    assert "rewind" in ward.fails() or "Unrecognized token" in ward.fails()
     assert {path for path, data in ward.content().items() if before.get(path) != data} == set()
     assert ward.operate("rewind", "--resume-at", "1") == 2
     (ward.checkpoint / "metadata").write_bytes(whole)

@@ -56,7 +56,7 @@ def test_a_failure_is_remembered_until_an_inventory_comes(looks: InventoryReques
 
 
 @pytest.mark.parametrize(
-    ("by", "words"), [("agent", "its agent brought no"), ("server", "this server brought no")]
+    ("by", "words"), [("agent", "its agent delivered no"), ("server", "this server delivered no")]
 )
 def test_what_takes_too_long_ends(looks: InventoryRequests, ended: list[str], by: str, words: str) -> None:
     looks.begin(look(by=by))

@@ -118,7 +118,7 @@ def test_a_link_out_of_the_roots_is_not_followed(
     lake.mkdir()
     (lake / "way-out").symlink_to(lake.parent / "secret")
     room.request(replace(view, facts=replace(view.facts, checkpoint=f"file://{lake}/way-out")))
-    assert "not below one of the server's checkpoint roots" in trouble(room, view)
+    assert "not below a checkpoint root of the server" in trouble(room, view)
     assert view_of(harness, view.query_id).checkpoint is None
 
 
@@ -145,7 +145,7 @@ def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_waits_leads_nowher
         swapped(lake / "evil")
     finally:
         gate.set()
-    assert "not below one of the server's checkpoint roots" in trouble(room, evil)
+    assert "not below a checkpoint root of the server" in trouble(room, evil)
     assert view_of(harness, evil.query_id).checkpoint is None
 
 
@@ -160,7 +160,7 @@ def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_is_looked_at_leads
 
     monkeypatch.setattr(module, "collect", collect)
     room.request(evil)
-    assert "a link took its place" in trouble(room, evil)
+    assert "it was replaced by a link" in trouble(room, evil)
     assert view_of(harness, evil.query_id).checkpoint is None
 
 

@@ -105,7 +105,7 @@ def test_a_lost_entry_is_shown_as_its_report_has_it() -> None:
     assert entry == {"2": {"lines": ['{"t":{"0":20}}'], "batchWatermarkMs": None}}
 
 
-@pytest.mark.parametrize(("newest", "words"), [(5, "did run"), (3, "no report")])
+@pytest.mark.parametrize(("newest", "words"), [(5, "did run"), (3, "has no report")])
 def test_where_commits_are_ahead_the_reports_tell_whether_those_batches_ran(newest: int, words: str) -> None:
     held = healthy(3)
     entries = {**held.entries, "commits/5": FileEntry(30, AT), "commits/4": FileEntry(30, AT)}
@@ -146,14 +146,14 @@ def test_another_id_than_the_known_one_is_told() -> None:
 def test_a_run_that_began_against_the_rules_is_told_and_never_calls_the_checkpoint_broken() -> None:
     verdict = judged(healthy(), remembered(disallowed_changes=("a source was added", "a key was changed")))
     assert verdict.verdict is ReportStatus.RISKY
-    assert "a source was added (and 1 more)" in the(verdict, "run.not-allowed").message
+    assert "a source was added (1 more)" in the(verdict, "run.not-allowed").message
 
 
 def test_what_only_memory_could_tell_is_told_once_and_as_a_note() -> None:
     verdict = judged(healthy(crc=False), None)
     assert verdict.verdict is ReportStatus.OK
     message = the(verdict, "memory.unknown").message
-    assert "whether the query keeps state" in message
+    assert "whether the query is stateful" in message
     assert "offsets/3" in message
     assert "memory.unknown" not in checks(judged(healthy(crc=False), remembered()))
 

@@ -1,4 +1,4 @@
-"""Checkpoints of real Spark on disk and in memory for the tests of surgery, and looks at what became of them."""
+"""Checkpoints written by real Spark, on disk and in memory, for the tests of rewind, repair and undo."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPARK = parse_version("4.3.0")
 
 
 def seen(name: str, damage: Sequence[Step] = (), spark: str = "4.3.0") -> Survey:
-    """A golden as surgery looks at it (every entry of the logs), with damage done in memory."""
+    """A golden checkpoint as a repair surveys it (every entry of the logs), with damage applied in memory."""
     held, whole = golden(name, spark), _entries(name, spark)
     checkpoint = replace(
         held.checkpoint, contents={**whole.contents, **held.checkpoint.contents}, root_modified=None

@@ -117,7 +117,7 @@ def test_stopped_at_any_point_the_query_cannot_start_and_undo_heals_it(tmp_path:
         table = Table(tmp_path / str(changes))
         table.checkpoint.left = changes
         with pytest.raises(
-            RepairInterrupted, match="Input/output error; put it back with: controlplane undo"
+            RepairInterrupted, match="Input/output error; restore the checkpoint with: controlplane undo"
         ):
             table.perform()
         table.checkpoint.left = 10_000
@@ -132,7 +132,7 @@ def test_an_undo_that_stops_is_finished_by_the_same_undo(table: Table) -> None:
     way = undoing.plan_undo(read_manifest(table.backup), table.folders)
     assert len(way.restore) > 5
     (Path(str(table.backup)) / way.restore[5].backup_path).rename(table.root / "elsewhere")
-    with pytest.raises(NotABackup, match="is not what was saved; nothing was changed"):
+    with pytest.raises(NotABackup, match="does not match the manifest; nothing was changed"):
         table.undo()
     (table.root / "elsewhere").rename(Path(str(table.backup)) / way.restore[5].backup_path)
     for changes in (1, 4, 5):
@@ -193,7 +193,9 @@ def test_what_spark_has_purged_since_is_not_undone_by_half(table: Table, force: 
         (table.root / f"checkpoint/{folder}/2").write_text("newer")
         (table.root / f"checkpoint/{folder}/0").unlink()
     held = content(table.root)
-    with pytest.raises(Impossible, match=r"commits/0 and 1 more went since the surgery.*controlplane rewind"):
+    with pytest.raises(
+        Impossible, match=r"commits/0 and 1 more were deleted since the repair.*controlplane rewind"
+    ):
         table.undo(force=force)
     assert content(table.root) == held
 
@@ -245,7 +247,7 @@ def test_a_lock_that_fails_after_it_was_set_is_no_nothing_was_changed(table: Tab
     assert content(table.root) == table.before
 
 
-def test_a_file_that_changes_under_our_hands_stops_the_surgery(table: Table) -> None:
+def test_file_that_changes_during_the_repair_stops_it(table: Table) -> None:
     last = "offsets/2"
     assert last in [step.path for step in table.plan.steps]
 
@@ -255,7 +257,7 @@ def test_a_file_that_changes_under_our_hands_stops_the_surgery(table: Table) -> 
             (table.root / "checkpoint" / last).write_text("somebody else's")
 
     table.folders[CHECKPOINT] = Busy(table.places.checkpoint)
-    with pytest.raises(RepairInterrupted, match=f"{last} changed under our hands"):
+    with pytest.raises(RepairInterrupted, match=f"{last} changed during the repair"):
         table.perform()
 
 
@@ -300,18 +302,18 @@ def test_the_time_of_the_root_stays_so_that_the_doctor_suspects_nobody(table: Ta
 def test_an_object_store_is_operated_on_by_puts_and_deletes(tmp_path: Path) -> None:
     store = fsspec.filesystem("memory")
     root = on_disk("dedup", tmp_path)
-    store.put(f"{root}/checkpoint/", "/surgery/ck/", recursive=True)
-    before = {path: store.cat_file(path) for path in store.find("/surgery/ck")}
-    places = RepairPlaces("memory://surgery/ck")
+    store.put(f"{root}/checkpoint/", "/repair/ck/", recursive=True)
+    before = {path: store.cat_file(path) for path in store.find("/repair/ck")}
+    places = RepairPlaces("memory://repair/ck")
     plan = rewind_plan.plan_rewind(inspection.inspect(places, NOW), 2, SPARK)
     folders, backup = (
-        {CHECKPOINT: CheckpointFolder("memory://surgery/ck")},
-        CheckpointFolder("memory://surgery/ck.backup"),
+        {CHECKPOINT: CheckpointFolder("memory://repair/ck")},
+        CheckpointFolder("memory://repair/ck.backup"),
     )
     execution.execute_plan(plan, folders, backup, NOW)
     assert analyze(inspection.inspect(places, NOW).checkpoint).next_batch == 2
-    undoing.execute_undo(read_manifest(backup), folders, backup, CheckpointFolder("memory://surgery/aside"))
-    assert {path: store.cat_file(path) for path in store.find("/surgery/ck")} == before
+    undoing.execute_undo(read_manifest(backup), folders, backup, CheckpointFolder("memory://repair/aside"))
+    assert {path: store.cat_file(path) for path in store.find("/repair/ck")} == before
 
 
 def test_an_error_that_only_the_store_knows_leaves_the_way_back(
@@ -340,7 +342,7 @@ def test_an_error_that_only_the_store_knows_leaves_the_way_back(
 
     monkeypatch.setattr(type(store), "rm_file", removed)
     with pytest.raises(
-        RepairInterrupted, match="RuntimeError: 503 try again; put it back with: controlplane undo"
+        RepairInterrupted, match="RuntimeError: 503 try again; restore the checkpoint with: controlplane undo"
     ):
         execution.execute_plan(plan, folders, backup, NOW)
     assert locked_by(inspection.inspect(places, NOW).checkpoint) == str(backup)
@@ -350,7 +352,7 @@ def test_an_error_that_only_the_store_knows_leaves_the_way_back(
     execution.execute_plan(plan, folders, backup, NOW)
     monkeypatch.setattr(type(store), "_open", opened)
     with pytest.raises(
-        RepairInterrupted, match="RuntimeError: 503 try again; put it back with: controlplane undo"
+        RepairInterrupted, match="RuntimeError: 503 try again; restore the checkpoint with: controlplane undo"
     ):
         undoing.execute_undo(read_manifest(backup), folders, backup, CheckpointFolder("memory://flaky/aside"))
     monkeypatch.undo()
@@ -361,11 +363,11 @@ def test_an_error_that_only_the_store_knows_leaves_the_way_back(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (None, "there is no manifest.json in it"),
-        ("{", "is no JSON document"),
-        ("{}", "is none of ours"),
-        ('{"format": "spark-checkpoint-backup", "version": 9}', "this program reads 1"),
-        ('{"format": "spark-checkpoint-backup", "version": 1}', "missing or of the wrong kind"),
+        (None, "it has no manifest.json"),
+        ("{", "is not JSON"),
+        ("{}", "has another format"),
+        ('{"format": "spark-checkpoint-backup", "version": 9}', "but this program reads version 1"),
+        ('{"format": "spark-checkpoint-backup", "version": 1}', "missing or has the wrong type"),
     ],
 )
 def test_what_is_no_backup_is_said_to_be_none(tmp_path: Path, text: str | None, words: str) -> None:

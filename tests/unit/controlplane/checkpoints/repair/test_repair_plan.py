@@ -142,7 +142,7 @@ def _has(name: str, path: str) -> bool:
 
 def test_of_a_stateful_query_a_lost_watermark_is_not_guessed() -> None:
     (offer,) = diagnosed(seen("agg", [cut("commits/4", 0.5)]), *REPAIR_IDS).offers
-    assert offer.id == "R-COM-2" and not offer.steps and "cannot be told from the disk" in offer.blocked
+    assert offer.id == "R-COM-2" and not offer.steps and "are not known from the files" in offer.blocked
 
 
 def test_what_no_repair_is_known_for_is_left_with_the_doctors_words() -> None:

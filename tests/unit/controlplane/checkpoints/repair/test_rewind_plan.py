@@ -74,19 +74,19 @@ def without_tail(held: Survey, first: int) -> Survey:
 def test_batches_that_spark_cannot_open_any_more_are_refused_with_the_file_that_lacks() -> None:
     held = without_tail(seen("dedup"), 2)
     found = {chance.batch: chance.reason for chance in rewind_plan.rewind_targets(held, SPARK)}
-    assert found[3] is not None and "offsets/1 is not there (the log begins at 2" in found[3]
+    assert found[3] is not None and "offsets/1 does not exist (the log starts at 2" in found[3]
     assert found[0] is None
 
 
 @pytest.mark.parametrize(
     ("damage", "batch", "words"),
     [
-        ([lose("offsets/0")], 2, "offsets/0 is not there (the log begins at 1"),
-        ([lose("offsets/2")], 3, "offsets/2 is not there (it is missing)"),
-        ([lose("commits/1")], 2, "commits/1 is not there: Spark would run batch 1 again, not 2"),
+        ([lose("offsets/0")], 2, "offsets/0 does not exist (the log starts at 1"),
+        ([lose("offsets/2")], 3, "offsets/2 does not exist (it is missing)"),
+        ([lose("commits/1")], 2, "commits/1 is missing: Spark would run batch 1 again, not 2"),
         ([put("offsets/1", b"v1\n")], 2, "offsets/1 cannot be read"),
-        ([], 9, "batch 4 is what runs next; a rewind only goes back"),
-        ([], 4, "batch 4 is what runs next already"),
+        ([], 9, "batch 4 runs next; a rewind only goes back"),
+        ([], 4, "batch 4 already runs next"),
         ([lose("offsets", "commits")], 1, "there is no batch in offsets/"),
     ],
 )
@@ -127,7 +127,7 @@ def test_a_file_sink_forgets_the_batches_that_run_again() -> None:
     gone = {step.path for step in plan.steps if step.place == OUTPUT and not step.path.endswith(".crc")}
     assert gone == {"_spark_metadata/3", "_spark_metadata/4"}
     assert any("Spark's readers see each row once" in text for text in plan.consequences)
-    assert any("2 data files of those batches stay" in text for text in plan.consequences)
+    assert any("2 data files of those batches will stay" in text for text in plan.consequences)
 
 
 def test_the_data_files_of_those_batches_go_too_where_that_is_asked_for() -> None:
@@ -184,7 +184,7 @@ def test_input_that_is_gone_is_told_as_rows_that_are_lost() -> None:
     assert not any("ROWS ARE LOST" in text for text in rewind_plan.plan_rewind(held, 4, SPARK).consequences)
 
 
-# What the doctor says of surgery done by hand, or half done
+# The doctor on a rewind by hand, or an interrupted one
 
 
 def test_a_snapshot_of_an_abandoned_line_is_noted_and_goes_with_a_rewind_to_the_batch_that_is_next() -> None:
@@ -203,7 +203,10 @@ def test_a_snapshot_of_an_abandoned_line_is_noted_and_goes_with_a_rewind_to_the_
     ]
 
 
-def test_surgery_that_stopped_in_the_middle_is_what_the_doctor_says_first() -> None:
-    locked = put("metadata", b"surgery under way, put it back with: controlplane undo /there/it is")
+def test_interrupted_repair_is_the_first_finding() -> None:
+    locked = put(
+        "metadata",
+        b"rewind, repair or undo in progress; to restore the checkpoint: controlplane undo /there/it is",
+    )
     found = rewind_plan.analyze_survey(seen("agg", [locked]), SPARK).findings[0]
     assert (found.check, found.remedy) == ("ckpt.surgery-unfinished", ("controlplane undo '/there/it is'",))

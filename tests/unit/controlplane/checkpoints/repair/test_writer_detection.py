@@ -30,7 +30,10 @@ def test_two_looks_at_a_checkpoint_that_nobody_touches_tell_nothing() -> None:
 @pytest.mark.parametrize(
     ("later", "words"),
     [
-        (also(**{"offsets/5": FileEntry(10, 6.0)}), "1 file changed between two looks: offsets/5 appeared"),
+        (
+            also(**{"offsets/5": FileEntry(10, 6.0)}),
+            "1 file changed between two listings: offsets/5 appeared",
+        ),
         (also(**{"offsets/4": FileEntry(10, 6.0)}), "offsets/4 changed"),
         (replace(QUIET, entries={}), "offsets/4 vanished"),
         (also(**{"offsets/.5.x.tmp": FileEntry(0, NOW - 5)}), "offsets/.5.x.tmp appeared"),
@@ -42,7 +45,7 @@ def test_what_changed_is_named(later: Inventory, words: str) -> None:
 
 def test_a_temporary_file_of_this_minute_is_a_write_under_way_and_an_old_one_is_not() -> None:
     fresh, old = (also(**{"offsets/.5.x.tmp": FileEntry(0, NOW - age)}) for age in (5, 5000))
-    assert "under way" in writer_detection.writer_signs(fresh, fresh)[0]
+    assert "less than a minute old" in writer_detection.writer_signs(fresh, fresh)[0]
     assert writer_detection.writer_signs(old, old) == []
 
 

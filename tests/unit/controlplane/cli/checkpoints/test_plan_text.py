@@ -22,8 +22,8 @@ STEPS = (
 def test_a_plan_is_a_line_for_each_folder_and_names_a_few_files() -> None:
     told = plan_lines(RepairPlan("rewind", "batch 0 runs next", STEPS, ("rows come again",)))
     assert told[0] == "PLAN  batch 0 runs next"
-    assert "  take out of the checkpoint, offsets: 0, 1, 2, 3, 4, 5 and 3 more" in told
-    assert "  take out of the output, _spark_metadata: 8" in told
+    assert "  remove from the checkpoint, offsets: 0, 1, 2, 3, 4, 5 and 3 more" in told
+    assert "  remove from the output, _spark_metadata: 8" in told
     assert "  write into the checkpoint, its root: metadata" in told
     assert "  and 1 checksum file beside them" in told
     assert told[-1] == "  - rows come again"
@@ -34,7 +34,7 @@ def test_chances_are_told_in_runs_with_their_reason() -> None:
     gone = [RewindTarget(batch, "offsets/4 is not there") for batch in (6, 5)]
     told = rewind_target_lines([*possible, *gone, RewindTarget(0)], 10)
     assert told == [
-        "batch 10 runs next; --resume-at can be:",
+        "Batch 10 runs next. Possible values of --resume-at:",
         "  9 to 7: yes",
         "  6 to 5: no, offsets/4 is not there",
         "  0: yes",
@@ -53,7 +53,7 @@ def test_an_offer_says_what_it_waits_for_and_one_that_is_blocked_says_why() -> N
     )
     blocked = RepairOffer("R-META-1", "write the id", ("m",), blocked="the id is not known")
     told = diagnosis_lines(Diagnosis((), (waits, blocked), None, (), 4), ReportStatus.BROKEN, "/ck")
-    assert "  R-STATE-1 waits for --confirm R-STATE-1: run batch 4 again" in told
+    assert "  R-STATE-1 needs --confirm R-STATE-1: run batch 4 again" in told
     assert "    - the id is not known" in told
     assert told[-2:] == [
         "    controlplane rewind /ck --resume-at 4",
@@ -69,4 +69,4 @@ def test_a_command_to_go_back_is_one_line_with_all_that_it_needs() -> None:
 
 def test_of_a_whole_checkpoint_it_says_that_there_is_nothing_to_do() -> None:
     told = diagnosis_lines(Diagnosis((), (), None, (), None), ReportStatus.OK, "/ck")
-    assert told == ["nothing to repair: the doctor calls this checkpoint ok"]
+    assert told == ["Nothing to repair: this checkpoint is ok."]

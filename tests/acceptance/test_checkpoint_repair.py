@@ -1,4 +1,4 @@
-"""The commands of surgery as a person runs them: what they show, refuse and do, with exit codes; the server heard."""
+"""rewind, repair and undo from the command line: output, refusals, effects and exit codes, with and without a server."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_rewind_is_shown_done_judged_and_undone(case: Path) -> None:
     backup = backup_of(case)
     assert f"controlplane undo {backup}" in done.stdout and "next batch 2" in done.stdout
     undone = controlplane("undo", backup, "--assume-stopped")
-    assert undone.returncode == 0 and "put back" in undone.stdout
+    assert undone.returncode == 0 and "restored" in undone.stdout
     assert content(checkpoint) == before
     assert "nothing to do" in controlplane("undo", backup, "--assume-stopped").stdout
 
@@ -79,8 +79,8 @@ def test_a_rewind_is_shown_done_judged_and_undone(case: Path) -> None:
 def test_the_list_says_which_batches_are_possible_and_why_others_are_not(case: Path) -> None:
     (case / "checkpoint/offsets/0").unlink()
     told = controlplane("rewind", case / "checkpoint", "--list").stdout
-    assert "batch 4 runs next; --resume-at can be:" in told
-    assert "  3: yes" in told and "  2: no, offsets/0 is not there" in told
+    assert "Batch 4 runs next. Possible values of --resume-at:" in told
+    assert "  3: yes" in told and "  2: no, offsets/0 does not exist" in told
     rows = json.loads(controlplane("rewind", case / "checkpoint", "--list", "--json").stdout)["batches"]
     assert {row["resume_at"]: row["possible"] for row in rows} == {3: True, 2: False, 1: False, 0: True}
 
@@ -110,7 +110,9 @@ def test_somebody_who_writes_between_two_looks_is_seen(case: Path, monkeypatch: 
     answer = controlplane("rewind", case / "checkpoint", "--resume-at", "2", "--yes")
     writer.join()
     assert answer.returncode == 2
-    assert "somebody writes to this checkpoint" in answer.stderr and "offsets/4 appeared" in answer.stderr
+    assert (
+        "another process writes to this checkpoint" in answer.stderr and "offsets/4 appeared" in answer.stderr
+    )
     assert {path: data for path, data in content(case).items() if path in before} == before
     assert not list(case.glob("*.backup-*"))
 
@@ -120,13 +122,13 @@ def test_a_repair_that_delivers_again_waits_for_its_confirmation(case: Path) -> 
     checkpoint = case / "checkpoint"
     waiting = controlplane("repair", checkpoint, "--yes", "--assume-stopped")
     assert waiting.returncode == 1
-    assert "R-STATE-1 waits for --confirm R-STATE-1" in " ".join(waiting.stdout.split())
+    assert "R-STATE-1 needs --confirm R-STATE-1" in " ".join(waiting.stdout.split())
     assert "controlplane rewind" in waiting.stdout and not list(case.glob("*.backup-*"))
     done = controlplane("repair", checkpoint, "--confirm", "R-STATE-1", "--yes", "--assume-stopped")
     assert done.returncode == 0, done.stdout + done.stderr
     assert controlplane("doctor", checkpoint).returncode == 0
     undone = controlplane("undo", backup_of(case), "--assume-stopped")
-    assert undone.returncode == 1 and "put back" in undone.stdout and "BROKEN" in undone.stdout
+    assert undone.returncode == 1 and "restored" in undone.stdout and "BROKEN" in undone.stdout
     assert controlplane("doctor", checkpoint).returncode == 2
 
 
@@ -151,9 +153,9 @@ def test_a_file_sink_is_cut_with_the_checkpoint(case: Path) -> None:
     assert left == {"0", "1", "2"}
 
 
-def test_an_interrupted_surgery_is_recognised_and_named(case: Path) -> None:
+def test_interrupted_repair_is_detected_and_its_backup_named(case: Path) -> None:
     (case / "checkpoint/metadata").write_text(
-        "surgery under way, put it back with: controlplane undo /some/backup"
+        "rewind, repair or undo in progress; to restore the checkpoint: controlplane undo /some/backup"
     )
     for command in (("rewind", case / "checkpoint", "--resume-at", "2"), ("repair", case / "checkpoint")):
         answer = controlplane(*command, "--yes")
@@ -165,13 +167,13 @@ def test_an_interrupted_surgery_is_recognised_and_named(case: Path) -> None:
     [
         (["rewind", "."], "give --resume-at R, or --list"),
         (["rewind", ".", "--resume-at", "1", "--move-data"], "--move-data needs --output"),
-        (["rewind", "nowhere", "--resume-at", "1"], "there is nothing at this path"),
-        (["rewind", ".", "--resume-at", "1"], "there is no metadata, offsets/"),
+        (["rewind", "nowhere", "--resume-at", "1"], "There is nothing at this path"),
+        (["rewind", ".", "--resume-at", "1"], "The folder has no metadata, offsets/"),
         (["rewind", "gopher://x", "--resume-at", "1"], "gopher://x"),
-        (["repair", "nowhere"], "there is nothing at this path"),
-        (["repair", ".", "--query-id", "me"], "'me' is no UUID"),
+        (["repair", "nowhere"], "There is nothing at this path"),
+        (["repair", ".", "--query-id", "me"], "'me' is not a UUID"),
         (["repair", ".", "--confirm", "R-ALL"], "R-ALL"),
-        (["undo", "."], "there is no manifest.json in it"),
+        (["undo", "."], "it has no manifest.json"),
         (["undo", "gopher://x"], "gopher://x"),
     ],
 )
@@ -186,7 +188,7 @@ def test_a_mistake_is_one_line_and_exit_2(
 
 
 @pytest.mark.parametrize(
-    ("batch", "words"), [("9", "a rewind only goes back"), ("4", "batch 4 is what runs next already")]
+    ("batch", "words"), [("9", "a rewind only goes back"), ("4", "batch 4 already runs next")]
 )
 def test_what_cannot_be_is_said_and_nothing_is_touched(case: Path, batch: str, words: str) -> None:
     before = content(case)
@@ -226,7 +228,7 @@ def test_a_reader_that_goes_away_is_told_of_what_was_done(case: Path, tmp_path: 
     ):
         code = run(arguments)
     assert code == 141
-    assert f"it was done, the backup is {backup_of(case)}" in err.getvalue()
+    assert f"the checkpoint was changed, the backup is {backup_of(case)}" in err.getvalue()
     assert "nothing was changed" not in err.getvalue()
 
 
@@ -265,7 +267,7 @@ def torn(case: Path) -> Path:
 def test_a_batch_that_a_file_sink_may_have_is_not_planned_anew_unasked(case: Path) -> None:
     checkpoint, before = torn(case), content(case)
     answer = controlplane("repair", checkpoint, "--yes", "--assume-stopped")
-    assert answer.returncode == 1 and "R-OFF-1 waits for --confirm R-OFF-1" in answer.stdout
+    assert answer.returncode == 1 and "R-OFF-1 needs --confirm R-OFF-1" in answer.stdout
     assert "--output" in answer.stdout and content(case) == before
 
 
@@ -284,7 +286,7 @@ def test_the_way_back_that_repair_names_is_right_as_it_is_printed(case: Path) ->
 
 def known_to(agent: SimulatedAgent, case: Path) -> SimulatedQuery:
     query_id = json.loads((case / "checkpoint/metadata").read_text())["id"]
-    query = SimulatedQuery("surgery", query_id=query_id, active=True)
+    query = SimulatedQuery("repaired", query_id=query_id, active=True)
     agent.start(query)
     agent.tell(agent.progress(query))
     return query
@@ -312,7 +314,7 @@ def test_a_query_that_the_server_sees_running_is_not_operated_on(
     agent.terminated(query)
     done = controlplane(*rewind)
     assert done.returncode == 0, done.stderr
-    assert "the server was asked to look at it anew" in done.stderr
+    assert "the server was asked to check it again" in done.stderr
     with server.client() as client:
         assert client.get(f"/api/v1/checkpoints/{query.query_id}").json()["checkpoint"]["collecting"]
     known_to(agent, case)
@@ -328,7 +330,7 @@ def test_a_copy_is_operated_on_while_its_original_runs(
     rewind = ("--resume-at", "2", "--yes", "--assume-stopped", "--server", server.url)
     copy = shutil.copytree(original, tmp_path / "copy")
     unknown = controlplane("rewind", copy, *rewind)
-    assert unknown.returncode == 2 and "if this is a copy of that, say so with --relocate" in unknown.stderr
+    assert unknown.returncode == 2 and "if this is a copy of that, give --relocate" in unknown.stderr
     agent.tell(("status", agent.status(query, facts={"checkpoint": f"file:{original}"})))
     assert controlplane("rewind", original, *rewind).returncode == 2
     done = controlplane("rewind", copy, *rewind)
