@@ -73,7 +73,7 @@ def test_a_rewind_is_shown_done_judged_and_undone(case: Path) -> None:
     undone = controlplane("undo", backup, "--assume-stopped")
     assert undone.returncode == 0 and "restored" in undone.stdout
     assert content(checkpoint) == before
-    assert "nothing to do" in controlplane("undo", backup, "--assume-stopped").stdout
+    assert "nothing to undo" in controlplane("undo", backup, "--assume-stopped").stdout
 
 
 def test_the_list_says_which_batches_are_possible_and_why_others_are_not(case: Path) -> None:

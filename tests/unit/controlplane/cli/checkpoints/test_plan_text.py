@@ -39,7 +39,7 @@ def test_chances_are_told_in_runs_with_their_reason() -> None:
         "  6 to 5: no, offsets/4 is not there",
         "  0: yes",
     ]
-    assert "begins at batch 0" in rewind_target_lines([], 0)[0]
+    assert "starts at batch 0" in rewind_target_lines([], 0)[0]
 
 
 def test_an_offer_says_what_it_waits_for_and_one_that_is_blocked_says_why() -> None:
@@ -57,7 +57,7 @@ def test_an_offer_says_what_it_waits_for_and_one_that_is_blocked_says_why() -> N
     assert "    - the id is not known" in told
     assert told[-2:] == [
         "    controlplane rewind /ck --resume-at 4",
-        "    with --output PATH, if the query writes files",
+        "    add --output PATH if the query writes files",
     ]
 
 
