@@ -128,7 +128,11 @@ def _checkpoint_finding(action: Action) -> str:
     """The doctor's finding before the start, as a further sentence; empty if there was none."""
     findings = action.evidence.get("findings")
     first = findings[0] if isinstance(findings, list) and findings else None
-    return f" Finding of the checkpoint check before: {first['message'].rstrip('.')} ({first['check']})" if first else ""
+    return (
+        f" Finding of the checkpoint check before: {first['message'].rstrip('.')} ({first['check']})"
+        if first
+        else ""
+    )
 
 
 def _is_trigger_known(view: QueryView, run: Run, now: float) -> bool:
