@@ -1,4 +1,4 @@
-"""A real server, real drivers and the real command line, as processes; for the tests of the whole way."""
+"""A server, drivers and the command line as processes, and input files for the drivers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ from tests.paths import ROOT
 
 PROGRAMS = Path(__file__).parent / "programs"
 SCHEMA = "key INT, value STRING"
+#: A query without new data reports it every second instead of every 10 s (Spark's default).
+QUICK_IDLE = "--conf spark.sql.streaming.noDataProgressEventInterval=1000 pyspark-shell"
 
 
 def free_port() -> int:
-    """Below those that the kernel gives out, so that a server that is down for a while finds its port again."""
+    """A free port below the ephemeral range, so that a server that restarts finds its port free again."""
     while True:
         with socket.socket() as probe:
             try:
@@ -35,7 +37,7 @@ def free_port() -> int:
 
 
 def wait_for(condition: Callable[[], Any], timeout: float = 60.0, every: float = 0.1) -> Any:
-    """The first truthy value of `condition`; an assertion names the condition that was not met in time."""
+    """Poll `condition` until it is truthy and return its value; AssertionError after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while not (value := condition()):
         assert time.monotonic() < deadline, f"not seen within {timeout} s: {condition}"
@@ -44,7 +46,7 @@ def wait_for(condition: Callable[[], Any], timeout: float = 60.0, every: float =
 
 
 class Deployment:
-    """The server on a port of its own, and what runs beside it. `close()` leaves no process."""
+    """A server on its own port and the processes that use it. `close` kills them all."""
 
     def __init__(self, directory: Path):
         self.directory = directory
@@ -76,7 +78,7 @@ class Deployment:
         self.server.wait()
 
     def drive(self, program: str, *arguments: str, app: str = "two-queries") -> subprocess.Popen[bytes]:
-        """Start a plain program with the agent attached, as `controlplane run` does."""
+        """Start a plain program under `controlplane run`."""
         return self._spawn(
             [
                 "-m",
@@ -97,6 +99,7 @@ class Deployment:
             os.environ,
             PYTHONPATH=str(ROOT),
             PYSPARK_PYTHON=sys.executable,
+            PYSPARK_SUBMIT_ARGS=QUICK_IDLE,
             CONTROLPLANE_DATA_DIR=str(self.data),
             CONTROLPLANE_SPOOL_DIR=str(self.directory / "spool"),
         )
@@ -120,7 +123,7 @@ class Deployment:
                 pass
             process.wait()
 
-    # -- people and programs ---------------------------------------------------------------------
+    # -- clients ---------------------------------------------------------------------------------
 
     def cli(self, *arguments: str, timeout: float = 200) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -134,7 +137,7 @@ class Deployment:
         )
 
     def act(self, action: str, query: str, *arguments: str) -> dict[str, Any]:
-        """An action by command line that must succeed; its JSON."""
+        """Run an action by command line, assert that it succeeds, and return its JSON."""
         done = self.cli(action, query, "--json", *arguments)
         assert done.returncode == 0, done.stdout + done.stderr
         return dict(json.loads(done.stdout))
@@ -158,7 +161,7 @@ class Deployment:
             return {}
 
     def batches(self, query_id: str) -> list[tuple[str, int]]:
-        """(run, batch) of every stored progress event of a query, in the order of storing."""
+        """(run id, batch id) of every stored progress event of a query, in storage order."""
         found, after = [], 0
         while True:
             page = self.get(f"/api/v1/queries/{query_id}/events?type=progress&after={after}&limit=1000")
@@ -169,7 +172,7 @@ class Deployment:
 
 
 class Feed:
-    """Rows in files, renamed into place."""
+    """JSON files with numbered rows; each is renamed into place, so that Spark never reads half a file."""
 
     def __init__(self, directory: Path):
         directory.mkdir(parents=True)
@@ -185,7 +188,10 @@ class Feed:
         self.rows += rows
 
     def sink_holds_all(self, spark: Any, path: Path) -> bool:
-        """Row for row, by the sink's own log (a reader that ignores it may see files of cut batches)."""
+        """Whether a file sink holds every row once, read through its `_spark_metadata` log.
+
+        Without the log, a reader may also see files of interrupted batches.
+        """
         if not (path / "_spark_metadata").exists():
             return False
         found = spark.read.schema(SCHEMA).json(str(path)).collect()

@@ -1,9 +1,16 @@
-"""The whole way on real Spark: a plain program, a real server, the command line, a verified recovery."""
+"""A plain program on real Spark, a real server and the command line: stops, starts and verified restarts.
+
+One server and one program serve all tests in their order. Each test leaves both queries running; the last damages
+the checkpoint of `orders` and repairs it.
+"""
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,7 +23,7 @@ pytestmark = pytest.mark.spark
 
 
 class Feeding:
-    """A file every `every` seconds until the block ends."""
+    """Adds a file every `every` seconds until the block ends."""
 
     def __init__(self, feed: Feed, every: float):
         self._feed, self._every, self._over = feed, every, threading.Event()
@@ -34,43 +41,104 @@ class Feeding:
         self._thread.join()
 
 
-def running(deployment: Deployment, *names: str) -> dict[str, dict[str, Any]]:
-    """The queries by name once each has shown a batch."""
+@dataclass
+class Application:
+    """A running server and a program with two queries, `orders` and `neighbour`, that read the files of `feed`."""
 
-    def shown() -> Any:
-        found = deployment.queries()
-        return found if all(found.get(name, {}).get("batch_id") is not None for name in names) else None
+    deployment: Deployment
+    feed: Feed
+    base: Path
+    program: subprocess.Popen[bytes]
 
-    return dict(wait_for(shown, 90))
+    def running(self) -> dict[str, dict[str, Any]]:
+        """The queries by name once each has reported a batch."""
+
+        def shown() -> Any:
+            found = self.deployment.queries()
+            reported = all(
+                found.get(name, {}).get("batch_id") is not None for name in ("orders", "neighbour")
+            )
+            return found if reported else None
+
+        return dict(wait_for(shown, 90))
+
+    def is_alive(self) -> bool:
+        """Whether the program still waits in `awaitTermination`."""
+        return self.program.poll() is None and not (self.base / "ended").exists()
+
+    def handle(self) -> tuple[str, str]:
+        """Run id and `isActive` of `orders` as the program's own handle has them."""
+        run_id, _, active = (self.base / "handle").read_text().partition(" ")
+        return run_id, active
+
+    def wait_for_rows(self, spark: Any, *queries: str) -> None:
+        """Wait until each sink holds every row of the feed once."""
+        for query in queries:
+            wait_for(lambda query=query: self.feed.sink_holds_all(spark, self.base / f"out-{query}"), 60, 1.0)
+
+    def batches(self, log: str, query: str) -> list[int]:
+        """The batches in the offset or commit log of a query's checkpoint."""
+        return sorted(int(p.name) for p in (self.base / f"checkpoint-{query}" / log).glob("[0-9]*"))
 
 
-def handle(base: Path) -> tuple[str, str]:
-    run_id, _, active = (base / "handle").read_text().partition(" ")
-    return run_id, active
+@pytest.fixture(scope="module")
+def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Application]:
+    directory = tmp_path_factory.mktemp("deployment")
+    feed = Feed(directory / "base" / "in")
+    feed.add()
+    deployment = Deployment(directory)
+    try:
+        program = deployment.drive("two_queries.py", str(directory / "base"))
+        yield Application(deployment, feed, directory / "base", program)
+    finally:
+        deployment.close()
+
+
+def test_a_killed_server_loses_no_event_and_the_program_is_not_affected(
+    application: Application, spark: Any
+) -> None:
+    deployment, before = application.deployment, application.running()
+    with Feeding(application.feed, 0.3):
+        for _ in range(3):
+            deployment.kill_server()
+            committed = application.batches("commits", "orders")[-1]
+            wait_for(
+                lambda committed=committed: application.batches("commits", "orders")[-1] >= committed + 3
+            )
+            deployment.start_server()
+            wait_for(lambda: deployment.queries().get("orders", {}).get("status") == "running", 60)
+    application.wait_for_rows(spark, "orders")
+    assert application.is_alive()
+    for name in ("orders", "neighbour"):
+        expected = list(range(application.batches("commits", name)[-1] + 1))
+
+        def all_stored(name: str = name, expected: list[int] = expected) -> bool:
+            return [batch for _, batch in deployment.batches(before[name]["query_id"])] == expected
+
+        wait_for(all_stored, 60, 0.5)
+        assert deployment.queries()[name]["run_id"] == before[name]["run_id"]
 
 
 @pytest.mark.parametrize("restarts", [3, pytest.param(10, marks=pytest.mark.soak)])
 def test_a_program_survives_stop_start_and_restarts_of_one_query_and_keeps_every_row(
-    deployment, feed, spark, tmp_path, restarts
-):
-    base = tmp_path / "base"
-    program = deployment.drive("two_queries.py", str(base))
-    found = running(deployment, "orders", "neighbour")
+    application: Application, spark: Any, restarts: int
+) -> None:
+    deployment, found = application.deployment, application.running()
     neighbour_run = found["neighbour"]["run_id"]
-    with Feeding(feed, 0.4):
+    known = {action["id"] for action in deployment.get("/api/v1/actions?limit=50")["actions"]}
+    with Feeding(application.feed, 0.4):
         assert deployment.act("stop", "orders", "--reason", "maintenance")["action"]["state"] == "succeeded"
         wait_for(lambda: deployment.queries()["orders"]["status"] == "stopped")
         time.sleep(1.0)  # a program that ends on a stop needs a moment to show it
-        assert program.poll() is None and not (base / "ended").exists()
+        assert application.is_alive()
         deployment.act("start", "orders")
         for _ in range(restarts):
             action = deployment.act("restart", "two-queries/orders", "--wait", "120")["action"]
             assert action["state"] == "succeeded" and action["evidence"]["verified_by"], action
             run_id = action["evidence"]["run_id"]
-            wait_for(lambda run_id=run_id: handle(base) == (run_id, "True"), 5)
-    assert program.poll() is None and not (base / "ended").exists()
-    for name in ("orders", "neighbour"):
-        wait_for(lambda name=name: feed.sink_holds_all(spark, base / f"out-{name}"), 60, 1.0)
+            wait_for(lambda run_id=run_id: application.handle() == (run_id, "True"), 5)
+    assert application.is_alive()
+    application.wait_for_rows(spark, "orders", "neighbour")
 
     neighbour = deployment.queries()["neighbour"]
     assert neighbour["run_id"] == neighbour_run
@@ -80,14 +148,16 @@ def test_a_program_survives_stop_start_and_restarts_of_one_query_and_keeps_every
     assert all(later[1] in (earlier[1], earlier[1] + 1) for earlier, later in pairwise(orders))
     runs = deployment.get(f"/api/v1/queries/{neighbour['query_id']}/runs")["runs"]
     assert len(runs) == 1
-    actions = deployment.get("/api/v1/actions?limit=50")["actions"]
+    actions = [a for a in deployment.get("/api/v1/actions?limit=50")["actions"] if a["id"] not in known]
     assert len(actions) == 2 + restarts and {action["state"] for action in actions} == {"succeeded"}
     assert all(action["actor"] for action in actions)
 
 
-def test_a_restart_at_idle_input_is_verified_by_the_first_trigger_without_data(deployment, feed, tmp_path):
-    deployment.drive("two_queries.py", str(tmp_path / "base"))
-    running(deployment, "orders")
+def test_a_restart_at_idle_input_is_verified_by_the_first_trigger_without_data(
+    application: Application,
+) -> None:
+    deployment = application.deployment
+    application.running()
     wait_for(lambda: deployment.queries()["orders"]["status"] == "idle", 60)
     began = time.monotonic()
     action = deployment.act("restart", "orders")["action"]
@@ -96,45 +166,28 @@ def test_a_restart_at_idle_input_is_verified_by_the_first_trigger_without_data(d
     assert "found no new data" in action["reason"]
 
 
-def test_a_killed_server_loses_no_event_and_no_program_notices(deployment, feed, spark, tmp_path):
-    base = tmp_path / "base"
-    program = deployment.drive("two_queries.py", str(base))
-    before = running(deployment, "orders", "neighbour")
-    with Feeding(feed, 0.3):
-        for _ in range(3):
-            deployment.kill_server()
-            time.sleep(2.0)
-            deployment.start_server()
-            wait_for(lambda: deployment.queries().get("orders", {}).get("status") == "running", 60)
-    wait_for(lambda: feed.sink_holds_all(spark, base / "out-orders"), 60, 1.0)
-    assert program.poll() is None
-    for name in ("orders", "neighbour"):
-        committed = max(int(path.name) for path in (base / f"checkpoint-{name}" / "commits").glob("[0-9]*"))
-
-        def all_stored(name: str = name, committed: int = committed) -> bool:
-            return [batch for _, batch in deployment.batches(before[name]["query_id"])] == list(
-                range(committed + 1)
-            )
-
-        wait_for(all_stored, 60, 0.5)
-        assert deployment.queries()[name]["run_id"] == before[name]["run_id"]
+def test_a_mistake_on_the_command_line_is_one_clear_line(application: Application) -> None:
+    done = application.deployment.cli("restart", "nothing-like-it")
+    assert done.returncode == 2 and "nothing-like-it" in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
-def test_a_start_that_fails_tells_sparks_own_words_and_can_be_tried_again(deployment, feed, spark, tmp_path):
-    base = tmp_path / "base"
-    program = deployment.drive("two_queries.py", str(base))
-    found = running(deployment, "orders", "neighbour")
+def test_a_failed_start_quotes_sparks_error_and_can_be_tried_again(
+    application: Application, spark: Any
+) -> None:
+    deployment, feed, found = application.deployment, application.feed, application.running()
+    batch = found["orders"]["batch_id"]
     feed.add()
-    wait_for(lambda: (deployment.queries()["orders"]["batch_id"] or 0) >= 1, 30)
+    wait_for(lambda: deployment.queries()["orders"]["batch_id"] > batch, 30)
     deployment.act("stop", "orders")
-    checkpoint = base / "checkpoint-orders"
-    newest = checkpoint / "offsets" / str(max(int(p.name) for p in (checkpoint / "offsets").glob("[0-9]*")))
+    checkpoint = application.base / "checkpoint-orders"
+    newest = checkpoint / "offsets" / str(application.batches("offsets", "orders")[-1])
     lost = newest.read_bytes()
     newest.unlink()  # the commit log is now ahead of the offset log: the first trigger fails
     feed.add()
-    look = f"/api/v1/checkpoints/{found['orders']['query_id']}"
-    deployment.post(look + "/inventory", {})
-    wait_for(lambda: deployment.get(look)["checkpoint"]["verdict"] == "broken", 30)
+    path = f"/api/v1/checkpoints/{found['orders']['query_id']}"
+    deployment.post(path + "/inventory", {})
+    wait_for(lambda: deployment.get(path)["checkpoint"]["verdict"] == "broken", 30)
     done = deployment.cli("start", "orders", "--wait", "120")
     assert done.returncode == 1 and "the checkpoint is broken" in done.stdout, done
     done = deployment.cli("start", "orders", "--force", "--wait", "120")
@@ -144,19 +197,12 @@ def test_a_start_that_fails_tells_sparks_own_words_and_can_be_tried_again(deploy
 
     metadata = (checkpoint / "metadata").read_bytes()
     newest.write_bytes(lost)
-    (checkpoint / "metadata").write_bytes(b"")  # start() itself raises now; no listener hears of it
+    (checkpoint / "metadata").write_bytes(b"")  # start() itself raises now; no listener is notified
     done = deployment.cli("start", "orders", "--force", "--wait", "120")
     assert done.returncode == 1 and "refused to start" in done.stdout, done
 
     (checkpoint / "metadata").write_bytes(metadata)
     deployment.act("start", "orders")
-    assert program.poll() is None and not (base / "ended").exists()
-    for name in ("orders", "neighbour"):
-        wait_for(lambda name=name: feed.sink_holds_all(spark, base / f"out-{name}"), 60, 1.0)
+    assert application.is_alive()
+    application.wait_for_rows(spark, "orders", "neighbour")
     assert deployment.queries()["neighbour"]["run_id"] == found["neighbour"]["run_id"]
-
-
-def test_a_mistake_on_the_command_line_is_one_clear_line(deployment, feed, tmp_path):
-    done = deployment.cli("restart", "nothing-like-it")
-    assert done.returncode == 2 and "nothing-like-it" in done.stderr and "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
