@@ -103,7 +103,7 @@ def test_a_killed_server_loses_no_event_and_the_program_is_not_affected(
             deployment.kill_server()
             committed = application.batches("commits", "orders")[-1]
             wait_for(
-                lambda committed=committed: application.batches("commits", "orders")[-1] >= committed + 3
+                lambda committed=committed: application.batches("commits", "orders")[-1] >= committed + 2
             )
             deployment.start_server()
             wait_for(lambda: deployment.queries().get("orders", {}).get("status") == "running", 60)
