@@ -23,8 +23,8 @@ from tests.acceptance.simulated import SimulatedAgent, SimulatedQuery
 from tests.hook import Hook, running_hook
 from tests.stores import postgres_database
 
-#: Windows and waiting times are a fiftieth: ten minutes are twelve seconds.
-QUICK: dict[str, Any] = {"rules_scale": 0.02, "series_step": 1.0}
+#: Windows and waiting times are a hundredth: ten minutes are six seconds.
+QUICK: dict[str, Any] = {"rules_scale": 0.01, "series_step": 0.5}
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`controlplane demo` as a child process, and what its server says, for the tests of the demonstration."""
+"""`controlplane demo` as a child process, with a client for its server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def free_ports(number: int) -> list[int]:
 
 
 class Demo:
-    """A demonstration as a child process, with its printed lines in a file."""
+    """A demonstration as a child process; its output goes to a file."""
 
     def __init__(self, folder: Path, *arguments: str):
         self.data, self.output = folder / "data", folder / "output.txt"
@@ -53,14 +53,14 @@ class Demo:
             return json.load(answer)
 
     def queries(self) -> dict[str, dict[str, Any]]:
-        """The fleet by name."""
+        """All queries by name."""
         return {query["name"]: query for query in self.call("queries")["queries"]}
 
     def statuses(self) -> dict[str, str]:
         return {name: query["status"] for name, query in self.queries().items()}
 
     def pages(self) -> dict[str, set[str]]:
-        """The firing alerts that no other explains, by query; one of a whole driver by its app."""
+        """Names of the firing, uninhibited alerts by query, or by application for alerts of a whole driver."""
         found: dict[str, set[str]] = {}
         for alert in self.call("alerts?state=firing")["alerts"]:
             if not alert["inhibited_by"]:
@@ -73,24 +73,24 @@ class Demo:
     def printed(self) -> str:
         return self.output.read_text(encoding="utf-8")
 
-    def until(self, true: Callable[[], Any], seconds: float, what: Callable[[], object]) -> Any:
-        """Wait for a truth; when it does not come in time, say what there is instead."""
+    def until(self, condition: Callable[[], Any], seconds: float, what: Callable[[], object]) -> Any:
+        """Poll `condition` until it is truthy; on timeout the assertion shows `what()` and the output."""
 
-        def told() -> Any:
+        def value() -> Any:
             try:
-                return true()
-            except OSError:  # a busy server is asked again
+                return condition()
+            except OSError:  # the server is busy
                 return None
 
         end = time.monotonic() + seconds
-        while not (found := told()):
+        while not (found := value()):
             assert self.process.poll() is None, self.printed()
             assert time.monotonic() < end, f"not within {seconds} s: {what()}\n{self.printed()[-6000:]}"
             time.sleep(0.5)
         return found
 
     def left(self) -> list[str]:
-        """Command lines of processes that still mention this demonstration's data directory or ports."""
+        """Command lines of running processes that mention this demonstration's data directory or ports."""
         marks = (str(self.data), f"127.0.0.1:{self.port}", str(self.ui_port))
         lines = [(pid, cmdline(pid)) for pid in Path("/proc").glob("[0-9]*")]
         ours = {str(self.process.pid), str(os.getpid())}
@@ -101,7 +101,7 @@ class Demo:
         ]
 
     def close(self) -> None:
-        """Its children end with it."""
+        """End the demonstration, which ends its child processes."""
         if self.process.poll() is None:
             self.process.terminate()
             try:
@@ -125,7 +125,7 @@ def expected_statuses(troubles: Iterable[Trouble]) -> dict[str, str]:
 
 
 def expected_pages(troubles: Iterable[Trouble]) -> dict[str, set[str]]:
-    """As `Demo.pages` has it: a driver that is gone takes its queries with it."""
+    """The expected result of `Demo.pages`: AgentLost stands for all queries of its driver."""
     return {
         trouble.app if trouble.expected_alert == "AgentLost" else trouble.query: {trouble.expected_alert}
         for trouble in troubles
