@@ -43,7 +43,7 @@ def test_verdicts_findings_and_a_start_in_spite_of_them(
     refused = cli("start", name)
     assert refused.code == 1
     assert "refused: the checkpoint is broken" in refused.out
-    assert "--force starts it in spite of that" in refused.out
+    assert "--force starts the query anyway" in refused.out
     assert cli("start", name, "--force").code == 0
     assert cli("stop", name, "--force").code == 2
 

@@ -122,8 +122,8 @@ def test_ctrl_c_ends_a_demonstration_and_a_second_one_retires_its_queries_and_en
     assert demo.left() == []
 
     second = start("--minutes", "0.7", "--only", "backfill")
-    second.until(lambda: "orders_backfill" in second.queries(), FIRST_FIGURES, second.queries)
-    assert set(second.queries()) == {"orders_backfill"}
+    second.until(lambda: set(second.queries()) == {"orders_backfill"}, FIRST_FIGURES, second.queries)
+    assert second.queries()["orders_backfill"]["query_id"] not in old
     assert {query["query_id"] for query in second.call("queries?status=retired")["queries"]} == old
     assert second.process.wait(timeout=150) == 0, second.printed()
     assert "first batches after" in second.printed()
