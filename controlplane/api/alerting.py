@@ -88,7 +88,7 @@ def _acknowledged(one: Acknowledgement | None) -> AcknowledgedBody | None:
 
 
 def _notified(note: NotificationLogEntry | None) -> NotifiedBody | None:
-    return NotifiedBody(at=rfc3339(note.at), receiver=note.receiver, words=note.words) if note else None
+    return NotifiedBody(at=rfc3339(note.at), receiver=note.receiver, reason=note.words) if note else None
 
 
 def in_order(views: Iterable[AlertView]) -> list[AlertView]:
@@ -135,7 +135,7 @@ def note_body(note: NotificationLogEntry) -> NoteBody:
         receiver=note.receiver,
         group_key=note.group_key,
         outcome=note.outcome.value,
-        words=note.words,
+        reason=note.words,
         alerts=len(note.fingerprints),
         fingerprints=list(note.fingerprints),
     )

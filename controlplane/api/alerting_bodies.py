@@ -57,7 +57,7 @@ class AcknowledgedBody(Body):
 class NotifiedBody(Body):
     at: str
     receiver: str
-    words: str
+    reason: str
 
 
 class AlertBody(Body):
@@ -109,13 +109,13 @@ class PastAlertsBody(Body):
 
 
 class NoteBody(Body):
-    """A line of the log of notifications. `words` say why it was sent, or why not; `alerts` is a number."""
+    """A line of the log of notifications. `reason`: why it was sent or not; `alerts` is a number."""
 
     at: str
     receiver: str
     group_key: str
     outcome: str
-    words: str
+    reason: str
     alerts: int
     fingerprints: list[str]
 

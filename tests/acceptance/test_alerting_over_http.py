@@ -164,7 +164,7 @@ def test_one_alert_comes_with_what_was_told_of_it(admin: httpx.Client, failed: S
     assert eventually(lambda: any(note["receiver"].startswith("pager") for note in told()), 10.0), told()
     note = next(note for note in told() if note["receiver"].startswith("pager"))
     assert note["outcome"] == "failed"
-    assert "hunter2" not in note["words"]
+    assert "hunter2" not in note["reason"]
     assert fingerprint in note["fingerprints"]
     assert note["alerts"] == len(note["fingerprints"])
     listed = admin.get("/api/v1/notifications", params={"fingerprint": fingerprint, "limit": 1}).json()

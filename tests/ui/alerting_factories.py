@@ -57,7 +57,7 @@ def alert(name: str = "LagGrowing", now: float = NOW, **overrides: Any) -> Json:
         "notified": {
             "at": rfc3339(now - 120),
             "receiver": "on-call",
-            "words": "1 alert fires. First notification.",
+            "reason": "1 alert fires. First notification.",
         },
     }
     return {**fields, **overrides}
@@ -85,7 +85,7 @@ def note(now: float = NOW, **overrides: Any) -> Json:
         "receiver": "on-call",
         "group_key": '{}/{severity="critical"}:{alertname="LagGrowing", app="clicks"}',
         "outcome": "sent",
-        "words": "1 alert fires. First notification.",
+        "reason": "1 alert fires. First notification.",
         "alerts": 1,
         "fingerprints": [],
     }
@@ -229,7 +229,7 @@ def hostile_alert(now: float = NOW, **overrides: Any) -> Json:
         },
         "reason": HOSTILE,
         "receivers": [HOSTILE],
-        "notified": {"at": rfc3339(now - 60), "receiver": HOSTILE, "words": HOSTILE},
+        "notified": {"at": rfc3339(now - 60), "receiver": HOSTILE, "reason": HOSTILE},
         "fired_at": rfc3339(now - 3900),
     }
     return alert(":material/delete: [Evil](http://evil.example)", now, **{**fields, **overrides})

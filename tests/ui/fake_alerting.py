@@ -33,11 +33,11 @@ class FakeAlerting:
         self.silences = [silence(1, now), silence(2, now, comment="a test of the pager", **ended)]
         self.groups = shipped_groups(now)
         lag = self.alerts[2]["fingerprint"]
-        repeated = {"words": "Notified 60 s ago. Nothing new, repeated after 4 h."}
+        repeated = {"reason": "Notified 60 s ago. Nothing new, repeated after 4 h."}
         self.notes = [
             note(now, at=rfc3339(now - 30), outcome="not_sent", fingerprints=[lag], **repeated),
             note(now, fingerprints=[lag]),
-            note(now, at=rfc3339(now - 125), outcome="failed", words="the webhook answered 502"),
+            note(now, at=rfc3339(now - 125), outcome="failed", reason="the webhook answered 502"),
         ]
         self.asked: list[Json] = []
 

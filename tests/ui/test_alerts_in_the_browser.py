@@ -148,7 +148,7 @@ def test_hostile_alerts_silences_and_rules_are_text_wherever_they_appear(
 ) -> None:
     fake, trick = server.world.alerting, f"{factories.HOSTILE} <script>alert('x')</script>"
     hostile = alert(server, ":material")
-    fake.notes[0] |= {"fingerprints": [hostile["fingerprint"]], "words": trick, "receiver": trick}
+    fake.notes[0] |= {"fingerprints": [hostile["fingerprint"]], "reason": trick, "receiver": trick}
     fake.silences[0] |= {"comment": trick, "created_by": trick, "text": f'{{team="{trick}"}}'}
     fake.groups[0]["rules"].append(
         factories.rule(trick, labels={"team": trick}, expr=trick, error=trick, health="err")

@@ -77,7 +77,7 @@ def notifications(zone: tzinfo) -> Columns:
         "at": cells.time("Time", zone),
         "outcome": cells.badges("Outcome", statuses.OUTCOMES.values(), 112),
         "receiver": cells.text("Receiver", 140),
-        "words": cells.text("Reason", 430),
+        "reason": cells.text("Reason", 430),
         "alerts": st.column_config.NumberColumn("Alerts", format="%d", width=70),
         "group": cells.text("Group"),
     }

@@ -31,7 +31,7 @@ ALERT_COLUMNS = [
 ]
 HISTORY_COLUMNS = ["state", "severity", "alert", "query", "app", "summary", "fired", "resolved", "duration"]
 SILENCE_COLUMNS = ["state", "matchers", "comment", "by", "starts", "ends"]
-NOTIFICATION_COLUMNS = ["at", "outcome", "receiver", "words", "alerts", "group"]
+NOTIFICATION_COLUMNS = ["at", "outcome", "receiver", "reason", "alerts", "group"]
 
 
 def name(alert: Json) -> str:
@@ -168,7 +168,7 @@ def notifications(items: Sequence[Json]) -> pd.DataFrame:
             timestamp(item.get("at")),
             [statuses.outcome(item.get("outcome")).label],
             one_line(item.get("receiver") or ""),
-            one_line(item.get("words") or ""),
+            one_line(item.get("reason") or ""),
             units.number(item.get("alerts")),
             one_line(item.get("group_key") or ""),
         )

@@ -190,7 +190,7 @@ def _acknowledged(known: Json, now: float) -> str:
 
 
 def _notified(alert: Json, silences: Mapping[str, Json], now: float) -> str:
-    reason = (alert.get("notified") or {}).get("words")
+    reason = (alert.get("notified") or {}).get("reason")
     return f"{alerting_frames.notified(alert, silences, now)}{f': {reason}' if reason else ''}"
 
 
@@ -205,7 +205,7 @@ def _notifications(entries: Sequence[Json], now: float) -> None:
                 widgets.badge(statuses.outcome(entry.get("outcome")))
                 at = units.clock(entry.get("at"), widgets.zone(), now)
                 st.caption(plain(f"{at} {entry.get('receiver')}"), width="content")
-                st.text(truncate(entry.get("words") or "", dialogs.MAX_TEXT_CHARS), width="stretch")
+                st.text(truncate(entry.get("reason") or "", dialogs.MAX_TEXT_CHARS), width="stretch")
 
 
 def _labels(alert: Json) -> None:

@@ -105,7 +105,7 @@ def _notifications(snapshot: AlertsSnapshot, search: str) -> None:
     body = cached_reads.notifications().body or {}
     recent = _recent(body, snapshot.now)
     panels.truncation_notice(recent)
-    shown = selection.matching_text(recent, search, "receiver", "words", "group_key", "outcome")
+    shown = selection.matching_text(recent, search, "receiver", "reason", "group_key", "outcome")
     if shown:
         tables.notifications(shown)
     else:

@@ -54,10 +54,10 @@ def test_an_episode_ends_when_resolved_and_runs_on_while_it_fires() -> None:
 
 
 def test_a_notification_row_holds_outcome_and_reason() -> None:
-    notes = [factories.note(), factories.note(outcome="not_sent", words="nothing new")]
+    notes = [factories.note(), factories.note(outcome="not_sent", reason="nothing new")]
     frame = frames.notifications(notes)
     assert frame["outcome"].to_list() == [["Notified"], ["Not notified"]]
-    assert frame["words"].iloc[1] == "nothing new"
+    assert frame["reason"].iloc[1] == "nothing new"
 
 
 def test_empty_tables_keep_their_columns() -> None:

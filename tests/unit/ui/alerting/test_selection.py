@@ -61,9 +61,9 @@ def test_an_alert_without_app_or_severity_can_be_found() -> None:
 
 
 def test_notifications_of_the_period_are_found_by_their_text() -> None:
-    notes = [factories.note(), factories.note(at=rfc3339(NOW - 7200), words="repeat interval elapsed")]
+    notes = [factories.note(), factories.note(at=rfc3339(NOW - 7200), reason="repeat interval elapsed")]
     assert selection.newer_than(notes, 3600, NOW) == notes[:1]
-    assert selection.matching_text(notes, "REPEAT on-call", "words", "receiver") == notes[1:]
+    assert selection.matching_text(notes, "REPEAT on-call", "reason", "receiver") == notes[1:]
 
 
 @pytest.mark.parametrize(
