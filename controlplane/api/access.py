@@ -41,7 +41,7 @@ ACCESS: dict[tuple[str, str], frozenset[Role]] = {
     ("GET", "/api/v1/queries/{query_id}"): VIEWERS,
     ("GET", "/api/v1/queries/{query_id}/progress"): VIEWERS,
     ("GET", "/api/v1/queries/{query_id}/runs"): VIEWERS,
-    ("GET", "/api/v1/queries/{query_id}/past"): VIEWERS,
+    ("GET", "/api/v1/queries/{query_id}/timeline"): VIEWERS,
     ("GET", "/api/v1/queries/{query_id}/events"): VIEWERS,
     ("GET", "/api/v1/queries/{query_id}/shape"): VIEWERS,
     ("GET", "/api/v1/history"): VIEWERS,

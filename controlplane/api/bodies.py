@@ -297,7 +297,7 @@ class ProgressListBody(Body):
 
 
 class PastRunBody(Body):
-    """`started_at` null: it began before the first sign of it, `heard_from`. `ended_at` null: no end is known.
+    """`started_at` null: it began before the first sign of it, `first_seen_at`. `ended_at` null: no end is known.
 
     `end`: `stopped`, `failed`, or `lost` where another run followed without an end of this one.
     """
@@ -306,8 +306,8 @@ class PastRunBody(Body):
     started_at: Stamp
     ended_at: Stamp
     end: str | None
-    heard_from: Stamp
-    heard_at: Stamp
+    first_seen_at: Stamp
+    last_seen_at: Stamp
     failure: FailureBody | None
 
 
@@ -332,7 +332,7 @@ class PastActionBody(Body):
     evidence: dict[str, Any]
 
 
-class HappenedBody(Body):
+class TimelineBody(Body):
     """What the lake tells; oldest first, of each kind the newest 500. `notes`: what it could not tell.
 
     Of an action's evidence the plain values, of a failure the first 4 096 characters.

@@ -16,7 +16,7 @@ from controlplane.api.bodies import (
     EventBody,
     FailureBody,
     GapBody,
-    HappenedBody,
+    TimelineBody,
     HistoryBody,
     PastActionBody,
     PastAlertBody,
@@ -267,9 +267,9 @@ def _point(point: ProgressPoint) -> ProgressBody:
     )
 
 
-def happened_body(told: TimelineResult) -> HappenedBody:
+def timeline_body(told: TimelineResult) -> TimelineBody:
     """What the lake tells of a query's past."""
-    return HappenedBody(
+    return TimelineBody(
         runs=[_past_run(run) for run in told.runs],
         alerts=[
             PastAlertBody(
@@ -299,8 +299,8 @@ def _past_run(run: PastRun) -> PastRunBody:
         started_at=stamp(run.started_at),
         ended_at=stamp(run.ended_at),
         end=run.end.value if run.end else None,
-        heard_from=stamp(run.first_seen_at),
-        heard_at=stamp(run.last_seen_at),
+        first_seen_at=stamp(run.first_seen_at),
+        last_seen_at=stamp(run.last_seen_at),
         failure=failure_body(run.failure, run.error_class),
     )
 

@@ -131,7 +131,7 @@ def test_what_moved_to_the_lake_is_told_as_it_was_when_the_store_had_it(past: Pa
 
 
 def test_what_happened_is_told_by_the_lake_once_it_was_moved(past: Past) -> None:
-    path = f"/api/v1/queries/{past.query.query_id}/past"
+    path = f"/api/v1/queries/{past.query.query_id}/timeline"
     stretch: dict[str, Any] = {"start": past.began - 60, "end": time.time()}
     nothing = past.client.get(path, params=stretch).json()
     assert (nothing["runs"], nothing["alerts"], nothing["actions"]) == ([], [], [])
@@ -140,10 +140,12 @@ def test_what_happened_is_told_by_the_lake_once_it_was_moved(past: Past) -> None
     (run,) = past.client.get(path, params=stretch).json()["runs"]
     assert (run["run_id"], run["ended_at"], run["end"]) == (past.query.run_id, None, None)
     assert datetime.fromisoformat(run["started_at"]).timestamp() == past.began
-    assert datetime.fromisoformat(run["heard_at"]).timestamp() == past.began + BATCHES * EVERY
+    assert datetime.fromisoformat(run["last_seen_at"]).timestamp() == past.began + BATCHES * EVERY
     for wrong in ({"start": "yesterday"}, {"start": 2, "end": 1}):
         assert past.client.get(path, params=wrong).status_code == 400
-    assert past.client.get("/api/v1/queries/00000000-1111-2222-3333-444444444444/past").json()["runs"] == []
+    assert (
+        past.client.get("/api/v1/queries/00000000-1111-2222-3333-444444444444/timeline").json()["runs"] == []
+    )
 
 
 def test_nothing_leaves_the_store_while_the_lake_is_damaged(past: Past) -> None:
@@ -175,7 +177,7 @@ def test_a_lake_that_is_gone_costs_the_far_past_and_nothing_else(past: Past) -> 
     assert len(past.client.get(path, params=recent).json()["progress"]) == 1
     told = past.client.get(path, params={"start": past.began, "end": end}).json()
     assert len(told["progress"]) == 1 and "there is no lake" in told["notes"][0]
-    assert "there is no lake" in past.client.get(path.replace("progress", "past")).json()["notes"][0]
+    assert "there is no lake" in past.client.get(path.replace("progress", "timeline")).json()["notes"][0]
     up = past.range("spark_streaming_batch_duration_seconds", past.began, past.began + 250, 15)
     assert up["data"]["result"] == [] and "there is no lake" in up["warnings"][0]
     assert past.client.get("/readyz").status_code == 200

@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, found) if found else self._error(404, "not_found", "no such query")
             case ["queries", _, "progress"]:
                 self._send(200, self._progress(parse_qs(url.query), now))
-            case ["queries", _, "past"]:
+            case ["queries", _, "timeline"]:
                 self._send(200, {"runs": [], "alerts": [], "actions": [], "notes": []})
             case ["actions"]:
                 self._send(200, {"actions": [self.world.seen(action, now) for action in self.world.actions]})

@@ -99,7 +99,7 @@ class ServerClient:
     def past(self, query_id: str, start: float, end: float) -> dict[str, Any]:
         """Runs, alerts and actions of the query from the lake."""
         params = {"start": f"{start:.0f}", "end": f"{end:.0f}"}
-        return self._get(_query_path(query_id) + "/past", params)
+        return self._get(_query_path(query_id) + "/timeline", params)
 
     def series(self, query: str, start: float, end: float, step: float) -> dict[str, Any]:
         """PromQL range query; the answer is Prometheus' own JSON."""

@@ -67,8 +67,8 @@ def with_past_events(data: TimelineData, past: Json | None) -> TimelineData:
 
 def _past_run(run: Json, data: TimelineData) -> Json:
     """A run of the lake in the form of the server's; an unknown start or end is the first or last event."""
-    start = run.get("started_at") or run.get("heard_from") or data.window[0]
-    ended = run.get("ended_at") or run.get("heard_at") or start
+    start = run.get("started_at") or run.get("first_seen_at") or data.window[0]
+    ended = run.get("ended_at") or run.get("last_seen_at") or start
     unknown = {"started_at": not run.get("started_at"), "ended_at": not run.get("ended_at")}
     return {**run, "started_at": start, "ended_at": ended, "unknown": unknown}
 

@@ -21,7 +21,7 @@ from controlplane.api.bodies import (
     FactsBody,
     FailureBody,
     FleetBody,
-    HappenedBody,
+    TimelineBody,
     ProgressListBody,
     QueryDetailBody,
     RunsBody,
@@ -39,7 +39,7 @@ from listeners.protocol.wire import rfc3339
 router = APIRouter(prefix="/api/v1/queries", tags=["queries"])
 WORST_FIRST = {status.value: place for place, status in enumerate(QueryStatus)}
 MAX_POINTS = 2000
-DEFAULT_RANGE, PAST_RANGE = 3600.0, 30 * 86400.0  # seconds
+DEFAULT_RANGE, TIMELINE_RANGE = 3600.0, 30 * 86400.0  # seconds
 SHOWN = 20
 
 Words = Annotated[str | None, Query(max_length=256)]
@@ -146,17 +146,17 @@ def get_progress(
     return ProgressListBody(progress=points, resolution=told.resolution, notes=list(told.notes))
 
 
-@router.get("/{query_id}/past", summary="Runs, alerts and actions as the lake tells them")
-def get_past(
+@router.get("/{query_id}/timeline", summary="Runs, alerts and actions as the lake tells them")
+def get_timeline(
     plane: ControlPlaneDep, query_id: QueryIdDep, start: Moment = None, end: Moment = None
-) -> HappenedBody:
+) -> TimelineBody:
     """By default of the last 30 days; empty without a lake.
 
     What was moved there is told by the store too as long as that keeps it: the same by `run_id`, by `fingerprint` and
     `fired_at`, by the action's `id`.
     """
-    since, until = stretch(start, end, plane.clock(), PAST_RANGE)
-    return render.happened_body(plane.history.timeline(query_id, since, until))
+    since, until = stretch(start, end, plane.clock(), TIMELINE_RANGE)
+    return render.timeline_body(plane.history.timeline(query_id, since, until))
 
 
 @router.get("/{query_id}/runs", summary="Runs, newest first")
