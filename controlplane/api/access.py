@@ -46,7 +46,7 @@ ACCESS: dict[tuple[str, str], frozenset[Role]] = {
     ("GET", "/api/v1/queries/{query_id}/shape"): VIEWERS,
     ("GET", "/api/v1/history"): VIEWERS,
     ("GET", "/api/v1/checkpoints"): VIEWERS,
-    ("POST", "/api/v1/checkpoints/judge"): OPERATORS,
+    ("POST", "/api/v1/checkpoints/analyze"): OPERATORS,
     ("GET", "/api/v1/checkpoints/{query_id}"): VIEWERS,
     ("GET", "/api/v1/checkpoints/{query_id}/inventory"): VIEWERS,
     ("POST", "/api/v1/checkpoints/{query_id}/inventory"): OPERATORS,

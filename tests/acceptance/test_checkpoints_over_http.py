@@ -330,12 +330,12 @@ def test_what_was_reported_tells_that_an_offset_was_edited(
 
 def test_what_is_posted_is_judged_like_the_doctor_does(operator: httpx.Client, tmp_path: Path) -> None:
     document = to_json(collect(str(write(tmp_path, str(uuid.uuid4()), 1)), time.time()))
-    answer = operator.post("/api/v1/checkpoints/judge", params={"target": "4.3.0"}, json=document)
+    answer = operator.post("/api/v1/checkpoints/analyze", params={"target": "4.3.0"}, json=document)
     assert (answer.status_code, answer.json()["verdict"]) == (200, "ok")
     assert (
-        operator.post("/api/v1/checkpoints/judge", params={"target": "x"}, json=document).status_code == 400
+        operator.post("/api/v1/checkpoints/analyze", params={"target": "x"}, json=document).status_code == 400
     )
-    assert operator.post("/api/v1/checkpoints/judge", json={"format": "else"}).status_code == 400
+    assert operator.post("/api/v1/checkpoints/analyze", json={"format": "else"}).status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -432,7 +432,7 @@ POSTED: list[tuple[str, bytes, int]] = [
 
 @pytest.mark.parametrize(("body", "status"), [case[1:] for case in POSTED], ids=[case[0] for case in POSTED])
 def test_what_is_no_inventory_is_refused_in_a_line(operator: httpx.Client, body: bytes, status: int) -> None:
-    answer = operator.post("/api/v1/checkpoints/judge", content=body)
+    answer = operator.post("/api/v1/checkpoints/analyze", content=body)
     assert answer.status_code == status
     assert "\n" not in answer.json()["error"]["message"]
 

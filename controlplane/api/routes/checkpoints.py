@@ -111,8 +111,8 @@ async def _document(request: Request) -> AsyncIterator[Document]:
         yield Document(raw, request.headers.get("content-encoding", ""), claim)
 
 
-@router.post("/checkpoints/judge", summary="Judge an inventory or a survey")
-def post_judge(
+@router.post("/checkpoints/analyze", summary="Analyze an inventory or a survey")
+def post_analyze(
     body: Annotated[Document, Depends(_document)],
     target: Annotated[
         str | None, Query(max_length=40, description="the Spark that will start, e.g. 4.3.0")
