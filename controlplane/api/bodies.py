@@ -363,20 +363,21 @@ class EventsBody(Body):
 
 
 class HistoryBody(Body):
-    """Where moving to the lake stands. `mark`: events up to this id are in it; `lost`: deleted before they were.
+    """State of the offload to the lake. `offloaded_until`: id of the last event that is in the lake.
 
-    `error`: why nothing moves; the events stay in the store meanwhile.
+    `lost_events`: events deleted before the lake had them. `error`: why nothing is offloaded; until then the events
+    stay in the store.
     """
 
     lake: str | None
     hot_days: Number
-    mark: int
-    moving: bool
-    moved_at: Stamp
+    offloaded_until: int
+    offloading: bool
+    offloaded_at: Stamp
     verified_at: Stamp
     next_at: Stamp
     rows: int
-    lost: int
+    lost_events: int
     error: str | None
 
 

@@ -16,7 +16,6 @@ from controlplane.api.bodies import (
     EventBody,
     FailureBody,
     GapBody,
-    TimelineBody,
     HistoryBody,
     PastActionBody,
     PastAlertBody,
@@ -27,6 +26,7 @@ from controlplane.api.bodies import (
     RestartBody,
     RunBody,
     SourceBody,
+    TimelineBody,
 )
 from controlplane.events.progress import items, number, whole
 from controlplane.health import failures, lag, terminal_status
@@ -306,10 +306,19 @@ def _past_run(run: PastRun) -> PastRunBody:
 
 
 def history_body(status: HistoryStatus) -> HistoryBody:
-    """Where moving to the lake stands."""
-    told = asdict(status)
-    times = ("moved_at", "verified_at", "next_at")
-    return HistoryBody(**{**told, **{name: stamp(told[name]) for name in times}})
+    """The state of the offload to the lake."""
+    return HistoryBody(
+        lake=status.lake,
+        hot_days=status.hot_days,
+        offloaded_until=status.mark,
+        offloading=status.moving,
+        offloaded_at=stamp(status.moved_at),
+        verified_at=stamp(status.verified_at),
+        next_at=stamp(status.next_at),
+        rows=status.rows,
+        lost_events=status.lost,
+        error=status.error,
+    )
 
 
 def _progress(sample: ProgressSample, pair: Sequence[ProgressSample]) -> ProgressBody:

@@ -126,7 +126,11 @@ def test_what_moved_to_the_lake_is_told_as_it_was_when_the_store_had_it(past: Pa
     assert past.stored() == stored - BATCHES - 1
     assert past.answers() == before
     told = past.history()
-    assert (told["mark"], told["rows"], told["error"]) == (commit.facts["until"], commit.rows, None)
+    assert (told["offloaded_until"], told["rows"], told["error"]) == (
+        commit.facts["until"],
+        commit.rows,
+        None,
+    )
     assert "controlplane_lake_events_lost_total 0" in past.client.get("/metrics").text
 
 
@@ -189,7 +193,7 @@ def test_the_byte_limit_waits_for_no_lake_and_counts_what_it_cost(past: Past) ->
     gone = retention.prune(plane.writer, plane.clock(), 14 * DAY, limit, hot_seconds=3 * DAY)
     plane.history.lost(gone.lost)
     assert gone.lost > 0
-    assert past.history()["lost"] == gone.lost
+    assert past.history()["lost_events"] == gone.lost
     assert f"controlplane_lake_events_lost_total {gone.lost}" in past.client.get("/metrics").text
 
 

@@ -21,10 +21,10 @@ from controlplane.api.bodies import (
     FactsBody,
     FailureBody,
     FleetBody,
-    TimelineBody,
     ProgressListBody,
     QueryDetailBody,
     RunsBody,
+    TimelineBody,
 )
 from controlplane.api.deps import ControlPlaneDep, FleetCacheDep, QueryIdDep, stretch
 from controlplane.app import ControlPlane
