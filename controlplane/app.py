@@ -1,7 +1,7 @@
-"""The server's parts, wired in one straight function, started in order and stopped in reverse.
+"""Control plane: the server's services, wired by `build`, started in order and stopped in reverse.
 
-Called by the command line and by tests; handed to `controlplane.api`. No globals: whoever has the
-plane has everything.
+Called by the command line and by tests and passed to `controlplane.api`. There are no globals: the ControlPlane holds
+every service.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from listeners.protocol.wire import Event
 
 log = logging.getLogger(__name__)
 Clock = Callable[[], float]
-#: Events after which a query may have another status at once.
+#: Events after which the status of a query may change at once.
 LIFECYCLE_EVENTS = frozenset({"started", "start_failed", "terminated", "idle"})
 JUDGE_SECONDS = 5.0
 RETENTION_SECONDS = 600.0
@@ -54,7 +54,7 @@ OFFLOAD_SECONDS = 10.0
 CHECKPOINT_SECONDS = 1.0
 TOKEN_RELOAD_SECONDS = 5.0
 DICTIONARY_SECONDS = 6 * 3600.0
-FIRST_RUN_SECONDS = 20.0  # after the start, so that the reserve for a full disk is laid by
+FIRST_RUN_SECONDS = 20.0  # soon after the start, so that the disk reserve is created
 DAY = 86400.0
 WRITE_PROBE_SECONDS = 3.0
 RULE_RELOAD_SECONDS = 10.0
@@ -63,7 +63,7 @@ SAVE_SERIES_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class ControlPlane:
-    """What the API asks. Made by `build`; `start` before use, `stop` after."""
+    """The services of a server. Made by `build`; call `start` before use and `stop` after."""
 
     settings: Settings
     clock: Clock
@@ -85,11 +85,11 @@ class ControlPlane:
 
     @property
     def alerts(self) -> AlertQueries:
-        """What is asked about alerts."""
+        """Reads and changes of alerts for the API."""
         return self.alerting.queries
 
     def start(self) -> None:
-        """Take up what the store knows, then begin the periodic work."""
+        """Load the state from the store, then start the periodic jobs."""
         self.writer.start()
         self.ensure_local_tokens()
         self.reload_tokens()
@@ -107,6 +107,7 @@ class ControlPlane:
         log.info("ready: %d queries known", len(self.window.views()))
 
     def stop(self) -> None:
+        """Stop the services in reverse order and close the store."""
         self.alerting.stop()
         self.scheduler.stop()
         self.history.stop()
@@ -116,22 +117,23 @@ class ControlPlane:
         self.close()
 
     def close(self) -> None:
-        """Let go of the store and the data directory; for a plane that was never started, too."""
+        """Close the store and unlock the data directory; also for a control plane that was never started."""
         self.resources.close()
 
     def reading(self) -> contextlib.AbstractContextManager[Connection]:
-        """A short read transaction; the database's errors come out as StoreUnavailable."""
+        """A short read transaction; database errors become StoreUnavailable."""
         return _reading(self.engine)
 
     # -- tokens --------------------------------------------------------------------------------------
 
     def reload_tokens(self) -> None:
+        """Read all tokens from the store."""
         with self.reading() as conn:
             rows = token_rows.all(conn)
         self.tokens.replace(Token(**{**row, "role": Role(row["role"])}) for row in rows)
 
     def ensure_local_tokens(self) -> None:
-        """`admin.token` and `agent.token` in the data directory, for page, CLI and agents beside us."""
+        """Write `admin.token` and `agent.token` to the data directory, for the UI, CLI and agents of this machine."""
         self.reload_tokens()
         files = {Role.ADMIN: self.settings.admin_token_file, Role.AGENT: self.settings.agent_token_file}
         for role, path in files.items():
@@ -141,26 +143,28 @@ class ControlPlane:
                 write_secret(path, self.add_token(f"local {role.value}", role))
 
     def add_token(self, name: str, role: Role) -> str:
+        """Issue a token and return its secret."""
         secret, token = issue(name, role, self.clock())
         self.writer.write(lambda conn: token_rows.insert(conn, **token.columns()))
         return secret
 
-    # -- what routes ask ------------------------------------------------------------------------------
+    # -- requests of the API --------------------------------------------------------------------------
 
     def app_of(self, agent: str) -> str | None:
-        """The app an agent has spoken for, from memory."""
+        """The app of an agent; None for an unknown agent."""
         known = self.window.agent(agent)
         return known.app if known else None
 
     def fleet(self) -> list[QueryView]:
-        """The fleet: all queries but those that a newer one of the same name has replaced."""
+        """All queries except those replaced by a newer query of the same name."""
         return self.window.fleet()
 
     def starts_of(self, query_id: str) -> int:
+        """Number of starts of a query that were seen."""
         return int(self.window.totals(query_id).get("starts", 0))
 
     def retire(self, query_id: str, actor: str, via: str, reason: str) -> None:
-        """Put a query away; on record with the person who did it."""
+        """Retire a query and record it in the audit log; NotFound for an unknown query."""
         now = self.clock()
 
         def work(conn: Connection) -> None:
@@ -171,21 +175,22 @@ class ControlPlane:
         self.writer.write(work, lambda _: self.window.retire(query_id, now))
 
     def readiness_problems(self) -> list[str]:
-        """Why this server is not ready for work, in words that anybody may read; empty when it is."""
+        """Why this server is not ready, without confidential details; empty when it is ready."""
         now = int(self.clock())
         try:
             self.writer.write(lambda conn: probe_write(conn, now), timeout=WRITE_PROBE_SECONDS)
         except ControlPlaneError as error:
             log.warning("not ready: %s", error)
-            return ["the store takes no writes; the server's log says why", *self._overdue_jobs()]
+            return ["the store does not accept writes; see the server log", *self._overdue_jobs()]
         return self._overdue_jobs()
 
     def _overdue_jobs(self) -> list[str]:
-        return [*self.scheduler.late(), *self.alerting.problems()]
+        return [*self.scheduler.overdue(), *self.alerting.problems()]
 
     def server_metrics(self) -> ServerMetrics:
+        """The server's own metrics for `/metrics` and the rules."""
         rules, notifier, series = self.alerting.evaluation, self.alerting.notifier, self.series.figures()
-        moved = self.history.status()
+        offload = self.history.status()
         return ServerMetrics(
             rule_evaluations=rules.evaluations,
             rule_evaluation_failures=rules.failures,
@@ -194,8 +199,8 @@ class ControlPlane:
             series=series.series,
             series_refused=series.refused,
             scrape_seconds=series.seconds,
-            lake_events_lost=None if moved.lake is None else moved.lost,
-            lake_verified_at=moved.verified_at,
+            lake_events_lost=None if offload.lake is None else offload.lost,
+            lake_verified_at=offload.verified_at,
             events_stored=self.ingest.stored,
             events_duplicate=self.ingest.duplicates,
             events_rejected=self.ingest.rejected,
@@ -204,24 +209,25 @@ class ControlPlane:
             agents=sum(1 for agent in self.window.agents() if agent.ended_at is None),
         )
 
-    # -- periodic work --------------------------------------------------------------------------------
+    # -- periodic jobs --------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Record the verdicts that changed, carry actions on."""
+        """Store the status changes of the fleet and advance the open actions."""
         self._store_changes(self.verdicts.changes(self.window.views(), self.clock()))
         self.actions.tick()
 
     def tick_checkpoints(self) -> None:
-        """Give up looks at checkpoints that took too long, and let go what waits for them."""
+        """Time out checkpoint inventories and decide the starts that wait for them."""
         self.checkpoints.tick()
         self.actions.tick_checkpoints()
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Queries started, rested or ended: their status is recorded now, not at the next tick."""
+        """Store the status of queries that started, became idle or ended, without waiting for the next tick."""
         for query_id in {str(e.data.get("id")) for e in events if e.type in LIFECYCLE_EVENTS}:
             self.record_status(query_id)
 
     def record_status(self, query_id: str) -> None:
+        """Store the status of a query if it has changed."""
         view = self.window.view(query_id)
         if view is not None:
             self._store_changes(self.verdicts.changes_of([view], self.clock()))
@@ -234,27 +240,28 @@ class ControlPlane:
             self.alerting.on_status_changes(s for change in changes for s in (change.status, change.before))
 
     def prune(self) -> None:
-        keep = self.settings
-        age, size = keep.retention_days * DAY, keep.retention_bytes
+        """Run retention."""
+        settings = self.settings
+        age, size = settings.retention_days * DAY, settings.retention_bytes
         forget = self.window.forget, self.window.forget_agents
-        gone = retention.prune(self.writer, self.clock(), age, size, *forget, self.history.hot_seconds)
-        self.history.lost(gone.lost)
+        deleted = retention.prune(self.writer, self.clock(), age, size, *forget, self.history.hot_seconds)
+        self.history.lost(deleted.lost)
         self.alerting.prune(self.clock() - age)
-        log.log(logging.INFO if gone.events else logging.DEBUG, "retention: %s", gone)
+        log.log(logging.INFO if deleted.events else logging.DEBUG, "retention: %s", deleted)
 
     def train_dictionary(self) -> None:
-        """Compress what comes from now on with what this fleet's events have in common."""
+        """Train a compression dictionary on the fleet's events and use it for the next ones."""
         if dictionary.train_dictionary(self.writer, self.clock()) is not None:
             self.ingest.refresh_dictionary()
 
 
 def build(settings: Settings, clock: Clock = time.time, reached: Reached = ignore_point) -> ControlPlane:
-    """Open the store and wire everything. SettingsError says in a line what is wrong with the settings.
+    """Open the store and create all services. SettingsError names what is wrong with the settings.
 
     `reached`: see `controlplane.alerting.service`.
     """
     with contextlib.ExitStack() as resources:
-        resources.enter_context(data_dir.held(settings.data_dir))
+        resources.enter_context(data_dir.locked(settings.data_dir))
         engine = open_engine(settings.database_url or default_url(settings.data_dir))
         resources.callback(engine.dispose)
         upgrade(engine)
@@ -274,7 +281,7 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = ignor
             window,
             verdicts,
             clock,
-            lambda: plane.server_metrics(),  # noqa: PLW0108 - there is no plane yet
+            lambda: plane.server_metrics(),  # noqa: PLW0108 - `plane` is not assigned yet
             reading,
             settings.data_dir,
             settings.series_step,

@@ -16,7 +16,7 @@ from starlette.concurrency import run_in_threadpool
 
 from controlplane.errors import Forbidden, Unauthorized
 from controlplane.model import Role
-from controlplane.runtime.tokens import Token, well_formed
+from controlplane.runtime.tokens import Token, is_token_shaped
 
 if TYPE_CHECKING:
     from controlplane.app import ControlPlane
@@ -147,7 +147,7 @@ class Newcomers:
         self._read_at = float("-inf")
 
     async def find(self, secret: str) -> Token | None:
-        if not well_formed(secret):
+        if not is_token_shaped(secret):
             return None
         loop = asyncio.get_running_loop()
         came_at = loop.time()

@@ -31,7 +31,7 @@ from controlplane.cli.options import (
     ui_port_option,
 )
 from controlplane.console.errors import UsageProblem
-from controlplane.runtime.child_processes import ends_with_us
+from controlplane.runtime.child_processes import die_with_parent
 from controlplane.settings import Settings, connect_host
 
 UI_STOP_SECONDS = 3.0
@@ -153,7 +153,7 @@ def _dashboard(settings: Settings, url: str) -> Iterator[None]:
         command,
         env=environment,
         stdin=subprocess.DEVNULL,
-        preexec_fn=ends_with_us(),  # noqa: PLW1509
+        preexec_fn=die_with_parent(),  # noqa: PLW1509
     )
     try:
         yield

@@ -20,7 +20,7 @@ MARKER = ".made-by-controlplane-demo"
 def lock(data_dir: Path) -> IO[str]:
     """Lock the data directory while the returned file is open; DataDirInUse where another demo holds it."""
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will hold tokens
-    with data_dirs.held(data_dir):
+    with data_dirs.locked(data_dir):
         pass  # SettingsError where a server uses it: the demo's own server would fail later
     held = (data_dir / "demo.lock").open("w")
     try:

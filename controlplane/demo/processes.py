@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from controlplane.runtime.child_processes import ends_with_us
+from controlplane.runtime.child_processes import die_with_parent
 
 
 def session_of(stat: str) -> int:
@@ -36,7 +36,7 @@ def members(session: int) -> list[int]:
 
 def _become_child() -> Callable[[], None]:
     """What a child does before exec: restore SIGINT, and end when its parent is killed (Linux)."""
-    end_with_parent = ends_with_us()
+    end_with_parent = die_with_parent()
 
     def prepare() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

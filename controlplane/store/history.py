@@ -1,6 +1,6 @@
-"""What was stored of queries over a stretch of time: their runs, reports, rests and changes of status.
+"""Reads of queries over a time range: runs, progress reports, idle times and status changes.
 
-Plain functions on a connection, read only; `controlplane.metrics.series.replay` makes the figures of the past from it.
+Plain functions on a connection; `controlplane.metrics.series.replay` computes past samples from them.
 """
 
 from __future__ import annotations
@@ -54,19 +54,19 @@ _CHANGES = (
 
 
 def query_rows(connection: Connection, query_ids: Iterable[str]) -> list[QueryRow]:
-    """These queries as they are now."""
+    """The rows of these queries."""
     return [query_row(row) for row in _mapped(connection, _QUERIES, "ids", list(query_ids))]
 
 
 def runs_until(connection: Connection, keys: Sequence[int], end: float) -> list[RunRow]:
-    """All runs of these queries that began by then, in the order of their starts."""
+    """Runs of these queries that started up to `end`, in the order of their starts."""
     return [run_row(row) for row in _mapped(connection, _RUNS, "keys", keys, end=end)]
 
 
 def status_changes(
     connection: Connection, keys: Sequence[int], start: float, end: float
 ) -> list[tuple[int, float, str]]:
-    """Query, time and status of every change of start < t <= end, after the one that stood at `start`."""
+    """(query key, time, status) of the status at `start` and of every change with start < t <= end."""
     found = _mapped(connection, _CHANGES, "keys", keys, start=start, end=end)
     return [(row["query_key"], row["at"], row["status"]) for row in found]
 
@@ -74,7 +74,7 @@ def status_changes(
 def count_reports(
     connection: Connection, keys: Sequence[int], start: float, end: float, every: float | None = None
 ) -> int:
-    """How many reports of these queries there are with start < t <= end; `every`: how many `reports` would read."""
+    """Number of progress reports with start < t <= end; with `every`, the number that `reports` would read."""
     if every is not None:
         return sum(len(_ids(connection, key, start, end, every)) for key in keys)
     found = _mapped(connection, _COUNT, "keys", keys, start=start, end=end)
@@ -82,7 +82,7 @@ def count_reports(
 
 
 def report_times(connection: Connection, keys: Sequence[int], start: float) -> list[tuple[int, float]]:
-    """Query and time of each report later than `start`."""
+    """(query key, time) of each report later than `start`."""
     found = _mapped(connection, _TIMES, "keys", keys, start=start)
     return [(row["query_key"], row["at"]) for row in found]
 
@@ -90,9 +90,9 @@ def report_times(connection: Connection, keys: Sequence[int], start: float) -> l
 def reports(
     connection: Connection, key: int, start: float, end: float, before: int, every: float | None = None
 ) -> list[StoredReport]:
-    """Reports of a query with start < t <= end, and up to `before` earlier ones; oldest first.
+    """Progress reports of a query with start < t <= end and up to `before` earlier ones, oldest first.
 
-    `every`: only the last two of each so many seconds.
+    `every`: only the last two reports of each interval of so many seconds.
     """
     query = sa.select(batches.c.event_id).where(batches.c.query_key == key, batches.c.at <= start)
     earlier = query.order_by(*(column.desc() for column in _ORDER)).limit(before)
@@ -101,7 +101,7 @@ def reports(
 
 
 def _ids(connection: Connection, key: int, start: float, end: float, every: float | None) -> list[int]:
-    """Events of the reports with start < t <= end; of each `every` seconds, up to their end, the last two."""
+    """Event ids of the reports with start < t <= end; with `every`, the last two of each interval (open, closed]."""
     query = (
         sa.select(batches.c.event_id, batches.c.at)
         .where(batches.c.query_key == key, batches.c.at > start, batches.c.at <= end)
@@ -110,16 +110,16 @@ def _ids(connection: Connection, key: int, start: float, end: float, every: floa
     rows = connection.execute(query).all()
     if every is None:
         return [row.event_id for row in rows]
-    places: dict[float, list[int]] = {}
+    intervals: dict[float, list[int]] = {}
     for row in rows:
-        places.setdefault(-(-row.at // every), []).append(row.event_id)
-    return [event_id for ids in places.values() for event_id in ids[-2:]]
+        intervals.setdefault(-(-row.at // every), []).append(row.event_id)
+    return [event_id for ids in intervals.values() for event_id in ids[-2:]]
 
 
 def idle_times(connection: Connection, key: int, start: float, end: float) -> list[tuple[int | None, float]]:
-    """Run and time of each sign up to `end` that a trigger found nothing, from the last batch before `start` on.
+    """(run key, time) of each trigger without new data up to `end`, from the last batch before `start` on.
 
-    Those signs are idle events, and reports that only repeat a batch.
+    Idle events show them, and reports that only repeat a batch.
     """
     since = _last_report(connection, key, start)
     indexed = sa.select(batches.c.event_id).where(batches.c.event_id == events.c.id).exists()
@@ -137,7 +137,7 @@ def idle_times(connection: Connection, key: int, start: float, end: float) -> li
 
 
 def failed_starts(connection: Connection, key: int, start: float) -> list[tuple[float, Any]]:
-    """Time and `exception` of each start later than `start` that failed."""
+    """(time, `exception`) of each failed start later than `start`."""
     query = (
         sa.select(events.c.at, events.c.dictionary, events.c.data)
         .where(
@@ -154,7 +154,7 @@ def failed_starts(connection: Connection, key: int, start: float) -> list[tuple[
 
 
 def _last_report(connection: Connection, key: int, start: float) -> int:
-    """Id of the last report up to `start`; 0 where there is none. What came later has a higher one."""
+    """Event id of the last report up to `start`, 0 without one. Later events have higher ids."""
     last = sa.select(sa.func.max(batches.c.event_id)).where(batches.c.query_key == key, batches.c.at <= start)
     return connection.execute(last).scalar() or 0
 
@@ -162,7 +162,7 @@ def _last_report(connection: Connection, key: int, start: float) -> int:
 def _mapped(
     connection: Connection, statement: Any, name: str, values: Sequence[Any], **given: Any
 ) -> Iterator[Any]:
-    """Rows for so many values at a time as a statement takes."""
+    """Execute the statement for `CHUNK` values at a time and yield the rows."""
     for begin in range(0, len(values), CHUNK):
         parameters = {name: list(values[begin : begin + CHUNK]), **given}
         yield from connection.execute(statement, parameters).mappings()

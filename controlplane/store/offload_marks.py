@@ -1,7 +1,8 @@
-"""What of the store may go because the lake has it: marks, the identity of the store, events by their ids.
+"""Marks of the offload to the lake, the store's identity, and reads of the events to offload.
 
-The marks are rows of `counters`. `controlplane.store.retention` obeys them, `controlplane.history` sets them once
-the lake's commit is verified, and the jobs of `controlplane.pipeline` read events here, on their executors too.
+The marks are rows of `counters`: events up to a mark may be deleted because the lake has them.
+`controlplane.store.retention` reads the marks, `controlplane.history` sets them once the lake's commit is verified,
+and the jobs of `controlplane.pipeline` read events here, on executors too.
 """
 
 from __future__ import annotations
@@ -18,28 +19,28 @@ from controlplane.store.blobs import Unpacker
 from controlplane.store.rows import key_of
 from controlplane.store.tables import agents, batches, counters, events
 
-#: A number that tells stores apart which move to one lake.
+#: Number that distinguishes the stores that offload to one lake.
 STORE_ID = "store_id"
-#: How often the store was found to be set back, by a backup.
+#: How often the store was restored from a backup.
 GENERATION = "generation"
-#: Events up to this id are in the lake, by a commit that was verified.
+#: Events up to this id are in the lake, in verified commits.
 OFFLOADED_UNTIL = "offloaded_until"
-#: Newest time (milliseconds) of an event that was deleted: from then on the store is complete.
+#: Newest time (Unix milliseconds) of a deleted event: from then on the store is complete.
 DELETED_UNTIL = "deleted_until"
-#: Events that the byte limit deleted before the lake had them.
+#: Number of events that the byte limit deleted before the lake had them.
 LOST_EVENTS = "lost_events"
-#: What the lake keeps of events; the other types tell only of the present, or are kept elsewhere.
+#: Event types that the lake stores; the others describe only the present or are stored elsewhere.
 LAKE_EVENT_TYPES = frozenset(
     ("progress", "started", "idle", "terminated", "start_failed", "app_started", "app_ended", "dropped")
 )
 PAGE_ROWS = 2_000
-#: Sums of agents' sequence numbers stay small by it.
+#: Sequence numbers are added modulo this, which keeps the sums small.
 MODULUS = 1_000_003
 
 
 @dataclass(frozen=True)
 class OffloadEvent:
-    """One event on its way: `data` as it was sent; `at` in Unix seconds, by the corrected clock."""
+    """An event to offload: `data` as the agent sent it; `at` in Unix seconds by the corrected clock."""
 
     id: int
     agent: str
@@ -53,26 +54,27 @@ class OffloadEvent:
 
 
 def value(connection: Connection, name: str) -> int | None:
-    """A counter; None before it was ever set."""
+    """The value of a counter; None before it was first set."""
     found = connection.execute(sa.select(counters.c.value).where(counters.c.name == name)).scalar()
     return None if found is None else int(found)
 
 
 def set_value(connection: Connection, name: str, number: int) -> None:
+    """Set a counter."""
     update = sa.update(counters).where(counters.c.name == name).values(value=number)
     if connection.execute(update).rowcount == 0:
         connection.execute(sa.insert(counters).values(name=name, value=number))
 
 
 def raise_to(connection: Connection, name: str, number: int) -> None:
-    """Set a mark that only ever rises."""
+    """Raise a mark to `number`; a mark never falls."""
     known = value(connection, name)
     if known is None or known < number:
         set_value(connection, name, number)
 
 
 def store_id(connection: Connection) -> str:
-    """The identity of this store, made where it has none: for the writer."""
+    """The identity of this store, assigned on first use. Needs the writer's connection."""
     known = value(connection, STORE_ID)
     if known is None:
         known = secrets.randbits(48)
@@ -81,24 +83,25 @@ def store_id(connection: Connection) -> str:
 
 
 def start_generation(connection: Connection) -> None:
-    """The store was set back, and its ids come anew: its events move under another name. For the writer."""
+    """Begin a new generation after a restore from a backup, as event ids repeat. Needs the writer's connection."""
     set_value(connection, GENERATION, (value(connection, GENERATION) or 0) + 1)
 
 
 def offload_name(connection: Connection) -> str | None:
-    """The name under which events move: that of the store and of its life. None before any was moved."""
-    known, lives = value(connection, STORE_ID), value(connection, GENERATION)
+    """The name under which events are offloaded: store id and generation. None before the first offload."""
+    known, generation = value(connection, STORE_ID), value(connection, GENERATION)
     if known is None:
         return None
-    return f"{format_id(known)}.{lives}" if lives else format_id(known)
+    return f"{format_id(known)}.{generation}" if generation else format_id(known)
 
 
 def format_id(number: int) -> str:
+    """A store id as 12 hexadecimal digits."""
     return f"{number:012x}"
 
 
 def complete_since(connection: Connection, query_id: str) -> float | None:
-    """From when on the store has every report of a query, in Unix seconds; None where it has none at all."""
+    """Time from which the store has every report of a query, Unix seconds; None without a report."""
     first = sa.select(sa.func.min(batches.c.at)).where(batches.c.query_key == key_of(query_id))
     oldest = connection.execute(first).scalar()
     if oldest is None:
@@ -107,13 +110,13 @@ def complete_since(connection: Connection, query_id: str) -> float | None:
 
 
 def store_complete_since(connection: Connection) -> float:
-    """From when on the store has all that it was ever told, in Unix seconds; 0 where nothing was deleted yet."""
-    gone = value(connection, DELETED_UNTIL)
-    return 0.0 if gone is None else gone / 1000
+    """Time from which the store has all its events, Unix seconds; 0 before the first deletion."""
+    deleted = value(connection, DELETED_UNTIL)
+    return 0.0 if deleted is None else deleted / 1000
 
 
 def last_id_before(connection: Connection, after: int, cutoff: float) -> int:
-    """Id of the last event that may be moved: every one up to it is older than `cutoff`. `after`: where none is."""
+    """Id of the last event whose predecessors are all older than `cutoff`; `after` if there is none."""
     young = (
         sa.select(events.c.id)
         .where(events.c.id > after, events.c.at >= cutoff)
@@ -129,19 +132,19 @@ def last_id_before(connection: Connection, after: int, cutoff: float) -> int:
 
 @dataclass(frozen=True)
 class RangeChecksum:
-    """How many events there are, and a sum by which others in their place are found out."""
+    """Number of events and sum of their sequence numbers, which shows when other events took their ids."""
 
     events: int
     seq_sum: int
 
 
 def seq_residue(seq: int) -> int:
-    """What an event adds to the sum of its tally."""
+    """The summand of an event in `RangeChecksum.seq_sum`."""
     return seq % MODULUS
 
 
 def checksum(connection: Connection, after: int, until: int) -> RangeChecksum:
-    """Of the events with after < id <= until that the lake keeps."""
+    """Checksum of the events with after < id <= until that the lake stores."""
     query = sa.select(sa.func.count(), sa.func.sum(events.c.seq % MODULUS)).where(
         events.c.id > after, events.c.id <= until, events.c.type.in_(LAKE_EVENT_TYPES)
     )
@@ -150,12 +153,12 @@ def checksum(connection: Connection, after: int, until: int) -> RangeChecksum:
 
 
 def count(connection: Connection, after: int, until: int) -> int:
-    """Events with after < id <= until that the lake keeps."""
+    """Number of events with after < id <= until that the lake stores."""
     return checksum(connection, after, until).events
 
 
 def split_range(connection: Connection, after: int, until: int, size: int) -> list[int]:
-    """Ids that part after < id <= until into stretches of about `size` events; the last is `until`."""
+    """Upper ids that split after < id <= until into ranges of about `size` events; the last is `until`."""
     found: list[int] = []
     place = after
     while place < until:
@@ -172,7 +175,7 @@ def split_range(connection: Connection, after: int, until: int, size: int) -> li
 
 
 def events_to_offload(connection: Connection, after: int, until: int) -> Iterator[OffloadEvent]:
-    """Events with after < id <= until that the lake keeps, in order of id; a page in memory at a time."""
+    """Events with after < id <= until that the lake stores, by id; one page is in memory at a time."""
     unpacker, place = Unpacker(connection), after
     columns = (events, agents.c.agent, agents.c.app, agents.c.app_id, agents.c.spark_version)
     while True:

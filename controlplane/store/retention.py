@@ -1,8 +1,8 @@
-"""Deletes what is too old or too much, oldest first, in small commits that leave the writer free between.
+"""Retention: delete by age and by size, oldest first, in small commits so that other writes come between.
 
-Works on a full disk: deletions need a little space, which `store.reserve` keeps for them. Actions,
-audit, and every query that still goes by its name stay, with the newest run. With a lake, events leave by
-their age only once the lake has them; the byte limit waits for nobody, and counts what was lost so.
+Works on a full disk: deletions need a little space, which `controlplane.runtime.disk_reserve` keeps for them. Actions,
+the audit log and every query whose name is still in use stay, with its newest run. With a lake, events past their
+age are deleted only once the lake has them; the byte limit does not wait for the lake and counts the events lost.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from controlplane.store.engine import checkpoint, is_sqlite, sqlite_file, used_b
 from controlplane.store.tables import agents, batches, counters, events, queries, runs, status_changes
 from controlplane.store.writer import Writer
 
-#: Events that only tell the present; what they change is in rows of their own.
+#: Events that describe only the present; what they change is stored in other tables.
 SHORT_LIVED = ("heartbeat", "status")
 SHORT_LIVED_SECONDS = 24 * 3600.0
 CHUNK = 1_000
 T = TypeVar("T")
-EventRows = Sequence[Any]  # rows with id, agent_key and seq
-#: Having passed the limit we go a little below it, not to come back for every event.
+EventRows = Sequence[Any]  # rows with the columns `_COLUMNS`
+#: Share of the byte limit to prune down to, so that not every new event causes a deletion.
 LOW_WATER = 0.95
-#: Empty pages that the next events will fill, as a share of the file.
+#: Share of the file to keep as empty pages for the next events.
 FREE_PAGES_SHARE = 0.05
 
 
 @dataclass(frozen=True)
 class PruneResult:
-    """What went. `full`: the disk was full and the reserve had to be used.
+    """Number of deleted rows, by table. `full`: the disk was full and the reserve was used.
 
     `lost`: events that the byte limit deleted before the lake had them.
     """
@@ -62,23 +62,23 @@ def prune(
     forget_agents: Callable[[Sequence[str]], None] | None = None,
     hot_seconds: float | None = None,
 ) -> PruneResult:
-    """Delete what is older than `max_age_seconds`, then the oldest until the store is below `max_bytes`.
+    """Delete events older than `max_age_seconds`, then the oldest until the store is below `max_bytes`.
 
-    `hot_seconds`: there is a lake; events go after so long, and only those that it has. `forget` and
-    `forget_agents` are told the ids of queries and agents that went, in the writer's thread. StoreUnavailable
-    when even the reserve does not help.
+    `hot_seconds` is given with a lake: events are deleted at this age, and only those that the lake has. `forget` and
+    `forget_agents` are called with the ids of deleted queries and agents, in the writer's thread. StoreUnavailable
+    if the disk is full in spite of the reserve.
     """
     store = sqlite_file(writer.engine)
     if store is not None:
         disk_reserve.ensure(store)
-    cutoff, before, work = now - max_age_seconds, used_store_bytes(writer.engine), _Pruning(writer)
+    cutoff, before, work = now - max_age_seconds, used_store_bytes(writer.engine), _Pass(writer)
     lake = hot_seconds is not None
-    gone = work.delete_aged(cutoff if hot_seconds is None else now - hot_seconds, lake)
-    gone += work.delete_passing(now - SHORT_LIVED_SECONDS)
-    gone += work.delete_beyond(max_bytes, lake)
+    deleted = work.delete_expired(cutoff if hot_seconds is None else now - hot_seconds, lake)
+    deleted += work.delete_short_lived(now - SHORT_LIVED_SECONDS)
+    deleted += work.delete_excess(max_bytes, lake)
     old_queries = work.write(lambda connection: _delete_queries(connection, cutoff), forget)
     pruned = PruneResult(
-        events=gone,
+        events=deleted,
         queries=len(old_queries),
         runs=work.write(lambda connection: _delete_runs(connection, cutoff)),
         agents=len(work.write(lambda connection: _delete_agents(connection, cutoff), forget_agents)),
@@ -94,13 +94,13 @@ def prune(
 
 
 def used_store_bytes(engine: Engine) -> int:
-    """Bytes that the store holds."""
+    """Bytes that the store uses."""
     with engine.connect() as connection:
         return used_bytes(connection)
 
 
-class _Pruning:
-    """One pass. A write that finds the disk full gives the reserve up and is tried once more."""
+class _Pass:
+    """One retention pass. A write that fails on a full disk releases the reserve and is retried once."""
 
     def __init__(self, writer: Writer):
         self._writer = writer
@@ -112,68 +112,68 @@ class _Pruning:
             return self._writer.write(work, then)
         except StoreUnavailable:
             store = sqlite_file(self._writer.engine)
-            if store is None or not disk_reserve.give_up(store):
+            if store is None or not disk_reserve.release(store):
                 raise
         self.full = True
         checkpoint(self._writer.engine)
         return self._writer.write(work, then)
 
     def _delete(self, choose: Callable[[Connection], EventRows]) -> int:
-        gone = self.write(lambda connection: _delete(connection, choose(connection)))
-        if self.full:  # the log must not take what the deletions give
+        deleted = self.write(lambda connection: _delete(connection, choose(connection)))
+        if self.full:  # the WAL must not take the space that the deletions free
             checkpoint(self._writer.engine)
-        return gone
+        return deleted
 
-    def delete_aged(self, cutoff: float, lake: bool) -> int:
-        """Events come in order of time, but for late ones: the first page without any ends it."""
-        gone = 0
-        while step := self._delete(lambda connection: _aged(connection, cutoff, lake)):
-            gone += step
-        return gone
+    def delete_expired(self, cutoff: float, lake: bool) -> int:
+        """Delete by age. Events are stored about in order of time, so the first page without an old one is the last."""
+        deleted = 0
+        while step := self._delete(lambda connection: _expired(connection, cutoff, lake)):
+            deleted += step
+        return deleted
 
-    def delete_passing(self, cutoff: float) -> int:
-        """Heartbeats and polls older than `cutoff`; a mark tells how far earlier passes have come."""
-        gone, more = 0, True
+    def delete_short_lived(self, cutoff: float) -> int:
+        """Delete heartbeats and status events older than `cutoff`, beginning at the mark of the previous pass."""
+        deleted, more = 0, True
         while more:
-            step, more = self.write(lambda connection: _sweep(connection, cutoff))
-            gone += step
-        return gone
+            step, more = self.write(lambda connection: _delete_short_lived(connection, cutoff))
+            deleted += step
+        return deleted
 
-    def delete_beyond(self, max_bytes: int, lake: bool) -> int:
-        """The oldest events, as many as are too much; measured again, for events differ in size."""
-        gone, limit = 0, float(max_bytes)
+    def delete_excess(self, max_bytes: int, lake: bool) -> int:
+        """Delete the oldest events until the size is below the limit; events differ in size, so measure again."""
+        deleted, limit = 0, float(max_bytes)
         while (held := used_store_bytes(self._writer.engine)) > limit:
             limit = max_bytes * LOW_WATER
             stored = self.write(_count_events)
             surplus = math.ceil(stored * (held - limit) / held)
             while surplus > 0 and (step := self._delete_oldest(min(surplus, CHUNK), lake)):
                 surplus -= step
-                gone += step
+                deleted += step
             if surplus > 0 or not stored:
-                break  # what is left are no events
-        return gone
+                break  # the rest are not events
+        return deleted
 
     def _delete_oldest(self, limit: int, lake: bool) -> int:
-        lost = self.write(lambda connection: _count_unsafe(connection, limit)) if lake else 0
+        lost = self.write(lambda connection: _count_lost(connection, limit)) if lake else 0
         step = self._delete(partial(_oldest, limit=limit))
         self.lost += lost
         return step
 
     def free(self) -> None:
-        """Give empty pages back to the disk, a few at a time; keep some unless the disk is full."""
+        """Return empty pages to the disk, a few at a time; keep some unless the disk is full."""
         if is_sqlite(self._writer.engine):
             while self.write(partial(vacuum_step, keep=0.0 if self.full else FREE_PAGES_SHARE)):
                 pass
             checkpoint(self._writer.engine)
 
 
-# -- what goes -------------------------------------------------------------------------------------
+# -- deletions -------------------------------------------------------------------------------------
 
 _COLUMNS = (events.c.id, events.c.agent_key, events.c.seq, events.c.at, events.c.type)
 
 
-def _aged(connection: Connection, cutoff: float, lake: bool) -> EventRows:
-    """Of the oldest page those from before `cutoff`; with a lake, up to the mark that it has them."""
+def _expired(connection: Connection, cutoff: float, lake: bool) -> EventRows:
+    """Events before `cutoff` among the oldest page; with a lake only up to its mark."""
     select = sa.select(*_COLUMNS).order_by(events.c.id).limit(CHUNK)
     if lake:
         select = select.where(
@@ -183,8 +183,8 @@ def _aged(connection: Connection, cutoff: float, lake: bool) -> EventRows:
     return connection.execute(sa.select(page).where(page.c.at < cutoff)).all()
 
 
-def _count_unsafe(connection: Connection, limit: int) -> int:
-    """Of the oldest events those that the lake would keep and has not got yet; added to what was lost."""
+def _count_lost(connection: Connection, limit: int) -> int:
+    """Count the oldest events that the lake should store but does not have yet, and add them to `LOST_EVENTS`."""
     safe = offload_marks.value(connection, offload_marks.OFFLOADED_UNTIL) or 0
     lost = sum(
         row.id > safe and row.type in offload_marks.LAKE_EVENT_TYPES for row in _oldest(connection, limit)
@@ -203,15 +203,15 @@ def _count_events(connection: Connection) -> int:
     return int(connection.execute(sa.select(sa.func.count()).select_from(events)).scalar() or 0)
 
 
-def _sweep(connection: Connection, cutoff: float) -> tuple[int, bool]:
-    """One page of passing events after the mark; False when what follows is too young."""
+def _delete_short_lived(connection: Connection, cutoff: float) -> tuple[int, bool]:
+    """Delete the short-lived events of one page after the mark; False if the following events are too young."""
     mark = connection.execute(
         sa.select(counters.c.value).where(counters.c.name == "short_lived_deleted_until")
     ).scalar()
     page = sa.select(*_COLUMNS).where(events.c.id > (mark or 0)).order_by(events.c.id).limit(CHUNK)
     rows = connection.execute(page).all()
     seen = rows[: next((place for place, row in enumerate(rows) if row.at >= cutoff), len(rows))]
-    gone = _delete(connection, [row for row in seen if row.type in SHORT_LIVED])
+    deleted = _delete(connection, [row for row in seen if row.type in SHORT_LIVED])
     if seen and mark is None:
         connection.execute(sa.insert(counters).values(name="short_lived_deleted_until", value=seen[-1].id))
     elif seen:
@@ -220,21 +220,21 @@ def _sweep(connection: Connection, cutoff: float) -> tuple[int, bool]:
             .where(counters.c.name == "short_lived_deleted_until")
             .values(value=seen[-1].id)
         )
-    return gone, len(seen) == CHUNK
+    return deleted, len(seen) == CHUNK
 
 
-def _delete(connection: Connection, doomed: EventRows) -> int:
-    """Delete these events, their batches with them; note how far each agent's are gone."""
-    if not doomed:
+def _delete(connection: Connection, rows: EventRows) -> int:
+    """Delete these events and their rows of `batches`; store each agent's highest deleted sequence number."""
+    if not rows:
         return 0
-    ids = [row.id for row in doomed]
+    ids = [row.id for row in rows]
     connection.execute(sa.delete(batches).where(batches.c.event_id.in_(ids)))
     connection.execute(sa.delete(events).where(events.c.id.in_(ids)))
-    kept = [row.at for row in doomed if row.type in offload_marks.LAKE_EVENT_TYPES]
+    kept = [row.at for row in rows if row.type in offload_marks.LAKE_EVENT_TYPES]
     if kept:
         offload_marks.raise_to(connection, offload_marks.DELETED_UNTIL, math.ceil(max(kept) * 1000))
     pruned: dict[int, int] = {}
-    for row in doomed:
+    for row in rows:
         pruned[row.agent_key] = max(row.seq, pruned.get(row.agent_key, 0))
     for agent_key, seq in pruned.items():
         update = sa.update(agents).where(agents.c.key == agent_key, agents.c.pruned_seq < seq)
@@ -243,7 +243,7 @@ def _delete(connection: Connection, doomed: EventRows) -> int:
 
 
 def _delete_queries(connection: Connection, cutoff: float) -> list[str]:
-    """Queries put away before `cutoff`, and those whose name another one has taken, without an event left."""
+    """Delete queries without events that were retired before `cutoff` or whose name a newer query has taken."""
     newer = queries.alias("newer")
     replaced = sa.exists().where(
         newer.c.app == queries.c.app,
@@ -260,21 +260,21 @@ def _delete_queries(connection: Connection, cutoff: float) -> list[str]:
     keys = [row.key for row in rows]
     for table, column in ((runs, runs.c.query_key), (status_changes, status_changes.c.query_key)):
         connection.execute(sa.delete(table).where(column.in_(keys)))
-    for forget in (checkpoints.delete_queries, shapes.delete_queries):
-        forget(connection, [row.query_id for row in rows])
+    for delete in (checkpoints.delete_queries, shapes.delete_queries):
+        delete(connection, [row.query_id for row in rows])
     connection.execute(sa.delete(queries).where(queries.c.key.in_(keys)))
     return [row.query_id for row in rows]
 
 
 def _delete_runs(connection: Connection, cutoff: float) -> int:
-    """Runs that ended before `cutoff`, but the newest of each query."""
+    """Delete runs that ended before `cutoff`, except the newest of each query."""
     newest = sa.select(queries.c.newest_run).where(queries.c.newest_run.is_not(None))
     old = runs.c.ended_at.is_not(None) & (runs.c.last_event_at < cutoff) & runs.c.run_id.not_in(newest)
     return connection.execute(sa.delete(runs).where(old)).rowcount
 
 
 def _delete_agents(connection: Connection, cutoff: float) -> list[str]:
-    """Agents that were last heard before `cutoff` and have no run and no event left."""
+    """Delete agents last seen before `cutoff` that have neither runs nor events."""
     unused = (
         (agents.c.last_seen_at < cutoff)
         & agents.c.key.not_in(sa.select(runs.c.agent_key))
@@ -284,7 +284,7 @@ def _delete_agents(connection: Connection, cutoff: float) -> list[str]:
 
 
 def _delete_changes(connection: Connection, cutoff: float) -> int:
-    """Verdicts from before `cutoff`, but the last of each query."""
+    """Delete status changes before `cutoff`, except the last of each query."""
     last = sa.select(sa.func.max(status_changes.c.key)).group_by(status_changes.c.query_key)
     old = (status_changes.c.at < cutoff) & status_changes.c.key.not_in(last)
     return connection.execute(sa.delete(status_changes).where(old)).rowcount

@@ -1,6 +1,6 @@
-"""Loads the rows that a group of events may concern, and saves what the events changed.
+"""Load the rows that a group of events may concern into a unit of work, and save its changes.
 
-Called by `controlplane.ingest.deduplication` in the writer's transaction; loading takes a few statements for
+Called by `controlplane.ingest.deduplication` in the writer's transaction. Loading takes a few statements for
 thousands of events.
 """
 
@@ -25,7 +25,7 @@ from controlplane.store.rows import (
 )
 from controlplane.store.tables import agents, queries, runs
 
-# Statements are made once: making one costs more than running it.
+# Statements are built once, as building one costs more than running it.
 _AGENTS = sa.select(agents).where(agents.c.agent.in_(sa.bindparam("ids", expanding=True)))
 _QUERIES = sa.select(queries).where(queries.c.query_id.in_(sa.bindparam("ids", expanding=True)))
 _NAMED_RUNS = select_runs().where(runs.c.run_id.in_(sa.bindparam("ids", expanding=True)))
@@ -38,22 +38,22 @@ _OPEN_RUNS_OF_AGENTS = select_runs().where(
 )
 _INSERTS = {table: sa.insert(table).returning(table.c.key) for table in (agents, queries, runs)}
 _UPDATES = {
-    table: sa.update(table).where(table.c.key == sa.bindparam("its_key")) for table in (agents, queries, runs)
+    table: sa.update(table).where(table.c.key == sa.bindparam("row_key")) for table in (agents, queries, runs)
 }
 
 
 def load(connection: Connection, references: References) -> UnitOfWork:
-    """Agents, queries and runs that these events name, with the open runs beside them."""
-    ledger = UnitOfWork()
-    query_ids = references.query_ids | set(_newest_called(connection, references.names))
-    _load_runs(connection, ledger, query_ids, references.run_ids, references.ending_agents)
-    query_ids.update(row.run.query_id for row in ledger.runs.values())
+    """Load the agents, queries and runs that these events name, and the open runs of those queries."""
+    work = UnitOfWork()
+    query_ids = references.query_ids | set(_newest_named(connection, references.names))
+    _load_runs(connection, work, query_ids, references.run_ids, references.ending_agents)
+    query_ids.update(row.run.query_id for row in work.runs.values())
     for row in _found(connection, _QUERIES, query_ids):
-        ledger.queries[row["query_id"]] = query_row(row)
-    speaking = references.agents | {row.run.agent for row in ledger.runs.values()}
-    for row in _found(connection, _AGENTS, speaking):
-        ledger.agents[row["agent"]] = agent_row(row)
-    return ledger
+        work.queries[row["query_id"]] = query_row(row)
+    agent_ids = references.agents | {row.run.agent for row in work.runs.values()}
+    for row in _found(connection, _AGENTS, agent_ids):
+        work.agents[row["agent"]] = agent_row(row)
+    return work
 
 
 def _found(connection: Connection, statement: sa.Select[Any], ids: Iterable[str]) -> Iterable[sa.RowMapping]:
@@ -61,7 +61,7 @@ def _found(connection: Connection, statement: sa.Select[Any], ids: Iterable[str]
     return connection.execute(statement, {"ids": wanted}).mappings() if wanted else ()
 
 
-def _newest_called(connection: Connection, names: Iterable[tuple[str, str | None]]) -> Iterable[str]:
+def _newest_named(connection: Connection, names: Iterable[tuple[str, str | None]]) -> Iterable[str]:
     """The newest query of each (app, name)."""
     for app, name in names:
         query = (
@@ -74,49 +74,49 @@ def _newest_called(connection: Connection, names: Iterable[tuple[str, str | None
 
 
 def _load_runs(
-    connection: Connection, ledger: UnitOfWork, query_ids: set[str], run_ids: set[str], ending: set[str]
+    connection: Connection, work: UnitOfWork, query_ids: set[str], run_ids: set[str], ending: set[str]
 ) -> None:
-    """The runs named, and of their queries the newest and the open ones; of ending agents the open ones."""
+    """Load the named runs, the newest and open runs of their queries, and the open runs of ending agents."""
     wanted = ((_NAMED_RUNS, run_ids), (_OPEN_RUNS, query_ids), (_OPEN_RUNS_OF_AGENTS, ending))
     for statement, ids in wanted:
         for row in _found(connection, statement, ids):
-            ledger.runs[row["run_id"]] = run_row(row)
+            work.runs[row["run_id"]] = run_row(row)
 
 
-def save(connection: Connection, ledger: UnitOfWork) -> None:
-    """Write the changed rows; new ones get their keys, in the ledger too."""
-    _save_agents(connection, ledger)
-    _save_queries(connection, ledger)
-    _save_runs(connection, ledger)
+def save(connection: Connection, work: UnitOfWork) -> None:
+    """Write the changed rows; new rows get their keys, in the unit of work too."""
+    _save_agents(connection, work)
+    _save_queries(connection, work)
+    _save_runs(connection, work)
 
 
-def _save_agents(connection: Connection, ledger: UnitOfWork) -> None:
-    changed = [row for name, row in ledger.agents.items() if name in ledger.changed]
+def _save_agents(connection: Connection, work: UnitOfWork) -> None:
+    changed = [row for name, row in work.agents.items() if name in work.changed]
     for row in changed:
         if row.agent.key == 0:
             key = _insert(connection, agents, agent_values(row))
-            ledger.agents[row.agent.agent] = replace(row, agent=replace(row.agent, key=key))
+            work.agents[row.agent.agent] = replace(row, agent=replace(row.agent, key=key))
     _update(connection, agents, [agent_values(row) for row in changed if row.agent.key])
 
 
-def _save_queries(connection: Connection, ledger: UnitOfWork) -> None:
-    changed = [row for name, row in ledger.queries.items() if name in ledger.changed]
+def _save_queries(connection: Connection, work: UnitOfWork) -> None:
+    changed = [row for name, row in work.queries.items() if name in work.changed]
     for row in changed:
         if row.key == 0:
-            ledger.queries[row.query_id] = replace(row, key=_insert(connection, queries, query_values(row)))
+            work.queries[row.query_id] = replace(row, key=_insert(connection, queries, query_values(row)))
     _update(connection, queries, [query_values(row) for row in changed if row.key])
 
 
-def _save_runs(connection: Connection, ledger: UnitOfWork) -> None:
+def _save_runs(connection: Connection, work: UnitOfWork) -> None:
     old: list[dict[str, Any]] = []
-    for name, row in list(ledger.runs.items()):
-        if name not in ledger.changed:
+    for name, row in list(work.runs.items()):
+        if name not in work.changed:
             continue
-        keys = ledger.queries[row.run.query_id].key, ledger.agents[row.run.agent].agent.key
+        keys = work.queries[row.run.query_id].key, work.agents[row.run.agent].agent.key
         values = run_values(row, *keys)
         if row.run.key == 0:
             key = _insert(connection, runs, values)
-            ledger.runs[name] = replace(row, run=replace(row.run, key=key))
+            work.runs[name] = replace(row, run=replace(row.run, key=key))
         else:
             old.append(values)
     _update(connection, runs, old)
@@ -129,6 +129,6 @@ def _insert(connection: Connection, table: sa.Table, values: dict[str, Any]) -> 
 
 def _update(connection: Connection, table: sa.Table, rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        row["its_key"] = row.pop("key")
+        row["row_key"] = row.pop("key")
     if rows:
         connection.execute(_UPDATES[table], rows)

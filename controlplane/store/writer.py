@@ -1,8 +1,10 @@
-"""The one thread that changes the store; many submissions share one commit.
+"""Group commit: the only thread that writes to the store.
 
-A durable commit costs milliseconds whatever is in it, so everything that waits is written in one
-transaction, each submission in a savepoint of its own: a submission that fails takes nobody with it.
-A future resolves only after the commit; when the commit fails, all of its futures fail.
+A durable commit costs milliseconds whatever its size, so all waiting jobs are written in one transaction, each in a
+savepoint of its own: a failing job does not affect the others. A future resolves only after the commit; when the
+commit fails, all futures of the group fail.
+
+A ThreadPoolExecutor with one worker would run each job alone and so commit each alone; the queue is what groups them.
 """
 
 from __future__ import annotations
@@ -41,29 +43,30 @@ class _Job:
 
 
 class Writer:
-    """`start` before use, `stop` after; then every submission fails with StoreUnavailable."""
+    """Writer thread. Call `start` before use; after `stop` every submission fails with StoreUnavailable."""
 
     def __init__(self, engine: Engine, max_group: int = MAX_GROUP, max_waiting: int = MAX_WAITING):
         self._engine = engine
         self._max_group = max_group
         self._waiting: queue.Queue[_Job | None] = queue.Queue(max_waiting)
-        self._lock = threading.Lock()  # so that nothing is queued behind the stop mark
+        self._lock = threading.Lock()  # no job is queued behind the stop marker
         self._thread: threading.Thread | None = None
         self._broken: StoreUnavailable | None = None
-        #: Seconds that the last group took from BEGIN to COMMIT; None before the first.
+        #: Seconds of the last group from BEGIN to COMMIT; None before the first.
         self.commit_seconds: float | None = None
 
     @property
     def engine(self) -> Engine:
-        """For reading."""
+        """The engine, for reading."""
         return self._engine
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float = 30.0) -> None:
-        """Write what waits, then end the thread."""
+        """Write the waiting jobs, then end the thread."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:
@@ -73,8 +76,8 @@ class Writer:
     def submit(self, work: Callable[[Connection], T], then: Callable[[T], None] | None = None) -> Future[T]:
         """Run `work` in the next group; the future resolves after COMMIT.
 
-        `then(result)` is called in the writer's thread after COMMIT and before the future resolves,
-        in the order of the submissions: memory that follows the store is changed there.
+        `then(result)` is called in the writer's thread after COMMIT and before the future resolves, in the order of
+        the submissions. State in memory that mirrors the store is changed there.
         """
         job = _Job(work, then, Future())
         with self._lock:
@@ -98,9 +101,9 @@ class Writer:
         then: Callable[[T], None] | None = None,
         timeout: float = WRITE_TIMEOUT_SECONDS,
     ) -> T:
-        """`submit` and wait. StoreUnavailable after `timeout` seconds; it may still be written then."""
+        """`submit` and wait. StoreUnavailable after `timeout` seconds; the job may still be written later."""
         if threading.current_thread() is self._thread:
-            raise RuntimeError("write() inside the writer's thread would wait for itself")
+            raise RuntimeError("write() in the writer's thread would wait for itself")
         future = self.submit(work, then)
         try:
             return future.result(timeout)
@@ -115,10 +118,10 @@ class Writer:
         while not stopping:
             group, stopping = self._collect()
             if group:
-                self._serve(group)
+                self._write_group(group)
 
     def _collect(self) -> tuple[list[_Job], bool]:
-        """Wait for a job, then take what else is there; True when the stop mark was among it."""
+        """Wait for a job, then take the others that wait; True if the stop marker was among them."""
         group: list[_Job] = []
         item = self._waiting.get()
         while item is not None:
@@ -132,46 +135,46 @@ class Writer:
                 return group, False
         return group, True
 
-    def _serve(self, group: list[_Job]) -> None:
-        began = time.perf_counter()
+    def _write_group(self, group: list[_Job]) -> None:
+        started = time.perf_counter()
         try:
             if self._broken is not None:
                 raise self._broken
             self._commit(group)
         except StoreUnavailable as error:
-            self._refuse(group, error)
+            self._fail(group, error)
         except DBAPIError as error:
-            self._refuse(group, self._judge(error))
+            self._fail(group, self._unavailable(error))
         except Exception:
             log.exception("a group of writes failed")
-            self._refuse(group, StoreUnavailable("the store cannot be used; the server's log says why"))
+            self._fail(group, StoreUnavailable("the store cannot be used; see the server log"))
         else:
-            self.commit_seconds = time.perf_counter() - began
+            self.commit_seconds = time.perf_counter() - started
             for job in group:
                 _resolve(job)
 
     def _commit(self, group: list[_Job]) -> None:
         with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
             for job in group:
-                _attempt(connection, job)
+                _run_job(connection, job)
 
-    def _judge(self, error: DBAPIError) -> StoreUnavailable:
-        refusal = unavailable(error)
+    def _unavailable(self, error: DBAPIError) -> StoreUnavailable:
+        failure = unavailable(error)
         if is_fatal(error):
-            self._broken = refusal
-        log.error("%s", refusal)
-        return refusal
+            self._broken = failure
+        log.error("%s", failure)
+        return failure
 
-    def _refuse(self, group: list[_Job], error: StoreUnavailable) -> None:
+    def _fail(self, group: list[_Job], error: StoreUnavailable) -> None:
         for job in group:
             job.future.set_exception(job.error or error)
 
 
-def _attempt(connection: Connection, job: _Job) -> None:
-    """Run one job in a savepoint. What concerns the whole database is raised, the rest is the job's own.
+def _run_job(connection: Connection, job: _Job) -> None:
+    """Run one job in a savepoint. Raise errors of the whole database; keep the job's own errors with the job.
 
-    Its own are its values and its mistakes. Every other word of a driver may be the database's: a damaged
-    file is a DatabaseError, a PostgreSQL that became read-only an InternalError.
+    Its own are DataError, IntegrityError and exceptions of its code. Any other driver error may concern the database:
+    a damaged file is a DatabaseError, a PostgreSQL that became read-only an InternalError.
     """
     try:
         with connection.begin_nested():
@@ -192,5 +195,5 @@ def _resolve(job: _Job) -> None:
         try:
             job.then(job.result)
         except Exception:
-            log.exception("what follows a commit failed; the commit stands")
+            log.exception("a callback after a commit failed; the commit is durable")
     job.future.set_result(job.result)

@@ -238,9 +238,9 @@ def test_readiness_names_what_is_wrong(tmp_path: Path) -> None:
         assert anyone.get("/readyz").json() == {"status": "ok", "reasons": []}
         running.plane.scheduler.stop()
         assert eventually(lambda: anyone.get("/readyz").status_code == 503)
-        assert anyone.get("/readyz").json()["reasons"] == ["the scheduler does not run"]
+        assert anyone.get("/readyz").json()["reasons"] == ["the scheduler is not running"]
         running.plane.writer.stop()
-        closed = "the store takes no writes; the server's log says why"  # and no more, to anybody
+        closed = "the store does not accept writes; see the server log"  # and no more, to anybody
         assert eventually(lambda: closed in anyone.get("/readyz").json()["reasons"])
         assert anyone.get("/healthz").status_code == 200
         agent = running.agent()

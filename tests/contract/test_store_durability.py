@@ -190,7 +190,7 @@ def test_on_a_full_disk_reads_and_deletions_go_on_and_nothing_acknowledged_is_lo
     with open_harness(default_url(small_disk)) as harness:
         driver = Driver()
         retention.prune(harness.writer, BEGIN, 1e9, 10**10)
-        assert disk_reserve.reserve_of(small_disk / "controlplane.db").exists()
+        assert disk_reserve.reserve_path(small_disk / "controlplane.db").exists()
         harness.accept(*(driver.progress("q", "r", n, noise=os.urandom(400).hex()) for n in range(3_000)))
         stranger = fill(small_disk)
         acknowledged = send_until_refused(harness, driver)
@@ -204,7 +204,7 @@ def test_on_a_full_disk_reads_and_deletions_go_on_and_nothing_acknowledged_is_lo
 
         stranger.unlink()
         retention.prune(harness.writer, BEGIN, 1e9, 10**10)
-        assert disk_reserve.reserve_of(small_disk / "controlplane.db").exists()
+        assert disk_reserve.reserve_path(small_disk / "controlplane.db").exists()
 
 
 def test_a_server_starts_and_reads_on_a_full_disk(small_disk: Path) -> None:

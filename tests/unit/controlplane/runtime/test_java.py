@@ -59,12 +59,12 @@ def test_an_old_java_home_gives_way_to_the_java_on_the_path(tmp_path: Path, no_w
 
 def test_without_any_java_the_one_that_set_up_made_is_used(tmp_path: Path, no_wrapper: Path) -> None:
     assert java.java_environment({"PATH": str(tmp_path)}) is None
-    java.wrap(make_java(tmp_path / "runtime", "17.0.9"), no_wrapper)
+    java.make_wrapper(make_java(tmp_path / "runtime", "17.0.9"), no_wrapper)
     assert java.java_environment({"PATH": str(tmp_path)}) == {"JAVA_HOME": str(no_wrapper)}
 
 
 def test_the_wrapper_drops_the_missing_module_and_passes_the_rest_unchanged(tmp_path: Path) -> None:
-    home = java.wrap(make_java(tmp_path / "a runtime", "17.0.9"), tmp_path / "home")
+    home = java.make_wrapper(make_java(tmp_path / "a runtime", "17.0.9"), tmp_path / "home")
     given = ["-Xmx1g", java.MISSING_MODULE, "-Dname=two words", "", "Main"]
     answer = subprocess.run([home / "bin/java", *given], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines() == ["-Xmx1g", "-Dname=two words", "", "Main"]

@@ -26,11 +26,11 @@ def test_a_job_runs_again_and_again_and_a_failing_one_does_not_stop_the_others()
 def test_who_has_not_succeeded_for_long_is_late() -> None:
     now = [0.0]
     scheduler = Scheduler([Job("judge", 3600.0, lambda: None)], monotonic=lambda: now[0])
-    assert scheduler.late() == ["the scheduler does not run"]
+    assert scheduler.overdue() == ["the scheduler is not running"]
     scheduler.start()
     try:
-        assert scheduler.late() == []
+        assert scheduler.overdue() == []
         now[0] = 7 * 3600.0
-        assert "judge" in scheduler.late()[0]
+        assert "judge" in scheduler.overdue()[0]
     finally:
         scheduler.stop()

@@ -11,10 +11,10 @@ import pytest
 from controlplane.model import Role
 from controlplane.runtime.tokens import (
     TokenRegistry,
+    is_token_shaped,
     issue,
     read_secret,
-    visible_part,
-    well_formed,
+    visible_prefix,
     write_secret,
 )
 
@@ -23,10 +23,10 @@ from controlplane.runtime.tokens import (
 def test_a_secret_names_its_role_and_is_not_in_its_record(role: Role) -> None:
     secret, token = issue("ci", role, 100.0)
     assert secret.startswith(f"cp_{role.value}_")
-    assert well_formed(secret)
-    assert not well_formed(secret + "\n")
+    assert is_token_shaped(secret)
+    assert not is_token_shaped(secret + "\n")
     assert secret not in repr(token)
-    assert token.prefix == visible_part(secret)
+    assert token.prefix == visible_prefix(secret)
     assert len(token.prefix) == len(f"cp_{role.value}_") + 6
 
 

@@ -32,8 +32,8 @@ def test_the_embedded_store_lives_in_the_data_directory(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
-        ("nonsense", "is not one, e.g."),
-        ("", "is not one, e.g."),
+        ("nonsense", "is invalid"),
+        ("", "is invalid"),
         ("mysql://host/db", "sqlite or postgresql, not mysql"),
         ("sqlite://", "must name a file"),
         ("sqlite:///:memory:", "must name a file"),
