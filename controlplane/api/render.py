@@ -16,16 +16,18 @@ from controlplane.api.bodies import (
     EventBody,
     FailureBody,
     GapBody,
-    HistoryBody,
-    PastActionBody,
-    PastAlertBody,
-    PastRunBody,
     ProgressBody,
     QueryBody,
     RecentBody,
     RestartBody,
     RunBody,
     SourceBody,
+)
+from controlplane.api.history_bodies import (
+    HistoryBody,
+    PastActionBody,
+    PastAlertBody,
+    PastRunBody,
     TimelineBody,
 )
 from controlplane.events.progress import items, number, whole

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from controlplane.api import render
-from controlplane.api.bodies import HistoryBody
 from controlplane.api.deps import ControlPlaneDep
+from controlplane.api.history_bodies import HistoryBody
 
 router = APIRouter(prefix="/api/v1/history", tags=["history"])
 

@@ -24,9 +24,9 @@ from controlplane.api.bodies import (
     ProgressListBody,
     QueryDetailBody,
     RunsBody,
-    TimelineBody,
 )
 from controlplane.api.deps import ControlPlaneDep, FleetCacheDep, QueryIdDep, stretch
+from controlplane.api.history_bodies import TimelineBody
 from controlplane.app import ControlPlane
 from controlplane.errors import BadRequest, NotFound
 from controlplane.history.model import ProgressRequest
