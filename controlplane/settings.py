@@ -1,9 +1,8 @@
-"""The server's configuration: one frozen value, read from the environment.
+"""Settings of the server: one frozen value read from the environment.
 
-Built by the command line and handed down; the agent and the page, rooms of their own, read what they need
-themselves. Every name has the prefix `CONTROLPLANE_`; secrets may
-also come from a file (`CONTROLPLANE_TOKEN_FILE`, `CONTROLPLANE_DATABASE_URL_FILE`) and never show
-in `repr`. All mistakes are reported at once, each with the variable's name.
+Built by the command line and passed on; the agent and the UI read their own settings. Every variable has the prefix
+`CONTROLPLANE_`. Secrets may also come from a file (`CONTROLPLANE_TOKEN_FILE`, `CONTROLPLANE_DATABASE_URL_FILE`) and
+do not appear in `repr`. All mistakes are reported at once, each with the variable's name.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True)
 class Settings:
-    """Everything that can be set. Sizes in bytes, times in seconds unless the name says otherwise."""
+    """All settings. Sizes are in bytes and times in seconds unless the name has another unit."""
 
     host: str = "127.0.0.1"
     port: int = 8420
@@ -34,59 +33,61 @@ class Settings:
     external_url: str | None = None
     retention_days: float = 14.0
     retention_bytes: int = 10 * 1024 * MIB
-    lake: str | None = None  # where events go that are past `hot_days`: a path, or a URL that fsspec opens
-    hot_days: float = 3.0  # with a lake: so long events stay in the store
-    offload_hours: float = 6.0  # with a lake: how often the older ones are moved to it
+    lake: str | None = None  # lake for events older than `hot_days`: a path, or a URL that fsspec opens
+    hot_days: float = 3.0  # with a lake: age up to which events stay in the store
+    offload_hours: float = 6.0  # with a lake: interval of the offload of older events
     window_length: int = 120
-    rules: tuple[str, ...] = ()  # rule files; none: those that ship
-    rules_scale: float = 1.0  # of the windows and waiting times of the rules that ship
-    notify: Path | None = None  # who is told; none: the webhook, if there is one
+    rules: tuple[str, ...] = ()  # rule files; none: the built-in rules
+    rules_scale: float = 1.0  # factor of the windows and `for` times of the built-in rules
+    notify: Path | None = None  # notification configuration; none: the webhook, if it is set
     webhook: str | None = field(default=None, repr=False)
     series_step: float = 15.0
     max_series: int = 50_000
-    checkpoint_roots: tuple[str, ...] = ()  # below these the server itself may look at checkpoints
+    checkpoint_roots: tuple[str, ...] = ()  # the server itself may read checkpoints below these
     metrics_need_token: bool = False
     max_body_bytes: int = 16 * MIB
     max_decompressed_bytes: int = 64 * MIB
-    max_bodies_bytes: int = 160 * MIB  # what all bodies in memory may hold together
+    max_bodies_bytes: int = 160 * MIB  # of all request bodies in memory together
     url: str | None = None  # the server, for clients
     token: str | None = field(default=None, repr=False)  # for clients
     token_file: Path | None = None  # for clients; read at each use, so a renewed token is found
 
     @property
     def store_days(self) -> float:
-        """How long events stay in the store at least."""
+        """Days that events stay in the store at least."""
         return self.retention_days if self.lake is None else min(self.hot_days, self.retention_days)
 
     @property
     def server_url(self) -> str:
-        """Where a client of this configuration finds the server."""
+        """URL of the server for clients with these settings."""
         return (self.url or f"http://{connect_host(self.host)}:{self.port}").rstrip("/")
 
     @property
     def dashboard_url(self) -> str:
-        """Where people find the dashboard: links in alerts begin with it."""
+        """URL of the dashboard; links in alerts begin with it."""
         return (self.external_url or f"http://{connect_host(self.host)}:{self.ui_port}").rstrip("/")
 
     @property
     def admin_token_file(self) -> Path:
+        """File of the local admin token."""
         return self.data_dir / "admin.token"
 
     @property
     def agent_token_file(self) -> Path:
+        """File of the local agent token."""
         return self.data_dir / "agent.token"
 
 
 def connect_host(host: str) -> str:
-    """What a listening address is called in a URL on this machine: all addresses are the loopback one."""
+    """The host for a URL on this machine, given a listening address: a wildcard becomes the loopback address."""
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"[{host}]" if ":" in host else host
 
 
 def load(environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Settings:
-    """Settings from the environment; `overrides` (the command line, Nones ignored) win.
+    """Settings from the environment; `overrides` (the command line's values, None is ignored) take precedence.
 
-    SettingsError names every mistake, one a line; `detail["mistakes"]` has them as a list.
+    SettingsError names all mistakes, one per line; `detail["mistakes"]` holds them as a list.
     """
     values: dict[str, Any] = {}
     mistakes: list[str] = []
@@ -110,7 +111,7 @@ def _variables(mistakes: Iterable[str]) -> set[str]:
 
 
 def check(settings: Settings) -> list[str]:
-    """What is wrong with these values, one line each."""
+    """Mistakes in these values, one line each."""
     rules: list[tuple[bool, str, str]] = [
         (0 <= settings.port <= 65535, "port", "must be 0 to 65535"),
         (0 <= settings.ui_port <= 65535, "ui_port", "must be 0 to 65535"),
@@ -126,13 +127,13 @@ def check(settings: Settings) -> list[str]:
         (2 <= settings.window_length <= 10_000, "window_length", "must be 2 to 10000 samples"),
         (0 < settings.rules_scale <= 1000, "rules_scale", "must be above 0 and at most 1000"),
         (_is_url(settings.webhook), "webhook", "must be a URL like https://host/path"),
-        (settings.webhook is None or settings.notify is None, "webhook", "is not used where notify is given"),
+        (settings.webhook is None or settings.notify is None, "webhook", "must not be set together with notify"),
         (0.5 <= settings.series_step <= 300, "series_step", "must be 0.5 to 300 seconds"),
         (settings.max_series >= 1000, "max_series", "must be at least 1000"),
         (
             all(map(is_root, settings.checkpoint_roots)),
             "checkpoint_roots",
-            "must be absolute paths, or URLs with a bucket or host, with commas between them",
+            "must be absolute paths, or URLs with a bucket or host, separated by commas",
         ),
         (settings.max_body_bytes > 0, "max_body_bytes", "must be above 0"),
         (
@@ -199,7 +200,7 @@ def _bytes(text: str) -> int:
 
 
 def _paths(text: str) -> tuple[str, ...]:
-    """Paths with the separator of PATH between them."""
+    """Paths separated like those of PATH."""
     return tuple(path for path in text.split(os.pathsep) if path)
 
 
@@ -212,7 +213,7 @@ def _flag(text: str) -> bool:
     raise ValueError(f"must be true or false, not {text[:40]!r}")
 
 
-#: May come from `CONTROLPLANE_…_FILE` as well. (The token's file is a setting of its own.)
+#: Settings that may also come from `CONTROLPLANE_…_FILE`. (`token_file` is a setting of its own.)
 SECRETS = ("database_url", "webhook")
 PARSERS: dict[str, Callable[[str], Any]] = {
     "host": str,
