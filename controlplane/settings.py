@@ -127,7 +127,11 @@ def check(settings: Settings) -> list[str]:
         (2 <= settings.window_length <= 10_000, "window_length", "must be 2 to 10000 samples"),
         (0 < settings.rules_scale <= 1000, "rules_scale", "must be above 0 and at most 1000"),
         (_is_url(settings.webhook), "webhook", "must be a URL like https://host/path"),
-        (settings.webhook is None or settings.notify is None, "webhook", "must not be set together with notify"),
+        (
+            settings.webhook is None or settings.notify is None,
+            "webhook",
+            "must not be set together with notify",
+        ),
         (0.5 <= settings.series_step <= 300, "series_step", "must be 0.5 to 300 seconds"),
         (settings.max_series >= 1000, "max_series", "must be at least 1000"),
         (
