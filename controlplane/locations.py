@@ -9,7 +9,10 @@ LOCAL_SCHEMES = ("", "file")
 
 
 def split_location(url: str) -> tuple[str, str, str]:
-    """(scheme, host or bucket, path). A local path has neither scheme nor host; an invalid URL has the scheme `?`."""
+    """(scheme, host or bucket, path).
+
+    A local path has neither scheme nor host; an invalid URL has the scheme `?`.
+    """
     if "://" not in url and not url.startswith("file:"):
         return "", "", url
     try:

@@ -1,8 +1,8 @@
 """The server's domain model as frozen values: queries, runs, progress samples, agents, actions.
 
-The store reads and writes them, the window holds the recent ones, `controlplane.health.judge` judges them, the API
-renders them. Times are Unix seconds (UTC), durations seconds and sizes bytes unless a name states otherwise. `None`
-always means "unknown", never zero.
+The store reads and writes them, the window holds the recent ones, `controlplane.health.judge` judges them,
+the API renders them. Times are Unix seconds (UTC), durations seconds and sizes bytes unless a name states
+otherwise. `None` always means "unknown", never zero.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ class RunEnd(StrEnum):
 
 @dataclass(frozen=True)
 class Agent:
-    """One agent process as of its last event. `clock_offset`: seconds to add to its clock to get the server's."""
+    """One agent process as of its last event.
+
+    `clock_offset`: seconds to add to its clock to get the server's.
+    """
 
     key: int
     agent: str
@@ -127,13 +130,16 @@ class Run:
 
 @functools.lru_cache(maxsize=4096)
 def source_name(description: str) -> str:
-    """`org.apache…v2.RateStream@5559afa1` → `RateStream`: without the package and the hash, which differs by run."""
+    """`org.apache…v2.RateStream@5559afa1` → `RateStream`: without package and hash."""
     return re.sub(r"^(?:[a-z]\w*\.)+(?=[A-Z])", "", re.sub(r"@[0-9a-f]{4,8}$", "", description))
 
 
 @dataclass(frozen=True)
 class SourceSample:
-    """One source in one progress report. Offsets are flat: `{"topic/0": 123.0}`; None where not numeric or absent."""
+    """One source in one progress report.
+
+    Offsets are flat: `{"topic/0": 123.0}`; None where not numeric or absent.
+    """
 
     description: str
     start: Mapping[str, float] | None
@@ -213,8 +219,8 @@ class ProgressSample:
 class StatusSample:
     """The polled `query.status` of one active run.
 
-    `tasks_completed`: tasks of the running batch that have finished; `last_task_at`: when the agent last saw that count
-    rise, None if never.
+    `tasks_completed`: tasks of the running batch that have finished; `last_task_at`: when the agent last saw
+    that count rise, None if never.
     """
 
     at: float
@@ -259,8 +265,8 @@ class RunFacts:
 class CheckpointSummary:
     """The doctor's report on a query's checkpoint as of `taken_at`. `counts`: (check, severity) → findings.
 
-    `predicted_failure`: the finding by which a restart will fail, in a sentence. `trouble`: why the inventory could not be
-    judged.
+    `predicted_failure`: the finding by which a restart will fail, in a sentence. `trouble`: why the inventory
+    could not be judged.
     """
 
     taken_at: float
@@ -285,7 +291,7 @@ class CheckpointSummary:
 
 @dataclass(frozen=True)
 class QueryView:
-    """Everything that the verdict on one query depends on: its recent samples, its newest run, agent and action."""
+    """Everything that the verdict on one query depends on: recent samples, newest run, agent, action."""
 
     query_id: str
     app: str

@@ -19,7 +19,10 @@ NO_FACTS = RunFacts()
 
 @dataclass(frozen=True)
 class Gap:
-    """Unreported batches `first` to `last`. A report of `run_id` revealed them at `seen_at` by the server's clock."""
+    """Unreported batches `first` to `last`.
+
+    A report of `run_id` revealed them at `seen_at` by the server's clock.
+    """
 
     run_id: str
     first: int
@@ -35,7 +38,8 @@ class Gap:
 
 @dataclass(frozen=True)
 class ReportedBatches:
-    """Which batches of a query were reported: all from the first received report up to `high`, except the gaps.
+    """Which batches of a query were reported: all from the first received report up to `high`, except the
+    gaps.
 
     `dropped_uncounted`: batches of gaps that were dropped before they were counted; they are counted next.
     """
@@ -100,9 +104,9 @@ class QueryNaming:
 class RunRow:
     """A run with the columns that its verdict needs.
 
-    `ended_by` is the evidence of its end: `terminated` (Spark), else `app_ended` (the end of its driver), else
-    inferred: `lost` (another driver replaced it) or `superseded` (by a later run in its own driver). Stronger evidence
-    replaces weaker; `lost` stays when the run reports again.
+    `ended_by` is the evidence of its end: `terminated` (Spark), else `app_ended` (the end of its driver),
+    else inferred: `lost` (another driver replaced it) or `superseded` (by a later run in its own driver).
+    Stronger evidence replaces weaker; `lost` stays when the run reports again.
     """
 
     run: Run

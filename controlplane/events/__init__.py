@@ -1,1 +1,1 @@
-"""Agents' events: parsing, Spark's progress JSON, the lifecycle of runs, and the in-memory window of recent reports."""
+"""Agents' events: parsing, Spark's progress JSON, the lifecycle of runs, the window of recent reports."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 #: A clock that differs by less is not corrected.
 CLOCK_TOLERANCE_SECONDS = 2.0
 RECENT_OFFSETS = 20
-#: A clock was set back when two requests in a row are this far behind the best known offset, or one request by more
-#: than any network delay. Until this is detected, the agent's events appear too old.
+#: A clock was set back when two requests in a row are this far behind the best known offset, or one request
+#: by more than any network delay. Until this is detected, the agent's events appear too old.
 SET_BACK_SECONDS, MAX_DELAY_SECONDS = 5.0, 60.0
 MAX_CLOCKS = 10_000
 
@@ -47,8 +47,9 @@ class SenderClock:
     def received(self, at: float, now: float) -> float | None:
         """When an event written at `at` would have been received if sent at once; never after `now`.
 
-        Computed from this request alone: a heartbeat shows that its agent was alive at that time even if its clock
-        was changed since, and one that was spooled for an hour shows that the agent was alive an hour ago.
+        Computed from this request alone: a heartbeat shows that its agent was alive at that time even if its
+        clock was changed since, and one that was spooled for an hour shows that the agent was alive an hour
+        ago.
         """
         return None if self.offset is None else max(0.0, min(now, at + self.offset))
 

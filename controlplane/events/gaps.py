@@ -1,8 +1,8 @@
 """Batches that Spark ran but no agent reported: gaps in the batch ids of a query. Pure.
 
-`controlplane.events.lifecycle` records each report; `controlplane.events.run_resolution` counts gaps after a grace
-period. A repeated batch is no gap, and a late report closes one. Nothing is assumed about batches below the first
-report received, the only result that depends on the order of arrival. Why: decision 28.
+`controlplane.events.lifecycle` records each report; `controlplane.events.run_resolution` counts gaps after a
+grace period. A repeated batch is no gap, and a late report closes one. Nothing is assumed about batches below
+the first report received, the only result that depends on the order of arrival. Why: decision 28.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import replace
 
 from controlplane.records import Gap, ReportedBatches
 
-#: Beyond this, a query's oldest gaps are dropped: first those already counted; the others are counted at once.
+#: Beyond this, a query's oldest gaps are dropped: first those already counted; the others are counted at
+#: once.
 MAX_GAPS = 50
 #: Time in which the spool of a dead driver is found and sent; after it the gap is counted for good.
 GRACE_SECONDS = 120.0

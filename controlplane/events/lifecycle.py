@@ -1,11 +1,11 @@
 """Apply events to the rows of agents, queries and runs. Pure.
 
-Called by `controlplane.ingest.deduplication`, which loads the rows before and saves them afterwards. What follows from
-all events of a group together is in `controlplane.events.run_resolution`.
+Called by `controlplane.ingest.deduplication`, which loads the rows before and saves them afterwards. What
+follows from all events of a group together is in `controlplane.events.run_resolution`.
 
-Events of one agent arrive in order; those of two agents, of an orphaned spool or of a resend arrive at any time.
-Therefore every change is a merge (earliest, latest, strongest): the same events in another order, or twice, give the
-same rows.
+Events of one agent arrive in order; those of two agents, of an orphaned spool or of a resend arrive at any
+time. Therefore every change is a merge (earliest, latest, strongest): the same events in another order, or
+twice, give the same rows.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def record_agents(
 ) -> None:
     """Update the row of each sending agent: last seen, highest sequence number, clock offset (seconds).
 
-    `heartbeats`: the time of each agent's last heartbeat by the server's clock alone, so that an agent whose clock is
-    wrong, or was just set, does not appear silent.
+    `heartbeats`: the time of each agent's last heartbeat by the server's clock alone, so that an agent whose
+    clock is wrong, or was just set, does not appear silent.
     """
     by_agent: dict[str, list[wire.Event]] = {}
     for event in events:
@@ -167,7 +167,7 @@ def query_id_of(unit: UnitOfWork, parsed: ParsedEvent) -> str | None:
 
 
 def _known_by_name(unit: UnitOfWork, app: str, name: str | None) -> str | None:
-    """The id of the query that currently has this name; one that never started gets an id derived from the name."""
+    """The id of the query with this name; one that never started gets an id derived from the name."""
     if name is None:
         return None
     named = [row for row in unit.queries.values() if (row.app, row.name) == (app, name)]
@@ -262,7 +262,7 @@ def _naming(event: wire.Event, name: str | None) -> QueryNaming:
 
 
 def _name(unit: UnitOfWork, row: RunRow, event: wire.Event, name: str | None) -> None:
-    """Save the run with the name that its own agent gives the query; another app may run a copied checkpoint."""
+    """Save the run with the query's name from its own agent; another app may run a copied checkpoint."""
     known = row.naming
     own = event.agent == row.run.agent
     if known is None or (own and (known.agent != event.agent or event.at >= known.at)):
@@ -280,7 +280,8 @@ def _on_run(
 ) -> RunRow:
     """Update the run's row with this event, and create it if it is new.
 
-    `alive`: the event shows that the run is active. Activity after an end that was only inferred revokes the end.
+    `alive`: the event shows that the run is active. Activity after an end that was only inferred revokes the
+    end.
     """
     assert parsed.run_id is not None
     at = parsed.event.at

@@ -1,7 +1,7 @@
 """Parse events: which query and run they concern, and what Spark reported. Pure.
 
-Called by `controlplane.ingest.service` on the API's threads, before the writer; `controlplane.events.progress` reads
-Spark's JSON.
+Called by `controlplane.ingest.service` on the API's threads, before the writer;
+`controlplane.events.progress` reads Spark's JSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Convert Spark's own JSON to samples. Pure, and the only reader of Spark's formats.
 
-Spark writes a progress report in several forms: offsets as object, number, text or null, rates absent or NaN, empty
-maps left out, totals missing in event logs. A value that is missing or of another type becomes None, or 0 for counts.
-Only the fields that identify a batch are required; a ValueError names the one that is invalid.
+Spark writes a progress report in several forms: offsets as object, number, text or null, rates absent or NaN,
+empty maps left out, totals missing in event logs. A value that is missing or of another type becomes None, or
+0 for counts. Only the fields that identify a batch are required; a ValueError names the one that is invalid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from listeners.protocol.errors import WireError
 
 MAX_WHOLE = 2**63 - 1
 MAX_OFFSET_DEPTH = 4
-#: Without data, Spark <= 3.4 writes a progress report that repeats the last batch id and has only these phases.
+#: Without data, Spark <= 3.4 writes a progress report that repeats the last batch id and has only these
+#: phases.
 IDLE_PHASES = frozenset(("latestOffset", "getOffset", "setOffsetRange", "getEndOffset", "triggerExecution"))
 
 
@@ -200,7 +201,7 @@ def _rate(data: Mapping[str, Any], sources: tuple[SourceSample, ...], key: str) 
 
 
 def _reported_rate(data: Mapping[str, Any], key: str) -> float | None:
-    """The rate, or None for the first batch of a run: no trigger precedes it, and Spark writes 0 although it read rows."""
+    """The rate; None for the first batch of a run, for which Spark writes 0 although it read rows."""
     rate = number(data.get(key))
     return None if not rate and _count(data, "numInputRows") > 0 else rate
 

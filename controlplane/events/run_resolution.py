@@ -1,7 +1,9 @@
-"""Resolve the runs of a query after a group of events: which is the newest, which have ended, what is counted.
+"""Resolve the runs of a query after a group of events: which is the newest, which have ended, what is
+counted.
 
-Called by `controlplane.events.lifecycle.apply_events` for each query that its events concern. Pure. The strongest
-evidence of an end counts: Spark's own event, else the end of the driver, else a later run that replaced it.
+Called by `controlplane.events.lifecycle.apply_events` for each query that its events concern. Pure. The
+strongest evidence of an end counts: Spark's own event, else the end of the driver, else a later run that
+replaced it.
 """
 
 from __future__ import annotations
@@ -100,7 +102,8 @@ def _put_end(unit: UnitOfWork, row: RunRow, ended_by: str | None) -> None:
 def failure_kind(row: RunRow) -> str | None:
     """The kind under which a run counts as a failure of its query; None if it does not count.
 
-    A driver that was replaced without reporting an end was killed. The end of a superseded run may still arrive.
+    A driver that was replaced without reporting an end was killed. The end of a superseded run may still
+    arrive.
     """
     if row.run.end is RunEnd.FAILED:
         return explain(row.run.failure_text or "", row.run.error_class).kind

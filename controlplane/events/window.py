@@ -1,7 +1,7 @@
-"""The recent past of every query in memory: what the verdicts and the Fleet page are made from.
+"""The recent samples of every query in memory, from which verdicts and the Fleet page are computed.
 
-Follows the store: it changes only with what was committed, in the order of the commits, and `load`
-makes the same window from the store again. Snapshots are immutable; any thread may ask.
+The window follows the store: it changes only with committed changes, in the order of the commits, and `load`
+builds the same window from the store. Views are immutable. Thread-safe.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ class Window:
         self._actions: dict[str, Action] = {}
         self._checkpoints: dict[str, CheckpointSummary] = {}
         self._views: dict[str, QueryView] = {}
-        self._stale: set[str] = set()  # queries whose view must be made anew
+        self._stale: set[str] = set()  # queries whose view must be rebuilt
 
     @property
     def length(self) -> int:
+        """How many progress samples of a query are kept at most."""
         return self._length
 
     # -- following the store ---------------------------------------------------------------------
 
     def load(self, connection: Connection) -> None:
-        """Everything anew from the store."""
+        """Rebuild the window from the store."""
         query_rows = stored_queries.query_rows(connection)
         progress = {
             row.query_id: progress_json.samples(
@@ -78,7 +79,7 @@ class Window:
             self.apply(changes)
 
     def apply(self, changes: Changes) -> None:
-        """Follow a commit."""
+        """Apply the changes of a commit."""
         with self._lock:
             for agent in changes.agents:
                 self._agents[agent.agent.agent] = agent
@@ -120,7 +121,7 @@ class Window:
         self._stale.add(query_id)
 
     def set_action(self, query_id: str, action: Action | None) -> None:
-        """The action under way for a query; None, or one that is final, when there is none."""
+        """Set the open action of a query; None, or a final action, removes it."""
         with self._lock:
             if action is None or action.state.final:
                 self._actions.pop(query_id, None)
@@ -129,7 +130,7 @@ class Window:
             self._stale.add(query_id)
 
     def set_checkpoint(self, query_id: str, seen: CheckpointSummary) -> None:
-        """What the doctor said of a query's checkpoint; what it said of an older inventory stays away."""
+        """Set the doctor's report on a query's checkpoint; the report on an older inventory is ignored."""
         with self._lock:
             known = self._checkpoints.get(query_id)
             if known is None or seen.taken_at >= known.taken_at:
@@ -137,14 +138,14 @@ class Window:
                 self._stale.add(query_id)
 
     def retire(self, query_id: str, at: float) -> None:
-        """A query was put away."""
+        """Mark a query as retired at `at`, Unix seconds."""
         with self._lock:
             query = self._queries.get(query_id)
             if query is not None:
                 self._put_query(replace(query, retired_at=at))
 
     def forget(self, query_ids: Iterable[str]) -> None:
-        """Queries were deleted from the store."""
+        """Remove queries that were deleted from the store."""
         with self._lock:
             for query_id in query_ids:
                 row = self._queries.pop(query_id, None)
@@ -158,7 +159,7 @@ class Window:
                     known.pop(query_id, None)
 
     def forget_agents(self, agents: Iterable[str]) -> None:
-        """Agents were deleted from the store: no run is left of them."""
+        """Remove agents that were deleted from the store; they have no runs left."""
         with self._lock:
             for agent in agents:
                 self._agents.pop(agent, None)
@@ -167,25 +168,26 @@ class Window:
     # -- reading ---------------------------------------------------------------------------------
 
     def view(self, query_id: str) -> QueryView | None:
+        """The current view of a query; None if it is unknown."""
         with self._lock:
-            self._freshen((query_id,) if query_id in self._stale else ())
+            self._refresh((query_id,) if query_id in self._stale else ())
             return self._views.get(query_id)
 
     def views(self) -> list[QueryView]:
-        """All queries, superseded and retired ones too, in no order."""
+        """The views of all queries, including superseded and retired ones, in no particular order."""
         with self._lock:
-            self._freshen(tuple(self._stale))
+            self._refresh(tuple(self._stale))
             return list(self._views.values())
 
     def fleet(self) -> list[QueryView]:
-        """All queries but those that a newer one of the same name has replaced."""
+        """The views of all queries except those that a newer query of the same name has replaced."""
         with self._lock:
             views = self.views()
-            alone = {name for name, bearers in self._named.items() if len(bearers) == 1}
+            alone = {name for name, query_ids in self._named.items() if len(query_ids) == 1}
             return [v for v in views if (v.app, v.name) in alone or self.superseded(v.query_id) is None]
 
     def totals(self, query_id: str) -> Mapping[str, float]:
-        """Counters of a query since it was first seen.
+        """The counters of a query since it was first seen.
 
         `batches`, `batches_unreported`, `input_rows`, `output_rows`, `starts`, `failures|CONDITION`,
         `source_input_rows|DESCRIPTION` and `state_rows_{updated,removed,dropped_by_watermark}|OPERATOR`.
@@ -195,73 +197,75 @@ class Window:
             return query.totals if query is not None else {}
 
     def agent(self, agent: str) -> Agent | None:
+        """The agent with this id; None if it is unknown."""
         with self._lock:
             row = self._agents.get(agent)
             return row.agent if row is not None else None
 
-    def teller(self, one: str) -> Agent | None:
-        """Whose a query is, or the newest run of one: its agent; None when it is not known or was put away."""
+    def agent_of(self, query_or_run: str) -> Agent | None:
+        """The agent of a query, given by its id or its newest run's; None if it is unknown or retired."""
         with self._lock:
-            query_id = self._query_of.get(one, one)
+            query_id = self._query_of.get(query_or_run, query_or_run)
             query, run = self._queries.get(query_id), self._runs.get(query_id)
             if query is None or run is None or query.retired_at is not None:
                 return None
             return self.agent(run.run.agent)
 
     def agents(self) -> list[Agent]:
-        """All agents, the one heard last first."""
+        """All agents, the last seen first."""
         with self._lock:
             return sorted((row.agent for row in self._agents.values()), key=lambda a: -a.last_seen_at)
 
     def agent_info(self, agent: str) -> Mapping[str, Any]:
-        """What an agent last said of itself: `app_started` and `heartbeat`, each with its `at`."""
+        """The data of an agent's last `app_started` and `heartbeat`, each with its `at`."""
         with self._lock:
             row = self._agents.get(agent)
             return row.info if row is not None else {}
 
     def lineage(self, app: str, name: str | None) -> list[str]:
-        """Ids of the queries that people know by this name, oldest first."""
+        """The ids of the queries that have this name, oldest first."""
         if name is None:
             return []
         with self._lock:
             named = [self._queries[query_id] for query_id in self._named.get((app, name), ())]
-            return [row.query_id for row in sorted(named, key=self._born)]
+            return [row.query_id for row in sorted(named, key=self._appeared)]
 
     def superseded(self, query_id: str) -> str | None:
-        """The query that now goes by this one's name (a new checkpoint), None when this one still does."""
+        """The query that has replaced this one under its name (a new checkpoint); None if none has."""
         with self._lock:
             query = self._queries.get(query_id)
             newest = self.lineage(query.app, query.name)[-1:] if query is not None else []
-            if not newest or newest[0] == query_id or self._side_by_side(query_id, newest[0]):
+            if not newest or newest[0] == query_id or self._run_together(query_id, newest[0]):
                 return None
             return newest[0]
 
-    def _born(self, row: QueryRow) -> tuple[float, str]:
+    def _appeared(self, row: QueryRow) -> tuple[float, str]:
         run = self._runs.get(row.query_id)
         times = (run.run.started_at if run else None, row.start_failed_at if run is None else None)
         return max((t for t in times if t is not None), default=row.first_seen_at), row.query_id
 
-    def _side_by_side(self, query_id: str, other: str) -> bool:
-        """Both run: in one driver (two sessions may use a name), or in two that were heard side by side.
+    def _run_together(self, query_id: str, other: str) -> bool:
+        """Whether both queries run: in one driver (two sessions may use a name), or in two drivers at the
+        same time.
 
-        A driver that was heard for a minute after the other began is not its predecessor, even if it dies later.
+        A driver seen for a minute after the other began is not its predecessor, even if it dies later.
         """
-        one, two = self._runs.get(query_id), self._runs.get(other)
-        if one is None or two is None or one.run.ended_at is not None:
+        run, later = self._runs.get(query_id), self._runs.get(other)
+        if run is None or later is None or run.run.ended_at is not None:
             return False
-        agent = self.agent(one.run.agent)
-        if one.run.agent == two.run.agent or agent is None or agent.ended_at is not None:
-            return one.run.agent == two.run.agent
-        return agent.last_seen_at - two.run.started_at > DEFAULTS.silent_seconds
+        agent = self.agent(run.run.agent)
+        if run.run.agent == later.run.agent or agent is None or agent.ended_at is not None:
+            return run.run.agent == later.run.agent
+        return agent.last_seen_at - later.run.started_at > DEFAULTS.silent_seconds
 
-    def _freshen(self, query_ids: Iterable[str]) -> None:
+    def _refresh(self, query_ids: Iterable[str]) -> None:
         for query_id in query_ids:
             query = self._queries.get(query_id)
             if query is not None:
-                self._views[query_id] = self._make_view(query)
+                self._views[query_id] = self._build_view(query)
             self._stale.discard(query_id)
 
-    def _make_view(self, query: QueryRow) -> QueryView:
+    def _build_view(self, query: QueryRow) -> QueryView:
         row = self._runs.get(query.query_id)
         agent = self._agents.get(row.run.agent) if row is not None else None
         view = QueryView(

@@ -15,7 +15,10 @@ from typing import Any
 
 @dataclass(frozen=True)
 class FailureRule:
-    """What to do about one kind of failure. `retry`: `now`, `once` or `never`; `failures.toml` explains the fields."""
+    """What to do about one kind of failure.
+
+    `retry`: `now`, `once` or `never`; `failures.toml` explains the fields.
+    """
 
     names: tuple[str, ...]
     retry: str

@@ -1,7 +1,8 @@
 """Turn Spark's exception text into a failure: error condition, root cause, whether to retry, what to do.
 
-Spark and py4j wrap errors: conditions are read from the whole text, and the innermost specific one counts. Called by
-the API, `controlplane.actions` and `controlplane.health.terminal_status`; `failures.toml` holds the catalogue.
+Spark and py4j wrap errors: conditions are read from the whole text, and the innermost specific one counts.
+Called by the API, `controlplane.actions` and `controlplane.health.terminal_status`; `failures.toml` holds the
+catalogue.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _TRACEBACK = "Traceback (most recent call last):"
 def explain(text: str | None, error_class: str | None = None) -> Failure:
     """Explain a failed run or start to the person on call. Never raises; `text` is returned unchanged.
 
-    `error_class` is Spark's `errorClassOnException`: null for most errors of checkpoint logs, and often a wrapper.
+    `error_class` is Spark's `errorClassOnException`: null for most errors of checkpoint logs, and often a
+    wrapper.
     """
     shortened = _shortened(text or "")
     conditions = _conditions(shortened, error_class)
@@ -54,7 +56,7 @@ def explain(text: str | None, error_class: str | None = None) -> Failure:
 
 
 def headline(failure: Failure) -> str:
-    """A failure in one line: its condition, with the root cause in brackets if the condition is only a wrapper."""
+    """A failure in one line: its condition, followed by the root cause if the condition is a wrapper."""
     inside = failure.root_cause or failure.message
     if failure.condition is None:
         return inside[:MAX_HEADLINE_CHARS]
@@ -91,14 +93,14 @@ def _is_wrapper(condition: str) -> bool:
 
 
 def _rule(conditions: list[str], message_kind: str | None) -> FailureRule:
-    """The rule of the innermost specific condition; else that of the messages; else that of a vague condition."""
+    """The rule of the innermost specific condition, else of the messages, else of a vague condition."""
     known = [rule for name in conditions if (rule := rule_of(name)) is not None]
     specific = next((rule for rule in known if not rule.vague), None)
     return specific or (rule_of(message_kind) if message_kind else None) or next(iter(known), UNKNOWN)
 
 
 def _kind(condition: str | None, message_kind: str | None) -> str:
-    """The condition; without one, or with a wrapper only, the kind of the messages (Spark 3 names few conditions)."""
+    """The condition; if it is missing or a wrapper, the kind of the messages (Spark 3 names few)."""
     kind = condition if condition and not _is_wrapper(condition) else message_kind or condition
     return (kind or UNKNOWN_KIND)[:MAX_KIND_CHARS]
 

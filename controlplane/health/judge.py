@@ -1,8 +1,8 @@
 """Judge a query: one status, and one sentence with the finding, its evidence and a comparison.
 
-Pure: the verdict depends on the view and on `now` alone. `STEPS` run in order and the first that returns a verdict
-decides: queries that do not run (`controlplane.health.terminal_status`), then idle, stuck, lagging, busy, running.
-Called by the API and by the periodic task that records status changes.
+Pure: the verdict depends on the view and on `now` alone. `STEPS` run in order and the first that returns a
+verdict decides: queries that do not run (`controlplane.health.terminal_status`), then idle, stuck, lagging,
+busy, running. Called by the API and by the periodic task that records status changes.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _task_activity(context: QueryContext) -> str:
 
 
 def _delayed(context: QueryContext) -> Verdict | None:
-    """Long batches of a source without a known lag: rows that arrive during a batch show only in the next one."""
+    """Long batches of a source without a known lag: new rows show only in the next batch."""
     delay = _delay(context)
     if delay <= context.behind_after or context.ends_by_itself:
         return None

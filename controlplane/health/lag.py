@@ -1,8 +1,9 @@
 """How far a query is behind: in seconds, from the recorded latest offsets; as a trend, by Burrow's rules.
 
-At each trigger Spark reports a source's latest offset and the offset at which the batch ends. The latest offsets over
-time show when an offset was written, so the age of the first unread row needs no access to the source (the method of
-kafka-lag-exporter). Input rates against processing rates do not measure lag and are not used.
+At each trigger Spark reports a source's latest offset and the offset at which the batch ends. The latest
+offsets over time show when an offset was written, so the age of the first unread row needs no access to the
+source (the method of kafka-lag-exporter). Input rates against processing rates do not measure lag and are not
+used.
 """
 
 from __future__ import annotations
@@ -99,9 +100,9 @@ def latest_offsets(view: QueryView, index: int, part: str) -> Iterator[Point]:
 def written_at(points: Iterable[Point], end: float) -> float | None:
     """When the latest offset passed `end`, from points ordered newest to oldest; None with fewer than two.
 
-    The time is interpolated between two points, or extrapolated to before all of them at their mean rate. If the
-    latest offset has not moved since the oldest point, that point's time is the upper limit and is returned. A latest
-    offset above a newer one belongs to a topic that has been recreated since.
+    The time is interpolated between two points, or extrapolated to before all of them at their mean rate. If
+    the latest offset has not moved since the oldest point, that point's time is the upper limit and is
+    returned. A latest offset above a newer one belongs to a topic that has been recreated since.
     """
     newest: Point | None = None
     later: Point | None = None
@@ -136,7 +137,8 @@ def trend_window(samples: Sequence[ProgressSample], limits: Thresholds) -> list[
 
 
 def lag_windows(samples: Sequence[ProgressSample], limits: Thresholds) -> Iterator[LagWindow]:
-    """For each source that reports latest offsets throughout the window: the whole source, then its partitions.
+    """For each source that reports latest offsets throughout the window: the whole source, then its
+    partitions.
 
     Sources and partitions that lag by no more than the least allowed lag are left out: they have no trend.
     """
@@ -215,7 +217,7 @@ def _source_lag(sample: ProgressSample, index: int) -> float | None:
 
 
 def catch_up_seconds(points: Sequence[Point]) -> float | None:
-    """Time until the backlog is read at the rate at which it shrank over `points`; None where it does not shrink."""
+    """Seconds until the backlog is read, at its rate over `points`; None where it does not shrink."""
     if len(points) < 2 or points[-1][0] <= points[0][0]:
         return None
     rate = (points[0][1] - points[-1][1]) / (points[-1][0] - points[0][0])
@@ -229,7 +231,8 @@ def partition_lags(source: SourceSample) -> Mapping[str, float]:
 
 
 def total_arrival_rate(samples: Sequence[ProgressSample]) -> float | None:
-    """Rows a second that arrived at all sources between the last two samples; None if no latest offset is known.
+    """Rows a second that arrived at all sources between the last two samples; None if no latest offset is
+    known.
 
     Spark's `inputRowsPerSecond` is another figure: it counts rows that were read.
     """

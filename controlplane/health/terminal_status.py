@@ -1,6 +1,7 @@
 """Verdicts on queries that do not run: retired, being started, failed, ended, or out of contact.
 
-Each step returns a verdict, or None if it does not apply. `controlplane.health.judge` runs them first, in order.
+Each step returns a verdict, or None if it does not apply. `controlplane.health.judge` runs them first, in
+order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every limit that a verdict depends on, with its default and the source of that default.
 
-Used by `controlplane.health.judge` and its steps. `controlplane.events.run_resolution` and the services for actions and
-checkpoints measure an agent's silence by the same limits.
+Used by `controlplane.health.judge` and its steps. `controlplane.events.run_resolution` and the services for
+actions and checkpoints measure an agent's silence by the same limits.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from dataclasses import dataclass
 class Thresholds:
     """Seconds, rows and counts. `T` is the trigger interval, `B` the 95th percentile of batch durations."""
 
-    #: An agent sends a heartbeat every 10 s. After six missed ones it is lost; after three, requests that wait
-    #: for it mention its silence, and another driver's run may take over.
+    #: An agent sends a heartbeat every 10 s. After six missed ones it is lost; after three, requests that
+    #: wait for it mention its silence, and another driver's run may take over.
     silent_seconds: float = 60.0
     unresponsive_seconds: float = 30.0
     #: An agent polls its queries every 10 s: this long after a run's last activity two polls have missed it.
     vanished_seconds: float = 15.0
-    #: Burrow's window: this many samples, stretched (and thinned again) to this duration for sub-second batches.
+    #: Burrow's window: this many samples, stretched (and thinned again) to this duration for sub-second
+    #: batches.
     trend_samples: int = 10
     trend_seconds: float = 30.0
-    #: Allowed lag: this many median batches, and never less than this many rows. Burrow's own default of 0 warns
-    #: about nothing; a fixed 1,000 would never notice a slow trickle that falls behind.
+    #: Allowed lag: this many median batches, and never less than this many rows. Burrow's own default of 0
+    #: warns about nothing; a fixed 1,000 would never notice a slow trickle that falls behind.
     allowed_batches: float = 2.0
     allowed_rows: float = 10.0
     #: From "no backlog" to "falling behind": this share of the window's steps must rise.

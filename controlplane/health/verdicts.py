@@ -1,7 +1,8 @@
 """The current verdict on every query, and since when each status holds; status changes go to the store.
 
-A verdict is computed again when its query's view has changed or after `FRESH_SECONDS`, so an unchanged query is judged
-once, no matter how many clients ask. Called by the scheduler's tick and the API; calls `controlplane.health.judge`.
+A verdict is computed again when its query's view has changed or after `FRESH_SECONDS`, so an unchanged query
+is judged once, no matter how many clients ask. Called by the scheduler's tick and the API; calls
+`controlplane.health.judge`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ class StatusChange:
 
 @dataclass(frozen=True, eq=False)
 class QueryVerdict:
-    """A verdict with the view and the time it was computed from. Compared by identity, so it can be a cache key."""
+    """A verdict with the view and the time it was computed from.
+
+    Compared by identity, so it can be a cache key.
+    """
 
     view: QueryView
     at: float
@@ -58,7 +62,10 @@ class VerdictLog:
             self._recorded.update((c.query_id, (c.status, c.at)) for c in changes)
 
     def claim(self, changes: Iterable[StatusChange]) -> list[StatusChange]:
-        """Return the changes that are not recorded yet and mark them as recorded; `release` them if storing fails."""
+        """Return the changes that are not recorded yet and mark them as recorded;
+
+        `release` them if storing fails.
+        """
         with self._lock:
             claimed = [c for c in changes if self._recorded.get(c.query_id, (None, 0.0))[0] != c.status]
             self._recorded.update((c.query_id, (c.status, c.at)) for c in claimed)

@@ -1,8 +1,9 @@
-"""Takes in what agents send: each line read, told apart, stored, and only then answered.
+"""Ingest events from agents: parse each line, store it, and only then acknowledge it.
 
-An answer means: all of it is on the disk. A line that cannot be taken is named by its number and
-never spoils its neighbours; one that was stored before counts as a duplicate and changes nothing.
-Called by the API on its worker threads; calls `controlplane.ingest.write_batcher`, and the window follows its commits.
+An acknowledgement means that all events are on disk. A line that cannot be stored is rejected by its number
+and does not affect the other lines; a line that was stored before counts as a duplicate and changes nothing.
+Called by the API on its worker threads; calls `controlplane.ingest.write_batcher`, whose commits update the
+window.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ log = logging.getLogger(__name__)
 MAX_LINE_BYTES = 1024 * 1024
 #: The inventory of a checkpoint holds the contents of its small files.
 MAX_INVENTORY_BYTES = 4 * 1024 * 1024
-#: Lines that share one submission to the writer.
+#: Lines in one submission to the writer.
 CHUNK_LINES = 1_000
 MAX_REJECTED = 1_000
-#: Deeper JSON than Spark ever writes would break those who read it after us.
+#: JSON nested deeper than Spark ever writes would break later readers.
 MAX_DEPTH = 64
 #: Halves of surrogate pairs, and NUL.
 UNSTORABLE = re.compile(rb"\\u(?:[dD][89a-fA-F]|0000)")
@@ -51,10 +52,10 @@ Attempt = tuple[list[PreparedEvent], Future[ChunkOutcome]]
 
 @dataclass(frozen=True)
 class IngestResult:
-    """What became of a request.
+    """The outcome of a request.
 
-    `acknowledged`: the highest sequence number that need not be sent again; `rejected`: lines that
-    will never be taken, `{"line", "error"}`, lines counted from 1.
+    `acknowledged`: the highest sequence number that need not be sent again; `rejected`: lines that will never
+    be stored, `{"line", "error"}`, numbered from 1.
     """
 
     acknowledged: int = 0
@@ -64,11 +65,11 @@ class IngestResult:
 
 
 class IngestService:
-    """`accept` may be called from any thread. Every listener gets the new events after they are stored."""
+    """Accepts batches of lines from any thread. Every listener gets the new events after they are stored."""
 
     def __init__(self, writer: Writer, window: Window, clock: Callable[[], float] = time.time):
         self._writer = writer
-        self._pile = WriteBatcher(writer, window.apply)
+        self._batcher = WriteBatcher(writer, window.apply)
         self._clock = clock
         self._clocks = AgentClocks()
         self._lock = threading.Lock()
@@ -77,32 +78,34 @@ class IngestService:
         #: Totals since the start of this process.
         self.stored = self.duplicates = self.rejected = 0
 
-    def accept(self, lines: Iterable[bytes], sent_at: float | None, may_speak: SenderCheck) -> IngestResult:
-        """Store a batch; returns after COMMIT. StoreUnavailable when the store cannot take it now.
+    def accept(
+        self, lines: Iterable[bytes], sent_at: float | None, check_sender: SenderCheck
+    ) -> IngestResult:
+        """Store a batch and return after COMMIT. StoreUnavailable if the store cannot be written now.
 
-        `sent_at`: the agent's clock when it sent; `may_speak` says why an event must not come from
-        this sender, or None. Forbidden where that goes for every line: it is the token that is wrong, and the
-        agent must keep its events until somebody puts that right.
+        `sent_at`: the agent's clock at sending; `check_sender` returns why an event must not come from this
+        sender, or None. Raises Forbidden if that applies to every line: then the token is wrong, and the
+        agent must keep its events until the token is corrected.
         """
         now = self._clock()
-        reading = _Reading(may_speak, self._clocks.note(now, sent_at), self._packing(), now)
-        waiting = [(chunk, self._pile.put(chunk, now)) for chunk in _chunks(reading.read(lines))]
-        if reading.forbidden is not None and not reading.allowed:
-            raise Forbidden(reading.forbidden)
-        shares = [self._share(chunk, future, reading) for chunk, future in waiting]
-        fresh = [one.told.event for share in shares for one in share.fresh]
+        reader = _RequestReader(check_sender, self._clocks.note(now, sent_at), self._packing(), now)
+        waiting = [(chunk, self._batcher.put(chunk, now)) for chunk in _chunks(reader.read(lines))]
+        if reader.forbidden is not None and not reader.allowed:
+            raise Forbidden(reader.forbidden)
+        outcomes = [self._outcome(chunk, future, reader) for chunk, future in waiting]
+        fresh = [item.parsed.event for outcome in outcomes for item in outcome.fresh]
         answer = IngestResult(
-            acknowledged=reading.high_seq,
+            acknowledged=reader.high_seq,
             stored=len(fresh),
-            duplicates=sum(share.duplicates for share in shares),
-            rejected=sorted(reading.rejected, key=lambda rejection: rejection["line"])[:MAX_REJECTED],
+            duplicates=sum(outcome.duplicates for outcome in outcomes),
+            rejected=sorted(reader.rejected, key=lambda rejection: rejection["line"])[:MAX_REJECTED],
         )
-        self._count(answer, len(reading.rejected))
-        self._tell(fresh)
+        self._count(answer, len(reader.rejected))
+        self._notify(fresh)
         return answer
 
     def refresh_dictionary(self) -> None:
-        """Pack with the newest dictionary from now on."""
+        """Use the newest compression dictionary from now on."""
         with self._lock:
             self._packer = None
 
@@ -119,25 +122,26 @@ class IngestService:
         except DBAPIError as error:
             raise unavailable(error) from error
 
-    def _share(
-        self, chunk: list[PreparedEvent], future: Future[ChunkOutcome], reading: _Reading
+    def _outcome(
+        self, chunk: list[PreparedEvent], future: Future[ChunkOutcome], reader: _RequestReader
     ) -> ChunkOutcome:
-        """Together; what fails then alone; what fails again as it came, not understood; and else it is refused.
+        """Store the chunk in one transaction; retry each event of a failed chunk.
 
-        We did not foresee such a line, whichever it is: the others must not be lost with it.
+        A retried event is stored alone, then raw, and is rejected if that fails too: an unexpected error in one
+        event must not lose the others.
         """
-        shares: list[ChunkOutcome] = []
-        failed = _settle([(chunk, future)], shares)
-        failed = _settle((self._put_alone(one) for one, _ in failed), shares)
-        failed = _settle((self._put_alone(_as_it_came(one)) for one, _ in failed), shares)
-        for one, error in failed:
-            reading.refuse(one.line, f"could not be stored ({type(error).__name__})")
+        outcomes: list[ChunkOutcome] = []
+        failed = _collect([(chunk, future)], outcomes)
+        failed = _collect((self._put_alone(item) for item, _ in failed), outcomes)
+        failed = _collect((self._put_alone(_unparsed(item)) for item, _ in failed), outcomes)
+        for item, error in failed:
+            reader.refuse(item.line, f"could not be stored ({type(error).__name__})")
         return ChunkOutcome(
-            [one for share in shares for one in share.fresh], sum(s.duplicates for s in shares)
+            [item for outcome in outcomes for item in outcome.fresh], sum(s.duplicates for s in outcomes)
         )
 
-    def _put_alone(self, one: PreparedEvent) -> Attempt:
-        return [one], self._pile.put_alone(one, self._clock())
+    def _put_alone(self, item: PreparedEvent) -> Attempt:
+        return [item], self._batcher.put_alone(item, self._clock())
 
     def _count(self, answer: IngestResult, rejected: int) -> None:
         with self._lock:
@@ -145,38 +149,40 @@ class IngestService:
             self.duplicates += answer.duplicates
             self.rejected += rejected
 
-    def _tell(self, fresh: list[wire.Event]) -> None:
+    def _notify(self, fresh: list[wire.Event]) -> None:
         for listener in self.listeners if fresh else ():
             try:
                 listener(fresh)
             except Exception:
-                log.exception("a listener failed; the events are stored")
+                log.exception("an event listener failed; the events are stored")
 
 
-def _settle(attempts: Iterable[Attempt], shares: list[ChunkOutcome]) -> list[tuple[PreparedEvent, Exception]]:
-    """Wait for each attempt and note its share; the events of those that failed, each with the reason."""
+def _collect(
+    attempts: Iterable[Attempt], outcomes: list[ChunkOutcome]
+) -> list[tuple[PreparedEvent, Exception]]:
+    """Wait for each attempt and collect its outcome; returns the events of failed attempts, each with its error."""
     failed: list[tuple[PreparedEvent, Exception]] = []
     for events, future in attempts:
         try:
-            shares.append(result_of(future))
+            outcomes.append(result_of(future))
         except StoreUnavailable:
             raise
         except Exception as error:
             log.exception(
-                "%d events, the first a %s, could not be stored", len(events), events[0].told.event.type
+                "%d events, the first a %s, could not be stored", len(events), events[0].parsed.event.type
             )
-            failed += [(one, error) for one in events]
+            failed += [(item, error) for item in events]
     return failed
 
 
-def _as_it_came(one: PreparedEvent) -> PreparedEvent:
-    return replace(one, told=ParsedEvent(one.told.event, raw=True))
+def _unparsed(item: PreparedEvent) -> PreparedEvent:
+    return replace(item, parsed=ParsedEvent(item.parsed.event, raw=True))
 
 
 def _chunks(prepared: Iterator[PreparedEvent]) -> Iterator[list[PreparedEvent]]:
     chunk: list[PreparedEvent] = []
-    for one in prepared:
-        chunk.append(one)
+    for item in prepared:
+        chunk.append(item)
         if len(chunk) == CHUNK_LINES:
             yield chunk
             chunk = []
@@ -184,24 +190,24 @@ def _chunks(prepared: Iterator[PreparedEvent]) -> Iterator[list[PreparedEvent]]:
         yield chunk
 
 
-# -- reading lines ---------------------------------------------------------------------------------
+# -- reader lines ---------------------------------------------------------------------------------
 
 
-class _MayNot(Exception):
-    """This sender may not send this line."""
+class _SenderNotAllowed(Exception):
+    """This sender must not send this line."""
 
 
-class _Reading:
-    """One request being read."""
+class _RequestReader:
+    """Parses the lines of one request."""
 
-    def __init__(self, may_speak: SenderCheck, clock: SenderClock, packer: blobs.Packer, now: float):
-        self._may_speak = may_speak
+    def __init__(self, check_sender: SenderCheck, clock: SenderClock, packer: blobs.Packer, now: float):
+        self._check_sender = check_sender
         self._clock = clock
         self._packer = packer
         self._now = now
         self.rejected: list[dict[str, Any]] = []
         self.high_seq = 0
-        #: Why a line must not come from this sender, and whether any other may.
+        #: Why a line must not come from this sender, and whether any other line may.
         self.forbidden: str | None = None
         self.allowed = False
 
@@ -212,8 +218,8 @@ class _Reading:
             try:
                 yield self._prepare(number, line)
             except RecursionError:
-                self.refuse(number, "not JSON we take: nested too deep")
-            except _MayNot as error:
+                self.refuse(number, "JSON nested too deep")
+            except _SenderNotAllowed as error:
                 self.forbidden = str(error)
                 self.refuse(number, self.forbidden)
             except (WireError, ValueError) as error:
@@ -225,21 +231,21 @@ class _Reading:
     def _prepare(self, number: int, line: bytes) -> PreparedEvent:
         event = read_line(line)
         self.high_seq = max(self.high_seq, event.seq)
-        forbidden = self._may_speak(event)
+        forbidden = self._check_sender(event)
         if forbidden is not None:
-            raise _MayNot(forbidden)
+            raise _SenderNotAllowed(forbidden)
         self.allowed = True
         offset = self._clock.of(event.agent)
-        beat_at = self._clock.received(event.at, self._now) if event.type == "heartbeat" else None
+        heartbeat_at = self._clock.received(event.at, self._now) if event.type == "heartbeat" else None
         event = replace(event, at=corrected(event.at, offset, self._now))
-        told = parse(event)
+        parsed = parse(event)
         kept = without_listing(event.data) if event.type == "inventory" else event.data
         blob = self._packer.pack(blobs.pack_json(kept))
-        return PreparedEvent(number, told, offset, self._packer.dictionary, blob, beat_at)
+        return PreparedEvent(number, parsed, offset, self._packer.dictionary, blob, heartbeat_at)
 
 
 def read_line(line: bytes) -> wire.Event:
-    """One line -> event; WireError says what is wrong. Text that no database can hold is made good."""
+    """Decode one line; WireError names the error. Text that a database cannot store is replaced."""
     if len(line) > MAX_INVENTORY_BYTES:
         raise _too_long(line, MAX_INVENTORY_BYTES)
     if UNSTORABLE.search(line) is not None:
@@ -248,7 +254,7 @@ def read_line(line: bytes) -> wire.Event:
     if len(line) > MAX_LINE_BYTES and event.type != "inventory":
         raise _too_long(line, MAX_LINE_BYTES)
     if line.count(b"{") + line.count(b"[") > MAX_DEPTH and deeper_than(event.data, MAX_DEPTH):
-        raise WireError(f"not JSON we take: nested more than {MAX_DEPTH} deep")
+        raise WireError(f"JSON nested more than {MAX_DEPTH} levels deep")
     return event
 
 
@@ -257,7 +263,7 @@ def _too_long(line: bytes, limit: int) -> WireError:
 
 
 def deeper_than(value: Any, levels: int) -> bool:
-    """True when there are more than `levels` lists and objects in each other."""
+    """Whether more than `levels` lists and objects are nested in each other."""
     layer = [value]
     for _ in range(levels + 1):
         inner = (v.values() if isinstance(v, dict) else v for v in layer if isinstance(v, (dict, list)))

@@ -1,7 +1,7 @@
-"""What comes in while the writer is busy piles up and is stored together.
+"""Store chunks that arrive while the writer is busy together, in one transaction.
 
-A store pays per statement and per commit, not per event: forty agents that send one event each cost
-hardly more than one. Each sender still gets its own share of the outcome.
+A store's cost is per statement and per commit, not per event: one event each of forty agents costs hardly
+more than one event. Each sender still gets the outcome of its own chunk.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from controlplane.ingest.deduplication import PreparedEvent, StoredChunk, store
 from controlplane.records import Changes
 from controlplane.store.writer import WRITE_TIMEOUT_SECONDS, Writer
 
-#: Events in one submission: enough to share the costs, few enough for short transactions and statements.
+#: Events in one submission: enough to share its cost, few enough for short transactions and statements.
 MAX_BATCH_EVENTS = 5_000
 
 
 @dataclass(frozen=True)
 class ChunkOutcome:
-    """What became of one chunk: the events that were new, and how many were not."""
+    """The outcome of one chunk: its new events, and the number of duplicates."""
 
     fresh: list[PreparedEvent]
     duplicates: int
@@ -32,75 +32,80 @@ class ChunkOutcome:
 
 @dataclass(frozen=True)
 class _PendingChunk:
+    """A chunk that waits for the writer, and the future of its outcome."""
+
     chunk: Sequence[PreparedEvent]
     now: float
     future: Future[ChunkOutcome]
 
 
 class WriteBatcher:
-    """`follow` gets the changes of each commit, in order, in the writer's thread."""
+    """Batches chunks for the writer.
+
+    `follow` gets the changes of each commit, in order, on the writer's thread.
+    """
 
     def __init__(self, writer: Writer, follow: Callable[[Changes], None]):
         self._writer = writer
         self._follow = follow
         self._lock = threading.Lock()
-        self._parcels: list[_PendingChunk] = []
+        self._pending: list[_PendingChunk] = []
 
     def put(self, chunk: Sequence[PreparedEvent], now: float) -> Future[ChunkOutcome]:
-        """Store a chunk, with whatever else is waiting; resolves after COMMIT."""
-        parcel = _PendingChunk(chunk, now, Future())
+        """Store a chunk together with the others that wait; the future resolves after COMMIT."""
+        pending = _PendingChunk(chunk, now, Future())
         with self._lock:
-            self._parcels.append(parcel)
-            first = len(self._parcels) == 1
+            self._pending.append(pending)
+            first = len(self._pending) == 1
         if first:
             self._submit(self._take)
-        return parcel.future
+        return pending.future
 
-    def put_alone(self, one: PreparedEvent, now: float) -> Future[ChunkOutcome]:
-        """Store one event with no other: what is wrong with it stays its own."""
-        parcel = _PendingChunk([one], now, Future())
-        self._submit(lambda: [parcel])
-        return parcel.future
+    def put_alone(self, event: PreparedEvent, now: float) -> Future[ChunkOutcome]:
+        """Store one event in a transaction of its own, so that its failure affects no other event."""
+        pending = _PendingChunk([event], now, Future())
+        self._submit(lambda: [pending])
+        return pending.future
 
     def _submit(self, take: Callable[[], list[_PendingChunk]]) -> None:
         taken: list[_PendingChunk] = []
 
         def work(connection: Connection) -> StoredChunk:
             taken.extend(take())
-            together = [one for parcel in taken for one in parcel.chunk]
-            return store(connection, together, max(parcel.now for parcel in taken))
+            together = [event for pending in taken for event in pending.chunk]
+            return store(connection, together, max(pending.now for pending in taken))
 
         def deliver(future: Future[StoredChunk]) -> None:
             error = future.exception()
             if error is None:
                 _deliver(taken, future.result())
-            for parcel in (taken or take()) if error is not None else ():
-                parcel.future.set_exception(error)
+            for pending in (taken or take()) if error is not None else ():
+                pending.future.set_exception(error)
 
         future = self._writer.submit(work, lambda outcome: self._follow(outcome.changes))
         future.add_done_callback(deliver)
 
     def _take(self) -> list[_PendingChunk]:
-        """The parcels that came first, up to MOST_TOGETHER events; the rest is the next submission's."""
+        """Take the oldest pending chunks, up to MAX_BATCH_EVENTS events; the next submission takes the rest."""
         taken: list[_PendingChunk] = []
         with self._lock:
-            while self._parcels and sum(len(parcel.chunk) for parcel in taken) < MAX_BATCH_EVENTS:
-                taken.append(self._parcels.pop(0))
-            left = bool(self._parcels)
+            while self._pending and sum(len(pending.chunk) for pending in taken) < MAX_BATCH_EVENTS:
+                taken.append(self._pending.pop(0))
+            left = bool(self._pending)
         if left:
             self._submit(self._take)
         return taken
 
 
-def _deliver(parcels: Sequence[_PendingChunk], outcome: StoredChunk) -> None:
-    new = {id(one) for one in outcome.fresh}
-    for parcel in parcels:
-        fresh = [one for one in parcel.chunk if id(one) in new]
-        parcel.future.set_result(ChunkOutcome(fresh, len(parcel.chunk) - len(fresh)))
+def _deliver(pending_chunks: Sequence[_PendingChunk], outcome: StoredChunk) -> None:
+    new = {id(event) for event in outcome.fresh}
+    for pending in pending_chunks:
+        fresh = [event for event in pending.chunk if id(event) in new]
+        pending.future.set_result(ChunkOutcome(fresh, len(pending.chunk) - len(fresh)))
 
 
 def result_of(future: Future[ChunkOutcome]) -> ChunkOutcome:
-    """The result of a submission; StoreUnavailable when it does not come in time."""
+    """The outcome of a chunk; StoreUnavailable if it does not arrive within WRITE_TIMEOUT."""
     try:
         return future.result(WRITE_TIMEOUT_SECONDS)
     except TimeoutError:

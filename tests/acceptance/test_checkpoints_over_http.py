@@ -390,7 +390,7 @@ def test_an_ended_query_is_looked_at_anew_before_a_start(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(guards, "FRESH_AT_REST_SECONDS", 2.0)
+    monkeypatch.setattr(guards, "FRESH_AFTER_END_SECONDS", 2.0)
     root = write(tmp_path, query.query_id, 1)
     agent.terminated(query)
     agent.tell(inventory(query, root, "stopped"))

@@ -50,7 +50,7 @@ def may_speak(token: Token, event: Event, window: Window) -> str | None:
         return None
     if token.app != app:
         return f"this token is bound to the app {token.app} and may not speak for {app}"
-    owners = (window.agent(event.agent), *(window.teller(one) for one in named_ids(event)))
+    owners = (window.agent(event.agent), *(window.agent_of(one) for one in named_ids(event)))
     if all(owner is None or owner.app == app for owner in owners):
         return None
     return f"this token is bound to the app {app}, and what this event is about is another app's"

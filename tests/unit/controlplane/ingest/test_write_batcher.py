@@ -74,7 +74,7 @@ def test_an_event_put_alone_keeps_its_trouble_to_itself(
     real = write_batcher.store
 
     def brittle(connection: Any, chunk: Any, now: float) -> Any:
-        if any(one.told.query_id == "bad" for one in chunk):
+        if any(event.parsed.query_id == "bad" for event in chunk):
             raise KeyError("bad")
         return real(connection, chunk, now)
 
