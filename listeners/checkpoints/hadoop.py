@@ -42,7 +42,8 @@ class DirectoryReader(Protocol):
     def list_folder(self, folder: str, limit: int) -> tuple[list[ListedFile], bool]:
         """Up to `limit` entries of a folder, and whether these are all of them."""
 
-    def read(self, path: str) -> bytes: ...
+    def read(self, path: str) -> bytes:
+        """A file's content."""
 
 
 class HadoopFileSystem:
@@ -62,12 +63,14 @@ class HadoopFileSystem:
             raise _files_error(error) from None
 
     def status(self) -> ListedFile:
+        """The status of the root."""
         try:
             return _from_status(self._fs.getFileStatus(self._path(self.root)))
         except Exception as error:
             raise _files_error(error) from None
 
     def list_folder(self, folder: str, limit: int) -> tuple[list[ListedFile], bool]:
+        """Up to `limit` entries of a folder, and whether these are all of them."""
         location = self._absolute(folder)
         try:
             statuses = self._fs.listStatus(self._path(location))
@@ -82,6 +85,7 @@ class HadoopFileSystem:
         return found, wanted == count
 
     def read(self, path: str) -> bytes:
+        """A file's content."""
         try:
             stream = self._fs.open(self._path(self._absolute(path)))
             try:

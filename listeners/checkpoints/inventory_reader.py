@@ -253,6 +253,7 @@ def display_root(root: str) -> str:
 
 
 def scheme(root: str) -> str:
+    """The scheme of a URL; `file` for a plain path."""
     return root.partition(":")[0] if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", root) else "file"
 
 

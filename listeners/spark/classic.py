@@ -57,6 +57,7 @@ class ClassicRun:
         return StreamingQuery(self.jsq).exception()
 
     def checkpoint(self) -> str | None:
+        """The resolved checkpoint location."""
         return checkpoint(self.jsq)
 
     def facts(self) -> dict[str, Any]:
@@ -124,6 +125,7 @@ class ClassicEngine:
         return getattr(writer, "_spark", None)
 
     def listen(self, session: Any, listener: Any) -> Callable[[], None]:
+        """Register a Java listener that py4j forwards to `listener`."""
         from py4j.java_gateway import java_import  # py4j comes with pyspark
         from pyspark.java_gateway import ensure_callback_server_started
 
@@ -154,7 +156,8 @@ class ClassicEngine:
         manager._jsqm.resetTerminated()
 
     def is_outage(self, failure: Exception) -> bool:
-        return False  # the driver is this process
+        """False: the driver is this process."""
+        return False
 
     def permanent_outage(self, run: SparkRun) -> Exception | None:
         """A Java error is an answer.
@@ -174,6 +177,7 @@ class ClassicEngine:
         return None if found is None else str(found)
 
     def activate(self, session: Any, pool: str | None) -> None:
+        """Set the thread's scheduler pool and its active Java session."""
         session.sparkContext.setLocalProperty(POOL, pool)
         find = getattr(session, "_get_j_spark_session_class", None)  # Spark 4 has two classes of that name
         java = find(session._jvm) if find is not None else session._jvm.SparkSession

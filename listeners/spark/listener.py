@@ -82,6 +82,8 @@ class RawListener:
         self.figures.add(time.perf_counter() - began)
 
     class Java:
+        """The Java interface that py4j implements with this class."""
+
         implements = [JAVA_INTERFACE]
 
 

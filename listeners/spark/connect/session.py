@@ -45,6 +45,7 @@ class ConnectRun:
             return False
 
     def is_over(self) -> bool:
+        """Whether the run has ended; also True if the server forgot it."""
         if self.is_active():
             return False
         try:
@@ -81,6 +82,7 @@ class ConnectRun:
         )  # otherwise the server makes up a name
 
     def facts(self) -> dict[str, Any]:
+        """Facts of the recorded start; empty if it was not seen."""
         if not self._facts:
             return {}
         root = self.checkpoint()
@@ -93,9 +95,11 @@ class ConnectRun:
         }
 
     def shape(self, redact: Callable[[str], str] | None) -> dict[str, Any] | None:
+        """None: a client cannot see the analyzed plan."""
         return None
 
     def thread(self) -> dict[str, Any] | None:
+        """None: a client cannot see the driver's threads."""
         return None
 
     def batches_on_record(self) -> tuple[int | None, int | None]:
@@ -189,6 +193,7 @@ class ConnectEngine:
         calls.manager(manager._session, reset_terminated=True)
 
     def is_outage(self, failure: Exception) -> bool:
+        """Whether this is not the failure of a query."""
         from pyspark.errors import StreamingQueryException
 
         return not isinstance(failure, StreamingQueryException)
@@ -202,12 +207,15 @@ class ConnectEngine:
         return None
 
     def tasks(self, session: Any, run_id: str) -> tuple[int, int] | None:
+        """None: a client cannot see the driver's jobs."""
         return None
 
     def driver_figures(self, session: Any) -> dict[str, Any]:
+        """Empty: a client cannot see the driver."""
         return {}
 
     def pool(self, session: Any) -> str | None:
+        """None: scheduler pools are not available to clients."""
         return None
 
     def activate(self, session: Any, pool: str | None) -> None:
@@ -220,6 +228,7 @@ class ConnectEngine:
     # -- events ----------------------------------------------------------------------------------
 
     def listen(self, session: Any, listener: Any) -> Callable[[], None]:
+        """Receive the session's events through an `EventStream`."""
         if not hasattr(type(session), "streams"):
             raise AgentError("this PySpark's Connect has no streaming; use PySpark 3.5 or later")
         key = self.key(session)
