@@ -69,7 +69,7 @@ class Attachment:
         self._on_end = on_end
         #: How the program ended, where `listeners.run` or the excepthook recorded it.
         self.exception: str | None = None
-        secret = redaction.compiled(engine.setting(session, "spark.redaction.regex"))
+        secret = redaction.compile_regex(engine.setting(session, "spark.redaction.regex"))
         self._redact = lambda text: redaction.redact(text, secret)
         identity = Identity(
             app=environment.checked_app(app_facts, app),
@@ -160,10 +160,8 @@ class Attachment:
             return
         try:
             run_with_timeout(remove_all, REMOVAL_SECONDS)
-        except (
-            RuntimeError
-        ):  # no thread can be started: waiting for Spark is better than leaving a dead listener behind
-            remove_all()
+        except RuntimeError:
+            remove_all()  # no thread can be started: better to wait for Spark than to leave a dead listener
 
     def abandon(self) -> None:
         """Release the agent in a forked child: it belongs to the parent."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
 
-from listeners.protocol.wire import MAX_NESTED, nested
+from listeners.protocol.wire import MAX_NESTED, is_nested_too_deep
 
 Stamp = str | None
 Number = float | None
@@ -52,7 +52,7 @@ class ActionRequest(BaseModel):
     @field_validator("overrides")
     @classmethod
     def _is_flat_enough(cls, overrides: dict[str, Any]) -> dict[str, Any]:
-        if nested(overrides):
+        if is_nested_too_deep(overrides):
             raise ValueError(f"overrides must not be nested deeper than {MAX_NESTED}")
         return overrides
 

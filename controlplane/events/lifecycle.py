@@ -23,7 +23,7 @@ from controlplane.events.run_resolution import count_failure, resolve_runs, with
 from controlplane.model import Agent, ProgressSample, Run, RunFacts
 from controlplane.records import AgentRow, QueryNaming, QueryRow, RunRow, UnitOfWork
 from listeners.protocol import wire
-from listeners.protocol.catalogue import distinct
+from listeners.protocol.catalogue import distinct_labels
 
 MAX_FAILURE_CHARS = 64 * 1024
 #: Reasons for dropped events come from agents; this bounds how many are kept for one agent.
@@ -348,10 +348,10 @@ def batch_counts(batch: ProgressSample) -> Counter[str]:
     counts = Counter({"batches": 1, "input_rows": batch.input_rows})
     if batch.output_rows is not None:
         counts["output_rows"] += batch.output_rows
-    names = distinct(source.name for source in batch.sources)
+    names = distinct_labels(source.name for source in batch.sources)
     for name, source in zip(names, batch.sources, strict=True):
         counts[f"source_input_rows|{name}"] += source.input_rows
-    names = distinct(operator.name for operator in batch.operators)
+    names = distinct_labels(operator.name for operator in batch.operators)
     for name, operator in zip(names, batch.operators, strict=True):
         counts[f"state_rows_updated|{name}"] += operator.rows_updated
         counts[f"state_rows_removed|{name}"] += operator.rows_removed

@@ -31,7 +31,7 @@ from listeners.protocol.catalogue import (
     SNAPSHOT_UPLOADED,
     Metric,
     custom_metric,
-    distinct,
+    distinct_labels,
     source_metric,
 )
 
@@ -235,7 +235,7 @@ _SOURCE: Mapping[str, Callable[[QueryContext, SourceSample, int], float | None]]
 
 def _sources(context: QueryContext, last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
     told = [figure for figure in _SOURCE.items() if wanted is None or PREFIX + figure[0] in wanted]
-    names = distinct(source.name for source in last.sources)
+    names = distinct_labels(source.name for source in last.sources)
     for index, (name, source) in enumerate(zip(names, last.sources, strict=True)):
         own = {"source": name}
         yield from ((figure, own, value_of(context, source, index)) for figure, value_of in told)
@@ -259,7 +259,7 @@ def _number(text: str, factor: float) -> float | None:
 
 
 def _operators(last: ProgressSample, wanted: Wanted) -> Iterator[Fact]:
-    for name, operator in zip(distinct(op.name for op in last.operators), last.operators, strict=True):
+    for name, operator in zip(distinct_labels(op.name for op in last.operators), last.operators, strict=True):
         own = {"operator": name}
         yield "state_rows", own, operator.rows_total
         yield "state_memory_bytes", own, operator.memory_bytes

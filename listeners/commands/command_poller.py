@@ -70,9 +70,8 @@ class CommandPoller:
                 return  # detached meanwhile: the server delivers these commands to the next agent
             for command in commands if is_fresh(asked_at, time.time()) else []:
                 self._accept(command)
-            if (
-                time.monotonic() - started_at < 1.0
-            ):  # a server that does not hold the poll must not cause a busy loop
+            # A server that does not hold the poll must not cause a busy loop.
+            if time.monotonic() - started_at < 1.0:
                 self._stopping.wait(0.2 if commands else 1.0)
 
     def _accept(self, command: wire.Command) -> None:

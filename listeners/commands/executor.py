@@ -78,9 +78,9 @@ class Executor:
         if not entry.is_active():
             self._check_ended(entry)
             raise _refusal("not_running", "the query is not running")
-        stopped = stopping.end(self._registry, entry, command.drain, command.timeout_seconds)
-        evidence = stopping.evidence_of(entry.run_id, stopped)
-        return CommandResult("succeeded", stopping.sentence_of(stopped), "stopped", evidence)
+        stopped = stopping.stop_run(self._registry, entry, command.drain, command.timeout_seconds)
+        evidence = stopping.stop_evidence(entry.run_id, stopped)
+        return CommandResult("succeeded", stopping.describe_stop(stopped), "stopped", evidence)
 
     def _do_start(self, entry: RegisteredQuery, command: Command) -> CommandResult:
         if entry.is_active():
@@ -92,9 +92,9 @@ class Executor:
         begin = self._start_call(entry, command)  # refuse before anything has been stopped
         if not entry.is_active():
             return self._begin(entry, begin, _overrides_evidence(command))
-        stopped = stopping.end(self._registry, entry, command.drain, command.timeout_seconds)
-        evidence = dict(_overrides_evidence(command), **stopping.evidence_of(entry.run_id, stopped))
-        return self._begin(entry, begin, evidence, stopping.sentence_of(stopped) + "; ")
+        stopped = stopping.stop_run(self._registry, entry, command.drain, command.timeout_seconds)
+        evidence = dict(_overrides_evidence(command), **stopping.stop_evidence(entry.run_id, stopped))
+        return self._begin(entry, begin, evidence, stopping.describe_stop(stopped) + "; ")
 
     # -- starting --------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class Executor:
         if entry.is_stop_requested():  # the program stopped the old run while the new run was starting
             query.stop()
         evidence = dict(evidence, previous_run_id=previous, run_id=run_id, query_id=query_id)
-        return CommandResult("succeeded", f"{before}run {run_id[:8]} has begun", "started", evidence)
+        return CommandResult("succeeded", f"{before}run {run_id[:8]} has started", "started", evidence)
 
     def _start_error(
         self, entry: RegisteredQuery, error: Exception, evidence: dict[str, Any]
@@ -185,7 +185,7 @@ class Executor:
 
     def _wrong_query(self, run: SparkRun, known: bool, evidence: dict[str, Any]) -> CommandError:
         """A factory started another query. Stop it, unless the program already had it."""
-        outcome = "a neighbour, which runs on"
+        outcome = "it belongs to the program and keeps running"
         if not known:
             outcome = "it was stopped"
             made = self._registry.entry(run.query_id)
@@ -195,7 +195,7 @@ class Executor:
             self._registry.drop(run.query_id)
         return CommandError(
             "wrong_query",
-            f"the start gave the query {run.query_id} instead: {outcome}",
+            f"the factory started the query {run.query_id} instead; {outcome}",
             evidence=dict(evidence, started_query_id=run.query_id),
         )
 

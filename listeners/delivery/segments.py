@@ -133,7 +133,7 @@ def _slot(content: bytes) -> tuple[int, Position] | None:
         return None
 
 
-def set_aside(path: Path, raw: bytes) -> None:
+def append_damaged(path: Path, raw: bytes) -> None:
     """Append damaged bytes to a file for inspection, up to MAX_DAMAGED_BYTES. Never raises."""
     try:
         with open(path, "ab") as file:

@@ -272,7 +272,7 @@ class Spool:
         self._overflow.forget_dropped(self.settled_seq)
         if batch.damaged:
             self.lost["corrupt_record"] += batch.damaged
-            segments.set_aside(self.directory / "damaged", batch.damage)
+            segments.append_damaged(self.directory / "damaged", batch.damage)
         self._read = batch.position if batch.position.segment in self._segments else Position()
         done = [name for name in self._segments if self._is_read(name)]
         try:

@@ -336,7 +336,7 @@ def _unknown_metric(spark_name: str, prefix: str, path: str, label: str) -> Opti
     return _gauge(name, path + spark_name, help, label, factor=factor)
 
 
-def distinct(names: Iterable[str]) -> List[str]:
+def distinct_labels(names: Iterable[str]) -> List[str]:
     """Label values for sources or operators, in their order: `a`, `b`, `a#2`; cut to MAX_LABEL_VALUE."""
     seen: Dict[str, int] = {}
     values = []

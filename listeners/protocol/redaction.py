@@ -25,7 +25,7 @@ _VALUE = re.compile(
 _USER_INFO = re.compile(r"(?<=://)[^/\s?#@:]*:(?:[^/\s?#]*@|(?!\d+/)[^\s?#@]{0,200}@)")
 
 
-def compiled(regex: str | None) -> Pattern[str]:
+def compile_regex(regex: str | None) -> Pattern[str]:
     """The session's `spark.redaction.regex`; Spark's default if it is absent or not valid in Python."""
     try:
         return re.compile(regex or DEFAULT_REGEX)

@@ -234,7 +234,7 @@ def loads(text: str | bytes) -> Any:
         raise WireError("a JSON number is too long") from None
 
 
-def nested(value: Any, max_depth: int = MAX_NESTED) -> bool:
+def is_nested_too_deep(value: Any, max_depth: int = MAX_NESTED) -> bool:
     """Whether lists and mappings are nested deeper than `max_depth`, which a renderer may not support."""
     level = [value]
     for _ in range(max_depth):
@@ -283,7 +283,7 @@ def decode_result(document: Any) -> CommandResult:
     if state not in RESULT_STATES:
         raise WireError("result.state must be one of {}".format(", ".join(RESULT_STATES)))
     evidence = _mapping(document.get("evidence") or {}, "result.evidence")
-    if nested(evidence):
+    if is_nested_too_deep(evidence):
         raise WireError("result.evidence is nested deeper than %d" % MAX_NESTED)
     return CommandResult(
         state=state,

@@ -85,7 +85,7 @@ def _release_waiters(registry: Registry, entry: RegisteredQuery, run_id: str, ou
     raise outage
 
 
-def stop(registry: Registry, engine: Engine, original: Callable[..., Any], query: Any) -> Any:
+def stop_query(registry: Registry, engine: Engine, original: Callable[..., Any], query: Any) -> Any:
     """Replaces `StreamingQuery.stop`: the user's own stop ends the waits and a command in progress."""
     entry = registry.entry_of(query, engine.run_id(query))
     if entry is not None:
@@ -95,7 +95,7 @@ def stop(registry: Registry, engine: Engine, original: Callable[..., Any], query
     return original(query)
 
 
-def await_any(
+def await_any_termination(
     registry: Registry, engine: Engine, original: Callable[..., Any], manager: Any, timeout: Any = None
 ) -> Any:
     """Replaces `StreamingQueryManager.awaitAnyTermination`.

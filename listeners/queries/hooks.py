@@ -75,8 +75,8 @@ class Hooks:
         self._wrap_writer(engine, classes)
         waits: Mapping[str, tuple[str, Callable[..., Any]]] = {
             "awaitTermination": ("query", awaiting.await_termination),
-            "stop": ("query", awaiting.stop),
-            "awaitAnyTermination": ("manager", awaiting.await_any),
+            "stop": ("query", awaiting.stop_query),
+            "awaitAnyTermination": ("manager", awaiting.await_any_termination),
             "resetTerminated": ("manager", awaiting.reset_terminated),
         }
         for method, (owner, replacement) in waits.items():

@@ -55,10 +55,10 @@ def interval_of(overrides: Mapping[str, Any], trigger: str | None) -> float | No
             "only a processing-time trigger can have another interval; "
             f"this query's is {trigger or 'unknown'}"
         )
-    return seconds_of(overrides[TRIGGER])
+    return parse_interval(overrides[TRIGGER])
 
 
-def seconds_of(value: Any) -> float:
+def parse_interval(value: Any) -> float:
     """`"10 seconds"`, `"500 ms"`, `"1m"` or seconds → seconds; 0 starts batches without a pause."""
     seconds = _number(value) if isinstance(value, (int, float)) else _parsed(str(value))
     if seconds is None or not math.isfinite(seconds) or not 0 <= seconds <= MAX_INTERVAL_SECONDS:

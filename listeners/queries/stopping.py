@@ -44,7 +44,7 @@ class StopResult(NamedTuple):
         return self.planned if self.committed is None or self.planned > self.committed else None
 
 
-def end(registry: Registry, entry: RegisteredQuery, drain: bool, timeout: float) -> StopResult:
+def stop_run(registry: Registry, entry: RegisteredQuery, drain: bool, timeout: float) -> StopResult:
     """Stop the query's run and hold its waiters. CommandError `stop_timed_out` if it does not end in time.
 
     Refused with `not_running` if the run ended by itself meanwhile: the program must see that end. An error
@@ -125,7 +125,7 @@ def stop_unwanted(run: SparkRun, seconds: float = 30.0) -> None:
     _stop_within(run, seconds)
 
 
-def evidence_of(entry_run_id: str, stopped: StopResult) -> dict[str, Any]:
+def stop_evidence(entry_run_id: str, stopped: StopResult) -> dict[str, Any]:
     """The stop in numbers, as evidence of a command's result."""
     found: dict[str, Any] = {
         "previous_run_id": entry_run_id,
@@ -147,7 +147,7 @@ def _is_drained(stopped: StopResult) -> bool | None:
     return stopped.moment in (GAP, COMMIT) and stopped.cut is None
 
 
-def sentence_of(stopped: StopResult) -> str:
+def describe_stop(stopped: StopResult) -> str:
     """What the stop did to the last batch, as a sentence for people."""
     if stopped.continuous:
         return _epochs_sentence(stopped)

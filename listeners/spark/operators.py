@@ -47,7 +47,7 @@ def attempt(ask: Callable[[], Any]) -> Any:
 
 def operators(execution: Any, analyzed: Any, tree: list[plans.Node]) -> list[dict[str, Any]]:
     """The stateful operators in Spark's numbering, from the sink towards the sources."""
-    made = plans.definitions(tree)
+    made = plans.column_definitions(tree)
     found = [_operator(node, kind, made) for node, kind in _stateful(analyzed, tree)]
     if any(_plain(each["kind"]) in STATES for each in found):
         _add_state(found, attempt(lambda: _optimized(execution, analyzed)))
@@ -88,23 +88,23 @@ def _aggregate(node: Any, made: dict[str, str]) -> dict[str, Any]:
     columns, inputs = columns_of(node), columns_of(node.child())
     keys = texts_of(node.groupingExpressions())
     values = _values(node, columns, keys)
-    session = any(plans.bare(key) == "session_window" for key in keys)
+    session = any(plans.strip_ids(key) == "session_window" for key in keys)
     return {
         "kind": "session_aggregate" if session else "aggregate",
         "keys": [_key(key, inputs + _aliased(node, columns), made) for key in keys],
-        "values": [[plans.short(plans.made_of(text, made)), type] for text, type in values],
+        "values": [[plans.abbreviate(plans.expand_columns(text, made)), type] for text, type in values],
     }
 
 
 def _values(node: Any, columns: list[Column], keys: list[str]) -> list[tuple[str, str]]:
     """An Aggregate's results without its keys: (expression without its alias, type)."""
-    texts = [plans.unaliased(text) for text in texts_of(node.aggregateExpressions())]
+    texts = [plans.strip_alias(text) for text in texts_of(node.aggregateExpressions())]
     return [(text, column[2]) for text, column in zip(texts, columns) if text not in keys]
 
 
 def _aliased(node: Any, columns: list[Column]) -> list[Column]:
     """Grouping expressions that are not plain columns, named by their text, with their alias's type."""
-    texts = [plans.unaliased(text) for text in texts_of(node.aggregateExpressions())]
+    texts = [plans.strip_alias(text) for text in texts_of(node.aggregateExpressions())]
     return [(text, text, column[2]) for text, column in zip(texts, columns)]
 
 
@@ -145,7 +145,7 @@ def _join(node: Any, made: dict[str, str]) -> dict[str, Any]:
     pairs = plans.equal_keys(condition, {each[0] for each in left}, {each[0] for each in right})
     return {
         "joinType": str(node.joinType().toString()),
-        "condition": plans.short(plans.bare(condition)),
+        "condition": plans.abbreviate(plans.strip_ids(condition)),
         "keys": [_key(key, left, made) for key, _ in pairs],
         "rightKeys": [_key(key, right, made) for _, key in pairs],
     }
@@ -153,9 +153,13 @@ def _join(node: Any, made: dict[str, str]) -> dict[str, Any]:
 
 def _key(text: str, columns: list[Column], made: dict[str, str]) -> dict[str, Any]:
     """A key's name, type and definition."""
-    wanted = plans.identity(text) or text
+    wanted = plans.column_id(text) or text
     type = next((type for id, _, type in columns if id == wanted), None)
-    return {"name": plans.short(plans.bare(text)), "type": type, "of": plans.short(plans.made_of(text, made))}
+    return {
+        "name": plans.abbreviate(plans.strip_ids(text)),
+        "type": type,
+        "of": plans.abbreviate(plans.expand_columns(text, made)),
+    }
 
 
 def _bare(node: Any, made: dict[str, str]) -> dict[str, Any]:
@@ -205,7 +209,7 @@ def _plain(kind: str) -> str:
 
 def _state_values(node: Any) -> list[list[str]]:
     keys = texts_of(node.groupingExpressions())
-    return [[plans.short(plans.bare(t)), type] for t, type in _values(node, columns_of(node), keys)]
+    return [[plans.abbreviate(plans.strip_ids(t)), type] for t, type in _values(node, columns_of(node), keys)]
 
 
 def _state_sides(node: Any) -> list[list[str]]:
@@ -250,7 +254,7 @@ def columns_of(plan: Any) -> list[Column]:
     fields = json.loads(plan.schema().json())["fields"]
     texts = texts_of(plan.output())
     return [
-        (plans.identity(text) or text, field["name"], plans.type_name(field["type"]))
+        (plans.column_id(text) or text, field["name"], plans.type_name(field["type"]))
         for text, field in zip(texts, fields)
     ]
 

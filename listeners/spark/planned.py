@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from listeners.spark.operators import attempt, scala_map
-from listeners.spark.shape import allowed, described, shaped
+from listeners.spark.shape import allowed_options, build_shape, describe
 
 #: Format → class of the sink. Other sinks, and tables, are unknown before the start.
 SINKS = {
@@ -99,16 +99,16 @@ class Planned:
         if self._method == "toTable":
             return None
         if format in FILE_FORMATS and "path" in self._options:
-            file_sink = {**described(f"FileSink[{self._options['path']}]"), "type": "FileStreamSink"}
-            return {**file_sink, "format": FILE_FORMATS[format], "options": allowed(self._options)}
+            file_sink = {**describe(f"FileSink[{self._options['path']}]"), "type": "FileStreamSink"}
+            return {**file_sink, "format": FILE_FORMATS[format], "options": allowed_options(self._options)}
         if format not in SINKS:
             return None
-        return {**described(SINKS[format]), "type": SINKS[format], "options": allowed(self._options)}
+        return {**describe(SINKS[format]), "type": SINKS[format], "options": allowed_options(self._options)}
 
 
 def planned_shape(planned: Planned, redact: Callable[[str], str] | None) -> dict[str, Any]:
     """As `listeners.spark.shape.shape_of` of the future run; about a hundred py4j calls."""
-    return shaped(planned, attempt(planned.name), planned.sink, redact)
+    return build_shape(planned, attempt(planned.name), planned.sink, redact)
 
 
 class _Text:

@@ -40,12 +40,12 @@ def nodes(tree: str) -> list[Node]:
     return [Node(i, len(m["lead"]) // 3, m["name"], m["rest"].strip()) for i, m in enumerate(found)]
 
 
-def bare(expression: str) -> str:
+def strip_ids(expression: str) -> str:
     """An expression without the ids that differ between runs: `sum(v#1L)` → `sum(v)`."""
     return _ID.sub("", expression)
 
 
-def short(text: str) -> str:
+def abbreviate(text: str) -> str:
     """At most about MAX_CHARS: the two ends of a longer text with a digest of the whole between them."""
     if len(text) <= MAX_CHARS:
         return text
@@ -57,7 +57,7 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
 
 
-def unaliased(expression: str) -> str:
+def strip_alias(expression: str) -> str:
     """`sum(v#1L) AS total#2L` → `sum(v#1L)`."""
     alias = _ALIAS.match(expression)
     return alias["is"] if alias else expression
@@ -76,7 +76,7 @@ def split(text: str, separator: str) -> list[str]:
     return [*parts, text[start:]]
 
 
-def definitions(plan: list[Node]) -> dict[str, str]:
+def column_definitions(plan: list[Node]) -> dict[str, str]:
     """Column id → the expression that defines it in a Project or Aggregate."""
     made: dict[str, str] = {}
     for node in plan:
@@ -94,27 +94,27 @@ def _unbracketed(text: str) -> str:
     return text[1:-1] if text.startswith("[") and text.endswith("]") else text
 
 
-def made_of(expression: str, made: dict[str, str], depth: int = 0) -> str:
+def expand_columns(expression: str, made: dict[str, str], depth: int = 0) -> str:
     """An expression with its columns replaced by their definitions, without ids."""
     column = _COLUMN.match(expression)
     if column and column.group(1) in made and depth < MAX_DEPTH:
-        return made_of(made[column.group(1)], made, depth + 1)
+        return expand_columns(made[column.group(1)], made, depth + 1)
     parts = re.split(r"([^\s()\[\],]+#\d+L?(?:-T\d+ms)?)", expression)
     if len(parts) == 1 or depth >= MAX_DEPTH or len(expression) > 20 * MAX_CHARS:
-        return bare(expression)
+        return strip_ids(expression)
     return "".join(
-        made_of(part, made, depth + 1) if i % 2 and part != expression else bare(part)
+        expand_columns(part, made, depth + 1) if i % 2 and part != expression else strip_ids(part)
         for i, part in enumerate(parts)
     )
 
 
-def identity(expression: str) -> str | None:
+def column_id(expression: str) -> str | None:
     """The id of a plain column `k#0`; None for any other expression."""
     column = _COLUMN.match(expression)
     return column.group(1) if column else None
 
 
-def ids(expression: str) -> set[str]:
+def column_ids(expression: str) -> set[str]:
     """The ids of all columns in an expression."""
     return set(_ID.findall(expression))
 
@@ -124,10 +124,10 @@ def equal_keys(condition: str, left: set[str], right: set[str]) -> list[tuple[st
     pairs = []
     for conjunct in _conjuncts(condition):
         sides = split(_open(conjunct), " = ")
-        if len(sides) == 2 and ids(sides[0]) and ids(sides[1]):
-            if ids(sides[0]) <= left and ids(sides[1]) <= right:
+        if len(sides) == 2 and column_ids(sides[0]) and column_ids(sides[1]):
+            if column_ids(sides[0]) <= left and column_ids(sides[1]) <= right:
                 pairs.append((sides[0], sides[1]))
-            elif ids(sides[0]) <= right and ids(sides[1]) <= left:
+            elif column_ids(sides[0]) <= right and column_ids(sides[1]) <= left:
                 pairs.append((sides[1], sides[0]))
     return pairs
 

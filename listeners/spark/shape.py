@@ -69,10 +69,10 @@ def shape_of(query: Any, redact: Redact | None = None) -> dict[str, Any]:
     # py4j objects seem to have every attribute, so `__dict__` is read directly.
     jsq = getattr(query, "__dict__", {}).get("_jsq", query)
     execution = _ask(jsq, "streamingQuery") or jsq
-    return shaped(execution, _ask(jsq, "name"), lambda: _sink(execution), redact)
+    return build_shape(execution, _ask(jsq, "name"), lambda: _sink(execution), redact)
 
 
-def shaped(
+def build_shape(
     execution: Any, name: str | None, sink: Callable[[], dict[str, Any] | None], redact: Redact | None = None
 ) -> dict[str, Any]:
     """The shape of a StreamExecution, or of what answers like it (`listeners.spark.planned`)."""
@@ -103,7 +103,7 @@ def _of_plan(execution: Any) -> dict[str, Any]:
         "outputSchema": attempt(lambda: [[name, type] for _, name, type in columns_of(analyzed)]),
         "operators": attempt(lambda: operators.operators(execution, analyzed, tree)),
         "watermarks": _watermarks(tree),
-        "filters": [plans.digest(plans.bare(n.text)) for n in tree if n.name == "Filter"][:MAX_ITEMS],
+        "filters": [plans.digest(plans.strip_ids(n.text)) for n in tree if n.name == "Filter"][:MAX_ITEMS],
     }
 
 
@@ -115,7 +115,7 @@ def _ask(java: Any, name: str) -> Any:
 
 
 def _plain_redact(text: str) -> str:
-    return redaction.redact(text, redaction.compiled(None))
+    return redaction.redact(text, redaction.compile_regex(None))
 
 
 def _redacted(value: Any, redact: Redact, key: str = "") -> Any:
@@ -140,17 +140,17 @@ def _sources(execution: Any, analyzed: Any) -> list[dict[str, Any]]:
     if not running:  # not created yet: only the plan describes them
         return [{**_expected(str(leaf.toString())), **_leaf(leaf)} for leaf in leaves]
     from_plan = [_leaf(leaf) for leaf in leaves] if len(leaves) == len(running) else [{} for _ in running]
-    return [{**described(text), **more} for text, more in zip(running, from_plan)]
+    return [{**describe(text), **more} for text, more in zip(running, from_plan)]
 
 
 def _expected(text: str) -> dict[str, Any]:
     """The future description of a source not created yet; its type is None if the plan does not show it."""
     if text.startswith("FileSource["):
-        return described("FileStreamSource" + text[len("FileSource") :])
-    return {**described(text), "type": EXPECTED_TYPES.get(text)}
+        return describe("FileStreamSource" + text[len("FileSource") :])
+    return {**describe(text), "type": EXPECTED_TYPES.get(text)}
 
 
-def described(text: str) -> dict[str, Any]:
+def describe(text: str) -> dict[str, Any]:
     """A source or sink by its own description, without format, options and name."""
     return {
         "type": text.partition("[")[0].rpartition(".")[2].partition("@")[0][:200],
@@ -180,15 +180,17 @@ def _leaf(leaf: Any) -> dict[str, Any]:
     else:
         format, options = leaf.sourceName(), java_map(leaf.extraOptions())
     name = named.group(1) if named else None
-    return {"format": str(format)[:200], "options": allowed(options), "name": name}
+    return {"format": str(format)[:200], "options": allowed_options(options), "name": name}
 
 
 def _sink(execution: Any) -> dict[str, Any]:
     sink = execution.sink()
-    found = described(str(sink.toString()))
+    found = describe(str(sink.toString()))
     found["type"] = re.split(r"[.$]", str(sink.getClass().getName()).rstrip("$"))[-1]
     found["format"] = attempt(lambda: _file_format(sink)) if found["type"] == "FileStreamSink" else None
-    found["options"] = attempt(lambda: allowed(scala_map(execution.logicalPlan().writeOptions()))) or {}
+    found["options"] = (
+        attempt(lambda: allowed_options(scala_map(execution.logicalPlan().writeOptions()))) or {}
+    )
     return found
 
 
@@ -198,7 +200,7 @@ def _file_format(sink: Any) -> str:
     return str(field.get(sink).toString())[:100]
 
 
-def allowed(options: dict[str, str]) -> dict[str, str]:
+def allowed_options(options: dict[str, str]) -> dict[str, str]:
     """The options that may leave the driver, with their names in lower case."""
     kept = {key.lower(): str(value)[:500] for key, value in options.items() if key.lower() in OPTIONS}
     return dict(sorted(kept.items()))

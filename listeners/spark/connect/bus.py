@@ -101,7 +101,7 @@ def bus_of(session: Any) -> Any:
     return getattr(getattr(session, "_sqm", None), "_sqlb", None)
 
 
-def share(patches: Patches, owner_of: OwnerOf) -> None:
+def wrap_bus(patches: Patches, owner_of: OwnerOf) -> None:
     """Wrap PySpark's bus, so that the session's owner yields the stream and reclaims it."""
     try:
         from pyspark.sql.connect.streaming.query import StreamingQueryListenerBus

@@ -87,7 +87,7 @@ class EventDeduplicator:
             run = self._runs[ids.group(2)]
             if not self._is_new(run, type, data):
                 return found
-            at = when(data, self._clock()) if late else None
+            at = report_time(data, self._clock()) if late else None
             return [*found, ConnectEvent(type, data, at)]
 
     def run_started(self, query_id: str, run_id: str, name: str | None) -> list[ConnectEvent]:
@@ -102,12 +102,12 @@ class EventDeduplicator:
         ended = [run.run_id for run in self._runs.values() if run.ended]
         for old in ended[: max(0, len(ended) - MAX_ENDED)]:
             del self._runs[old]
-        now = stamp(self._clock())
+        now = spark_timestamp(self._clock())
         return [ConnectEvent("started", _dump(id=query_id, runId=run_id, name=name, timestamp=now))]
 
     def _is_new(self, run: RunEvents, type: str, data: str) -> bool:
         if type == "progress":
-            return run.is_new(report_of(data))
+            return run.is_new(report_key(data))
         if type == "terminated":
             run.ended, was_ended = True, run.ended
             return not was_ended
@@ -131,7 +131,7 @@ class EventDeduplicator:
             return [ConnectEvent("terminated", data)]
 
 
-def report_of(data: str) -> tuple[int, str]:
+def report_key(data: str) -> tuple[int, str]:
     """(batch id, time) of a progress report, which identifies it within its run."""
     found = _BATCH.search(data)
     if found is None:  # a later Spark writes the fields in another order
@@ -140,7 +140,7 @@ def report_of(data: str) -> tuple[int, str]:
     return int(found.group(2)), found.group(1)
 
 
-def when(data: str, now: float) -> float:
+def report_time(data: str, now: float) -> float:
     """When a late report was made: the trigger's start plus the batch's duration, but not in the future."""
     document = json.loads(data)
     started_at = _seconds(str(document.get("timestamp")))
@@ -159,7 +159,7 @@ def _seconds(timestamp: str) -> float | None:
         return None
 
 
-def stamp(now: float) -> str:
+def spark_timestamp(now: float) -> str:
     """Unix seconds in Spark's time format."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + ".%03dZ" % (now % 1 * 1000)
 

@@ -20,7 +20,7 @@ from listeners.protocol.errors import ConnectError, RunUnknown, SessionGone
 from listeners.spark import guard
 from listeners.spark.connect import calls
 from listeners.spark.connect.bus import BusListener
-from listeners.spark.connect.event_dedup import ConnectEvent, EventDeduplicator, RunEvents, report_of
+from listeners.spark.connect.event_dedup import ConnectEvent, EventDeduplicator, RunEvents, report_key
 
 log = logging.getLogger("controlplane.agent")
 
@@ -241,7 +241,7 @@ class EventStream:
     def _catch_up(self, session: Any, run: RunEvents) -> float:
         """Pass on missed reports; returns the age in seconds of the oldest one missed by the stream."""
         newest = self._recent_progress(session, run, last_progress=True)
-        if not newest or report_of(newest[-1]) in run.reports:
+        if not newest or report_key(newest[-1]) in run.reports:
             return 0.0
         missed: list[ConnectEvent] = []
         for report in self._recent_progress(session, run, recent_progress=True):

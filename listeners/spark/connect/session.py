@@ -15,7 +15,7 @@ from typing import Any, Callable
 from listeners.protocol.errors import AgentError, ConnectError, RunUnknown, SessionGone
 from listeners.spark.connect import bus, calls
 from listeners.spark.connect import plan as connect_plan
-from listeners.spark.connect.event_dedup import report_of
+from listeners.spark.connect.event_dedup import report_key
 from listeners.spark.connect.events import EventStream
 from listeners.spark.engine import SparkRun, SparkStatus, Start
 from listeners.spark.patching import Patches
@@ -108,7 +108,7 @@ class ConnectRun:
             reports = self._ask(last_progress=True).recent_progress.recent_progress_json
         except ConnectError:
             return None, None
-        return None, report_of(reports[-1])[0] if reports else None
+        return None, report_key(reports[-1])[0] if reports else None
 
     def _ask(self, **fields: Any) -> Any:
         return calls.query(self.session, self.query_id, self.run_id, **fields)
@@ -235,7 +235,7 @@ class ConnectEngine:
         with self._lock:
             if not self._streams:
                 self._patches, self._process = Patches(), os.getpid()
-                bus.share(self._patches, self._stream_of)
+                bus.wrap_bus(self._patches, self._stream_of)
             self._streams[key] = stream = EventStream(session, listener)
         stream.start()
         return partial(self._stop_listening, key, stream)

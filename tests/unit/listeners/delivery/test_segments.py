@@ -10,11 +10,11 @@ from listeners.delivery.segments import (
     SLOT_BYTES,
     Cursor,
     Position,
+    append_damaged,
     decode,
     encode,
     first_seq,
     segment_name,
-    set_aside,
 )
 
 
@@ -69,6 +69,6 @@ def test_torn_cursor_write_leaves_the_previous_values(tmp_path):
 def test_damaged_bytes_are_kept_up_to_a_limit(tmp_path):
     path = tmp_path / "damaged"
     for _ in range(5):
-        set_aside(path, b"x" * (MAX_DAMAGED_BYTES // 3))
+        append_damaged(path, b"x" * (MAX_DAMAGED_BYTES // 3))
     assert 0 < path.stat().st_size <= MAX_DAMAGED_BYTES
-    set_aside(tmp_path / "nowhere" / "damaged", b"x")
+    append_damaged(tmp_path / "nowhere" / "damaged", b"x")

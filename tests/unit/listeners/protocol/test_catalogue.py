@@ -19,7 +19,7 @@ from listeners.protocol.catalogue import (
     STATE_METRICS,
     Metric,
     custom_metric,
-    distinct,
+    distinct_labels,
     source_metric,
 )
 from tests.paths import DATA
@@ -123,5 +123,5 @@ def test_kafka_metrics_keep_their_meaning() -> None:
 
 
 def test_sources_and_operators_with_equal_names_are_distinct() -> None:
-    assert distinct(["a", "b", "a", "", "a"]) == ["a", "b", "a#2", "unnamed", "a#3"]
-    assert len(distinct(["x" * 1000])[0]) == 200
+    assert distinct_labels(["a", "b", "a", "", "a"]) == ["a", "b", "a#2", "unnamed", "a#3"]
+    assert len(distinct_labels(["x" * 1000])[0]) == 200

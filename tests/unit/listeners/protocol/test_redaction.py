@@ -2,9 +2,9 @@
 
 import pytest
 
-from listeners.protocol.redaction import MAX_TEXT_CHARS, compiled, redact
+from listeners.protocol.redaction import MAX_TEXT_CHARS, compile_regex, redact
 
-KEYS = compiled(None)
+KEYS = compile_regex(None)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_adversarial_text_is_processed_in_linear_time(piece):
 
 
 def test_sessions_regex_applies_and_an_invalid_one_falls_back():
-    assert redact("pin=1234 password=x", compiled("(?i)pin")) == "pin=*********(redacted) password=x"
-    assert redact("password=x", compiled("(")) == "password=*********(redacted)"
+    assert redact("pin=1234 password=x", compile_regex("(?i)pin")) == "pin=*********(redacted) password=x"
+    assert redact("password=x", compile_regex("(")) == "password=*********(redacted)"
 
 
 def test_long_text_keeps_both_ends():

@@ -124,9 +124,11 @@ def test_malformed_command_is_refused(document):
 @pytest.mark.parametrize("within", ["[%s]", '{"a":%s}', '[1,{"b":[2,%s]}]'])
 def test_evidence_nested_too_deep_is_refused(within):
     text = "1"
-    while not wire.nested(json.loads(text)):
+    while not wire.is_nested_too_deep(json.loads(text)):
         text = within % text
     with pytest.raises(WireError, match="nested deeper than 32"):
         wire.decode_result({"state": "failed", "evidence": {"a": json.loads(text)}})
     assert text.count("[") + text.count("{") in range(wire.MAX_NESTED + 1, wire.MAX_NESTED + 4)
-    assert not wire.nested(json.loads("[" * 32 + "]" * 32)) and wire.nested(json.loads("[" * 33 + "]" * 33))
+    assert not wire.is_nested_too_deep(json.loads("[" * 32 + "]" * 32)) and wire.is_nested_too_deep(
+        json.loads("[" * 33 + "]" * 33)
+    )

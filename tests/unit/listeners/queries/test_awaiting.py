@@ -79,7 +79,7 @@ def test_users_own_stop_releases_a_held_wait(registry, query):
     registry.hold(registry.entry("q"))
     query._jsq.stop()
     assert not waiter.is_over(0.2)
-    awaiting.stop(registry, ENGINE, lambda q: None, query)
+    awaiting.stop_query(registry, ENGINE, lambda q: None, query)
     assert waiter.is_over()
 
 
@@ -130,7 +130,7 @@ class Manager:
 
 
 def wait_on_any(registry, manager):
-    return Waiter(awaiting.await_any, registry, ENGINE, lambda m: m.wait(), manager)
+    return Waiter(awaiting.await_any_termination, registry, ENGINE, lambda m: m.wait(), manager)
 
 
 def test_await_any_continues_through_commanded_ends_and_returns_others(registry, query):
@@ -232,7 +232,7 @@ def test_outage_in_a_wait_is_raised_and_holds_nothing(registry, query):
 
 def test_await_any_during_an_outage_ends_as_in_pyspark(registry, query):
     registry.entry("q").commanded = True
-    waiter = Waiter(awaiting.await_any, registry, Away(), raising, Manager(query))
+    waiter = Waiter(awaiting.await_any_termination, registry, Away(), raising, Manager(query))
     assert waiter.is_over() and isinstance(waiter.failure, ConnectionError)
 
 
@@ -276,7 +276,7 @@ def restarted_by_the_program(registry, query):
     old, new = Query(JavaQuery("p", "r9")), Query(JavaQuery("p", "r10"))
     registry.started(old, None, Session(), ENGINE)
     registry.entry("q").commanded = True
-    awaiting.stop(registry, ENGINE, Query.stop, old)
+    awaiting.stop_query(registry, ENGINE, Query.stop, old)
     registry.started(new, None, Session(), ENGINE)
     return Manager(query, old, new)
 

@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from listeners.protocol.errors import CommandError
-from listeners.queries.overrides import check_parameters, interval_of, seconds_of
+from listeners.queries.overrides import check_parameters, interval_of, parse_interval
 from listeners.spark.engine import spark_interval
 
 
@@ -25,7 +25,7 @@ from listeners.spark.engine import spark_interval
     ],
 )
 def test_interval_may_be_written_as_in_spark_or_shorter(value, seconds):
-    assert seconds_of(value) == seconds
+    assert parse_interval(value) == seconds
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_interval_may_be_written_as_in_spark_or_shorter(value, seconds):
 )
 def test_invalid_interval_is_refused_with_an_example(value):
     with pytest.raises(CommandError, match="such as 10 seconds") as caught:
-        seconds_of(value)
+        parse_interval(value)
     assert caught.value.refused and caught.value.code == "unsupported_override"
 
 

@@ -7,7 +7,7 @@ import pytest
 from listeners.protocol.errors import CommandError, ConnectError
 from listeners.queries import stopping
 from listeners.queries.registry import Registry
-from listeners.queries.stopping import COMMIT, DEADLINE, EPOCHS, GAP, StopResult, evidence_of, sentence_of
+from listeners.queries.stopping import COMMIT, DEADLINE, EPOCHS, GAP, StopResult, describe_stop, stop_evidence
 from tests.unit.listeners.fake_spark import ENGINE, JavaQuery, Query, Session
 
 
@@ -21,7 +21,7 @@ def test_busy_query_is_stopped_when_its_current_batch_is_reported():
     java = entry.run.jsq
     java.trigger_active, java.planned, java.committed = True, 5, 4
     outcome = []
-    thread = threading.Thread(target=lambda: outcome.append(stopping.end(registry, entry, True, 60.0)))
+    thread = threading.Thread(target=lambda: outcome.append(stopping.stop_run(registry, entry, True, 60.0)))
     thread.start()
     registry.on_progress("r1", 4)  # a late report of a batch committed before
     registry.on_progress("r1")  # an idle trigger
@@ -37,7 +37,7 @@ def test_busy_query_is_stopped_when_its_current_batch_is_reported():
 
 def test_gap_is_used_at_once():
     registry, entry = started()
-    assert stopping.end(registry, entry, True, 60.0).moment == GAP
+    assert stopping.stop_run(registry, entry, True, 60.0).moment == GAP
 
 
 def test_failure_during_the_drain_is_the_programs_own_and_wakes_it():
@@ -48,7 +48,7 @@ def test_failure_during_the_drain_is_the_programs_own_and_wakes_it():
 
     def stop():
         try:
-            stopping.end(registry, entry, True, 60.0)
+            stopping.stop_run(registry, entry, True, 60.0)
         except CommandError as error:
             caught.append(error)
 
@@ -64,14 +64,14 @@ def test_continuous_processing_is_not_drained():
     registry, entry = started()
     entry.run.jsq.facts = {"trigger": "continuous"}
     entry.run.jsq.trigger_active = True
-    assert stopping.end(registry, entry, True, 60.0).moment == EPOCHS
+    assert stopping.stop_run(registry, entry, True, 60.0).moment == EPOCHS
 
 
 def test_unfinished_stop_reports_its_thread():
     registry, entry = started()
     entry.run.jsq.hangs = True
     with pytest.raises(CommandError) as caught:
-        stopping.end(registry, entry, False, 1.0)
+        stopping.stop_run(registry, entry, False, 1.0)
     assert caught.value.code == "stop_timed_out" and "thread" in caught.value.evidence
     entry.run.jsq.fail(None)
 
@@ -103,7 +103,7 @@ def test_lost_stop_holds_nothing():
     lost = ConnectError("connection reset")
     entry.run = UnreachableRun(entry.run, lost)
     with pytest.raises(ConnectError) as caught:
-        stopping.end(registry, entry, False, 1.0)
+        stopping.stop_run(registry, entry, False, 1.0)
     assert caught.value is lost and not entry.held
 
 
@@ -112,7 +112,7 @@ def test_outage_before_the_stop_holds_nothing():
     entry.run = UnreachableRun(entry.run, None)
     entry.run.is_away = True
     with pytest.raises(ConnectError):
-        stopping.end(registry, entry, False, 1.0)
+        stopping.stop_run(registry, entry, False, 1.0)
     assert not entry.held
 
 
@@ -120,7 +120,7 @@ def test_accepted_stop_is_held_although_its_end_is_unknown():
     registry, entry = started()
     entry.run = UnreachableRun(entry.run, None)
     with pytest.raises(CommandError) as caught:
-        stopping.end(registry, entry, False, 1.0)
+        stopping.stop_run(registry, entry, False, 1.0)
     assert caught.value.code == "stop_timed_out" and entry.held
 
 
@@ -157,7 +157,7 @@ def test_accepted_stop_is_held_although_its_end_is_unknown():
     ],
 )
 def test_sentence_describes_the_last_batch(stopped, cut, sentence):
-    assert (stopped.cut, sentence_of(stopped)) == (cut, sentence)
+    assert (stopped.cut, describe_stop(stopped)) == (cut, sentence)
 
 
 @pytest.mark.parametrize(
@@ -165,15 +165,15 @@ def test_sentence_describes_the_last_batch(stopped, cut, sentence):
     [(GAP, 8, True), (COMMIT, 8, True), (COMMIT, 7, False), (DEADLINE, 8, False)],
 )
 def test_drained_means_that_no_batch_was_cut(moment, committed, drained):
-    assert evidence_of("r1", StopResult(moment, 0.1, 8, committed))["drained"] is drained
+    assert stop_evidence("r1", StopResult(moment, 0.1, 8, committed))["drained"] is drained
 
 
 def test_stop_without_drain_has_no_drain_evidence():
-    assert "drained" not in evidence_of("r1", StopResult(None, 0.1, 8, 8))
+    assert "drained" not in stop_evidence("r1", StopResult(None, 0.1, 8, 8))
 
 
 def test_unreadable_logs_leave_drained_unknown():
     stopped = StopResult(COMMIT, 0.1, None, None)
-    assert evidence_of("r1", stopped)["drained"] is None and "if the next one had begun" in sentence_of(
+    assert stop_evidence("r1", stopped)["drained"] is None and "if the next one had begun" in describe_stop(
         stopped
     )

@@ -31,7 +31,7 @@ def test_nodes_are_in_preorder_without_continuation_lines() -> None:
 
 
 def test_ids_that_differ_between_runs_are_removed() -> None:
-    assert plans.bare("(sum(v#1L) / count(1)#22L) AS r#9-T600000ms") == "(sum(v) / count(1)) AS r"
+    assert plans.strip_ids("(sum(v#1L) / count(1)#22L) AS r#9-T600000ms") == "(sum(v) / count(1)) AS r"
 
 
 def test_column_is_replaced_by_its_definition() -> None:
@@ -40,14 +40,14 @@ def test_column_is_replaced_by_its_definition() -> None:
         "+- ~Project [upper(b#4) AS kk#5, v#1L]\n"
         "   +- ~Project [concat(k#0, , k#0) AS b#4, v#1L]\n"
     )
-    made = plans.definitions(tree)
-    assert plans.made_of("kk#5", made) == "upper(concat(k, , k))"
-    assert plans.made_of("v#1L", made) == "v"
-    assert plans.made_of("substring(kk#5, 0, 2)", made) == "substring(upper(concat(k, , k)), 0, 2)"
+    made = plans.column_definitions(tree)
+    assert plans.expand_columns("kk#5", made) == "upper(concat(k, , k))"
+    assert plans.expand_columns("v#1L", made) == "v"
+    assert plans.expand_columns("substring(kk#5, 0, 2)", made) == "substring(upper(concat(k, , k)), 0, 2)"
 
 
 def test_circular_definitions_end() -> None:
-    assert plans.made_of("a#1", {"1": "f(b#2)", "2": "g(a#1)"}).count("f(") < 20
+    assert plans.expand_columns("a#1", {"1": "f(b#2)", "2": "g(a#1)"}).count("f(") < 20
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ def test_types_are_named_without_field_names_and_nullability() -> None:
 
 def test_long_texts_that_differ_in_the_middle_stay_distinct() -> None:
     one, other = ("a" * 400 + middle + "b" * 400 for middle in "xy")
-    assert plans.short(one) != plans.short(other)
-    assert len(plans.short(one)) < 330
-    assert plans.short("k") == "k"
+    assert plans.abbreviate(one) != plans.abbreviate(other)
+    assert len(plans.abbreviate(one)) < 330
+    assert plans.abbreviate("k") == "k"
 
 
 @pytest.mark.parametrize("text", ["", "(", ")))", "a AS #", "[[[,", "= = AND"])
 def test_text_that_is_not_a_plan_is_tolerated(text: str) -> None:
     tree = plans.nodes(f"~Project {text}\n+- ~Aggregate {text}")
-    assert isinstance(plans.definitions(tree), dict)
+    assert isinstance(plans.column_definitions(tree), dict)
     assert plans.equal_keys(text, {"0"}, {"1"}) == []
-    assert isinstance(plans.made_of(text, {}), str)
+    assert isinstance(plans.expand_columns(text, {}), str)

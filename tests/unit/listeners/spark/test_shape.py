@@ -7,7 +7,7 @@ from listeners.protocol import redaction
 from listeners.spark.shape import shape_of
 from tests.unit.listeners.fake_spark import JavaQuery, Query, Text
 
-SECRET = redaction.compiled("(?i)password|token")
+SECRET = redaction.compile_regex("(?i)password|token")
 
 
 def masked(text: str) -> str:
@@ -41,7 +41,7 @@ def test_only_allowed_options_leave_the_driver_without_their_secrets() -> None:
 
 
 def test_value_of_the_sessions_secret_key_is_masked() -> None:
-    hidden = redaction.compiled("(?i)topic")
+    hidden = redaction.compile_regex("(?i)topic")
     found = shape_of(sink("x", "topic -> orders"), lambda text: redaction.redact(text, hidden))
     assert found["sink"]["options"] == {"topic": redaction.REDACTED}
     assert found["outputMode"] == "update"

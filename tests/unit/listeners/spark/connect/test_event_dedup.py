@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from listeners.spark.connect.event_dedup import MAX_ENDED, EventDeduplicator, report_of, when
+from listeners.spark.connect.event_dedup import MAX_ENDED, EventDeduplicator, report_key, report_time
 
 QUERY, RUN = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 
@@ -56,7 +56,8 @@ def test_report_from_memory_has_its_own_time(dedup):
 @pytest.mark.parametrize("timestamp", ["2026-01-01T00:09:00.000Z", "yesterday", None])
 def test_report_is_never_from_the_future_nor_without_a_time(timestamp):
     assert (
-        when(json.dumps({"timestamp": timestamp, "batchDuration": 500}), 1_767_225_700.0) == 1_767_225_700.0
+        report_time(json.dumps({"timestamp": timestamp, "batchDuration": 500}), 1_767_225_700.0)
+        == 1_767_225_700.0
     )
 
 
@@ -95,4 +96,4 @@ def test_event_without_a_run_is_ignored(dedup):
 
 
 def test_report_with_fields_in_another_order_is_recognized():
-    assert report_of('{"batchId":7,"x":1,"timestamp":"t"}') == (7, "t")
+    assert report_key('{"batchId":7,"x":1,"timestamp":"t"}') == (7, "t")
