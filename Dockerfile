@@ -1,9 +1,9 @@
-# One image, several commands: serve (the default), ui, up, demo, history (jobs on Spark), and the rest of the command line.
+# One image for all commands: serve (the default), ui, up, demo, history (Spark jobs), and the rest of the command line.
 FROM python:3.13-slim-bookworm AS build
 WORKDIR /src
 RUN python -m venv /opt/controlplane
 ENV PATH=/opt/controlplane/bin:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-# The lock files first: a change of our own code then leaves this layer, by far the largest, as it is.
+# The lock files first: a change of the code then leaves this layer, by far the largest, cached.
 COPY requirements ./requirements
 RUN pip install --require-hashes --only-binary :all: -r requirements/build.txt \
  && pip install --require-hashes --no-build-isolation -r requirements/image.txt

@@ -1,4 +1,4 @@
-# Few verbs, the same on a laptop and in CI. `make` alone lists them.
+# The same commands on a laptop and in CI; `make` lists them.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -8,11 +8,11 @@ SHELL := /bin/bash
 PYTHON ?= $(shell for name in python3 python3.13 python3.12 python3.11 python; do \
 	"$$name" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$name" && break; done)
 BIN := .venv/bin
-# Java of this machine if it is 17 or newer, else the one that set-up fetched. Empty: `java` on the PATH.
+# Java of this machine if it is 17 or newer, else the one that set-up installed. Empty: `java` on the PATH.
 WITH_JAVA = $(BIN)/python -m controlplane.runtime.java
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 LOCKS := requirements/build.txt requirements/all.txt requirements/java.txt
-# Sparks that the agent is tried on: the newest is .venv's own, older ones get an environment each.
+# Spark versions of the matrix: the newest is that of .venv, the others get an environment each.
 OLDER := 3.4 3.5 4.0
 MATRIX ?= $(OLDER) 4.3
 
@@ -21,9 +21,9 @@ MATRIX ?= $(OLDER) 4.3
 help:
 	@echo 'make setup      .venv with everything, from the lock files'
 	@echo 'make demo       set-up, then server, dashboard and a fleet of real queries (DEMO="--minutes 5 --port 9000")'
-	@echo 'make test       set-up, then all tests but the long ones (TESTS="tests/unit -k wire")'
+	@echo 'make test       set-up, then the tests that take less than a minute each (TESTS="tests/unit -k wire")'
 	@echo 'make test-long  set-up, then the tests that take a minute or more'
-	@echo 'make test-soak  set-up, then what must go on for long: alerts beside Prometheus, a server that is away'
+	@echo 'make test-soak  set-up, then soak tests: alerts beside Prometheus, a server that is down for minutes'
 	@echo 'make test-matrix  set-up of older Sparks too, then the agent on each of them (MATRIX="3.5 4.3")'
 	@echo 'make check      set-up, then formatting, lint, types, the floor of the agent (Python 3.9)'
 	@echo 'make bench      set-up, then every benchmark (QUICK=1: the smoke run)'
@@ -52,14 +52,14 @@ setup: .venv/.ready
 demo: setup
 	@exec $(BIN)/controlplane demo $(DEMO)
 
-# Two at a time, a file's tests together: much of a test is waiting. WORKERS=0 runs them one after the other.
+# Two workers, each file on one of them. WORKERS=0 runs them one after the other.
 WORKERS ?= 2
 PYTEST = $(WITH_JAVA) $(BIN)/python -m pytest
 
 test: setup
 	@$(PYTEST) -n $(WORKERS) --dist loadfile $(TESTS)
 
-# pytest ends with 5 where it found no test: that is no failure here.
+# pytest exits with 5 where it selects no test.
 test-long: setup
 	@$(PYTEST) -m "long and not alone and not soak" -n $(WORKERS) --dist loadfile $(TESTS) || [ $$? -eq 5 ]
 	@$(PYTEST) -m "long and alone and not soak" $(TESTS) || [ $$? -eq 5 ]
@@ -93,7 +93,7 @@ bench: setup
 	@for script in $(filter-out bench/serving.py,$(wildcard bench/*.py)); do echo "== $$script"; \
 		$(WITH_JAVA) $(BIN)/python "$$script" $(if $(QUICK),--quick); done
 
-# uv resolves for every Python and platform at once; it is not needed for anything else.
+# uv resolves for every Python and platform at once; nothing else needs it.
 lock:
 	@command -v uv >/dev/null || { echo 'lock: uv is needed: pip install uv' >&2; exit 2; }
 	@cd requirements && for name in build java $(patsubst %,matrix-%,$(OLDER)); do uv pip compile $(UV_FLAGS) $$name.in -o $$name.txt; done
