@@ -1,4 +1,4 @@
 """The rule engine as a pure library: labels, PromQL, rule files, alert state, routing, notification.
 
-Called by the server (so far for labels); calls nothing of ours. Only `alerts.notify.receivers` does I/O.
+The server uses it; it imports nothing else of this project. Only `alerts.notify.receivers` does I/O.
 """

@@ -1,6 +1,6 @@
-"""Durations as Prometheus writes them: `1h30m`, `250ms`, `0`. Seconds in between.
+"""Convert between seconds and Prometheus durations: `1h30m`, `250ms`, `0`.
 
-Rule files, routes and templates use these; units come largest first, each at most once.
+Used by rule files, routes and templates. Units come largest first, each at most once.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ _DURATION = re.compile(
 )
 _SECONDS = (31_536_000.0, 604_800.0, 86_400.0, 3600.0, 60.0, 1.0, 0.001)
 _UNITS = ("y", "w", "d", "h", "m", "s", "ms")
-#: Prometheus counts in nanoseconds of 63 bits: about 292 years.
+#: Prometheus stores nanoseconds in 63 bits: about 292 years.
 MAX_DURATION_SECONDS = 9_223_372_036.0
 
 
 def parse_duration(text: str) -> float:
-    """`1h30m` → 5400.0 seconds; ValueError says what is wrong in words for a person."""
+    """`1h30m` → 5400.0 seconds. Raises ValueError with a message for the author."""
     if text == "0":
         return 0.0
     found = _DURATION.fullmatch(text)
     if not text or found is None:
-        raise ValueError(f"{text[:40]!r} is no duration; write one such as 30s, 5m or 1h30m")
+        raise ValueError(f"{text[:40]!r} is not a valid duration; write for example 30s, 5m or 1h30m")
     seconds = sum(int(number) * unit for number, unit in zip(found.groups(), _SECONDS, strict=True) if number)
     if seconds > MAX_DURATION_SECONDS:
-        raise ValueError(f"{text[:40]!r} is too long a duration")
+        raise ValueError(f"{text[:40]!r} exceeds the longest duration, 292 years")
     return seconds
 
 
 def format_duration(seconds: float) -> str:
-    """5400.0 → `1h30m`, as Prometheus prints it (no weeks or years unless it comes out even); `0s` for nothing."""
+    """5400.0 → `1h30m`, as Prometheus prints it: years and weeks only without remainder; `0s` for zero."""
     left = round(seconds * 1000)
     if left == 0:
         return "0s"

@@ -1,7 +1,7 @@
-"""One evaluation of one group of rules: in their order, at one time, each seeing what those before it gave.
+"""Evaluate a rule group: its rules in order, at one time, each seeing the results of the rules before it.
 
-Pure but for the clock that measures how long it took. The server calls it when `is_due`, keeps what it
-returns, and hands the transitions on.
+Pure except for the clock that measures durations. The server decides when a group is due (`slot`), stores
+the returned states and passes the transitions on.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from alerts.rules.model import Rule, RuleGroup, RuleKind
 from alerts.state import Alert, Alerts, AlertState, TemplateContext, Transition
 
 Evaluate = Callable[[Any, SeriesSource, float, float], Any]
-#: Alerts of the rules of a group, in their order.
+#: Alerts of each rule of a group, in the order of the rules.
 States = Sequence[Alerts]
 
 
 @dataclass(frozen=True)
 class RuleResult:
-    """What one rule gave. `error`: why it could not be evaluated; then its alerts stay as they were."""
+    """Result of one rule. `error`: why its evaluation failed; its alerts are then unchanged."""
 
     rule: Rule
     alerts: Alerts
@@ -43,7 +43,7 @@ class RuleResult:
 
 @dataclass(frozen=True)
 class GroupResult:
-    """What a group gave at `at`. `recorded` holds one sample a series, `ALERTS` among them."""
+    """Result of a group at `at`. `recorded` has one sample per series and includes `ALERTS`."""
 
     group: RuleGroup
     at: float
@@ -77,22 +77,22 @@ def evaluate_group(
     evaluate: Evaluate = evaluate_promql,
     clock: Callable[[], float] = time.perf_counter,
 ) -> GroupResult:
-    """Evaluates the rules of a group at `now` (Unix seconds) over `source`, with the alerts they had before.
+    """Evaluate the rules of a group at `now` (Unix seconds) over `source`, given their previous alerts.
 
-    `lookback`: how old (seconds) a series' last sample may be; a source on a fixed grid, where a gap means that
-    the series ended, gives little more than one step. One rule that fails does not stop those after it.
-    `states` shorter than the rules: the rest begin anew.
+    `lookback`: maximum age (seconds) of a series' last sample; a source on a fixed grid, where a gap means that
+    the series ended, passes little more than one step. A failing rule does not stop those after it.
+    Rules without an entry in `states` start with no alerts.
     """
     base = context or TemplateContext()
     seen = _Overlay(source)
-    surroundings = TemplateContext(base.external_labels, base.external_url, group.labels)
+    group_context = TemplateContext(base.external_labels, base.external_url, group.labels)
     began = clock()
     results = []
     for number, rule in enumerate(group.rules):
         before = states[number] if number < len(states) else {}
         started = clock()
         value = partial(_answer, rule, seen, now - group.query_offset, lookback, evaluate)
-        result = _evaluated(rule, before, group, now, surroundings, value)
+        result = _evaluated(rule, before, group, now, group_context, value)
         results.append(_timed(result, clock() - started))
         seen.add(result.recorded)
     return GroupResult(group, now, tuple(results), clock() - began)
@@ -126,19 +126,19 @@ def _evaluated(
 def _answer(
     rule: Rule, source: SeriesSource, at: float, lookback: float, evaluate: Evaluate
 ) -> Sequence[Sample]:
-    """The answer of an expression as elements; a number is one without labels."""
+    """The result of an expression as samples; a scalar becomes a sample without labels."""
     match evaluate(rule.node, source, at, lookback):
         case Vector() as vector:
             return vector
         case Scalar(value):
             return [Sample({}, value)]
-    raise AlertsError("a rule's expression must give an instant vector or a number")
+    raise AlertsError("a rule's expression must give an instant vector or a scalar")
 
 
 def _over_limit(count: int, group: RuleGroup, what: str) -> str | None:
     if not group.limit or count <= group.limit:
         return None
-    return f"{count} {what}, and the limit of the group is {group.limit}"
+    return f"exceeded limit of {group.limit} with {count} {what}"
 
 
 def _unresolved(alerts: Alerts) -> list[Alert]:
@@ -152,13 +152,13 @@ def _recorded(rule: Rule, vector: Sequence[Sample], group: RuleGroup, now: float
     for sample in vector:
         given = {**group.labels, **rule.labels, METRIC_NAME: rule.name}
         labels = {name: value for name, value in {**sample.labels, **given}.items() if value}
-        if found.setdefault(frozenset(labels.items()), one := _series(labels, sample.value, now)) is not one:
+        if found.setdefault(frozenset(labels.items()), new := _series(labels, sample.value, now)) is not new:
             raise AlertsError(f"two series of {rule.name} have the same labels")
     return tuple(found.values())
 
 
 def _as_series(alerts: Alerts, now: float) -> tuple[Series, ...]:
-    """`ALERTS` and `ALERTS_FOR_STATE`, as Prometheus writes them."""
+    """The series `ALERTS` and `ALERTS_FOR_STATE`, as in Prometheus."""
     series = []
     for alert in _unresolved(alerts):
         named = {**alert.labels, METRIC_NAME: "ALERTS", "alertstate": alert.state.value}
@@ -173,7 +173,7 @@ def _series(labels: Labels, value: float, at: float) -> Series:
 
 @dataclass
 class _Overlay:
-    """A source with what was recorded during this evaluation laid over it."""
+    """A source overlaid with the series recorded during this evaluation."""
 
     source: SeriesSource
     recorded: list[Series] = field(default_factory=list)
@@ -183,16 +183,16 @@ class _Overlay:
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         stored = list(self.source.select(matchers, start, end))
-        ours = [one for one in self.recorded if matches(matchers, one.labels) and start < one.times[0] <= end]
+        ours = [new for new in self.recorded if matches(matchers, new.labels) and start < new.times[0] <= end]
         if not ours:
             return stored
-        places = {frozenset(one.labels.items()): number for number, one in enumerate(stored)}
-        for one in ours:
-            place = places.get(frozenset(one.labels.items()))
-            if place is None:
-                stored.append(one)
+        indices = {frozenset(series.labels.items()): index for index, series in enumerate(stored)}
+        for new in ours:
+            index = indices.get(frozenset(new.labels.items()))
+            if index is None:
+                stored.append(new)
             else:
-                stored[place] = _joined(stored[place], one)
+                stored[index] = _joined(stored[index], new)
         return stored
 
 
@@ -206,16 +206,16 @@ def _joined(stored: Series, ours: Series) -> Series:
 
 
 def slot(group: RuleGroup, now: float, interval: float) -> float:
-    """The time of the newest evaluation that is due at `now`: multiples of the group's interval.
+    """Time of the newest evaluation due at `now`: a multiple of the group's interval.
 
-    `interval`: that of a group which names none.
+    `interval`: the default for a group without one.
     """
     every = group.interval or interval
     return math.floor(now / every) * every
 
 
 def missed_evaluations(group: RuleGroup, last: float | None, at: float, interval: float) -> int:
-    """How many evaluations were left out between the last one and the one at `at`."""
+    """Number of evaluations skipped between the last one and the one at `at`."""
     if last is None:
         return 0
     return max(0, round((at - last) / (group.interval or interval)) - 1)

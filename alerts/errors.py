@@ -1,11 +1,11 @@
-"""Errors of the rule engine. Those of texts do not pass by trying again: somebody has to change a text.
+"""Errors of the rule engine. Errors in a text are permanent: the text has to be changed.
 
 AlertsError
-├── MatcherError         a selector cannot be read; `column` (from 1) is where
-│   └── PatternError     the regular expression in it cannot be taken; `column` counts within it
-├── TemplateError        a text with `{{ … }}` cannot be read; `line` and `column` are where
-├── DuplicateAlertError  a rule gives two alerts the same labels; it may be otherwise next time
-├── ReceiverError        a message was not taken; `retryable` says whether trying again may help
+├── MatcherError         a selector is invalid; `column` (from 1) is the place
+│   └── PatternError     its regular expression is invalid; `column` counts within the expression
+├── TemplateError        a template (`{{ … }}`) is invalid; `line` and `column` are the place
+├── DuplicateAlertError  a rule gives two alerts the same labels; the next evaluation may differ
+├── ReceiverError        a message was not delivered; `retryable`: a retry may succeed
 └── PromQLError          see `alerts.promql.errors`
 """
 
@@ -17,7 +17,7 @@ class AlertsError(Exception):
 
 
 class MatcherError(AlertsError):
-    """A selector such as `{team="data"}` breaks its syntax."""
+    """Invalid syntax of a selector such as `{team="data"}`."""
 
     def __init__(self, message: str, column: int):
         super().__init__(f"{message} (column {column})")
@@ -25,11 +25,11 @@ class MatcherError(AlertsError):
 
 
 class PatternError(MatcherError):
-    """A regular expression breaks RE2's syntax, or asks for what we do not claim."""
+    """A regular expression that RE2 rejects."""
 
 
 class TemplateError(AlertsError):
-    """A text with `{{ … }}` breaks the syntax of templates; `line` and `column` (from 1) are where."""
+    """Invalid template syntax at `line` and `column` (from 1)."""
 
     def __init__(self, message: str, line: int, column: int):
         super().__init__(f"{message} (line {line}, column {column})")
@@ -37,11 +37,11 @@ class TemplateError(AlertsError):
 
 
 class DuplicateAlertError(AlertsError):
-    """Two elements of a rule's answer get the same labels, so nobody could tell their alerts apart."""
+    """Two elements of a rule's result have the same labels, so their alerts cannot be distinguished."""
 
 
 class ReceiverError(AlertsError):
-    """A receiver did not take a message. `retryable`: trying again may help. `status`: of HTTP, if any."""
+    """A receiver did not accept a message. `retryable`: a retry may succeed. `status`: HTTP status, if any."""
 
     def __init__(self, message: str, retryable: bool, status: int | None = None):
         super().__init__(message)

@@ -1,9 +1,8 @@
-"""Groups of alerts and their timers: which group is due at `now`, and what becomes of it afterwards.
+"""Alert groups and their timers: which group is due at `now`, and its state after a flush.
 
-A group waits `group_wait` for its first message, `group_interval` for each later one; after a failed
-one it is due again sooner. Pure: the server keeps the groups in memory and makes them anew from the
-firing alerts after a restart; the log of what was sent (`alerts.notify.reasons`) keeps them from being
-told twice.
+A group waits `group_wait` before its first message and `group_interval` before each later one; after a
+failure it retries sooner. Pure: the server keeps the groups in memory and rebuilds them from the firing
+alerts after a restart; the notification states (`alerts.notify.reasons`) prevent duplicate notifications.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ FIRST_RETRY_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Group:
-    """Alerts that are told together. `key` is Alertmanager's: `{}/{team="data"}:{alertname="Stuck"}`.
+    """Alerts that are notified together. `key` is Alertmanager's: `{}/{team="data"}:{alertname="Stuck"}`.
 
-    `failures`: messages in a row that no receiver took, the last at `tried_at`.
+    `failures`: consecutive failed flushes, the last at `tried_at` (Unix seconds).
     """
 
     key: str
@@ -36,11 +35,11 @@ class Group:
 
     @property
     def name(self) -> tuple[str, str]:
-        """Unique: one group of a route may not go to two receivers, but two routes may look alike."""
+        """A unique key: two routes may have equal keys but different receivers."""
         return self.key, self.receiver
 
     def due_at(self) -> float:
-        """When the group is to be looked at next."""
+        """Unix time of the next flush."""
         if self.failures and self.tried_at is not None:
             return self.tried_at + retry_after(self.failures, self.timing)
         if self.flushed_at is None:
@@ -49,31 +48,31 @@ class Group:
 
 
 Groups = Mapping[tuple[str, str], Group]
-#: Groups that are being changed, each with the alerts inside it: a copy for each alert would take for ever.
+#: Groups being changed, each with its mutable alerts: one copy per group, not per alert.
 _Changed = dict[tuple[str, str], tuple[Group, dict[str, Alert]]]
 
 
 def retry_after(failures: int, timing: Timing) -> float:
-    """Seconds until a message is tried again: doubled with each failure, up to the group's own interval."""
+    """Seconds until the next retry: doubles with each failure, up to the group's `group_interval`."""
     return min(
         FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, 20), max(timing.group_interval, FIRST_RETRY_SECONDS)
     )
 
 
 def due(groups: Groups, now: float) -> tuple[Group, ...]:
-    """Groups to look at now, the longest overdue first."""
+    """Groups to flush now, the most overdue first."""
     return tuple(sorted((g for g in groups.values() if g.due_at() <= now), key=Group.due_at))
 
 
 def next_due_at(groups: Groups) -> float | None:
-    """When the next group is due; None where there is none."""
+    """Unix time at which the next group is due; None without groups."""
     return min((group.due_at() for group in groups.values()), default=None)
 
 
 def add_alerts(groups: Groups, alerts: Iterable[Alert], root: AlertRoute) -> dict[tuple[str, str], Group]:
-    """The groups with these alerts put in, by the tree of routes. Pending alerts are left out.
+    """Add alerts to their groups by the routing tree. Ignores pending alerts.
 
-    A resolved alert joins only a group that knows it: nobody was told that it fired.
+    A resolved alert joins only a group that contains it; in other groups its firing was not notified.
     """
     changed: _Changed = {}
     for alert in alerts:
@@ -102,7 +101,7 @@ def _put(changed: _Changed, groups: Groups, route: AlertRoute, alert: Alert) -> 
 
 
 def group_key(route: AlertRoute, labels: Mapping[str, str]) -> str:
-    """Alertmanager's group key; the same after a restart."""
+    """Alertmanager's group key; stable across restarts."""
     inside = ", ".join(f'{name}="{_escaped(value)}"' for name, value in sorted(labels.items()))
     return f"{route.key}:{{{inside}}}"
 
@@ -111,14 +110,16 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def after_delivery(group: Group, told: Mapping[str, Alert], now: float) -> Group | None:
-    """The group after a look that went well; None: nothing is left in it.
+def after_delivery(group: Group, flushed_alerts: Mapping[str, Alert], now: float) -> Group | None:
+    """The group after a successful flush; None: it has no alerts left.
 
-    `told`: the alerts as they were at the look. What was resolved then is let go; what changed since stays.
+    `flushed_alerts`: the alerts as they were at the flush. Alerts resolved then are removed; later changes stay.
     """
-    over = {key for key, alert in told.items() if alert.state is AlertState.RESOLVED}
+    over = {key for key, alert in flushed_alerts.items() if alert.state is AlertState.RESOLVED}
     left = {
-        key: alert for key, alert in group.alerts.items() if key not in over or alert is not told.get(key)
+        key: alert
+        for key, alert in group.alerts.items()
+        if key not in over or alert is not flushed_alerts.get(key)
     }
     if not left:
         return None
@@ -126,7 +127,7 @@ def after_delivery(group: Group, told: Mapping[str, Alert], now: float) -> Group
 
 
 def clamp_times(group: Group, now: float) -> Group:
-    """The group with no time after `now`: a clock that is set back must not keep it waiting."""
+    """Limit the group's times to `now`, so that a clock that was set back does not delay it."""
     times = (group.created_at, group.flushed_at, group.tried_at)
     if all(at is None or at <= now for at in times):
         return group
@@ -135,5 +136,5 @@ def clamp_times(group: Group, now: float) -> Group:
 
 
 def after_failure(group: Group, now: float) -> Group:
-    """The group after a message that no receiver took: it is due again after a while."""
+    """The group after a failed flush: it is due again after `retry_after`."""
     return replace(group, tried_at=now, failures=group.failures + 1)

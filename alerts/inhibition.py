@@ -1,6 +1,6 @@
-"""Inhibition: while one alert fires, others that follow from it are not notified. As Alertmanager has it.
+"""Inhibition, as in Alertmanager: while a source alert fires, its target alerts are not notified.
 
-Build an `Inhibitor` from the rules and the alerts that fire; then ask it for each alert. Pure.
+Build an `Inhibitor` from the rules and the alerts, then query it for each label set. Pure.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from alerts.state import Alert, AlertState
 
 @dataclass(frozen=True)
 class InhibitRule:
-    """A firing alert that passes `sources` mutes those that pass `targets` and agree with it in `equal`.
+    """A firing alert that matches `sources` inhibits those that match `targets` and have equal labels `equal`.
 
-    A label that both lack is equal.
+    A label absent from both is equal.
     """
 
     sources: tuple[Matcher, ...]
@@ -32,17 +32,17 @@ class _Source:
 
 
 class Inhibitor:
-    """Which of the firing alerts mutes which, looked up by the labels that must be equal."""
+    """Index of the firing source alerts by the values of the labels that must be equal."""
 
     def __init__(self, rules: Sequence[InhibitRule], alerts: Iterable[Alert]):
         firing = [alert for alert in alerts if alert.state is AlertState.FIRING]
         self._rules = [(rule, _sources(rule, firing)) for rule in rules]
 
     def inhibiting(self, labels: Labels) -> tuple[str, ...]:
-        """Fingerprints of the alerts that mute one of these labels; at most one for each rule.
+        """Fingerprints of the alerts that inhibit an alert with these labels; at most one per rule.
 
-        An alert that is source and target of a rule is not muted by another such, or they would mute
-        each other.
+        An alert that is source and target of a rule is not inhibited by another such alert, since they
+        would inhibit each other.
         """
         found = []
         for rule, sources in self._rules:

@@ -1,7 +1,7 @@
-"""A source for evaluations that go forward in time: it asks the source behind it once for each stretch of a metric.
+"""Series source that prefetches each metric once per time range, for evaluations that advance in time.
 
-Many rules read the same metrics over times that overlap, and a source that makes its series from stored events
-takes long to do so. Called by `alerts.replay`. Not for several threads.
+Many rules read the same metrics over overlapping ranges, and computing series from stored events is slow.
+Used by `alerts.replay`. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from alerts.matching.labels import Labels, Matcher, matches
 from alerts.promql.errors import LimitExceeded
 from alerts.promql.series import METRIC_NAME, Series, SeriesSource
 
-#: A stretch that is too much for the source is halved so often, at most.
+#: How often a range that exceeds the source's limits is halved, at most.
 MAX_HALVINGS = 8
 
 Key = frozenset[tuple[str, str]]
 
 
 @dataclass
-class _Held:
-    """Series of `start` < t <= `end` that pass the matchers they were asked for with."""
+class _Prefetch:
+    """Prefetched series with samples of `start` < t <= `end`."""
 
     start: float
     end: float
@@ -31,44 +31,44 @@ class _Held:
 
 
 class PrefetchedSource:
-    """`narrow_by`: labels whose equality matchers are handed on, so that less is asked for; others are not."""
+    """A caching view of `source`. `narrow_by`: labels whose equality matchers are passed on to the source."""
 
     def __init__(self, source: SeriesSource, narrow_by: Collection[str] = ()):
         self._source, self._narrow_by = source, frozenset(narrow_by)
         self._from = self._until = float("-inf")
-        self._held: dict[frozenset[Matcher], _Held] = {}
+        self._prefetched: dict[frozenset[Matcher], _Prefetch] = {}
 
     def advance(self, start: float, end: float) -> None:
-        """From here on evaluations are between `start` and `end`, which is where more is fetched to."""
+        """Announce that evaluations are now between `start` and `end`; drop older samples, fetch up to `end`."""
         if self._from > float("-inf"):
-            for held in self._held.values():
-                _trim(held, held.start + start - self._from)
+            for prefetch in self._prefetched.values():
+                _trim(prefetch, prefetch.start + start - self._from)
         self._from, self._until = start, end
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
-        """As the source would answer. What names no metric is asked for each time."""
+        """The source's series. A selector without a metric name is not cached."""
         key = frozenset(
             m for m in matchers if m.operator == "=" and m.name in (METRIC_NAME, *self._narrow_by)
         )
         if not any(m.name == METRIC_NAME for m in key):
             return self._source.select(matchers, start, end)
-        held = self._covering(key, start, end)
-        cut = (_between(one, start, end) for one in held.series.values() if matches(matchers, one.labels))
-        return [one for one in cut if len(one.times)]
+        prefetch = self._covering(key, start, end)
+        cut = (_between(s, start, end) for s in prefetch.series.values() if matches(matchers, s.labels))
+        return [series for series in cut if len(series.times)]
 
-    def _covering(self, key: frozenset[Matcher], start: float, end: float) -> _Held:
-        held = self._held.get(key)
-        if held is None:
-            held = self._held[key] = _Held(start, start)
-        if start < held.start:
-            earlier = self._fetched(key, start, held.start)
-            held.series = _joined(earlier, held.series.values())
-            held.start = start
-        if end > held.end:
+    def _covering(self, key: frozenset[Matcher], start: float, end: float) -> _Prefetch:
+        prefetch = self._prefetched.get(key)
+        if prefetch is None:
+            prefetch = self._prefetched[key] = _Prefetch(start, start)
+        if start < prefetch.start:
+            earlier = self._fetched(key, start, prefetch.start)
+            prefetch.series = _joined(earlier, prefetch.series.values())
+            prefetch.start = start
+        if end > prefetch.end:
             until = max(end, self._until)
-            held.series = _joined(held.series.values(), self._fetched(key, held.end, until))
-            held.end = until
-        return held
+            prefetch.series = _joined(prefetch.series.values(), self._fetched(key, prefetch.end, until))
+            prefetch.end = until
+        return prefetch
 
     def _fetched(
         self, matchers: Collection[Matcher], start: float, end: float, halved: int = 0
@@ -83,10 +83,10 @@ class PrefetchedSource:
         return list(_joined(earlier, self._fetched(matchers, middle, end, halved + 1)).values())
 
 
-def _trim(held: _Held, start: float) -> None:
-    held.start = min(start, held.end)
-    cut = {key: _between(one, held.start, held.end) for key, one in held.series.items()}
-    held.series = {key: one for key, one in cut.items() if len(one.times)}
+def _trim(prefetch: _Prefetch, start: float) -> None:
+    prefetch.start = min(start, prefetch.end)
+    cut = {key: _between(series, prefetch.start, prefetch.end) for key, series in prefetch.series.items()}
+    prefetch.series = {key: series for key, series in cut.items() if len(series.times)}
 
 
 def _between(series: Series, start: float, end: float) -> Series:
@@ -95,15 +95,15 @@ def _between(series: Series, start: float, end: float) -> Series:
 
 
 def _joined(earlier: Iterable[Series], later: Iterable[Series]) -> dict[Key, Series]:
-    """Series of two stretches that follow each other."""
-    found = {_key(one.labels): one for one in earlier}
-    for one in later:
-        before = found.get(_key(one.labels))
-        found[_key(one.labels)] = one if before is None else _followed(before, one)
+    """Concatenate the series of two adjacent ranges."""
+    found = {_key(series.labels): series for series in earlier}
+    for series in later:
+        before = found.get(_key(series.labels))
+        found[_key(series.labels)] = series if before is None else _concatenated(before, series)
     return found
 
 
-def _followed(before: Series, after: Series) -> Series:
+def _concatenated(before: Series, after: Series) -> Series:
     times = np.concatenate([before.times, after.times])
     return Series(before.labels, times, np.concatenate([before.values, after.values]))
 

@@ -1,8 +1,8 @@
-"""When rules would have fired: groups of rules played over stored series, as the server would have run them.
+"""Replay rule groups over stored series to find when their alerts would have fired.
 
-Each rule keeps its own states and begins with none, so what held already at the start is seen to begin
-there. The expressions of a stretch of time are evaluated at once where that gives the same. Called by
-the API; pure but for `should_continue`, which says when to give up.
+Every rule starts without alerts, so a condition that already holds at the start begins there. Expressions are
+evaluated for a whole time range at once where the result is the same. Used by the API; pure except for
+`should_continue`, which ends a replay early.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from alerts.promql.syntax.nodes import Anchor, Node, Selector, Subquery, childre
 from alerts.rules.model import RuleGroup, RuleKind
 from alerts.state import Alerts, AlertState, TemplateContext, Transition
 
-#: Of one rule; a longer time is played with a coarser step.
+#: Per rule; a longer range is replayed with a coarser step.
 MAX_EVALUATIONS = 20_000
 MAX_EPISODES = 5_000
 MAX_PROBLEMS = 100
-#: So many slots are evaluated at once, if not log otherwise.
+#: Default number of slots that are evaluated at once.
 CHUNK_SLOTS = 960
-#: Elements of a rule's answers that are kept ahead; a rule that gives more is evaluated slot by slot.
+#: Precomputed elements per rule; a rule with more is evaluated slot by slot.
 MAX_PRECOMPUTED = 200_000
-MIN_PRECOMPUTED_SLOTS = 16  # slots
+MIN_PRECOMPUTED_SLOTS = 16
 ALERT_SERIES = frozenset({"ALERTS", "ALERTS_FOR_STATE"})
 
 
 @dataclass(frozen=True)
 class Episode:
-    """One alert from its first sight to its end. Times are Unix seconds; `resolved_at` None: it fires at the end.
+    """An alert from pending to resolved. Times are Unix seconds; `resolved_at` None: it still fires at the end.
 
-    `value` is that of the expression when it fired.
+    `value`: the expression's value when the alert fired.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a rule could not be evaluated, how often, and when first."""
+    """An evaluation error of a rule, how often it occurred, and when first (Unix seconds)."""
 
     rule: str
     message: str
@@ -67,7 +67,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds between two evaluations of a group: as its file has them, and as they were played."""
+    """Seconds between two evaluations of a group: configured (`interval`) and replayed (`step`)."""
 
     group: str
     interval: float
@@ -75,14 +75,15 @@ class Pace:
 
     @property
     def is_coarser(self) -> bool:
+        """Whether the replay evaluated less often than configured."""
         return self.step > self.interval
 
 
 @dataclass(frozen=True)
 class RuleReplay:
-    """What came of it. `until`: how far it went, less than asked for where `should_continue` said so.
+    """Result of a replay. `until`: its end, earlier than requested where `should_continue` ended it.
 
-    `evaluations` are of rules. `left_out`: episodes beyond MOST_EPISODES.
+    `evaluations` counts rule evaluations. `left_out`: number of episodes beyond MAX_EPISODES.
     """
 
     episodes: tuple[Episode, ...]
@@ -105,12 +106,12 @@ def replay(
     narrow_by: Collection[str] = (),
     chunk: int = CHUNK_SLOTS,
 ) -> RuleReplay:
-    """Plays groups from `start` to `end` (Unix seconds). `step`: the interval of groups that name none.
+    """Replay groups from `start` to `end` (Unix seconds). `step`: the interval of groups without one.
 
-    `narrow_by`: labels by which the source can narrow what it makes (see `alerts.prefetched`). `chunk`: slots
-    evaluated at once; fewer take less recording.
-    A rule that reads what these rules record, or their alerts, sees what this replay gave, never what the
-    source has of it.
+    `narrow_by`: labels by which the source can restrict a query (see `alerts.prefetched`). `chunk`: slots
+    evaluated at once; fewer slots need less memory.
+    A rule that reads the recorded series or the alerts of these rules sees the results of this replay, never
+    those stored in the source.
     """
     paces = [pace(group, end - start, step) for group in groups]
     group_replays = [
@@ -137,14 +138,14 @@ def replay(
 
 
 def pace(group: RuleGroup, length: float, step: float) -> Pace:
-    """The group's interval, or the least multiple of it by which `length` seconds take MOST_EVALUATIONS."""
+    """The group's interval, or its smallest multiple with at most MAX_EVALUATIONS in `length` seconds."""
     interval = group.interval or step
     factor = max(1, math.ceil((length / interval + 1) / MAX_EVALUATIONS))
     return Pace(group.name, interval, interval * factor)
 
 
 def _windows(paces: Sequence[Pace], start: float, end: float, chunk: int) -> Iterator[list[list[float]]]:
-    """The slots of each group, a stretch of time after the other. Slots are multiples of the step."""
+    """The slots of each group, one time range after the other. Slots are multiples of the step."""
     length = chunk * min((p.step for p in paces), default=1.0)
     for number in range(math.ceil((end - start) / length) if paces else 0):
         first = start + number * length
@@ -152,7 +153,7 @@ def _windows(paces: Sequence[Pace], start: float, end: float, chunk: int) -> Ite
 
 
 def _slots(step: float, after: float, until: float, with_first: bool) -> list[float]:
-    """Multiples of the step beyond `after` up to and with `until`."""
+    """Multiples of the step after `after`, up to and including `until`."""
     first = math.ceil(after / step) if with_first else math.floor(after / step) + 1
     return [number * step for number in range(first, math.floor(until / step) + 1)]
 
@@ -172,13 +173,13 @@ def _selects(matchers: Sequence[Matcher], name: str) -> bool:
 
 
 def _is_anchored(node: Node) -> bool:
-    """Whether `@ start()` or `@ end()` makes it another question for every range."""
+    """Whether `@ start()` or `@ end()` makes the result depend on the evaluated range."""
     own = isinstance(node, Selector | Subquery) and isinstance(node.shift.at, Anchor)
     return own or any(_is_anchored(child) for child in children(node))
 
 
 class _GroupReplay:
-    """One group as it is played: its states, and the answers known ahead."""
+    """A group during the replay: its alert states and precomputed results."""
 
     def __init__(self, group: RuleGroup, pace: Pace, context: TemplateContext | None, lookback: float):
         self._group, self._pace, self._around, self._lookback = group, pace, context, lookback
@@ -192,7 +193,7 @@ class _GroupReplay:
         names: frozenset[str],
         should_continue: Callable[[], bool],
     ) -> None:
-        """Evaluate at all these times what reads none of `names`; what fails is evaluated at each by itself."""
+        """Evaluate rules that read none of `names` at all times; failing ones are evaluated slot by slot."""
         self._known = {}
         for rule in self._group.rules if times else ():
             if not should_continue():
@@ -203,7 +204,7 @@ class _GroupReplay:
                 self._known[id(rule.node)] = self._answers(rule.node, source, times)
 
     def _answers(self, node: Node, source: SeriesSource, times: Sequence[float]) -> dict[int, list[Sample]]:
-        """LimitError where it is too much even for few times, or more than is kept."""
+        """Samples by time. Raises LimitError where even few slots exceed a limit or MAX_PRECOMPUTED."""
         try:
             return self._evaluated(node, source, times)
         except LimitError:
@@ -217,7 +218,7 @@ class _GroupReplay:
         first, last = (at - self._group.query_offset for at in (times[0], times[-1]))
         found = evaluate_range(node, source, first, last, self._pace.step, self._lookback)
         if (count := sum(len(series.times) for series in found)) > MAX_PRECOMPUTED:
-            raise LimitError(f"{count} elements are too many to keep", 1, 1)
+            raise LimitError(f"{count} elements exceed the limit of {MAX_PRECOMPUTED}", 1, 1)
         answers: dict[int, list[Sample]] = {}
         for series in found:
             for at, value in zip(series.times.tolist(), series.values.tolist(), strict=True):
@@ -235,12 +236,12 @@ class _GroupReplay:
             self._group, recording, self._states, at, self._around, self._lookback, self._answer
         )
         self._states = result.states
-        for number, one in enumerate(result.rules):
+        for number, rule in enumerate(result.rules):
             place = (self._group.key, number)
-            recording.take(place, one.recorded, at)
-            log.changed(place, self._group.name, one.transitions)
-            if one.error:
-                log.failed(one.rule.name, one.error, at)
+            recording.add(place, rule.recorded, at)
+            log.add_transitions(place, self._group.name, rule.transitions)
+            if rule.error:
+                log.add_problem(rule.rule.name, rule.error, at)
         log.evaluations += len(result.rules)
 
 
@@ -250,7 +251,7 @@ def _milliseconds(seconds: float) -> int:
 
 @dataclass
 class _Recorded:
-    """One recorded series; None marks where it ends."""
+    """A recorded series; a value of None marks its end."""
 
     labels: Labels
     times: list[float] = field(default_factory=list)
@@ -269,20 +270,20 @@ Key = frozenset[tuple[str, str]]
 
 
 class _RecordingSource:
-    """The source, with what the rules recorded so far in the place of what it has under these names."""
+    """The source, with the replay's recorded series in place of the stored ones of these names."""
 
     def __init__(self, source: SeriesSource, names: frozenset[str], is_read: bool):
         self._source, self._names, self._is_read = source, names, is_read
         self._recorded: dict[Key, _Recorded] = {}
         self._last: dict[tuple[str, int], set[Key]] = {}
 
-    def take(self, rule: tuple[str, int], recorded: Sequence[Series], at: float) -> None:
-        """What a rule gave at `at`; series that it gave before and not now end here."""
+    def add(self, rule: tuple[str, int], recorded: Sequence[Series], at: float) -> None:
+        """Add a rule's recorded series at `at`; series missing since its previous evaluation end here."""
         if not self._is_read:
             return
-        now = {frozenset(one.labels.items()): one for one in recorded}
-        for key, one in now.items():
-            self._put(key, one.labels, at, float(one.values[-1]))
+        now = {frozenset(series.labels.items()): series for series in recorded}
+        for key, series in now.items():
+            self._put(key, series.labels, at, float(series.values[-1]))
         for key in self._last.get(rule, set()) - now.keys():
             self._put(key, self._recorded[key].labels, at, None)
         self._last[rule] = set(now)
@@ -297,18 +298,18 @@ class _RecordingSource:
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
         ours = (r.between(start, end) for r in self._recorded.values() if matches(matchers, r.labels))
-        return [*self._stored(matchers, start, end), *(one for one in ours if one is not None)]
+        return [*self._stored(matchers, start, end), *(series for series in ours if series is not None)]
 
     def _stored(self, matchers: Sequence[Matcher], start: float, end: float) -> list[Series]:
         if any(m.name == METRIC_NAME and m.operator == "=" and m.value in self._names for m in matchers):
             return []
         found = self._source.select(matchers, start, end)
-        return [one for one in found if one.labels.get(METRIC_NAME) not in self._names]
+        return [series for series in found if series.labels.get(METRIC_NAME) not in self._names]
 
 
 @dataclass
 class _ReplayLog:
-    """What happened so far."""
+    """Episodes and problems so far."""
 
     evaluations: int = 0
     left_out: int = 0
@@ -316,7 +317,7 @@ class _ReplayLog:
     _firing: dict[tuple[tuple[str, int], str], int] = field(default_factory=dict)
     _problems: dict[tuple[str, str], Problem] = field(default_factory=dict)
 
-    def changed(self, place: tuple[str, int], group: str, transitions: Sequence[Transition]) -> None:
+    def add_transitions(self, place: tuple[str, int], group: str, transitions: Sequence[Transition]) -> None:
         for change in transitions:
             key = (place, change.alert.fingerprint)
             if change.after is AlertState.FIRING:
@@ -334,7 +335,7 @@ class _ReplayLog:
             Episode(alert.rule, group, alert.labels, alert.active_at, change.at, alert.value)
         )
 
-    def failed(self, rule: str, message: str, at: float) -> None:
+    def add_problem(self, rule: str, message: str, at: float) -> None:
         known = self._problems.get((rule, message))
         if known is None and len(self._problems) >= MAX_PROBLEMS:
             return
@@ -343,6 +344,6 @@ class _ReplayLog:
         )
 
     def replay(self, paces: Sequence[Pace], until: float) -> RuleReplay:
-        episodes = tuple(sorted(self._episodes, key=lambda one: (one.fired_at, one.name)))
+        episodes = tuple(sorted(self._episodes, key=lambda episode: (episode.fired_at, episode.name)))
         problems = tuple(self._problems.values())
         return RuleReplay(episodes, problems, tuple(paces), self.evaluations, until, self.left_out)

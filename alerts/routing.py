@@ -1,7 +1,7 @@
-"""The tree of routes: labels of an alert → who is told, how alerts are grouped, and how often.
+"""Routing tree, as in Alertmanager: maps an alert's labels to receiver, grouping and timing.
 
-Alertmanager's: a route inherits what it does not say itself; the first child that matches takes the
-alert, and those after it too where it says `continue`. Pure.
+A route inherits settings it does not set. An alert follows the first matching child, and further children
+where that child sets `continue`. Pure.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ REPEAT_INTERVAL_SECONDS = 14_400.0
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds: before the first message of a group, between two of them, and before one is repeated."""
+    """Seconds before a group's first message, between two messages, and before a repetition."""
 
     group_wait: float = GROUP_WAIT_SECONDS
     group_interval: float = GROUP_INTERVAL_SECONDS
@@ -27,9 +27,9 @@ class Timing:
 
 @dataclass(frozen=True)
 class AlertRoute:
-    """One route with everything it inherits filled in. `group_by` None: every alert is a group of its own.
+    """A route with its inherited settings. `group_by` None (`...`): every alert is its own group.
 
-    `key` is what Alertmanager calls it: `{}/{team="data"}`.
+    `key` is Alertmanager's: `{}/{team="data"}`.
     """
 
     key: str
@@ -41,39 +41,39 @@ class AlertRoute:
     routes: tuple[AlertRoute, ...] = ()
 
     def group_labels(self, labels: Labels) -> dict[str, str]:
-        """The labels that name the group of an alert; those it lacks are left out."""
+        """The labels of the alert's group; omits labels that the alert lacks."""
         if self.group_by is None:
             return dict(labels)
         return {name: labels[name] for name in self.group_by if name in labels}
 
 
 def matching_routes(root: AlertRoute, labels: Labels) -> tuple[AlertRoute, ...]:
-    """The routes an alert takes, in the tree's order; the root takes what no other does."""
-    return tuple(_taken(root, labels))
+    """The routes that match an alert, in tree order; the root matches what no child does."""
+    return tuple(_matching(root, labels))
 
 
-def _taken(route: AlertRoute, labels: Labels) -> Iterator[AlertRoute]:
+def _matching(route: AlertRoute, labels: Labels) -> Iterator[AlertRoute]:
     if not matches(route.matchers, labels):
         return
     any_child = False
     for child in route.routes:
-        taken = tuple(_taken(child, labels))
-        yield from taken
-        any_child = any_child or bool(taken)
-        if taken and not child.continues:
+        found = tuple(_matching(child, labels))
+        yield from found
+        any_child = any_child or bool(found)
+        if found and not child.continues:
             return
     if not any_child:
         yield route
 
 
 def walk(root: AlertRoute) -> Iterator[AlertRoute]:
-    """Every route of the tree, a parent before its children."""
+    """Every route of the tree, parents before children."""
     yield root
     for child in root.routes:
         yield from walk(child)
 
 
 def matchers_text(matchers: tuple[Matcher, ...]) -> str:
-    """`{a="b",c=~"d"}`, sorted as Alertmanager sorts them."""
+    """Format matchers as `{a="b",c=~"d"}` in Alertmanager's order."""
     ordered = sorted(matchers, key=lambda m: (m.name, m.value, m.operator))
     return "{" + ",".join(str(matcher) for matcher in ordered) + "}"

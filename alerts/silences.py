@@ -1,6 +1,6 @@
-"""Silences: for a time, alerts that pass all of a silence's matchers are not notified. As Alertmanager has them.
+"""Silences, as in Alertmanager: for a limited time, alerts that match are not notified.
 
-Pure: the server keeps silences and calls these with `now`.
+Pure: the server stores silences and passes `now` (Unix seconds).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from alerts.matching.labels import Labels, Matcher, matches
 
 
 class SilenceState(StrEnum):
-    """Before, in and after its time."""
+    """State of a silence: before, during and after its time range."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -22,7 +22,7 @@ class SilenceState(StrEnum):
 
 @dataclass(frozen=True)
 class Silence:
-    """One silence. Times are Unix seconds; `id` is given by the server, empty before."""
+    """A silence. Times are Unix seconds; `id` is empty until the server assigns it."""
 
     id: str
     matchers: tuple[Matcher, ...]
@@ -33,28 +33,32 @@ class Silence:
     updated_at: float = 0.0
 
     def state(self, now: float) -> SilenceState:
+        """The state at `now`."""
         if now >= self.ends_at:
             return SilenceState.EXPIRED
         return SilenceState.ACTIVE if now >= self.starts_at else SilenceState.PENDING
 
     def covers(self, labels: Labels) -> bool:
+        """Whether all matchers match; ignores the time."""
         return matches(self.matchers, labels)
 
 
 def validation_errors(silence: Silence, now: float) -> tuple[str, ...]:
-    """Why a silence cannot be taken, in words for the person who asks for it; nothing if it can."""
-    told = []
+    """Why a new silence is invalid, as messages for its author; empty if it is valid."""
+    errors = []
     if not silence.matchers:
-        told.append("a silence needs at least one matcher")
+        errors.append("a silence needs at least one matcher")
     elif all(matcher.matches({}) for matcher in silence.matchers):
-        told.append("at least one matcher must not match the empty text, or all alerts would be silenced")
+        errors.append(
+            "at least one matcher must not match the empty string, since all alerts would be silenced"
+        )
     if silence.ends_at <= silence.starts_at:
-        told.append("a silence must end after it starts")
+        errors.append("a silence must end after it starts")
     elif silence.ends_at <= now:
-        told.append("a silence must end in the future")
+        errors.append("a silence must end in the future")
     if not silence.created_by:
-        told.append("a silence needs to name who made it")
-    return tuple(told)
+        errors.append("a silence needs a creator")
+    return tuple(errors)
 
 
 def silenced_by(silences: Iterable[Silence], labels: Labels, now: float) -> tuple[str, ...]:
@@ -63,7 +67,7 @@ def silenced_by(silences: Iterable[Silence], labels: Labels, now: float) -> tupl
 
 
 def expire(silence: Silence, now: float) -> Silence:
-    """The silence, ended at `now`; one that is over already stays as it is."""
+    """End a silence at `now`; an expired one stays unchanged."""
     match silence.state(now):
         case SilenceState.ACTIVE:
             return replace(silence, ends_at=now, updated_at=now)
@@ -73,10 +77,10 @@ def expire(silence: Silence, now: float) -> Silence:
 
 
 def update(old: Silence, new: Silence, now: float) -> tuple[Silence, ...]:
-    """What to store where somebody changes `old` into `new`: one silence, or the old one ended and a new one.
+    """The silences to store when `old` is changed into `new`: the changed one, or the old one ended and a new one.
 
-    What an active silence covered so far must stay told as it was, so only its end and comment may
-    change in place. The new one comes without an id.
+    The past of an active silence must stay on record, so only its end and comment change in place. A new
+    silence has no id.
     """
     same = set(old.matchers) == set(new.matchers)
     match old.state(now):

@@ -1,7 +1,7 @@
-"""The life of alerts of one rule: inactive → pending → firing → resolved, as Prometheus has it.
+"""State machine of a rule's alerts: inactive → pending → firing → resolved, as in Prometheus.
 
-One step takes the alerts that were, the answer of the expression and `now`, and gives the alerts that
-are and what changed. Pure; the server keeps the states (they survive a restart) and delivers changes.
+`step` takes the previous alerts, the result of the expression and `now`; it returns the new alerts and the
+transitions. Pure: the server stores the states (they survive a restart) and delivers transitions.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from alerts.matching.labels import Labels, fingerprint
 from alerts.rules.model import Rule
 from alerts.templates.expansion import expand
 
-#: So long a resolved alert is kept, so that its end is told again to whom did not hear it.
+#: How long a resolved alert is kept, so that a failed notification of its end can be retried.
 RESOLVED_RETENTION_SECONDS = 900.0
-#: An outage of the server up to this long does not start waiting for `for` anew.
+#: After a longer outage of the server, pending alerts start over (Prometheus: for-outage-tolerance).
 OUTAGE_TOLERANCE_SECONDS = 3600.0
-#: After an outage an alert that was nearly due still waits this long.
+#: Minimum wait after an outage before a pending alert fires (Prometheus: for-grace-period).
 FOR_GRACE_PERIOD_SECONDS = 600.0
 ALERT_NAME = "alertname"
 
 
 class AlertState(StrEnum):
-    """What an alert is; an alert that is not there is inactive."""
+    """State of an alert; an absent alert is inactive."""
 
     PENDING = "pending"
     FIRING = "firing"
@@ -36,10 +36,10 @@ class AlertState(StrEnum):
 
 @dataclass(frozen=True)
 class Alert:
-    """One alert of one rule. Times are Unix seconds; None: not yet.
+    """An alert of a rule. Times are Unix seconds; None: not yet.
 
-    `labels` name it (with `alertname` and the rule's labels). `gone_since`: the condition is gone, and
-    only `keep_firing_for` keeps it firing.
+    `labels` identify it and include `alertname` and the rule's labels. `gone_since`: since then the condition
+    no longer holds and only `keep_firing_for` keeps the alert firing.
     """
 
     rule: str
@@ -54,12 +54,13 @@ class Alert:
 
     @property
     def fingerprint(self) -> str:
+        """Alertmanager's fingerprint of the labels."""
         return fingerprint(self.labels)
 
 
 @dataclass(frozen=True)
 class Transition:
-    """An alert changed its state. `before` None: it was inactive; `after` None: it is again, and never fired."""
+    """A state change. `before` None: the alert was inactive; `after` None: it is inactive again and never fired."""
 
     alert: Alert
     before: AlertState | None
@@ -69,7 +70,7 @@ class Transition:
 
 
 class LabelledValue(Protocol):
-    """One element of the expression's answer."""
+    """An element of the expression's result."""
 
     @property
     def labels(self) -> Labels: ...
@@ -79,7 +80,7 @@ class LabelledValue(Protocol):
 
 @dataclass(frozen=True)
 class TemplateContext:
-    """What templates may name besides the alert: labels and address of this server; labels of the group."""
+    """Template variables besides the alert: external labels and URL of the server, labels of the rule group."""
 
     external_labels: Labels = field(default_factory=dict)
     external_url: str = ""
@@ -96,16 +97,16 @@ def step(
     now: float,
     context: TemplateContext | None = None,
 ) -> tuple[dict[str, Alert], tuple[Transition, ...]]:
-    """The alerts of a rule after its expression answered `vector` at `now`, by fingerprint, and what changed.
+    """Apply the expression's result at `now`: the alerts by fingerprint, and the transitions.
 
-    NaN is no answer. DuplicateAlertError where two elements get the same labels: then nothing may be
-    sent, and the states stay as they were.
+    Ignores NaN. Raises DuplicateAlertError where two elements get the same labels; the states then stay
+    unchanged and nothing may be sent.
     """
-    told = _alerts_of(vector, rule, now, context or TemplateContext())
+    current = _alerts_of(vector, rule, now, context or TemplateContext())
     after: dict[str, Alert] = {}
     transitions: list[Transition] = []
-    for key in {**active, **told}:
-        before, seen = active.get(key), told.get(key)
+    for key in {**active, **current}:
+        before, seen = active.get(key), current.get(key)
         alert, transition = _present(before, seen, rule, now) if seen else _absent(active[key], rule, now)
         if alert is not None:
             after[key] = alert
@@ -117,18 +118,18 @@ def step(
 def _alerts_of(
     vector: Iterable[LabelledValue], rule: Rule, now: float, context: TemplateContext
 ) -> dict[str, Alert]:
-    """A pending alert for each element of the answer, by fingerprint."""
-    told: dict[str, Alert] = {}
+    """A pending alert for each element of the result, by fingerprint."""
+    current: dict[str, Alert] = {}
     for sample in vector:
         if math.isnan(sample.value):
             continue
         alert = _new(sample, rule, now, context)
         key = alert.fingerprint
-        if key in told:
+        if key in current:
             named = ", ".join(f'{name}="{value}"' for name, value in sorted(alert.labels.items()))
             raise DuplicateAlertError(f"two alerts have the same labels: {{{named[:500]}}}")
-        told[key] = alert
-    return told
+        current[key] = alert
+    return current
 
 
 def _new(sample: LabelledValue, rule: Rule, now: float, context: TemplateContext) -> Alert:
@@ -151,7 +152,7 @@ def _new(sample: LabelledValue, rule: Rule, now: float, context: TemplateContext
 def _present(
     before: Alert | None, seen: Alert, rule: Rule, now: float
 ) -> tuple[Alert | None, Transition | None]:
-    """The condition holds."""
+    """The alert of a rule whose condition holds."""
     if before is None or before.state is AlertState.RESOLVED:
         alert, was = seen, None
     else:
@@ -166,25 +167,25 @@ def _present(
 
 def _why_active(alert: Alert, rule: Rule) -> str:
     if alert.state is AlertState.PENDING:
-        return f"the condition holds; it must for {rule.for_:g} s"
-    return f"the condition holds for {alert_age(alert):g} s" if rule.for_ else "the condition holds"
+        return f"the condition holds; it fires after {rule.for_:g} s"
+    return f"the condition has held for {alert_age(alert):g} s" if rule.for_ else "the condition holds"
 
 
 def alert_age(alert: Alert) -> float:
-    """Seconds from the first sight of the condition to firing."""
+    """Seconds between the condition's first occurrence and firing."""
     return round((alert.fired_at or alert.active_at) - alert.active_at, 3)
 
 
 def _absent(before: Alert, rule: Rule, now: float) -> tuple[Alert | None, Transition | None]:
-    """The condition does not hold."""
+    """The alert of a rule whose condition does not hold."""
     if before.state is AlertState.PENDING:
-        return None, Transition(before, before.state, None, now, "the condition went before it fired")
+        return None, Transition(before, before.state, None, now, "the condition ended before the alert fired")
     if before.state is AlertState.RESOLVED:
         return (before if now - (before.resolved_at or now) <= RESOLVED_RETENTION_SECONDS else None), None
     gone_since = now if before.gone_since is None else before.gone_since
     if rule.keep_firing_for and now - gone_since < rule.keep_firing_for:
         return replace(before, gone_since=gone_since), None
-    return _resolved(before, now, "the condition is gone")
+    return _resolved(before, now, "the condition no longer holds")
 
 
 def _resolved(before: Alert, now: float, reason: str) -> tuple[Alert, Transition]:
@@ -193,7 +194,7 @@ def _resolved(before: Alert, now: float, reason: str) -> tuple[Alert, Transition
 
 
 def clear(active: Alerts, now: float, reason: str) -> tuple[dict[str, Alert], tuple[Transition, ...]]:
-    """Ends all alerts of a rule: it is gone from the files, or gives more alerts than its group allows."""
+    """End all alerts of a rule that was removed or exceeds its group's limit."""
     after: dict[str, Alert] = {}
     transitions = []
     for key, alert in active.items():
@@ -208,11 +209,11 @@ def clear(active: Alerts, now: float, reason: str) -> tuple[dict[str, Alert], tu
 
 
 def resume(stored: Alerts, rule: Rule, evaluated_at: float, now: float) -> dict[str, Alert]:
-    """The alerts of a rule after the server was away from `evaluated_at` (its last evaluation) to `now`.
+    """Restore a rule's alerts after an outage from `evaluated_at` (its last evaluation) to `now`.
 
-    Nobody saw the condition in between, so the outage does not count towards `for`, and what was nearly due
-    waits GRACE at least (or all of a shorter `for`). After a longer outage pending alerts begin anew;
-    firing ones stay until the next evaluation says otherwise.
+    The condition is unknown in between, so the outage does not count towards `for`, and an alert that was
+    nearly due waits at least FOR_GRACE_PERIOD_SECONDS (or all of a shorter `for`). After an outage longer than
+    OUTAGE_TOLERANCE_SECONDS pending alerts are dropped; firing ones stay until the next evaluation.
     """
     away = now - evaluated_at
     kept = {}
@@ -233,7 +234,7 @@ def _resumed(alert: Alert, rule: Rule, evaluated_at: float, now: float) -> float
 
 
 def ends_at(alert: Alert, now: float, interval: float, resend: float = 60.0) -> float:
-    """When the alert ends for who hears nothing more: four intervals (or resends) from `now` while it fires."""
+    """`endsAt` for clients: while firing, four intervals (or resends) after `now`, as Prometheus sends it."""
     if alert.resolved_at is not None:
         return alert.resolved_at
     return now + 4 * max(interval, resend)

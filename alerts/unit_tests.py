@@ -1,7 +1,7 @@
-"""Unit tests of rules, in promtool's format: input series, and the alerts and values that must come of them.
+"""Run rule unit tests in promtool's format: input series, expected alerts and expected values.
 
-`load` reads a test file and reports every mistake in it; `run` plays one test through our own engine and
-tells what was not as expected. Pure: the caller reads the files. Not taken: histograms in input series,
+`load` parses a test file and reports every error in it; `run` evaluates one test and reports each difference
+from the expectation. Pure: the caller reads the files. Not supported: histograms in input series,
 `fuzzy_compare`.
 """
 
@@ -48,13 +48,15 @@ _GAP = re.compile(r"_(?:x(\d+))?")
 
 @dataclass(frozen=True)
 class ExpectedAlert:
+    """Labels and annotations of an alert that must fire."""
+
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class AlertCheck:
-    """Which alerts of one name fire at `at` (seconds after the start), no more and no fewer."""
+    """The exact set of alerts of one name that fire at `at` (seconds after the start)."""
 
     at: float
     alert: str
@@ -64,7 +66,7 @@ class AlertCheck:
 
 @dataclass(frozen=True)
 class ValueCheck:
-    """What an expression answers at `at`: values by their labels."""
+    """The expected result of an expression at `at`: values by labels."""
 
     at: float
     expr: str
@@ -75,7 +77,7 @@ class ValueCheck:
 
 @dataclass(frozen=True)
 class UnitTest:
-    """One test: series, and what must come of them."""
+    """A test: input series and checks."""
 
     name: str
     line: int
@@ -87,7 +89,7 @@ class UnitTest:
 
 @dataclass(frozen=True)
 class UnitTestFile:
-    """Paths of rule files as written, seconds between evaluations, and the tests."""
+    """A test file: paths of rule files as written, seconds between evaluations, and the tests."""
 
     rule_files: tuple[str, ...]
     interval: float
@@ -96,7 +98,7 @@ class UnitTestFile:
 
 
 def load(text: str) -> tuple[UnitTestFile, tuple[DocumentError, ...]]:
-    """A test file and all its mistakes, in the order of their lines."""
+    """Parse a test file; return it with all errors in order of lines."""
     tree, mistakes = parse_yaml(text)
     loader = _Loader()
     file = loader.file(tree) if tree is not None else UnitTestFile((), 60.0, (), ())
@@ -104,7 +106,7 @@ def load(text: str) -> tuple[UnitTestFile, tuple[DocumentError, ...]]:
 
 
 def run(test: UnitTest, groups: Sequence[RuleGroup], file: UnitTestFile) -> tuple[DocumentError, ...]:
-    """Plays one test; each difference from what was expected is a mistake at the line of its check."""
+    """Run one test; each difference from the expectation is an error at the line of its check."""
     found: list[DocumentError] = []
     fired = _played(test, _ordered(groups, file.group_order), file.interval)
     for check in test.alerts:
@@ -117,7 +119,7 @@ def run(test: UnitTest, groups: Sequence[RuleGroup], file: UnitTestFile) -> tupl
 
 @dataclass(frozen=True)
 class _Moment:
-    """What fires, and what was recorded, at one evaluation."""
+    """Firing alerts, recorded series and errors of one evaluation."""
 
     firing: Mapping[str, list[ExpectedAlert]]
     recorded: tuple[Series, ...]
@@ -134,7 +136,7 @@ def _ordered(groups: Sequence[RuleGroup], order: Sequence[str]) -> list[RuleGrou
 
 
 def _played(test: UnitTest, groups: Sequence[RuleGroup], interval: float) -> dict[int, _Moment]:
-    """Evaluates all groups at every step up to the last check."""
+    """Evaluate all groups at every step up to the last check."""
     moments = [check.at for check in test.alerts] + [check.at for check in test.values]
     last = max(moments, default=0.0)
     states: dict[str, tuple[Alerts, ...]] = {}
@@ -153,23 +155,23 @@ def _played(test: UnitTest, groups: Sequence[RuleGroup], interval: float) -> dic
             recorded += result.recorded
             for alert in (alert for alerts in result.states for alert in alerts.values()):
                 if alert.state is AlertState.FIRING:
-                    told = ExpectedAlert(alert.labels, alert.annotations)
-                    firing.setdefault(alert.rule, []).append(told)
+                    fired = ExpectedAlert(alert.labels, alert.annotations)
+                    firing.setdefault(alert.rule, []).append(fired)
         played[number] = _Moment(firing, tuple(recorded), tuple(errors))
     return played
 
 
 def _with(series: list[Series], recorded: Sequence[Series]) -> list[Series]:
-    """The series with new samples added at their ends."""
-    places = {frozenset(one.labels.items()): place for place, one in enumerate(series)}
+    """The series with the recorded samples appended."""
+    places = {frozenset(known.labels.items()): place for place, known in enumerate(series)}
     after = list(series)
-    for one in recorded:
-        place = places.get(frozenset(one.labels.items()))
+    for new in recorded:
+        place = places.get(frozenset(new.labels.items()))
         if place is None:
-            after.append(one)
+            after.append(new)
         else:
             old = after[place]
-            times, values = np.append(old.times, one.times), np.append(old.values, one.values)
+            times, values = np.append(old.times, new.times), np.append(old.values, new.values)
             after[place] = Series(old.labels, times, values)
     return after
 
@@ -189,11 +191,13 @@ def _compared(check: AlertCheck, moment: _Moment) -> Iterator[DocumentError]:
     for alert in wanted:
         if alert not in given:
             yield DocumentError(
-                check.line, 1, f"at {check.at:g} s {check.alert} did not fire as {_words(alert)}"
+                check.line, 1, f"at {check.at:g} s {check.alert} did not fire as {_format_alert(alert)}"
             )
     for alert in given:
         if alert not in wanted:
-            yield DocumentError(check.line, 1, f"at {check.at:g} s {check.alert} fired as {_words(alert)}")
+            yield DocumentError(
+                check.line, 1, f"at {check.at:g} s {check.alert} fired as {_format_alert(alert)}"
+            )
 
 
 Sorted = tuple[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
@@ -203,7 +207,7 @@ def _sorted(alert: ExpectedAlert) -> Sorted:
     return tuple(sorted(alert.labels.items())), tuple(sorted(alert.annotations.items()))
 
 
-def _words(alert: Sorted) -> str:
+def _format_alert(alert: Sorted) -> str:
     labels, annotations = (", ".join(f"{k}={v!r}" for k, v in part) for part in alert)
     return f"{{{labels}}} with {{{annotations}}}"
 
@@ -222,8 +226,8 @@ def _answered(check: ValueCheck, source: SeriesInMemory) -> Iterator[DocumentErr
     wanted = {tuple(sorted(labels.items())): value for labels, value in check.expected}
     for labels in sorted(wanted.keys() | given.keys()):
         if not _alike(wanted.get(labels), given.get(labels)):
-            told = f"{dict(labels)} is {given.get(labels)}, not {wanted.get(labels)}"
-            yield DocumentError(check.line, 1, f"at {check.at:g} s {check.expr!r}: {told}")
+            difference = f"{dict(labels)} is {given.get(labels)}, not {wanted.get(labels)}"
+            yield DocumentError(check.line, 1, f"at {check.at:g} s {check.expr!r}: {difference}")
 
 
 def _alike(wanted: float | None, given: float | None) -> bool:
@@ -249,13 +253,13 @@ class _Loader(FieldReader):
         step = self.seconds(fields, "interval", 0.001) or 60.0
         name, url = self.string(fields, "name"), self.string(fields, "external_url")
         external = {key.value: text.value for key, text in self.pairs(fields, "external_labels")}
-        series = (self._series(one, step) for one in self.items(fields, "input_series"))
-        checks = (self._value_check(one) for one in self.items(fields, "promql_expr_test"))
+        series = (self._series(node, step) for node in self.items(fields, "input_series"))
+        checks = (self._value_check(node) for node in self.items(fields, "promql_expr_test"))
         return UnitTest(
             name=name.value if name else "",
             line=node.mark.line,
-            series=tuple(one for one in series if one),
-            alerts=tuple(self._alert_check(one) for one in self.items(fields, "alert_rule_test")),
+            series=tuple(found for found in series if found),
+            alerts=tuple(self._alert_check(check) for check in self.items(fields, "alert_rule_test")),
             values=tuple(check for check in checks if check),
             context=TemplateContext(external, url.value if url else ""),
         )
@@ -274,7 +278,7 @@ class _Loader(FieldReader):
         fields = self.mapping(node, "a check", ("eval_time", "alertname", "exp_alerts"))
         name = self.string(fields, "alertname")
         alert = name.value if name else ""
-        expected = tuple(self._expected(one, alert) for one in self.items(fields, "exp_alerts"))
+        expected = tuple(self._expected(expected, alert) for expected in self.items(fields, "exp_alerts"))
         return AlertCheck(self.seconds(fields, "eval_time") or 0.0, alert, expected, node.mark.line)
 
     def _expected(self, node: Node, alert: str) -> ExpectedAlert:
@@ -287,7 +291,7 @@ class _Loader(FieldReader):
         fields = self.mapping(node, "a check", ("expr", "eval_time", "exp_samples"))
         expr = self.string(fields, "expr")
         parsed = self._expression(expr) if expr else None
-        samples = tuple(self._sample(one) for one in self.items(fields, "exp_samples"))
+        samples = tuple(self._sample(sample) for sample in self.items(fields, "exp_samples"))
         if expr is None or parsed is None:
             return None
         at = self.seconds(fields, "eval_time") or 0.0
@@ -308,16 +312,16 @@ class _Loader(FieldReader):
 
 
 def _labels(text: str) -> dict[str, str]:
-    """`up{job="a"}` → its labels with the name among them."""
+    """Labels of `up{job="a"}`, including the metric name."""
     found = _SERIES.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text[:80]!r} is no series")
+        raise ValueError(f"{text[:80]!r} is not a series")
     try:
         matchers = parse_matchers(found[2] or "")
     except MatcherError as error:
         raise ValueError(str(error)) from None
     if any(matcher.operator != "=" for matcher in matchers):
-        raise ValueError("the labels of a series are given with =")
+        raise ValueError("the labels of a series must use =")
     named = {METRIC_NAME: found[1]} if found[1] else {}
     return {**named, **{matcher.name: matcher.value for matcher in matchers}}
 
@@ -326,7 +330,7 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise ValueError(f"{text[:40]!r} is no number") from None
+        raise ValueError(f"{text[:40]!r} is not a number") from None
 
 
 def _values(text: str) -> list[float | None]:
@@ -351,5 +355,5 @@ def _expanded(word: str, most: int) -> list[float | None]:
 
 def _within(count: int, most: int) -> int:
     if count > most:
-        raise ValueError(f"a series may have {MAX_SAMPLES} samples")
+        raise ValueError(f"a series must not exceed {MAX_SAMPLES} samples")
     return count

@@ -1,7 +1,7 @@
-"""Label sets and the matchers that select them, as Prometheus and Alertmanager have them.
+"""Label matchers and label-set fingerprints, as in Prometheus and Alertmanager.
 
-A label that is absent equals the empty text; regular expressions are anchored at both ends. Rules,
-routes, silences and `GET /api/v1/queries?label=` select with these.
+An absent label equals the empty string; regular expressions are anchored at both ends. Used by rules,
+routes, silences and `GET /api/v1/queries?label=`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ESCAPES = {"n": "\n", "t": "\t", '"': '"', "\\": "\\"}
 
 @dataclass(frozen=True)
 class Matcher:
-    """One condition on one label. `operator`: `=`, `!=`, `=~` or `!~`; a bad pattern raises PatternError."""
+    """A condition on one label. `operator`: `=`, `!=`, `=~` or `!~`. Raises PatternError for a bad pattern."""
 
     name: str
     operator: str
@@ -39,6 +39,7 @@ class Matcher:
             compile_pattern(self.value)
 
     def matches(self, labels: Labels) -> bool:
+        """Whether the label's value meets the condition."""
         value = labels.get(self.name, "")
         match self.operator:
             case "=":
@@ -55,18 +56,17 @@ class Matcher:
 
 
 def matches(matchers: Iterable[Matcher], labels: Labels) -> bool:
-    """Whether a label set passes every matcher."""
+    """Whether a label set meets every matcher."""
     return all(matcher.matches(labels) for matcher in matchers)
 
 
 def parse_matchers(text: str) -> tuple[Matcher, ...]:
-    """`{team="data",env=~"prod|stage"}`, or the same without braces and quotes, as matchers.
+    """Parse `{team="data",env=~"prod|stage"}`, with or without braces and quotes.
 
-    A value without quotes ends at the next comma. Nothing at all selects everything. MatcherError says
-    what is wrong, and where.
+    An unquoted value ends at the next comma. An empty text gives no matchers. Raises MatcherError.
     """
     if len(text) > MAX_SELECTOR:
-        raise MatcherError(f"a selector may have {MAX_SELECTOR} characters", MAX_SELECTOR)
+        raise MatcherError(f"a selector must not exceed {MAX_SELECTOR} characters", MAX_SELECTOR)
     inside, at = _without_braces(text)
     found = []
     while inside[at:].strip():
@@ -76,7 +76,7 @@ def parse_matchers(text: str) -> tuple[Matcher, ...]:
 
 
 def _without_braces(text: str) -> tuple[str, int]:
-    """The text up to the closing brace, and where its inside begins; columns stay those of the text."""
+    """The text up to the closing brace, and the offset behind the opening one; columns stay valid."""
     start = len(text) - len(text.lstrip())
     if text[start : start + 1] != "{":
         return text, 0
@@ -86,14 +86,14 @@ def _without_braces(text: str) -> tuple[str, int]:
 
 
 def _matcher(text: str, at: int) -> tuple[Matcher, int]:
-    name = _expect(_NAME, text, at, "a label name must stand here")
-    operator = _expect(_OPERATOR, text, name.end(), "one of = != =~ !~ must stand here")
+    name = _expect(_NAME, text, at, "expected a label name")
+    operator = _expect(_OPERATOR, text, name.end(), "expected one of = != =~ !~")
     value, end = _value(text, operator.end())
     try:
         matcher = Matcher(name[1], operator[1], value)
     except PatternError as error:
-        raise MatcherError(f"the pattern of {name[1]} cannot be taken: {error}", operator.end() + 1) from None
-    return matcher, _expect(_NEXT, text, end, "a comma must stand here").end()
+        raise MatcherError(f"the pattern of {name[1]} is invalid: {error}", operator.end() + 1) from None
+    return matcher, _expect(_NEXT, text, end, "expected a comma").end()
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
@@ -112,11 +112,11 @@ def _expect(pattern: re.Pattern[str], text: str, at: int, message: str) -> re.Ma
 
 
 def fingerprint(labels: Labels) -> str:
-    """Alertmanager's name for a label set: FNV-1a of 64 bits over the sorted labels, 16 hex digits."""
+    """Alertmanager's fingerprint: 64-bit FNV-1a of the sorted labels, as 16 hex digits."""
     return _fingerprint(tuple(sorted(labels.items())))
 
 
-@lru_cache(maxsize=20_000)  # the same alerts are named anew at every evaluation, and a byte costs 0.1 µs
+@lru_cache(maxsize=20_000)  # every evaluation asks for the same alerts, and hashing takes 0.1 µs a byte
 def _fingerprint(labels: tuple[tuple[str, str], ...]) -> str:
     value = 0xCBF29CE484222325
     for name, text in labels:

@@ -245,7 +245,7 @@ class _Loader(FieldReader):
             return None
         for number, name in enumerate(names):
             if not _LABEL_NAME.fullmatch(name.value):
-                self.add_error(name.mark, f"group_by: {name.value!r} is no name for a label")
+                self.add_error(name.mark, f"group_by: {name.value!r} is not a valid label name")
             if name.value in [other.value for other in names[:number]]:
                 self.add_error(name.mark, f"group_by: {name.value!r} is given twice")
         return tuple(name.value for name in names)
@@ -280,12 +280,12 @@ class _Loader(FieldReader):
 
     def _pair(self, key: YamlScalar, operator: str, value: YamlScalar) -> list[Matcher]:
         if not _LABEL_NAME.fullmatch(key.value):
-            self.add_error(key.mark, f"{key.value!r} is no name for a label")
+            self.add_error(key.mark, f"{key.value!r} is not a valid label name")
             return []
         try:
             return [Matcher(key.value, operator, value.value)]
         except MatcherError as error:
-            self.add_error(value.mark, f"the pattern of {key.value} cannot be taken: {error}")
+            self.add_error(value.mark, f"the pattern of {key.value} is invalid: {error}")
             return []
 
     def _inhibit_rule(self, node: Node) -> InhibitRule:

@@ -1,4 +1,4 @@
-"""Rules: what they are, how rule files are read, the pack that ships.
+"""Alerting and recording rules: model, rule-file loader, shipped rule pack.
 
-Called by the server and by `alerts.engine`; calls `alerts.promql`, `alerts.templates.expansion` and `alerts.yaml`.
+Used by the server and `alerts.engine`; imports `alerts.promql`, `alerts.templates` and `alerts.yaml`.
 """

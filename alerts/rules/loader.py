@@ -1,6 +1,6 @@
-"""Prometheus rule files → groups of rules, or every mistake in them with its line and column.
+"""Load Prometheus rule files into rule groups; report every error with line and column.
 
-Takes all that Prometheus 3 takes (`query_offset`, group `labels`, `keep_firing_for`). Pure: the caller
+Accepts all fields of Prometheus 3 (`query_offset`, group `labels`, `keep_firing_for`). Pure: the caller
 reads the file.
 """
 
@@ -29,10 +29,10 @@ _LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 def load(
     text: str, source: str = "", parse: Parse | None = None
 ) -> tuple[tuple[RuleGroup, ...], tuple[DocumentError, ...]]:
-    """The groups of a rule file, and its mistakes in the order of their lines.
+    """The groups of a rule file, and its errors in order of lines.
 
-    Groups hold only the rules that are right; a caller that means business refuses the file where
-    there is any mistake. `parse` reads an expression, `alerts.promql.syntax.parser.parse` if not given.
+    Groups contain only valid rules; a caller that needs all of them rejects the file where there is any
+    error. `parse` parses an expression; default: `alerts.promql.syntax.parser.parse`.
     """
     tree, mistakes = parse_yaml(text)
     loader = _Loader(source, parse or _promql())
@@ -65,9 +65,9 @@ class _Loader(FieldReader):
         name = self.string(fields, "name")
         if name is None or not name.value:
             if fields:
-                self.add_error(node.mark, "a group must have a name")
+                self.add_error(node.mark, "a group needs a name")
         elif name.value in seen:
-            self.add_error(name.mark, f"two groups are called {name.value!r}")
+            self.add_error(name.mark, f"groupname: {name.value!r} is repeated in the same file")
         interval = self.seconds(fields, "interval")
         group = RuleGroup(
             name=name.value if name else "",
@@ -89,7 +89,7 @@ class _Loader(FieldReader):
         kind, name = self._name(node, fields)
         expr = self.string(fields, "expr")
         if expr is None or not expr.value.strip():
-            self.add_error(node.mark, "a rule must have an expr")
+            self.add_error(node.mark, "a rule needs an expr")
         parsed = self._expression(expr) if expr and expr.value.strip() else None
         rule = Rule(
             kind=kind,
@@ -107,17 +107,17 @@ class _Loader(FieldReader):
     def _name(self, node: Node, fields: Fields) -> tuple[RuleKind, str]:
         record, alert = self.string(fields, "record"), self.string(fields, "alert")
         if record is not None and alert is not None:
-            self.add_error(record.mark, "a rule has either record or alert, not both")
+            self.add_error(record.mark, "only one of record and alert must be set")
         named = alert or record
         if named is None or not named.value:
-            self.add_error(node.mark, "a rule must have a name: alert or record")
+            self.add_error(node.mark, "one of record or alert must be set")
         if record is None:
             return RuleKind.ALERT, named.value if named else ""
         if record.value and not _METRIC_NAME.fullmatch(record.value):
-            self.add_error(record.mark, f"{record.value!r} is no name for a metric")
+            self.add_error(record.mark, f"{record.value!r} is not a valid metric name")
         for field in _ALERT_ONLY:
             if field in fields:
-                self.add_error(fields[field].mark, f"a recording rule has no {field}")
+                self.add_error(fields[field].mark, f"invalid field {field} in a recording rule")
         return RuleKind.RECORD, record.value
 
     def _expression(self, text: YamlScalar) -> Any:
@@ -132,7 +132,7 @@ class _Loader(FieldReader):
         labels = {}
         for key, value in self.pairs(fields, "labels"):
             if not _LABEL_NAME.fullmatch(key.value) or key.value == "__name__":
-                self.add_error(key.mark, f"{key.value!r} is no name for a label")
+                self.add_error(key.mark, f"{key.value!r} is not a valid label name")
             if expands:
                 self._template(value)
             labels[key.value] = value.value
@@ -142,7 +142,7 @@ class _Loader(FieldReader):
         annotations = {}
         for key, value in self.pairs(fields, "annotations"):
             if not _LABEL_NAME.fullmatch(key.value):
-                self.add_error(key.mark, f"{key.value!r} is no name for an annotation")
+                self.add_error(key.mark, f"{key.value!r} is not a valid annotation name")
             self._template(value)
             annotations[key.value] = value.value
         return annotations

@@ -1,4 +1,4 @@
-"""Rules and groups of rules, as a rule file states them. Durations are seconds."""
+"""Rules and rule groups of a Prometheus rule file. Durations are seconds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class RuleKind(StrEnum):
-    """A rule raises alerts, or records a series."""
+    """Alerting rule or recording rule."""
 
     ALERT = "alert"
     RECORD = "record"
@@ -17,10 +17,10 @@ class RuleKind(StrEnum):
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. `expr` is the text as written, `node` the same parsed; `line` (from 1) is where it stands.
+    """A rule. `expr` is the expression as written, `node` its syntax tree; `line` counts from 1.
 
-    `for_`: how long the condition must hold before the alert fires. `keep_firing_for`: how long it may be
-    gone before the alert ends.
+    `for_`: seconds the condition must hold before the alert fires. `keep_firing_for`: seconds the alert keeps
+    firing after the condition ends.
     """
 
     kind: RuleKind
@@ -36,10 +36,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class RuleGroup:
-    """Rules that are evaluated in their order, at one time. `interval` None: the server's own.
+    """Rules that are evaluated in order, at one time. `interval` None: the server's default.
 
-    `limit`: more alerts (or series) than this of one rule are an error of the rule; 0: no limit.
-    `source` is the file, for people.
+    `limit`: maximum number of alerts (or series) of one rule; more are an evaluation error; 0: no limit.
+    `source`: name of the file, for messages.
     """
 
     name: str
@@ -52,5 +52,5 @@ class RuleGroup:
 
     @property
     def key(self) -> str:
-        """Unique among all groups that are loaded, and the same after a restart."""
+        """Unique among all loaded groups and stable across restarts."""
         return f"{self.source};{self.name}"

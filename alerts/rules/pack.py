@@ -1,7 +1,7 @@
-"""The rules and routes that ship, rendered from their templates.
+"""Render the shipped rule pack and routing configuration from their templates.
 
-`scale` multiplies every window and waiting time (a test or a demo cannot wait for ten minutes); thresholds
-stay as they are. Reads its own package's files and nothing else.
+`scale` multiplies every range and waiting time (a test or a demo cannot wait ten minutes); thresholds stay
+unchanged. Reads only files of this package.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from importlib.resources import files
 
 from alerts.durations import format_duration, parse_duration
 
-#: Where the pages on the alerts are, unless the caller knows better: in this repository.
+#: Default location of the runbooks: in this repository.
 RUNBOOKS = "alerts/rules/runbooks/"
 MIN_DURATION_SECONDS = 1.0
 
 _SCALED = re.compile(r"<<([0-9a-z]+)(\|seconds)?>>")
 
-#: Error conditions that say: it is the checkpoint or the state, and another start does not help.
+#: Patterns of error conditions that concern the checkpoint or the state, where another start does not help.
 CHECKPOINT_CONDITIONS = (
     "CANNOT_LOAD_STATE_STORE.*",
     "CANNOT_WRITE_STATE_STORE.*",
@@ -44,14 +44,14 @@ CHECKPOINT_CONDITIONS = (
 
 
 def render(scale: float = 1.0, runbooks: str = RUNBOOKS) -> str:
-    """The rule file. `runbooks`: what stands before `NAME.md` in the address of an alert's page."""
+    """The rule file. `runbooks`: URL prefix before `NAME.md` in `runbook_url`."""
     text = _filled("streaming.yaml.tmpl", scale)
     conditions = "|".join(CHECKPOINT_CONDITIONS)
     return text.replace("%CHECKPOINT%", conditions).replace("%RUNBOOKS%", _in_quotes(runbooks))
 
 
 def render_routing(scale: float = 1.0, webhook: str | None = None) -> str:
-    """The configuration of routes and inhibitions; `webhook` is the address that is told, if any."""
+    """The routing configuration. `webhook`: URL of the default receiver, if any."""
     hooks = f"\n    webhook_configs: [{{url: {json.dumps(webhook)}}}]" if webhook else ""
     return _filled("routing.yaml.tmpl", scale).replace("%WEBHOOKS%", hooks)
 
@@ -69,12 +69,12 @@ def _scaled(found: re.Match[str], scale: float) -> str:
 
 
 def _in_quotes(text: str) -> str:
-    """Fit for the inside of a text between single quotes, where nothing is a template."""
+    """Escape a text for single quotes in YAML and keep it from being read as a template."""
     return text.replace("'", "''").replace("{{", "{ {")
 
 
 def runbook(name: str) -> str | None:
-    """The page on an alert as Markdown; None where none ships."""
+    """The runbook of an alert as Markdown; None if there is none."""
     if re.fullmatch(r"[A-Za-z]{1,64}", name) is None:
         return None
     page = files("alerts.rules").joinpath("runbooks", f"{name}.md")

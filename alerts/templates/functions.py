@@ -54,11 +54,11 @@ def _go_float(value: float) -> str:
 
 def number(value: Any) -> float:
     if isinstance(value, bool) or value is None:
-        raise ValueError(f"{go_format(value)} is no number")
+        raise ValueError(f"{go_format(value)} is not a number")
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{go_format(value)!r} is no number") from None
+        raise ValueError(f"{go_format(value)!r} is not a number") from None
 
 
 def _short(value: float) -> str:

@@ -1,4 +1,4 @@
-"""YAML as rule files and routing files use it, read into a tree in which every text knows its place.
+"""YAML subset of rule and routing files, parsed into a tree in which every scalar has its place.
 
-Called by the loaders of `alerts.rules` and `alerts.notify.config`; calls nothing of ours and does no I/O.
+Used by `alerts.rules`, `alerts.notify.config` and `alerts.unit_tests`; does no I/O.
 """

@@ -1,8 +1,8 @@
-"""Reads one YAML document into a tree, by PyYAML's stream of events.
+"""Parse one YAML document into a tree, from PyYAML's event stream.
 
-Refused, each with its place: anchors and aliases (a few bytes of them stand for gigabytes), tags, several
-documents, the same key twice, keys that are no texts. Bounded in size and depth. No value is ever built
-by YAML's rules: a text stays a text until somebody says what it should be.
+Rejects, each with its place: anchors and aliases (a few bytes expand to gigabytes), tags, several documents,
+duplicate keys, and keys that are not scalars. Size and depth are bounded. Scalars stay strings: the reader of a
+field converts them.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from alerts.yaml.tree import DocumentError, Mark, Node, YamlMapping, YamlScalar,
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 40
-#: What PyYAML counts as the end of a line.
+#: Line breaks as PyYAML counts them.
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
 class _Unreadable(Exception):
-    """Nothing sensible can be read from here on."""
+    """Parsing cannot continue."""
 
     def __init__(self, mark: Mark, message: str):
         super().__init__(message)
@@ -37,10 +37,10 @@ class _Unreadable(Exception):
 
 
 def parse(text: str) -> tuple[Node | None, tuple[DocumentError, ...]]:
-    """The document as a tree (None: empty, or not readable), and every mistake that was met on the way."""
+    """Parse a document: its tree (None: empty or unreadable) and all errors."""
     size = len(text.encode("utf-8", "replace"))
     if size > MAX_BYTES:
-        return None, (DocumentError(1, 1, f"a document may have {MAX_BYTES} bytes, not {size}"),)
+        return None, (DocumentError(1, 1, f"the document has {size} bytes, the limit is {MAX_BYTES}"),)
     reader = _Reader(text.removeprefix("\ufeff"))
     try:
         tree = reader.document()
@@ -52,7 +52,7 @@ def parse(text: str) -> tuple[Node | None, tuple[DocumentError, ...]]:
 
 
 def _document_error(error: yaml.YAMLError) -> DocumentError:
-    """PyYAML's error with its place; of what is never closed, where it was opened."""
+    """PyYAML's error with its place; for an unclosed construct the place of its start."""
     context, problem = getattr(error, "context", None), getattr(error, "problem", None)
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     if "stream end" in str(problem) or "end of stream" in str(problem):
@@ -62,7 +62,7 @@ def _document_error(error: yaml.YAMLError) -> DocumentError:
 
 
 class _Reader:
-    """One document. `errors` do not end the reading."""
+    """Parser of one document; `errors` are those that do not stop it."""
 
     def __init__(self, text: str):
         self._lines = _BREAK.split(text)
@@ -76,14 +76,14 @@ class _Reader:
             if isinstance(event, DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise _Unreadable(_place(event), "only one document may stand here")
+                    raise _Unreadable(_place(event), "only one document is allowed")
                 tree = self._node(next(self._events), 1)
         empty = isinstance(tree, YamlScalar) and tree.plain and not tree.value
         return None if empty else tree
 
     def _node(self, event: Event, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            raise _Unreadable(_place(event), f"nested deeper than {MAX_DEPTH}")
+            raise _Unreadable(_place(event), f"nested deeper than {MAX_DEPTH} levels")
         self._check_references(event)
         if isinstance(event, MappingStartEvent):
             return YamlMapping(tuple(self._entries(depth)), _place(event))
@@ -91,15 +91,15 @@ class _Reader:
             return YamlSequence(tuple(self._items(depth)), _place(event))
         if isinstance(event, ScalarEvent):
             return self._scalar(event)
-        return YamlScalar("", _place(event), plain=True)  # an alias, told as a mistake
+        return YamlScalar("", _place(event), plain=True)  # an alias; it is already in `errors`
 
     def _check_references(self, event: Event) -> None:
         if isinstance(event, AliasEvent):
-            self._add_error(event, "an alias is not taken: write the value out")
+            self._add_error(event, "aliases are not supported; write the value out")
         elif getattr(event, "anchor", None):
-            self._add_error(event, "an anchor is not taken: write the value out where it is needed")
+            self._add_error(event, "anchors are not supported; write the value out where it is needed")
         if getattr(event, "tag", None):
-            self._add_error(event, "a tag is not taken")
+            self._add_error(event, "tags are not supported")
 
     def _items(self, depth: int) -> list[Node]:
         items = []
@@ -113,11 +113,13 @@ class _Reader:
         while not isinstance(event := next(self._events), CollectionEndEvent):
             key, value = self._node(event, depth + 1), self._node(next(self._events), depth + 1)
             if not isinstance(key, YamlScalar):
-                self.errors.append(DocumentError(*key.mark, "a key must be a text"))
+                self.errors.append(DocumentError(*key.mark, "a key must be a string"))
             elif key.plain and key.value == "<<":
-                self.errors.append(DocumentError(*key.mark, "a merge is not taken: write the fields out"))
+                self.errors.append(
+                    DocumentError(*key.mark, "merge keys are not supported; write the fields out")
+                )
             elif key.value in seen:
-                self.errors.append(DocumentError(*key.mark, f"{key.value[:60]!r} is given twice"))
+                self.errors.append(DocumentError(*key.mark, f"{key.value[:60]!r} is set twice"))
             else:
                 seen.add(key.value)
                 entries.append((key, value))
@@ -128,7 +130,7 @@ class _Reader:
         return YamlScalar(event.value, _place(event), plain, self._body(event))
 
     def _body(self, event: ScalarEvent) -> Mark | None:
-        """Where the value begins, if its lines are lines of the document."""
+        """Where the value begins, if its lines are lines of the document; else None."""
         start, end = event.start_mark, event.end_mark
         if event.style == "|":
             return self._block_body(event)

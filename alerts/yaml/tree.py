@@ -1,6 +1,6 @@
-"""What a YAML document says: texts, lists and tables, each with its place; and a mistake in one.
+"""YAML nodes with their places (scalars, sequences, mappings), and document errors.
 
-A text is never turned into a number or a truth value here: who reads it knows what it wants.
+Scalars are strings; the reader of a field converts them.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 
 class Mark(NamedTuple):
-    """A place in a document, both counted from 1."""
+    """A place in a document; line and column count from 1."""
 
     line: int
     column: int
 
 
 class DocumentError(NamedTuple):
-    """One thing wrong with a document, in words for the person who wrote it."""
+    """An error in a document, as a message for its author."""
 
     line: int
     column: int
@@ -29,7 +29,7 @@ class DocumentError(NamedTuple):
 
 @dataclass(frozen=True)
 class YamlScalar:
-    """A scalar. `plain`: written without quotes and not as a block, so that it may mean null or a number.
+    """A scalar. `plain`: neither quoted nor a block, so it may mean null or a number.
 
     `body` is the place of its first character where the lines of `value` are lines of the document.
     """
@@ -41,10 +41,11 @@ class YamlScalar:
 
     @property
     def is_null(self) -> bool:
+        """Whether YAML reads the scalar as null."""
         return self.plain and self.value in ("", "~", "null", "Null", "NULL")
 
     def place(self, line: int, column: int) -> Mark:
-        """Where in the document the given place of the value stands; where the value begins if not known."""
+        """The place in the document of a place in the value; the value's start if unknown."""
         if self.body is None:
             return self.mark
         return Mark(self.body.line + line - 1, self.body.column + column - 1)
@@ -52,12 +53,16 @@ class YamlScalar:
 
 @dataclass(frozen=True)
 class YamlSequence:
+    """A sequence of nodes."""
+
     items: tuple[Node, ...]
     mark: Mark
 
 
 @dataclass(frozen=True)
 class YamlMapping:
+    """A mapping as (key, value) pairs in document order."""
+
     entries: tuple[tuple[YamlScalar, Node], ...]
     mark: Mark
 

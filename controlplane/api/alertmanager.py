@@ -202,7 +202,7 @@ def _matcher_of(posted: PostableMatcher) -> Matcher:
     try:
         return Matcher(posted.name, OPERATORS[posted.isEqual, posted.isRegex], posted.value)
     except MatcherError as error:
-        raise BadRequest(f"matchers: the pattern of {posted.name[:80]} cannot be taken: {error}") from None
+        raise BadRequest(f"matchers: the pattern of {posted.name[:80]} is invalid: {error}") from None
 
 
 # -- status ----------------------------------------------------------------------------------------

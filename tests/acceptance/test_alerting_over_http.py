@@ -533,7 +533,7 @@ def test_a_no_is_a_json_text(
         ({"matchers": [{"name": "a", "value": "", "isRegex": False}]}, "at least one matcher"),
         ({"matchers": [{"name": "a", "value": "(", "isRegex": True}]}, "the pattern of a"),
         ({"matchers": [{"name": "a b", "value": "x", "isRegex": False}]}, "name"),
-        ({"createdBy": ""}, "name who made it"),
+        ({"createdBy": ""}, "name needs a creator"),
         ({"id": str(uuid.UUID(int=1))}, "there is no silence"),
     ],
 )

@@ -281,7 +281,7 @@ class _Parser:
         try:
             found.append(Matcher(name, operator, literals.string(token)))
         except PatternError as mistake:
-            raise error(f"the pattern of {name} cannot be taken: {mistake}", token.place) from None
+            raise error(f"the pattern of {name} is invalid: {mistake}", token.place) from None
         return False
 
     def _modified(self, node: Node, enclosed: bool) -> Node:

@@ -95,7 +95,7 @@ def test_more_alerts_than_the_groups_limit_are_an_error_and_clear_the_rule() -> 
     rules = group("groups: [{name: g, limit: 1, rules: [{alert: Lag, expr: lag > 5}]}]")
     first = evaluate_group(rules, source(lag("a", 9)), (), 0.0)
     second = evaluate_group(rules, source(lag("a", 9, 9), lag("b", 9, 9)), first.states, 15.0)
-    assert second.errors == {"Lag": "2 alerts, and the limit of the group is 1"}
+    assert second.errors == {"Lag": "exceeded limit of 1 with 2 alerts"}
     assert told(second) == [("a", "resolved")]
 
 

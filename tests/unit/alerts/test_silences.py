@@ -46,10 +46,10 @@ def test_a_silence_covers_what_passes_all_its_matchers_while_it_is_active() -> N
     ("given", "words"),
     [
         (silence("{}"), "needs at least one matcher"),
-        (silence('team=~".*",env!="prod"'), "must not match the empty text"),
+        (silence('team=~".*",env!="prod"'), "must not match the empty string"),
         (silence(starts=200, ends=200), "end after it starts"),
         (silence(starts=10, ends=50), "end in the future"),
-        (replace(silence(), created_by=""), "who made it"),
+        (replace(silence(), created_by=""), "needs a creator"),
     ],
 )
 def test_a_silence_that_cannot_be_meant_is_refused_with_the_reason(given: Silence, words: str) -> None:

@@ -137,9 +137,9 @@ def test_two_elements_with_the_same_labels_are_an_error_and_change_nothing() -> 
 def test_every_change_says_why() -> None:
     _, changes = played(rule(for_=30), (0, [sample()]), (30, [sample()]), (45, []))
     assert [change.reason for change in changes] == [
-        "the condition holds; it must for 30 s",
-        "the condition holds for 30 s",
-        "the condition is gone",
+        "the condition holds; it fires after 30 s",
+        "the condition has held for 30 s",
+        "the condition no longer holds",
     ]
 
 

@@ -118,7 +118,7 @@ def test_stale_ends_a_series_at_once() -> None:
     ("values", "words"),
     [
         ("1x1000000000", "100000 samples"),
-        ("one", "'one' is no number"),
+        ("one", "'one' is not a number"),
     ],
 )
 def test_values_that_cannot_be_read_are_told(values: str, words: str) -> None:

@@ -71,7 +71,7 @@ def test_a_selector_is_read_with_or_without_braces_and_quotes(
         ('a="b', 3, "closing quote"),
         ("1a=b", 1, "label name"),
         ("a=b,,c=d", 5, "label name"),
-        ('a=~"("', 4, "the pattern of a cannot be taken"),
+        ('a=~"("', 4, "the pattern of a is invalid"),
         ("a==b", 3, "comma"),
     ],
 )

@@ -127,12 +127,12 @@ def test_a_broken_template_is_told_with_its_place(text: str, line: int, column: 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('{{ humanize "abc" }}', "is no number"),
+        ('{{ humanize "abc" }}', "is not a number"),
         ("{{ printf }}", "cannot take these arguments"),
         ('{{ lt "a" 1 }}', "cannot be compared"),
         ("{{ $value.x }}", "has no field x"),
         ("{{ .Nothing }}", "there is no .Nothing"),
-        ('{{ parseDuration "soon" }}', "is no duration"),
+        ('{{ parseDuration "soon" }}', "is not a valid duration"),
         ('{{ match "(" "a" }}', "missing )"),
         (
             '{{ reReplaceAll "a" "$0$0" (printf "%900s" "a") | reReplaceAll " " "            " }}',

@@ -44,20 +44,20 @@ def test_what_is_absent_or_null_is_none() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{wait: 5 minutes}", "line 1, column 8: wait: '5 minutes' is no duration"),
-        ("{wait: 0s}", "line 1, column 8: wait: must be longer than 0"),
-        ("{count: 1.5}", "line 1, column 9: count: '1.5' is no whole number"),
+        ("{wait: 5 minutes}", "line 1, column 8: wait: '5 minutes' is not a valid duration"),
+        ("{wait: 0s}", "line 1, column 8: wait: must be greater than 0"),
+        ("{count: 1.5}", "line 1, column 9: count: '1.5' is not a non-negative integer"),
         ("{on: maybe}", "line 1, column 6: on: 'maybe' is neither true nor false"),
-        ("{name: [a]}", "line 1, column 8: name: a text must stand here, not a list"),
-        ("{words: a}", "line 1, column 9: words: a list must stand here, not a text"),
-        ("{labels: a}", "line 1, column 10: labels: a table of keys and values must stand here, not a text"),
-        ("{labels: {a: [b]}}", "line 1, column 14: a: a text must stand here, not a list"),
+        ("{name: [a]}", "line 1, column 8: name: expected a string, not a list"),
+        ("{words: a}", "line 1, column 9: words: expected a list, not a string"),
+        ("{labels: a}", "line 1, column 10: labels: expected a mapping, not a string"),
+        ("{labels: {a: [b]}}", "line 1, column 14: a: expected a string, not a list"),
         ("{nam: x}", "line 1, column 2: a thing has no field 'nam'; did you mean 'name'?"),
         (
             "{zzz: x}",
-            "line 1, column 2: a thing has no field 'zzz'; it takes name, wait, count, on, words, labels",
+            "line 1, column 2: a thing has no field 'zzz'; known fields: name, wait, count, on, words, labels",
         ),
-        ("[a]", "line 1, column 1: a thing: a table of keys and values must stand here, not a list"),
+        ("[a]", "line 1, column 1: a thing: expected a mapping, not a list"),
     ],
 )
 def test_what_is_wrong_is_told(text: str, words: str) -> None:
