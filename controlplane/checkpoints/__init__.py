@@ -1,5 +1,6 @@
-"""The checkpoint doctor: will Spark start again from this checkpoint, and with the right results?
+"""Checkpoints: inventories, analysis, and repair.
 
-A collector writes down what is there (`inventory`, `collector`), a pure judge reads that (`reading`, `checks`,
-`judge`). Called by `controlplane.cli.checkpoints.doctor`; calls nothing else of ours. `docs/decisions/0023` says why.
+A collector lists a checkpoint (`inventory`), the pure `analyzer` runs `checks` on what `reading` and `decoding`
+parse, and `service` does so in the server. `repair` plans and executes rewind, repair and undo. Used by
+`controlplane.cli.checkpoints`, the API and `controlplane.actions`; reasons: `docs/decisions/0023`.
 """

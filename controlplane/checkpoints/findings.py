@@ -41,7 +41,7 @@ class ReportStatus(StrEnum):
 class Finding:
     """One fault or remark.
 
-    `message`: sentences that name what happened and what it means; `remedy`: steps to take.
+    `message`: sentences with the fault and what it means; `remedy`: steps to take.
     `when`: when Spark notices; `condition`: the error condition that it raises, where known.
     """
 

@@ -1,7 +1,7 @@
 """Build the analyzer's `KnownHistory` of a query from stored progress reports, inventories and shapes.
 
-`load_history` reads the store, `history_from` is pure. `controlplane.checkpoints.service` calls them on its own
-thread.
+`load_history` reads the store, `history_from` is pure. `controlplane.checkpoints.service` calls them on its
+own thread.
 """
 
 from __future__ import annotations

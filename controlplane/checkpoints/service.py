@@ -1,7 +1,7 @@
 """Checkpoint service of the server: analyzes received inventories, compares shapes, and requests new inventories.
 
-Called by ingest after each commit, by the API, by the actions service before a start, and by the scheduler's tick.
-Analysis runs on the service's own threads; results go to the store and the window.
+Called by ingest after each commit, by the API, by the actions service before a start, and by the scheduler's
+tick. Analysis runs on the service's own threads; results go to the store and the window.
 """
 
 from __future__ import annotations
@@ -237,8 +237,9 @@ class CheckpointService:
     def request(self, view: QueryView) -> str:
         """Request an inventory from the `agent`, else from this `server`; returns which. Raises Conflict where neither can.
 
-        Returns immediately without calling a file system: a hanging one must not block the caller, which may be the
-        store's only writer. Whether a local path lies outside the roots is therefore decided on the collection queue.
+        Returns immediately without calling a file system: a hanging one must not block the caller, which may
+        be the store's only writer. Whether a local path lies outside the roots is therefore decided on the
+        collection queue.
         """
         known = self._requests.of(view.query_id)
         if known is not None:

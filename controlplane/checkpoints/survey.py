@@ -1,6 +1,7 @@
 """A survey: the inventory of a checkpoint with those of its output and input folders, storable in one file.
 
-Input folders that the user does not name are derived from the logs of file sources, where they can be reached.
+Input folders that the user does not name are derived from the logs of file sources, where they can be
+reached.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Will a changed query restart from its checkpoint? Two shapes, as the agent tells them, are compared.
+"""Comparison of two query shapes: whether a changed query can restart from its checkpoint. Pure.
 
-Called by the command line; all pure. `model` reads a shape, `comparison` lists the checks, each in the
-file of what it looks at, and `findings` is what they say. The rules are those of Spark's guide, and of
-what Spark really does where the two differ.
+Called by `preflight`, the API and the checkpoint service. `model` parses a shape, `comparison` lists the
+checks, `findings` holds their results. The rules follow Spark's guide, and Spark's observed behavior where
+the two differ.
 """

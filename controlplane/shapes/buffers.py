@@ -1,14 +1,14 @@
-"""What an aggregation keeps in its state: the types of its functions' buffers, in order.
+"""Buffer types of aggregate functions: the columns that an aggregation keeps in its state, in order.
 
-Spark compares state by number and type of columns, not by what they mean, so this tells a change that it
-refuses from one that it takes and gets wrong. Source: the `aggBufferAttributes` of Spark's functions.
+Spark compares state by number and type of columns, not by meaning. The types show whether it refuses a change
+or accepts it with wrong results. Source: `aggBufferAttributes` of Spark's functions.
 """
 
 from __future__ import annotations
 
 import re
 
-#: Function → types of its buffer; `R` is the result's own type. Others are not known.
+#: Function → types of its buffer; `R` is the type of the result. Other functions are not known.
 _BUFFERS = {
     "count": ("long",),
     "count_if": ("long",),
@@ -27,14 +27,14 @@ _BUFFERS = {
     "variance": ("double", "double", "double"),
     "var_pop": ("double", "double", "double"),
 }
-#: Their buffers are never null; Spark 3 compares that too.
+#: Functions with non-nullable buffers; Spark 3 compares nullability too.
 _NEVER_NULL = frozenset(("count", "count_if"))
 _CALL = re.compile(r"^(\w+)\(")
 _INSIDE = re.compile(rf"\b({'|'.join(_BUFFERS)})\(")
 
 
 def buffer_columns(values: tuple[tuple[str, str], ...]) -> tuple[tuple[str, bool], ...] | None:
-    """(type, may be null) of each column of state; None where a function or its place is not known.
+    """(type, nullable) of each state column; None where a function or its position is not known.
 
     `values` are (expression, type) of an aggregation: `("sum(v)", "long")` → `(("long", True),)`.
     """
@@ -53,13 +53,13 @@ def _columns(expression: str, type: str) -> list[tuple[str, bool]] | None:
     if call is None or kinds is None or not _is_whole(expression):
         return None
     if call.group(1) in ("avg", "mean", "sum") and type.startswith("decimal"):
-        return None  # Spark widens the buffer, and sum adds a flag
+        return None  # Spark widens the buffer, and sum adds an overflow flag
     nullable = call.group(1) not in _NEVER_NULL
     return [(type if kind == "R" else kind, nullable) for kind in kinds]
 
 
 def _is_whole(expression: str) -> bool:
-    """Whether the first call is the whole expression: `sum(v)`, not `(sum(v) / 2)`."""
+    """Whether the first call spans the whole expression: `sum(v)`, not `(sum(v) / 2)`."""
     depth = 0
     for at, char in enumerate(expression):
         depth += (char == "(") - (char == ")")

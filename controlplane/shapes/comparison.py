@@ -1,7 +1,4 @@
-"""The comparison of two shapes: the list of checks, each a small function, and what it comes to.
-
-`compare(old, new)` is all that others call.
-"""
+"""The comparison of two shapes: the list of checks, each a function from both shapes to findings."""
 
 from __future__ import annotations
 
@@ -31,9 +28,9 @@ CHECKS: tuple[Check, ...] = (
 
 
 def compare_shapes(old: Shape, new: Shape) -> list[ShapeFinding]:
-    """Every change between the run that wrote a checkpoint and the one that is to go on from it, worst first.
+    """List the changes between the run that wrote a checkpoint and the one that will restart from it, worst first.
 
-    No finding: nothing that a shape tells has changed. What a shape cannot tell (code of user functions,
-    the state variables of a stateful processor, data) is not judged.
+    An empty list means that no part of the shape has changed. User functions, the state variables of a
+    stateful processor and the data are not part of a shape.
     """
     return sorted_by_weight([finding for check in CHECKS for finding in check(old, new)])

@@ -1,6 +1,6 @@
-"""What the comparison of two shapes says: one finding a change, each with its rule, and the verdict of all.
+"""Findings of a shape comparison, one per change, and their joint verdict.
 
-A rule is named as Spark's guide groups them (`sources.count`, `aggregation.keys`, …).
+Rule names follow the groups of Spark's guide (`sources.count`, `aggregation.keys`, …).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class ShapeVerdict(StrEnum):
-    """May this change be made on the checkpoint? In the order of how bad it is."""
+    """Whether the checkpoint allows a change; ordered from best to worst."""
 
     ALLOWED = "allowed"
     CONSEQUENCES = "consequences"
@@ -19,21 +19,21 @@ class ShapeVerdict(StrEnum):
 
 
 class ChangeEffect(StrEnum):
-    """What Spark does with it."""
+    """What Spark does with a change."""
 
-    #: It runs, and nothing that was written or remembered suffers.
+    #: It runs, and neither state nor output is harmed.
     RUNS = "runs"
-    #: It runs, and the new value is not used: the checkpoint's stands over it.
+    #: It runs with the value in the checkpoint; the new value is not used.
     IGNORED = "ignored"
-    #: It runs without a word, and results are wrong, lost or repeated, or output can no longer be read.
+    #: It runs without an error, but results are wrong, lost or repeated, or the output becomes unreadable.
     HARMS = "harms"
     FAILS = "fails"
-    #: The shapes do not tell enough, or it depends on data.
+    #: The shapes do not hold enough to decide, or it depends on the data.
     UNKNOWN = "unknown"
 
 
 class When(StrEnum):
-    """When it shows. `LATER`: some batches after the restart, or to those who read the output."""
+    """When the effect shows. `LATER`: some batches after the restart, or for readers of the output."""
 
     START = "at start()"
     FIRST_BATCH = "in the first batch"
@@ -43,7 +43,7 @@ class When(StrEnum):
 
 @dataclass(frozen=True)
 class ShapeFinding:
-    """One change. `condition` is Spark's error condition where it fails with one; None on Spark 3 as a rule."""
+    """A change. `spark`: what Spark does; `condition`: its error condition, None on Spark 3 as a rule."""
 
     rule: str
     verdict: ShapeVerdict
@@ -56,13 +56,13 @@ class ShapeFinding:
 
 
 def verdict_of(findings: Sequence[ShapeFinding]) -> ShapeVerdict:
-    """The worst of all; no finding is allowed."""
+    """The worst verdict; ALLOWED without findings."""
     order = list(ShapeVerdict)
     return max((finding.verdict for finding in findings), key=order.index, default=ShapeVerdict.ALLOWED)
 
 
 def effect_of(findings: Sequence[ShapeFinding]) -> ChangeEffect:
-    """What a restart comes to when all changes are made at once: the worst effect."""
+    """The worst effect, which a restart with all changes at once has."""
     order = [
         ChangeEffect.RUNS,
         ChangeEffect.IGNORED,
@@ -74,24 +74,26 @@ def effect_of(findings: Sequence[ShapeFinding]) -> ChangeEffect:
 
 
 def sorted_by_weight(findings: Sequence[ShapeFinding]) -> list[ShapeFinding]:
-    """The worst first."""
+    """The findings, worst verdict first."""
     order = list(ShapeVerdict)
     return sorted(findings, key=lambda finding: -order.index(finding.verdict))
 
 
 def allowed(rule: str, change: str, spark: str, effect: ChangeEffect = ChangeEffect.RUNS) -> ShapeFinding:
+    """An allowed change."""
     return ShapeFinding(rule, ShapeVerdict.ALLOWED, effect, change, spark)
 
 
 def with_consequences(
     rule: str, effect: ChangeEffect, change: str, spark: str, remedy: str = ""
 ) -> ShapeFinding:
+    """An allowed change with consequences."""
     when = When.LATER if effect in (ChangeEffect.HARMS, ChangeEffect.UNKNOWN) else When.NEVER
     return ShapeFinding(rule, ShapeVerdict.CONSEQUENCES, effect, change, spark, remedy, None, when)
 
 
 def harmful(rule: str, change: str, spark: str, remedy: str) -> ShapeFinding:
-    """Not allowed, although Spark does not object."""
+    """A change that is not allowed although Spark accepts it."""
     return ShapeFinding(
         rule, ShapeVerdict.NOT_ALLOWED, ChangeEffect.HARMS, change, spark, remedy, None, When.LATER
     )
@@ -105,7 +107,7 @@ def fatal(
     condition: str | None = None,
     when: When = When.FIRST_BATCH,
 ) -> ShapeFinding:
-    """Not allowed, and Spark refuses."""
+    """A change that is not allowed and makes Spark fail."""
     return ShapeFinding(
         rule, ShapeVerdict.NOT_ALLOWED, ChangeEffect.FAILS, change, spark, remedy, condition, when
     )

@@ -1,6 +1,6 @@
-"""Sources of two shapes: number, order, kind, what is read, and at which pace.
+"""Comparison of sources: number, order, type, input, options and rate limits.
 
-What Spark did with each change was observed on 3.5 and 4.3 with files; Kafka's is by its documentation.
+Spark's behavior was observed on 3.5 and 4.3 with file sources; for Kafka it follows the documentation.
 """
 
 from __future__ import annotations
@@ -20,20 +20,23 @@ from controlplane.shapes.model import Endpoint, Shape, place_of
 
 OFFSET_LOG = "spark.sql.streaming.offsetLog.formatVersion"
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
-#: How much is read at a time, and where a query without a checkpoint begins: not looked at, or free to change.
-PACE = frozenset(
+#: Options of rate limits, which may change freely.
+RATE_LIMITS = frozenset(
     "maxfilespertrigger maxbytespertrigger maxoffsetspertrigger minoffsetspertrigger maxtriggerdelay"
     " minpartitions rowspersecond rowsperbatch rampuptime numpartitions latestfirst maxfileage".split()
 )
-BEGINNING = frozenset("startingoffsets startingoffsetsbytimestamp startingversion startingtimestamp".split())
-#: What is read: an offset in the checkpoint means nothing elsewhere.
-PLACE = frozenset("path subscribe subscribepattern assign streamname".split())
+#: Options that apply only to a query without a checkpoint.
+STARTING_POINT = frozenset(
+    "startingoffsets startingoffsetsbytimestamp startingversion startingtimestamp".split()
+)
+#: Options that select the input; the offsets in the checkpoint belong to it.
+INPUT = frozenset("path subscribe subscribepattern assign streamname".split())
 FILES = "FileStreamSource"
-PUT_BACK = "Put the sources back as they were, or start on a new checkpoint."
+REVERT = "Revert the change of the sources, or start on a new checkpoint."
 
 
 def compare_sources(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
-    """All findings on the sources; nothing where a shape does not tell them (`comparison` says so)."""
+    """Findings on the sources; none where a shape lacks them, which `compare_completeness` reports."""
     if old.sources is None or new.sources is None:
         return
     if _is_named(old, new):
@@ -45,12 +48,12 @@ def compare_sources(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
     if _is_reordered(old.sources, new.sources):
         yield _order(old.sources)
         return
-    for place, (before, after) in enumerate(zip(old.sources, new.sources, strict=True)):
-        yield from _one(place, before, after)
+    for position, (before, after) in enumerate(zip(old.sources, new.sources, strict=True)):
+        yield from _compare_pair(position, before, after)
 
 
 def _is_named(old: Shape, new: Shape) -> bool:
-    """With source evolution sources are told apart by name, not by place."""
+    """Whether both shapes identify sources by name instead of position (source evolution)."""
     return all(
         shape.in_force(EVOLUTION) == "true" and all(each.name for each in shape.sources or ())
         for shape in (old, new)
@@ -60,10 +63,10 @@ def _is_named(old: Shape, new: Shape) -> bool:
 def _number(old: Shape, before: int, after: int) -> ShapeFinding:
     change = f"{before} source{'s' * (before != 1)} became {after}"
     if old.in_force(OFFSET_LOG) == "2":
-        lost = "a source that went is silently not read; one that came is read from its start"
-        return harmful("sources.count", change, f"It runs: {lost}, and places shift.", PUT_BACK)
+        lost = "a removed source is silently not read, an added one is read from its start"
+        return harmful("sources.count", change, f"It runs: {lost}, and positions shift.", REVERT)
     words = f"There are [{before}] sources in the checkpoint offsets and now there are [{after}] sources requested"
-    return fatal("sources.count", change, f"AssertionError: {words}.", PUT_BACK)
+    return fatal("sources.count", change, f"AssertionError: {words}.", REVERT)
 
 
 def _is_reordered(old: tuple[Endpoint, ...], new: tuple[Endpoint, ...]) -> bool:
@@ -72,32 +75,32 @@ def _is_reordered(old: tuple[Endpoint, ...], new: tuple[Endpoint, ...]) -> bool:
 
 
 def _order(sources: tuple[Endpoint, ...]) -> ShapeFinding:
-    change, remedy = "the same sources stand in another order", "Put the sources back in their old order."
+    change, remedy = "the order of the sources has changed", "Restore the old order of the sources."
     if all(each.type in (FILES, None) for each in sources):
         return fatal(
             "sources.order",
             change,
-            "Offsets belong to places: each source gets another one's. 'Wrong basePath' is what it fails with, "
-            "unless the last batch had no data: then everything is silently read again.",
+            "Offsets belong to positions, so each source gets the offset of another. The query fails with 'Wrong basePath', "
+            "unless the last batch had no data: then all input is silently read again.",
             remedy,
         )
     return harmful(
         "sources.order",
         change,
-        "Offsets belong to places: each source goes on from another one's. Kafka misses the partitions and calls it "
-        "data loss; others go on without a word.",
+        "Offsets belong to positions, so each source continues from the offset of another. Kafka misses its partitions and "
+        "reports data loss; other sources continue without an error.",
         remedy,
     )
 
 
-def _one(place: int, before: Endpoint, after: Endpoint) -> Iterator[ShapeFinding]:
-    at = f"source {place}"
+def _compare_pair(position: int, before: Endpoint, after: Endpoint) -> Iterator[ShapeFinding]:
+    at = f"source {position}"
     if _differ(before.type, after.type):
         yield fatal(
             "sources.type",
             f"{at} was {before.type} and is {after.type}",
-            "The offset in the checkpoint is not of the new source's kind and cannot be read.",
-            PUT_BACK,
+            "The new source cannot read the offset in the checkpoint, which has another format.",
+            REVERT,
         )
         return
     if _differ(before.format, after.format):
@@ -105,8 +108,8 @@ def _one(place: int, before: Endpoint, after: Endpoint) -> Iterator[ShapeFinding
             "sources.type",
             ChangeEffect.HARMS,
             f"{at} was read as {before.format} and is read as {after.format}",
-            "It runs: files that are not done yet are read in the new format, and what is not of it becomes null.",
-            "Let the old query finish the old files first.",
+            "It runs: unread files are read in the new format, and values that do not fit become null.",
+            "Let the old query process the old files first.",
         )
     for name in sorted({*before.options, *after.options}):
         if before.options.get(name) != after.options.get(name):
@@ -120,35 +123,38 @@ def _differ(before: str | None, after: str | None) -> bool:
 def _option(at: str, name: str, before: Endpoint, after: Endpoint) -> Iterator[ShapeFinding]:
     was, now = before.options.get(name), after.options.get(name)
     change = f"{at}: {name} was {was or 'not set'} and is {now or 'not set'}"
-    if name in PACE:
-        yield allowed("sources.pace", change, "The next batch goes by the new value.")
-    elif name in BEGINNING:
+    if name in RATE_LIMITS:
+        yield allowed("sources.pace", change, "The next batch uses the new value.")
+    elif name in STARTING_POINT:
         yield allowed(
-            "sources.beginning", change, "The checkpoint says where to go on.", ChangeEffect.IGNORED
+            "sources.beginning",
+            change,
+            "The query continues from the offsets in the checkpoint.",
+            ChangeEffect.IGNORED,
         )
     elif name == "path":
         yield _path(change)
     elif name == "subscribe":
-        yield _topics(change, _words(was), _words(now))
-    elif name in PLACE:
+        yield _topics(change, _names_in(was), _names_in(now))
+    elif name in INPUT:
         yield with_consequences(
             "sources.input",
             ChangeEffect.UNKNOWN,
             change,
-            "What is not in the checkpoint's offsets is read from its earliest; what went counts as lost data.",
-            "Use a new checkpoint where other data is read.",
+            "Input that is not in the checkpoint's offsets is read from its start; removed input counts as lost data.",
+            "Use a new checkpoint to read other data.",
         )
     elif name == "kafka.bootstrap.servers":
         yield with_consequences(
             "sources.input",
             ChangeEffect.UNKNOWN,
             change,
-            "Another name of the same cluster does no harm; in another cluster the offsets mean other records.",
+            "Another address of the same cluster is harmless; in another cluster the offsets mean other records.",
             "Use a new checkpoint for another cluster.",
         )
     else:
         yield with_consequences(
-            "sources.option", ChangeEffect.RUNS, change, "The next batch goes by the new value.", ""
+            "sources.option", ChangeEffect.RUNS, change, "The next batch uses the new value.", ""
         )
 
 
@@ -156,13 +162,13 @@ def _path(change: str) -> ShapeFinding:
     return fatal(
         "sources.input",
         change,
-        "IllegalArgumentException: Wrong basePath, as the files of the last batch are listed under the new path. Where "
-        "that batch had no data it runs, and reads all that is in the new directory.",
-        "Put the path back, or start on a new checkpoint.",
+        "IllegalArgumentException: Wrong basePath, because the files of the last batch are looked up under the new path. If "
+        "that batch had no data, the query runs and reads everything in the new directory.",
+        "Restore the path, or start on a new checkpoint.",
     )
 
 
-def _words(text: str | None) -> set[str]:
+def _names_in(text: str | None) -> set[str]:
     return {word.strip() for word in (text or "").split(",") if word.strip()}
 
 
@@ -178,9 +184,9 @@ def _topics(change: str, before: set[str], after: set[str]) -> ShapeFinding:
     return fatal(
         "sources.input",
         change,
-        "Partitions of the topics that went are in the checkpoint and no longer asked for: data loss, which fails the "
-        "query unless failOnDataLoss=false.",
-        "Keep the topic until all of it is read, then use a new checkpoint, or accept it with failOnDataLoss=false.",
+        "The checkpoint has partitions of removed topics, which count as data loss and fail the query unless "
+        "failOnDataLoss=false.",
+        "Keep the topic until all of it is read, then use a new checkpoint, or accept the loss with failOnDataLoss=false.",
         "KAFKA_DATA_LOSS",
     )
 
@@ -190,19 +196,19 @@ def _by_name(old: tuple[Endpoint, ...], new: tuple[Endpoint, ...]) -> Iterator[S
     for name in sorted(str(name) for name in before.keys() - after.keys()):
         yield harmful(
             "sources.name",
-            f"the source named {name} is gone, or has another name",
-            "It runs: what it held back is silently not read; under a new name all of it is read again.",
-            "Give the source its old name.",
+            f"the source named {name} was removed or renamed",
+            "It runs: unread input of the source is silently skipped; under a new name all of it is read again.",
+            "Restore the old name of the source.",
         )
     for name in sorted(str(name) for name in after.keys() - before.keys()):
         yield with_consequences(
             "sources.name",
             ChangeEffect.RUNS,
-            f"there is a new source named {name}",
+            f"a source named {name} was added",
             "It is read from its start.",
         )
     for name in sorted(str(name) for name in before.keys() & after.keys()):
-        for finding in _one(0, before[name], after[name]):
+        for finding in _compare_pair(0, before[name], after[name]):
             yield _renamed(finding, name)
 
 

@@ -1,7 +1,7 @@
-"""The shape of a query as `listeners.spark.shape` tells it, read from JSON into frozen values.
+"""The shape of a query, parsed from the JSON of `listeners.spark.shape`.
 
-What is missing is None: an older agent, or a Spark that did not tell. What is there and is not of its
-kind is a mistake that names its place.
+Missing parts are None: the agent is older, or Spark does not provide them. A part of the wrong type raises
+ShapeError with its place.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 VERSION = 1
-#: Whoever saved a whole status entry or its facts saved the shape with it.
+#: Keys under which a saved status entry, or its facts, hold the shape.
 WRAPPERS = ("facts", "shape")
 
 
 class ShapeError(ValueError):
-    """A document that is no shape; the message names the place."""
+    """The document is not a shape; the message names the wrong part."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """A column that state is kept by. `of`: what it is made of, without ids."""
+    """A key column of state. `of`: its expression, without expression ids."""
 
     name: str
     type: str | None
@@ -32,7 +32,7 @@ class Key:
 
 @dataclass(frozen=True)
 class ShapeOperator:
-    """A stateful operator. `values`: (expression, type) that an aggregation gives; `state`: what its rows hold.
+    """A stateful operator. `values`: (expression, type) of an aggregation's results; `state`: columns of its state rows.
 
     `state` is (expression, type) pairs for an aggregation, two tuples of types for a join, types else.
     """
@@ -61,19 +61,21 @@ class Endpoint:
 
 
 def place_of(endpoint: Endpoint) -> str:
-    """What is read or written, as Spark describes it; of local files some versions name the scheme."""
+    """The description of what is read or written, without the `file:` scheme that some Spark versions add."""
     return re.sub(r"\bfile:/+", "/", endpoint.description)
 
 
 @dataclass(frozen=True)
 class Watermark:
+    """A watermark: event-time column and delay."""
+
     column: str
     delay: str
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A query at its start. `conf`: what the program asks for; `pinned`: what its checkpoint makes of it."""
+    """A query at its start. `conf`: settings of the program; `pinned`: settings that its checkpoint pins."""
 
     spark: tuple[int, ...] | None
     name: str | None = None
@@ -89,23 +91,23 @@ class Shape:
     pinned: Mapping[str, str] = field(default_factory=dict)
 
     def setting(self, name: str) -> str | None:
-        """A setting that the program asks for, explicitly or by default."""
+        """A setting of the program, explicit or default."""
         return self.conf.get(name)
 
     def in_force(self, name: str) -> str | None:
-        """What a restart from this query's checkpoint goes by."""
+        """The setting that a restart from this query's checkpoint uses."""
         return self.pinned.get(name) or self.conf.get(name)
 
 
 def shape_from(document: Any) -> Shape:
-    """A shape, or what holds one (`facts`, a status entry); ShapeError where it is none."""
+    """Parse a shape, or a document that holds one (`facts`, a status entry). Raises ShapeError."""
     for wrapper in WRAPPERS:
         if isinstance(document, dict) and isinstance(document.get(wrapper), dict):
             document = document[wrapper]
     if not isinstance(document, dict):
         raise ShapeError("a shape is a JSON object")
     if document.get("v") != VERSION:
-        raise ShapeError(f"v must be {VERSION}: this is no shape, or one of a newer agent")
+        raise ShapeError(f"v must be {VERSION}: this is not a shape, or it is of a newer agent")
     trigger = _object(document.get("trigger"), "trigger")
     return Shape(
         spark=_version(_text(document.get("spark"), "spark")),
@@ -129,48 +131,51 @@ def _version(text: str | None) -> tuple[int, ...] | None:
 
 
 def _operator(value: Any, place: str) -> ShapeOperator:
-    told = _object(value, place)
+    fields = _object(value, place)
     return ShapeOperator(
-        kind=_known_text(told.get("kind"), f"{place}.kind"),
-        keys=_tuple(told.get("keys"), f"{place}.keys", _key),
-        right_keys=_tuple(told.get("rightKeys"), f"{place}.rightKeys", _key) or (),
-        values=_tuple(told.get("values"), f"{place}.values", _pair) or (),
-        state=_tuple(told.get("state"), f"{place}.state", _frozen),
-        join_type=_text(told.get("joinType"), f"{place}.joinType"),
-        condition=_text(told.get("condition"), f"{place}.condition"),
-        timeout=_text(told.get("timeout"), f"{place}.timeout"),
-        time_mode=_text(told.get("timeMode"), f"{place}.timeMode"),
-        output_mode=_text(told.get("outputMode"), f"{place}.outputMode"),
+        kind=_known_text(fields.get("kind"), f"{place}.kind"),
+        keys=_tuple(fields.get("keys"), f"{place}.keys", _key),
+        right_keys=_tuple(fields.get("rightKeys"), f"{place}.rightKeys", _key) or (),
+        values=_tuple(fields.get("values"), f"{place}.values", _pair) or (),
+        state=_tuple(fields.get("state"), f"{place}.state", _frozen),
+        join_type=_text(fields.get("joinType"), f"{place}.joinType"),
+        condition=_text(fields.get("condition"), f"{place}.condition"),
+        timeout=_text(fields.get("timeout"), f"{place}.timeout"),
+        time_mode=_text(fields.get("timeMode"), f"{place}.timeMode"),
+        output_mode=_text(fields.get("outputMode"), f"{place}.outputMode"),
     )
 
 
 def _key(value: Any, place: str) -> Key:
-    told = _object(value, place)
-    name = _known_text(told.get("name"), f"{place}.name")
-    return Key(name, _text(told.get("type"), f"{place}.type"), _text(told.get("of"), f"{place}.of") or name)
+    fields = _object(value, place)
+    name = _known_text(fields.get("name"), f"{place}.name")
+    return Key(
+        name, _text(fields.get("type"), f"{place}.type"), _text(fields.get("of"), f"{place}.of") or name
+    )
 
 
 def _endpoint(value: Any, place: str) -> Endpoint:
-    told = _object(value, place)
+    fields = _object(value, place)
     return Endpoint(
-        type=_text(told.get("type"), f"{place}.type"),
-        description=_text(told.get("description"), f"{place}.description") or "",
-        format=_text(told.get("format"), f"{place}.format"),
-        name=_text(told.get("name"), f"{place}.name"),
-        options=_texts(told.get("options"), f"{place}.options"),
+        type=_text(fields.get("type"), f"{place}.type"),
+        description=_text(fields.get("description"), f"{place}.description") or "",
+        format=_text(fields.get("format"), f"{place}.format"),
+        name=_text(fields.get("name"), f"{place}.name"),
+        options=_texts(fields.get("options"), f"{place}.options"),
     )
 
 
 def _watermark(value: Any, place: str) -> Watermark:
-    told = _object(value, place)
+    fields = _object(value, place)
     return Watermark(
-        _known_text(told.get("column"), f"{place}.column"), _known_text(told.get("delay"), f"{place}.delay")
+        _known_text(fields.get("column"), f"{place}.column"),
+        _known_text(fields.get("delay"), f"{place}.delay"),
     )
 
 
 def _pair(value: Any, place: str) -> tuple[str, str]:
     if not isinstance(value, list) or len(value) != 2:
-        raise ShapeError(f"{place} must be a pair of texts")
+        raise ShapeError(f"{place} must be a pair of strings")
     return _known_text(value[0], place), _known_text(value[1], place)
 
 
@@ -199,13 +204,13 @@ def _object(value: Any, place: str) -> dict[str, Any]:
 def _text(value: Any, place: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    raise ShapeError(f"{place} must be text")
+    raise ShapeError(f"{place} must be a string")
 
 
 def _known_text(value: Any, place: str) -> str:
     if isinstance(value, str):
         return value
-    raise ShapeError(f"{place} must be text")
+    raise ShapeError(f"{place} must be a string")
 
 
 def _texts(value: Any, place: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Sink, output mode, projection and filters of two shapes."""
+"""Comparison of sink, output mode, output columns and filters."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from controlplane.shapes.model import Endpoint, Shape, place_of
 
 FILES = "FileStreamSink"
 USER_CODE = ("ForeachBatchSink", "ForeachWriterTable", "PythonForeachWriter")
-#: They keep or show rows and have no memory of batches.
-FORGETFUL = ("NoopTable", "ConsoleTable", "MemorySink")
+#: Sinks that do not track batches.
+UNTRACKED_SINKS = ("NoopTable", "ConsoleTable", "MemorySink")
 AGGREGATES = ("aggregate", "session_aggregate")
 WITHOUT_MODE = "STREAMING_OUTPUT_MODE.UNSUPPORTED_OPERATION"
 
 
 def compare_sink(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
-    """Kind of sink, then its parameters."""
+    """Compare the type of the sink, then its parameters."""
     before, after = old.sink, new.sink
     if before is None or after is None:
         return
@@ -42,20 +42,20 @@ def _kind(before: Endpoint, after: Endpoint) -> ShapeFinding:
         return harmful(
             "sink.type",
             change,
-            "It runs, but its log begins with the next batch: Spark cannot read the output, and the query fails at the "
+            "It runs, but the sink's log starts with the next batch: Spark cannot read the output, and the query fails at the "
             "next compaction of that log.",
-            "Write files from a new checkpoint, or by foreachBatch.",
+            "Write files from a new checkpoint, or in foreachBatch.",
         )
     if before.type == FILES and after.type in USER_CODE:
         return with_consequences(
             "sink.type",
             ChangeEffect.RUNS,
             change,
-            "It runs; the new sink sees only new data, and a batch under way may come twice.",
-            "Let the function know a batch by its id.",
+            "It runs; the new sink gets only new data, and an uncommitted batch may come twice.",
+            "Make the function recognize a batch by its id.",
         )
     return with_consequences(
-        "sink.type", ChangeEffect.RUNS, change, "It runs; the new sink sees only new data."
+        "sink.type", ChangeEffect.RUNS, change, "It runs; the new sink gets only new data."
     )
 
 
@@ -64,16 +64,16 @@ def _files(before: Endpoint, after: Endpoint) -> Iterator[ShapeFinding]:
         yield harmful(
             "sink.path",
             f"the output was {before.description} and is {after.description}",
-            "It runs, but the new directory's log begins in the middle: Spark cannot read the output, and the "
+            "It runs, but the log of the new directory lacks the earlier batches: Spark cannot read the output, and the "
             "query fails with BATCH_METADATA_NOT_FOUND at the next compaction of that log.",
-            "Put the path back, or start on a new checkpoint.",
+            "Restore the path, or start on a new checkpoint.",
         )
     if before.format and after.format and before.format != after.format:
         yield with_consequences(
             "sink.format",
             ChangeEffect.HARMS,
             f"the output was {before.format} and is {after.format}",
-            "It runs, and leaves files of two formats in one directory, which no reader reads as one.",
+            "It runs and leaves files of two formats in one directory, which no reader can read together.",
             "Write the new format to a new path from a new checkpoint.",
         )
     if before.options.get("partitionby") != after.options.get("partitionby"):
@@ -81,7 +81,7 @@ def _files(before: Endpoint, after: Endpoint) -> Iterator[ShapeFinding]:
             "sink.partitions",
             ChangeEffect.HARMS,
             "the output is partitioned by other columns",
-            "It runs, and leaves two layouts in one directory.",
+            "It runs and leaves two partition layouts in one directory.",
             "Write the new layout to a new path from a new checkpoint.",
         )
 
@@ -94,15 +94,15 @@ def _parameters(before: Endpoint, after: Endpoint) -> Iterator[ShapeFinding]:
                 "sink.parameters",
                 ChangeEffect.RUNS,
                 f"the sink's {name} was {was or 'not set'} and is {now or 'not set'}",
-                "It runs; the new place sees only new data.",
+                "It runs; the new target gets only new data.",
             )
 
 
-# -- what goes into it -----------------------------------------------------------------------------
+# -- output mode, columns, filters -----------------------------------------------------------------------------
 
 
 def compare_output_mode(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
-    """Modes that Spark refuses for this query, then changes between modes that it takes."""
+    """Report a mode that Spark refuses for this query, else a change between modes."""
     refused = _refused(new)
     if refused is not None:
         yield refused
@@ -112,11 +112,13 @@ def compare_output_mode(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
             "outputMode",
             ChangeEffect.RUNS,
             f"the output mode was {old.output_mode} and is {new.output_mode}",
-            "It runs on the same state; the sink gets other rows per batch than before: "
+            "It runs on the same state. The sink gets different rows per batch: "
             + (
-                "what was written already is not taken back." if stateful else "for this query the same ones."
+                "rows already written are not retracted."
+                if stateful
+                else "for this query the same rows as before."
             ),
-            "Make sure that whoever reads the sink expects it.",
+            "Make sure that the readers of the sink expect it.",
         )
 
 
@@ -127,7 +129,7 @@ def _refused(new: Shape) -> ShapeFinding | None:
         return fatal(
             "outputMode",
             f"{change}, with an aggregation and no watermark",
-            "No group would ever be finished.",
+            "Spark could never finish a group.",
             "Add a watermark, or use update or complete.",
             WITHOUT_MODE,
             When.START,
@@ -136,7 +138,7 @@ def _refused(new: Shape) -> ShapeFinding | None:
         return fatal(
             "outputMode",
             f"{change}, without an aggregation",
-            "There is no result to write whole.",
+            "There is no result table to write completely.",
             "Use append or update.",
             WITHOUT_MODE,
             When.START,
@@ -145,7 +147,7 @@ def _refused(new: Shape) -> ShapeFinding | None:
         return fatal(
             "outputMode",
             f"{change}, and the sink writes files",
-            "Files are only ever added.",
+            "A file sink only appends.",
             "Use append, or another sink.",
             "STREAMING_OUTPUT_MODE.UNSUPPORTED_DATASOURCE",
             When.START,
@@ -154,29 +156,29 @@ def _refused(new: Shape) -> ShapeFinding | None:
 
 
 def compare_projection(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
-    """Columns that come out; what of them the state holds is the operators' matter."""
+    """Compare the output columns; `compare_operators` compares the state."""
     before, after = old.output_schema, new.output_schema
     if before is None or after is None or before == after:
         return
     change = f"the output had {_columns(before)} and has {_columns(after)}"
     kind = new.sink.type if new.sink else None
-    if kind in FORGETFUL:
-        yield allowed("projection", change, "The sink takes rows of any schema.")
+    if kind in UNTRACKED_SINKS:
+        yield allowed("projection", change, "The sink accepts any schema.")
     elif kind == FILES:
         yield with_consequences(
             "projection",
             ChangeEffect.HARMS if _retyped(before, after) else ChangeEffect.RUNS,
             change,
-            "It runs, and leaves files of two schemas in one directory.",
-            "Make sure that the readers merge schemas, or write to a new path from a new checkpoint.",
+            "It runs and leaves files of two schemas in one directory.",
+            "Make sure that readers merge schemas, or write to a new path from a new checkpoint.",
         )
     else:
         yield with_consequences(
             "projection",
             ChangeEffect.UNKNOWN,
             change,
-            "It runs if the sink takes the new columns.",
-            "Try it against a copy of the sink.",
+            "It runs if the sink accepts the new columns.",
+            "Test it with a copy of the sink.",
         )
 
 
@@ -191,9 +193,10 @@ def _retyped(before: tuple[tuple[str, str], ...], after: tuple[tuple[str, str], 
 
 
 def compare_filters(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
+    """Compare the filters."""
     if old.filters is not None and new.filters is not None and old.filters != new.filters:
         yield allowed(
             "filters",
             "filters were added, removed or changed",
-            "From the next batch on; state and output that are there stay as they are.",
+            "They apply from the next batch on; existing state and output do not change.",
         )

@@ -1,4 +1,4 @@
-"""What a comparison of two shapes says, as a JSON document for the store, the API and the doctor. Pure."""
+"""The comparison of two shapes as a JSON document for the store, the API and the doctor. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SEVERITIES = {
 
 
 def comparison_document(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """`{"verdict", "effect", "findings"}`; *unknown* where one of the two cannot be read."""
+    """`{"verdict", "effect", "findings"}`; `unknown` where a shape cannot be read."""
     try:
         findings = compare_shapes(shape_from(old), shape_from(new))
     except ShapeError as error:

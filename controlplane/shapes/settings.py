@@ -1,4 +1,4 @@
-"""What stands around a query: watermarks, what the checkpoint pins, trigger, version of Spark, name."""
+"""Comparison of watermarks, pinned settings, trigger, progress tracking, Spark version and name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controlplane.shapes.model import Shape
 STREAMING = "spark.sql.streaming."
 PARTITIONS = "spark.sql.shuffle.partitions"
 PROVIDER = STREAMING + "stateStore.providerClass"
-#: Setting → what people call it. The first offset entry pins them for the life of the checkpoint.
+#: Setting → its description. The first offset entry pins these settings for as long as the checkpoint exists.
 PINNED = {
     PARTITIONS: "the number of shuffle partitions",
     PROVIDER: "the state store provider",
@@ -19,7 +19,7 @@ PINNED = {
     STREAMING + "stateStore.checkpointFormatVersion": "the format of state checkpoints",
     STREAMING + "offsetLog.formatVersion": "the format of the offset log",
 }
-#: They may be switched on and off from start to start.
+#: Settings that may change at every start.
 FREE = (
     STREAMING + "stateStore.rocksdb.changelogCheckpointing.enabled",
     STREAMING + "stateStore.rocksdb.trackTotalNumberOfRows",
@@ -28,7 +28,7 @@ EVOLUTION = STREAMING + "queryEvolution.enableSourceEvolution"
 SCHEMA_CHECK = STREAMING + "stateStore.stateSchemaCheck"
 ASYNC = "asyncprogresstrackingenabled"
 ASYNC_INTERVAL = "asyncprogresstrackingcheckpointintervalms"
-#: Formats that older Sparks cannot read: setting → its first value.
+#: Setting of a format that older Sparks cannot read → its oldest value.
 FORMATS = {
     STREAMING + "offsetLog.formatVersion": "1",
     STREAMING + "stateStore.checkpointFormatVersion": "1",
@@ -36,55 +36,55 @@ FORMATS = {
 
 
 def compare_watermarks(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
-    """Delays may change; a watermark that goes leaves state that nothing removes."""
+    """Compare the watermarks. Delays may change; without a watermark, state is no longer removed."""
     before, after = old.watermarks, new.watermarks
     if before is None or after is None or before == after:
         return
-    change = f"watermarks were {_words(old)} and are {_words(new)}"
+    change = f"watermarks were {_watermark_text(old)} and are {_watermark_text(new)}"
     if len(after) < len(before) and new.operators:
         yield with_consequences(
             "watermark",
             ChangeEffect.HARMS,
             change,
-            "It runs where the output mode allows it; state is no longer removed, and grows.",
-            "Keep a watermark, or bound the state in another way.",
+            "It runs if the output mode allows it, but state is no longer removed and grows.",
+            "Keep a watermark, or limit the state in another way.",
         )
     else:
         yield allowed(
-            "watermark", change, "The watermark in the checkpoint stands until the data moves it on."
+            "watermark", change, "The watermark in the checkpoint applies until new data advances it."
         )
 
 
-def _words(shape: Shape) -> str:
+def _watermark_text(shape: Shape) -> str:
     return ", ".join(f"{each.column} − {each.delay}" for each in shape.watermarks or ()) or "none"
 
 
 def compare_settings(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
-    """What is pinned is not used from the new program; that is harmless, and rarely what was meant."""
-    for name, words in PINNED.items():
+    """Compare the settings. The checkpoint's pinned values apply, whatever the new program sets."""
+    for name, description in PINNED.items():
         was, now = old.in_force(name), new.setting(name)
         if was is not None and now is not None and was != now:
-            yield _pinned(name, words, was, now, bool(new.operators))
+            yield _pinned(name, description, was, now, bool(new.operators))
     for name in FREE:
         was, now = old.setting(name), new.setting(name)
         if (was or "") != (now or ""):
-            words = f"{name} was {was or 'not set'} and is {now or 'not set'}"
-            yield allowed("settings.free", words, "State written either way is read either way.")
+            change = f"{name} was {was or 'not set'} and is {now or 'not set'}"
+            yield allowed("settings.free", change, "Spark reads state written with either value.")
     yield from _evolution(old, new)
     if new.setting(SCHEMA_CHECK) == "false":
         yield with_consequences(
             "settings.stateSchemaCheck",
             ChangeEffect.UNKNOWN,
-            "the check of the state's schema is switched off",
-            "Spark no longer notices a change of keys or aggregates.",
-            "Switch it on again, except for the one start that needs it.",
+            "the state schema check is off",
+            "Spark no longer detects a change of keys or aggregates.",
+            "Switch it on again, except for a single start that needs it.",
         )
 
 
-def _pinned(name: str, words: str, was: str, now: str, stateful: bool) -> ShapeFinding:
-    change = f"{words} was {_short(was)} and is {_short(now)}"
+def _pinned(name: str, description: str, was: str, now: str, stateful: bool) -> ShapeFinding:
+    change = f"{description} was {_short(was)} and is {_short(now)}"
     rule = f"settings.{name.rpartition('.')[2] if name != PARTITIONS else 'shufflePartitions'}"
-    spark = f"It runs with {_short(was)}: the checkpoint pins it, and the program's value is not used."
+    spark = f"It runs with {_short(was)}, which the checkpoint pins; the program's value is not used."
     if not stateful:
         return allowed(rule, change, spark, ChangeEffect.IGNORED)
     remedy = "Start on a new checkpoint if the new value is needed."
@@ -106,7 +106,7 @@ def _evolution(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
         yield fatal(
             "settings.sourceEvolution",
             "source evolution is switched on",
-            "It needs an offset log that has named sources from its first batch.",
+            "It needs an offset log with named sources from the first batch on.",
             "Switch it off, or start on a new checkpoint.",
             "STREAMING_QUERY_EVOLUTION_ERROR.CANNOT_ENABLE_ON_EXISTING_CHECKPOINT",
         )
@@ -124,6 +124,7 @@ def _evolution(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
 
 
 def compare_trigger(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
+    """Compare the trigger."""
     was, now = old.trigger, new.trigger
     if was is None or now is None or was == now:
         return
@@ -135,11 +136,11 @@ def compare_trigger(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
             "trigger",
             ChangeEffect.UNKNOWN,
             change,
-            "Real-time mode takes some sources, sinks and operators only, and update mode; it says at start which.",
-            "Try it on a copy of the checkpoint.",
+            "Real-time mode supports only some sources, sinks and operators, and update mode; an unsupported query fails at start.",
+            "Test it on a copy of the checkpoint.",
         )
     elif now in ("once", "available_now"):
-        yield allowed("trigger", change, "It reads what there is and ends.")
+        yield allowed("trigger", change, "It processes the available data and ends.")
     else:
         yield allowed("trigger", change, "Checkpoints do not depend on the trigger.")
 
@@ -149,7 +150,7 @@ def _continuous(change: str, new: Shape) -> Iterator[ShapeFinding]:
         yield fatal(
             "trigger",
             change,
-            "Continuous processing knows no state and few sources: files it does not (Unknown type of trigger).",
+            "Continuous processing supports no state and few sources, not files (Unknown type of trigger).",
             "Use a micro-batch trigger.",
             when=When.START,
         )
@@ -158,13 +159,13 @@ def _continuous(change: str, new: Shape) -> Iterator[ShapeFinding]:
         "trigger",
         ChangeEffect.RUNS,
         change,
-        "It runs, at least once instead of exactly once, without retries of tasks.",
-        "Give it a core per partition of the source.",
+        "It runs with at-least-once instead of exactly-once delivery, and without task retries.",
+        "Provide one core per partition of the source.",
     )
 
 
 def compare_progress_tracking(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
-    """Asynchronous tracking leaves gaps in the logs, which only asynchronous tracking bears."""
+    """Compare asynchronous progress tracking, which leaves gaps in the logs that only it can read."""
     before, after = (shape.sink.options if shape.sink else {} for shape in (old, new))
     was, now = before.get(ASYNC) == "true", after.get(ASYNC) == "true"
     if was and not now and before.get(ASYNC_INTERVAL) == "0":
@@ -175,7 +176,7 @@ def compare_progress_tracking(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
         yield fatal(
             "progressTracking",
             "asynchronous progress tracking is switched off",
-            "IllegalStateException: batch N doesn't exist, as the logs have gaps.",
+            "IllegalStateException: batch N doesn't exist, because the logs have gaps.",
             f"Run some batches with {ASYNC_INTERVAL}=0 first, then switch it off.",
         )
     elif now and not was:
@@ -183,12 +184,13 @@ def compare_progress_tracking(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
             "progressTracking",
             ChangeEffect.RUNS,
             "asynchronous progress tracking is switched on",
-            "It runs, at least once instead of exactly once; a stateful query is refused.",
-            "Keep it for stateless queries that write to Kafka.",
+            "It runs with at-least-once instead of exactly-once delivery; a stateful query is refused.",
+            "Use it only for stateless queries that write to Kafka.",
         )
 
 
 def compare_versions(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
+    """Compare the Spark version."""
     was, now = old.spark, new.spark
     if was is None or now is None or was == now:
         return
@@ -199,12 +201,12 @@ def compare_versions(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
         yield fatal(
             "spark",
             change,
-            "A stream-stream join's columns may be null since 4, and 3's state says otherwise.",
-            f"Start once with {SCHEMA_CHECK}=false: only that differs, and results were right where it was tried.",
+            "Since Spark 4 the state columns of a stream-stream join are nullable; state of Spark 3 has non-nullable ones.",
+            f"Start once with {SCHEMA_CHECK}=false: only the nullability differs, and results were correct in tests.",
             "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE",
         )
     else:
-        yield allowed("spark", change, "Newer Sparks read the logs and state of older ones.")
+        yield allowed("spark", change, "A newer Spark reads the logs and state of older versions.")
 
 
 def _dotted(version: tuple[int, ...]) -> str:
@@ -217,7 +219,7 @@ def _older(change: str, old: Shape) -> ShapeFinding:
         return fatal(
             "spark",
             change,
-            f"It does not know the format that was written ({', '.join(_short(name) for name in newer)}).",
+            f"It cannot read the written format ({', '.join(_short(name) for name in newer)}).",
             "Stay on the newer Spark, or start on a new checkpoint.",
             "INVALID_LOG_VERSION",
         )
@@ -225,20 +227,21 @@ def _older(change: str, old: Shape) -> ShapeFinding:
         "spark",
         ChangeEffect.UNKNOWN,
         change,
-        "It runs as long as nothing newer is in the logs or the state.",
-        "Run the doctor on the checkpoint for that version of Spark first.",
+        "It runs if the logs and the state hold no newer format.",
+        "Run controlplane doctor with --target-spark for that version first.",
     )
 
 
 def compare_names(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
+    """Compare the query name."""
     if old.name != new.name:
         change = f"the name was {old.name or 'none'} and is {new.name or 'none'}"
-        yield allowed("name", change, "A checkpoint does not know its query's name.")
+        yield allowed("name", change, "A checkpoint does not depend on the query's name.")
 
 
 def compare_completeness(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
-    """What one of the shapes leaves out cannot be judged: said, not passed over."""
-    for words, before, after in (
+    """Report parts that a shape lacks, which cannot be compared."""
+    for part, before, after in (
         ("sources", old.sources, new.sources),
         ("stateful operators", old.operators, new.operators),
         ("sink", old.sink, new.sink),
@@ -247,7 +250,7 @@ def compare_completeness(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
             yield with_consequences(
                 "unknown",
                 ChangeEffect.UNKNOWN,
-                f"{'the old' if before is None else 'the new'} shape does not tell its {words}",
-                "Changes of them cannot be judged.",
-                "Take a shape of a run that has finished a batch.",
+                f"{'the old' if before is None else 'the new'} shape has no {part}",
+                "Changes of them cannot be checked.",
+                "Use the shape of a run that has finished a batch.",
             )

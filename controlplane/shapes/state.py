@@ -1,7 +1,7 @@
-"""The stateful operators of two shapes, pair by pair: what the state is kept by, and what it holds.
+"""Comparison of stateful operators, pair by pair: keys and state columns.
 
-Spark compares number and types of columns, by position. What it takes although it means something else
-goes on silently with wrong state, so that is not allowed here either.
+Spark compares the number and types of columns by position. A change that it accepts although the meaning
+differs silently continues with wrong state, so it is not allowed here.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ NO_STATE = "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
 KEYS_DIFFER = "STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE"
 VALUES_DIFFER = "STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE"
 SCHEMA_CHECK = "spark.sql.streaming.stateStore.stateSchemaCheck"
-NEW_CHECKPOINT = "Put it back, or start on a new checkpoint and fill in what the old state knew."
+NEW_CHECKPOINT = "Revert the change, or start on a new checkpoint and rebuild the state."
 WINDOWS = ("window", "session_window")
-JOIN_STATE = "Both sides of a join remember rows by its keys"
+JOIN_STATE = "Both sides of a join keep rows by its keys"
 
 
 def compare_operators(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
-    """First whether the operators are the same ones, in the order in which Spark numbers them; then each."""
+    """Compare the list of operators, in Spark's numbering; if it is the same, compare each pair."""
     if old.operators is None or new.operators is None:
         return
     before, after = [each.kind for each in old.operators], [each.kind for each in new.operators]
@@ -38,7 +38,7 @@ def compare_operators(old: Shape, new: Shape) -> Iterator[ShapeFinding]:
         yield _other_operators(before, after, new)
         return
     for number, (was, now) in enumerate(zip(old.operators, new.operators, strict=True)):
-        yield from _one(number, was, now, old, new)
+        yield from _compare_pair(number, was, now, old, new)
 
 
 def _other_operators(before: list[str], after: list[str], new: Shape) -> ShapeFinding:
@@ -48,7 +48,7 @@ def _other_operators(before: list[str], after: list[str], new: Shape) -> ShapeFi
         return fatal(
             rule,
             change,
-            _says(new, "There is no state to go on from."),
+            _with_spark_3(new, "There is no state to continue from."),
             NEW_CHECKPOINT,
             _since_4(new, NO_STATE),
         )
@@ -56,11 +56,11 @@ def _other_operators(before: list[str], after: list[str], new: Shape) -> ShapeFi
         return harmful(
             rule,
             change,
-            "Spark 3 does not compare operators: it runs, and old state is left behind.",
+            "Spark 3 does not compare operators: it runs and leaves old state behind.",
             NEW_CHECKPOINT,
         )
     spark = "Spark compares the operators with those that wrote the state."
-    return fatal(rule, change, _says(new, spark), NEW_CHECKPOINT, _since_4(new, NOT_THE_OPERATOR))
+    return fatal(rule, change, _with_spark_3(new, spark), NEW_CHECKPOINT, _since_4(new, NOT_THE_OPERATOR))
 
 
 def _kinds(kinds: list[str]) -> str:
@@ -72,20 +72,20 @@ def _is_3(new: Shape) -> bool:
 
 
 def _since_4(new: Shape, condition: str) -> str | None:
-    """Spark 3 has the failure and not the condition."""
+    """The error condition; None on Spark 3, which fails without one."""
     return None if _is_3(new) else condition
 
 
-def _says(new: Shape, words: str) -> str:
-    return f"{words} On Spark 3 a state file is missing, or the schemas differ." if _is_3(new) else words
+def _with_spark_3(new: Shape, text: str) -> str:
+    return f"{text} Spark 3 reports a missing state file or a schema mismatch." if _is_3(new) else text
 
 
 def _is_lenient(old: Shape, new: Shape) -> bool:
-    """Since 4.3 columns of state may be null; a checkpoint of that version no longer compares it."""
+    """Whether nullability is not compared: since 4.3 all state columns are nullable."""
     return all(shape.spark is None or shape.spark >= (4, 3) for shape in (old, new))
 
 
-def _one(
+def _compare_pair(
     number: int, was: ShapeOperator, now: ShapeOperator, old: Shape, new: Shape
 ) -> Iterator[ShapeFinding]:
     check = {"join": _join, "aggregate": _aggregate, "session_aggregate": _aggregate}.get(was.kind, _grouped)
@@ -96,7 +96,7 @@ def _one(
         yield _unchecked(finding) if _without_check(new, finding) else finding
 
 
-#: Kind → what the guide calls the rule on it.
+#: Kind of operator → name of its rule in Spark's guide.
 RULES = {
     "aggregate": "aggregation",
     "session_aggregate": "aggregation",
@@ -114,9 +114,9 @@ def _unchecked(finding: ShapeFinding) -> ShapeFinding:
     return harmful(
         finding.rule,
         finding.change,
-        "The check of the state's schema is switched off: old bytes are read with the new schema, which gives wrong "
-        "results, or fails on a row that cannot be read.",
-        "Switch the check on again and put the query back.",
+        "The state schema check is off: old bytes are read with the new schema, which gives wrong results or fails on a "
+        "row that cannot be read.",
+        "Switch the check on and revert the change.",
     )
 
 
@@ -126,19 +126,19 @@ def _unchecked(finding: ShapeFinding) -> ShapeFinding:
 def _keys(
     rule: str, at: str, was: tuple[Key, ...] | None, now: tuple[Key, ...] | None, new: Shape
 ) -> Iterator[ShapeFinding]:
-    """Number and types are compared by Spark; what a key is made of by nobody but us."""
+    """Compare the keys. Spark compares only number and types; the expressions of the keys are compared here."""
     if was is None or now is None:
         return
     change = f"{at}: the keys were {_named(was)} and are {_named(now)}"
     if len(was) != len(now) or any(_retyped(a, b) for a, b in zip(was, now, strict=True)):
-        spark = "Keys are compared by number and type with those in the state."
+        spark = "Spark compares number and types of the keys with those in the state."
         yield fatal(f"{rule}.keys", change, spark, NEW_CHECKPOINT, _since_4(new, KEYS_DIFFER))
         return
     for before, after in zip(was, now, strict=True):
         if before.of != after.of:
             yield _remade(rule, at, before, after)
     if [key.of for key in was] == [key.of for key in now] and _names(was) != _names(now):
-        yield allowed(f"{rule}.keys", f"{change}: only names differ", "Keys are compared by type.")
+        yield allowed(f"{rule}.keys", f"{change}: only names differ", "Spark compares keys by type.")
 
 
 def _names(keys: tuple[Key, ...]) -> list[str]:
@@ -158,14 +158,14 @@ def _remade(rule: str, at: str, before: Key, after: Key) -> ShapeFinding:
         return with_consequences(
             f"{rule}.window",
             ChangeEffect.HARMS,
-            f"{at}: the {before.name} is made in another way",
-            "It runs: windows of both kinds stand side by side until the watermark has passed the old ones.",
-            "Expect odd results for that long, or start on a new checkpoint.",
+            f"{at}: the definition of the {before.name} has changed",
+            "It runs: windows of both definitions coexist until the watermark has passed the old ones.",
+            "Expect mixed results until then, or start on a new checkpoint.",
         )
     return harmful(
         f"{rule}.keys",
         f"{at}: the key {before.name} was {_cut(before.of)} and is {_cut(after.of)}",
-        "It runs, as the type is the same: state of the old key is taken for the new one's.",
+        "It runs, because the type is the same: state of the old key is used for the new key.",
         NEW_CHECKPOINT,
     )
 
@@ -181,13 +181,13 @@ def _aggregate(
     rule: str, at: str, was: ShapeOperator, now: ShapeOperator, old: Shape, new: Shape
 ) -> Iterator[ShapeFinding]:
     yield from _keys(rule, at, was.keys, now.keys, new)
-    told = was.state is not None and now.state is not None
-    before, after = (was.state or (), now.state or ()) if told else (was.values, now.values)
+    has_state = was.state is not None and now.state is not None
+    before, after = (was.state or (), now.state or ()) if has_state else (was.values, now.values)
     if was.values == now.values and _types(before) == _types(after):
         return
     if before == after:
-        words = f"{at}: results are made differently"
-        yield allowed(f"{rule}.values", words, "What the state holds is the same.")
+        changed = f"{at}: the results are computed differently"
+        yield allowed(f"{rule}.values", changed, "The state columns are the same.")
         return
     change = f"{at}: the aggregates were {_listed(before)} and are {_listed(after)}"
     yield _values(f"{rule}.values", change, before, after, old, new)
@@ -211,11 +211,9 @@ def _values(
 ) -> ShapeFinding:
     before, after = buffer_columns(was), buffer_columns(now)
     if before is not None and after is not None and _fits(before, after, _is_lenient(old, new)):
-        spark = (
-            "It runs, as the state's columns have the same types: what one remembered is taken for another's."
-        )
+        spark = "It runs, because the state columns have the same types: values of one aggregate are used for another."
         return harmful(rule, change, spark, NEW_CHECKPOINT)
-    spark = "Columns of the state are compared by number and type with those that are there."
+    spark = "Spark compares number and types of the state columns with those in the checkpoint."
     return fatal(rule, change, spark, NEW_CHECKPOINT, _since_4(new, VALUES_DIFFER))
 
 
@@ -237,9 +235,7 @@ def _join(
         return
     if was.state is not None and now.state is not None and was.state != now.state:
         change = f"{at}: the sides' rows were {_sides(was)} and are {_sides(now)}"
-        spark = (
-            f"{JOIN_STATE}, with every column that is used further on; they are compared by number and type."
-        )
+        spark = f"{JOIN_STATE}, with every column used later; Spark compares their number and types."
         yield fatal(f"{rule}.schema", change, spark, NEW_CHECKPOINT, _since_4(new, VALUES_DIFFER))
     elif was.join_type != now.join_type:
         yield _strict(_type(rule, at, was, now), old, new)
@@ -248,8 +244,8 @@ def _join(
             f"{rule}.condition",
             ChangeEffect.UNKNOWN,
             f"{at}: the condition was {_cut(was.condition or 'none')} and is {_cut(now.condition or 'none')}",
-            "It runs: rows that wait in the state are joined by the new condition, and are dropped by its time bounds.",
-            "Start on a new checkpoint where results must be of one kind.",
+            "It runs: rows in the state are joined by the new condition and dropped by its time bounds.",
+            "Start on a new checkpoint if all results must follow one condition.",
         )
 
 
@@ -261,17 +257,17 @@ def _type(rule: str, at: str, was: ShapeOperator, now: ShapeOperator) -> ShapeFi
     return harmful(
         f"{rule}.type",
         f"{at}: it was {was.join_type} and is {now.join_type}",
-        "It runs, as the state's columns are the same: rows that were matched or given up by the old "
-        "rule are judged by the new one.",
+        "It runs, because the state columns are the same: rows matched or dropped under the old join type "
+        "are treated under the new one.",
         NEW_CHECKPOINT,
     )
 
 
 def _strict(finding: ShapeFinding, old: Shape, new: Shape) -> ShapeFinding:
-    """Before 4.3 which columns may be null is compared too, and these changes move that."""
+    """Before 4.3 Spark also compares nullability, which these changes alter, so they fail."""
     if finding.effect is not ChangeEffect.HARMS or _is_lenient(old, new):
         return finding
-    spark = "Which columns may be null differs from what the state says, and that is compared."
+    spark = "The nullability of columns differs from the state, and Spark compares it."
     return fatal(finding.rule, finding.change, spark, finding.remedy, _since_4(new, VALUES_DIFFER))
 
 
@@ -284,7 +280,7 @@ def _grouped(
     yield from _keys(rule, at, was.keys, now.keys, new)
     if was.state is not None and now.state is not None and was.state != now.state:
         change = f"{at}: the state was {_cut(str(was.state[0]))} and is {_cut(str(now.state[0]))}"
-        spark = "The schema of the state is compared with the one that is there."
+        spark = "Spark compares the state schema with the one in the checkpoint."
         yield fatal(f"{rule}.schema", change, spark, NEW_CHECKPOINT, _since_4(new, VALUES_DIFFER))
     if was.timeout != now.timeout:
         yield _timeout(rule, at, was, now, new)
@@ -294,14 +290,14 @@ def _grouped(
     ):
         if before is not None and after is not None and before != after and was.time_mode is not None:
             change = f"{at}: the {name} was {before} and is {after}"
-            spark = "It is on record with the state, and is compared."
+            spark = "Spark stores it with the state and compares it."
             yield fatal(rule, change, spark, NEW_CHECKPOINT, "STATE_STORE_INVALID_CONFIG_AFTER_RESTART")
 
 
 def _timeout(rule: str, at: str, was: ShapeOperator, now: ShapeOperator, new: Shape) -> ShapeFinding:
     change = f"{at}: the timeout was {was.timeout} and is {now.timeout}"
     if "NoTimeout" in (was.timeout, now.timeout):
-        spark = "With a timeout each group's state has one more column."
+        spark = "With a timeout the state of each group has one more column."
         return fatal(f"{rule}.timeout", change, spark, NEW_CHECKPOINT, _since_4(new, VALUES_DIFFER))
-    spark = "It runs: times that were set by one clock are judged by the other."
+    spark = "It runs: timestamps set by one clock are compared with the other."
     return harmful(f"{rule}.timeout", change, spark, NEW_CHECKPOINT)

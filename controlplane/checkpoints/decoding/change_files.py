@@ -1,7 +1,7 @@
 """Change files of state: deltas and snapshots of the HDFS-backed store, changelogs of RocksDB.
 
-A record is an int32 key length, the key, an int32 value length (-1: deleted) and the value, big-endian. A key length
-of -1 ends the file.
+A record is an int32 key length, the key, an int32 value length (-1: deleted) and the value, big-endian. A key
+length of -1 ends the file.
 """
 
 from __future__ import annotations

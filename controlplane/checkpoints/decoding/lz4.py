@@ -1,7 +1,7 @@
 """LZ4 blocks, and the block stream of lz4-java in which Spark writes state files.
 
-The stream's framing (magic, token, lengths, xxHash) is lz4-java's own; the package `cramjam` reads LZ4 frames and
-bare blocks only.
+The stream's framing (magic, token, lengths, xxHash) is lz4-java's own; the package `cramjam` reads LZ4 frames
+and bare blocks only.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _STORED, _COMPRESSED = 0x10, 0x20
 def decompress_stream(data: bytes, limit: int) -> tuple[bytes, str | None]:
     """Return the bytes up to the first damage, and the damage (None: the stream is whole).
 
-    Reading ends with the first block that reaches `limit` bytes. As in lz4-java, a file that ends between two blocks
-    is whole, with or without the empty end block.
+    Reading ends with the first block that reaches `limit` bytes. As in lz4-java, a file that ends between two
+    blocks is whole, with or without the empty end block.
     """
     out, at = bytearray(), 0
     while len(data) - at >= HEADER.size and len(out) < limit:

@@ -1,6 +1,7 @@
 """Schema files of state stores: Java's `writeUTF` of a version, then key and value schema as JSON.
 
-Version 1 has one string per schema, version 2 a count of chunks before them. Version 3 (`_stateSchema`) is not read.
+Version 1 has one string per schema, version 2 a count of chunks before them. Version 3 (`_stateSchema`) is
+not read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """SST files of RocksDB (block-based tables): verify the checksum of every index and data block.
 
-The footer (53 bytes) leads to the index block, the index to the data blocks. Each block has a trailer of one byte
-compression type and four bytes checksum.
+The footer (53 bytes) leads to the index block, the index to the data blocks. Each block has a trailer of one
+byte compression type and four bytes checksum.
 """
 
 from __future__ import annotations

@@ -56,7 +56,8 @@ def collect(
 ) -> Inventory:
     """List what is at `url`, as of `now` (Unix seconds). Raises CannotOpen for an unknown or missing backend.
 
-    contents: read the files that `selection` chooses. links: follow links. The listing is cut after `seconds`.
+    contents: read the files that `selection` chooses. links: follow links. The listing is cut after
+    `seconds`.
     """
     fs, root = open_filesystem(url)
     empty = Inventory(

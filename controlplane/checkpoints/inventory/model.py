@@ -1,6 +1,7 @@
 """The inventory of a checkpoint: a listing, and the contents of the small files that the analyzer reads.
 
-Collectors (command line, server, driver) produce it, the analyzer reads it; `to_json` and `from_json` convert it.
+Collectors (command line, server, driver) produce it, the analyzer reads it; `to_json` and `from_json` convert
+it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ MAX_TIMESTAMP = 2.0**35
 
 
 class NotAnInventory(ValueError):
-    """The document is not an inventory, or of a newer version; the message says what is wrong with "it"."""
+    """The document is not an inventory, or of a newer version; the message is a clause about "it"."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The analyzer's view of an inventory: logs, next batch, sources, state and sink. Pure.
 
-N is the newest entry of offsets/, K that of commits/. If K = N, a restart plans batch N+1; else it runs batch N again.
-Batch b loads state version b and writes version b+1.
+N is the newest entry of offsets/, K that of commits/. If K = N, a restart plans batch N+1; else it runs batch
+N again. Batch b loads state version b and writes version b+1.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class ReportedBatch:
 class KnownHistory:
     """What is known of the query apart from its files; None: not known.
 
-    `reports`: the reported batches that no later rewind undid, by number; `recent`: those reported so shortly before
-    the listing that it may lack them. `disallowed_changes`: changes of the newest run that the checkpoint does not
-    allow.
+    `reports`: the reported batches that no later rewind undid, by number; `recent`: those reported so shortly
+    before the listing that it may lack them. `disallowed_changes`: changes of the newest run that the
+    checkpoint does not allow.
     """
 
     query_id: str | None = None

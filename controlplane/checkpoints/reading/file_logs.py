@@ -81,8 +81,8 @@ class FileLog:
     def torn(self) -> dict[int, str]:
         """Needed batch → why its entry cannot be read."""
         found = ((batch, self.path_of(batch)) for batch in self.needed)
-        judged = ((batch, fault(self.inventory, path)) for batch, path in found if path)
-        return {batch: wrong for batch, wrong in judged if wrong}
+        faults = ((batch, fault(self.inventory, path)) for batch, path in found if path)
+        return {batch: wrong for batch, wrong in faults if wrong}
 
     def entries(self, batch: int) -> list[dict[str, Any]]:
         """The readable records of one batch; for a compaction, of all batches it holds."""

@@ -1,7 +1,8 @@
 """Whether a state store can load a version: the files that Spark would open, in its order, and their faults.
 
-HDFS-backed: the newest snapshot and all deltas after it. RocksDB: the newest zip with its SST files, and all changelogs
-after it; in format version 2 by the ids of the commit log. Since Spark 4.1 a bad snapshot is skipped.
+HDFS-backed: the newest snapshot and all deltas after it. RocksDB: the newest zip with its SST files, and all
+changelogs after it; in format version 2 by the ids of the commit log. Since Spark 4.1 a bad snapshot is
+skipped.
 """
 
 from __future__ import annotations

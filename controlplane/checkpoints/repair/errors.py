@@ -19,7 +19,7 @@ class RepairError(Exception):
 
 
 class Impossible(RepairError):
-    """The change cannot work; the message says what is missing."""
+    """The change cannot work; the message names what is missing."""
 
 
 class InUse(RepairError):

@@ -1,7 +1,7 @@
 """Execute a repair plan: back up, lock, change, unlock.
 
-The lock is the checkpoint's own `metadata`: while it names the backup instead of an id, every Spark refuses to start
-before it touches a file.
+The lock is the checkpoint's own `metadata`: while it names the backup instead of an id, every Spark refuses
+to start before it touches a file.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def execute_plan(
     folders: Folders,
     backup: CheckpointFolder,
     now: float,
-    judged: AnalysisOptions | None = None,
+    options: AnalysisOptions | None = None,
 ) -> BackupManifest:
     """Execute a plan and return the manifest of its backup.
 
-    Raises InUse, Impossible or OSError where nothing was changed, RepairInterrupted where `undo` must restore.
-    judged: options of the analysis, recorded for the undo.
+    Raises InUse, Impossible or OSError where nothing was changed, RepairInterrupted where `undo` must
+    restore. options: options of the analysis, recorded for the undo.
     """
-    manifest = _back_up(plan, folders, backup, now, judged or AnalysisOptions())
+    manifest = _back_up(plan, folders, backup, now, options or AnalysisOptions())
     root = folders[CHECKPOINT].modified("")
     lock(folders[CHECKPOINT], backup)
     try:
@@ -81,7 +81,7 @@ def interrupted(error: BaseException, backup: CheckpointFolder) -> RepairInterru
 
 
 def _back_up(
-    plan: RepairPlan, folders: Folders, backup: CheckpointFolder, now: float, judged: AnalysisOptions
+    plan: RepairPlan, folders: Folders, backup: CheckpointFolder, now: float, options: AnalysisOptions
 ) -> BackupManifest:
     """Copy every file that will change and write the manifest. Raises InUse where a file changes meanwhile."""
     _check_backup_place(folders, backup)
@@ -98,7 +98,7 @@ def _back_up(
         places={place: str(folder) for place, folder in folders.items()},
         files=tuple(files),
         watched=tuple(_watched_folders(files, folders)),
-        judged=judged,
+        judged=options,
     )
     write_manifest(backup, manifest)
     return manifest

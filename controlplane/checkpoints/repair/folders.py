@@ -1,7 +1,7 @@
 """A folder that a repair writes to, through fsspec: whole files, atomically where the file system allows it.
 
-Local files: temporary file, fsync, rename. Object stores: one put, which is atomic there. A replaced file keeps its
-mode and owner. Errors of backends are raised as OSError.
+Local files: temporary file, fsync, rename. Object stores: one put, which is atomic there. A replaced file
+keeps its mode and owner. Errors of backends are raised as OSError.
 """
 
 from __future__ import annotations

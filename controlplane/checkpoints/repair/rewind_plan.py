@@ -1,6 +1,7 @@
 """Plan a rewind: which batches can run next, the steps to get there, and the consequences. Pure.
 
-Spark opens the two newest entries of the offset log, the newest commit, and the state version of the next batch.
+Spark opens the two newest entries of the offset log, the newest commit, and the state version of the next
+batch.
 """
 
 from __future__ import annotations

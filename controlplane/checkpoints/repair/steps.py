@@ -1,7 +1,7 @@
 """Steps of a repair plan, and the survey as they would leave it. Pure.
 
-A step names its file by place (the checkpoint, or the output of a file sink) and path. Every file is backed up before
-it is removed or overwritten.
+A step names its file by place (the checkpoint, or the output of a file sink) and path. Every file is backed
+up before it is removed or overwritten.
 """
 
 from __future__ import annotations

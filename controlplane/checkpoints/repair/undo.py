@@ -48,8 +48,8 @@ class Difference:
 class UndoPlan:
     """The plan of an undo: files to restore and to remove, and the obstacles.
 
-    `changed`: files changed since the repair. `lost`: files of before that exist neither here nor in the backup, so that
-    the former checkpoint cannot be restored.
+    `changed`: files changed since the repair. `lost`: files of before that exist neither here nor in the
+    backup, so that the former checkpoint cannot be restored.
     """
 
     restore: tuple[ChangedFile, ...]
@@ -146,8 +146,9 @@ def execute_undo(
 ) -> UndoPlan:
     """Restore everything. Raises CheckpointChanged where files changed since; `force` moves those to `aside` first.
 
-    Raises Impossible, forced or not, where files of before are in neither place; InUse where another process writes;
-    NotABackup where a saved file does not match the manifest; RepairInterrupted where a repeated undo must finish.
+    Raises Impossible, forced or not, where files of before are in neither place; InUse where another process
+    writes; NotABackup where a saved file does not match the manifest; RepairInterrupted where a repeated undo
+    must finish.
     """
     plan = plan_undo(manifest, folders)
     if plan.lost:

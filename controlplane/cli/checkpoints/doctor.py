@@ -1,6 +1,7 @@
 """`controlplane doctor CHECKPOINT…`: check whether Spark can restart from checkpoints. Needs no server and no Spark.
 
-Exit codes: 0 ok, 1 risky, 2 broken or a usage error, 3 unreadable or not a checkpoint. The worst of several counts.
+Exit codes: 0 ok, 1 risky, 2 broken or a usage error, 3 unreadable or not a checkpoint. The worst of several
+counts.
 """
 
 from __future__ import annotations

@@ -82,7 +82,8 @@ def _findings(found: list[dict[str, Any]]) -> list[str]:
 def shape(query: str, run: str | None, **where: Any) -> None:
     """Print the shape of a query's newest run as JSON: the parts of the query that its checkpoint depends on.
 
-    `controlplane shape Q > old.json` and, after the change, `controlplane preflight --old old.json --new new.json`.
+    `controlplane shape Q > old.json` and, after the change, `controlplane preflight --old old.json --new
+    new.json`.
     """
     client = open_client(settings_of(**where))
     answer = ask(client, f"/api/v1/queries/{find_query(client, query)}/shape", run=run)

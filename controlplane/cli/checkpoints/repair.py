@@ -1,7 +1,7 @@
 """`controlplane rewind` and `repair`: change a checkpoint so that its query can start from the right batch.
 
-Show the plan, ask, back up, execute, check the outcome. Exit codes: 0 done; 1 interrupted, or a start would still fail;
-2 not possible or not allowed, nothing was changed.
+Show the plan, ask, back up, execute, check the outcome. Exit codes: 0 done; 1 interrupted, or a start would
+still fail; 2 not possible or not allowed, nothing was changed.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ class RepairSession:
 def rewind(checkpoint: str, resume_at: int | None, listing: bool, move_data: bool, **options: Any) -> int:
     """Make a stopped query run batch R next, as if the batches from R on had never run.
 
-    Shows the plan and its consequences for every kind of sink, asks, backs up the changed files, executes the plan and
-    checks the outcome. `controlplane undo BACKUP` restores everything. --dry-run changes nothing.
+    Shows the plan and its consequences for every kind of sink, asks, backs up the changed files, executes the
+    plan and checks the outcome. `controlplane undo BACKUP` restores everything. --dry-run changes nothing.
     """
     if (resume_at is None) is not listing:
         raise click.UsageError("give --resume-at R, or --list")
@@ -261,7 +261,7 @@ def open_folders(places: RepairPlaces) -> dict[str, CheckpointFolder]:
 
 
 def exit_code_of(verdict: CheckpointReport) -> int:
-    """1 where a start would fail or cannot be judged, else 0."""
+    """1 where a start would fail or cannot be checked, else 0."""
     return 1 if verdict.verdict in (ReportStatus.BROKEN, ReportStatus.UNREADABLE) else 0
 
 
@@ -308,7 +308,7 @@ def _show(options: dict[str, Any], report: dict[str, Any], lines: list[str]) -> 
 
 
 def confirm(yes: bool) -> None:
-    """Ask the user to go on. Raises UsageProblem where the answer is no or nobody can answer."""
+    """Ask the user to go on. Raises UsageProblem where the answer is no, or without a terminal."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -33,8 +33,8 @@ Sleep = Callable[[float], None]
 class KnownQuery:
     """What the server knows of the query of a checkpoint; empty where there is no server.
 
-    `location`: the place of its checkpoint, as reported by its agent; `same_location`: whether that is the given
-    checkpoint (None: not known); `is_copy`: the user declares the given checkpoint a copy.
+    `location`: the place of its checkpoint, as reported by its agent; `same_location`: whether that is the
+    given checkpoint (None: not known); `is_copy`: the user declares the given checkpoint a copy.
     """
 
     query_id: str | None = None

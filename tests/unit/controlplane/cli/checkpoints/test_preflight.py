@@ -57,8 +57,8 @@ def test_each_change_is_told_with_its_rule_what_spark_does_and_what_to_do(saved:
     assert capsys.readouterr().out.splitlines()[1:] == [
         "not allowed  aggregation.keys  aggregate (operator 0): the keys were (k string) and are (k long)",
         "    Spark: fails in the first batch with STATE_STORE_KEY_SCHEMA_NOT_COMPATIBLE. "
-        "Keys are compared by number and type with those in the state.",
-        "    Do: Put it back, or start on a new checkpoint and fill in what the old state knew.",
+        "Spark compares number and types of the keys with those in the state.",
+        "    Do: Revert the change, or start on a new checkpoint and rebuild the state.",
     ]
 
 
