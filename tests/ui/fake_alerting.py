@@ -20,7 +20,7 @@ OPERATOR = re.compile(r"""^\s*([A-Za-z_]\w*)\s*(=~|!~|!=|=)\s*(".*"|[^"]*)\s*$""
 
 
 class FakeAlerting:
-    """Scripted alerting data. `asked`: the bodies of the posted requests, newest last."""
+    """Scripted alerting data. `posted`: the bodies of the posted requests, newest last."""
 
     def __init__(self, now: float = NOW):
         self.alerts = troubled_alerts(now)
@@ -39,7 +39,7 @@ class FakeAlerting:
             note(now, fingerprints=[lag]),
             note(now, at=rfc3339(now - 125), outcome="failed", reason="the webhook answered 502"),
         ]
-        self.asked: list[Json] = []
+        self.posted: list[Json] = []
 
     def listed(self, now: float) -> Json:
         rank = {"firing": 0, "pending": 1, "resolved": 2}
@@ -78,7 +78,7 @@ class FakeAlerting:
             raise ServerRefused(
                 f"the alert is {found['state']}: only a firing alert can be acknowledged", "conflict"
             )
-        self.asked.append(dict(body))
+        self.posted.append(dict(body))
         by = body.get("actor") or "admin"
         found["acknowledged"] = {"by": by, "at": rfc3339(now), "comment": body.get("comment", "")}
         return {"alert": found}
@@ -90,7 +90,7 @@ class FakeAlerting:
 
     def add_silence(self, body: Mapping[str, Any], now: float) -> Json:
         covered = self.covered(body["matchers"])
-        self.asked.append(dict(body))
+        self.posted.append(dict(body))
         ends = body.get("ends_at") or rfc3339(now + body["duration_seconds"])
         made = silence(
             len(self.silences) + 1, now, id=str(uuid.uuid4()), starts_at=rfc3339(now), ends_at=ends
@@ -107,7 +107,7 @@ class FakeAlerting:
         found = next((item for item in self.silences if item["id"] == wanted), None)
         if found is None:
             raise ServerNotFound(f"no silence {wanted}")
-        self.asked.append({"expire": wanted})
+        self.posted.append({"expire": wanted})
         found |= {"state": "expired", "ends_at": rfc3339(now)}
         for item in self.alerts:
             item["silenced_by"] = [other for other in item["silenced_by"] if other != wanted]

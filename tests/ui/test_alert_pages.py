@@ -119,7 +119,7 @@ def test_an_acknowledgement_is_posted_with_its_comment_and_shown_at_once(app: Ap
     app.text_input(key="acknowledge_comment").set_value("adding executors").run()
     app.button(key="answer_yes").click().run()
     assert not app.exception
-    assert world.alerting.asked == [{"comment": "adding executors", "actor": "test@example.com"}]
+    assert world.alerting.posted == [{"comment": "adding executors", "actor": "test@example.com"}]
     assert "adding executors" in texts(app)
     with pytest.raises(KeyError):
         app.button(key="answer_yes")
@@ -131,7 +131,7 @@ def test_a_refused_acknowledgement_stays_open_with_the_reason(app: AppTest, worl
     next(one for one in world.alerting.alerts if one["name"] == "LagGrowing")["state"] = "resolved"
     app.button(key="answer_yes").click().run()
     assert "only a firing alert can be acknowledged" in app.error[0].value
-    assert world.alerting.asked == []
+    assert world.alerting.posted == []
 
 
 def test_a_silence_is_prefilled_shows_what_it_covers_and_is_posted(app: AppTest, world: World) -> None:
@@ -149,9 +149,9 @@ def test_a_silence_is_prefilled_shows_what_it_covers_and_is_posted(app: AppTest,
     app.text_input(key="silence_comment").set_value("brokers move").run()
     app.button(key="answer_yes").click().run()
     assert not app.exception
-    (asked,) = world.alerting.asked
-    assert (asked["matchers"], asked["duration_seconds"]) == (['app="clicks"'], 14_400)
-    assert (asked["comment"], asked["actor"]) == ("brokers move", "test@example.com")
+    (posted,) = world.alerting.posted
+    assert (posted["matchers"], posted["duration_seconds"]) == (['app="clicks"'], 14_400)
+    assert (posted["comment"], posted["actor"]) == ("brokers move", "test@example.com")
     assert "test@example.com: brokers move" in texts(app)  # the alert now says what mutes it
     assert names(app) == ["QueryFailed", names(app)[1]]
 
@@ -165,9 +165,9 @@ def test_a_silence_may_have_an_end_time(app: AppTest, world: World) -> None:
     app.segmented_control(key="silence_duration").set_value("until …").run()
     app.button(key="answer_yes").click().run()
     assert not app.exception
-    (asked,) = world.alerting.asked
-    assert asked["duration_seconds"] is None
-    assert asked["ends_at"].endswith("Z")
+    (posted,) = world.alerting.posted
+    assert posted["duration_seconds"] is None
+    assert posted["ends_at"].endswith("Z")
 
 
 def test_an_invalid_matcher_is_reported_before_the_silence_is_sent(app: AppTest, world: World) -> None:
@@ -177,7 +177,7 @@ def test_an_invalid_matcher_is_reported_before_the_silence_is_sent(app: AppTest,
     assert "bad matcher format" in app.error[0].value.replace("\\", "")
     app.button(key="answer_yes").click().run()
     assert "bad matcher format" in app.error[-1].value.replace("\\", "")
-    assert world.alerting.asked == []
+    assert world.alerting.posted == []
 
 
 def test_a_silence_is_expired_after_a_confirmation(app: AppTest, world: World) -> None:
@@ -185,9 +185,9 @@ def test_a_silence_is_expired_after_a_confirmation(app: AppTest, world: World) -
     identity = world.alerting.silences[0]["id"]
     app.button(key=f"expire_{identity}").click().run()
     assert "1 firing alert notifies again." in texts(app)
-    assert world.alerting.asked == []
+    assert world.alerting.posted == []
     app.button(key="answer_yes").click().run()
-    assert world.alerting.asked == [{"expire": identity}]
+    assert world.alerting.posted == [{"expire": identity}]
     assert app.dataframe[0].value["comment"].to_list() == [
         "upgrade of the billing brokers",
         "a test of the pager",
@@ -198,7 +198,7 @@ def test_a_cancelled_dialog_requests_nothing(app: AppTest, world: World) -> None
     on_alerts(app, view="silences")
     app.button(key=f"expire_{world.alerting.silences[0]['id']}").click().run()
     app.button(key="answer_no").click().run()
-    assert world.alerting.asked == []
+    assert world.alerting.posted == []
     with pytest.raises(KeyError):
         app.button(key="answer_yes")
 
@@ -237,13 +237,13 @@ def test_a_server_that_was_never_reachable_is_an_error_without_traceback(
 def test_lists_shown_only_by_their_length_are_read_rarely(
     app: AppTest, client: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[float] = []
+    requested: list[float] = []
     read = client.alert_history
-    monkeypatch.setattr(client, "alert_history", lambda start, end: asked.append(end) or read(start, end))
+    monkeypatch.setattr(client, "alert_history", lambda start, end: requested.append(end) or read(start, end))
     on_alerts(app)
     cached_reads._fetch.clear()
     app.run()
-    assert len(asked) == 1
+    assert len(requested) == 1
 
 
 def test_hostile_alerts_never_reach_markdown_unescaped(app: AppTest, world: World) -> None:

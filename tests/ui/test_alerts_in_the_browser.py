@@ -69,7 +69,7 @@ def test_an_alert_is_acknowledged_with_a_comment(screen: Screen, server: FakeSer
     dialog.get_by_role("button", name="Acknowledge").click()
     dialog.wait_for(state="detached")
     screen.page.get_by_text("adding executors").first.wait_for()
-    assert [asked["comment"] for asked in server.world.alerting.asked] == ["adding executors"]
+    assert [posted["comment"] for posted in server.world.alerting.posted] == ["adding executors"]
     assert screen.page.get_by_role("button", name="Acknowledge").is_disabled()
 
 
@@ -92,9 +92,9 @@ def test_a_silence_is_prefilled_and_moves_the_alert_to_the_silenced(
     dialog.get_by_role("button", name="Silence", exact=True).click()
     dialog.wait_for(state="detached")
     until(lambda: screen.page.locator(".st-key-tile_silenced").inner_text().split() == ["4", "Silenced"])
-    (asked,) = server.world.alerting.asked
-    assert (asked["matchers"], asked["duration_seconds"]) == (['alertname=~"LagGrowing|Stuck"'], 14_400)
-    assert asked["comment"] == "brokers move"
+    (posted,) = server.world.alerting.posted
+    assert (posted["matchers"], posted["duration_seconds"]) == (['alertname=~"LagGrowing|Stuck"'], 14_400)
+    assert posted["comment"] == "brokers move"
 
 
 def test_a_silence_is_expired_after_a_confirmation(screen: Screen, server: FakeServer) -> None:
@@ -106,7 +106,7 @@ def test_a_silence_is_expired_after_a_confirmation(screen: Screen, server: FakeS
     dialog.get_by_role("button", name="Expire").click()
     dialog.wait_for(state="detached")
     until(lambda: screen.page.locator(".st-key-tile_silences").inner_text().split() == ["0", "Silences"])
-    assert server.world.alerting.asked == [{"expire": identity}]
+    assert server.world.alerting.posted == [{"expire": identity}]
 
 
 def test_a_refresh_keeps_the_table_and_the_detail(screen: Screen, server: FakeServer) -> None:

@@ -173,18 +173,18 @@ def test_firing_alerts_are_at_the_head_with_their_acknowledgement(
 def test_a_range_in_the_address_is_the_range_of_the_charts(
     app: AppTest, client: FakeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[tuple[float, float]] = []
+    requested: list[tuple[float, float]] = []
 
     def progress(query_id: str, start: float, end: float, step: float) -> dict[str, object]:
-        asked.append((start, end))
+        requested.append((start, end))
         return factories.series(end, 60)
 
     monkeypatch.setattr(client, "progress", progress)
     on_query(app, **{"from": "2026-11-18T10:00:00Z", "to": "2026-11-18T11:00:00Z"})
-    assert asked == [(1_794_996_000.0, 1_794_999_600.0)]
+    assert requested == [(1_794_996_000.0, 1_794_999_600.0)]
     app.button(key="range_now").click().run()
     assert "from" not in app.query_params
-    assert asked[-1][1] > 1_795_000_000
+    assert requested[-1][1] > 1_795_000_000
 
 
 def test_pin_puts_the_shown_range_in_the_address(app: AppTest) -> None:

@@ -11,20 +11,20 @@ import pytest
 from ui.kit.client import ServerClient, ServerRefused, ServerUnreachable
 
 
-def client(status: int, body: Any, asked: list[httpx.Request]) -> ServerClient:
+def client(status: int, body: Any, requests: list[httpx.Request]) -> ServerClient:
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request)
+        requests.append(request)
         return httpx.Response(status, json=body)
 
     return ServerClient("http://plane", read_token=lambda: "t", transport=httpx.MockTransport(answer))
 
 
 def test_each_matcher_is_sent_as_it_was_typed() -> None:
-    asked: list[httpx.Request] = []
+    requests: list[httpx.Request] = []
     matchers = ['app="a&b=c"', 'query=~"x|y"']
-    assert client(200, [{"labels": {}}], asked).covered(matchers) == {"alerts": [{"labels": {}}]}
-    assert asked[0].url.path == "/alertmanager/api/v2/alerts"
-    assert asked[0].url.params.get_list("filter") == matchers
+    assert client(200, [{"labels": {}}], requests).covered(matchers) == {"alerts": [{"labels": {}}]}
+    assert requests[0].url.path == "/alertmanager/api/v2/alerts"
+    assert requests[0].url.params.get_list("filter") == matchers
 
 
 def test_a_bad_matcher_is_refused_with_the_servers_message() -> None:
@@ -38,14 +38,14 @@ def test_an_answer_without_a_list_of_alerts_is_an_error() -> None:
 
 
 def test_fingerprints_and_ids_cannot_leave_their_path() -> None:
-    asked: list[httpx.Request] = []
-    tricky = client(200, {}, asked)
+    requests: list[httpx.Request] = []
+    tricky = client(200, {}, requests)
     tricky.alert("../silences?x=")
     tricky.acknowledge("a/b", {"comment": "", "actor": None})
     tricky.expire("../alerts")
-    assert [(request.method, request.url.raw_path.decode()) for request in asked] == [
+    assert [(request.method, request.url.raw_path.decode()) for request in requests] == [
         ("GET", "/api/v1/alerts/..%2Fsilences%3Fx%3D"),
         ("POST", "/api/v1/alerts/a%2Fb/acknowledge"),
         ("DELETE", "/api/v1/silences/..%2Falerts"),
     ]
-    assert json.loads(asked[1].content) == {"comment": "", "actor": None}
+    assert json.loads(requests[1].content) == {"comment": "", "actor": None}
