@@ -93,7 +93,11 @@ def test_the_panel_shows_the_verdict_and_folds_the_rest(app: AppTest) -> None:
     assert "restore the named files" not in texts(app)
     on_query(app, BROKEN, checkpoint="true")
     assert not app.exception
-    for part in ("restore the named files", "The restart fails, in the first batch", "2 cannot load the"):
+    for part in (
+        "restore the named files",
+        "The restart fails, in the first batch",
+        "2 of 8 cannot load the",
+    ):
         assert part in texts(app)
     assert {"Planned": "4411", "Committed": "4410", "Next": "4411"}.items() <= {
         metric.label: metric.value for metric in app.metric

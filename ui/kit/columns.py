@@ -17,18 +17,18 @@ def fleet(opener: Opener) -> Columns:
     """The Fleet page's table; `opener` opens a query."""
     return {
         "status": cells.badges("Status", statuses.STATUSES.values(), 106),
-        "query": cells.link("Query", 170, opener),
+        "query": cells.link("Query", 150, opener),
         "alerts": cells.counted_badges("Alerts", fleet_table.alert_badges(), 92),
         "app": cells.text("App", 84),
-        "reason": cells.text("Reason", 264),
-        "lag_rows": cells.count("Backlog"),
-        "lag_trend": cells.trend("Backlog trend", statuses.HEX_COLORS["gray"]),
-        "lag": cells.span("Backlog age", 100),
+        "reason": cells.text("Reason", 240),
+        "lag_rows": cells.count("Backlog", 76),
+        "lag_trend": cells.trend("Backlog trend", statuses.HEX_COLORS["gray"], 88),
+        "lag": cells.span("Backlog age", 92),
         "input": cells.count("Input rate"),
         "batch": cells.seconds("Last batch"),
         "batch_trend": cells.trend("Batch trend", statuses.HEX_COLORS["blue"]),
         "state_rows": cells.count("State rows"),
-        "age": cells.span("Last progress", 104),
+        "age": cells.span("Last progress", 96),
     }
 
 

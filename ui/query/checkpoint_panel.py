@@ -200,13 +200,10 @@ def _stores(items: Sequence[Json]) -> None:
     unloadable = frames.count_unloadable(items)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown("**State stores**", width="content")
-        state = (
-            f"{unloadable} cannot load the version of the next batch"
-            if unloadable
-            else "all can load the version of the next batch"
-        )
+        count = units.count(len(items))
+        able = f"{unloadable} of {count} cannot" if unloadable else f"all {count} can"
         cut = f", {frames.MAX_STORES} listed" if len(items) > frames.MAX_STORES else ""
-        st.caption(f"{units.count(len(items))}: {state}{cut}", width="content")
+        st.caption(f"{able} load the version of the next batch{cut}", width="content")
     _table("stores", frames.stores(items), columns.stores(), "State stores, unloadable ones first")
 
 
