@@ -69,12 +69,12 @@ class Inventories:
 
     def started(self, entry: RegisteredQuery) -> None:
         """Schedule an inventory for a run that has started."""
-        self._update(lambda plan, now: plan.started(entry.query_id, entry.run_id, now))
+        self._update(lambda timetable, now: timetable.started(entry.query_id, entry.run_id, now))
         self._apply_early_end(entry.query_id, entry.run_id)
 
     def start_failed(self, entry: RegisteredQuery) -> None:
         """Schedule an inventory after Spark refused to start a known query; Spark sends no event for that."""
-        self._update(lambda plan, now: plan.ended(entry.query_id, entry.run_id, True, now))
+        self._update(lambda timetable, now: timetable.ended(entry.query_id, entry.run_id, True, now))
 
     def on_event(self, type: str, run_id: str, data: str) -> None:
         """Handle a progress, idle or terminated event; `data` is its JSON text."""
@@ -89,13 +89,13 @@ class Inventories:
         if type == "terminated":
             self._apply_early_end(query_id, run_id)
         elif self._timetable.has_due(query_id):
-            self._update(lambda plan, now: plan.progressed(query_id, run_id, now))
+            self._update(lambda timetable, now: timetable.progressed(query_id, run_id, now))
 
     def _apply_early_end(self, query_id: str, run_id: str) -> None:
         """Apply the end of a run once both its start and its end are known, in either order."""
         failed = self._early_ends.pop(run_id, None)
         if failed is not None:
-            self._update(lambda plan, now: plan.ended(query_id, run_id, failed, now))
+            self._update(lambda timetable, now: timetable.ended(query_id, run_id, failed, now))
 
     def _update(self, change: Callable[[Timetable, float], None]) -> None:
         if self._mode == "off" or self._closed:
