@@ -1,7 +1,7 @@
-"""Who may call what: one table, deny by default.
+"""Access control: roles per route in one table, deny by default.
 
-A route that is not in the table answers 403 to everybody. `authorize` is a dependency of the whole
-application, runs before a body is read, and does no I/O but for a token it has never seen.
+A route that is not in the table answers 403 to every role. `authorize` is a dependency of the whole application, runs
+before a body is read, and does I/O only for an unknown token.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ AGENTS = frozenset({Role.AGENT})
 VIEWERS = frozenset({Role.VIEWER, Role.OPERATOR, Role.ADMIN})
 OPERATORS = frozenset({Role.OPERATOR, Role.ADMIN})
 
-#: Answered without a token.
+#: Routes that need no token.
 OPEN = frozenset({("GET", "/healthz"), ("GET", "/readyz")})
 METRICS = ("GET", "/metrics")
-#: A browser may give its token as the password of HTTP Basic here, and only here.
+#: Only here a browser may send its token as the password of HTTP Basic.
 BROWSER = frozenset({("GET", "/docs"), ("GET", "/openapi.json")})
 
 ACCESS: dict[tuple[str, str], frozenset[Role]] = {
@@ -99,14 +99,14 @@ ACCESS: dict[tuple[str, str], frozenset[Role]] = {
 
 
 async def authorize(request: Request) -> None:
-    """Lets the request pass, with `request.state.token` set, or raises Unauthorized or Forbidden."""
+    """Set `request.state.token`, or raise Unauthorized or Forbidden."""
     plane: ControlPlane = request.app.state.plane
     key = (request.method, getattr(request.scope.get("route"), "path", ""))
     if key in OPEN or (key == METRICS and not plane.settings.metrics_need_token):
         return
     token = await _token_of(request, plane, browser=key in BROWSER)
     if token.role not in ACCESS.get(key, ()):
-        raise Forbidden(f"a token of the role {token.role.value} may not do this")
+        raise Forbidden(f"a token with the role {token.role.value} is not allowed to do this")
     request.state.token = token
 
 
@@ -114,10 +114,10 @@ async def _token_of(request: Request, plane: ControlPlane, browser: bool) -> Tok
     secret = _secret_of(request.headers.get("authorization", ""), browser)
     if secret is None:
         raise Unauthorized("send a token: Authorization: Bearer cp_…", detail={"browser": browser})
-    newcomers: Newcomers = request.app.state.newcomers
-    token = plane.tokens.find(secret) or await newcomers.find(secret)
+    unknown_tokens: UnknownTokens = request.app.state.unknown_tokens
+    token = plane.tokens.find(secret) or await unknown_tokens.find(secret)
     if token is None:
-        raise Unauthorized("this token is not known, or expired, or revoked", detail={"browser": browser})
+        raise Unauthorized("the token is unknown, expired or revoked", detail={"browser": browser})
     return token
 
 
@@ -133,11 +133,10 @@ def _secret_of(header: str, browser: bool) -> str | None:
         return None
 
 
-class Newcomers:
-    """Finds tokens made a moment ago by another process: reads the book again, at most once a second.
+class UnknownTokens:
+    """Looks up tokens that another process may just have created: reloads the registry at most once per second.
 
-    Everybody who comes with an unknown token waits for one shared reading, so guessing is slow and
-    costs the store nothing.
+    All requests with an unknown token wait for one shared reload, so guessing is slow and does not load the store.
     """
 
     def __init__(self, plane: ControlPlane, interval: float = 1.0):
@@ -147,13 +146,14 @@ class Newcomers:
         self._read_at = float("-inf")
 
     async def find(self, secret: str) -> Token | None:
+        """The valid token of this secret after a reload, or None."""
         if not is_token_shaped(secret):
             return None
         loop = asyncio.get_running_loop()
-        came_at = loop.time()
+        arrived_at = loop.time()
         self._lock = self._lock or asyncio.Lock()
         async with self._lock:
-            if self._read_at < came_at:
+            if self._read_at < arrived_at:
                 await asyncio.sleep(max(0.0, self._read_at + self._interval - loop.time()))
                 self._read_at = loop.time()
                 await run_in_threadpool(self._plane.reload_tokens)

@@ -24,8 +24,8 @@ from controlplane.api.alerting_bodies import (
     AlertCountsBody,
     AlertsBody,
     EpisodeBody,
+    InhibitorBody,
     MatcherBody,
-    MuterBody,
     NoteBody,
     NotifiedBody,
     ProblemBody,
@@ -43,9 +43,9 @@ from listeners.protocol.wire import rfc3339, seconds_of
 
 SEVERITIES = ("critical", "warning", "info")
 STATES = (AlertState.FIRING, AlertState.PENDING, AlertState.RESOLVED)
-MOST_MATCHERS = 100
+MAX_MATCHERS = 100
 #: No mistake of a rule file is hidden, but an answer ends somewhere.
-MOST_MISTAKES = 100
+MAX_MISTAKES = 100
 
 
 # -- alerts ----------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def alert_body(view: AlertView) -> AlertBody:
         resolved_at=stamp(alert.resolved_at),
         reason=view.reason,
         silenced_by=list(view.silenced_by),
-        inhibited_by=[MuterBody(fingerprint=a.fingerprint, name=name_of(a)) for a in view.inhibited_by],
+        inhibited_by=[InhibitorBody(fingerprint=a.fingerprint, name=name_of(a)) for a in view.inhibited_by],
         acknowledged=_acknowledged(view.acknowledgement),
         receivers=list(view.receivers),
         notified=_notified(view.notified),
@@ -192,8 +192,8 @@ def matchers_of(what: str, texts: Iterable[str]) -> tuple[Matcher, ...]:
         found = tuple(matcher for text in texts for matcher in parse_matchers(text))
     except AlertsError as error:
         raise BadRequest(f"{what}: {error}") from None
-    if len(found) > MOST_MATCHERS:
-        raise BadRequest(f"{what}: at most {MOST_MATCHERS} matchers, not {len(found)}")
+    if len(found) > MAX_MATCHERS:
+        raise BadRequest(f"{what}: at most {MAX_MATCHERS} matchers, not {len(found)}")
     return found
 
 
@@ -260,7 +260,7 @@ def rules_or_mistakes(groups: Sequence[RuleGroup], mistakes: Sequence[DocumentEr
     """The groups of a text that has no mistake; else BadRequest with all of them."""
     if not mistakes:
         return groups
-    told = [{"line": m.line, "column": m.column, "message": m.message} for m in mistakes[:MOST_MISTAKES]]
+    told = [{"line": m.line, "column": m.column, "message": m.message} for m in mistakes[:MAX_MISTAKES]]
     words = "; ".join(str(mistake) for mistake in mistakes[:3])
     raise BadRequest(f"rules: {words}", code="bad_rules", detail={"mistakes": told})
 

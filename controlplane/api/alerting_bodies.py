@@ -1,7 +1,6 @@
-"""Bodies of the alerting API: alerts, silences, rules, notifications, replays.
+"""Request and response bodies of alerts, silences, rules, notifications and replays.
 
-Times are RFC 3339 UTC, durations seconds; null means not known or not yet. A field is added freely and renamed
-never.
+Times are RFC 3339 UTC, durations are in seconds, null means unknown or not yet. Fields may be added but not renamed.
 """
 
 from __future__ import annotations
@@ -10,58 +9,66 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from controlplane.api.bodies import Body, Number, Person, Stamp, Text
 
-LONGEST_SILENCE = 10 * 365 * 86400.0  # seconds
+MAX_SILENCE_SECONDS = 10 * 365 * 86400.0  # seconds
 
 
 class Input(BaseModel):
-    """What a caller sends: nothing that is not named, nothing of another type."""
+    """Base of the request bodies: rejects unknown fields and other types."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class AcknowledgeRequest(Input):
+    """`POST …/acknowledge`."""
+
     comment: Text = ""
     actor: Person | None = None
 
 
 class SilenceRequest(Input):
-    """Either `ends_at` or `duration_seconds`; without `starts_at` it begins now."""
+    """A new silence: either `ends_at` or `duration_seconds`; without `starts_at` it begins now."""
 
     matchers: str | list[str] = Field(max_length=4096)
     starts_at: str | float | None = None
     ends_at: str | float | None = None
-    duration_seconds: float | None = Field(default=None, gt=0, le=LONGEST_SILENCE, allow_inf_nan=False)
+    duration_seconds: float | None = Field(default=None, gt=0, le=MAX_SILENCE_SECONDS, allow_inf_nan=False)
     comment: Text = ""
     actor: Person | None = None
 
 
 class ReplayRequest(Input):
-    """`rules` is the text of a rule file."""
+    """`rules`: the text of a rule file."""
 
     rules: str = Field(max_length=200_000)
     start: str | float
     end: str | float | None = None
 
 
-class MuterBody(Body):
+class InhibitorBody(Body):
+    """An alert that inhibits another."""
+
     fingerprint: str
     name: str
 
 
 class AcknowledgedBody(Body):
+    """Who acknowledged an alert, when, and the comment."""
+
     by: str
     at: str
     comment: str
 
 
 class NotifiedBody(Body):
+    """The last notification about an alert; `reason`: why it was sent."""
+
     at: str
     receiver: str
     reason: str
 
 
 class AlertBody(Body):
-    """`silenced_by`: ids of silences; `inhibited_by`: the alerts that explain this one."""
+    """An alert. `silenced_by`: ids of silences; `inhibited_by`: the alerts that inhibit it."""
 
     fingerprint: str
     name: str
@@ -80,14 +87,14 @@ class AlertBody(Body):
     resolved_at: Stamp
     reason: str
     silenced_by: list[str]
-    inhibited_by: list[MuterBody]
+    inhibited_by: list[InhibitorBody]
     acknowledged: AcknowledgedBody | None
     receivers: list[str]
     notified: NotifiedBody | None
 
 
 class AlertCountsBody(Body):
-    """`silenced`, `inhibited` and `acknowledged` are among those firing."""
+    """Numbers of alerts; `silenced`, `inhibited` and `acknowledged` count firing alerts."""
 
     firing: int
     pending: int
@@ -97,7 +104,7 @@ class AlertCountsBody(Body):
 
 
 class AlertsBody(Body):
-    """Firing first, the worst and newest of them on top. `counts` are of all that `query_id` and `label` select."""
+    """Alerts, firing first, then by severity and time. `counts`: of all alerts selected by `query_id` and `label`."""
 
     as_of: str
     counts: AlertCountsBody
@@ -105,11 +112,13 @@ class AlertsBody(Body):
 
 
 class PastAlertsBody(Body):
+    """Alerts that fired, newest first."""
+
     alerts: list[AlertBody]
 
 
 class NoteBody(Body):
-    """A line of the log of notifications. `reason`: why it was sent or not; `alerts` is a number."""
+    """A notification. `reason`: why it was sent or not; `alerts`: number of alerts in it."""
 
     at: str
     receiver: str
@@ -121,25 +130,31 @@ class NoteBody(Body):
 
 
 class NotesBody(Body):
+    """Notifications, newest first."""
+
     notifications: list[NoteBody]
 
 
 class OneAlertBody(Body):
+    """A single alert."""
+
     alert: AlertBody
 
 
 class AlertDetailBody(OneAlertBody, NotesBody):
-    """One alert, and what was told of it."""
+    """An alert with its notifications."""
 
 
 class MatcherBody(Body):
+    """A label matcher; `operator` is `=`, `!=`, `=~` or `!~`."""
+
     name: str
     operator: str
     value: str
 
 
 class SilenceBody(Body):
-    """`text` is the matchers as one text; `alerts`: how many firing alerts it covers now, 0 once it is over."""
+    """A silence. `text`: the matchers as text; `alerts`: number of firing alerts it mutes now, 0 once it has ended."""
 
     id: str
     matchers: list[MatcherBody]
@@ -154,14 +169,20 @@ class SilenceBody(Body):
 
 
 class OneSilenceBody(Body):
+    """A single silence."""
+
     silence: SilenceBody
 
 
 class SilencesBody(Body):
+    """Silences, newest first."""
+
     silences: list[SilenceBody]
 
 
 class RuleBody(Body):
+    """A rule with its state and its last evaluation."""
+
     name: str
     kind: str
     expr: str
@@ -180,7 +201,7 @@ class RuleBody(Body):
 
 
 class RuleGroupBody(Body):
-    """`missed`: evaluations left out since the server's start."""
+    """A rule group. `missed`: evaluations skipped since the server's start."""
 
     name: str
     key: str
@@ -193,12 +214,14 @@ class RuleGroupBody(Body):
 
 
 class RulesBody(Body):
+    """Rule groups with their rules."""
+
     as_of: str
     groups: list[RuleGroupBody]
 
 
 class EpisodeBody(Body):
-    """`resolved_at` null: it still fires at the end."""
+    """An alert of a replay; `resolved_at` null: it still fires at the end."""
 
     name: str
     group: str
@@ -210,6 +233,8 @@ class EpisodeBody(Body):
 
 
 class ProblemBody(Body):
+    """An evaluation error of a rule during a replay."""
+
     rule: str
     error: str
     first_at: str
@@ -217,7 +242,7 @@ class ProblemBody(Body):
 
 
 class ReplayBody(Body):
-    """`until`: how far the replay came. `notes`: what was done otherwise than asked, in words."""
+    """`until`: the time up to which rules were replayed. `notes`: deviations from the request, as sentences."""
 
     episodes: list[EpisodeBody]
     evaluations: int
@@ -228,7 +253,7 @@ class ReplayBody(Body):
 
 
 class RunbookBody(Body):
-    """`text` is Markdown, written by us: nothing in it is another's."""
+    """A runbook; `text` is trusted Markdown that ships with the server."""
 
     name: str
     text: str

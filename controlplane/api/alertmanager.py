@@ -25,7 +25,7 @@ from alerts.routing import AlertRoute
 from alerts.silences import Silence, SilenceState
 from alerts.state import AlertState, ends_at
 from controlplane.alerting.views import AlertView
-from controlplane.api.alerting import MOST_MATCHERS, matchers_of, seconds
+from controlplane.api.alerting import MAX_MATCHERS, matchers_of, seconds
 from controlplane.errors import BadRequest
 from listeners.protocol.wire import rfc3339
 
@@ -57,7 +57,7 @@ class PostableSilence(BaseModel):
     model_config = ConfigDict(strict=True)
 
     id: str | None = None
-    matchers: list[PostableMatcher] = Field(min_length=1, max_length=MOST_MATCHERS)
+    matchers: list[PostableMatcher] = Field(min_length=1, max_length=MAX_MATCHERS)
     startsAt: str
     endsAt: str
     createdBy: str = Field(max_length=200)

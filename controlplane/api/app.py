@@ -1,13 +1,14 @@
-"""Builds the FastAPI application on a plane: routers, lifespan, the one error shape.
+"""FastAPI application of a control plane: routers, lifespan and error responses.
 
-Called by `controlplane.api.server`. Every error of `controlplane.errors`, and every one of the framework's,
-becomes an answer here and nowhere else.
+Called by `controlplane.api.server`. Only this module turns the errors of `controlplane.errors` and of the framework
+into responses.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -22,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
-from controlplane.api.access import Newcomers, authorize
+from controlplane.api.access import UnknownTokens, authorize
 from controlplane.api.bodies import ErrorBody
 from controlplane.api.fleet_cache import FleetCache
 from controlplane.api.intake import BodyBudget
@@ -67,7 +68,7 @@ MAX_MISTAKES = 20
 
 
 def create_app(plane: ControlPlane) -> FastAPI:
-    """The application; it starts the plane with its lifespan and stops it at the end."""
+    """The application. Its lifespan starts the control plane and stops it at the end."""
     app = FastAPI(
         title="Spark control plane",
         version=_version(),
@@ -78,21 +79,21 @@ def create_app(plane: ControlPlane) -> FastAPI:
         openapi_url=None,
         responses={status: {"model": ErrorBody} for status in (400, 401, 403, 404, 409, 413, 422, 503)},
         exception_handlers={
-            ControlPlaneError: _ours,
-            HTTPException: _http,
-            RequestValidationError: _invalid,
-            ClientDisconnect: _gone,
-            Exception: _mistake,
+            ControlPlaneError: _known_error,
+            HTTPException: _http_error,
+            RequestValidationError: _invalid_request,
+            ClientDisconnect: _disconnected,
+            Exception: _internal_error,
         },
     )
     app.state.plane = plane
-    app.state.newcomers = Newcomers(plane)
-    app.state.rows = FleetCache(plane)
+    app.state.unknown_tokens = UnknownTokens(plane)
+    app.state.fleet_cache = FleetCache(plane)
     app.state.readiness = Readiness(plane.readiness_problems)
     app.state.budget = BodyBudget(plane.settings.max_bodies_bytes)
     app.state.replaying = threading.Lock()
     app.state.began_at = plane.clock()
-    app.state.seats = EvaluationLimiter(prometheus.EVALUATIONS, prometheus.PATIENCE)
+    app.state.limiter = EvaluationLimiter(prometheus.MAX_EVALUATIONS, prometheus.QUEUE_SECONDS)
     for router in ROUTERS:
         app.include_router(router)
     return app
@@ -117,14 +118,14 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(plane.stop)
 
 
-def _answer(
+def _error_response(
     status: int, code: str, message: str, detail: Any = None, headers: dict[str, str] | None = None
 ) -> JSONResponse:
     body = {"error": {"code": code, "message": message, "detail": detail or {}}}
     return JSONResponse(body, status_code=status, headers=headers)
 
 
-async def _ours(_: Request, error: Exception) -> Response:
+async def _known_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, ControlPlaneError)
     detail, headers = dict(error.detail), {}
     if error.status == HTTPStatus.UNAUTHORIZED:
@@ -133,25 +134,25 @@ async def _ours(_: Request, error: Exception) -> Response:
         headers["Retry-After"] = f"{error.retry_after:.0f}"
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.warning("answered %d %s: %s", error.status, error.code, error)
-    return _answer(error.status, error.code, str(error), detail, headers)
+    return _error_response(error.status, error.code, str(error), detail, headers)
 
 
-async def _http(request: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    words = {
-        404: f"there is nothing at {request.url.path[:200]}",
-        405: f"{request.method} is not allowed here",
+    messages = {
+        404: f"there is no resource at {request.url.path[:200]}",
+        405: f"the method {request.method} is not allowed at this path",
     }
     code = HTTPStatus(error.status_code).phrase.lower().replace(" ", "_")
-    message = words.get(error.status_code, str(error.detail))
-    return _answer(error.status_code, code, message, headers=dict(error.headers or {}))
+    message = messages.get(error.status_code, str(error.detail))
+    return _error_response(error.status_code, code, message, headers=dict(error.headers or {}))
 
 
-async def _invalid(_: Request, error: Exception) -> Response:
+async def _invalid_request(_: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     mistakes = [_mistake_of(mistake) for mistake in error.errors()[:MAX_MISTAKES]]
     message = "; ".join(f"{m['where']}: {m['what']}" for m in mistakes[:3])
-    return _answer(422, "invalid", message, {"mistakes": mistakes})
+    return _error_response(422, "invalid", message, {"mistakes": mistakes})
 
 
 def _mistake_of(mistake: dict[str, Any]) -> dict[str, str]:
@@ -159,10 +160,14 @@ def _mistake_of(mistake: dict[str, Any]) -> dict[str, str]:
     return {"where": ".".join(str(part)[:80] for part in place), "what": str(mistake.get("msg", ""))[:300]}
 
 
-async def _gone(_: Request, error: Exception) -> Response:
-    return Response(status_code=400)  # nobody reads it
+async def _disconnected(_: Request, error: Exception) -> Response:
+    return Response(status_code=400)  # the client has disconnected
 
 
-async def _mistake(request: Request, error: Exception) -> Response:
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return _answer(500, "internal", "the server made a mistake; its log says which")
+async def _internal_error(request: Request, error: Exception) -> Response:
+    request_id = secrets.token_hex(4)
+    log.error("request %s: %s %s failed", request_id, request.method, request.url.path, exc_info=error)
+    detail = {"request": request_id}
+    return _error_response(
+        500, "internal", f"internal error; see the server log (request {request_id})", detail
+    )

@@ -1,6 +1,6 @@
-"""Request and response bodies. Times are RFC 3339 UTC, durations seconds; null means not known.
+"""Request and response bodies. Times are RFC 3339 UTC, durations are in seconds, null means unknown.
 
-A field is added freely and renamed never: scripts, dashboards and the UI read these names.
+Fields may be added but not renamed: scripts, dashboards and the UI read them.
 """
 
 from __future__ import annotations
@@ -19,25 +19,29 @@ Person = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, m
 
 
 class Body(BaseModel):
+    """Base of the response bodies: immutable."""
+
     model_config = ConfigDict(frozen=True)
 
 
 class ErrorDetail(Body):
+    """`code` is for programs, `message` for people."""
+
     code: str
     message: str
     detail: dict[str, Any]
 
 
 class ErrorBody(Body):
-    """Every refusal has this shape."""
+    """The body of every error response."""
 
     error: ErrorDetail
 
 
 class ActionRequest(BaseModel):
-    """`POST …/actions`. `actor` is the signed-in person, where a page speaks for one.
+    """`POST …/actions`. `actor`: the signed-in person on whose behalf the UI sends the request.
 
-    `force`: start in spite of a checkpoint that the doctor calls broken.
+    `force`: start although the checkpoint is broken.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -58,6 +62,8 @@ class ActionRequest(BaseModel):
 
 
 class RetireRequest(BaseModel):
+    """`POST …/retire`."""
+
     model_config = ConfigDict(extra="forbid", strict=True)
 
     reason: Text = ""
@@ -65,12 +71,14 @@ class RetireRequest(BaseModel):
 
 
 class RejectedLine(Body):
+    """A rejected line of a batch of events; `line` counts from 1."""
+
     line: int
     error: str
 
 
 class EventsAnswer(Body):
-    """`acknowledged`: every event of this agent up to this `seq` is stored or will never be taken."""
+    """`acknowledged`: every event of the agent up to this `seq` is stored or rejected for good."""
 
     acknowledged: int
     stored: int
@@ -79,6 +87,8 @@ class EventsAnswer(Body):
 
 
 class FailureBody(Body):
+    """A Spark exception explained: error condition, root cause, whether a retry helps, and advice."""
+
     condition: str | None
     message: str
     root_cause: str | None
@@ -88,7 +98,7 @@ class FailureBody(Body):
 
 
 class ActionBody(Body):
-    """`reason` is the outcome's sentence, `request_reason` the person's."""
+    """An action. `reason` explains its state, `request_reason` is the person's reason for the request."""
 
     id: str
     query_id: str
@@ -110,7 +120,7 @@ class ActionBody(Body):
 
 
 class RestartBody(Body):
-    """Whether a restart can be done without the user's factory, and why not."""
+    """How the query can be restarted; `reason`: why it cannot be restarted without a registered factory."""
 
     how: str
     reason: str | None
@@ -125,9 +135,9 @@ class RecentBody(Body):
 
 
 class QueryBody(Body):
-    """`alerts`: how many fire for it or its application and are not muted; `alert_severity`: the worst.
+    """A query. `alerts`: firing alerts of it or its app that are not muted; `alert_severity`: the worst of them.
 
-    `vanished`: its driver lives and no longer lists it.
+    `vanished`: the driver is alive and no longer lists the query.
     """
 
     query_id: str
@@ -166,7 +176,7 @@ class QueryBody(Body):
 
 
 class FleetBody(Body):
-    """Worst first. `counts` are of all queries shown, by status."""
+    """Queries, worst first. `counts`: number of the listed queries by status."""
 
     as_of: str
     counts: dict[str, int]
@@ -174,6 +184,8 @@ class FleetBody(Body):
 
 
 class RunBody(Body):
+    """A run of a query."""
+
     run_id: str
     started_at: str
     ended_at: Stamp
@@ -186,11 +198,13 @@ class RunBody(Body):
 
 
 class RunsBody(Body):
+    """Runs, newest first."""
+
     runs: list[RunBody]
 
 
 class SourceBody(Body):
-    """One source of the last progress; offsets as Spark writes them: object, number, text or null."""
+    """A source in the last progress report; offsets as Spark writes them: object, number, text or null."""
 
     description: str
     start_offset: Any
@@ -204,6 +218,8 @@ class SourceBody(Body):
 
 
 class FactsBody(Body):
+    """Facts of the newest run: trigger, checkpoint, sink, output mode, restart."""
+
     trigger: str | None
     trigger_interval: Number
     checkpoint: str | None
@@ -215,6 +231,8 @@ class FactsBody(Body):
 
 
 class AgentBody(Body):
+    """An agent. `dropped`: events that it dropped, by reason."""
+
     agent: str
     app: str
     app_id: str | None
@@ -231,17 +249,21 @@ class AgentBody(Body):
 
 
 class AgentsBody(Body):
+    """Agents, newest first."""
+
     agents: list[AgentBody]
 
 
 class ChangeBody(Body):
+    """A status change."""
+
     at: str
     status: str
     reason: str
 
 
 class GapBody(Body):
-    """Batches that ran and were not reported. `run_id`: the run whose report showed it."""
+    """Batches without a progress report. `run_id`: the run whose report revealed the gap."""
 
     model_config = ConfigDict(frozen=True, serialize_by_alias=True)
 
@@ -253,6 +275,8 @@ class GapBody(Body):
 
 
 class QueryDetailBody(QueryBody):
+    """A query with its runs, sources, status changes, actions and newest progress report."""
+
     runs: list[RunBody]
     sources: list[SourceBody]
     sink: dict[str, Any] | None
@@ -268,7 +292,7 @@ class QueryDetailBody(QueryBody):
 
 
 class ProgressBody(Body):
-    """One report; or, of the far past, medians of `resolution` seconds, without a run (`""`) and a batch (-1)."""
+    """A progress report; or medians over `resolution` seconds from the lake, with run `""` and batch -1."""
 
     at: str
     trigger_at: str
@@ -289,7 +313,7 @@ class ProgressBody(Body):
 
 
 class ProgressListBody(Body):
-    """`resolution`: seconds that a point stands for where that is longest; null where all are reports."""
+    """`resolution`: seconds covered by the coarsest point; null if all points are reports."""
 
     progress: list[ProgressBody]
     resolution: Number = None
@@ -297,7 +321,7 @@ class ProgressListBody(Body):
 
 
 class EventBody(Body):
-    """One event as stored; `data` is what the agent sent."""
+    """A stored event; `data` as the agent sent it."""
 
     id: int
     at: str
@@ -308,27 +332,33 @@ class EventBody(Body):
 
 
 class EventsBody(Body):
-    """`next`: give it as `after` for the next page; null at the end."""
+    """A page of events. `next`: the value of `after` for the next page; null on the last page."""
 
     events: list[EventBody]
     next: int | None
 
 
 class OneActionBody(Body):
+    """A single action."""
+
     action: ActionBody
 
 
 class ActionsBody(Body):
+    """Actions, newest first."""
+
     actions: list[ActionBody]
 
 
 class WhoBody(Body):
+    """Name and role of the caller's token."""
+
     name: str
     role: str
 
 
 class StateBody(Body):
-    """`reasons` say what is wrong; empty when nothing is."""
+    """`reasons`: why the server is not ready; empty when it is ready."""
 
     status: str
     reasons: list[str] = []

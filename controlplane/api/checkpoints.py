@@ -17,7 +17,7 @@ from controlplane.model import QueryView
 #: The worst first.
 VERDICTS = ("broken", "unreadable", "risky", "unknown", "ok")
 SEVERITIES = ("error", "warning", "info")
-MOST_FIELD = 4000
+MAX_FIELD_CHARS = 4000
 
 
 class CheckpointBody(Body):
@@ -118,11 +118,11 @@ class PreflightRequest(BaseModel):
     app: str = Field(min_length=1, max_length=256)
     name: str | None = Field(default=None, max_length=256)
     query_id: str | None = Field(default=None, max_length=64)
-    checkpoint: str | None = Field(default=None, max_length=MOST_FIELD)
+    checkpoint: str | None = Field(default=None, max_length=MAX_FIELD_CHARS)
     shape: dict[str, Any]
 
 
-class LookRequest(BaseModel):
+class InventoryRequestBody(BaseModel):
     """`POST …/inventory`: nothing needs to be said."""
 
     model_config = ConfigDict(extra="forbid", strict=True)

@@ -1,7 +1,7 @@
-"""Named dependencies of the routes: the plane, the caller, bodies that are read with care.
+"""Dependencies of the routes: the control plane, the caller, checked ids, parameters and bodies.
 
-What can be wrong with a request is found out here, before a route runs. All are `async`: FastAPI gives each
-other one a thread.
+Requests are validated here, before a route runs. All dependencies are `async`, as FastAPI runs any other one in a
+thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def _caller(request: Request) -> Token:
 
 
 async def _rows(request: Request) -> FleetCache:
-    rows: FleetCache = request.app.state.rows
+    rows: FleetCache = request.app.state.fleet_cache
     return rows
 
 
@@ -66,7 +66,7 @@ ActionIdDep = Annotated[str, Depends(_action_id)]
 
 @dataclass(frozen=True)
 class EventLines:
-    """A batch of events as it came; `claim` is its share of the memory for bodies."""
+    """A batch of events as sent; `claim` is its share of the memory for bodies."""
 
     raw: bytes
     encoding: str
@@ -83,7 +83,7 @@ EventsBodyDep = Annotated[EventLines, Depends(_events_body)]
 
 
 async def _sent_at(x_sent_at: Annotated[str | None, Header()] = None) -> float | None:
-    """The agent's clock when it sent this, in Unix seconds."""
+    """The agent's clock when it sent the request, Unix seconds."""
     if x_sent_at is None:
         return None
     try:
@@ -101,7 +101,7 @@ async def _json(request: Request) -> Any:
         document = wire.loads(raw)
     except WireError as error:
         raise BadRequest(f"the body: {error}", code="bad_json") from None
-    # Half a surrogate pair can be escaped in JSON, but no answer and no database can hold it.
+    # JSON can escape a lone surrogate, but neither a response nor a database can encode it.
     return wire.loads(storable(wire.dumps(document))) if b"\\u" in raw else document
 
 
@@ -109,7 +109,7 @@ JsonDep = Annotated[Any, Depends(_json)]
 
 
 def body_of(model: type[M]) -> Callable[[Any], Awaitable[M]]:
-    """A dependency that reads a JSON body as `model`; what is wrong comes back as 422."""
+    """A dependency that reads a JSON body as `model`; an invalid body is answered with 422."""
 
     async def read(document: JsonDep) -> M:
         try:
@@ -128,7 +128,7 @@ def body_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def seconds(name: str, value: str | None) -> float | None:
-    """A query parameter that is RFC 3339 or Unix seconds; BadRequest names it."""
+    """A query parameter in RFC 3339 or Unix seconds, None if absent; BadRequest names the parameter."""
     if value is None or value == "":
         return None
     try:
@@ -137,12 +137,12 @@ def seconds(name: str, value: str | None) -> float | None:
         raise BadRequest(f"{name}: {error}") from None
 
 
-def stretch(start: str | None, end: str | None, now: float, usual: float) -> tuple[float, float]:
-    """The parameters `start` and `end` as Unix seconds: by default until now, and `usual` seconds long."""
+def stretch(start: str | None, end: str | None, now: float, default_seconds: float) -> tuple[float, float]:
+    """The parameters `start` and `end` as Unix seconds; by default the last `default_seconds` up to now."""
     until = seconds("end", end)
     until = now if until is None else until
     since = seconds("start", start)
-    since = max(0.0, until - usual) if since is None else since
+    since = max(0.0, until - default_seconds) if since is None else since
     if since > until:
         raise BadRequest("start must not be after end")
     return since, until

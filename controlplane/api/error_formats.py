@@ -1,6 +1,6 @@
-"""Routes that say no as their clients expect it, but for the question whether somebody may ask at all.
+"""APIRoute that renders errors in Prometheus' or Alertmanager's format; 401 and 403 keep the API's own.
 
-The neighbours' APIs (`routes.prometheus`, `routes.alertmanager`) have shapes of their own for errors.
+Used by `routes.prometheus` and `routes.alertmanager`.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ Shape = Callable[[ControlPlaneError], Any]
 Invalid = Callable[[RequestValidationError], Any]
 
 
-def speaking(shape: Shape, invalid: Invalid | None = None) -> type[APIRoute]:
-    """A kind of route whose errors have this shape; `invalid`: that of a request that is wrong, with 400."""
+def route_class(shape: Shape, invalid: Invalid | None = None) -> type[APIRoute]:
+    """A route class that renders errors by `shape`, and invalid requests by `invalid` with status 400."""
 
     class Route(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
             handle = super().get_route_handler()
 
-            async def answer(request: Request) -> Response:
+            async def handle_errors(request: Request) -> Response:
                 try:
                     return await handle(request)
                 except (Unauthorized, Forbidden):
                     raise
                 except ControlPlaneError as error:
-                    after = {} if error.retry_after is None else {"Retry-After": f"{error.retry_after:.0f}"}
-                    return JSONResponse(shape(error), error.status, after)
+                    headers = {} if error.retry_after is None else {"Retry-After": f"{error.retry_after:.0f}"}
+                    return JSONResponse(shape(error), error.status, headers)
                 except RequestValidationError as error:
                     if invalid is None:
                         raise
                     return JSONResponse(invalid(error), 400)
 
-            return answer
+            return handle_errors
 
     return Route

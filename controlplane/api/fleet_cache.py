@@ -1,6 +1,6 @@
-"""The rows of the fleet, kept as they were rendered for as long as their verdict stands.
+"""Cache of the fleet's rendered rows; a row is valid as long as its verdict.
 
-Ten people with the Fleet page open cost one rendering of what changed, not ten of everything.
+Ten viewers of the Fleet page cost one rendering of the rows that changed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from controlplane.app import ControlPlane
 from controlplane.health.verdicts import QueryVerdict
 from controlplane.model import QueryView
 
-#: For so long the alerts of the fleet are not looked at again.
+#: How long the counts of firing alerts are reused.
 FRESH_SECONDS = 1.0
 
 
 class FleetCache:
-    """Rendered rows; each lives as long as the judgement it shows."""
+    """Rendered rows by verdict."""
 
     def __init__(self, plane: ControlPlane):
         self._plane = plane
@@ -29,7 +29,7 @@ class FleetCache:
         self._firing: tuple[float, Mapping[str, tuple[int, str]]] = (0.0, {})
 
     def row(self, view: QueryView, now: float) -> QueryBody:
-        """What the fleet shows of one query, with the alerts that fire for it or for its application."""
+        """The row of a query with the number and worst severity of the alerts that fire for it or its app."""
         judged = self._plane.verdicts.verdict_of(view, now)
         row = self._kept.get(judged)
         if row is None:

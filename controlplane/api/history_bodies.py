@@ -13,9 +13,9 @@ from controlplane.api.bodies import Body, FailureBody, Number, Stamp
 
 
 class PastRunBody(Body):
-    """`started_at` null: it began before the first sign of it, `first_seen_at`. `ended_at` null: no end is known.
+    """A run of the lake. `started_at` null: it began before `first_seen_at`. `ended_at` null: the end is unknown.
 
-    `end`: `stopped`, `failed`, or `lost` where another run followed without an end of this one.
+    `end`: `stopped`, `failed`, or `lost` if another run followed and the end of this run was not reported.
     """
 
     run_id: str
@@ -28,6 +28,8 @@ class PastRunBody(Body):
 
 
 class PastAlertBody(Body):
+    """An alert that fired, from the lake."""
+
     name: str
     severity: str | None
     fingerprint: str
@@ -37,6 +39,8 @@ class PastAlertBody(Body):
 
 
 class PastActionBody(Body):
+    """An action, from the lake."""
+
     id: str
     action: str
     actor: str | None
@@ -49,9 +53,9 @@ class PastActionBody(Body):
 
 
 class TimelineBody(Body):
-    """What the lake tells; oldest first, of each kind the newest 500. `notes`: what it could not tell.
+    """Runs, alerts and actions from the lake, oldest first, the newest 500 of each. `notes`: what is missing and why.
 
-    Of an action's evidence the plain values, of a failure the first 4 096 characters.
+    The evidence of an action has only its scalar values, a failure its first 4 096 characters.
     """
 
     runs: list[PastRunBody]

@@ -1,8 +1,7 @@
-"""Takes request bodies in without trusting them: caps on the wire, inflated, in lines, in time.
+"""Reading of request bodies with limits on size, decompressed size, lines and time.
 
-A body is read in pieces and refused (413) at the first byte too many; gzip is inflated with a cap of
-its own, so a bomb stops there. All bodies in hand share one budget: beyond it the answer is 503, the
-memory does not grow.
+A body is read in pieces and rejected (413) at the first byte over the limit. gzip is decompressed with a limit of its
+own, which stops a decompression bomb. All bodies in memory share a budget; beyond it the answer is 503.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from controlplane.errors import BadRequest, BodyTooLarge, StoreUnavailable
 BODY_SECONDS = 30.0
 JSON_BYTES = 256 * 1024
 MAX_LINES = 100_000
-PIECE = 64 * 1024
-STEP = 1024 * 1024
+PIECE_BYTES = 64 * 1024
+OUTPUT_BYTES = 1024 * 1024
 
 
 class BodyBudget:
-    """Bytes that bodies may hold together."""
+    """Limit of the bytes that all request bodies in memory may take together. Thread-safe."""
 
     def __init__(self, limit: int):
         self._limit = limit
@@ -32,26 +31,29 @@ class BodyBudget:
         self.held = 0
 
     def take(self, count: int) -> None:
+        """Reserve bytes; StoreUnavailable (503) if the budget is exhausted."""
         with self._lock:
             if self.held + count > self._limit:
                 raise StoreUnavailable(
-                    "the server holds too many large bodies; send it again", code="overloaded"
+                    "too many large bodies are being read; send the request again", code="overloaded"
                 )
             self.held += count
 
     def give(self, count: int) -> None:
+        """Return reserved bytes."""
         with self._lock:
             self.held -= count
 
 
 class Claim:
-    """What one request holds of the budget; given back at the end of the `with`."""
+    """The share of the budget that a request holds; a context manager that returns it."""
 
     def __init__(self, budget: BodyBudget):
         self._budget = budget
         self._held = 0
 
     def take(self, count: int) -> None:
+        """Reserve more bytes for this request."""
         self._budget.take(count)
         self._held += count
 
@@ -64,7 +66,7 @@ class Claim:
 
 
 async def read_body(request: Request, limit: int, claim: Claim | None = None) -> bytes:
-    """The whole body as sent, of at most `limit` bytes and within `BODY_SECONDS`."""
+    """The body as sent. BodyTooLarge over `limit` bytes, BadRequest if it takes longer than `BODY_SECONDS`."""
     announced = request.headers.get("content-length", "")
     if announced.isascii() and announced.isdigit() and int(announced[:20]) > limit:
         raise _too_large(limit)
@@ -94,7 +96,7 @@ def _too_large(limit: int, what: str = "the body") -> BodyTooLarge:
 
 
 def decode(body: bytes, encoding: str, limit: int, claim: Claim) -> bytes:
-    """The body without its Content-Encoding: gzip, or none."""
+    """The body without its Content-Encoding, gzip or none; BadRequest for another encoding."""
     word = encoding.strip().lower()
     if word in ("", "identity"):
         return body
@@ -106,39 +108,39 @@ def decode(body: bytes, encoding: str, limit: int, claim: Claim) -> bytes:
 
 
 def inflate(body: bytes, limit: int, claim: Claim) -> bytes:
-    """gzip of one or more members → bytes, at most `limit` of them; BadRequest where it is broken."""
+    """Decompress gzip of one or more members to at most `limit` bytes; BadRequest for damaged gzip."""
     pieces: list[bytes] = []
     size = 0
     try:
         for piece in _inflated(body):
             size += len(piece)
             if size > limit:
-                raise _too_large(limit, "the inflated body")
+                raise _too_large(limit, "the decompressed body")
             claim.take(len(piece))
             pieces.append(piece)
     except zlib.error as error:
         raise BadRequest(f"the body is not gzip: {error}", code="bad_gzip") from None
     except EOFError:
-        raise BadRequest("the gzip body is cut short", code="bad_gzip") from None
+        raise BadRequest("the gzip body is truncated", code="bad_gzip") from None
     return b"".join(pieces)
 
 
 def _inflated(body: bytes) -> Iterator[bytes]:
-    """Pieces of at most `STEP` bytes, fed by `PIECE` so that the tail copied each time stays small."""
+    """Yield pieces of at most `OUTPUT_BYTES`; the input is fed by `PIECE_BYTES` so that little is copied each time."""
     start = 0
     while start < len(body):
         member = zlib.decompressobj(wbits=31)
         while not member.eof:
             if start >= len(body) and not member.unconsumed_tail:
                 raise EOFError
-            piece = body[start : start + PIECE] if not member.unconsumed_tail else b""
+            piece = body[start : start + PIECE_BYTES] if not member.unconsumed_tail else b""
             start += len(piece)
-            yield member.decompress(member.unconsumed_tail + piece, STEP)
+            yield member.decompress(member.unconsumed_tail + piece, OUTPUT_BYTES)
         start -= len(member.unused_data)
 
 
 def lines_of(text: bytes) -> Iterator[bytes]:
-    """The lines without their ends, one at a time; BodyTooLarge where there are too many."""
+    """Yield the lines without their line ends; BodyTooLarge over `MAX_LINES` lines."""
     if text.count(b"\n") >= MAX_LINES:
         raise BodyTooLarge(
             f"the body has over {MAX_LINES:,} lines; split it", detail={"limit_lines": MAX_LINES}

@@ -1,6 +1,6 @@
-"""So many at a time: evaluations take the processor, so a few run and the others wait their turn.
+"""Limiter of concurrent PromQL evaluations, which are CPU-bound.
 
-They wait as coroutines: waiting in a thread would take the threads that ingest needs.
+Requests wait as coroutines, as waiting threads would block the thread pool that ingest needs.
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ from contextlib import asynccontextmanager
 
 
 class LimiterTimeout(Exception):
-    """All were taken for too long."""
+    """No slot became free in time."""
 
 
 class EvaluationLimiter:
-    """`count` seats; who gets none within `patience` seconds is turned away with NoSeat."""
+    """At most `count` evaluations at a time; others wait up to `wait_seconds`."""
 
-    def __init__(self, count: int, patience: float):
-        self._seats = asyncio.Semaphore(count)
-        self._patience = patience
+    def __init__(self, count: int, wait_seconds: float):
+        self._semaphore = asyncio.Semaphore(count)
+        self._wait_seconds = wait_seconds
 
     @asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
+    async def acquire(self) -> AsyncIterator[None]:
+        """Hold a slot; LimiterTimeout if none becomes free in time."""
         try:
-            async with asyncio.timeout(self._patience):
-                await self._seats.acquire()
+            async with asyncio.timeout(self._wait_seconds):
+                await self._semaphore.acquire()
         except TimeoutError:
             raise LimiterTimeout from None
         try:
             yield
         finally:
-            self._seats.release()
+            self._semaphore.release()

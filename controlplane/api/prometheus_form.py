@@ -23,11 +23,11 @@ from alerts.promql.syntax.parser import parse
 from alerts.rules.model import RuleKind
 from controlplane.api.prometheus import PrometheusError, RulesWanted, bad_parameter
 
-MOST_PARAMETERS = 1000
-MOST_SELECTORS = 50
-MOST_POINTS = 11_000
+MAX_PARAMETERS = 1000
+MAX_SELECTORS = 50
+MAX_POINTS = 11_000
 #: Go counts nanoseconds in 63 bits.
-LONGEST = 2**63 / 1e9
+MAX_DURATION_SECONDS = 2**63 / 1e9
 LABEL_NAME = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _NUMBER = re.compile(
     r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?inf(?:inity)?|nan", re.ASCII | re.IGNORECASE
@@ -72,7 +72,7 @@ class Form:
             seconds = float(text) if _NUMBER.fullmatch(text) else parse_duration(text)
         except ValueError:
             raise bad_parameter(name, problem) from None
-        if abs(seconds) > LONGEST:
+        if abs(seconds) > MAX_DURATION_SECONDS:
             raise bad_parameter(name, f"{problem}. It overflows int64")
         return seconds
 
@@ -96,8 +96,8 @@ class Form:
     def selectors(self) -> tuple[tuple[Matcher, ...], ...]:
         """The matchers of each `match[]`."""
         texts = self.texts("match[]")
-        if len(texts) > MOST_SELECTORS:
-            raise bad_parameter("match[]", f"at most {MOST_SELECTORS} selectors may be given")
+        if len(texts) > MAX_SELECTORS:
+            raise bad_parameter("match[]", f"at most {MAX_SELECTORS} selectors may be given")
         return tuple(_selector(text) for text in texts)
 
 
@@ -106,9 +106,9 @@ def read(query: str, body: bytes = b"") -> Form:
     values: dict[str, tuple[str, ...]] = {}
     for text in (body.decode("utf-8", "replace"), query):
         try:
-            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MOST_PARAMETERS)
+            pairs = parse_qsl(text, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
         except ValueError:
-            problem = f"error parsing form values: more than {MOST_PARAMETERS} parameters"
+            problem = f"error parsing form values: more than {MAX_PARAMETERS} parameters"
             raise PrometheusError("bad_data", problem) from None
         for name, value in pairs:
             values[name] = (*values.get(name, ()), value)
@@ -175,8 +175,8 @@ def stretch(form: Form) -> QueryRange:
     if not found.step >= 0.001:  # nor NaN; times count in milliseconds
         problem = "zero or negative query resolution step widths are not accepted. Try a positive integer"
         raise bad_parameter("step", problem)
-    if math.floor((found.end - found.start) / found.step) > MOST_POINTS:
-        problem = f"exceeded maximum resolution of {MOST_POINTS:,} points per timeseries."
+    if math.floor((found.end - found.start) / found.step) > MAX_POINTS:
+        problem = f"exceeded maximum resolution of {MAX_POINTS:,} points per timeseries."
         raise PrometheusError("bad_data", f"{problem} Try decreasing the query resolution (?step=XX)")
     return found
 

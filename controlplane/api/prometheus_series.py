@@ -17,19 +17,21 @@ from alerts.promql.series import METRIC_NAME, SeriesSource
 
 #: How far back is looked at without a gap (as far as a query does), and how long each glance at the time before
 #: is, in seconds.
-RECENT, GLANCE = 300.0, 60.0
-GLANCES = 12
+RECENT_SECONDS, PROBE_SECONDS = 300.0, 60.0
+MAX_PROBES = 12
 DEFAULT_RANGE = 3600.0
 #: So long it may take; then what was found so far is the answer, with a warning.
-PATIENCE = 10.0
-TOO_LONG = "results may be incomplete: that is a lot to look through; ask for a shorter time or fewer series"
+SEARCH_SECONDS = 10.0
+INCOMPLETE = (
+    "results may be incomplete: that is a lot to look through; ask for a shorter time or fewer series"
+)
 ONLY_NOW = "a selector that does not say which metric finds only what is live now"
 
 Reading = tuple[str, Mapping[str, str], float]
 Sets = dict[frozenset[tuple[str, str]], Labels]
 
 
-class Room(Protocol):
+class LiveSeries(Protocol):
     """Where series come from; `controlplane.metrics.series` implements it."""
 
     def source(self, now: float) -> SeriesSource: ...
@@ -39,37 +41,41 @@ class Room(Protocol):
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundSeries:
     """Label sets in their order, and what has to be said of them."""
 
     series: tuple[Labels, ...]
     warnings: tuple[str, ...] = ()
 
 
-def live_series(room: Room, now: float) -> list[dict[str, str]]:
+def live_series(source: LiveSeries, now: float) -> list[dict[str, str]]:
     return [
         {METRIC_NAME: name, **{label: value for label, value in labels.items() if value}}
-        for name, labels, _ in room.live(now)
+        for name, labels, _ in source.live(now)
     ]
 
 
-def find(room: Room, selectors: Sequence[Sequence[Matcher]], start: float, end: float, now: float) -> Found:
+def find(
+    source: LiveSeries, selectors: Sequence[Sequence[Matcher]], start: float, end: float, now: float
+) -> FoundSeries:
     """Series that pass any of the selectors and have a sample from `start` to `end`; no selector: all that is live.
 
     What is too much for the source is left out, with a warning.
     """
     found: Sets = {}
     named = [matchers for matchers in selectors if _names_metric(matchers)]
-    complete = not named or _look(room.source(now), named, glances(start, min(end, now)), found)
-    lacking = [] if complete or end < now - RECENT else named
+    complete = not named or _look(source.source(now), named, glances(start, min(end, now)), found)
+    lacking = [] if complete or end < now - RECENT_SECONDS else named
     by_live = [*lacking, *(matchers for matchers in selectors if matchers not in named)]
     if by_live or not selectors:
-        for labels in live_series(room, now):
+        for labels in live_series(source, now):
             if not selectors or any(matches(matchers, labels) for matchers in by_live):
                 found.setdefault(frozenset(labels.items()), labels)
-    warnings = [] if complete else [TOO_LONG]
-    warnings += [ONLY_NOW] * (len(named) < len(selectors) and end < now - RECENT)
-    return Found(tuple(sorted(found.values(), key=lambda labels: sorted(labels.items()))), tuple(warnings))
+    warnings = [] if complete else [INCOMPLETE]
+    warnings += [ONLY_NOW] * (len(named) < len(selectors) and end < now - RECENT_SECONDS)
+    return FoundSeries(
+        tuple(sorted(found.values(), key=lambda labels: sorted(labels.items()))), tuple(warnings)
+    )
 
 
 def _names_metric(matchers: Iterable[Matcher]) -> bool:
@@ -83,7 +89,7 @@ def _look(
     found: Sets,
 ) -> bool:
     """Adds what the spans have; whether all of them could be looked at."""
-    deadline, complete = time.monotonic() + PATIENCE, True
+    deadline, complete = time.monotonic() + SEARCH_SECONDS, True
     for start, end in spans:
         for matchers in selectors:
             if time.monotonic() > deadline:
@@ -101,13 +107,13 @@ def glances(start: float, end: float) -> list[tuple[float, float]]:
     """The spans (open at the left) to look at, newest first: the recent time whole, before that GLANCES."""
     if end < start:
         return []
-    recent = max(start, end - RECENT)
+    recent = max(start, end - RECENT_SECONDS)
     # A source leaves out what lies at the left edge; a sample right at `start` counts.
     spans = [(recent - 0.001, end)]
-    gap = (recent - start) / GLANCES
+    gap = (recent - start) / MAX_PROBES
     if gap > 0:
-        tops = [recent - gap * (count + 0.5) for count in range(GLANCES)]
-        spans += [(max(top - min(gap, GLANCE), start) - 0.001, top) for top in tops]
+        tops = [recent - gap * (count + 0.5) for count in range(MAX_PROBES)]
+        spans += [(max(top - min(gap, PROBE_SECONDS), start) - 0.001, top) for top in tops]
     return spans
 
 

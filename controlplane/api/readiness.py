@@ -1,4 +1,4 @@
-"""Readiness, asked of the plane at most once a second: anybody may ask, and an answer costs a durable write.
+"""Readiness probe, cached for a second: it needs no token and each check costs a durable write.
 
 Called by `controlplane.api.routes.ops`.
 """
@@ -13,23 +13,23 @@ FRESH_SECONDS = 1.0
 
 
 class Readiness:
-    """Keeps the last answer. While one thread asks, the others are given it, and wait only for the first."""
+    """Cache of the last check. While a thread checks, the others get the last answer; only the first check blocks."""
 
-    def __init__(self, ask: Callable[[], list[str]], clock: Callable[[], float] = time.monotonic):
-        self._ask = ask
+    def __init__(self, check: Callable[[], list[str]], clock: Callable[[], float] = time.monotonic):
+        self._check = check
         self._clock = clock
         self._lock = threading.Lock()
         self._answer: list[str] | None = None
-        self._asked_at = float("-inf")
+        self._checked_at = float("-inf")
 
-    def troubles(self) -> list[str]:
-        """Why the server is not ready; empty when it is."""
+    def problems(self) -> list[str]:
+        """Why the server is not ready; empty when it is ready."""
         known = self._answer
         if self._lock.acquire(blocking=known is None):
             try:
-                if self._answer is None or self._clock() - self._asked_at >= FRESH_SECONDS:
-                    self._answer = self._ask()
-                    self._asked_at = self._clock()
+                if self._answer is None or self._clock() - self._checked_at >= FRESH_SECONDS:
+                    self._answer = self._check()
+                    self._checked_at = self._clock()
                 known = self._answer
             finally:
                 self._lock.release()

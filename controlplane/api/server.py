@@ -1,7 +1,7 @@
-"""uvicorn, set up for thousands of held polls and a quick end.
+"""uvicorn server for thousands of long polls and a quick shutdown.
 
-Ours over uvicorn's server: held polls are released before it waits for connections, and connections
-that send no request are closed (uvicorn has no deadline for headers).
+On top of uvicorn: long polls are released before the shutdown waits for connections, and connections that send no
+request are closed, as uvicorn has no timeout for headers.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from controlplane.api.app import create_app
 from controlplane.app import ControlPlane
 from controlplane.errors import SettingsError
 
-KEEP_ALIVE = 30  # seconds an idle connection stays open after an answer
-HEADER_SECONDS = 20.0  # for a connection to come with its next request
+KEEP_ALIVE_SECONDS = 30  # for an idle connection after a response
+HEADER_SECONDS = 20.0  # for a connection to send its next request
 SWEEP_TICKS = 50  # of 0.1 s
-GRACE = 2  # seconds for what runs when the server is told to stop
-BACKLOG = 4096  # all agents come at once when the server was restarted
+SHUTDOWN_SECONDS = 2  # for running requests at shutdown
+BACKLOG = 4096  # all agents reconnect at once after a restart of the server
 SPARE_FILES = 200  # descriptors kept for the store, logs and the process itself
 
 
 class Server(uvicorn.Server):
-    """A server for one plane."""
+    """uvicorn server of a control plane."""
 
     def __init__(self, config: uvicorn.Config, plane: ControlPlane):
         super().__init__(config)
@@ -37,7 +37,7 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._plane.outbox.close()
         await super().shutdown(sockets)
-        # uvicorn would raise them once more; ours have been obeyed, and who started us has to clean up.
+        # uvicorn would raise the captured signals again; they are handled, and the caller has to clean up.
         self._captured_signals.clear()
 
     async def on_tick(self, counter: int) -> bool:
@@ -46,7 +46,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _close_silent(self, now: float) -> None:
-        """Close connections that have been without a request for `HEADER_SECONDS`."""
+        """Close connections without a request for `HEADER_SECONDS`."""
         silent = [c for c in self.server_state.connections if _is_silent(c)]
         self._silent = {c: self._silent.get(c, now) for c in silent}
         for connection, since in self._silent.items():
@@ -55,14 +55,14 @@ class Server(uvicorn.Server):
 
 
 def _is_silent(connection: Any) -> bool:
-    """No request in work, and uvicorn's own keep-alive timer does not run."""
+    """Whether no request is in progress and uvicorn's keep-alive timer is not running."""
     cycle = getattr(connection, "cycle", None)
     timed = getattr(connection, "timeout_keep_alive_task", None) is not None
     return not timed and (cycle is None or cycle.response_complete)
 
 
 def make_server(plane: ControlPlane) -> Server:
-    """A server that has not begun: `run(sockets=[…])` or `await serve(sockets=[…])`."""
+    """A server that is not started: call `run(sockets=[…])` or `await serve(sockets=[…])`."""
     config = uvicorn.Config(
         create_app(plane),
         loop="asyncio",
@@ -74,18 +74,18 @@ def make_server(plane: ControlPlane) -> Server:
         server_header=False,
         proxy_headers=False,
         backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=GRACE,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         limit_concurrency=max(64, raise_file_limit() - SPARE_FILES),
     )
     return Server(config, plane)
 
 
-def calm_collector() -> None:
-    """Keep the garbage collector from going through every held poll again and again.
+def tune_garbage_collector() -> None:
+    """Reduce garbage collections of the objects of held polls; for a dedicated server process, before it serves.
 
-    With 2 000 of them a full collection stops the process for 0.2 to 0.4 s; what modules brought is
-    put aside, and young garbage is looked at less often. For a process of our own, before it serves.
+    With 2 000 polls a full collection stops the process for 0.2 to 0.4 s. The objects of imported modules are frozen,
+    and young objects are collected less often.
     """
     gc.collect()
     gc.freeze()
@@ -93,7 +93,7 @@ def calm_collector() -> None:
 
 
 def raise_file_limit() -> int:
-    """Open files up to the hard limit: a held poll is a file. Returns how many there may be."""
+    """Raise the limit of open files to the hard limit, as each poll needs one; returns the limit, at most 65536."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = hard if hard != resource.RLIM_INFINITY else 65536
     if soft < wanted:
@@ -105,10 +105,10 @@ def raise_file_limit() -> int:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; SettingsError says in one line why there is none."""
+    """A listening socket; SettingsError if the address cannot be bound."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        # The protocol by name: asyncio sets TCP_NODELAY only then, and without it each answer waits 40 ms.
+        # With an explicit protocol asyncio sets TCP_NODELAY; without it each response is delayed by 40 ms.
         listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))

@@ -116,7 +116,7 @@ def ui(**options: Any) -> None:
 
 def _serve(settings: Settings, dashboard: bool = False) -> None:
     """Run the server until it is stopped; what is opened here is closed in reverse order."""
-    from controlplane.api.server import calm_collector, listen, make_server
+    from controlplane.api.server import listen, make_server, tune_garbage_collector
     from controlplane.app import build
 
     with contextlib.ExitStack() as stack:
@@ -134,7 +134,7 @@ def _serve(settings: Settings, dashboard: bool = False) -> None:
         if settings.external_url:
             click.echo(f"           {settings.external_url}  (external URL)")
         sys.stdout.flush()
-        calm_collector()
+        tune_garbage_collector()
         server.run(sockets=[listener])
 
 

@@ -135,7 +135,7 @@ def test_a_viewer_may_look_and_not_touch(
     secret = cli("token", "create", "--role", "viewer").out.strip()
     monkeypatch.setenv("CONTROLPLANE_TOKEN", secret)
     assert cli("queries").code == 0
-    assert "viewer may not do this" in mistake(cli("stop", query.query_id))
+    assert "viewer is not allowed to do this" in mistake(cli("stop", query.query_id))
 
 
 def test_tokens_are_made_listed_and_revoked(cli: Cli, server: LiveServer) -> None:

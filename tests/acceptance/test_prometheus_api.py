@@ -19,7 +19,7 @@ import pytest
 from alerts.matching.labels import Matcher
 from alerts.promql.series import Series, SeriesInMemory, SeriesSource, series_of
 from controlplane.api.prometheus_series import Reading
-from controlplane.api.routes.prometheus import EVALUATIONS
+from controlplane.api.routes.prometheus import MAX_EVALUATIONS
 from controlplane.errors import StoreUnavailable
 from controlplane.model import Role
 from tests.acceptance.live import LiveServer, eventually
@@ -222,7 +222,7 @@ def test_while_four_are_computed_a_fifth_waits_and_is_then_sent_away(
         with server.client() as client:
             answers.append(client.get(f"{BASE}/query", params={"query": "m"}))
 
-    threads = [threading.Thread(target=ask) for _ in range(EVALUATIONS)]
+    threads = [threading.Thread(target=ask) for _ in range(MAX_EVALUATIONS)]
     for thread in threads:
         thread.start()
     assert all(room.asked.acquire(timeout=20.0) for _ in threads)
@@ -233,7 +233,7 @@ def test_while_four_are_computed_a_fifth_waits_and_is_then_sent_away(
     room.go.set()
     for thread in threads:
         thread.join(20.0)
-    assert [answer.status_code for answer in answers] == [200] * EVALUATIONS
+    assert [answer.status_code for answer in answers] == [200] * MAX_EVALUATIONS
     assert eventually(lambda: admin.get(f"{BASE}/query", params={"query": "1"}).status_code == 200)
 
 

@@ -110,7 +110,7 @@ def _request(path: str, secret: str, book: Any) -> Any:
     from starlette.requests import Request
 
     plane = SimpleNamespace(tokens=book, settings=SimpleNamespace(metrics_need_token=True))
-    app = SimpleNamespace(state=SimpleNamespace(plane=plane, newcomers=None))
+    app = SimpleNamespace(state=SimpleNamespace(plane=plane, unknown_tokens=None))
     headers = [(b"authorization", f"Bearer {secret}".encode())]
     scope = {"type": "http", "method": "GET", "path": path, "headers": headers, "app": app}
     return Request({**scope, "route": SimpleNamespace(path=path)})

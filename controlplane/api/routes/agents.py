@@ -80,11 +80,11 @@ def _check_bound(plane: ControlPlane, caller: Token, agent: str) -> None:
 def _command(plane: ControlPlane, action: Action) -> dict[str, Any]:
     command = command_of(action, plane.window.view(action.query_id))
     return wire.encode_command(
-        replace(command, timeout_seconds=AGENT_COLLECT_SECONDS) if _is_look(action) else command
+        replace(command, timeout_seconds=AGENT_COLLECT_SECONDS) if _is_inventory(action) else command
     )
 
 
-def _is_look(action: Action) -> bool:
+def _is_inventory(action: Action) -> bool:
     """A command for an inventory changes nothing, and so is not on record."""
     return action.action == INVENTORY
 
@@ -117,7 +117,7 @@ async def _hand_over(request: Request, plane: ControlPlane, caller: Token, due: 
         raise Unauthorized("this token was revoked or has expired")
     plane.outbox.mark_sent(due, plane.clock())
     try:
-        on_record = [action for action in due if not _is_look(action)]
+        on_record = [action for action in due if not _is_inventory(action)]
         writes = [
             plane.actions.deliver(action) for action in on_record if action.state == ActionState.REQUESTED
         ]

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from controlplane.api import alertmanager
 from controlplane.api.alertmanager import Filter, PostableSilence
 from controlplane.api.deps import CallerDep, ControlPlaneDep, body_of, body_schema
-from controlplane.api.error_formats import speaking
+from controlplane.api.error_formats import route_class
 
 NO_PUSH = "alerts come from this server's rules and cannot be pushed to it; add a rule with --rules"
 
@@ -26,7 +26,7 @@ def _words(error: RequestValidationError) -> str:
     return "; ".join(f"{'.'.join(str(part)[:80] for part in place)}: {what}" for place, what in told)
 
 
-router = APIRouter(prefix="/alertmanager", tags=["alertmanager"], route_class=speaking(str, _words))
+router = APIRouter(prefix="/alertmanager", tags=["alertmanager"], route_class=route_class(str, _words))
 Texts = Annotated[list[str] | None, Query(max_length=100)]
 SilenceId = Annotated[uuid.UUID, Path()]
 PostableSilenceDep = Annotated[PostableSilence, Depends(body_of(PostableSilence))]

@@ -21,8 +21,8 @@ from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 
 router = APIRouter(prefix="/api/v1", tags=["baselines"])
-MOST_CHUNKS = 1_000
-LONGEST_NAME = 100
+MAX_CHUNKS = 1_000
+MAX_NAME_CHARS = 100
 
 
 async def _body(request: Request, plane: ControlPlaneDep) -> AsyncIterator[EventLines]:
@@ -59,9 +59,9 @@ def _parsed(document: Any) -> tuple[str, int, int, list[Baseline]]:
     if not isinstance(document, dict):
         raise BadRequest("the body must be an object with set, chunk, chunks and baselines")
     name = document.get("set")
-    if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
-        raise BadRequest(f"set must be a text of 1 to {LONGEST_NAME} characters, the same for all chunks")
-    chunks = _whole(document, "chunks", 1, MOST_CHUNKS)
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_CHARS:
+        raise BadRequest(f"set must be a text of 1 to {MAX_NAME_CHARS} characters, the same for all chunks")
+    chunks = _whole(document, "chunks", 1, MAX_CHUNKS)
     chunk = _whole(document, "chunk", 0, chunks - 1)
     told = document.get("baselines")
     if not isinstance(told, list):

@@ -18,7 +18,7 @@ from controlplane.api.checkpoints import (
     CheckpointBody,
     CheckpointDetailBody,
     CheckpointsBody,
-    LookRequest,
+    InventoryRequestBody,
     PreflightBody,
     PreflightRequest,
     RequestedBody,
@@ -43,11 +43,11 @@ from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 
 router = APIRouter(prefix="/api/v1", tags=["checkpoints"])
-JUDGED_BYTES = 8 << 20
-DEEPEST = 20
-PATIENCE = 20.0
-_JUDGING = threading.Lock()
-LookRequestDep = Annotated[LookRequest, Depends(body_of(LookRequest))]
+MAX_DOCUMENT_BYTES = 8 << 20
+MAX_DEPTH = 20
+ANALYZE_WAIT_SECONDS = 20.0
+_ANALYZING = threading.Lock()
+LookRequestDep = Annotated[InventoryRequestBody, Depends(body_of(InventoryRequestBody))]
 PreflightDep = Annotated[PreflightRequest, Depends(body_of(PreflightRequest))]
 
 
@@ -88,7 +88,7 @@ def get_inventory(plane: ControlPlaneDep, query_id: QueryIdDep) -> dict[str, Any
     "/checkpoints/{query_id}/inventory",
     status_code=202,
     summary="Ask for an inventory",
-    openapi_extra=body_schema(LookRequest),
+    openapi_extra=body_schema(InventoryRequestBody),
     responses={409: {"description": "nobody can look, and why"}},
 )
 def post_inventory(plane: ControlPlaneDep, query_id: QueryIdDep, body: LookRequestDep) -> RequestedBody:
@@ -107,7 +107,7 @@ class Document:
 
 async def _document(request: Request) -> AsyncIterator[Document]:
     with intake.Claim(request.app.state.budget) as claim:
-        raw = await intake.read_body(request, JUDGED_BYTES, claim)
+        raw = await intake.read_body(request, MAX_DOCUMENT_BYTES, claim)
         yield Document(raw, request.headers.get("content-encoding", ""), claim)
 
 
@@ -120,13 +120,13 @@ def post_analyze(
 ) -> dict[str, Any]:
     """What `controlplane doctor --json` says of the same document. Nothing is kept."""
     version = _target(target)
-    if not _JUDGING.acquire(timeout=PATIENCE):
+    if not _ANALYZING.acquire(timeout=ANALYZE_WAIT_SECONDS):
         raise StoreUnavailable("the server judges other inventories; send it again", code="overloaded")
     try:
-        survey = _survey(intake.decode(body.raw, body.encoding, JUDGED_BYTES, body.claim))
+        survey = _survey(intake.decode(body.raw, body.encoding, MAX_DOCUMENT_BYTES, body.claim))
         return analyze(survey.checkpoint, version, output=survey.output, inputs=survey.inputs).as_json()
     finally:
-        _JUDGING.release()
+        _ANALYZING.release()
 
 
 def _target(text: str | None) -> SparkVersion | None:
@@ -139,8 +139,8 @@ def _target(text: str | None) -> SparkVersion | None:
 def _survey(raw: bytes) -> Survey:
     try:
         document = wire.loads(raw)
-        if deeper_than(document, DEEPEST):
-            raise BadRequest(f"the body is nested more than {DEEPEST} deep", code="bad_json")
+        if deeper_than(document, MAX_DEPTH):
+            raise BadRequest(f"the body is nested more than {MAX_DEPTH} deep", code="bad_json")
         if not isinstance(document, dict) or document.get("format") != SURVEY:
             return Survey(bounded_inventory(document))
         output, inputs = document.get("output"), document.get("inputs")
@@ -177,7 +177,7 @@ def post_preflight(plane: ControlPlaneDep, caller: CallerDep, body: PreflightDep
     """Compares a shape that is to start with that of the last run on its checkpoint. Nothing is kept."""
     if caller.app not in (None, body.app):
         raise Forbidden(f"this token is bound to the app {caller.app} and may not ask for {body.app}")
-    if deeper_than(body.shape, DEEPEST):
-        raise BadRequest(f"shape: nested more than {DEEPEST} deep")
+    if deeper_than(body.shape, MAX_DEPTH):
+        raise BadRequest(f"shape: nested more than {MAX_DEPTH} deep")
     whose = ShapeOwner("", body.query_id or "", body.app, body.name, body.checkpoint, plane.clock())
     return bodies.preflight_body(plane.checkpoints.preflight(whose, body.shape, bound=caller.app is not None))

@@ -29,7 +29,7 @@ async def healthz() -> StateBody:
 def readyz(request: Request, response: Response) -> StateBody:
     """503 with the reasons when the store takes no writes or the scheduler stands still."""
     readiness: Readiness = request.app.state.readiness
-    reasons = readiness.troubles()
+    reasons = readiness.problems()
     if reasons:
         response.status_code = 503
     return StateBody(status="ok" if not reasons else "unavailable", reasons=reasons)

@@ -20,21 +20,23 @@ from alerts.promql.syntax.nodes import Node
 from alerts.promql.syntax.parser import parse
 from controlplane.api import intake, prometheus, prometheus_form, prometheus_series
 from controlplane.api.deps import ControlPlaneDep
-from controlplane.api.error_formats import speaking
+from controlplane.api.error_formats import route_class
 from controlplane.api.limiter import EvaluationLimiter, LimiterTimeout
 from controlplane.api.prometheus import PrometheusError
 from controlplane.api.prometheus_form import Form
 from controlplane.app import ControlPlane
 
-EVALUATIONS = 4  # at a time
-PATIENCE = 5.0  # seconds to wait for a turn
+MAX_EVALUATIONS = 4  # at a time
+QUEUE_SECONDS = 5.0  # seconds to wait for a turn
 DAY = 86400.0
 #: Clients ask for their own now, which is a little before ours when we read it; in seconds.
 UNDERWAY = 5.0
 FORM = "application/x-www-form-urlencoded"
 
 
-router = APIRouter(prefix="/prometheus/api/v1", tags=["prometheus"], route_class=speaking(prometheus.failure))
+router = APIRouter(
+    prefix="/prometheus/api/v1", tags=["prometheus"], route_class=route_class(prometheus.failure)
+)
 
 
 # -- dependencies ----------------------------------------------------------------------------------
@@ -49,18 +51,18 @@ async def _form(request: Request) -> Form:
 FormDep = Annotated[Form, Depends(_form)]
 
 
-async def _seat(request: Request, _: FormDep) -> AsyncIterator[None]:
+async def _limited(request: Request, _: FormDep) -> AsyncIterator[None]:
     """A turn to compute; taken when the form is read, given back before the answer is sent."""
-    seats: EvaluationLimiter = request.app.state.seats
+    limiter: EvaluationLimiter = request.app.state.limiter
     try:
-        async with seats.taken():
+        async with limiter.acquire():
             yield
     except LimiterTimeout:
-        problem = f"query timed out in query queue: {EVALUATIONS} others are being computed; try again"
+        problem = f"query timed out in query queue: {MAX_EVALUATIONS} others are being computed; try again"
         raise PrometheusError("timeout", problem) from None
 
 
-SEATED = [Depends(_seat, scope="function")]
+LIMITED = [Depends(_limited, scope="function")]
 
 
 def described(*names: str) -> dict[str, Any]:
@@ -109,7 +111,7 @@ def _evaluated(plane: ControlPlane, form: Form, at: float, evaluation: Evaluate)
     lookback = form.duration("lookback_delta", 0.0)
     asked = form.duration("timeout", DEFAULT_LIMITS.seconds)
     seconds = asked if asked < DEFAULT_LIMITS.seconds else DEFAULT_LIMITS.seconds  # NaN bounds nothing
-    limits = Limits(seconds=seconds, points=prometheus_form.MOST_POINTS + 1)
+    limits = Limits(seconds=seconds, points=prometheus_form.MAX_POINTS + 1)
     notes: list[str] = []
     source = plane.series.source(_live_at(plane, at), notes)
     with _in_prometheus_words(limits):
@@ -119,8 +121,8 @@ def _evaluated(plane: ControlPlane, form: Form, at: float, evaluation: Evaluate)
         )
 
 
-@router.get("/query", summary="A query at one moment", openapi_extra=described(*QUERY), dependencies=SEATED)
-@router.post("/query", summary="A query at one moment", openapi_extra=described(*QUERY), dependencies=SEATED)
+@router.get("/query", summary="A query at one moment", openapi_extra=described(*QUERY), dependencies=LIMITED)
+@router.post("/query", summary="A query at one moment", openapi_extra=described(*QUERY), dependencies=LIMITED)
 def query(plane: ControlPlaneDep, form: FormDep) -> Response:
     limit, at = form.limit(), form.moment("time", _now(plane))
 
@@ -131,10 +133,10 @@ def query(plane: ControlPlaneDep, form: FormDep) -> Response:
 
 
 @router.get(
-    "/query_range", summary="A query over time", openapi_extra=described(*QUERY_RANGE), dependencies=SEATED
+    "/query_range", summary="A query over time", openapi_extra=described(*QUERY_RANGE), dependencies=LIMITED
 )
 @router.post(
-    "/query_range", summary="A query over time", openapi_extra=described(*QUERY_RANGE), dependencies=SEATED
+    "/query_range", summary="A query over time", openapi_extra=described(*QUERY_RANGE), dependencies=LIMITED
 )
 def query_range(plane: ControlPlaneDep, form: FormDep) -> Response:
     """At most 11 000 points a series."""
@@ -153,7 +155,7 @@ def query_range(plane: ControlPlaneDep, form: FormDep) -> Response:
 LISTED = ("match[]", "start", "end", "limit")
 
 
-def _found(plane: ControlPlane, form: Form) -> prometheus_series.Found:
+def _found(plane: ControlPlane, form: Form) -> prometheus_series.FoundSeries:
     end = form.moment("end", _now(plane))
     start = form.moment("start", end - prometheus_series.DEFAULT_RANGE)
     now = _live_at(plane, end)
@@ -163,10 +165,10 @@ def _found(plane: ControlPlane, form: Form) -> prometheus_series.Found:
 
 
 @router.get(
-    "/series", summary="Which series there are", openapi_extra=described(*LISTED), dependencies=SEATED
+    "/series", summary="Which series there are", openapi_extra=described(*LISTED), dependencies=LIMITED
 )
 @router.post(
-    "/series", summary="Which series there are", openapi_extra=described(*LISTED), dependencies=SEATED
+    "/series", summary="Which series there are", openapi_extra=described(*LISTED), dependencies=LIMITED
 )
 def series(plane: ControlPlaneDep, form: FormDep) -> Response:
     if not form.texts("match[]"):
@@ -176,15 +178,18 @@ def series(plane: ControlPlaneDep, form: FormDep) -> Response:
     return _answer(prometheus.listing(in_order, limit, found.warnings))
 
 
-@router.get("/labels", summary="Names of labels", openapi_extra=described(*LISTED), dependencies=SEATED)
-@router.post("/labels", summary="Names of labels", openapi_extra=described(*LISTED), dependencies=SEATED)
+@router.get("/labels", summary="Names of labels", openapi_extra=described(*LISTED), dependencies=LIMITED)
+@router.post("/labels", summary="Names of labels", openapi_extra=described(*LISTED), dependencies=LIMITED)
 def labels(plane: ControlPlaneDep, form: FormDep) -> Response:
     limit, found = form.limit(), _found(plane, form)
     return _answer(prometheus.listing(prometheus_series.names(found.series), limit, found.warnings))
 
 
 @router.get(
-    "/label/{name}/values", summary="Values of a label", openapi_extra=described(*LISTED), dependencies=SEATED
+    "/label/{name}/values",
+    summary="Values of a label",
+    openapi_extra=described(*LISTED),
+    dependencies=LIMITED,
 )
 def label_values(plane: ControlPlaneDep, form: FormDep, name: str) -> Response:
     if not prometheus_form.LABEL_NAME.fullmatch(name):

@@ -11,16 +11,16 @@ from controlplane.api.limiter import EvaluationLimiter, LimiterTimeout
 
 def test_who_comes_when_all_seats_are_taken_waits_for_one() -> None:
     async def play() -> list[str]:
-        seats, seen, leave = EvaluationLimiter(1, 30.0), [], asyncio.Event()
+        limiter, seen, leave = EvaluationLimiter(1, 30.0), [], asyncio.Event()
 
         async def first() -> None:
-            async with seats.taken():
+            async with limiter.acquire():
                 seen.append("first sits")
                 await leave.wait()
                 seen.append("first leaves")
 
         async def second() -> None:
-            async with seats.taken():
+            async with limiter.acquire():
                 seen.append("second sits")
 
         async with asyncio.TaskGroup() as group:
@@ -36,15 +36,15 @@ def test_who_comes_when_all_seats_are_taken_waits_for_one() -> None:
 
 def test_who_waited_long_enough_is_turned_away_and_the_seat_comes_back() -> None:
     async def play() -> None:
-        seats = EvaluationLimiter(1, 0.01)
-        async with seats.taken():
+        limiter = EvaluationLimiter(1, 0.01)
+        async with limiter.acquire():
             with pytest.raises(LimiterTimeout):
-                async with seats.taken():
+                async with limiter.acquire():
                     pytest.fail("there was no seat")
         with pytest.raises(TimeoutError, match="mine"):
-            async with seats.taken():
+            async with limiter.acquire():
                 raise TimeoutError("mine")
-        async with seats.taken():
+        async with limiter.acquire():
             pass
 
     asyncio.run(play())

@@ -11,7 +11,7 @@ from alerts.matching.labels import Matcher
 from alerts.promql.errors import EvaluationError, LimitExceeded
 from alerts.promql.series import Series, SeriesInMemory, SeriesSource, series_of
 from controlplane.api import prometheus_series
-from controlplane.api.prometheus_series import ONLY_NOW, TOO_LONG, Reading, find, glances, names, values
+from controlplane.api.prometheus_series import INCOMPLETE, ONLY_NOW, Reading, find, glances, names, values
 
 NOW = 100_000.0
 UP = (Matcher("__name__", "=", "up"),)
@@ -87,9 +87,9 @@ def test_a_selector_without_a_metric_finds_what_is_live_and_says_so_of_the_past(
 
 def test_a_long_time_is_looked_at_in_few_glances_newest_first() -> None:
     spans = glances(0.0, 1_000_000.0)
-    assert len(spans) == 1 + prometheus_series.GLANCES
-    assert spans[0][1] - spans[0][0] == pytest.approx(prometheus_series.RECENT, abs=0.01)
-    assert all(end - start <= prometheus_series.GLANCE + 0.01 for start, end in spans[1:])
+    assert len(spans) == 1 + prometheus_series.MAX_PROBES
+    assert spans[0][1] - spans[0][0] == pytest.approx(prometheus_series.RECENT_SECONDS, abs=0.01)
+    assert all(end - start <= prometheus_series.PROBE_SECONDS + 0.01 for start, end in spans[1:])
     assert [end for _, end in spans] == sorted((end for _, end in spans), reverse=True)
     assert min(start for start, _ in spans) >= -0.01
 
@@ -109,7 +109,7 @@ def test_when_it_takes_long_what_was_found_is_the_answer_with_a_warning(
 ) -> None:
     monkeypatch.setattr(prometheus_series, "PATIENCE", -1.0)
     found = find(Room([up("a", NOW)]), [UP], NOW - 3600, NOW, NOW)
-    assert found.warnings == (TOO_LONG,)
+    assert found.warnings == (INCOMPLETE,)
 
 
 def test_what_is_too_much_for_the_source_is_left_out_but_never_what_is_live() -> None:
@@ -120,13 +120,13 @@ def test_what_is_too_much_for_the_source_is_left_out_but_never_what_is_live() ->
     )
     found = find(room, [UP], NOW - 7200, NOW, NOW)
     assert values(found.series, "query") == ["early", "now"]
-    assert found.warnings == (TOO_LONG,)
+    assert found.warnings == (INCOMPLETE,)
 
 
 def test_what_is_live_now_is_no_answer_about_a_past_that_was_too_much() -> None:
     room = Room(told=[("up", {"query": "now"}, 1.0)], most=-1.0)
     found = find(room, [UP], NOW - 7200, NOW - 3600, NOW)
-    assert (found.series, found.warnings) == ((), (TOO_LONG,))
+    assert (found.series, found.warnings) == ((), (INCOMPLETE,))
 
 
 def test_the_future_holds_nothing() -> None:

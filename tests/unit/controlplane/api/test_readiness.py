@@ -10,9 +10,9 @@ from controlplane.api.readiness import FRESH_SECONDS, Readiness
 def test_an_answer_is_given_to_all_who_ask_within_a_second() -> None:
     now, answers = [100.0], iter([[], ["the disk is full"]])
     readiness = Readiness(lambda: next(answers), lambda: now[0])
-    assert [readiness.troubles() for _ in range(50)] == [[]] * 50
+    assert [readiness.problems() for _ in range(50)] == [[]] * 50
     now[0] += FRESH_SECONDS
-    assert [readiness.troubles() for _ in range(50)] == [["the disk is full"]] * 50
+    assert [readiness.problems() for _ in range(50)] == [["the disk is full"]] * 50
 
 
 def test_while_one_asks_a_store_that_hangs_the_others_get_the_last_answer() -> None:
@@ -25,12 +25,12 @@ def test_while_one_asks_a_store_that_hangs_the_others_get_the_last_answer() -> N
         return [f"at {now[0]:.0f}"]
 
     readiness = Readiness(ask, lambda: now[0])
-    assert readiness.troubles() == ["at 100"]
+    assert readiness.problems() == ["at 100"]
     now[0] = 200.0
     slow = threading.Thread(target=readiness.troubles)
     slow.start()
     assert asking.wait(10)
-    assert readiness.troubles() == ["at 100"]
+    assert readiness.problems() == ["at 100"]
     gate.set()
     slow.join(10)
-    assert readiness.troubles() == ["at 200"]
+    assert readiness.problems() == ["at 200"]
