@@ -107,7 +107,7 @@ def test_a_run_of_a_day_ago_is_found_in_a_week() -> None:
 def test_when_it_takes_long_what_was_found_is_the_answer_with_a_warning(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(prometheus_series, "PATIENCE", -1.0)
+    monkeypatch.setattr(prometheus_series, "SEARCH_SECONDS", -1.0)
     found = find(Room([up("a", NOW)]), [UP], NOW - 3600, NOW, NOW)
     assert found.warnings == (INCOMPLETE,)
 

@@ -27,7 +27,7 @@ def test_while_one_asks_a_store_that_hangs_the_others_get_the_last_answer() -> N
     readiness = Readiness(ask, lambda: now[0])
     assert readiness.problems() == ["at 100"]
     now[0] = 200.0
-    slow = threading.Thread(target=readiness.troubles)
+    slow = threading.Thread(target=readiness.problems)
     slow.start()
     assert asking.wait(10)
     assert readiness.problems() == ["at 100"]
