@@ -1,5 +1,5 @@
-"""The lake: Parquet tables of what happened to every query, for years. No Spark in here.
+"""The lake: Parquet tables with the history of every query. No Spark in this package.
 
-Written by the jobs of `controlplane.pipeline`, on their executors too; read by them, by the server for what is older
-than its store, and by any reader of Parquet.
+The jobs of `controlplane.pipeline` write the lake, on executors too. They read it as well, as do the server
+(for times older than its store) and any Parquet reader.
 """

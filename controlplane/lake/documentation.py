@@ -1,4 +1,4 @@
-"""The page docs/lake.md, made of the schema. Run as a module it writes the page; a test holds the two in step.
+"""Generate docs/lake.md from the schema; a test compares the two.
 
 python -m controlplane.lake.documentation > docs/lake.md
 """
@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from controlplane.lake.schema import TABLES, VERSION, LakeTable
 
-HEAD = f"""# The tables of the lake
+HEAD = f"""# Lake tables
 
-Made of `controlplane/lake/schema.py` by `python -m controlplane.lake.documentation > docs/lake.md`; how to read
-them is in [history.md](history.md). Version {VERSION}. A version goes up when a column changes its meaning; new
-columns may come at any time, so older files may lack some: read by name, and take what is missing for null
+Generated from `controlplane/lake/schema.py` by `python -m controlplane.lake.documentation > docs/lake.md`. For reading
+the tables see [history.md](history.md). Version {VERSION}. The version increases when a column changes its meaning. New
+columns may be added at any time, so older files may lack some: read columns by name and treat missing ones as null
 (DuckDB: `union_by_name = true`).
 
-All times are UTC. Types are named as in Spark's SQL; in the files `timestamp` is microseconds with the zone UTC.
-A file holds the rows of one day, that of the column named under *by day*, and is sorted by the columns under
-*order*. No two rows agree in the *key*.
+All times are UTC. Types have their Spark SQL names; in the files `timestamp` is microseconds with the zone UTC.
+A file holds the rows of one UTC day, taken from the column under *Partitioned by day of*, sorted by the columns
+under *Sort order*. The *key* is unique within a table.
 """
 
 
 def render_page() -> str:
-    """The whole page."""
+    """Return the whole page as Markdown."""
     return "\n".join([HEAD, *(_section(table) for table in TABLES.values())])
 
 
@@ -33,9 +33,9 @@ def _section(table: LakeTable) -> str:
         [
             f"## `{table.name}`: {table.description}",
             "",
-            f"By day: `{table.partition_column}`. Order: {_names(table.order)}. Key: {_names(table.key)}.",
+            f"Partitioned by day of: `{table.partition_column}`. Sort order: {_names(table.order)}. Key: {_names(table.key)}.",
             "",
-            "| column | type | what it says |",
+            "| Column | Type | Description |",
             "|---|---|---|",
             *rows,
             "",

@@ -1,7 +1,8 @@
-"""Fields of Spark's reports -> values of the lake's columns. Pure; called by `controlplane.lake.rows`, field by field.
+"""Convert fields of Spark's progress reports to values of the lake's columns. Pure; called by
+`controlplane.lake.rows`.
 
-What does not fit its column goes to `left`, by the name that Spark has for it, and from there to the row's `extra_json`.
-Absent, null and empty are one, and so are NaN and infinities.
+A value that does not fit its column goes to `leftover` under Spark's name and from there to the row's
+`extra`. Absent, null and empty values are equivalent, as are NaN and the infinities.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 
 orjson: Any = None
-with contextlib.suppress(ImportError):  # the pipeline has it, and is twice as fast by it; the server need not
+with contextlib.suppress(
+    ImportError
+):  # optional: the pipeline extra installs it and runs twice as fast with it; the server works without
     import orjson
 
 Json = Mapping[str, Any]
@@ -27,20 +30,21 @@ Leftover = dict[str, Any]
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICRO = timedelta(microseconds=1)
 ID_CHARS = 64
-#: From the year 1 to the end of 9999: no reader knows other times.
+#: From the year 1 to the end of 9999, the range of Python's and Arrow's readers.
 MIN_MICROS, MAX_MICROS = -62135596800000000, 253402300799999999
-#: What is reckoned to be later is put here: seconds as a float hold it, too.
+#: Upper bound of computed times: a float of seconds can still represent it.
 MAX_COMPUTED_MICROS = 253402300799000000
 INT_ONLY = {int}
-#: Characters of an offset of some hundred partitions; longer ones are not remembered.
+#: Length of an offset of some hundred partitions; longer ones are not cached.
 MAX_CACHED_OFFSET_CHARS = 65_536
 EVENT_TIME_KEYS = ("watermark", "max", "min", "avg")
-#: Rates that are none, as JSON's readers and as Jackson call them.
+#: Rates that are not finite, as Python's JSON and as Jackson write them.
 NOT_FINITE = frozenset(("nan", "inf", "-inf", "NaN", "Infinity", "-Infinity"))
 SINK_KEYS = frozenset(("description", "numOutputRows"))
 
 
 def required_id(report: Json, key: str) -> str:
+    """An id that must be present. ValueError where it is not text of 1 to 64 characters."""
     value = report.get(key)
     if not isinstance(value, str) or not 0 < len(value) <= ID_CHARS:
         raise ValueError(f"{key} must be text of 1 to {ID_CHARS} characters")
@@ -48,6 +52,9 @@ def required_id(report: Json, key: str) -> str:
 
 
 def trigger_micros(report: Json, at: float | None) -> int:
+    """Start of the trigger in microseconds; `at` (Unix seconds) replaces a missing timestamp. ValueError for
+    a malformed one.
+    """
     stamp = report.get("timestamp")
     moment = to_micros(stamp)
     if moment is None and stamp is None and at is not None:
@@ -58,7 +65,7 @@ def trigger_micros(report: Json, at: float | None) -> int:
 
 
 def to_micros(stamp: Any) -> int | None:
-    """RFC 3339 text or Unix seconds -> microseconds, or None."""
+    """Convert RFC 3339 text or Unix seconds to microseconds; None where it is neither."""
     if not isinstance(stamp, str):
         seconds = number(stamp)
         return None if seconds is None or not 0 <= seconds < 253402300800 else round(seconds * 1e6)
@@ -70,7 +77,8 @@ def to_micros(stamp: Any) -> int | None:
     return found if found <= MAX_MICROS else None
 
 
-def count(data: Json, key: str, left: Leftover) -> int | None:
+def count(data: Json, key: str, leftover: Leftover) -> int | None:
+    """A non-negative integer of 64 bits; anything else is left over."""
     value = data.get(key)
     if type(value) is int and 0 <= value <= MAX_WHOLE:
         return value
@@ -78,66 +86,68 @@ def count(data: Json, key: str, left: Leftover) -> int | None:
         return None
     known = whole(value)
     if known is None or known < 0:
-        left[key] = value
+        leftover[key] = value
         return None
     return known
 
 
 def counts(
-    data: Json, keys: Sequence[str], told: Callable[[Json], Sequence[Any]], left: Leftover
+    data: Json, keys: Sequence[str], getter: Callable[[Json], Sequence[Any]], leftover: Leftover
 ) -> Sequence[Any]:
-    """`count` of each key. `told`: an itemgetter of them all, which is faster where a report has them all."""
+    """`count` of each key. `getter`: an itemgetter of all keys, which is faster when all are present."""
     try:
-        values = told(data)
+        values = getter(data)
         if set(map(type, values)) == INT_ONLY and min(values) >= 0 and max(values) <= MAX_WHOLE:
             return values
     except KeyError:
         pass
-    return [count(data, key, left) for key in keys]
+    return [count(data, key, leftover) for key in keys]
 
 
-def text(data: Json, key: str, left: Leftover) -> str | None:
+def text(data: Json, key: str, leftover: Leftover) -> str | None:
+    """A text value, None where it is empty; anything else is left over."""
     value = data.get(key)
     if value is None or isinstance(value, str):
         return value or None
-    left[key] = value
+    leftover[key] = value
     return None
 
 
-def objects(data: Json, key: str, left: Leftover) -> list[Json]:
-    """The objects of a list; where it holds anything else, all of it is left over too."""
+def objects(data: Json, key: str, leftover: Leftover) -> list[Json]:
+    """The objects in a list; where the list holds anything else, the whole list is left over too."""
     value = data.get(key)
     if not value:
         return []
     known: list[Json] = [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
     if not isinstance(value, list) or len(known) < len(value):
-        left[key] = value
+        leftover[key] = value
     return known
 
 
-def integers(data: Json, key: str, left: Leftover) -> Mapping[str, int] | None:
-    """Whole numbers by name. Anything else in the object is left over."""
+def integers(data: Json, key: str, leftover: Leftover) -> Mapping[str, int] | None:
+    """Integers by name; other values of the object are left over."""
     value = data.get(key)
     if not value:
         return None
     if not isinstance(value, dict):
-        left[key] = value
+        leftover[key] = value
         return None
     numbers = value.values()
     if set(map(type, numbers)) == INT_ONLY and max(numbers) <= MAX_WHOLE and min(numbers) >= -MAX_WHOLE:
         return value
     known = {name: found for name, one in value.items() if (found := whole(one)) is not None}
     if len(known) < len(value):
-        left[key] = {name: one for name, one in value.items() if name not in known}
+        leftover[key] = {name: one for name, one in value.items() if name not in known}
     return known or None
 
 
-def strings(data: Json, key: str, left: Leftover) -> Mapping[str, str] | None:
+def strings(data: Json, key: str, leftover: Leftover) -> Mapping[str, str] | None:
+    """Values by name as text, converted to JSON where they are not text."""
     value = data.get(key)
     if not value:
         return None
     if not isinstance(value, dict):
-        left[key] = value
+        leftover[key] = value
         return None
     known = {
         name: one if isinstance(one, str) else dumps(one) for name, one in value.items() if one is not None
@@ -145,16 +155,16 @@ def strings(data: Json, key: str, left: Leftover) -> Mapping[str, str] | None:
     return known or None
 
 
-def duration_ms(report: Json, phases: Mapping[str, int] | None, left: Leftover) -> int | None:
-    """Spark 3 has no batchDuration, its triggerExecution is the same."""
-    took = count(report, "batchDuration", left)
+def duration_ms(report: Json, phases: Mapping[str, int] | None, leftover: Leftover) -> int | None:
+    """Duration of the trigger. Spark 3 reports no batchDuration; its triggerExecution is the same."""
+    took = count(report, "batchDuration", leftover)
     if took is not None or not phases or "triggerExecution" not in phases:
         return took
     return max(0, phases["triggerExecution"])
 
 
 def end_micros(trigger_at: int, took: int | None) -> int:
-    """When a trigger was over that took so many milliseconds; both times in microseconds."""
+    """End of a trigger that took `took` milliseconds; both times in microseconds."""
     return min(trigger_at + took * 1000, MAX_COMPUTED_MICROS) if took else trigger_at
 
 
@@ -162,16 +172,17 @@ def rate(
     data: Json,
     key: str,
     rows: int | None,
-    left: Leftover,
-    told: Sequence[tuple[Any, ...]] = (),
-    place: int = 0,
+    leftover: Leftover,
+    getter: Sequence[tuple[Any, ...]] = (),
+    index: int = 0,
 ) -> float | None:
-    """Rows a second; where a report gives none (event logs) the sum of its sources' rates.
+    """Rows per second; where the report has no rate (event logs), the sum of its sources' rates.
 
-    The first batch of a run has no trigger before it: Spark says 0 a second of rows that it did read.
+    The first batch of a run has no previous trigger: Spark reports a rate of 0 for rows that it did read,
+    which is treated as absent.
     """
     if key not in data:
-        known = [row[place] for row in told if row[place] is not None]
+        known = [row[index] for row in getter if row[index] is not None]
         return sum(known) if known else None
     value = data[key]
     if type(value) is float and 0.0 < value < math.inf:
@@ -179,78 +190,83 @@ def rate(
     known_rate = number(value)
     if known_rate is None or (known_rate == 0 and rows):
         if value is not None and str(value) not in NOT_FINITE:
-            left[key] = value
+            leftover[key] = value
         return None
     return known_rate
 
 
-def output_rows(report: Json, left: Leftover) -> int | None:
+def output_rows(report: Json, leftover: Leftover) -> int | None:
+    """Rows written by the sink; None where it does not report them."""
     sink = report.get("sink")
     if not sink:
         return None
     if not isinstance(sink, dict):
-        left["sink"] = sink
+        leftover["sink"] = sink
         return None
-    if sink.get("numOutputRows") == -1:  # Spark's word for "not known"
+    if sink.get("numOutputRows") == -1:  # Spark's value for "not known"
         return None
-    spare: Leftover = {}
-    rows = count(sink, "numOutputRows", spare)
-    if spare:
-        left["sink"] = spare
+    rest: Leftover = {}
+    rows = count(sink, "numOutputRows", rest)
+    if rest:
+        leftover["sink"] = rest
     return rows
 
 
-def sink_description(report: Json, left: Leftover) -> str | None:
-    """The sink's description; what else the sink tells is left over."""
+def sink_description(report: Json, leftover: Leftover) -> str | None:
+    """The sink's description; other fields of the sink are left over."""
     sink = report.get("sink")
     if not sink or not isinstance(sink, dict):
         return None
-    spare: Leftover = left.get("sink") or {}
-    sink_description = text(sink, "description", spare)
-    spare |= {key: value for key, value in sink.items() if key not in SINK_KEYS}
-    spare = without_empty(spare)
-    if spare:
-        left["sink"] = spare
+    rest: Leftover = leftover.get("sink") or {}
+    sink_description = text(sink, "description", rest)
+    rest |= {key: value for key, value in sink.items() if key not in SINK_KEYS}
+    rest = without_empty(rest)
+    if rest:
+        leftover["sink"] = rest
     return sink_description
 
 
-def event_times(report: Json, left: Leftover) -> tuple[int | None, int | None, int | None, int | None]:
-    """Watermark, max, min, avg in microseconds."""
-    told = report.get("eventTime")
-    if not told:
+def event_times(report: Json, leftover: Leftover) -> tuple[int | None, int | None, int | None, int | None]:
+    """Watermark, max, min and avg event time in microseconds."""
+    getter = report.get("eventTime")
+    if not getter:
         return None, None, None, None
-    if not isinstance(told, dict):
-        left["eventTime"] = told
+    if not isinstance(getter, dict):
+        leftover["eventTime"] = getter
         return None, None, None, None
-    found = {key: to_micros(told.get(key)) for key in EVENT_TIME_KEYS}
-    found["watermark"] = found["watermark"] or None  # Spark says 1970 for "none yet"
-    spare = {key: value for key, value in told.items() if found.get(key) is None and value is not None}
-    if spare:
-        left["eventTime"] = spare
+    found = {key: to_micros(getter.get(key)) for key in EVENT_TIME_KEYS}
+    found["watermark"] = found["watermark"] or None  # Spark reports 1970 when there is no watermark yet
+    rest = {key: value for key, value in getter.items() if found.get(key) is None and value is not None}
+    if rest:
+        leftover["eventTime"] = rest
     return found["watermark"], found["max"], found["min"], found["avg"]
 
 
-def column_sum(rows: Sequence[Sequence[Any]], place: int) -> int | None:
-    """The sum of a column over the rows that tell it; None when none does."""
+def column_sum(rows: Sequence[Sequence[Any]], index: int) -> int | None:
+    """The sum of a column over the rows that have it; None when none does."""
     if len(rows) == 1:
-        alone: int | None = rows[0][place]
+        alone: int | None = rows[0][index]
         return alone
-    known = [row[place] for row in rows if row[place] is not None]
+    known = [row[index] for row in rows if row[index] is not None]
     return min(sum(known), MAX_WHOLE) if known else None
 
 
-def extra_json(data: Json, known: frozenset[str], left: Leftover) -> str | None:
+def extra_json(data: Json, known: frozenset[str], leftover: Leftover) -> str | None:
+    """JSON of the unknown keys and the leftover values; None when there are none."""
     if data.keys() <= known:
-        return dumps(left) if left else None
-    return json_or_none(without_empty({key: value for key, value in data.items() if key not in known} | left))
+        return dumps(leftover) if leftover else None
+    return json_or_none(
+        without_empty({key: value for key, value in data.items() if key not in known} | leftover)
+    )
 
 
 def without_empty(data: Json) -> Leftover:
-    """Without what is absent in other words."""
+    """The entries that are not null or empty."""
     return {key: value for key, value in data.items() if value is not None and value != {} and value != []}
 
 
 def json_or_none(value: Any) -> str | None:
+    """Compact JSON; None for empty values."""
     return dumps(value) if value else None
 
 
@@ -272,7 +288,7 @@ def dumps(value: Any) -> str:
         return _plain_dumps(value)
     try:
         return orjson.dumps(value).decode()
-    except TypeError:  # whole numbers of more than 64 bits, half a surrogate pair
+    except TypeError:  # integers of more than 64 bits, unpaired surrogates
         return _plain_dumps(value)
 
 
@@ -283,7 +299,7 @@ NO_OFFSET: Offset = (None, None, None)
 
 
 def parse_offset(value: Any) -> Offset:
-    """An offset as JSON text, the sum of its numbers, and these by path."""
+    """Return an offset as JSON text, the sum of its numbers, and the numbers by path."""
     if value is None:
         return NO_OFFSET
     if type(value) is int and abs(value) <= MAX_WHOLE:
@@ -292,7 +308,9 @@ def parse_offset(value: Any) -> Offset:
 
 
 def parse_offset_text(text: str | None) -> Offset:
-    """The same of text. A batch begins where the one before it ended, so most are asked for several times."""
+    """`parse_offset` of text, cached: a batch starts where the previous one ended, so most offsets occur
+    several times.
+    """
     if text is None:
         return NO_OFFSET
     return _offset(text) if len(text) <= MAX_CACHED_OFFSET_CHARS else _offset.__wrapped__(text)
@@ -314,10 +332,10 @@ def _offset(text: str) -> Offset:
 
 
 def lag_rows(ends: Json | None, heads: Json | None) -> int | None:
-    """Rows that wait, over the partitions; None where the source tells no head."""
+    """Backlog over the partitions; None where the source reports no latest offset."""
     if heads is None or ends is None:
         return None
-    if ends is heads:  # equal offsets are mostly one (`parse_offset_text`)
+    if ends is heads:  # equal offsets are mostly the same cached object (`parse_offset_text`)
         return 0
     behind = 0.0
     for part, head in heads.items():

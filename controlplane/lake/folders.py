@@ -1,6 +1,6 @@
-"""Where the lake lies: any URL that fsspec opens, a local path among them.
+"""Access to the lake's location: any URL that fsspec opens, including a local path.
 
-The one place that opens filesystems for the lake. What is written is on the disk when it is said to be.
+The only module that opens file systems for the lake. A write returns after the data is on the disk.
 """
 
 from __future__ import annotations
@@ -22,35 +22,37 @@ from controlplane.errors import LakeError
 
 P = ParamSpec("P")
 T = TypeVar("T")
-#: URL scheme → fsspec's name of it.
+#: URL scheme → fsspec's name of the protocol.
 FSSPEC_SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gcs", "wasb": "abfs", "wasbs": "abfs"}
-#: URL scheme → Hadoop's name of it, for Spark.
+#: fsspec's protocol → Hadoop's URL scheme, for Spark.
 HADOOP_SCHEMES = {"s3": "s3a", "gcs": "gs", "abfs": "abfss"}
-#: Filesystems that rename nothing onto a file that is there.
+#: File systems whose rename does not replace an existing file.
 NO_OVERWRITING_RENAME = {"hdfs", "viewfs", "webhdfs", "arrow_hdfs"}
-#: Between two tries for a lock that somebody has.
+#: Pause between two attempts to take a lock.
 LOCK_POLL_SECONDS = 0.02
 
 
 def _as_lake_error(method: Callable[P, T]) -> Callable[P, T]:
-    """Errors of a file system that are no OSError come out as LakeError: botocore has many, of keys and regions."""
+    """Convert errors that are not OSError into LakeError: botocore raises many of its own, for keys and
+    regions.
+    """
 
     @functools.wraps(method)
-    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return method(*args, **kwargs)
         except (OSError, LakeError):
             raise
         except Exception as error:
             lines = str(error).strip().splitlines() or [""]
-            where = args[0].root if isinstance(args[0], LakeFolder) else "the lake"
-            raise LakeError(f"{where} cannot be used: {type(error).__name__}: {lines[0][:300]}") from error
+            location = args[0].root if isinstance(args[0], LakeFolder) else "the lake"
+            raise LakeError(f"{location} cannot be used: {type(error).__name__}: {lines[0][:300]}") from error
 
-    return told
+    return wrapper
 
 
 class LakeFolder:
-    """A folder of the lake, with paths below it by `/`. Can be sent to executors."""
+    """The lake's root folder; paths below it use `/`. Can be pickled for executors."""
 
     def __init__(self, url: str):
         scheme, _, rest = url.partition("://")
@@ -70,11 +72,12 @@ class LakeFolder:
 
     @property
     def is_local(self) -> bool:
+        """Whether the lake is on a local disk."""
         return self.scheme == "file"
 
     @property
     def spark_url(self) -> str:
-        """The URL by which Spark finds it."""
+        """The URL under which Spark opens the folder."""
         if self.is_local:
             return Path(self.root).as_uri()
         scheme, _, rest = self.root.partition("://")
@@ -82,6 +85,7 @@ class LakeFolder:
 
     @property
     def fs(self) -> Any:
+        """The fsspec file system, opened on first use. LakeError where its package is missing."""
         if self._fs is None:
             try:
                 self._fs = fsspec.url_to_fs(self.root if not self.is_local else f"file://{self.root}")[0]
@@ -90,26 +94,28 @@ class LakeFolder:
         return self._fs
 
     def absolute(self, *parts: str) -> str:
+        """The absolute path or URL of a path below the root."""
         return posixpath.join(self.root, *parts)
 
     @_as_lake_error
     def exists(self, path: str) -> bool:
-        # fsspec's own `exists` takes every error for a no.
+        """Whether the file or folder exists."""
+        # fsspec's own `exists` reports False for every error.
         return self.file_stamp(path) is not None
 
     @_as_lake_error
     def list_names(self, path: str) -> list[str]:
-        """What lies in a folder, by name; nothing where there is none."""
+        """Names in a folder, sorted; empty where the folder does not exist."""
         self.fs.invalidate_cache()
         try:
             found = self.fs.ls(self.absolute(path), detail=False)
         except FileNotFoundError:
             return []
-        return sorted(posixpath.basename(str(one).rstrip("/")) for one in found)
+        return sorted(posixpath.basename(str(entry).rstrip("/")) for entry in found)
 
     @_as_lake_error
     def list_files(self, path: str) -> dict[str, tuple[int, float]]:
-        """Size and time of change of every file below a folder, by its path in the lake."""
+        """Size and modification time of every file below a folder, by its path in the lake."""
         self.fs.invalidate_cache()
         try:
             found = self.fs.find(self.absolute(path), detail=True)
@@ -126,7 +132,9 @@ class LakeFolder:
 
     @_as_lake_error
     def file_stamp(self, path: str) -> tuple[int, float] | None:
-        """Size and time of change, Unix seconds, 0 where nobody knows. None where there is no such file or folder."""
+        """Size and modification time (Unix seconds, 0 where unknown). None where the file or folder does not
+        exist.
+        """
         self.fs.invalidate_cache()
         try:
             entry = self.fs.info(self.absolute(path))
@@ -136,34 +144,36 @@ class LakeFolder:
 
     @_as_lake_error
     def read(self, path: str) -> bytes:
+        """The content of a file."""
         with self.fs.open(self.absolute(path), "rb") as file:
             return bytes(file.read())
 
     def read_json(self, path: str) -> Any:
-        """LakeError where the file is no JSON; FileNotFoundError where there is none."""
+        """Read a JSON file. LakeError where it is not JSON; FileNotFoundError where it does not exist."""
         try:
             return json.loads(self.read(path))
         except ValueError as error:
             raise LakeError(f"{self.absolute(path)} is damaged: {error}") from None
 
     def write_json(self, path: str, document: Any) -> None:
-        """The whole file or nothing of it."""
+        """Write a JSON file atomically."""
         self.write(path, json.dumps(document, separators=(",", ":")).encode())
 
     @_as_lake_error
     def write(self, path: str, content: bytes) -> None:
-        passing = self.absolute(
+        """Write a file atomically: under a temporary name, then renamed."""
+        temporary = self.absolute(
             posixpath.dirname(path), f".{posixpath.basename(path)}.{uuid.uuid4().hex[:8]}"
         )
-        self.fs.makedirs(posixpath.dirname(passing), exist_ok=True)
-        with self.fs.open(passing, "wb") as file:
+        self.fs.makedirs(posixpath.dirname(temporary), exist_ok=True)
+        with self.fs.open(temporary, "wb") as file:
             file.write(content)
-        self.fsync(passing)
-        self.rename(passing, self.absolute(path))
+        self.fsync(temporary)
+        self.rename(temporary, self.absolute(path))
 
     @_as_lake_error
     def move(self, moves: Mapping[str, str]) -> None:
-        """Move files within the lake, source -> target, over what is there; the disk is waited for once a folder."""
+        """Move files within the lake (source → target), replacing existing ones; each folder is synced once."""
         for source, target in moves.items():
             self.fs.makedirs(posixpath.dirname(self.absolute(target)), exist_ok=True)
             self._put(self.absolute(source), self.absolute(target))
@@ -175,8 +185,7 @@ class LakeFolder:
 
     @_as_lake_error
     def rename(self, source: str, target: str) -> None:
-        """The same of one, with whole paths. On object stores this is a copy, which appears as a whole, and a
-        removal."""
+        """Rename one file given by absolute paths. On object stores this is an atomic copy and a deletion."""
         self._put(source, target)
         if self.is_local:
             _sync(posixpath.dirname(target))
@@ -190,21 +199,21 @@ class LakeFolder:
         self.fs.mv(source, target)
 
     def fsync(self, absolute: str) -> None:
-        """Wait until a file that was written is on the disk."""
+        """Wait until a written file is on the disk."""
         if self.is_local:
             _sync(absolute)
 
     @_as_lake_error
     def remove(self, path: str) -> None:
-        """Remove a file or folder; it may be gone already."""
+        """Remove a file or folder, which may not exist."""
         with contextlib.suppress(FileNotFoundError):
             self.fs.rm(self.absolute(path), recursive=True)
 
     @contextlib.contextmanager
     def lock(self, name: str, timeout: float = 0.0) -> Iterator[None]:
-        """Nobody else does `name` meanwhile: LakeError when somebody still does after `wait` seconds.
+        """Hold the lock `name`. LakeError when another process still holds it after `timeout` seconds.
 
-        On local disks only.
+        Local disks only; elsewhere this does nothing.
         """
         if not self.is_local:
             yield
@@ -222,7 +231,7 @@ class LakeFolder:
                 except OSError:
                     if time.monotonic() >= until:
                         raise LakeError(
-                            f"another process does {name} on {self.root}: let it end first"
+                            f"another process runs {name} on {self.root}: wait until it has finished"
                         ) from None
                     time.sleep(LOCK_POLL_SECONDS)
             yield

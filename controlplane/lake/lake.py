@@ -1,9 +1,10 @@
-"""The lake as a whole: opened, written to in commits, mended after a crash.
+"""The lake as a whole: open, read, commit, recover after a crash.
 
-A commit: parts are written to `_staging`, a journal says what is about to be, what is replaced goes, each part is moved
-to its name, the manifest says so, the journal goes. A crash at any moment leaves a journal that the next opening
-carries on, or staged files that nobody knows of. Whoever reads by a glob sees each part whole, and no row twice;
-between the journal and the manifest, milliseconds unless a crash falls there, it may see too little.
+A commit proceeds in steps: parts are written to `_staging`, a journal records the change, replaced files are
+removed, each part is moved to its name, the manifest records the commit, the journal is removed. After a
+crash at any moment there is either a journal, which the next opening completes, or staged files that nothing
+refers to. A reader of a glob sees each part completely and no row twice. Between journal and manifest
+(milliseconds, unless a crash occurs there) it may see too few rows.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from controlplane.lake.staging import Staging
 
 T = TypeVar("T")
 CommitKey = tuple[str, str]
-#: Size and time of change of a file.
+#: Size and modification time of a file.
 FileStamp = tuple[int, float]
 METADATA_FILE, COMMITS, JOURNALS, STAGING = "lake.json", "_manifest", "_journal", "_staging"
 CONSOLIDATED_FILE = "base.json"
-#: Between job and batch in the name of a journal; in neither.
+#: Separates job and batch in a journal's name; neither contains it.
 JOURNAL_SEPARATOR = "~"
-#: Whoever commits waits so long for others that do.
+#: How long a commit waits for other commits.
 COMMIT_LOCK_TIMEOUT_SECONDS = 60.0
-#: A reader that comes upon a file that was replaced meanwhile reads the manifest so often anew.
+#: How often a reader reads the manifest again after a file was replaced under it.
 MAX_READ_ATTEMPTS = 5
 READ_RETRY_SECONDS = 0.05
-#: Staged files that no journal names are swept away after so long: nobody writes them any more.
+#: Age at which staged files that no journal names are removed: their writer is gone.
 ORPHAN_SECONDS = 24 * 3600.0
 
 
 class Lake:
-    """Opened by `Lake.open`; one job writes to it by `stage` and `commit`, any number of jobs at once."""
+    """Opened by `Lake.open`. A job writes by `stage` and `commit`; any number of jobs may do so at once."""
 
     def __init__(self, folder: LakeFolder):
         self.folder = folder
@@ -52,7 +53,7 @@ class Lake:
 
     @staticmethod
     def open(url: str, create: bool = False) -> Lake:
-        """LakeError where there is none (unless it is to be created), or one that is newer than we are."""
+        """Open a lake. LakeError where there is none (unless `create`), or where its version differs."""
         folder = LakeFolder(url)
         lake = Lake(folder)
         try:
@@ -61,7 +62,7 @@ class Lake:
                     raise LakeError(f"there is no lake at {folder}: {METADATA_FILE} is missing")
                 if set(folder.list_names("")) & TABLES.keys():
                     raise LakeError(
-                        f"{folder} has folders of a lake but no {METADATA_FILE}: take an empty folder"
+                        f"{folder} has folders of a lake but no {METADATA_FILE}: choose an empty folder"
                     )
                 head = {"format": FORMAT, "version": VERSION, "created_at": time.time()}
                 folder.write_json(METADATA_FILE, head)
@@ -69,7 +70,7 @@ class Lake:
         except OSError as error:
             raise LakeError(f"the lake at {folder} cannot be opened: {error}") from None
         if not isinstance(head, dict) or head.get("format") != FORMAT:
-            raise LakeError(f"{folder.absolute(METADATA_FILE)} is not the head of a lake of ours")
+            raise LakeError(f"{folder.absolute(METADATA_FILE)} is not the metadata file of a lake")
         version = head.get("version")
         if version != VERSION:
             raise LakeError(
@@ -80,26 +81,26 @@ class Lake:
     # -- reading ---------------------------------------------------------------------------------
 
     def manifest(self) -> LakeManifest:
-        """What the lake holds now. Commits that were read before and did not change are not read again."""
+        """The current manifest. Commit files that were read before and have not changed are not read again."""
         while True:
             found = self.folder.list_files(COMMITS)
             base = found.pop(f"{COMMITS}/{CONSOLIDATED_FILE}", None)
             commits = dict(self._base(base))
             try:
                 loose = [self._commit(path, stamp) for path, stamp in found.items() if _is_commit(path)]
-            except FileNotFoundError:  # folded meanwhile: the base has it now
+            except FileNotFoundError:  # consolidated meanwhile: read again
                 continue
             self._known = {path: self._known[path] for path in found if path in self._known}
-            return LakeManifest(commits | {one.key: one for one in loose})
+            return LakeManifest(commits | {item.key: item for item in loose})
 
     def _base(self, stamp: FileStamp | None) -> Mapping[CommitKey, Commit]:
-        """The folded commits."""
+        """The consolidated commits."""
         if stamp is None:
             self._folded = None
             return {}
         if self._folded is None or self._folded[0] != stamp:
             path = f"{COMMITS}/{CONSOLIDATED_FILE}"
-            self._folded = stamp, {one.key: one for one in self._parsed(path, m.commits_from_json)}
+            self._folded = stamp, {item.key: item for item in self._parsed(path, m.commits_from_json)}
         return self._folded[1]
 
     def _commit(self, path: str, stamp: FileStamp) -> Commit:
@@ -109,7 +110,7 @@ class Lake:
         return held[1]
 
     def _parsed(self, path: str, read: Callable[[Any], T]) -> T:
-        """What a file of the lake's own says. LakeError that names the file where it says nothing."""
+        """Parse one of the lake's own files. LakeError that names the file where it is damaged."""
         document = self.folder.read_json(path)
         try:
             return read(document)
@@ -124,11 +125,11 @@ class Lake:
         columns: Sequence[str] | None = None,
         where: ds.Expression | None = None,
     ) -> pa.Table:
-        """Rows of a table, by the manifest. Columns that older files lack are null."""
+        """Read rows of a table by the manifest. Columns that older files lack are null."""
         for _ in range(MAX_READ_ATTEMPTS - 1):
             try:
                 return self._read(table, first, last, columns, where)
-            except FileNotFoundError:  # replaced while we read: the next manifest says by what
+            except FileNotFoundError:  # replaced during the read: the next manifest names its successor
                 time.sleep(READ_RETRY_SECONDS)
         try:
             return self._read(table, first, last, columns, where)
@@ -157,30 +158,32 @@ class Lake:
             raise LakeError(f"a file of {table} in {self.folder} cannot be read: {error}") from None
 
     def paths(self, table: str, first: date | None = None, last: date | None = None) -> list[str]:
-        """The files of a table, as Spark finds them."""
+        """URLs of a table's files, for Spark."""
         return [f"{self.folder.spark_url}/{part.path}" for part in self.manifest().parts(table, first, last)]
 
     # -- writing ---------------------------------------------------------------------------------
 
     def stage(self, job: str, batch: str) -> Staging:
-        """A place for the parts of a commit. What a crash left of the same batch is finished first.
+        """Create the staging area of a commit, after completing an interrupted commit of the same batch.
 
-        LakeError where the lake is gone: a job that runs for long must not begin another one in its place.
+        LakeError where the lake is gone: a running job must not create a new one in its place.
         """
         name = f"{m.checked_name(job)}-{m.checked_name(batch)}-{uuid.uuid4().hex[:8]}"
         if not self.folder.exists(METADATA_FILE):
-            raise LakeError(f"the lake at {self.folder} is gone: {METADATA_FILE} is missing")
-        with self._alone():
-            self._finish(_journal(job, batch))
-            previous_state = self.manifest().live_state((job, batch)) if self._may_hold(job, batch) else None
+            raise LakeError(f"the lake at {self.folder} no longer exists: {METADATA_FILE} is missing")
+        with self._commit_lock():
+            self._finish_commit(_journal(job, batch))
+            previous_state = (
+                self.manifest().live_state((job, batch)) if self._may_contain(job, batch) else None
+            )
         return Staging(self.folder, job, batch, f"{STAGING}/{name}", previous_state)
 
-    def _alone(self) -> AbstractContextManager[None]:
-        """Nobody else changes the lake. On object stores there is no such lock: see docs/history.md."""
+    def _commit_lock(self) -> AbstractContextManager[None]:
+        """The commit lock. Object stores have none: see docs/history.md."""
         return self.folder.lock("commit", COMMIT_LOCK_TIMEOUT_SECONDS)
 
-    def _may_hold(self, job: str, batch: str) -> bool:
-        """Whether a batch may have been committed. Where not, the manifest need not be read."""
+    def _may_contain(self, job: str, batch: str) -> bool:
+        """Whether the batch may have been committed. If not, the manifest need not be read."""
         if self.folder.exists(f"{COMMITS}/{job}/{batch}.json"):
             return True
         return (job, batch) in self._base(self.folder.file_stamp(f"{COMMITS}/{CONSOLIDATED_FILE}"))
@@ -194,31 +197,31 @@ class Lake:
         seen: LakeManifest | None = None,
         check: Callable[[LakeManifest], None] | None = None,
     ) -> Commit:
-        """Put staged parts into the lake, instead of what the same batch of the same job put there before.
+        """Add staged parts to the lake, replacing what the same batch of the same job added before.
 
-        `replaces`: paths of other batches that go with it, as they stood in `seen`. LakeError, and the lake as it
-        was, where somebody else changed meanwhile what this takes the place of: the job has to be done again.
-        `check` is given what the lake holds while nobody else can change it, and refuses by LakeError too.
+        `replaces`: paths of other batches that are removed with it, as they were in `seen`. LakeError, with
+        the lake unchanged, where another process has changed these meanwhile: the job has to be repeated.
+        `check` receives the manifest while the lock is held and may reject the commit by LakeError.
         """
-        asked = Commit(
+        requested = Commit(
             staging.job, staging.batch, time.time(), tuple(parts), tuple(replaces), dict(facts or {})
         )
-        path = _journal(*asked.key)
-        with self._alone():
-            self._finish(path)
-            known = bool(asked.replaces) or check is not None or self._may_hold(*asked.key)
+        path = _journal(*requested.key)
+        with self._commit_lock():
+            self._finish_commit(path)
+            known = bool(requested.replaces) or check is not None or self._may_contain(*requested.key)
             held = self.manifest() if known else LakeManifest({})
             try:
                 if check is not None:
                     check(held)
-                commit, gone = m.next_commit(held, asked, staging.previous_state, seen or held)
+                commit, removed = m.next_commit(held, requested, staging.previous_state, seen or held)
                 self._check_staged(staging, commit)
             except LakeError:
                 self.folder.remove(staging.path)
                 raise
-            journal = {"commit": m.commit_to_json(commit), "staging": staging.path, "gone": gone}
+            journal = {"commit": m.commit_to_json(commit), "staging": staging.path, "gone": removed}
             self.folder.write_json(path, journal)
-            self._carry_out(path, journal)
+            self._apply_journal(path, journal)
         return commit
 
     def _check_staged(self, staging: Staging, commit: Commit) -> None:
@@ -226,79 +229,81 @@ class Lake:
             if not self.folder.exists(f"{staging.path}/{part.path}"):
                 raise LakeError(f"{self.folder.absolute(staging.path, part.path)} was never written")
 
-    def _finish(self, path: str) -> bool:
-        """Carry on a commit that a crash cut off; whether there was one."""
+    def _finish_commit(self, path: str) -> bool:
+        """Complete an interrupted commit; return whether there was one."""
         try:
             journal = self.folder.read_json(path)
         except FileNotFoundError:
             return False
-        self._carry_out(path, journal)
+        self._apply_journal(path, journal)
         return True
 
-    def _carry_out(self, path: str, journal: Any) -> None:
+    def _apply_journal(self, path: str, journal: Any) -> None:
         try:
             commit, staging = m.commit_from_json(journal["commit"]), str(journal["staging"])
-            gone = [m.checked_path(one) for one in journal["gone"]]
+            removed = [m.checked_path(item) for item in journal["gone"]]
             if not staging.startswith(f"{STAGING}/") or ".." in staging:
-                raise ValueError(f"{staging!r} is no place for staged files")
+                raise ValueError(f"{staging!r} is not a staging path")
         except (KeyError, TypeError, ValueError, LakeError) as error:
             raise LakeError(f"{self.folder.absolute(path)} is damaged: {error!r}") from None
-        self._check_to_be_had(path, commit, staging)
-        for one in gone:
-            self.folder.remove(one)
+        self._check_parts_available(path, commit, staging)
+        for item in removed:
+            self.folder.remove(item)
         staged = {f"{staging}/{part.path}": part.path for part in commit.parts}
         self.folder.move({source: path for source, path in staged.items() if self.folder.exists(source)})
         known = f"{COMMITS}/{commit.job}/{commit.batch}.json"
         self.folder.write_json(known, m.commit_to_json(commit))
-        self._known.pop(known, None)  # its stamp may be the same: clocks of files tick coarsely
+        self._known.pop(known, None)  # file times are coarse: the new file may have the same stamp
         self.folder.remove(path)
         self.folder.remove(staging)
 
-    def _check_to_be_had(self, path: str, commit: Commit, staging: str) -> None:
-        """Nothing is taken away before all that comes instead is known to be there."""
+    def _check_parts_available(self, path: str, commit: Commit, staging: str) -> None:
+        """Check that all new parts exist before anything is removed."""
         for part in commit.parts:
             if not self.folder.exists(f"{staging}/{part.path}") and not self.folder.exists(part.path):
                 raise LakeError(
-                    f"{self.folder.absolute(part.path)} is lost: the commit {commit.job}/{commit.batch} cannot be "
-                    f"finished; remove {self.folder.absolute(path)} and run the job again"
+                    f"{self.folder.absolute(part.path)} is missing, so the commit {commit.job}/{commit.batch} cannot be "
+                    f"completed: remove {self.folder.absolute(path)} and run the job again"
                 )
 
-    def commit_stamps(self, but: str) -> Mapping[str, FileStamp | None]:
-        """By it is seen whether any other job than `but` committed meanwhile, without reading the manifest.
+    def commit_stamps(self, exclude: str) -> Mapping[str, FileStamp | None]:
+        """Stamps by which a change by any other job than `exclude` is noticed without reading the manifest.
 
-        On local disks only: elsewhere folders have no time of change.
+        Local disks only: elsewhere folders have no modification time.
         """
-        names = [name for name in self.folder.list_names(COMMITS) if name != but and not name.startswith(".")]
+        names = [
+            name for name in self.folder.list_names(COMMITS) if name != exclude and not name.startswith(".")
+        ]
         return {name: self.folder.file_stamp(f"{COMMITS}/{name}") for name in names}
 
     def recover(self, job: str | None = None) -> int:
-        """Finish commits that a crash cut off; how many. `job`: only of this one, when others are at work."""
+        """Complete interrupted commits and return their number. `job`: only of this job, while others run."""
         names = [name for name in self.folder.list_names(JOURNALS) if _is_journal(name)]
-        with self._alone():
+        with self._commit_lock():
             return sum(
-                self._finish(f"{JOURNALS}/{name}")
+                self._finish_commit(f"{JOURNALS}/{name}")
                 for name in names
                 if job is None or name.partition(JOURNAL_SEPARATOR)[0] == job
             )
 
     def remove_orphans(self, now: float) -> int:
-        """Remove staged files that nobody writes any more; how many commits' worth."""
+        """Remove staged files that nobody writes any more; return the number of staging areas removed."""
         wanted = {
             self._staging_of(f"{JOURNALS}/{n}") for n in self.folder.list_names(JOURNALS) if _is_journal(n)
         }
-        gone = 0
+        removed = 0
         for name in self.folder.list_names(STAGING):
             path = f"{STAGING}/{name}"
             changes = [changed for _, changed in self.folder.list_files(path).values()]
             changes.append((self.folder.file_stamp(path) or (0, 0.0))[1])
             if path not in wanted and max(changes) <= now - ORPHAN_SECONDS:
                 self.folder.remove(path)
-                gone += 1
+                removed += 1
         for folder in (COMMITS, JOURNALS):
             for path, (_, changed) in self.folder.list_files(folder).items():
                 if "/." in path and changed <= now - ORPHAN_SECONDS:
                     self.folder.remove(path)
-        return gone
+        return removed
 
     def _staging_of(self, path: str) -> str:
         try:
@@ -309,10 +314,11 @@ class Lake:
             raise LakeError(f"{self.folder.absolute(path)} is damaged: {error!r}") from None
 
     def consolidate(self, chosen: Iterable[CommitKey] = (), dropped: Iterable[CommitKey] = ()) -> None:
-        """Keep these commits in one file instead of one each, without the files that stand no more; `dropped`:
-        forget those of them that have no file left."""
+        """Store these commits in one file instead of one each, without files that are no longer live. Commits
+        of `dropped` without a live file are forgotten.
+        """
         chosen, forgotten = set(chosen), set(dropped)
-        with self._alone():
+        with self._commit_lock():
             held = self.manifest().commits
             loose = {commit.key for _, commit in self._known.values()}
             chosen &= loose

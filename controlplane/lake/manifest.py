@@ -1,7 +1,8 @@
-"""What the lake holds: one small file a commit, by job and batch. Plain values.
+"""The lake's manifest: one small JSON file per commit, by job and batch. Plain values.
 
-A file of a table that no commit names is none of the lake's; what a commit `replaces` is gone with it, unless its
-own batch was done again later. A job that does a batch again writes the same name again, so nothing is ever twice.
+A file of a table that no commit names is not part of the lake. What a commit `replaces` is removed with it,
+unless the batch of the replaced file is committed again later. A job that repeats a batch commits under the
+same name, so rows are never stored twice.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from controlplane.errors import LakeError
 
 Json = dict[str, Any]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}")
-#: Where a part may lie. Nothing else is ever moved to, or removed.
+#: Allowed paths of a part. Nothing else is ever moved to or removed.
 PATH = re.compile(r"[a-z][a-z0-9_]*/date=\d{4}-\d\d-\d\d/[A-Za-z0-9][^/\\]*\.parquet")
 
 
 @dataclass(frozen=True)
 class Part:
-    """One Parquet file of a table. `path` below the lake; `date`: the day of all its rows."""
+    """One Parquet file of a table. `path`: below the lake's root; `date`: the day of all its rows."""
 
     table: str
     date: date
@@ -34,9 +35,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Commit:
-    """What one batch of a job put into the lake. `at`: Unix seconds; `replaces`: paths that it took the place of.
+    """The parts that one batch of a job added. `at`: Unix seconds; `replaces`: paths of parts that it
+    replaced.
 
-    `facts`: what the job wants to know of it later, as JSON.
+    `facts`: JSON values that the job stores for later runs.
     """
 
     job: str
@@ -48,10 +50,12 @@ class Commit:
 
     @property
     def key(self) -> tuple[str, str]:
+        """Job and batch."""
         return self.job, self.batch
 
     @property
     def rows(self) -> int:
+        """Rows of all parts."""
         return sum(part.rows for part in self.parts)
 
 
@@ -62,30 +66,32 @@ class LakeManifest:
     commits: Mapping[tuple[str, str], Commit]
 
     def get(self, job: str, batch: str) -> Commit | None:
+        """The commit of a batch; None where there is none."""
         return self.commits.get((job, batch))
 
     def commits_of_job(self, job: str) -> dict[str, Commit]:
+        """All commits of a job, by batch."""
         return {batch: commit for (name, batch), commit in self.commits.items() if name == job}
 
     @cached_property
     def live_parts(self) -> dict[str, tuple[Part, Commit]]:
-        """Every file of the lake by its path, with the commit that put it there.
+        """Every file of the lake by path, with the commit that added it.
 
-        A commit takes away what it replaces from older commits only: a batch that is done again afterwards stands.
+        A commit removes what it replaces from older commits only: a batch committed again afterwards is live.
         """
-        gone: dict[str, float] = {}
+        removed_at: dict[str, float] = {}
         for commit in self.commits.values():
             for path in commit.replaces:
-                gone[path] = max(commit.at, gone.get(path, commit.at))
+                removed_at[path] = max(commit.at, removed_at.get(path, commit.at))
         return {
             part.path: (part, commit)
             for commit in self.commits.values()
             for part in commit.parts
-            if gone.get(part.path, float("-inf")) < commit.at
+            if removed_at.get(part.path, float("-inf")) < commit.at
         }
 
     def live_state(self, key: tuple[str, str]) -> tuple[float, frozenset[str]] | None:
-        """When a batch was committed last, and which of its files still stand. None: never."""
+        """Time of a batch's last commit and its files that are still live. None: never committed."""
         commit = self.commits.get(key)
         if commit is None:
             return None
@@ -94,7 +100,7 @@ class LakeManifest:
         )
 
     def parts(self, table: str, first: date | None = None, last: date | None = None) -> list[Part]:
-        """Files of a table with days first ≤ day ≤ last, in the order of day and path."""
+        """Files of a table with first ≤ day ≤ last, sorted by day and path."""
         found = [
             part
             for part, _ in self.live_parts.values()
@@ -105,31 +111,36 @@ class LakeManifest:
         return sorted(found, key=lambda part: (part.date, part.path))
 
     def dates(self, table: str) -> list[date]:
+        """Days on which a table has files."""
         return sorted({part.date for part in self.parts(table)})
 
 
 def next_commit(
-    held: LakeManifest, asked: Commit, previous_state: tuple[float, frozenset[str]] | None, seen: LakeManifest
+    held: LakeManifest,
+    requested: Commit,
+    previous_state: tuple[float, frozenset[str]] | None,
+    seen_manifest: LakeManifest,
 ) -> tuple[Commit, list[str]]:
-    """The commit that is to be, over what the lake holds now, and the paths that go with it.
+    """Return the commit to write over what the lake holds now, and the paths to remove with it.
 
-    `asked`: with the paths of others that it replaces, as they stood in `seen`; `previous_state`: what of its own batch stood
-    when it began. LakeError where either changed since. Its time is later than that of all it takes the place of,
-    whatever the clocks of the machines say.
+    `requested`: the commit with the paths of other batches that it replaces, as they were in `seen_manifest`;
+    `previous_state`: the state of its own batch when the work began. LakeError where either has changed
+    since. The new commit's time is later than those of all commits it replaces, whatever the machines' clocks
+    show.
     """
-    kept = {part.path for part in asked.parts}
-    if len(kept) != len(asked.parts):
-        raise LakeError(f"two parts of {asked.job}/{asked.batch} have one name")
-    own, replaced = held.live_state(asked.key), set(asked.replaces) - kept
-    if own != previous_state or any(_owner(held, path) != _owner(seen, path) for path in replaced):
+    kept = {part.path for part in requested.parts}
+    if len(kept) != len(requested.parts):
+        raise LakeError(f"two parts of {requested.job}/{requested.batch} have the same name")
+    own, replaced = held.live_state(requested.key), set(requested.replaces) - kept
+    if own != previous_state or any(_owner(held, path) != _owner(seen_manifest, path) for path in replaced):
         raise LakeError(
-            f"the lake was changed by another job below {asked.job}/{asked.batch}: run the job again, "
-            "nothing was lost"
+            f"another job changed the lake while {requested.job}/{requested.batch} ran. Nothing was lost: "
+            "run the job again"
         )
-    before = held.commits.get(asked.key)
+    before = held.commits.get(requested.key)
     inherited = {path for path in before.replaces if path not in held.live_parts} if before else set()
-    at = max([asked.at, *(_later(commit.at) for commit in _predecessors(held, asked.key, replaced))])
-    commit = replace(asked, at=at, replaces=tuple(sorted(replaced | inherited - kept)))
+    at = max([requested.at, *(_later(commit.at) for commit in _predecessors(held, requested.key, replaced))])
+    commit = replace(requested, at=at, replaces=tuple(sorted(replaced | inherited - kept)))
     return commit, sorted(replaced | (own[1] if own else frozenset()) - kept)
 
 
@@ -139,7 +150,9 @@ def _owner(manifest: LakeManifest, path: str) -> tuple[tuple[str, str], float] |
 
 
 def _predecessors(held: LakeManifest, key: tuple[str, str], replaced: set[str]) -> list[Commit]:
-    """The commits that a new one comes after: its former self, whoever replaced files of that, owners of its files."""
+    """The commits that the new one must follow: its previous version, commits that replaced files of that,
+    and the owners of the files it replaces.
+    """
     before = held.commits.get(key)
     owners = [held.live_parts[path][1] for path in replaced if path in held.live_parts]
     if before is None:
@@ -152,13 +165,16 @@ def _later(at: float) -> float:
 
 
 def checked_name(text: str) -> str:
-    """A name that a job or a batch may have. LakeError where it is none."""
+    """Return a name that is valid for a job or a batch. LakeError where it is not."""
     if not NAME.fullmatch(text):
-        raise LakeError(f"{text!r} is no name for a job: letters, digits, dots, dashes, at most 120")
+        raise LakeError(
+            f"{text!r} is not a valid job name: use letters, digits, dots and dashes, at most 121 characters"
+        )
     return text
 
 
 def commit_to_json(commit: Commit) -> Json:
+    """The commit as a JSON document."""
     document = asdict(commit)
     for part in document["parts"]:
         part["date"] = part["date"].isoformat()
@@ -166,17 +182,17 @@ def commit_to_json(commit: Commit) -> Json:
 
 
 def commit_from_json(document: Any) -> Commit:
-    """LakeError where it is no commit."""
+    """Parse a commit. LakeError where the document is not one."""
     try:
         parts = tuple(
             Part(
-                one["table"],
-                date.fromisoformat(one["date"]),
-                checked_path(one["path"]),
-                one["rows"],
-                one["bytes"],
+                item["table"],
+                date.fromisoformat(item["date"]),
+                checked_path(item["path"]),
+                item["rows"],
+                item["bytes"],
             )
-            for one in document["parts"]
+            for item in document["parts"]
         )
         return Commit(
             checked_name(document["job"]),
@@ -191,33 +207,33 @@ def commit_from_json(document: Any) -> Commit:
 
 
 def checked_path(text: Any) -> str:
-    """A path that a part may have. ValueError where it is none: it might lead out of the lake."""
+    """Return a path that is valid for a part. ValueError where it is not, as it could lead out of the lake."""
     if not isinstance(text, str) or not PATH.fullmatch(text):
-        raise ValueError(f"{text!r} is no path of a part")
+        raise ValueError(f"{text!r} is not the path of a part")
     return text
 
 
 def commits_to_json(commits: Iterable[Commit]) -> Json:
-    """Many commits in one document."""
+    """Many commits as one document."""
     return {"commits": [commit_to_json(commit) for commit in commits]}
 
 
 def commits_from_json(document: Any) -> list[Commit]:
-    """LakeError where these are no folded commits."""
+    """Parse the document of `commits_to_json`. LakeError where it is damaged."""
     found = document.get("commits") if isinstance(document, dict) else None
     if not isinstance(found, list):
-        raise LakeError("the folded commits of the lake are damaged")
-    return [commit_from_json(one) for one in found]
+        raise LakeError("the consolidated commits of the lake are damaged")
+    return [commit_from_json(item) for item in found]
 
 
 def trim_commits(
     commits: Mapping[tuple[str, str], Commit], chosen: Set[tuple[str, str]], dropped: Set[tuple[str, str]]
 ) -> list[Commit]:
-    """The chosen commits in fewer words: files that stand no more are left out, and that they were replaced where
-    no commit names them any more; of `dropped` those with nothing left to tell are left out altogether.
+    """Return the chosen commits without parts that are no longer live and without `replaces` entries that no
+    commit names any more. Commits of `dropped` with nothing left are omitted.
     """
     live_parts = LakeManifest(commits).live_parts
-    slim = {
+    trimmed = {
         key: replace(
             commits[key],
             parts=tuple(
@@ -226,10 +242,10 @@ def trim_commits(
         )
         for key in sorted(chosen)
     }
-    named = {part.path for key, one in commits.items() if key not in chosen for part in one.parts}
-    named |= {part.path for commit in slim.values() for part in commit.parts}
+    named = {part.path for key, item in commits.items() if key not in chosen for part in item.parts}
+    named |= {part.path for commit in trimmed.values() for part in commit.parts}
     kept = {
         key: replace(commit, replaces=tuple(path for path in commit.replaces if path in named))
-        for key, commit in slim.items()
+        for key, commit in trimmed.items()
     }
-    return [one for key, one in kept.items() if one.parts or one.replaces or key not in dropped]
+    return [item for key, item in kept.items() if item.parts or item.replaces or key not in dropped]

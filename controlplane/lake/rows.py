@@ -1,8 +1,8 @@
-"""Progress reports and events of the life of queries -> rows of the lake's four raw tables.
+"""Convert progress reports and lifecycle events to rows of the lake's four raw tables.
 
-Called by whatever fills the lake: import, ingest, move. What Spark says is taken into columns where it has the
-column's type; everything else of a report goes to `extra`, so that nothing of it is lost. Absent, null and empty are
-one, and so are NaN and infinities.
+Called by everything that fills the lake: import, ingest and offload. Values that have their column's type go
+to the column; everything else in a report goes to `extra`, so that no field is lost. Absent, null and empty
+values are equivalent, as are NaN and the infinities.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from controlplane.lake.schema import LIFECYCLE, PROGRESS, SOURCES, STATE_OPERATO
 
 Json = Mapping[str, Any]
 Row = tuple[Any, ...]
-#: The tables that a report has rows in.
+#: Tables in which a report has rows.
 REPORT_TABLES = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name)
-#: What is written here.
+#: All raw tables.
 RAW_TABLES = (*REPORT_TABLES, LIFECYCLE.name)
 QUERY_ID_INDEX = PROGRESS.names.index("query_id")
 
@@ -36,7 +36,7 @@ SOURCE_KEYS = frozenset(
     "description startOffset endOffset latestOffset numInputRows inputRowsPerSecond processedRowsPerSecond"
     " metrics".split()
 )
-#: Spark's names of an operator's counts, in the order of the columns.
+#: Spark's names of an operator's counts, in column order.
 OPERATOR_COUNTS = (
     "numRowsTotal",
     "numRowsUpdated",
@@ -55,7 +55,7 @@ OPERATOR_KEYS = frozenset((*OPERATOR_COUNTS, "operatorName", "customMetrics"))
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """Whose reports these are. `origin`: `agent` or `log`."""
+    """The application that produced events. `origin`: `agent` or `log`."""
 
     app: str | None
     spark_version: str | None
@@ -63,10 +63,10 @@ class Producer:
 
 
 class LakeRowBuilder:
-    """Gathers rows; `take` gives them as tables by the lake's schema and begins anew."""
+    """Collect rows; `take` returns them as tables by the lake's schema and starts over."""
 
     def __init__(self) -> None:
-        #: By query: rows of reports, of sources and of operators.
+        #: Query → rows of reports, of sources and of operators.
         self._reports: dict[str, tuple[list[Row], list[Row], list[Row]]] = {}
         self._life: list[Row] = []
         self._count = 0
@@ -77,51 +77,52 @@ class LakeRowBuilder:
 
     def progress(
         self,
-        who: Producer,
+        producer: Producer,
         report: Json,
         at: float | None = None,
         agent: str | None = None,
         seq: int | None = None,
     ) -> bool:
-        """A report in the shape of Spark's `progress.json`. `at`: when the agent heard it, Unix seconds.
+        """Add a report in the shape of Spark's `progress.json`. `at`: when the agent received it, Unix
+        seconds.
 
-        True when it became rows of a batch; False when it told of a trigger without data (Spark before 3.5), which
-        becomes an `idle` of its life. ValueError in one sentence when the run, the batch or the time cannot be told:
-        nothing is kept of it then.
+        Return True when it became a row of `progress`; False for a trigger without data (Spark before 3.5),
+        which becomes an `idle` event. ValueError in one sentence when the run, the batch or the time is
+        invalid: no row is added then.
         """
         query_id, run_id = f.required_id(report, "id"), f.required_id(report, "runId")
         batch_id = whole(report.get("batchId"))
         if batch_id is None:
-            raise ValueError("batchId must be a whole number")
+            raise ValueError("batchId must be an integer")
         trigger_at = f.trigger_micros(report, at)
-        left: f.Leftover = {}
-        phases = f.integers(report, "durationMs", left)
-        took = f.duration_ms(report, phases, left)
-        heard = f.end_micros(trigger_at, took) if at is None else round(at * 1e6)
+        leftover: f.Leftover = {}
+        phases = f.integers(report, "durationMs", leftover)
+        took = f.duration_ms(report, phases, leftover)
+        reported_at = f.end_micros(trigger_at, took) if at is None else round(at * 1e6)
         if phases and phases.keys() <= IDLE_PHASES and report.get("numInputRows") in (0, None):
-            self._idle(who, report, heard, agent, seq)
+            self._idle(producer, report, reported_at, agent, seq)
             return False
-        whose = (who.app, query_id, run_id, batch_id, trigger_at)
-        sources = f.objects(report, "sources", left)
-        told = [_source(one, whose, place, who.origin) for place, one in enumerate(sources)]
-        operators = f.objects(report, "stateOperators", left)
-        states = [_operator(one, whose, place, who.origin) for place, one in enumerate(operators)]
+        whose = (producer.app, query_id, run_id, batch_id, trigger_at)
+        sources = f.objects(report, "sources", leftover)
+        source_rows = [_source(one, whose, index, producer.origin) for index, one in enumerate(sources)]
+        operators = f.objects(report, "stateOperators", leftover)
+        operator_rows = [_operator(one, whose, index, producer.origin) for index, one in enumerate(operators)]
         kept = (
             *whose,
-            f.text(report, "name", left),
-            heard,
+            f.text(report, "name", leftover),
+            reported_at,
             took,
-            *_aggregates(report, told, states, left),
+            *_aggregates(report, source_rows, operator_rows, leftover),
             phases,
-            f.sink_description(report, left),
+            f.sink_description(report, leftover),
             f.json_or_none(report.get("observedMetrics")),
-            who.spark_version,
+            producer.spark_version,
             agent,
             seq,
-            who.origin,
-            f.extra_json(report, REPORT_KEYS, left),
+            producer.origin,
+            f.extra_json(report, REPORT_KEYS, leftover),
         )
-        self._keep(kept, told, states)
+        self._keep(kept, source_rows, operator_rows)
         return True
 
     def _keep(self, row: Row, sources: list[Row], operators: list[Row]) -> None:
@@ -131,12 +132,12 @@ class LakeRowBuilder:
         kept[1].extend(sources)
         kept[2].extend(operators)
 
-    def _idle(self, who: Producer, report: Json, at: int, agent: str | None, seq: int | None) -> None:
+    def _idle(self, producer: Producer, report: Json, at: int, agent: str | None, seq: int | None) -> None:
         known = {"id", "runId", "name"}
         name = report.get("name")
         rest = {key: value for key, value in report.items() if key not in known}
         self.lifecycle(
-            who,
+            producer,
             "idle",
             at / 1e6,
             report["id"],
@@ -149,7 +150,7 @@ class LakeRowBuilder:
 
     def lifecycle(
         self,
-        who: Producer,
+        producer: Producer,
         event: str,
         at: float,
         query_id: str | None,
@@ -161,16 +162,16 @@ class LakeRowBuilder:
         seq: int | None = None,
         rest: Json | None = None,
     ) -> None:
-        """An event of the life of a query or an application. `at`: Unix seconds; `rest`: what else it says.
+        """Add a lifecycle event of a query or an application. `at`: Unix seconds; `rest`: its other fields.
 
-        ValueError where no file can hold that time.
+        ValueError where the time is outside of what files can represent.
         """
         if not f.MIN_MICROS <= at * 1e6 <= f.MAX_MICROS:
             raise ValueError("the time of an event must be between the years 1 and 9999")
         self._count += 1
         self._life.append(
             (
-                who.app,
+                producer.app,
                 query_id,
                 run_id,
                 name or None,
@@ -178,22 +179,22 @@ class LakeRowBuilder:
                 round(at * 1e6),
                 error_class or None,
                 exception or None,
-                who.spark_version,
+                producer.spark_version,
                 agent,
                 seq,
-                who.origin,
+                producer.origin,
                 f.json_or_none(f.without_empty(rest)) if rest else None,
             )
         )
 
     def take(self) -> dict[str, pa.Table]:
-        """All rows as tables by the schema, reports sorted by query, and nothing is kept any more."""
+        """Return all rows as tables by the schema, reports sorted by query, and clear the builder."""
         reports, life = self._reports, self._life
         self._reports, self._life, self._count = {}, [], 0
-        sorted_ones = [reports[query] for query in sorted(reports)]
+        by_query = [reports[query] for query in sorted(reports)]
         kept = {
-            name: list(chain.from_iterable(one[place] for one in sorted_ones))
-            for place, name in enumerate(REPORT_TABLES)
+            name: list(chain.from_iterable(one[index] for one in by_query))
+            for index, name in enumerate(REPORT_TABLES)
         }
         return {name: table_from_rows(name, rows) for name, rows in (kept | {LIFECYCLE.name: life}).items()}
 
@@ -208,52 +209,52 @@ OPERATOR_ROWS, OPERATOR_DROPPED, OPERATOR_BYTES = map(
 )
 
 
-def _aggregates(report: Json, told: list[Row], states: list[Row], left: f.Leftover) -> Row:
+def _aggregates(report: Json, source_rows: list[Row], operator_rows: list[Row], leftover: f.Leftover) -> Row:
     """The columns from `input_rows` to `dropped_rows`."""
-    rows = f.count(report, "numInputRows", left)
+    rows = f.count(report, "numInputRows", leftover)
     if rows is None:
-        rows = f.column_sum(told, SOURCE_ROWS)
+        rows = f.column_sum(source_rows, SOURCE_ROWS)
     return (
         rows,
-        f.output_rows(report, left),
-        f.rate(report, "inputRowsPerSecond", rows, left, told, SOURCE_RATE),
-        f.rate(report, "processedRowsPerSecond", rows, left, told, SOURCE_RATE + 1),
-        f.column_sum(told, SOURCE_LAG),
-        *f.event_times(report, left),
-        f.column_sum(states, OPERATOR_ROWS),
-        f.column_sum(states, OPERATOR_BYTES),
-        f.column_sum(states, OPERATOR_DROPPED),
+        f.output_rows(report, leftover),
+        f.rate(report, "inputRowsPerSecond", rows, leftover, source_rows, SOURCE_RATE),
+        f.rate(report, "processedRowsPerSecond", rows, leftover, source_rows, SOURCE_RATE + 1),
+        f.column_sum(source_rows, SOURCE_LAG),
+        *f.event_times(report, leftover),
+        f.column_sum(operator_rows, OPERATOR_ROWS),
+        f.column_sum(operator_rows, OPERATOR_BYTES),
+        f.column_sum(operator_rows, OPERATOR_DROPPED),
     )
 
 
-def _source(data: Json, whose: Row, place: int, origin: str) -> Row:
-    left: f.Leftover = {}
-    rows = f.count(data, "numInputRows", left)
+def _source(data: Json, whose: Row, index: int, origin: str) -> Row:
+    leftover: f.Leftover = {}
+    rows = f.count(data, "numInputRows", leftover)
     start, _, _ = f.parse_offset(data.get("startOffset"))
     end, end_total, ends = f.parse_offset(data.get("endOffset"))
     latest, latest_total, heads = f.parse_offset(data.get("latestOffset"))
     return (
         *whose,
-        place,
-        f.text(data, "description", left),
+        index,
+        f.text(data, "description", leftover),
         rows,
-        f.rate(data, "inputRowsPerSecond", rows, left),
-        f.rate(data, "processedRowsPerSecond", rows, left),
+        f.rate(data, "inputRowsPerSecond", rows, leftover),
+        f.rate(data, "processedRowsPerSecond", rows, leftover),
         start,
         end,
         latest,
         end_total,
         latest_total,
         f.lag_rows(ends, heads),
-        f.strings(data, "metrics", left),
+        f.strings(data, "metrics", leftover),
         origin,
-        f.extra_json(data, SOURCE_KEYS, left),
+        f.extra_json(data, SOURCE_KEYS, leftover),
     )
 
 
-def _operator(data: Json, whose: Row, place: int, origin: str) -> Row:
-    left: f.Leftover = {}
-    name = f.text(data, "operatorName", left)
-    counts = f.counts(data, OPERATOR_COUNTS, _operator_counts, left)
-    metrics = f.integers(data, "customMetrics", left)
-    return (*whose, place, name, *counts, metrics, origin, f.extra_json(data, OPERATOR_KEYS, left))
+def _operator(data: Json, whose: Row, index: int, origin: str) -> Row:
+    leftover: f.Leftover = {}
+    name = f.text(data, "operatorName", leftover)
+    counts = f.counts(data, OPERATOR_COUNTS, _operator_counts, leftover)
+    metrics = f.integers(data, "customMetrics", leftover)
+    return (*whose, index, name, *counts, metrics, origin, f.extra_json(data, OPERATOR_KEYS, leftover))

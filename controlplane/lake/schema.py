@@ -1,8 +1,9 @@
-"""The tables of the lake: every column once, with its type, unit and meaning. The documentation is made of this.
+"""Schema of the lake: each table's columns with type, unit and description. docs/lake.md is generated from
+it.
 
-`VERSION` goes up when a column changes its meaning; a new column does not change it, and readers must bear with
-columns that older files lack. Times are UTC, microseconds in the files. What Spark says beyond these columns
-is in `extra`, as JSON text, so that no field of a later Spark is lost.
+`VERSION` increases when a column changes its meaning. A new column does not change it, so readers must accept
+older files that lack columns. Times are UTC, in microseconds. Fields of Spark's JSON without a column of
+their own go to `extra` as JSON text, so that fields of later Spark versions are not lost.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ FORMAT, VERSION = "spark-controlplane-lake", 1
 
 
 class ColumnType(StrEnum):
-    """Each with the name that Spark's DDL has for it."""
+    """Column types, with their names in Spark's DDL."""
 
     STRING = "string"
     BIGINT = "bigint"
@@ -43,7 +44,7 @@ ARROW_TYPES: dict[ColumnType, pa.DataType] = {
 
 @dataclass(frozen=True)
 class Column:
-    """`description` is one line for people, with the unit."""
+    """`description`: one line for people, with the unit."""
 
     name: str
     type: ColumnType
@@ -52,18 +53,21 @@ class Column:
 
 @dataclass(frozen=True)
 class LakeTable:
-    """`partition_column`: the column whose UTC day is the partition. `order`: how rows are sorted in a file."""
+    """`partition_column`: the column whose UTC day is the partition. `order`: the sort order of rows in a
+    file.
+    """
 
     name: str
     description: str
     columns: tuple[Column, ...]
     partition_column: str
     order: tuple[str, ...]
-    #: What makes a row the same one; no two rows of the table agree in it.
+    #: Unique within the table.
     key: tuple[str, ...]
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Column names, in schema order."""
         return tuple(column.name for column in self.columns)
 
 
@@ -73,23 +77,23 @@ def _columns(*rows: tuple[str, ColumnType, str]) -> tuple[Column, ...]:
 
 T = ColumnType
 _WHOSE = _columns(
-    ("app", T.STRING, "application, as the agent was told or as Spark's `spark.app.name` says"),
-    ("query_id", T.STRING, "Spark's id of the query: it belongs to the checkpoint"),
-    ("run_id", T.STRING, "Spark's id of the run: a new one with each start"),
+    ("app", T.STRING, "application: the name given to the agent, else Spark's `spark.app.name`"),
+    ("query_id", T.STRING, "Spark's id of the query; it belongs to the checkpoint"),
+    ("run_id", T.STRING, "Spark's id of the run; each start has a new one"),
 )
 _BATCH = _columns(
-    ("batch_id", T.BIGINT, "number of the batch; a batch that is done again has the same"),
-    ("trigger_at", T.TIMESTAMP, "when its trigger began"),
+    ("batch_id", T.BIGINT, "batch number; a batch that is repeated keeps its number"),
+    ("trigger_at", T.TIMESTAMP, "start of the trigger"),
 )
 _EXTRA = _columns(
-    ("extra", T.STRING, "JSON of what Spark said beyond these columns; null when it said nothing")
+    ("extra", T.STRING, "JSON of the fields of Spark's event that have no column; null when there are none")
 )
-_ORIGIN = _columns(("origin", T.STRING, "`agent`, or `log` for what was imported from an event log"))
+_ORIGIN = _columns(("origin", T.STRING, "`agent`, or `log` for rows imported from an event log"))
 _REPORT_ORDER = ("query_id", "trigger_at", "batch_id")
 
 PROGRESS = LakeTable(
     "progress",
-    "one row a progress report",
+    "one row per progress report",
     _WHOSE
     + _BATCH
     + _columns(
@@ -97,25 +101,29 @@ PROGRESS = LakeTable(
         (
             "reported_at",
             T.TIMESTAMP,
-            "when the report was made: the agent's time, or trigger and duration where none is known",
+            "time of the report: the agent's, else start of the trigger plus its duration",
         ),
         ("duration_ms", T.BIGINT, "duration of the trigger, milliseconds"),
         ("input_rows", T.BIGINT, "rows read"),
-        ("output_rows", T.BIGINT, "rows written; null where the sink does not tell"),
-        ("input_rows_per_second", T.DOUBLE, "rows read over the time since the trigger before"),
-        ("processed_rows_per_second", T.DOUBLE, "rows read over the duration of the trigger"),
-        ("lag_rows", T.BIGINT, "rows behind the sources' heads, summed; null where no source tells its head"),
+        ("output_rows", T.BIGINT, "rows written; null where the sink does not report it"),
+        ("input_rows_per_second", T.DOUBLE, "rows read divided by the time since the previous trigger"),
+        ("processed_rows_per_second", T.DOUBLE, "rows read divided by the duration of the trigger"),
+        (
+            "lag_rows",
+            T.BIGINT,
+            "backlog: latest offsets minus end offsets, summed over the sources; null where no source reports a latest offset",
+        ),
         ("watermark", T.TIMESTAMP, "event-time watermark of the batch; null without one"),
         ("event_time_max", T.TIMESTAMP, "largest event time read"),
         ("event_time_min", T.TIMESTAMP, "smallest event time read"),
         ("event_time_avg", T.TIMESTAMP, "mean event time read"),
         ("state_rows", T.BIGINT, "rows of state, summed over the operators; null without state"),
         ("state_bytes", T.BIGINT, "memory used by state, summed; null without state"),
-        ("dropped_rows", T.BIGINT, "rows dropped as later than the watermark, summed; null without state"),
-        ("durations_ms", T.BIGINT_MAP, "milliseconds of each phase, by Spark's names"),
+        ("dropped_rows", T.BIGINT, "late rows dropped by the watermark, summed; null without state"),
+        ("durations_ms", T.BIGINT_MAP, "duration of each phase in milliseconds, by Spark's names"),
         ("sink", T.STRING, "Spark's description of the sink"),
         ("observed", T.STRING, "JSON of observed metrics; null without any"),
-        ("spark_version", T.STRING, "version of Spark that wrote the report"),
+        ("spark_version", T.STRING, "Spark version that wrote the report"),
     )
     + _columns(
         ("agent", T.STRING, "id of the agent that sent it; null for logs"),
@@ -130,22 +138,26 @@ PROGRESS = LakeTable(
 
 SOURCES = LakeTable(
     "sources",
-    "one row a source of a progress report",
+    "one row per source of a progress report",
     _WHOSE
     + _BATCH
     + _columns(
-        ("source", T.INT, "place of the source in the report, from 0"),
+        ("source", T.INT, "index of the source in the report, from 0"),
         ("description", T.STRING, "Spark's description of the source"),
         ("input_rows", T.BIGINT, "rows read from it"),
-        ("input_rows_per_second", T.DOUBLE, "rows read over the time since the trigger before"),
-        ("processed_rows_per_second", T.DOUBLE, "rows read over the duration of the trigger"),
-        ("start_offset", T.STRING, "JSON of the offset it began at"),
-        ("end_offset", T.STRING, "JSON of the offset it came to"),
-        ("latest_offset", T.STRING, "JSON of the source's head; null where it does not tell"),
+        ("input_rows_per_second", T.DOUBLE, "rows read divided by the time since the previous trigger"),
+        ("processed_rows_per_second", T.DOUBLE, "rows read divided by the duration of the trigger"),
+        ("start_offset", T.STRING, "JSON of the offset at which the batch starts"),
+        ("end_offset", T.STRING, "JSON of the offset at which the batch ends"),
+        ("latest_offset", T.STRING, "JSON of the latest offset; null where the source does not report it"),
         ("end_total", T.DOUBLE, "sum of the numbers in `end_offset`; null where there are none"),
         ("latest_total", T.DOUBLE, "sum of the numbers in `latest_offset`; null where there are none"),
-        ("lag_rows", T.BIGINT, "head minus end, summed over partitions, never below 0; null where unknown"),
-        ("metrics", T.STRING_MAP, "what the source reports besides, as text"),
+        (
+            "lag_rows",
+            T.BIGINT,
+            "backlog: latest offset minus end offset, summed over partitions, never below 0; null where unknown",
+        ),
+        ("metrics", T.STRING_MAP, "further metrics of the source, as text"),
     )
     + _ORIGIN
     + _EXTRA,
@@ -156,16 +168,16 @@ SOURCES = LakeTable(
 
 STATE_OPERATORS = LakeTable(
     "state_operators",
-    "one row a stateful operator of a progress report",
+    "one row per stateful operator of a progress report",
     _WHOSE
     + _BATCH
     + _columns(
-        ("operator", T.INT, "place of the operator in the report, from 0"),
-        ("operator_name", T.STRING, "Spark's name of it"),
+        ("operator", T.INT, "index of the operator in the report, from 0"),
+        ("operator_name", T.STRING, "Spark's name of the operator"),
         ("rows", T.BIGINT, "rows of state"),
         ("rows_updated", T.BIGINT, "rows updated in the batch"),
         ("rows_removed", T.BIGINT, "rows removed in the batch"),
-        ("rows_dropped", T.BIGINT, "input rows dropped as later than the watermark"),
+        ("rows_dropped", T.BIGINT, "late input rows dropped by the watermark"),
         ("memory_bytes", T.BIGINT, "memory used"),
         ("commit_ms", T.BIGINT, "milliseconds to commit, summed over the tasks"),
         ("updates_ms", T.BIGINT, "milliseconds of updates, summed over the tasks"),
@@ -183,7 +195,7 @@ STATE_OPERATORS = LakeTable(
 
 LIFECYCLE = LakeTable(
     "lifecycle",
-    "one row an event in the life of a query or of an application",
+    "one row per lifecycle event of a query or an application",
     _WHOSE
     + _columns(
         ("name", T.STRING, "name of the query; null when it has none"),
@@ -192,9 +204,9 @@ LIFECYCLE = LakeTable(
             T.STRING,
             "`started`, `idle`, `terminated`, `start_failed`, `app_started`, `app_ended` or `dropped`",
         ),
-        ("reported_at", T.TIMESTAMP, "when it happened: the agent's time, or the log's"),
-        ("error_class", T.STRING, "Spark's error condition, where it failed with one"),
-        ("exception", T.STRING, "text of the exception, where it failed"),
+        ("reported_at", T.TIMESTAMP, "time of the event: the agent's, or the event log's"),
+        ("error_class", T.STRING, "Spark's error condition of a failure, where it has one"),
+        ("exception", T.STRING, "exception text of a failure"),
         ("spark_version", T.STRING, "version of Spark"),
         ("agent", T.STRING, "id of the agent that sent it; null for logs"),
         ("seq", T.BIGINT, "sequence number of the event at its agent; null for logs"),
@@ -208,9 +220,9 @@ LIFECYCLE = LakeTable(
 
 ALERTS = LakeTable(
     "alerts",
-    "one row an episode of an alert, from its first firing to its end",
+    "one row per alert episode, from firing to resolved",
     _columns(
-        ("store", T.STRING, "id of the store that told it: several may move to one lake"),
+        ("store", T.STRING, "id of the store that the alert comes from; several stores may share one lake"),
         ("key", T.BIGINT, "number of the episode in its store"),
         ("name", T.STRING, "alertname"),
         ("severity", T.STRING, "label `severity`"),
@@ -241,14 +253,14 @@ ACTIONS = LakeTable(
         ("query", T.STRING, "name of the query, else the first 8 of its id"),
         ("query_id", T.STRING, "Spark's id of the query"),
         ("action", T.STRING, "`stop`, `start` or `restart`"),
-        ("actor", T.STRING, "who asked"),
-        ("state", T.STRING, "how it ended"),
-        ("request_reason", T.STRING, "why it was asked for"),
-        ("reason", T.STRING, "why it ended so"),
-        ("requested_at", T.TIMESTAMP, "when it was asked for"),
-        ("delivered_at", T.TIMESTAMP, "when the agent had it"),
-        ("finished_at", T.TIMESTAMP, "when it was over"),
-        ("evidence", T.STRING, "JSON of what proves it"),
+        ("actor", T.STRING, "who requested it"),
+        ("state", T.STRING, "final state"),
+        ("request_reason", T.STRING, "reason given in the request"),
+        ("reason", T.STRING, "reason for the final state"),
+        ("requested_at", T.TIMESTAMP, "when it was requested"),
+        ("delivered_at", T.TIMESTAMP, "when it was delivered to the agent"),
+        ("finished_at", T.TIMESTAMP, "when it finished"),
+        ("evidence", T.STRING, "JSON of the evidence for the outcome"),
     ),
     partition_column="requested_at",
     order=("query_id", "requested_at"),
@@ -259,12 +271,16 @@ _BUCKET = _columns(
     ("app", T.STRING, "application"),
     ("query", T.STRING, "name of the query, else the first 8 of its id: the label `query`"),
     ("query_id", T.STRING, "Spark's id of the query"),
-    ("bucket_at", T.TIMESTAMP, "begin of the bucket; a batch is in the bucket of its trigger"),
+    (
+        "bucket_at",
+        T.TIMESTAMP,
+        "start of the bucket; a batch belongs to the bucket in which its trigger starts",
+    ),
     ("batches", T.BIGINT, "batches reported"),
     ("input_rows", T.BIGINT, "rows read"),
-    ("output_rows", T.BIGINT, "rows written, where the sink tells"),
-    ("dropped_rows", T.BIGINT, "rows dropped as later than the watermark"),
-    ("busy_seconds", T.DOUBLE, "durations of its triggers, summed"),
+    ("output_rows", T.BIGINT, "rows written, where the sink reports it"),
+    ("dropped_rows", T.BIGINT, "late rows dropped by the watermark"),
+    ("busy_seconds", T.DOUBLE, "sum of the trigger durations"),
     ("duration_seconds_p10", T.DOUBLE, "10th percentile of the durations of triggers"),
     ("duration_seconds_p50", T.DOUBLE, "median duration of a trigger"),
     ("duration_seconds_p90", T.DOUBLE, "90th percentile of the durations"),
@@ -275,38 +291,38 @@ _BUCKET = _columns(
     ("input_rows_per_second_p50", T.DOUBLE, "median of Spark's input rate"),
     ("input_rows_per_second_p90", T.DOUBLE, "90th percentile of Spark's input rate"),
     ("processed_rows_per_second_p50", T.DOUBLE, "median of Spark's processing rate"),
-    ("lag_rows_p10", T.DOUBLE, "10th percentile of the rows behind the heads; null where unknown"),
-    ("lag_rows_p50", T.DOUBLE, "median of the rows behind"),
+    ("lag_rows_p10", T.DOUBLE, "10th percentile of the backlog in rows; null where unknown"),
+    ("lag_rows_p50", T.DOUBLE, "median of the backlog in rows"),
     ("lag_rows_p90", T.DOUBLE, "90th percentile of the rows behind"),
     ("lag_rows_p95", T.DOUBLE, "95th percentile of the rows behind"),
-    ("lag_rows_max", T.DOUBLE, "most rows behind"),
+    ("lag_rows_max", T.DOUBLE, "largest backlog in rows"),
     (
         "lag_seconds_p50",
         T.DOUBLE,
-        "median age of the oldest row that is not read; null where unknown. Estimated: rows behind over the "
-        "pace of the source's head in the last 10 batches of the run, of the source that is worst; the time of "
-        "these batches where the head stood still",
+        "median age of the oldest unread row; null where unknown. Estimated for the source with the highest age: "
+        "backlog divided by the rate at which the latest offset advanced in the last 10 batches of the run; "
+        "the time span of these batches where the latest offset did not change",
     ),
-    ("lag_seconds_p95", T.DOUBLE, "95th percentile of that age"),
+    ("lag_seconds_p95", T.DOUBLE, "95th percentile of the age of the oldest unread row"),
     ("lag_seconds_max", T.DOUBLE, "largest age"),
-    ("watermark_lag_seconds_max", T.DOUBLE, "most that the watermark was behind the trigger"),
+    ("watermark_lag_seconds_max", T.DOUBLE, "largest distance of the watermark behind the trigger"),
     ("state_rows_p10", T.DOUBLE, "10th percentile of the rows of state; null without state"),
     ("state_rows_p50", T.DOUBLE, "median of the rows of state"),
     ("state_rows_p90", T.DOUBLE, "90th percentile of the rows of state"),
     ("state_rows_first", T.DOUBLE, "rows of state at the first batch; null without state"),
     ("state_rows_last", T.DOUBLE, "rows of state at the last batch"),
-    ("state_rows_max", T.DOUBLE, "most rows of state"),
+    ("state_rows_max", T.DOUBLE, "maximum rows of state"),
     ("state_bytes_last", T.DOUBLE, "memory of state at the last batch"),
-    ("state_bytes_max", T.DOUBLE, "most memory of state"),
-    ("starts", T.BIGINT, "runs that began: started, or, where nothing tells it, first reported"),
-    ("failures", T.BIGINT, "runs that ended by an exception, and starts that failed"),
+    ("state_bytes_max", T.DOUBLE, "maximum memory of state"),
+    ("starts", T.BIGINT, "runs that started; without a start event, runs with their first report here"),
+    ("failures", T.BIGINT, "runs that ended with an exception, and starts that failed"),
     (
         "downtime_seconds",
         T.DOUBLE,
         "seconds in which no run was up, between signs of life at most a day off on each side; a run is up from "
         "its start, or first report, to its end, or a minute past its last sign",
     ),
-    ("slo_batches", T.BIGINT, "batches that the objective can be judged on"),
+    ("slo_batches", T.BIGINT, "batches for which the objective can be evaluated"),
     (
         "slo_good",
         T.BIGINT,
@@ -318,7 +334,7 @@ _WIDTHS = {"rollup_1m": "a minute", "rollup_1h": "an hour", "rollup_1d": "a day 
 ROLLUPS = {
     name: LakeTable(
         name,
-        f"one row a query and {width}",
+        f"one row per query and {width}",
         _BUCKET,
         "bucket_at",
         ("query_id", "bucket_at"),
@@ -329,18 +345,18 @@ ROLLUPS = {
 
 BASELINES = LakeTable(
     "baselines",
-    "what is usual: one row a query, figure, hour of the week and quantile",
+    "baselines: one row per query, metric, hour of the week and quantile",
     _columns(
         ("app", T.STRING, "application"),
         ("query", T.STRING, "name of the query, else the first 8 of its id"),
         ("query_id", T.STRING, "Spark's id of the query"),
-        ("metric", T.STRING, "which figure, by the name its series has without the prefix"),
+        ("metric", T.STRING, "metric name without the `spark_streaming_` prefix"),
         ("hour_of_week", T.INT, "0 is Monday 00:00 UTC, 167 Sunday 23:00"),
         ("quantile", T.DOUBLE, "0.1, 0.5 or 0.9"),
-        ("value", T.DOUBLE, "the quantile over the weeks, in the unit of the figure"),
+        ("value", T.DOUBLE, "median over the weeks of this quantile, in the unit of the metric"),
         ("weeks", T.INT, "weeks that have data for this hour"),
-        ("samples", T.BIGINT, "batches that it was learned from"),
-        ("made_at", T.TIMESTAMP, "when it was learned"),
+        ("samples", T.BIGINT, "batches that the value was computed from"),
+        ("made_at", T.TIMESTAMP, "when the value was computed"),
     ),
     partition_column="made_at",
     order=("query_id", "metric", "hour_of_week", "quantile"),
@@ -364,11 +380,11 @@ TABLES: dict[str, LakeTable] = {
 
 @cache
 def arrow_schema(table: str) -> pa.Schema:
-    """The schema of a table's files."""
+    """The Arrow schema of a table's files."""
     return pa.schema([pa.field(column.name, ARROW_TYPES[column.type]) for column in TABLES[table].columns])
 
 
 @cache
 def spark_ddl(table: str) -> str:
-    """The same as Spark's DDL, without the partition column `date`."""
+    """The same schema as Spark DDL, without the partition column `date`."""
     return ", ".join(f"`{column.name}` {column.type.value}" for column in TABLES[table].columns)

@@ -1,6 +1,6 @@
-"""The parts of a commit while they are written: on executors, each file whole before it has its name.
+"""Staged parts of a commit: executors write each file completely before it gets its name.
 
-`Lake.stage` makes a Staging; jobs send it to their tasks, which write rows of a table by it and hand back parts.
+`Lake.stage` creates a Staging. Jobs send it to their tasks, which write rows with it and return the parts.
 """
 
 from __future__ import annotations
@@ -27,30 +27,33 @@ ROW_GROUP_ROWS = 128 * 1024
 
 @dataclass(frozen=True)
 class Staging:
-    """Where the parts of one commit are written before it; can be sent to executors."""
+    """The location where the parts of one commit are written before it is committed. Can be pickled for
+    executors.
+    """
 
     folder: LakeFolder
     job: str
     batch: str
     path: str
-    #: What stood of the same batch when this was made (`Manifest.stands`); a commit over something else is refused.
+    #: State of the same batch when this was created (`LakeManifest.live_state`); a commit over another state
+    #: is refused.
     previous_state: tuple[float, frozenset[str]] | None = None
 
     def write(self, table: str, rows: pa.Table, part: str) -> list[Part]:
-        """Write rows of a table, a file a day, sorted. `part`: told apart from all others of this commit.
+        """Write rows of a table, sorted, one file per day. `part`: unique within this commit.
 
-        LakeError where a row has no time, it would be in no day, and where the disk takes it not.
+        LakeError where a row has no value in the partition column, and where the disk rejects the write.
         """
-        spec = TABLES[table]
+        table_spec = TABLES[table]
         if not rows.num_rows:
             return []
-        days = pc.cast(pc.floor_temporal(rows[spec.partition_column], unit="day"), pa.date32())
+        days = pc.cast(pc.floor_temporal(rows[table_spec.partition_column], unit="day"), pa.date32())
         if days.null_count:
             raise LakeError(
-                f"{days.null_count} rows of {table} have no {spec.partition_column}: they belong to no day"
+                f"{days.null_count} rows of {table} have no {table_spec.partition_column}, so they belong to no day"
             )
         if rows.schema != arrow_schema(table):
-            rows = rows.select(list(spec.names)).cast(arrow_schema(table))
+            rows = rows.select(list(table_spec.names)).cast(arrow_schema(table))
         found = sorted(pc.unique(days).to_pylist())
         try:
             return [
@@ -69,27 +72,28 @@ class Staging:
 
     @contextlib.contextmanager
     def file(self, table: str, day: date, part: str) -> Iterator[PartFile]:
-        """One file of one day, to be written piece by piece; `part` of it is to be had afterwards.
+        """One file of one day, written piece by piece; `part` of the yielded file is complete after the
+        block.
 
-        Written beside and renamed: two attempts at one task never share a file.
+        The file is written under a temporary name and renamed: two attempts at one task never share a file.
         """
         path = f"{table}/date={day.isoformat()}/{self.job}-{self.batch}-{checked_name(part)}.parquet"
         target = self.folder.absolute(self.path, path)
-        passing = f"{target}.{uuid.uuid4().hex[:8]}"
+        temporary = f"{target}.{uuid.uuid4().hex[:8]}"
         self.folder.fs.makedirs(target.rpartition("/")[0], exist_ok=True)
         with (
-            self.folder.fs.open(passing, "wb") as sink,
+            self.folder.fs.open(temporary, "wb") as sink,
             pq.ParquetWriter(sink, arrow_schema(table), compression="zstd", **_encoding(table)) as writer,
         ):
             file = PartFile(Part(table, day, path, 0, 0), sink, writer)
             yield file
-        self.folder.fsync(passing)
-        self.folder.rename(passing, target)
+        self.folder.fsync(temporary)
+        self.folder.rename(temporary, target)
         file.close(int(self.folder.fs.size(target)))
 
 
 def _sorted(rows: pa.Table, order: tuple[str, ...]) -> pa.Table:
-    """To look whether rows come sorted costs a fiftieth of sorting them."""
+    """Sort rows unless they are sorted already: the test costs a fiftieth of sorting."""
     tied: Any = True
     for name in order:
         column = rows[name].combine_chunks()
@@ -102,42 +106,45 @@ def _sorted(rows: pa.Table, order: tuple[str, ...]) -> pa.Table:
 
 @cache
 def _encoding(table: str) -> dict[str, Any]:
-    """How columns are written: what is smallest and costs least for what they hold.
+    """Column encodings: the smallest and cheapest for each type.
 
-    Text repeats, so it has a dictionary; counters and times differ little from row to row. Statistics only of what
-    rows are looked for by: of a small file they would be the larger part.
+    Repeating text is dictionary-encoded; counters and times differ little from row to row and are
+    delta-encoded. Statistics are written only for columns that rows are filtered by: in a small file they
+    would be the larger part.
     """
-    spec = TABLES[table]
+    table_spec = TABLES[table]
     maps = {
         column.name: column.type
-        for column in spec.columns
+        for column in table_spec.columns
         if column.type in (ColumnType.BIGINT_MAP, ColumnType.STRING_MAP)
     }
-    texts = [column.name for column in spec.columns if column.type is ColumnType.STRING]
+    texts = [column.name for column in table_spec.columns if column.type is ColumnType.STRING]
     texts += [f"{name}.key_value.key" for name in maps]
     texts += [f"{name}.key_value.value" for name, kind in maps.items() if kind is ColumnType.STRING_MAP]
     steps = {
         column.name
-        for column in spec.columns
+        for column in table_spec.columns
         if column.type in (ColumnType.BIGINT, ColumnType.INT, ColumnType.TIMESTAMP)
     }
     return {
         "use_dictionary": texts,
         "column_encoding": dict.fromkeys(steps, "DELTA_BINARY_PACKED"),
-        "write_statistics": list(dict.fromkeys((spec.partition_column, *spec.order, *spec.key))),
+        "write_statistics": list(
+            dict.fromkeys((table_spec.partition_column, *table_spec.order, *table_spec.key))
+        ),
         "store_schema": False,
     }
 
 
 class PartFile:
-    """A file of the lake while it grows. `part` is right once `Staging.file` is left."""
+    """A file of the lake while it is written. `part` is final once `Staging.file` is left."""
 
     def __init__(self, part: Part, sink: Any, writer: pq.ParquetWriter):
         self.part = part
         self._sink, self._writer = sink, writer
 
     def write(self, rows: pa.Table) -> None:
-        """More rows, in the order of the table and after those before."""
+        """Append rows, which must follow the previous ones in the table's order."""
         self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         self.part = replace(self.part, rows=self.part.rows + rows.num_rows)
 
@@ -147,4 +154,5 @@ class PartFile:
         return int(self._sink.tell())
 
     def close(self, size: int) -> None:
+        """Set the final size in bytes."""
         self.part = replace(self.part, bytes=size)

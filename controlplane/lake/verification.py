@@ -1,6 +1,6 @@
-"""Whether what a commit says is really in the lake: every file is there, has its size, and can be read to its end.
+"""Verify that the files of a commit are in the lake, have their recorded sizes and can be read to the end.
 
-Called before anything leaves the store for the lake, by the server and by the job that moves. No Spark.
+Called before events are deleted from the store, by the server and by the offload job. No Spark.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from controlplane.lake.manifest import Commit, LakeManifest, Part
 
 
 def verify_commit(lake: Lake, commit: Commit, manifest: LakeManifest) -> int:
-    """Read every file that holds the rows of this commit; how many rows. LakeError names the first that is damaged.
+    """Read every file that holds the rows of this commit and return the number of its rows. LakeError names
+    the first damaged file.
 
-    Where another commit took the place of some of its files (small files made one), that commit's are read.
+    Where another commit replaced some of the files (compaction), the files of that commit are read.
     """
     live_parts = {part.path for part, _ in manifest.live_parts.values()}
     wanted = {part.path: part for part in commit.parts if part.path in live_parts}
@@ -29,11 +30,11 @@ def verify_commit(lake: Lake, commit: Commit, manifest: LakeManifest) -> int:
 
 
 def _replacements(manifest: LakeManifest, path: str, live_parts: set[str]) -> list[Part]:
-    """The files that took a file's place, as they stand now."""
+    """The live files that replaced a file."""
     table, day = path.split("/")[:2]
     heirs = [commit for commit in manifest.commits.values() if path in commit.replaces]
     if not heirs:
-        raise LakeError(f"{path} is gone from the lake, and no commit says what took its place")
+        raise LakeError(f"{path} is missing from the lake and no commit records its replacement")
     newest = max(heirs, key=lambda commit: commit.at)
     found: list[Part] = []
     for part in newest.parts:
@@ -44,17 +45,17 @@ def _replacements(manifest: LakeManifest, path: str, live_parts: set[str]) -> li
 
 
 def verify_part(folder: LakeFolder, part: Part) -> None:
-    """Read one file to its end, a group of rows at a time. LakeError where it is not what the commit says."""
+    """Read one file to its end, one row group at a time. LakeError where it differs from the commit."""
     try:
         with folder.fs.open(folder.absolute(part.path), "rb") as file:
             size = int(folder.fs.size(folder.absolute(part.path)))
             parquet = pq.ParquetFile(file)
             rows = sum(parquet.read_row_group(number).num_rows for number in range(parquet.num_row_groups))
-    except Exception as error:  # of files, of Parquet, of any file system: nothing of it is to be trusted
+    except Exception as error:  # errors of files, Parquet or any file system: the file cannot be trusted
         raise LakeError(f"{folder.absolute(part.path)} is damaged or missing: {_line(error)}") from None
     if (rows, size) != (part.rows, part.bytes):
         raise LakeError(
-            f"{folder.absolute(part.path)} is damaged: {rows} rows in {size} bytes, the commit says"
+            f"{folder.absolute(part.path)} is damaged: {rows} rows in {size} bytes; the commit records"
             f" {part.rows} rows in {part.bytes} bytes"
         )
 

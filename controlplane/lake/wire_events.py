@@ -1,6 +1,8 @@
-"""An agent's events, one wire envelope a line -> what makes each the same one, and rows of the lake.
+"""Decode agent events (one wire envelope per line), derive their deduplication keys and add them to the
+lake's rows.
 
-Called by the jobs that bring events into the lake: ingest from the landing zone, move from the store. Pure.
+Called by the jobs that bring events into the lake: ingest from the landing zone, offload from the store.
+Pure.
 """
 
 from __future__ import annotations
@@ -13,19 +15,19 @@ from controlplane.lake.rows import LakeRowBuilder, Producer
 from listeners.protocol import wire
 from listeners.protocol.errors import WireError
 
-#: As the server has it: longer lines are no events.
+#: The server's limits: longer lines are rejected.
 MAX_LINE_BYTES, MAX_INVENTORY_BYTES = 1024 * 1024, 4 * 1024 * 1024
-#: Types whose events are rows of `lifecycle`. Heartbeats, statuses and inventories are of the present only.
+#: Event types stored in `lifecycle`. Heartbeats, statuses and inventories describe only the present.
 LIFECYCLE_EVENTS = frozenset(
     ("started", "idle", "terminated", "start_failed", "app_started", "app_ended", "dropped")
 )
-#: A run has one of each, whoever tells of it.
+#: Events that occur once per run, whichever agent reports them.
 ONCE_PER_RUN = frozenset(("started", "terminated"))
 _NAMED = frozenset(("id", "runId", "name", "exception", "errorClass", "errorClassOnException"))
 
 
 def decode_line(line: bytes) -> wire.Event:
-    """One line -> event. WireError says in one sentence what is wrong."""
+    """Decode one line. WireError says in one sentence what is wrong."""
     if len(line) > MAX_INVENTORY_BYTES:
         raise WireError(f"a line may have at most {MAX_LINE_BYTES} bytes, not {len(line)}")
     event = wire.decode_event(line)
@@ -35,28 +37,28 @@ def decode_line(line: bytes) -> wire.Event:
 
 
 def deduplication_key(event: wire.Event) -> bytes:
-    """16 bytes: two events with the same are one, told twice.
+    """A 16-byte key: events with equal keys are the same event, reported twice.
 
-    A batch is its run, number and trigger, and a run starts and ends once, whichever agent tells of it; all else is
-    an agent's own, by its number.
+    A batch is identified by run, number and trigger; a start and a termination by the run, whichever agent
+    reports them; every other event by agent and sequence number.
     """
     data = event.data
     run, when, batch = data.get("runId"), unix_seconds(data.get("timestamp")), whole(data.get("batchId"))
-    told: tuple[Any, ...] = (event.agent, event.seq)
+    key_parts: tuple[Any, ...] = (event.agent, event.seq)
     if isinstance(run, str) and run:
         if event.type == "progress" and when is not None and batch is not None:
-            told = ("progress", run, batch, when)
+            key_parts = ("progress", run, batch, when)
         elif event.type in ONCE_PER_RUN:
-            told = (event.type, run)
+            key_parts = (event.type, run)
         elif event.type == "idle" and when is not None:
-            told = ("idle", run, when)
-    return hashlib.blake2b(repr(told).encode("utf-8", "replace"), digest_size=16).digest()
+            key_parts = ("idle", run, when)
+    return hashlib.blake2b(repr(key_parts).encode("utf-8", "replace"), digest_size=16).digest()
 
 
 def add_event(rows: LakeRowBuilder, event: wire.Event) -> bool:
-    """Take an event into the rows. False where it is of a kind that the lake does not keep.
+    """Add an event to the rows; return False for types that the lake does not store.
 
-    ValueError says in one sentence what is wrong with its data; nothing is kept of it then.
+    ValueError says in one sentence what is wrong with the event's data; no row is added then.
     """
     who = Producer(event.app.name, event.app.spark_version, "agent")
     if event.type == "progress":
@@ -71,7 +73,7 @@ def add_event(rows: LakeRowBuilder, event: wire.Event) -> bool:
     rows.lifecycle(
         who,
         event.type,
-        _happened(event),
+        _occurred_at(event),
         query_id,
         run_id,
         text(data.get("name")),
@@ -84,7 +86,7 @@ def add_event(rows: LakeRowBuilder, event: wire.Event) -> bool:
     return True
 
 
-def _happened(event: wire.Event) -> float:
-    """Spark's own time where it tells one: two who hear the same trigger then say the same."""
-    told = unix_seconds(event.data.get("timestamp")) if event.type in ("started", "idle") else None
-    return event.at if told is None else told
+def _occurred_at(event: wire.Event) -> float:
+    """Spark's own time where the event has one, so that two agents that report the same trigger agree."""
+    key_parts = unix_seconds(event.data.get("timestamp")) if event.type in ("started", "idle") else None
+    return event.at if key_parts is None else key_parts
