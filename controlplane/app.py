@@ -286,7 +286,7 @@ def build(settings: Settings, clock: Clock = time.time, reached: Reached = ignor
             settings.data_dir,
             settings.series_step,
             settings.max_series,
-            history.beyond(window),
+            history.series_source(window),
             baselines,
         )
         alerting = AlertingService(settings, series, writer, reading, clock, reached)

@@ -1,5 +1,6 @@
-"""The long past in the server, without Spark: events move to the lake, and what is older than the store is read there.
+"""History in the server, without Spark: offloading events to the lake and reading times that the store no
+longer has.
 
-Wired by `controlplane.app`; asked by `controlplane.metrics.series` and `controlplane.api`. The job that moves is
-`controlplane.pipeline.offload.offload_job`, a process of its own.
+Wired by `controlplane.app`; called by `controlplane.metrics.series` and `controlplane.api`. The offload job
+itself is `controlplane.pipeline.offload.offload_job`, a process of its own.
 """

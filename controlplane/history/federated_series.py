@@ -1,7 +1,8 @@
-"""Series of any length: from the store as long as it can tell them, from the lake before that.
+"""Series of any range: from the store where it has the data, from the lake before that.
 
-Short stretches are made exactly, from reports wherever they are; longer ones on a coarser grid, the part before the
-store's oldest events from the lake's rollups. Made by `controlplane.metrics.series.service`, for one question each.
+Short ranges are computed exactly, from reports of both. Longer ranges use a coarser grid, and times before
+the store's oldest events come from the lake's rollups. Created by `controlplane.metrics.series.service`, once
+per request.
 """
 
 from __future__ import annotations
@@ -37,18 +38,19 @@ from listeners.protocol.wire import rfc3339
 
 log = logging.getLogger(__name__)
 DAY = 86400.0
-#: Seconds between two samples of a long stretch: two of them in every look-back and every rate over five minutes.
+#: Step of long ranges, in seconds: each lookback and each five-minute rate still contains two samples.
 COARSE_STEP_SECONDS = 120.0
-#: Longer stretches are coarse, and read from rollups, where there are any: by the minute, by the hour.
+#: Limits of the range, in seconds: above the first the grid is coarse, above the second minute rollups
+#: replace reports, above the third hour rollups replace minute rollups, where rollups exist.
 MAX_FINE_RANGE_SECONDS, MAX_RAW_RANGE_SECONDS, MAX_MINUTE_RANGE_SECONDS = DAY / 4, 2 * DAY, 7 * DAY
-#: Values of one answer, and days times queries whose reports are read for it.
+#: Values in one answer, and days times queries whose reports are read for it.
 MAX_POINTS, MAX_RAW_QUERY_DAYS = 12_000_000, 400
 ROLLUP_ADVICE = "run `controlplane history rollup`, or ask for fewer queries or a shorter time"
 
 
 @dataclass(frozen=True)
 class SeriesBackends:
-    """What a long source is made of. `exact` and `coarse`: over store and lake, on the grid and on one of COARSE."""
+    """The backends of a federated source. `exact` and `coarse` replay store and lake on the two grids."""
 
     exact: SeriesReplay
     coarse: SeriesReplay
@@ -60,62 +62,70 @@ class SeriesBackends:
 
 @dataclass
 class FederatedSeries:
-    """A SeriesSource for one question at `now`. `notes` gathers what has to be said of the answer."""
+    """A SeriesSource for one request at `now`. `notes` collects warnings about the answer."""
 
-    parts: SeriesBackends
+    backends: SeriesBackends
     now: float
     notes: list[str] = field(default_factory=list)
 
     def select(self, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
-        """As `Replay.select`, further back; with a lake that cannot be read, what the store has, and a note."""
+        """As `SeriesReplay.select`, further back. Where the lake cannot be read: the store's series, and a
+        note.
+        """
         name = exact_name(matchers)
         if name is None or not replayable(name):
-            return self.parts.exact.select(matchers, start, end)
+            return self.backends.exact.select(matchers, start, end)
         try:
             return self._select(name, matchers, start, end)
         except LakeError as error:
-            self._note(f"times before the store's are not told: {error}")
-            return self.parts.exact.over(None).select(matchers, start, end)
+            self._note(f"times before the store's oldest events are missing: {error}")
+            return self.backends.exact.over(None).select(matchers, start, end)
 
     def _select(self, name: str, matchers: Sequence[Matcher], start: float, end: float) -> Sequence[Series]:
-        with self.parts.reading() as connection:
-            since = offload_marks.store_complete_since(connection)
-        strange = self._strange(matchers)
+        with self.backends.reading() as connection:
+            complete_since = offload_marks.store_complete_since(connection)
+        strange = self._unknown_queries(matchers)
         if strange:
-            return self._far(name, matchers, start, min(end, self.now), strange, {})
-        views = {view.query_id: view for view in self.parts.window.views() if may_match(matchers, view)}
-        imported = self._imported(views.values(), start, since)
-        # The runs of queries are kept for the retention: with them, all is made again as it was.
-        if not imported and (start >= self.now - self.parts.retention_seconds or since <= start):
+            return self._from_lake(name, matchers, start, min(end, self.now), strange, {})
+        views = {view.query_id: view for view in self.backends.window.views() if may_match(matchers, view)}
+        imported = self._imported(views.values(), start, complete_since)
+        # Runs are kept for the retention period: within it everything can be recomputed from them.
+        if not imported and (start >= self.now - self.backends.retention_seconds or complete_since <= start):
             try:
-                return self.parts.exact.select(matchers, start, end)
+                return self.backends.exact.select(matchers, start, end)
             except LimitExceeded:
                 if end - start <= MAX_FINE_RANGE_SECONDS:
                     raise
-        near = self.parts.exact if end - start <= MAX_FINE_RANGE_SECONDS else self.parts.coarse
-        known = self.now - self.parts.retention_seconds
-        if name in LIFECYCLE_METRICS and known < since:  # runs and statuses outlive the events
+        recent = self.backends.exact if end - start <= MAX_FINE_RANGE_SECONDS else self.backends.coarse
+        known = self.now - self.backends.retention_seconds
+        if (
+            name in LIFECYCLE_METRICS and known < complete_since
+        ):  # runs and statuses are kept longer than events
             with contextlib.suppress(LimitExceeded):
                 return self._stitched(
-                    name, matchers, start, end, views, _boundaries(views, known, imported), near
+                    name, matchers, start, end, views, _boundaries(views, known, imported), recent
                 )
-        return self._stitched(name, matchers, start, end, views, _boundaries(views, since, imported), near)
+        return self._stitched(
+            name, matchers, start, end, views, _boundaries(views, complete_since, imported), recent
+        )
 
-    def _imported(self, views: Iterable[QueryView], start: float, since: float) -> dict[str, float]:
-        """Queries that the lake knows from before the server did, and since when that does."""
+    def _imported(self, views: Iterable[QueryView], start: float, complete_since: float) -> dict[str, float]:
+        """Queries that the lake knows from before the server first saw them, with the time of that."""
         young = {
-            view.query_id: view.first_seen_at for view in views if view.first_seen_at > max(start, since)
+            view.query_id: view.first_seen_at
+            for view in views
+            if view.first_seen_at > max(start, complete_since)
         }
-        archive = self.parts.archive
+        archive = self.backends.archive
         days = archive.days("progress", start, max(young.values())) if young else []
         if not days:
             return {}
         rows = archive.table("progress", ("query_id", "reported_at"), days, where_queries(list(young)))
         first = rows.group_by("query_id").aggregate([("reported_at", "min")])
-        told = zip(
+        rows_by_query = zip(
             first["query_id"].to_pylist(), first["reported_at_min"].cast("int64").to_pylist(), strict=True
         )
-        return {one: young[one] for one, at in told if at / 1e6 < young[one]}
+        return {one: young[one] for one, at in rows_by_query if at / 1e6 < young[one]}
 
     def _stitched(
         self,
@@ -124,45 +134,46 @@ class FederatedSeries:
         start: float,
         end: float,
         views: Mapping[str, QueryView],
-        seams: Mapping[str, float],
+        boundaries: Mapping[str, float],
         replay: SeriesReplay,
     ) -> list[Series]:
-        """The lake's series of each query up to its seam, and from there on the store's."""
+        """Each query's series from the lake up to its boundary, and from the store after it."""
         step = replay.step
-        slots = {one: math.ceil(at / step) * step for one, at in seams.items()}
+        slots = {one: math.ceil(at / step) * step for one, at in boundaries.items()}
         first, last = min(slots.values(), default=0.0), max(slots.values(), default=0.0)
-        # From one slot before the first seam: counters are counted back from there.
-        near = list(replay.select(matchers, max(start, first - 1.5 * step), end)) if first <= end else []
+        # Start one slot before the first boundary: counters are computed backwards from there.
+        recent = list(replay.select(matchers, max(start, first - 1.5 * step), end)) if first <= end else []
         if last <= start:
-            return near
+            return recent
         totals = (
-            _counter_totals(near, slots, step)
+            _counter_totals(recent, slots, step)
             if name in METRIC_COLUMNS and METRIC_COLUMNS[name].is_counter
             else {}
         )
-        past = self._far(name, matchers, start, min(end, last - step), views, totals)
+        older = self._from_lake(name, matchers, start, min(end, last - step), views, totals)
         found: list[Series] = []
-        for seam in sorted(set(slots.values())):
+        for boundary in sorted(set(slots.values())):
             of_seam = [
-                [one for one in some if slots.get(one.labels["query_id"]) == seam] for some in (past, near)
+                [one for one in some if slots.get(one.labels["query_id"]) == boundary]
+                for some in (older, recent)
             ]
-            before = [_before(one, seam) for one in of_seam[0]]
-            found += join_series(before, of_seam[1], seam) if seam <= end else before
+            before = [_before(one, boundary) for one in of_seam[0]]
+            found += join_series(before, of_seam[1], boundary) if boundary <= end else before
         return found
 
-    def _strange(self, matchers: Sequence[Matcher]) -> dict[str, QueryView | None]:
+    def _unknown_queries(self, matchers: Sequence[Matcher]) -> dict[str, QueryView | None]:
         """The query that is named by its id and that the server has never seen, or forgotten."""
         named = [one.value for one in matchers if one.name == "query_id" and one.operator == "="]
-        return {named[0]: None} if named and self.parts.window.view(named[0]) is None else {}
+        return {named[0]: None} if named and self.backends.window.view(named[0]) is None else {}
 
-    def _note(self, words: str) -> None:
-        if words not in self.notes:
-            log.debug("%s", words)
-            self.notes.append(words)
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            log.debug("%s", text)
+            self.notes.append(text)
 
     # -- the far past ----------------------------------------------------------------------------
 
-    def _far(
+    def _from_lake(
         self,
         name: str,
         matchers: Sequence[Matcher],
@@ -172,25 +183,25 @@ class FederatedSeries:
         totals: Mapping[str, tuple[float, float]],
     ) -> list[Series]:
         """Series of these queries with start < t <= end, from the lake."""
-        archive, figure = self.parts.archive, METRIC_COLUMNS.get(name)
+        archive, figure = self.backends.archive, METRIC_COLUMNS.get(name)
         days = archive.days("progress", start, end)
         rolled = {table: archive.days(table, start, end) for table in BUCKET_SECONDS}
         if not queries or not (days or any(rolled.values())):
             return []
         if figure is None:
-            self._note(f"{name} is not told of times before {rfc3339(end)}: the lake has no such figure")
+            self._note(f"{name} is not available before {rfc3339(end)}: the lake does not store it")
             return []
-        step = COARSE_STEP_SECONDS if end - start > MAX_FINE_RANGE_SECONDS else self.parts.exact.step
+        step = COARSE_STEP_SECONDS if end - start > MAX_FINE_RANGE_SECONDS else self.backends.exact.step
         slots = np.arange(math.floor(start / step), math.floor(end / step) + 1, dtype=np.float64) * step
         if len(slots) * len(queries) > MAX_POINTS:
             raise LimitExceeded(
-                f"{len(queries)} queries at {len(slots)} moments each are too much: {ROLLUP_ADVICE}"
+                f"{len(queries)} queries at {len(slots)} samples each exceed the limit: {ROLLUP_ADVICE}"
             )
-        choice = plan_days(end - start, days, rolled, figure.rolled is not None, figure.raw is not None)
-        if choice.raw and figure.raw is None:
-            self._note(f"{name} is not told of days that are not rolled up: {ROLLUP_ADVICE}")
-        spans = self._spans(name, choice, list(queries), start, end)
-        labels = self._labels(name, queries, spans, days or choice.all)
+        plan = plan_days(end - start, days, rolled, figure.rolled is not None, figure.raw is not None)
+        if plan.raw and figure.raw is None:
+            self._note(f"{name} is missing on days without rollups: {ROLLUP_ADVICE}")
+        spans = self._spans(name, plan, list(queries), start, end)
+        labels = self._labels(name, queries, spans, days or plan.all)
         rows = [
             lake_series.counter_values(one, slots, *totals.get(query_id, (end, None)))
             if figure.is_counter
@@ -203,26 +214,27 @@ class FederatedSeries:
         return [one for one in found if matches(matchers, one.labels)]
 
     def _spans(
-        self, name: str, choice: DayPlan, query_ids: list[str], start: float, end: float
+        self, name: str, plan: DayPlan, query_ids: list[str], start: float, end: float
     ) -> dict[str, Spans]:
-        archive, figure, where = self.parts.archive, METRIC_COLUMNS[name], where_queries(query_ids)
-        parts = []
-        for table, days in choice.rolled.items():
+        archive, figure, where = self.backends.archive, METRIC_COLUMNS[name], where_queries(query_ids)
+        backends = []
+        for table, days in plan.rolled.items():
             rows = archive.table(table, lake_series.rollup_columns(figure), days, where)
-            parts.append(lake_series.spans_from_rollups(name, rows, BUCKET_SECONDS[table]))
-        if choice.raw and figure.raw is not None:
-            if len(choice.raw) * len(query_ids) > MAX_RAW_QUERY_DAYS:
+            backends.append(lake_series.spans_from_rollups(name, rows, BUCKET_SECONDS[table]))
+        if plan.raw and figure.raw is not None:
+            if len(plan.raw) * len(query_ids) > MAX_RAW_QUERY_DAYS:
                 raise LimitExceeded(
-                    f"reports of {len(query_ids)} queries on {len(choice.raw)} days are too much: {ROLLUP_ADVICE}"
+                    f"reports of {len(query_ids)} queries on {len(plan.raw)} days exceed the "
+                    f"limit: {ROLLUP_ADVICE}"
                 )
-            rows = archive.table("progress", lake_series.raw_columns(figure), choice.raw, where)
-            parts.append(lake_series.spans_from_reports(name, rows, self._ends(choice.raw, where)))
-        return {one: spans for one, spans in lake_series.merge_spans(parts).items() if len(spans.starts)}
+            rows = archive.table("progress", lake_series.raw_columns(figure), plan.raw, where)
+            backends.append(lake_series.spans_from_reports(name, rows, self._ends(plan.raw, where)))
+        return {one: spans for one, spans in lake_series.merge_spans(backends).items() if len(spans.starts)}
 
     def _ends(self, days: Sequence[date], where: RowFilter) -> Mapping[str, Floats]:
-        """When runs ended, by query."""
+        """Times at which runs ended, by query."""
         over = where.and_(pc.field("event") == "terminated", "terminated")
-        rows = self.parts.archive.table("lifecycle", ("query_id", "reported_at"), days, over)
+        rows = self.backends.archive.table("lifecycle", ("query_id", "reported_at"), days, over)
         found: dict[str, list[float]] = {}
         for query_id, at in zip(
             rows["query_id"].to_pylist(), rows["reported_at"].cast("int64").to_pylist(), strict=True
@@ -237,21 +249,23 @@ class FederatedSeries:
         spans: Mapping[str, Spans],
         days: Sequence[date],
     ) -> dict[str, Labels]:
-        """As the query's series have them now; of one that the server does not know, what its reports say."""
+        """The labels that the query's series have now; for a query unknown to the server, those of its
+        reports.
+        """
         found: dict[str, Labels] = {}
         for query_id in spans:
             view = queries[query_id]
             own = query_labels(view) if view else self._told(query_id, days)
-            only = _single_label(view, METRIC_COLUMNS[name].label) if view else None
+            single_part = _single_label(view, METRIC_COLUMNS[name].label) if view else None
             found[query_id] = {
                 METRIC_NAME: name,
                 **own,
-                **({METRIC_COLUMNS[name].label: only} if only else {}),
+                **({METRIC_COLUMNS[name].label: single_part} if single_part else {}),
             }
         return found
 
     def _told(self, query_id: str, days: Sequence[date]) -> dict[str, str]:
-        rows = self.parts.archive.table("progress", ("app", "name"), days[-1:], where_queries([query_id]))
+        rows = self.backends.archive.table("progress", ("app", "name"), days[-1:], where_queries([query_id]))
         last = rows.slice(max(0, rows.num_rows - 1)).to_pylist()
         app, query = (last[0]["app"], last[0]["name"]) if last else (None, None)
         return {"app": app or "", "query": query or query_id[:8], "query_id": query_id}
@@ -259,13 +273,14 @@ class FederatedSeries:
 
 @dataclass(frozen=True)
 class DayPlan:
-    """Which days are read from which rollup, and of which the reports themselves."""
+    """Which days are read from which rollup, and on which the reports themselves are read."""
 
     rolled: Mapping[str, list[date]]
     raw: list[date]
 
     @property
     def all(self) -> list[date]:
+        """All days of the plan, sorted."""
         return sorted({day for days in self.rolled.values() for day in days} | set(self.raw))
 
 
@@ -276,7 +291,9 @@ def plan_days(
     can_be_rolled: bool = True,
     can_be_raw: bool = True,
 ) -> DayPlan:
-    """The coarsest table that shows enough; of the newest day the reports, for it may not be rolled up whole."""
+    """Choose the coarsest sufficient table per day; the newest day is read from reports, as its rollup may be
+    incomplete.
+    """
     order: tuple[str, ...] = (
         ("rollup_1h", "rollup_1m") if seconds > MAX_MINUTE_RANGE_SECONDS else ("rollup_1m", "rollup_1h")
     )
@@ -293,28 +310,32 @@ def plan_days(
 
 
 def _single_label(view: QueryView, label: str) -> str | None:
-    """The label of the query's only source or operator: of several the lake's sum is told without one."""
+    """The label of the query's only source or operator; None for several, as the lake stores their sum."""
     last = view.progress[-1] if view.progress else None
-    parts = () if last is None or not label else last.sources if label == "source" else last.operators
-    return parts[0].name if len(parts) == 1 else None
+    backends = () if last is None or not label else last.sources if label == "source" else last.operators
+    return backends[0].name if len(backends) == 1 else None
 
 
-def _before(series: Series, seam: float) -> Series:
-    before = series.times < seam
+def _before(series: Series, boundary: float) -> Series:
+    before = series.times < boundary
     return Series(series.labels, series.times[before], series.values[before])
 
 
-def _boundaries(views: Iterable[str], since: float, imported: Mapping[str, float]) -> dict[str, float]:
-    """From when on the store tells of each query."""
-    return {one: max(since, imported.get(one, 0.0)) for one in views}
+def _boundaries(
+    views: Iterable[str], complete_since: float, imported: Mapping[str, float]
+) -> dict[str, float]:
+    """Query → time from which the store has its data."""
+    return {one: max(complete_since, imported.get(one, 0.0)) for one in views}
 
 
 def _counter_totals(
-    near: Iterable[Series], slots: Mapping[str, float], step: float
+    recent: Iterable[Series], slots: Mapping[str, float], step: float
 ) -> dict[str, tuple[float, float]]:
-    """What each counter stood at in the slot before its seam, and when that is; 0 where the store knew none yet."""
+    """Query → time of the slot before its boundary, and the counter's value there; 0 where the store has
+    none.
+    """
     found = {one: (slot - step, 0.0) for one, slot in slots.items()}
-    for one in near:
+    for one in recent:
         query_id = one.labels["query_id"]
         at = found[query_id][0]
         place = int(np.searchsorted(one.times, at))

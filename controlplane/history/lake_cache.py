@@ -1,6 +1,7 @@
-"""Rows of the lake by days, and what was read of it before: the manifest for a few seconds, columns while files stand.
+"""Cache of what the server reads from the lake: the manifest for a few seconds, columns until their files
+change.
 
-Asked by `controlplane.history.archive`, one for the whole server. From any thread.
+Used by `controlplane.history.archive`, one for the whole server. Thread-safe.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from controlplane.lake.manifest import LakeManifest
 from controlplane.lake.schema import arrow_schema
 
 MANIFEST_TTL_SECONDS = 5.0
-#: A look at the manifest that takes longer says that the lake hangs.
+#: A manifest that takes longer to read shows that the lake hangs.
 MANIFEST_TIMEOUT_SECONDS = 10.0
-#: What is remembered of days, in bytes of columns.
+#: Total size of the cached columns.
 MAX_CACHED_BYTES = 128 * 1024 * 1024
-#: Rows of one answer; the groups of rows read for it may hold more.
+#: Rows of one answer; the row groups read for it may hold more.
 MAX_ROWS = 2_000_000
 NARROWER_ADVICE = (
     "ask for one query or for a shorter time; `controlplane history rollup` makes long ranges cheap"
@@ -37,43 +38,43 @@ NARROWER_ADVICE = (
 
 @dataclass(frozen=True)
 class RowFilter:
-    """Which rows; `key` stands for them where the answer is remembered, None where it is not."""
+    """A row filter; `key` identifies it in the cache, None where the result is not cached."""
 
     expression: ds.Expression
     key: tuple[str, ...] | None
 
-    def and_(self, expression: ds.Expression, word: str | None = None) -> RowFilter:
-        """Only those that pass this, too; `word` stands for it."""
-        key = None if word is None or self.key is None else (word, *self.key)
+    def and_(self, expression: ds.Expression, tag: str | None = None) -> RowFilter:
+        """The conjunction with another filter; `tag` identifies that one in the cache."""
+        key = None if tag is None or self.key is None else (tag, *self.key)
         return RowFilter(self.expression & expression, key)
 
 
 class LakeCache:
-    """The lake at `url`, which may appear, vanish and come back. `monotonic`: seconds, for the manifest's age.
+    """The lake at `url`, which may appear and disappear. `monotonic`: clock in seconds.
 
-    `seconds` of its methods: how long the caller can wait; LakeError after it.
+    The methods' `seconds`: how long the caller can wait; LakeError after that.
     """
 
     def __init__(self, url: str, monotonic: Callable[[], float] = time.monotonic):
         self.url = url
         self._monotonic = monotonic
-        self._patience = TimeoutPool(url, monotonic)
-        self._lock, self._looking = threading.Lock(), threading.Lock()
+        self._pool = TimeoutPool(url, monotonic)
+        self._lock, self._load_lock = threading.Lock(), threading.Lock()
         self._lake: Lake | None = None
         self._manifest: tuple[float, LakeManifest] | None = None
-        self._known: OrderedDict[tuple[object, ...], pa.Table] = OrderedDict()
+        self._tables: OrderedDict[tuple[object, ...], pa.Table] = OrderedDict()
         self._bytes = 0
 
     def manifest(self, seconds: float) -> LakeManifest:
-        """What the lake holds. LakeError where there is none, or it cannot be read."""
+        """The lake's manifest. LakeError where there is no lake or it cannot be read."""
         fresh = self._fresh()
         if fresh is not None:
             return fresh
         try:
-            return self._patience.call(
-                self._look,
+            return self._pool.call(
+                self._load_manifest,
                 min(seconds, MANIFEST_TIMEOUT_SECONDS),
-                silence=seconds >= MANIFEST_TIMEOUT_SECONDS,
+                probe=seconds >= MANIFEST_TIMEOUT_SECONDS,
             )
         except FileNotFoundError as error:
             raise LakeError(
@@ -82,17 +83,17 @@ class LakeCache:
 
     def _fresh(self) -> LakeManifest | None:
         with self._lock:
-            held = self._manifest
-        return held[1] if held and self._monotonic() - held[0] <= MANIFEST_TTL_SECONDS else None
+            entry = self._manifest
+        return entry[1] if entry and self._monotonic() - entry[0] <= MANIFEST_TTL_SECONDS else None
 
-    def _look(self) -> LakeManifest:
-        with self._looking:
-            fresh = self._fresh()  # somebody else's look, while this one waited
+    def _load_manifest(self) -> LakeManifest:
+        with self._load_lock:
+            fresh = self._fresh()  # loaded by another thread while this one waited
             if fresh is None:
                 began = self._monotonic()
                 if self._lake is None or not self._lake.folder.exists(
                     METADATA_FILE
-                ):  # else a lake that is gone looks empty
+                ):  # a lake whose root is gone would look empty
                     self._lake = Lake.open(self.url)
                 fresh = self._lake.manifest()
                 with self._lock:
@@ -100,7 +101,7 @@ class LakeCache:
             return fresh
 
     def refresh(self) -> None:
-        """Look at the manifest anew: events are about to leave the store, or files are not where they were."""
+        """Discard the cached manifest: events are about to leave the store, or files have moved."""
         with self._lock:
             self._manifest = None
 
@@ -112,11 +113,11 @@ class LakeCache:
         where: RowFilter | None,
         seconds: float,
     ) -> pa.Table:
-        """Rows of whole days, in the order of the files. TooCostly where they are more than MOST_ROWS."""
+        """Rows of whole days, in file order. TooCostly where there are more than MAX_ROWS."""
         wanted, until = set(days), self._monotonic() + seconds
         try:
             return self._table(table, columns, wanted, where, until)
-        except FileNotFoundError:  # another job put other files in their place since the manifest was read
+        except FileNotFoundError:  # another job replaced files since the manifest was read
             self.refresh()
         try:
             return self._table(table, columns, wanted, where, until)
@@ -134,37 +135,37 @@ class LakeCache:
             return pa.schema([arrow_schema(table).field(name) for name in columns]).empty_table()
         paths = [part.path for part in parts]
         files = tuple((part.path, part.bytes) for part in parts)
-        keyed = where is None or where.key is not None
+        is_cacheable = where is None or where.key is not None
         key = (table, tuple(columns), files, where and where.key)
-        known = self._remembered(key) if keyed else None
-        if known is None:
+        cached = self._remembered(key) if is_cacheable else None
+        if cached is None:
             expression = None if where is None else where.expression
             read = LakeRead(self._lake, table, tuple(columns), paths, expression)
-            known = self._patience.call(read, until - self._monotonic())
-            if keyed:
-                self._remember(key, known)
-        return known
+            cached = self._pool.call(read, until - self._monotonic())
+            if is_cacheable:
+                self._remember(key, cached)
+        return cached
 
     def _remembered(self, key: tuple[object, ...]) -> pa.Table | None:
         with self._lock:
-            known = self._known.get(key)
-            if known is not None:
-                self._known.move_to_end(key)
-            return known
+            cached = self._tables.get(key)
+            if cached is not None:
+                self._tables.move_to_end(key)
+            return cached
 
     def _remember(self, key: tuple[object, ...], table: pa.Table) -> None:
         with self._lock:
-            if table.nbytes > MAX_CACHED_BYTES // 2 or key in self._known:
+            if table.nbytes > MAX_CACHED_BYTES // 2 or key in self._tables:
                 return
-            self._known[key] = table
+            self._tables[key] = table
             self._bytes += table.nbytes
             while self._bytes > MAX_CACHED_BYTES:
-                self._bytes -= self._known.popitem(last=False)[1].nbytes
+                self._bytes -= self._tables.popitem(last=False)[1].nbytes
 
 
 @dataclass(frozen=True, eq=False)
 class LakeRead:
-    """One reading of files, when it is called. FileNotFoundError where one is not there."""
+    """A read of files, executed when called. FileNotFoundError where a file is missing."""
 
     lake: Lake | None
     table: str
@@ -175,7 +176,7 @@ class LakeRead:
     def __call__(self) -> pa.Table:
         assert self.lake is not None
         folder = self.lake.folder
-        # Arrow's own files are read without Python, by many threads.
+        # Arrow reads local files without Python, in several threads.
         fs = filesystems.LocalFileSystem() if folder.is_local else folder.fs
         try:
             data = ds.dataset(
@@ -186,7 +187,7 @@ class LakeRead:
             )
             if data.count_rows(filter=self.where) > MAX_ROWS:
                 raise LimitExceeded(
-                    f"more than {MAX_ROWS} rows of {self.table} would have to be read: {NARROWER_ADVICE}"
+                    f"more than {MAX_ROWS} rows of {self.table} would be read: {NARROWER_ADVICE}"
                 )
             return data.to_table(columns=list(self.columns), filter=self.where)
         except FileNotFoundError:

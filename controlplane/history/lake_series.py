@@ -1,7 +1,8 @@
-"""Series of times that only the lake tells of, made of its rows: rollups where there are any, else the reports. Pure.
+"""Series computed from the lake's rows alone: from rollups where there are any, else from reports. Pure.
 
-Rows come in as tables of Arrow and go out as series on a grid of `step` seconds. Called by `controlplane.history.federated_series`.
-A report's value holds until the next one, the end of its run, or for an hour; a rollup's over its bucket.
+Input: Arrow tables; output: values on a grid of `step` seconds. Called by
+`controlplane.history.federated_series`. A report's value holds until the next one, until the run ends, or for
+an hour; a rollup's value holds for its bucket.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow as pa
 from alerts.promql.series import Floats
 from listeners.protocol.catalogue import PREFIX
 
-#: A report without a successor tells of so many seconds after it.
+#: How long the value of a report without a successor holds.
 HOLD_SECONDS = 3600.0
 BUCKET_SECONDS = {"rollup_1m": 60.0, "rollup_1h": 3600.0}
 #: Columns of `progress` that hold times.
@@ -24,10 +25,10 @@ TIMES = frozenset(("watermark", "event_time_max", "reported_at"))
 
 @dataclass(frozen=True)
 class MetricColumns:
-    """A metric: its column of `progress` and that of rollups; None where the table does not tell it.
+    """The columns of a metric in `progress` and in rollups; None where the table does not have it.
 
-    `factor`: of the column's unit to the metric's; `counter_values`: the column is what each row adds; `label`: a label that
-    tells sources or operators apart now and cannot be told of sums.
+    `factor`: from the column's unit to the metric's; `is_counter`: each row holds an increment; `label`:
+    distinguishes sources or operators, unknown for sums over several.
     """
 
     raw: str | None
@@ -64,9 +65,9 @@ WATERMARK_LAG, BATCHES = PREFIX + "watermark_lag_seconds", PREFIX + "batches_tot
 
 @dataclass(frozen=True, eq=False)
 class Spans:
-    """Values of one query, each from `starts` to before `ends` (Unix seconds), in the order of time.
+    """Values of one query, each valid from `starts` until before `ends` (Unix seconds), in time order.
 
-    `known`: when each could be known, a report's when it came and a rollup's at the end of its bucket.
+    `known`: when each value became known: a report's on arrival, a rollup's at the end of its bucket.
     """
 
     starts: Floats
@@ -76,16 +77,17 @@ class Spans:
 
 
 def raw_columns(figure: MetricColumns) -> tuple[str, ...]:
-    """What has to be read of `progress`."""
+    """The columns of `progress` that the metric needs."""
     return tuple(dict.fromkeys(("query_id", "reported_at", "duration_ms", str(figure.raw))))
 
 
 def rollup_columns(figure: MetricColumns) -> tuple[str, ...]:
+    """The columns of a rollup that the metric needs."""
     return ("query_id", "bucket_at", str(figure.rolled))
 
 
 def spans_from_reports(name: str, table: pa.Table, ends: Mapping[str, Floats]) -> dict[str, Spans]:
-    """Spans by query of rows of `progress`. `ends`: when runs of a query ended, ascending."""
+    """Spans by query from rows of `progress`. `ends`: times at which runs of a query ended, ascending."""
     figure, found = METRIC_COLUMNS[name], {}
     values = _float_column(table, str(figure.raw)) * figure.factor
     at = _float_column(table, "reported_at")
@@ -97,28 +99,33 @@ def spans_from_reports(name: str, table: pa.Table, ends: Mapping[str, Floats]) -
         order = rows[np.argsort(at[rows], kind="stable")]
         starts = at[order]
         until = starts + HOLD_SECONDS
-        over = ends.get(query_id)
-        if over is not None and len(over):
-            place = np.searchsorted(over, starts, "left")
-            known = place < len(over)
-            until[known] = np.minimum(until[known], np.maximum(over[place[known]], starts[known] + 0.001))
+        run_ends = ends.get(query_id)
+        if run_ends is not None and len(run_ends):
+            position = np.searchsorted(run_ends, starts, "left")
+            known = position < len(run_ends)
+            until[known] = np.minimum(
+                until[known], np.maximum(run_ends[position[known]], starts[known] + 0.001)
+            )
         found[query_id] = Spans(starts, until, values[order], starts)
     return found
 
 
 def spans_from_rollups(name: str, table: pa.Table, width: float) -> dict[str, Spans]:
-    """Spans by query of rows of a rollup whose buckets are `width` seconds."""
-    begins, values = _float_column(table, "bucket_at"), _float_column(table, str(METRIC_COLUMNS[name].rolled))
+    """Spans by query from rows of a rollup with buckets of `width` seconds."""
+    bucket_starts, values = (
+        _float_column(table, "bucket_at"),
+        _float_column(table, str(METRIC_COLUMNS[name].rolled)),
+    )
     found = {}
     for query_id, rows in _by_query(table):
-        order = rows[np.argsort(begins[rows], kind="stable")]
-        ends = begins[order] + width
-        found[query_id] = Spans(begins[order], ends, values[order], ends)
+        order = rows[np.argsort(bucket_starts[rows], kind="stable")]
+        ends = bucket_starts[order] + width
+        found[query_id] = Spans(bucket_starts[order], ends, values[order], ends)
     return found
 
 
 def merge_spans(parts: Iterable[Mapping[str, Spans]]) -> dict[str, Spans]:
-    """Spans of several tables, of each query in the order of time."""
+    """Concatenate the spans of several tables, each query's in time order."""
     found: dict[str, list[Spans]] = {}
     for part in parts:
         for query_id, spans in part.items():
@@ -137,13 +144,15 @@ def _concatenate(several: list[Spans]) -> Spans:
 
 def gauge_values(spans: Spans, times: Floats) -> Floats:
     """The value at each time; NaN where there is none."""
-    place = np.searchsorted(spans.starts, times, "right") - 1
-    held = (place >= 0) & (times < spans.ends[place])
-    return np.where(held, spans.values[place], np.nan)
+    position = np.searchsorted(spans.starts, times, "right") - 1
+    held = (position >= 0) & (times < spans.ends[position])
+    return np.where(held, spans.values[position], np.nan)
 
 
 def counter_values(spans: Spans, times: Floats, until: float, total: float | None) -> Floats:
-    """What had been counted at each time, counted back from `total` at `until`; from 0 where no total is known."""
+    """The counter at each time, computed backwards from `total` at `until`; starting at 0 where no total is
+    known.
+    """
     kept = spans.known <= until
     known, added = spans.known[kept], np.nan_to_num(spans.values[kept])
     sums = np.concatenate([[0.0], np.cumsum(added)])
@@ -153,17 +162,17 @@ def counter_values(spans: Spans, times: Floats, until: float, total: float | Non
 
 
 def _by_query(table: pa.Table) -> Iterator[tuple[str, np.ndarray[tuple[int], np.dtype[np.int64]]]]:
-    """The rows of each query."""
+    """Query id → its rows."""
     coded = table["query_id"].combine_chunks().dictionary_encode()
     codes = np.asarray(coded.indices.fill_null(-1))
     order = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[order], np.arange(len(coded.dictionary) + 1))
-    for place, query_id in enumerate(coded.dictionary.to_pylist()):
-        yield query_id, order[bounds[place] : bounds[place + 1]]
+    for position, query_id in enumerate(coded.dictionary.to_pylist()):
+        yield query_id, order[bounds[position] : bounds[position + 1]]
 
 
 def _float_column(table: pa.Table, column: str) -> Floats:
-    """A column as floats, times in Unix seconds; NaN where there is nothing."""
+    """A column as floats, times in Unix seconds; NaN for null."""
     values = table[column]
     if pa.types.is_timestamp(values.type):
         return _floats(values.cast(pa.int64())) / 1e6

@@ -1,4 +1,4 @@
-"""What is asked of a query's past, and what is told of it. Plain values."""
+"""Requests for a query's history, and the answers. Plain values."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from controlplane.model import ProgressSample, RunEnd
 
 @dataclass(frozen=True)
 class ProgressPoint:
-    """Figures of one report, or of a bucket of `resolution` seconds: medians, what state was last, rows in all.
+    """Figures of one report, or of a bucket of `resolution` seconds: medians, last state values, total rows.
 
-    A bucket has no run and no batch. Times in Unix seconds, `duration` in seconds.
+    A bucket has no run and no batch. Times are Unix seconds, `duration` is in seconds.
     """
 
     at: float
@@ -34,7 +34,7 @@ class ProgressPoint:
 
 @dataclass(frozen=True)
 class ProgressSeries:
-    """What is known of a stretch, oldest first. `resolution`: of its coarsest part, seconds; None: reports all."""
+    """Points of a range, oldest first. `resolution`: of its coarsest part, in seconds; None: all are reports."""
 
     points: Sequence[ProgressPoint | ProgressSample]
     resolution: float | None = None
@@ -43,7 +43,7 @@ class ProgressSeries:
 
 @dataclass(frozen=True)
 class ProgressRequest:
-    """start <= t <= end; with `step` the last of each so many seconds; at most `limit` points."""
+    """Points with start <= t <= end; with `step` the last one per step; at most `limit`."""
 
     query_id: str
     start: float
@@ -54,9 +54,10 @@ class ProgressRequest:
 
 @dataclass(frozen=True)
 class PastRun:
-    """A run as the lake tells it, times in Unix seconds. `first_seen_at`, `last_seen_at`: its first and last sign of life.
+    """A run as stored in the lake, times in Unix seconds. `first_seen_at`, `last_seen_at`: its first and last
+    event.
 
-    `ended_at` None: no end was told and no run followed it, so that it may go on.
+    `ended_at` None: no end was recorded and no run followed, so the run may still be active.
     """
 
     run_id: str
@@ -71,7 +72,9 @@ class PastRun:
 
 @dataclass(frozen=True)
 class TimelineResult:
-    """What happened to a query, oldest first. Alerts and actions are rows of the lake, times in Unix seconds."""
+    """Runs, alerts and actions of a query, oldest first. Alerts and actions are rows of the lake, times in
+    Unix seconds.
+    """
 
     runs: Sequence[PastRun] = ()
     alerts: Sequence[dict[str, Any]] = ()

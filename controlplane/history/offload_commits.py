@@ -1,7 +1,7 @@
-"""The commits by which a store's events moved to the lake: their names, and how far they reach without a hole. Pure.
+"""Names and checks of the commits that offload a store's events. Pure.
 
-Written by `controlplane.pipeline.offload.offload_job`, read by it and by `controlplane.history.service`, which says of each
-whether it is true.
+Written by `controlplane.pipeline.offload.offload_job`; read by it and by `controlplane.history.service`,
+which verifies each commit.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from controlplane.lake.manifest import Commit, LakeManifest
 from controlplane.store.offload_marks import RangeChecksum
 
 JOB = "offload"
-#: Every event that is taken is one row of one of these.
+#: Each stored event is one row of one of these tables.
 EVENT_TABLES = ("progress", "lifecycle")
 
 
 @dataclass(frozen=True)
 class EventRange:
-    """Events with after < id <= until of the store."""
+    """Events of a store with after < id <= until."""
 
     store: str
     after: int
@@ -28,16 +28,17 @@ class EventRange:
 
     @property
     def batch(self) -> str:
-        """The name of its commit: the same stretch again replaces what was there."""
+        """The name of the range's commit: repeating the range replaces its rows."""
         return f"{self.store}-{self.after:015d}-{self.until:015d}"
 
 
 @dataclass(frozen=True)
 class OffloadCounts:
-    """What became of the events of a stretch.
+    """Counts of the events in a range.
 
-    `events`: of the types that the lake keeps; `taken`: became rows; `malformed`: could not; `known`: of those taken,
-    what the lake had before, by another way; `numbers`: of all events, as `controlplane.store.offload_marks` adds them.
+    `events`: of types that the lake stores; `stored`: converted to rows; `malformed`: not convertible;
+    `duplicates`: of the stored, those that the lake already had; `checksum`: over all events, as in
+    `controlplane.store.offload_marks`.
     """
 
     events: int = 0
@@ -56,13 +57,13 @@ class OffloadCounts:
         )
 
 
-def commit_facts(stretch: EventRange, account: OffloadCounts) -> dict[str, Any]:
-    """What a commit keeps of its making."""
-    return {**asdict(stretch), **asdict(account)}
+def commit_facts(event_range: EventRange, counts: OffloadCounts) -> dict[str, Any]:
+    """The facts that are stored with a commit."""
+    return {**asdict(event_range), **asdict(counts)}
 
 
 def range_of(commit: Commit) -> EventRange | None:
-    """The stretch of a commit of this job; None for its commits of other things."""
+    """The event range of a commit of this job; None for commits without one."""
     told = commit.facts
     if not isinstance(told.get("after"), int) or not isinstance(told.get("until"), int):
         return None
@@ -70,45 +71,57 @@ def range_of(commit: Commit) -> EventRange | None:
 
 
 def counts_of(commit: Commit) -> OffloadCounts:
+    """The counts that are stored with a commit."""
     numbers = {name: commit.facts.get(name) for name in OffloadCounts.__dataclass_fields__}
     return OffloadCounts(**{name: value for name, value in numbers.items() if isinstance(value, int)})
 
 
 def find_mismatch(commit: Commit, held: int) -> str | None:
-    """What speaks against a commit where the store holds `held` events of its stretch; None where all add up."""
-    account = counts_of(commit)
+    """Why a commit is inconsistent, given that the store holds `held` events of its range; None where it is
+    consistent.
+    """
+    counts = counts_of(commit)
     rows = sum(part.rows for part in commit.parts if part.table in EVENT_TABLES)
-    if held > account.events:
-        return f"it saw {account.events} events, and the store has {held}"
-    if account.events != account.stored + account.malformed:
-        return f"it saw {account.events} events, took {account.stored} and refused {account.malformed}"
-    if rows != account.stored - account.duplicates:
-        return f"it took {account.stored} events, {account.duplicates} of them known, and wrote {rows} rows of them"
+    if held > counts.events:
+        return f"it read {counts.events} events but the store has {held}"
+    if counts.events != counts.stored + counts.malformed:
+        return (
+            f"it read {counts.events} events but counted {counts.stored} stored and "
+            f"{counts.malformed} malformed"
+        )
+    if rows != counts.stored - counts.duplicates:
+        return (
+            f"it counted {counts.stored} stored events, {counts.duplicates} of them duplicates, "
+            f"but wrote {rows} rows"
+        )
     return None
 
 
 def store_was_restored(commit: Commit, held: RangeChecksum, lost: bool) -> bool:
-    """Whether the store has other events in a stretch than were moved: it was restored from a backup since then.
+    """Whether the store holds other events in a range than were offloaded, because it was restored from a
+    backup.
 
     `lost`: the byte limit may have deleted some.
     """
-    account = counts_of(commit)
-    if held.events == account.events:
-        return "checksum" in commit.facts and held.seq_sum != account.checksum
-    return held.events > account.events or not lost
+    counts = counts_of(commit)
+    if held.events == counts.events:
+        return "checksum" in commit.facts and held.seq_sum != counts.checksum
+    return held.events > counts.events or not lost
 
 
 def contiguous_commits(manifest: LakeManifest, store: str, mark: int) -> Iterator[tuple[EventRange, Commit]]:
-    """The commits that go on from `mark`, in their order, up to the first hole; of two the one that reaches further."""
+    """The commits that follow `mark` without a gap, in order; of two with the same start the one that reaches
+    further.
+    """
     found: dict[int, tuple[EventRange, Commit]] = {}
     for commit in manifest.commits_of_job(JOB).values():
-        stretch = range_of(commit)
-        if stretch is None or stretch.store != store or stretch.until <= stretch.after:
+        event_range = range_of(commit)
+        if event_range is None or event_range.store != store or event_range.until <= event_range.after:
             continue
-        known = found.get(stretch.after)
-        if known is None or known[0].until < stretch.until:
-            found[stretch.after] = stretch, commit
+        known = found.get(event_range.after)
+        if known is None or known[0].until < event_range.until:
+            found[event_range.after] = event_range, commit
     while mark in found:
-        stretch, commit = found[mark]
-        yield stretch, commit
-        mark = stretch.until
+        event_range, commit = found[mark]
+        yield event_range, commit
+        mark = event_range.until

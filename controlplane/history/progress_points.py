@@ -1,6 +1,6 @@
-"""The progress of one query over any time: reports of the store and of the lake, and rollups where they are enough.
+"""Progress of one query over any range: reports of the store and of the lake, and rollups where they suffice.
 
-Each report once, wherever it is; `controlplane.api` asks. Without a lake it is the store's reports alone.
+Each report appears once. Called by `controlplane.api`. Without a lake only the store's reports are read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from listeners.protocol.wire import rfc3339
 
 HOUR = 3600.0
 UNITS = ((86400.0, "days"), (HOUR, "hours"), (60.0, "minutes"))
-#: Reports of the lake that are told whole; of more, what `progress` alone tells.
+#: Up to this number the lake's reports are read in full; beyond it only from `progress`.
 MAX_FULL_REPORTS = 20_000
 PROGRESS_COLUMNS = (
     "reported_at",
@@ -62,7 +62,7 @@ ROLLUP_FIELDS = {
 
 @dataclass(frozen=True)
 class _PointRef:
-    """A report that was not read yet: an event of the store, a row of the lake's index; or a point."""
+    """A report that was not read yet (an event of the store or a row of the lake's index), or a point."""
 
     at: float
     key: tuple[int, int] = (0, 0)
@@ -72,47 +72,51 @@ class _PointRef:
 
 
 def read_progress(
-    reading: Callable[[], AbstractContextManager[Connection]], archive: Archive, asked: ProgressRequest
+    reading: Callable[[], AbstractContextManager[Connection]], archive: Archive, request: ProgressRequest
 ) -> ProgressSeries:
-    """From store and lake. LakeError where the lake cannot be read, TooCostly where it is too much."""
+    """Read from store and lake. LakeError where the lake cannot be read, TooCostly where the range is too
+    large.
+    """
     with reading() as connection:
-        since = offload_marks.complete_since(connection, asked.query_id)
+        complete_since = offload_marks.complete_since(connection, request.query_id)
         stored = [
             _PointRef(row.at, (row.batch_id, round(row.trigger_at * 1000)), event=row.event_id)
-            for row in query_rows.report_index(connection, asked.query_id, asked.start, asked.end)
+            for row in query_rows.report_index(connection, request.query_id, request.start, request.end)
         ]
-    horizon = asked.end if since is None else min(asked.end, since)
-    index, points, rolled = (
-        _from_lake(archive, asked, horizon) if asked.start <= horizon else (None, [], set())
+    lake_end = request.end if complete_since is None else min(request.end, complete_since)
+    index, points, rollup_days = (
+        _from_lake(archive, request, lake_end) if request.start <= lake_end else (None, [], set())
     )
-    points = _widen(points, max(asked.step or 0.0, _required_width(points, len(stored), index, asked.limit)))
+    points = _widen(
+        points, max(request.step or 0.0, _required_width(points, len(stored), index, request.limit))
+    )
     refs = [*_merged(stored, index), *(_PointRef(point.at, point=point) for point in points)]
-    kept = query_rows.thin(_thin_to_step(sorted(refs, key=lambda ref: ref.at), asked.step), asked.limit)
-    told = _resolve(reading, archive, asked.query_id, kept, index)
+    kept = query_rows.thin(_thin_to_step(sorted(refs, key=lambda ref: ref.at), request.step), request.limit)
+    told = _resolve(reading, archive, request.query_id, kept, index)
     resolution = max((point.resolution for point in points if point.resolution), default=None)
-    return ProgressSeries(told, resolution, _notes(points, rolled))
+    return ProgressSeries(told, resolution, _notes(points, rollup_days))
 
 
 def _from_lake(
-    archive: Archive, asked: ProgressRequest, horizon: float
+    archive: Archive, request: ProgressRequest, lake_end: float
 ) -> tuple[pa.Table | None, list[ProgressPoint], set[date]]:
-    """The index of reports that are told whole, points of the others, and the days that rollups tell."""
-    start, end = asked.start - 1e-6, horizon
+    """The index of reports to read in full, points of the others, and the days read from rollups."""
+    start, end = request.start - 1e-6, lake_end
     days = archive.days("progress", start - 86400.0, end)
-    rolled = {table: archive.days(table, start, end) for table in BUCKET_SECONDS}
-    choice = plan_days(asked.end - asked.start, days, rolled)
+    rollup_days = {table: archive.days(table, start, end) for table in BUCKET_SECONDS}
+    plan = plan_days(request.end - request.start, days, rollup_days)
     points = [
         point
-        for table, some in choice.rolled.items()
-        for point in _rollup_points(archive, asked.query_id, table, some)
+        for table, some in plan.rolled.items()
+        for point in _rollup_points(archive, request.query_id, table, some)
         if start < point.at <= end
     ]
-    told = {day for some in choice.rolled.values() for day in some}
-    raw = [day for day in choice.raw if day not in told]
-    index = between(archive.index_days(asked.query_id, raw), "reported_at", start, end)
+    told = {day for some in plan.rolled.values() for day in some}
+    raw = [day for day in plan.raw if day not in told]
+    index = between(archive.index_days(request.query_id, raw), "reported_at", start, end)
     if index.num_rows <= MAX_FULL_REPORTS:
         return index, points, told
-    return None, [*points, *_raw_points(archive, asked.query_id, raw, start, end)], told
+    return None, [*points, *_raw_points(archive, request.query_id, raw, start, end)], told
 
 
 def _rollup_points(
@@ -131,7 +135,7 @@ def _rollup_points(
 def _required_width(
     points: Sequence[ProgressPoint], stored: int, index: pa.Table | None, limit: int
 ) -> float:
-    """Seconds that a bucket must have for all to be within the limit; 0 where they are."""
+    """Bucket width in seconds at which all points are within the limit; 0 where they are already."""
     if len(points) + stored + (index.num_rows if index is not None else 0) <= limit:
         return 0.0
     times = [point.at for point in points if point.resolution]
@@ -139,9 +143,9 @@ def _required_width(
 
 
 def _widen(points: list[ProgressPoint], step: float) -> list[ProgressPoint]:
-    """Points of buckets much shorter than `step`, as points of longer ones.
+    """Merge points of buckets much shorter than `step` into longer buckets.
 
-    One of them instead of all would be a moment of its day: taken from day to day they show a rhythm that is none.
+    Picking one bucket per step instead would sample a fixed time of day and show a false rhythm.
     """
     width = HOUR * math.ceil(step / HOUR) if step > HOUR else 60.0 * math.ceil(step / 60)
     found: list[ProgressPoint] = []
@@ -155,13 +159,13 @@ def _widen(points: list[ProgressPoint], step: float) -> list[ProgressPoint]:
 
 
 def _merge_points(points: list[ProgressPoint], width: float) -> ProgressPoint:
-    """Of a longer bucket: the median of medians, what state was last, rows in all."""
+    """One point of a longer bucket: median of medians, last state values, total rows."""
     busy = [point for point in points if point.duration > 0] or points
 
-    def last(name: str) -> Any:
+    def last_of(name: str) -> Any:
         return next((value for one in reversed(points) if (value := getattr(one, name)) is not None), None)
 
-    def middle(name: str) -> float | None:
+    def median_of(name: str) -> float | None:
         values = [value for one in busy if (value := getattr(one, name)) is not None]
         return statistics.median(values) if values else None
 
@@ -171,14 +175,14 @@ def _merge_points(points: list[ProgressPoint], width: float) -> ProgressPoint:
         trigger_at=points[0].trigger_at,
         run_id="",
         batch_id=-1,
-        duration=middle("duration") or 0.0,
+        duration=median_of("duration") or 0.0,
         input_rows=sum(one.input_rows for one in points),
         output_rows=sum(written) if written else None,
-        input_rows_per_second=middle("input_rows_per_second"),
-        processed_rows_per_second=middle("processed_rows_per_second"),
-        lag_rows=middle("lag_rows"),
-        state_rows=last("state_rows"),
-        state_bytes=last("state_bytes"),
+        input_rows_per_second=median_of("input_rows_per_second"),
+        processed_rows_per_second=median_of("processed_rows_per_second"),
+        lag_rows=median_of("lag_rows"),
+        state_rows=last_of("state_rows"),
+        state_bytes=last_of("state_bytes"),
         resolution=width,
     )
 
@@ -204,7 +208,7 @@ def _raw_points(
 
 
 def _merged(stored: Sequence[_PointRef], index: pa.Table | None) -> list[_PointRef]:
-    """Reports of both, each once: late ones may be in both."""
+    """Reports of both, each once: late reports may be in both."""
     found = {ref.key: ref for ref in stored}
     if index is not None:
         for place, row in enumerate(to_rows(index)):
@@ -217,7 +221,7 @@ def _merged(stored: Sequence[_PointRef], index: pa.Table | None) -> list[_PointR
 def _thin_to_step(refs: list[_PointRef], step: float | None) -> list[_PointRef]:
     if step is None:
         return refs
-    # Of buckets and of reports: where they meet, one of each.
+    # At the boundary keep one bucket and one report per step.
     return list({(ref.at // step, ref.point is None): ref for ref in refs}.values())
 
 
@@ -241,17 +245,20 @@ def _resolve(
     return sorted(points, key=lambda point: (point.at, point.trigger_at, point.batch_id))
 
 
-def _notes(points: Sequence[ProgressPoint], rolled: set[date]) -> tuple[str, ...]:
+def _notes(points: Sequence[ProgressPoint], rollup_days: set[date]) -> tuple[str, ...]:
     coarse = [point for point in points if point.resolution]
     if not coarse:
         return ()
-    last = max(point.at + (point.at - point.trigger_at) for point in coarse)  # `at` is the middle
+    last_of = max(point.at + (point.at - point.trigger_at) for point in coarse)  # `at` is the middle
     longest = max(point.resolution or 0.0 for point in coarse)
-    return (f"up to {rfc3339(last)} the points are medians of {_unit_text(longest)}, on {len(rolled)} days",)
+    return (
+        f"up to {rfc3339(last_of)} the points are medians of {_unit_text(longest)} on "
+        f"{len(rollup_days)} days",
+    )
 
 
 def _unit_text(seconds: float) -> str:
-    """`hours`, `6 hours`."""
+    """A duration as `hours` or `6 hours`."""
     unit, name = next((pair for pair in UNITS if seconds >= pair[0]), UNITS[-1])
     many = seconds / unit
     return name if many == 1 else f"{many:g} {name}"

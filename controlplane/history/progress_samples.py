@@ -1,6 +1,6 @@
-"""Rows of the lake -> progress reports, as the server has them when they come in. Pure.
+"""Convert rows of the lake to progress reports as the server keeps them in memory. Pure.
 
-The way back of `controlplane.lake.rows`; called by `controlplane.history.archive`.
+The inverse of `controlplane.lake.rows`; called by `controlplane.history.archive`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from controlplane.lake.fields import MAX_COMPUTED_MICROS
 from controlplane.model import OperatorSample, ProgressSample, SourceSample
 
 Row = Mapping[str, Any]
-#: What a report is made of, by table; `PROGRESS_COLUMNS` but for what nobody asks of the past.
+#: Columns of a report by table; of `progress` those that history needs.
 REPORT_KEY = ("run_id", "batch_id", "trigger_at")
 PROGRESS_COLUMNS = (
     *REPORT_KEY,
@@ -61,17 +61,17 @@ OPERATOR_COLUMNS = (
     "custom_metrics",
     "extra",
 )
-#: As `controlplane.events.progress` cuts them.
+#: The limits of `controlplane.events.progress`.
 MAX_DESCRIPTION_CHARS, MAX_NAME_CHARS = 1000, 200
 
 
 def to_seconds(micros: int | None) -> float | None:
-    """A time of the lake in Unix seconds, which RFC 3339 can say."""
+    """A time of the lake as Unix seconds, within the range of RFC 3339."""
     return None if micros is None else min(micros, MAX_COMPUTED_MICROS) / 1e6
 
 
 def to_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """Rows with their times as microseconds since 1970."""
+    """Rows as dicts, times as microseconds since 1970."""
     columns = {
         name: (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
         for name, column in zip(table.column_names, table.columns, strict=True)
@@ -81,18 +81,18 @@ def to_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def progress_samples(progress: pa.Table, sources: pa.Table, operators: pa.Table) -> list[ProgressSample]:
-    """One report a row of `progress`, in its order, with what belongs to it of the two others."""
-    parts = _by_key(sources, "source"), _by_key(operators, "operator")
-    return [_sample(row, *(part.get(_key(row), ()) for part in parts)) for row in to_rows(progress)]
+    """One report per row of `progress`, in order, with its rows of the two other tables."""
+    by_table = _by_key(sources, "source"), _by_key(operators, "operator")
+    return [_sample(row, *(part.get(_key(row), ()) for part in by_table)) for row in to_rows(progress)]
 
 
 def _key(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in REPORT_KEY)
 
 
-def _by_key(table: pa.Table, place: str) -> Mapping[tuple[Any, ...], Sequence[Row]]:
+def _by_key(table: pa.Table, index: str) -> Mapping[tuple[Any, ...], Sequence[Row]]:
     found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in sorted(to_rows(table), key=lambda row: row[place] or 0):
+    for row in sorted(to_rows(table), key=lambda row: row[index] or 0):
         found[_key(row)].append(row)
     return found
 
@@ -134,9 +134,9 @@ def _source(row: Row) -> SourceSample:
 
 def _operator(row: Row) -> OperatorSample:
     custom = dict(row["custom_metrics"] or ())
-    if row["extra"]:  # figures with a fraction have no place in the column
-        told = json.loads(row["extra"]).get("customMetrics")
-        custom |= told if isinstance(told, dict) else {}
+    if row["extra"]:  # fractional values do not fit the column and are in `extra`
+        extra_metrics = json.loads(row["extra"]).get("customMetrics")
+        custom |= extra_metrics if isinstance(extra_metrics, dict) else {}
     return OperatorSample(
         name=sys.intern((row["operator_name"] or "")[:MAX_NAME_CHARS]),
         rows_total=row["rows"] or 0,

@@ -1,6 +1,7 @@
-"""The server's part in the long past: when events move to the lake, and that none leaves the store before it is there.
+"""The server's part in history: when events are offloaded, and that none leaves the store before it is in the
+lake.
 
-Made by `controlplane.app`. `tick` runs on a thread of the scheduler; what is asked comes from any.
+Created by `controlplane.app`. `tick` runs on a thread of the scheduler; reads come from any thread.
 """
 
 from __future__ import annotations
@@ -36,20 +37,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 HOUR, DAY = 3600.0, 86400.0
-#: After a job that failed, the next one comes so soon.
+#: Delay of the next job after one that failed.
 RETRY_SECONDS = 900.0
-#: How often commits are looked for that no job of ours has made.
+#: How often commits of jobs that this server did not start are looked for.
 VERIFY_SECONDS = 600.0
-#: The start of the server waits so long for the lake.
+#: How long the server's start waits for the lake.
 OPEN_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
 class HistoryStatus:
-    """Where moving stands. `mark`: events up to this id are in the lake; times are Unix seconds.
+    """State of offloading. `mark`: events up to this id are in the lake; times are Unix seconds.
 
     `rows`: rows of the commits verified since the server started; `lost`: events that the store's byte limit
-    deleted before the lake had them, ever. `error`: why nothing moves; the events stay meanwhile.
+    deleted before they were in the lake, in total. `error`: why nothing is offloaded; events stay in the
+    store meanwhile.
     """
 
     lake: str | None = None
@@ -65,7 +67,9 @@ class HistoryStatus:
 
 
 class HistoryService:
-    """What the plane holds. Without a lake it does nothing. `lacking`: why this machine cannot run the job."""
+    """Offloading and history reads of the server; inactive without a lake. `lacking`: what this machine lacks
+    to run the job.
+    """
 
     def __init__(
         self,
@@ -77,20 +81,20 @@ class HistoryService:
     ):
         self._settings, self._writer, self._reading, self._clock = settings, writer, reading, clock
         self._lacking = lacking
-        self._mover = OffloadProcess(settings.data_dir / LOG_FILE)
+        self._offload_process = OffloadProcess(settings.data_dir / LOG_FILE)
         self._status = HistoryStatus(settings.lake, settings.store_days if settings.lake else None)
         self._errors: dict[str, str | None] = {}
         self._verifying: threading.Thread | None = None
-        self._looked = float("-inf")
+        self._last_verification = float("-inf")
         self._lock = threading.Lock()
 
     @property
     def hot_seconds(self) -> float | None:
-        """How long events stay in the store, where there is a lake."""
+        """How long events stay in the store; None without a lake."""
         return None if self._settings.lake is None else self._settings.store_days * DAY
 
     def load(self, connection: Connection) -> None:
-        """What the store knows of earlier moves. Before the first, the lake is made where there is none."""
+        """Load the marks of earlier offloads. Before the first one, create the lake where there is none."""
         mark = offload_marks.value(connection, offload_marks.OFFLOADED_UNTIL)
         self._put(mark=mark or 0, lost=offload_marks.value(connection, offload_marks.LOST_EVENTS) or 0)
         if self._settings.lake is None or mark is not None:
@@ -99,21 +103,23 @@ class HistoryService:
         from controlplane.lake.lake import Lake
 
         lake = self._settings.lake
-        try:  # a lake that hangs must not keep the server from its work
+        try:  # a lake that hangs must not block the server's start
             TimeoutPool(lake).call(lambda: Lake.open(lake, create=True), OPEN_TIMEOUT_SECONDS)
         except (LakeError, OSError) as error:
-            self._fails("lake", f"the lake cannot be used: {error}")
+            self._set_error("lake", f"the lake cannot be used: {error}")
 
     def stop(self) -> None:
-        self._mover.stop()
+        """End a running job."""
+        self._offload_process.stop()
 
     def status(self) -> HistoryStatus:
-        return replace(self._status, moving=self._mover.runs)
+        """The current state."""
+        return replace(self._status, moving=self._offload_process.runs)
 
     def lost(self, events: int) -> None:
-        """The byte limit deleted events that the lake has not got."""
+        """Record events that the byte limit deleted before they were in the lake."""
         if events:
-            log.warning("%d events were deleted for the byte limit before the lake had them", events)
+            log.warning("%d events were deleted by the byte limit before they were in the lake", events)
             self._put(lost=self._status.lost + events)
 
     def _put(self, **changes: object) -> None:
@@ -124,7 +130,7 @@ class HistoryService:
 
     @cached_property
     def archive(self) -> Archive | None:
-        """The lake, to be read; None where there is none."""
+        """The lake for reading; None where there is none."""
         if self._settings.lake is None:
             return None
         # pyarrow is large: a server without a lake does not load it.
@@ -132,8 +138,12 @@ class HistoryService:
 
         return Archive(self._settings.lake)
 
-    def beyond(self, window: Window) -> Callable[[SeriesReplay, float, list[str]], SeriesSource] | None:
-        """For `controlplane.metrics.series.service`: series of what the store has forgotten, too. None without a lake."""
+    def series_source(
+        self, window: Window
+    ) -> Callable[[SeriesReplay, float, list[str]], SeriesSource] | None:
+        """For `controlplane.metrics.series.service`: a source of series that reach back before the store's
+        data. None without a lake.
+        """
         archive = self.archive
         if archive is None:
             return None
@@ -150,56 +160,62 @@ class HistoryService:
 
         return source
 
-    def progress(self, asked: ProgressRequest) -> ProgressSeries:
-        """A query's reports over any time; with a lake that cannot be read, the store's, and a note.
+    def progress(self, request: ProgressRequest) -> ProgressSeries:
+        """A query's reports over any range; where the lake cannot be read, the store's, and a note.
 
-        BadRequest where it is too much.
+        BadRequest where the range is too large.
         """
         if self.archive is not None:
             from controlplane.history import progress_points
 
             try:
-                return progress_points.read_progress(self._reading, self.archive.within(), asked)
+                return progress_points.read_progress(self._reading, self.archive.within(), request)
             except LimitExceeded as error:
                 raise BadRequest(str(error)) from None
             except LakeError as error:
-                return self._stored(asked, (f"times before the store's are not told: {error}",))
-        return self._stored(asked)
+                return self._stored(
+                    request, (f"times before the store's oldest events are missing: {error}",)
+                )
+        return self._stored(request)
 
     def timeline(self, query_id: str, start: float, end: float) -> TimelineResult:
-        """A query's runs, alerts and actions as the lake tells them; nothing without one, a note of what it cannot."""
+        """A query's runs, alerts and actions from the lake; empty without a lake, a note where it cannot be
+        read.
+        """
         if self.archive is None:
             return TimelineResult()
-        from controlplane.history import timeline as happened
+        from controlplane.history import timeline as timeline_reader
 
         try:
-            return happened.read_timeline(self.archive.within(), query_id, start, end)
+            return timeline_reader.read_timeline(self.archive.within(), query_id, start, end)
         except LakeError as error:
-            return TimelineResult(notes=(f"what happened before the store's times is not told: {error}",))
+            return TimelineResult(notes=(f"events before the store's oldest ones are missing: {error}",))
 
-    def _stored(self, asked: ProgressRequest, notes: tuple[str, ...] = ()) -> ProgressSeries:
+    def _stored(self, request: ProgressRequest, notes: tuple[str, ...] = ()) -> ProgressSeries:
         with self._reading() as connection:
-            where = asked.query_id, asked.start, asked.end, asked.limit, asked.step
+            where = request.query_id, request.start, request.end, request.limit, request.step
             return ProgressSeries(progress.samples(query_rows.read_progress(connection, *where)), None, notes)
 
     # -- the periodic work -----------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Take up a job that ended, start one that is due, verify what is in the lake."""
+        """Collect a job that ended, start a due one, verify what is in the lake."""
         if self._settings.lake is None:
             return
-        now, ended = self._clock(), self._mover.ended()
+        now, ended = self._clock(), self._offload_process.ended()
         if ended is not None:
-            self._put(moved_at=ended.began, next_at=now + self._pause(ended.error))
-            self._fails("job", f"moving events to the lake failed: {ended.error}" if ended.error else None)
-        if ended is not None or now >= self._looked + VERIFY_SECONDS:
-            self._looked = now
+            self._put(moved_at=ended.started_at, next_at=now + self._retry_delay(ended.error))
+            self._set_error(
+                "job", f"offloading events to the lake failed: {ended.error}" if ended.error else None
+            )
+        if ended is not None or now >= self._last_verification + VERIFY_SECONDS:
+            self._last_verification = now
             self._verify()
         if self._status.next_at is None or now >= self._status.next_at:
             self.begin()
 
     def _verify(self) -> None:
-        """On a thread of its own: to read a large commit takes minutes, and the server is ready meanwhile."""
+        """Verify in a thread of its own: a large commit takes minutes to read, and the server stays ready."""
         if self._verifying is None or not self._verifying.is_alive():
             self._verifying = threading.Thread(target=self._advance, name="lake-verifier", daemon=True)
             self._verifying.start()
@@ -207,22 +223,22 @@ class HistoryService:
     def _advance(self) -> None:
         try:
             self.advance()
-        except StoreUnavailable as error:  # tried again with the next look
-            log.warning("what is in the lake cannot be noted: %s", error)
+        except StoreUnavailable as error:  # retried at the next verification
+            log.warning("the offload mark cannot be stored: %s", error)
 
-    def _pause(self, error: str | None) -> float:
+    def _retry_delay(self, error: str | None) -> float:
         pause = self._settings.offload_hours * HOUR
         return pause if error is None else min(pause, RETRY_SECONDS)
 
-    def _fails(self, what: str, error: str | None) -> None:
-        """Say what is wrong with the job or with the lake, once; None: nothing is any more."""
+    def _set_error(self, what: str, error: str | None) -> None:
+        """Set the error of the job or of the lake and log a new one; None clears it."""
         if error and error != self._errors.get(what):
-            log.warning("%s (events stay in the store meanwhile)", error)
+            log.warning("%s; events stay in the store meanwhile", error)
         self._errors[what] = error
         self._put(error="; ".join(filter(None, self._errors.values())) or None)
 
     def begin(self) -> bool:
-        """Start the job where there is something to move; whether it was started."""
+        """Start the job where there are events to offload; return whether it was started."""
         now = self._clock()
         cutoff = now - (self.hot_seconds or 0.0)
         with self._reading() as connection:
@@ -230,72 +246,79 @@ class HistoryService:
             until = offload_marks.last_id_before(connection, mark, cutoff)
             due = until > mark
         if not due:
-            self._put(next_at=now + self._pause(None))
+            self._put(next_at=now + self._retry_delay(None))
             return False
         lacking = self._lacking()
         if lacking is not None:
-            self._put(next_at=now + self._pause(lacking))
-            self._fails("job", f"events cannot move to the lake: {lacking}")
+            self._put(next_at=now + self._retry_delay(lacking))
+            self._set_error("job", f"events cannot be offloaded to the lake: {lacking}")
             return False
         self._writer.write(offload_marks.store_id)
         arguments = offload_process.command(self._settings, cutoff)
-        return self._mover.start(arguments, offload_process.environment(self._settings), now)
+        return self._offload_process.start(arguments, offload_process.environment(self._settings), now)
 
     # -- verified --------------------------------------------------------------------------------
 
     def advance(self) -> int:
-        """Verify the commits beyond the mark and raise it; the mark then. What is damaged stops it, and is said."""
+        """Verify the commits beyond the mark, raise the mark and return it. A damaged commit stops it and
+        sets the error.
+        """
         with self._reading() as connection:
             name = offload_marks.offload_name(connection)
             mark = offload_marks.value(connection, offload_marks.OFFLOADED_UNTIL) or 0
         if name is None or self._settings.lake is None:
-            return mark  # nothing was ever moved
+            return mark  # nothing was offloaded yet
         from controlplane.lake.lake import Lake
         from controlplane.lake.verification import verify_commit
 
         try:
             lake = Lake.open(self._settings.lake)
             manifest = lake.manifest()
-            for stretch, commit in offload_commits.contiguous_commits(manifest, name, mark):
-                if self._set_back(stretch, commit):
+            for event_range, commit in offload_commits.contiguous_commits(manifest, name, mark):
+                if self._is_restored(event_range, commit):
                     break
                 rows = verify_commit(lake, commit, manifest)
-                self._compare(stretch, commit)
-                mark = self._raise(stretch, rows)
+                self._compare(event_range, commit)
+                mark = self._advance_mark(event_range, rows)
         except (LakeError, OSError) as error:
-            self._fails("lake", f"the lake does not hold what was moved: {error}")
+            self._set_error("lake", f"offloaded events are damaged or missing in the lake: {error}")
             self._put(next_at=min(self._status.next_at or 0.0, self._clock() + RETRY_SECONDS))
         else:
-            self._fails("lake", None)
+            self._set_error("lake", None)
         return mark
 
-    def _set_back(self, stretch: EventRange, commit: Commit) -> bool:
-        """Whether what the lake has under our name is not what the store has; it then goes on under another."""
+    def _is_restored(self, event_range: EventRange, commit: Commit) -> bool:
+        """Whether the lake's commits under this store's name differ from the store; offloading then continues
+        under a new name.
+        """
         with self._reading() as connection:
-            held = offload_marks.checksum(connection, stretch.after, stretch.until)
+            held = offload_marks.checksum(connection, event_range.after, event_range.until)
             lost = bool(offload_marks.value(connection, offload_marks.LOST_EVENTS))
         found = offload_commits.store_was_restored(commit, held, lost)
         if found:
             self._writer.write(offload_marks.start_generation)
             self._put(next_at=self._clock() + RETRY_SECONDS)
-            log.warning("the store was set back (restored from a backup?): its events move to the lake anew")
+            log.warning(
+                "the store differs from what was offloaded, probably restored from a backup: its "
+                "events are offloaded again"
+            )
         return found
 
-    def _compare(self, stretch: EventRange, commit: Commit) -> None:
-        """LakeError where what the job counted is not what the store has."""
+    def _compare(self, event_range: EventRange, commit: Commit) -> None:
+        """LakeError where the job's counts differ from the store."""
         with self._reading() as connection:
-            held = offload_marks.count(connection, stretch.after, stretch.until)
-        complaint = offload_commits.find_mismatch(commit, held)
-        if complaint is not None:
-            raise LakeError(f"{commit.job}/{commit.batch} is not whole: {complaint}")
+            held = offload_marks.count(connection, event_range.after, event_range.until)
+        mismatch = offload_commits.find_mismatch(commit, held)
+        if mismatch is not None:
+            raise LakeError(f"{commit.job}/{commit.batch} is inconsistent: {mismatch}")
 
-    def _raise(self, stretch: EventRange, rows: int) -> int:
+    def _advance_mark(self, event_range: EventRange, rows: int) -> int:
         def work(connection: Connection) -> None:
-            offload_marks.raise_to(connection, offload_marks.OFFLOADED_UNTIL, stretch.until)
+            offload_marks.raise_to(connection, offload_marks.OFFLOADED_UNTIL, event_range.until)
 
         if self.archive is not None:
             self.archive.refresh()
         self._writer.write(work)
-        self._put(mark=stretch.until, verified_at=self._clock(), rows=self._status.rows + rows)
-        log.info("the lake has all events up to %d: %d rows verified", stretch.until, rows)
-        return stretch.until
+        self._put(mark=event_range.until, verified_at=self._clock(), rows=self._status.rows + rows)
+        log.info("verified %d offloaded rows: the lake has all events up to id %d", rows, event_range.until)
+        return event_range.until

@@ -1,7 +1,8 @@
-"""What happened to a query as the lake tells it: its runs, its alerts, what people asked of it.
+"""A query's runs, alerts and actions as stored in the lake.
 
-Called by `controlplane.history.service` for the Query page's timeline. What the store still has is told here too, as soon
-as it was moved: who asks tells them apart by run, by fingerprint and time, by the action's id.
+Called by `controlplane.history.service` for the timeline of the Query page. The result includes what the
+store still has, as soon as it was offloaded; the caller deduplicates by run, by fingerprint and time, and by
+action id.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from controlplane.history.model import PastRun, TimelineResult
 from controlplane.history.progress_samples import to_rows, to_seconds
 from controlplane.model import RunEnd
 
-#: Of each kind, the newest.
+#: Newest entries of each kind.
 MAX_ENTRIES = 500
-#: Of an exception; the store keeps more of those that are young.
+#: Characters of an exception; the store keeps more for recent ones.
 MAX_FAILURE_CHARS = 4096
-#: So many days are looked through for a first or a last report.
+#: Days that are searched for a first or last report.
 MAX_SCANNED_DAYS = 60
 DAY = 86400.0
 LIFECYCLE_COLUMNS = ("run_id", "event", "reported_at", "exception", "error_class")
@@ -47,7 +48,9 @@ Row = dict[str, Any]
 
 
 def read_timeline(archive: Archive, query_id: str, start: float, end: float) -> TimelineResult:
-    """What of it lies between two moments. What cannot be read or is too much is a note; LakeError without a lake."""
+    """Read the entries between two times. What cannot be read or is too large becomes a note; LakeError
+    without a lake.
+    """
     archive.manifest()
     notes: list[str] = []
 
@@ -55,10 +58,10 @@ def read_timeline(archive: Archive, query_id: str, start: float, end: float) -> 
         try:
             found = reading()
         except (LakeError, LimitExceeded) as error:
-            notes.append(f"the lake does not tell of {what}: {error}")
+            notes.append(f"{what} are missing from the lake's history: {error}")
             return ()
         if len(found) > MAX_ENTRIES:
-            notes.append(f"of {len(found)} {what} the newest {MAX_ENTRIES} are told")
+            notes.append(f"only the newest {MAX_ENTRIES} of {len(found)} {what} are shown")
         return found[-MAX_ENTRIES:]
 
     runs = told("runs", lambda: _RunReader(archive, query_id, start, end).read())
@@ -72,7 +75,7 @@ def read_timeline(archive: Archive, query_id: str, start: float, end: float) -> 
 
 @dataclass
 class _RunBuilder:
-    """What was met of a run. `signs`: first and last report or sign of idleness."""
+    """Events of a run. `signs`: time of its first and last report or idle event."""
 
     run_id: str
     started_at: float | None = None
@@ -100,21 +103,21 @@ class _RunReader:
     _days: dict[date, dict[str, tuple[float, float]]] = field(default_factory=dict)
 
     def read(self) -> list[PastRun]:
-        """Oldest first. Of a run that began before `start` the beginning is not known."""
-        met = {one.run_id: one for one in self._by_life()}
+        """Runs, oldest first. The start of a run that began before `start` is unknown."""
+        met = {one.run_id: one for one in self._runs_from_lifecycle()}
         for run_id, times in self._first_reports().items():
             met.setdefault(run_id, _RunBuilder(run_id)).heard(*times)
         runs = sorted(met.values(), key=lambda one: one.first)
-        made, following = [], None
-        # Of those that are not told any more it is enough to know that they were.
+        made, next_start = [], None
+        # Of runs beyond the limit only the start is needed.
         for place, one in enumerate(reversed(runs)):
-            made.append(self._told(one, following, place < MAX_ENTRIES))
-            following = one.first
-        return [one for one in reversed(made) if self._touches(one)]
+            made.append(self._told(one, next_start, place < MAX_ENTRIES))
+            next_start = one.first
+        return [one for one in reversed(made) if self._overlaps(one)]
 
-    def _by_life(self) -> Iterator[_RunBuilder]:
+    def _runs_from_lifecycle(self) -> Iterator[_RunBuilder]:
         days = self.archive.days("lifecycle", self.start - DAY, self.end)
-        where = where_queries([self.query_id]).and_(_RUN_EVENTS, "of runs")
+        where = where_queries([self.query_id]).and_(_RUN_EVENTS, "run events")
         rows = self.archive.table("lifecycle", LIFECYCLE_COLUMNS, days, where).sort_by("reported_at")
         found: dict[str, _RunBuilder] = {}
         for row in to_rows(rows):
@@ -132,19 +135,21 @@ class _RunReader:
                 run.error_class = row["error_class"]
         yield from found.values()
 
-    def _told(self, run: _RunBuilder, following: float | None, whole: bool) -> PastRun:
-        """`following`: when the next run began; without an end that run is over by then, its driver was killed."""
+    def _told(self, run: _RunBuilder, next_start: float | None, search_reports: bool) -> PastRun:
+        """`next_start`: when the next run started; a run without an end is over by then, its driver was
+        killed.
+        """
         heard = run.signs[1] if run.signs else None
-        if run.ended_at is None and whole:
-            since, until = run.started_at or self.start, min(following or self.end, self.end)
+        if run.ended_at is None and search_reports:
+            since, until = run.started_at or self.start, min(next_start or self.end, self.end)
             heard = max(
                 (one for one in (heard, self._last_report(run.run_id, since, until)) if one), default=None
             )
         ended, end = run.ended_at, RunEnd.FAILED if run.failure else RunEnd.STOPPED
-        if ended is None and following is not None:
+        if ended is None and next_start is not None:
             ended, end = heard or run.first, RunEnd.LOST
         if ended is not None and run.started_at is not None:
-            ended = max(ended, run.started_at)  # two clocks may have told it
+            ended = max(ended, run.started_at)  # the times may come from two clocks
         return PastRun(
             run.run_id,
             run.started_at,
@@ -156,12 +161,12 @@ class _RunReader:
             run.error_class,
         )
 
-    def _touches(self, run: PastRun) -> bool:
+    def _overlaps(self, run: PastRun) -> bool:
         until = run.last_seen_at if run.ended_at is None else run.ended_at
         return (run.started_at or self.start) <= self.end and (until is None or until >= self.start)
 
     def _first_reports(self) -> Mapping[str, tuple[float, float]]:
-        """Of the first day with reports: a run that began before it has no other trace of its beginning."""
+        """Reports of the first day that has any: the only trace of the start of a run from before it."""
         for day in self.archive.days("progress", self.start, self.end)[:MAX_SCANNED_DAYS]:
             if found := self._reports(day):
                 return found
@@ -174,7 +179,7 @@ class _RunReader:
         return None
 
     def _reports(self, day: date) -> Mapping[str, tuple[float, float]]:
-        """The runs that reported on a day, within the stretch, with the first and the last report of each."""
+        """Run → time of its first and last report on a day, within the range."""
         if day not in self._days:
             rows = self.archive.table(
                 "progress", ("run_id", "reported_at"), [day], where_queries([self.query_id])
@@ -196,7 +201,7 @@ class _RunReader:
 
 
 def _alerts(archive: Archive, query_id: str, start: float, end: float) -> list[Row]:
-    """What fired within the stretch, since whenever."""
+    """Episodes that were firing within the range, whenever they began."""
     rows = _rows(
         archive.table("alerts", ALERT_COLUMNS, archive.days("alerts", 0.0, end), where_queries([query_id]))
     )
@@ -215,14 +220,14 @@ def _actions(archive: Archive, query_id: str, start: float, end: float) -> list[
 
 
 def _rows(table: pa.Table) -> list[Row]:
-    """By the first of their times, oldest first; times in Unix seconds."""
+    """Rows with times in Unix seconds, sorted by the first time column."""
     times = [name for name in table.column_names if name.endswith("_at")]
     found = [row | {name: to_seconds(row[name]) for name in times} for row in to_rows(table)]
     return sorted((row for row in found if row[times[0]] is not None), key=lambda row: float(row[times[0]]))
 
 
 def _scalars(evidence: str | None) -> Row:
-    """What of the JSON is a plain value: enough for a line of words, and nothing is nested."""
+    """The scalar values of the evidence; nested ones are left out."""
     try:
         told = json.loads(evidence) if evidence else {}
     except (ValueError, RecursionError):

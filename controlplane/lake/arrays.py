@@ -98,7 +98,7 @@ class _KeyLayouts(dict[tuple[str, ...], tuple[bytes, bytes]]):
 def map_array(
     column_type: ColumnType, keys: Sequence[tuple[str, ...] | None], values: Iterable[Any]
 ) -> pa.MapArray:
-    """Build a map column from the keys of each map (None: no map) and all `values`, one map after the other."""
+    """Build a map column from the keys of each map (None: no map) and all `values`, map after map."""
     layouts = _KeyLayouts()
     layouts_met = [layouts[item or ()] for item in keys]
     lengths = np.frombuffer(b"".join([length for _, length in layouts_met]), np.intc)

@@ -84,7 +84,8 @@ def conflict_check(
             kept, _ = _new_only(lake, {part.table: rows}, (staging.job, staging.batch), new_manifest)
             if kept[part.table].num_rows < rows.num_rows:
                 raise CommitConflict(
-                    f"another job committed rows of {staging.job}/{staging.batch} at the same time. Nothing was lost: run the job "
+                    f"another job committed rows of {staging.job}/{staging.batch} at the same "
+                    "time. Nothing was lost: run the job "
                     "again"
                 )
 

@@ -9,12 +9,12 @@ from controlplane.lake.schema import TABLES, VERSION, LakeTable
 
 HEAD = f"""# Lake tables
 
-Generated from `controlplane/lake/schema.py` by `python -m controlplane.lake.documentation > docs/lake.md`. For reading
-the tables see [history.md](history.md). Version {VERSION}. The version increases when a column changes its meaning. New
-columns may be added at any time, so older files may lack some: read columns by name and treat missing ones as null
+Generated from `controlplane/lake/schema.py` by `python -m controlplane.lake.documentation > docs/lake.md`. For
+reading the tables see [history.md](history.md). Version {VERSION}. The version increases when a column changes its
+meaning. New columns may be added at any time: read columns by name and treat missing ones as null
 (DuckDB: `union_by_name = true`).
 
-All times are UTC. Types have their Spark SQL names; in the files `timestamp` is microseconds with the zone UTC.
+All times are UTC. Types have their Spark SQL names; `timestamp` is stored as microseconds with the zone UTC.
 A file holds the rows of one UTC day, taken from the column under *Partitioned by day of*, sorted by the columns
 under *Sort order*. The *key* is unique within a table.
 """
@@ -33,7 +33,8 @@ def _section(table: LakeTable) -> str:
         [
             f"## `{table.name}`: {table.description}",
             "",
-            f"Partitioned by day of: `{table.partition_column}`. Sort order: {_names(table.order)}. Key: {_names(table.key)}.",
+            f"Partitioned by day of: `{table.partition_column}`. Sort order: {_names(table.order)}. "
+            f"Key: {_names(table.key)}.",
             "",
             "| Column | Type | Description |",
             "|---|---|---|",

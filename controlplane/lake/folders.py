@@ -173,7 +173,7 @@ class LakeFolder:
 
     @_as_lake_error
     def move(self, moves: Mapping[str, str]) -> None:
-        """Move files within the lake (source → target), replacing existing ones; each folder is synced once."""
+        """Move files within the lake (source → target), replacing existing ones; sync each folder once."""
         for source, target in moves.items():
             self.fs.makedirs(posixpath.dirname(self.absolute(target)), exist_ok=True)
             self._put(self.absolute(source), self.absolute(target))

@@ -81,7 +81,7 @@ class Lake:
     # -- reading ---------------------------------------------------------------------------------
 
     def manifest(self) -> LakeManifest:
-        """The current manifest. Commit files that were read before and have not changed are not read again."""
+        """The current manifest. Commit files that have not changed since they were read are kept."""
         while True:
             found = self.folder.list_files(COMMITS)
             base = found.pop(f"{COMMITS}/{CONSOLIDATED_FILE}", None)
@@ -262,7 +262,8 @@ class Lake:
         for part in commit.parts:
             if not self.folder.exists(f"{staging}/{part.path}") and not self.folder.exists(part.path):
                 raise LakeError(
-                    f"{self.folder.absolute(part.path)} is missing, so the commit {commit.job}/{commit.batch} cannot be "
+                    f"{self.folder.absolute(part.path)} is missing, so the commit "
+                    f"{commit.job}/{commit.batch} cannot be "
                     f"completed: remove {self.folder.absolute(path)} and run the job again"
                 )
 

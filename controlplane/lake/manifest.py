@@ -207,7 +207,7 @@ def commit_from_json(document: Any) -> Commit:
 
 
 def checked_path(text: Any) -> str:
-    """Return a path that is valid for a part. ValueError where it is not, as it could lead out of the lake."""
+    """Return a path that is valid for a part. ValueError where it is not: it could lead out of the lake."""
     if not isinstance(text, str) or not PATH.fullmatch(text):
         raise ValueError(f"{text!r} is not the path of a part")
     return text

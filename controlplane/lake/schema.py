@@ -111,7 +111,8 @@ PROGRESS = LakeTable(
         (
             "lag_rows",
             T.BIGINT,
-            "backlog: latest offsets minus end offsets, summed over the sources; null where no source reports a latest offset",
+            "backlog: latest offsets minus end offsets, summed over the sources; null where no "
+            "source reports a latest offset",
         ),
         ("watermark", T.TIMESTAMP, "event-time watermark of the batch; null without one"),
         ("event_time_max", T.TIMESTAMP, "largest event time read"),
@@ -155,7 +156,8 @@ SOURCES = LakeTable(
         (
             "lag_rows",
             T.BIGINT,
-            "backlog: latest offset minus end offset, summed over partitions, never below 0; null where unknown",
+            "backlog: latest offset minus end offset, summed over partitions, never below 0; null "
+            "where unknown",
         ),
         ("metrics", T.STRING_MAP, "further metrics of the source, as text"),
     )
@@ -299,7 +301,8 @@ _BUCKET = _columns(
     (
         "lag_seconds_p50",
         T.DOUBLE,
-        "median age of the oldest unread row; null where unknown. Estimated for the source with the highest age: "
+        "median age of the oldest unread row; null where unknown. Estimated for the source with "
+        "the highest age: "
         "backlog divided by the rate at which the latest offset advanced in the last 10 batches of the run; "
         "the time span of these batches where the latest offset did not change",
     ),
@@ -319,14 +322,16 @@ _BUCKET = _columns(
     (
         "downtime_seconds",
         T.DOUBLE,
-        "seconds in which no run was up, between signs of life at most a day off on each side; a run is up from "
+        "seconds in which no run was up, between signs of life at most a day off on each side; a "
+        "run is up from "
         "its start, or first report, to its end, or a minute past its last sign",
     ),
     ("slo_batches", T.BIGINT, "batches for which the objective can be evaluated"),
     (
         "slo_good",
         T.BIGINT,
-        "of these, those that met it: the duration and, where it is known, the lag in seconds were within the "
+        "of these, those that met it: the duration and, where it is known, the lag in seconds were "
+        "within the "
         "objective",
     ),
 )

@@ -50,7 +50,8 @@ class Staging:
         days = pc.cast(pc.floor_temporal(rows[table_spec.partition_column], unit="day"), pa.date32())
         if days.null_count:
             raise LakeError(
-                f"{days.null_count} rows of {table} have no {table_spec.partition_column}, so they belong to no day"
+                f"{days.null_count} rows of {table} have no {table_spec.partition_column}, so they "
+                "belong to no day"
             )
         if rows.schema != arrow_schema(table):
             rows = rows.select(list(table_spec.names)).cast(arrow_schema(table))

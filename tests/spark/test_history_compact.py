@@ -55,5 +55,5 @@ def test_a_damaged_file_is_named_and_the_other_days_are_compacted(spark: Any, tm
     Path(lake.folder.absolute(damaged.path)).write_bytes(b"")
     code, account, told = run(tmp_path)
     assert (code, account["groups"]) == (1, 1)
-    assert f"left as it was: progress of {DAY.date()}" in told and damaged.path in told
+    assert f"not compacted: progress of {DAY.date()}" in told and damaged.path in told
     assert len(lake.manifest().parts("progress")) == 11

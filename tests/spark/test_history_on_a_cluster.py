@@ -178,7 +178,7 @@ def test_spark_submit_runs_the_same_commands(tmp_path: Path) -> None:
     job = str(ROOT / "controlplane/cli/history/job.py")
     done = command([*submit, job, "compact", "--lake", str(tmp_path / "lake")], tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert "9 files became 1" in done.stdout
+    assert "9 files merged into 1" in done.stdout
     assert [pq.read_metadata(path).num_rows for path in tmp_path.glob("lake/progress/*/*.parquet")] == [9]
     wrong = command([*submit, job, "compact", "--lake", str(tmp_path / "none")], tmp_path)
     # Spark's launcher passes both outputs of the program on as one.

@@ -123,8 +123,8 @@ def test_the_command_learns_and_says_what_it_did(
     assert said["baselines"] == {"values": 0, "changed": True}
     assert run(["history", "rollup", "--lake", str(lake.folder)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "0 days rolled up (0 rows of rollup_1m, 0 rows of rollup_1h, 0 rows of rollup_1d), 2 were up to date",
-        "baselines: 0 values, as before",
+        "0 days rolled up (0 rows of rollup_1m, 0 rows of rollup_1h, 0 rows of rollup_1d), 2 up to date",
+        "baselines: 0 values, unchanged",
     ]
 
 
@@ -192,12 +192,12 @@ def test_a_query_that_was_down_all_day_was_down_on_a_day_without_rows(spark: Any
 
 MISTAKES = {
     "no lake": (["--lake", "{none}"], "there is no lake at"),
-    "a day that is none": (["--lake", "{lake}", "--since", "yesterday"], "--since: 'yesterday' is no day"),
+    "a day that is none": (["--lake", "{lake}", "--since", "yesterday"], "--since: 'yesterday' is not a day"),
     "days the wrong way round": (
         ["--lake", "{lake}", "--since", "2026-03-02", "--until", "2026-03-01"],
         "--until 2026-03-01 is before --since 2026-03-02",
     ),
-    "nothing to publish": (["--lake", "{lake}", "--publish", "--no-baselines"], "leave one of them out"),
+    "nothing to publish": (["--lake", "{lake}", "--publish", "--no-baselines"], "remove one of them"),
 }
 
 

@@ -1,1 +1,1 @@
-"""Commands of `controlplane history`: import, ingest, rollup, report, offload, compact."""
+"""The `controlplane history` commands."""

@@ -1,4 +1,4 @@
-"""`controlplane history …`: the long past. The group; each command is in a file of its own, loaded when it is used."""
+"""The `controlplane history` group. Each command is in a module of its own, imported when it is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from controlplane.cli.loading import loaded
 from controlplane.console.errors import ServerFailed, UsageProblem
 from controlplane.errors import ControlPlaneError
 
-#: Command → module and name within.
+#: Command → its module and name.
 COMMANDS = {
     "import": "controlplane.cli.history.import_logs:import_logs",
     "ingest": "controlplane.cli.history.ingest:ingest",
@@ -22,13 +22,13 @@ COMMANDS = {
 
 
 class HistoryGroup(click.Group):
-    """Its commands are imported when they are used: some need PySpark, which is not everywhere."""
+    """A group that imports its commands on use: some need PySpark, which may not be installed."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except ControlPlaneError as error:
-            if error.code == "spark":  # the cluster could not; nothing the user did wrong
+            if error.code == "spark":  # the cluster failed: not a usage error
                 raise ServerFailed(str(error)) from None
             raise
 
@@ -43,19 +43,21 @@ class HistoryGroup(click.Group):
 
 
 def _missing(name: str, module: str) -> click.Command:
-    """A command that cannot be loaded says so when it is called, and spoils no list of commands."""
+    """A placeholder for a command that cannot be imported: it fails when it is called and leaves `--help`
+    intact.
+    """
 
-    def say() -> None:
+    def fail() -> None:
         raise UsageProblem(
             f"history {name} needs {module}: pip install 'spark-controlplane[pipeline,server]'"
         )
 
-    settings = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    context = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
     return click.Command(
-        name, callback=say, context_settings=settings, short_help=f"Not available: {module} is missing."
+        name, callback=fail, context_settings=context, short_help=f"Not available: {module} is missing."
     )
 
 
 @click.group(cls=HistoryGroup)
 def history() -> None:
-    """The long past of all queries: the lake, what fills it and what is made of it."""
+    """Query history in the lake: import, ingest, offload, compact, rollup, report."""

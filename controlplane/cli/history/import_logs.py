@@ -1,4 +1,4 @@
-"""`controlplane history import PATH…`: event logs of Spark into the lake. Runs a Spark job of its own."""
+"""`controlplane history import PATH…`: import Spark event logs into the lake, by a Spark job."""
 
 from __future__ import annotations
 
@@ -26,32 +26,31 @@ TTY_SECONDS, LOG_SECONDS = 0.5, 10.0
     "lake_url",
     envvar="CONTROLPLANE_LAKE",
     metavar="URL",
-    help="Where the lake is; it is made if need be.",
+    help="Lake; created if missing.",
 )
-@click.option("--master", metavar="URL", help="Spark's master; else what spark-submit says, else local[*].")
-@click.option(
-    "--since", metavar="WHEN", help="Leave out logs that nobody wrote to since: 30d, or 2026-01-31."
-)
-@click.option("--force", is_flag=True, help="Read logs again that did not change since they were imported.")
-@click.option("--json", "as_document", is_flag=True, help="The account as one JSON document.")
+@click.option("--master", metavar="URL", help="Spark master.  [default: spark-submit's, else local[*]]")
+@click.option("--since", metavar="WHEN", help="Skip logs last modified before this time: 30d, or 2026-01-31.")
+@click.option("--force", is_flag=True, help="Also read logs that have not changed since their import.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON document.")
 def import_logs(
     paths: tuple[str, ...],
     lake_url: str | None,
     master: str | None,
     since: str | None,
     force: bool,
-    as_document: bool,
+    as_json: bool,
 ) -> None:
-    """Bring Spark's event logs into the lake.
+    """Import Spark event logs into the lake.
 
-    PATH is a log, a folder of logs or a pattern, on any file system that Spark or fsspec reads. Logs may be plain or
-    compressed, single or rolling, and still written to. What is no log, or damaged, is named and stops nothing.
+    PATH is a log, a folder of logs or a pattern, on any file system that Spark or fsspec reads. Logs may be
+    plain or compressed, single or rolling, and in progress. Files that are damaged or not event logs are
+    reported and skipped.
     """
     if not lake_url:
-        raise UsageProblem("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
-    oldest = None if since is None else parse_when(since, time.time())
+        raise UsageProblem("no lake given: set --lake URL or CONTROLPLANE_LAKE")
+    since_seconds = None if since is None else parse_when(since, time.time())
     from controlplane.lake.lake import Lake
-    from controlplane.pipeline.eventlogs import import_summary as accounts
+    from controlplane.pipeline.eventlogs import import_summary
     from controlplane.pipeline.eventlogs.import_job import (
         ImportRequest,
         NoFilesFound,
@@ -61,27 +60,27 @@ def import_logs(
     from controlplane.pipeline.runtime.session import close_session, get_session
 
     lake = Lake.open(lake_url, create=True)
-    shown = ProgressLine()
+    progress_line = ProgressLine()
     try:
-        account = import_logs(
+        summary = import_logs(
             lambda: get_session("controlplane-history-import", master),
             lake,
-            ImportRequest(normalize_paths(paths), oldest, force),
-            shown,
+            ImportRequest(normalize_paths(paths), since_seconds, force),
+            progress_line,
         )
     except NoFilesFound as error:
         raise UsageProblem(str(error)) from None
     finally:
-        shown.end()
+        progress_line.end()
         close_session()
-    if as_document:
-        click.echo(json.dumps(accounts.summary_json(account)))
+    if as_json:
+        click.echo(json.dumps(import_summary.summary_json(summary)))
     else:
-        click.echo("\n".join(accounts.summary_lines(account)))
+        click.echo("\n".join(import_summary.summary_lines(summary)))
 
 
 def parse_when(text: str, now: float) -> float:
-    """A day, or so long ago, as Unix seconds. Mistake when it is neither."""
+    """Parse a day, or a duration before `now`, to Unix seconds. UsageProblem when it is neither."""
     try:
         return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
     except ValueError:
@@ -95,7 +94,7 @@ def parse_when(text: str, now: float) -> float:
 
 
 class ProgressLine:
-    """The line of progress on standard error: rewritten on a terminal, now and then a new one elsewhere."""
+    """A progress line on standard error: rewritten in place on a terminal, else a new line at intervals."""
 
     def __init__(self, stream: Any = None):
         self.stream = sys.stderr if stream is None else stream
@@ -117,15 +116,19 @@ class ProgressLine:
         self.stream.flush()
 
     def end(self) -> None:
+        """End the line on a terminal."""
         if self.width:
             self.stream.write("\n")
             self.stream.flush()
 
 
 def format_progress(progress: ImportProgress) -> str:
+    """One line with logs, bytes, events, rate and time left."""
     rate = progress.bytes / progress.seconds / 1e6 if progress.seconds else 0.0
     left = progress.seconds_left
     return (
-        f"logs {progress.logs}/{progress.of_logs}, {progress.bytes / 1e6:.0f} of {progress.of_bytes / 1e6:.0f} MB, "
-        f"{progress.events} events, {rate:.0f} MB/s, {'time left unknown' if left is None else f'{left:.0f} s left'}"
+        f"logs {progress.logs}/{progress.of_logs}, {progress.bytes / 1e6:.0f} of "
+        f"{progress.of_bytes / 1e6:.0f} MB, "
+        f"{progress.events} events, {rate:.0f} MB/s, "
+        f"{'time left unknown' if left is None else f'{left:.0f} s left'}"
     )

@@ -1,6 +1,7 @@
-"""Entry point for spark-submit: `spark-submit … job.py import PATH… --lake URL` runs `controlplane history import …`.
+"""Entry point for spark-submit: `spark-submit … job.py import PATH… --lake URL`, with the commands of
+`controlplane history`.
 
-Spark starts this as a plain file. Where the package is not installed, it is the one that holds this file, or that of
+Spark runs this file as a script. Where the package is not installed, it is found relative to this file or in
 the zip given by `--py-files`.
 """
 
@@ -12,14 +13,14 @@ from pathlib import Path
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one command of `controlplane history`; its exit code."""
+    """Run one command of `controlplane history` and return its exit code."""
     from controlplane.cli.main import run
 
     return run(["history", *arguments])
 
 
 def put_package_on_path(file: Path, path: list[str]) -> None:
-    """Replace the directory of this file, which Python puts first on its path, by the one that holds the package.
+    """Replace this file's directory, which Python puts first on its path, by the one that holds the package.
 
     The modules beside this file would otherwise be importable under their bare names.
     """

@@ -1,6 +1,8 @@
-"""`controlplane history offload`: events past the hot retention go from the store to the lake; a job of Spark.
+"""`controlplane history offload`: move events that are past the hot retention from the store to the lake, by
+a Spark job.
 
-A server with a lake starts it by itself. Nothing leaves the store here: the server deletes what it has verified.
+A server with a lake starts this job itself. The job deletes nothing from the store: the server deletes what
+it has verified.
 """
 
 from __future__ import annotations
@@ -21,19 +23,19 @@ DAY = 86400.0
 
 
 @click.command()
-@click.option("--lake", metavar="URL", help="Where the lake lies.  [default: CONTROLPLANE_LAKE]")
+@click.option("--lake", metavar="URL", help="Lake.  [default: CONTROLPLANE_LAKE]")
 @database_option
 @data_dir_option
 @click.option(
     "--older-than",
     type=DURATION,
     metavar="DURATION",
-    help="What stays: younger events.  [default: CONTROLPLANE_HOT_DAYS, 3 days]",
+    help="Minimum age of the events to offload.  [default: CONTROLPLANE_HOT_DAYS, 3 days]",
 )
 @click.option(
-    "--before", metavar="TIME", help="Instead: events before this moment, RFC 3339 or Unix seconds."
+    "--before", metavar="TIME", help="Instead: offload events before this time, RFC 3339 or Unix seconds."
 )
-@click.option("--master", metavar="URL", help="Spark's master.  [default: as submitted, else local[*]]")
+@click.option("--master", metavar="URL", help="Spark master.  [default: spark-submit's, else local[*]]")
 @json_option
 def offload(
     lake: str | None,
@@ -43,28 +45,28 @@ def offload(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Move events past the hot retention from the store to the lake.
+    """Offload events past the hot retention from the store to the lake.
 
-    May be repeated and cut off: what is in the lake is not moved again. An embedded store must be on this machine.
+    The job continues where an interrupted one stopped. An embedded store must be on this machine.
     """
     settings = settings_of(lake=lake, **where)
     if settings.lake is None:
-        raise UsageProblem("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
+        raise UsageProblem("no lake given: set --lake URL or CONTROLPLANE_LAKE")
     from controlplane.store.engine import default_url, sqlite_path
 
     database = settings.database_url or default_url(settings.data_dir.absolute())
-    file = sqlite_path(database)
-    if file is not None and not file.exists():
-        raise UsageProblem(f"there is no store at {file}: give --data-dir or --database-url")
+    sqlite_file = sqlite_path(database)
+    if sqlite_file is not None and not sqlite_file.exists():
+        raise UsageProblem(f"no store found at {sqlite_file}: give --data-dir or --database-url")
     from controlplane.pipeline.offload.offload_job import OffloadRequest
     from controlplane.pipeline.runtime.session import close_session, get_session, spark_errors
 
-    kept = settings.store_days * DAY if older_than is None else older_than
-    cutoff = time.time() - kept if before is None else _moment(before)
+    hot_seconds = settings.store_days * DAY if older_than is None else older_than
+    cutoff = time.time() - hot_seconds if before is None else _moment(before)
     spark = get_session("controlplane history offload", master)
     try:
-        with spark_errors("moving failed (what was committed stays; run it again)"):
-            done = offload(
+        with spark_errors("offload failed; committed events stay in the lake, run the command again"):
+            summary = offload(
                 spark,
                 OffloadRequest(database, settings.lake, cutoff),
                 lambda line: click.echo(line, err=True),
@@ -72,13 +74,14 @@ def offload(
     finally:
         close_session(spark)
     if as_json:
-        click.echo(json.dumps(asdict(done)))
+        click.echo(json.dumps(asdict(summary)))
         return
-    said = done.counts
+    counts = summary.counts
     click.echo(
-        f"{said.stored} events moved in {done.commits} commits, {done.rows} rows; {said.malformed} could not be read,"
-        f" {said.duplicates} were in the lake before; {done.repaired} damaged commits written again,"
-        f" {done.days} days of alerts and actions"
+        f"{counts.stored} events offloaded in {summary.commits} commits, {summary.rows} rows; "
+        f"{counts.malformed} malformed,"
+        f" {counts.duplicates} already in the lake; {summary.repaired} damaged commits rewritten,"
+        f" {summary.days} days of alerts and actions"
     )
 
 

@@ -1,4 +1,4 @@
-"""`controlplane history report`: what the past says, as a page and as JSON."""
+"""`controlplane history report`: a report on the lake's history, as an HTML page and as JSON."""
 
 from __future__ import annotations
 
@@ -28,30 +28,46 @@ SIZES = {
 
 
 class SizeType(click.ParamType):
-    """`500MB`, `8GiB` → bytes."""
+    """Parse `500MB` or `8GiB` to bytes."""
 
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?i?)b?", str(value).lower())
         if found is None or found[2] not in SIZES:
-            self.fail(f"{value!r} is no size: say 500MB, or 8GiB", param, ctx)
+            self.fail(f"{value!r} is not a size: write 500MB or 8GiB", param, ctx)
         return float(found[1]) * SIZES[found[2]]
 
 
 @click.command()
-@click.option("--lake", "url", envvar="CONTROLPLANE_LAKE", required=True, metavar="URL", help="The lake.")
-@click.option("--since", default="30d", show_default=True, metavar="WHEN", help="30d, or 2026-01-31.")
-@click.option("--until", metavar="WHEN", help="The same.  [default: now]")
-@click.option("--query", "queries", multiple=True, metavar="NAME|ID", help="Only this one; may be repeated.")
+@click.option("--lake", "url", envvar="CONTROLPLANE_LAKE", required=True, metavar="URL", help="Lake.")
+@click.option(
+    "--since",
+    default="30d",
+    show_default=True,
+    metavar="WHEN",
+    help="Start of the report: 30d, or 2026-01-31.",
+)
+@click.option("--until", metavar="WHEN", help="End of the report, in the same form.  [default: now]")
+@click.option("--query", "queries", multiple=True, metavar="NAME|ID", help="Only this query; repeatable.")
 @click.option("--app", help="Only this application.")
 @click.option(
-    "--limit-state-rows", type=click.FloatRange(1), metavar="N", help="Rows of state a query may hold."
+    "--limit-state-rows",
+    type=click.FloatRange(1),
+    metavar="N",
+    help="Limit of a query's state in rows, for the forecast.",
 )
-@click.option("--limit-state-bytes", type=SizeType(), metavar="SIZE", help="Bytes of state a query may hold.")
-@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Where to write the page.")
-@click.option("--json", "as_json", is_flag=True, help="The same figures on standard output.")
-@click.option("--master", metavar="URL", help="Spark's master.  [default: spark-submit's, else local[*]]")
+@click.option(
+    "--limit-state-bytes",
+    type=SizeType(),
+    metavar="SIZE",
+    help="Limit of a query's state in bytes, for the forecast.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write the HTML page to this file."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@click.option("--master", metavar="URL", help="Spark master.  [default: spark-submit's, else local[*]]")
 def report(
     url: str,
     since: str,
@@ -64,11 +80,11 @@ def report(
     as_json: bool,
     master: str | None,
 ) -> None:
-    """Objectives kept and missed, the worst queries, trends and forecasts, restarts, noisy alerts, headroom."""
+    """Report objectives, worst queries, trends and forecasts, restarts, noisy alerts and headroom."""
     if out is None and not as_json:
-        raise UsageProblem("say where the page goes: --out report.html; or --json")
+        raise UsageProblem("no output chosen: set --out report.html or --json")
     if out is not None and not out.absolute().parent.is_dir():
-        raise UsageProblem(f"there is no folder {out.absolute().parent} for the page")
+        raise UsageProblem(f"folder {out.absolute().parent} does not exist: create it first")
     from controlplane.lake.lake import Lake
     from controlplane.pipeline.report.page import render_html
     from controlplane.pipeline.report.report_job import build_report
@@ -79,16 +95,18 @@ def report(
     begin, end = _at(parse_when(since, now)), _at(now if until is None else parse_when(until, now))
     if begin >= end:
         raise UsageProblem(f"--since {since} is not before --until {until or 'now'}")
-    wish = ReportRequest(url, begin, end, queries, app, limit_state_rows, limit_state_bytes)
+    report_request = ReportRequest(url, begin, end, queries, app, limit_state_rows, limit_state_bytes)
     lake = Lake.open(url)
     spark = get_session("controlplane-history-report", master)
     with spark_errors("the lake cannot be read"):
-        made = build_report(spark, lake, wish, _at(now))
+        document = build_report(spark, lake, report_request, _at(now))
     if out is not None:
-        out.write_text(render_html(made), encoding="utf-8")
-        click.echo(f"{out}: {made['fleet']['queries']} queries, {begin:%Y-%m-%d} to {end:%Y-%m-%d}", err=True)
+        out.write_text(render_html(document), encoding="utf-8")
+        click.echo(
+            f"{out}: {document['fleet']['queries']} queries, {begin:%Y-%m-%d} to {end:%Y-%m-%d}", err=True
+        )
     if as_json:
-        click.echo(json.dumps(made, indent=2))
+        click.echo(json.dumps(document, indent=2))
 
 
 def _at(seconds: float) -> datetime:

@@ -1,6 +1,6 @@
-"""`controlplane history rollup`: rollups and baselines of the lake, kept up to date; a job of Spark.
+"""`controlplane history rollup`: update the lake's rollups and baselines, by a Spark job.
 
-What did not change is not done again: the command may run every hour, or after each import.
+Unchanged days are skipped, so the command may run every hour or after each import.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DAY_HELP = "a day, as 2026-03-29 (UTC), or how long ago, as 30d"
 
 
 @click.command()
-@click.option("--lake", metavar="URL", help="Where the lake lies.  [default: CONTROLPLANE_LAKE]")
+@click.option("--lake", metavar="URL", help="Lake.  [default: CONTROLPLANE_LAKE]")
 @click.option("--since", metavar="DAY", help=f"First day: {DAY_HELP}.")
 @click.option("--until", metavar="DAY", help="Last day.")
 @click.option(
@@ -37,13 +37,15 @@ DAY_HELP = "a day, as 2026-03-29 (UTC), or how long ago, as 30d"
     type=DURATION,
     default="5m",
     show_default=True,
-    help="A batch meets the service level whose lag and duration are within it.",
+    help="Objective: a batch meets it if its lag and its duration are within this duration.",
 )
-@click.option("--weeks", type=click.IntRange(3, 52), default=4, show_default=True, help="Baselines: so many.")
-@click.option("--no-baselines", is_flag=True, help="Learn nothing.")
-@click.option("--publish", is_flag=True, help="Send the baselines to the server, for its rules and pages.")
-@click.option("--master", metavar="URL", help="Spark's master.  [default: as submitted, else local[*]]")
-@click.option("--force", is_flag=True, help="Also what did not change.")
+@click.option(
+    "--weeks", type=click.IntRange(3, 52), default=4, show_default=True, help="Weeks of data for baselines."
+)
+@click.option("--no-baselines", is_flag=True, help="Do not compute baselines.")
+@click.option("--publish", is_flag=True, help="Publish the baselines to the server.")
+@click.option("--master", metavar="URL", help="Spark master.  [default: spark-submit's, else local[*]]")
+@click.option("--force", is_flag=True, help="Also recompute unchanged days.")
 @client_options
 @json_option
 def rollup(
@@ -59,26 +61,26 @@ def rollup(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Roll the lake up by the minute, hour and day, and learn what is usual for each query.
+    """Roll up the lake by minute, hour and day, and compute baselines for each query.
 
-    A day is done again when its rows, or those of the day before or after it, changed. Repeat it as often as you like.
+    A day is recomputed when its rows, or those of the day before or after it, have changed.
     """
     settings = settings_of(lake=lake, **where)
     if settings.lake is None:
-        raise UsageProblem("say where the lake is: --lake URL, or CONTROLPLANE_LAKE")
+        raise UsageProblem("no lake given: set --lake URL or CONTROLPLANE_LAKE")
     if publish and no_baselines:
-        raise UsageProblem("--publish has nothing to send with --no-baselines: leave one of them out")
+        raise UsageProblem("--publish and --no-baselines exclude each other: remove one of them")
     from controlplane.lake.lake import Lake
     from controlplane.pipeline.rollup.rollup_job import RollupRequest
 
     now = time.time()
-    asked = RollupRequest(_day("--since", since, now), _day("--until", until, now), objective, force)
-    if asked.since and asked.until and asked.until < asked.since:
-        raise UsageProblem(f"--until {asked.until} is before --since {asked.since}")
-    held = Lake.open(settings.lake)
-    done, learned = _work(held, asked, None if no_baselines else weeks, master, now)
-    published = _publish(held, open_client(settings)) if publish else None
-    _tell(done, learned, published, as_json)
+    request = RollupRequest(_day("--since", since, now), _day("--until", until, now), objective, force)
+    if request.since and request.until and request.until < request.since:
+        raise UsageProblem(f"--until {request.until} is before --since {request.since}")
+    opened_lake = Lake.open(settings.lake)
+    rollups, baseline_result = _work(opened_lake, request, None if no_baselines else weeks, master, now)
+    published = _publish(opened_lake, open_client(settings)) if publish else None
+    _print_summary(rollups, baseline_result, published, as_json)
 
 
 def _day(option: str, text: str | None, now: float) -> date | None:
@@ -92,14 +94,16 @@ def _day(option: str, text: str | None, now: float) -> date | None:
         return (datetime.fromtimestamp(now, UTC) - timedelta(seconds=parse_duration(text))).date()
     except (ValueError, OverflowError):
         raise UsageProblem(
-            f"{option}: {text!r} is no day: write 2026-03-29 (UTC), or how long ago, as 30d"
+            f"{option}: {text!r} is not a day: write 2026-03-29 (UTC), or how long ago, as 30d"
         ) from None
 
 
 def _work(
-    lake: Lake, asked: RollupRequest, weeks: int | None, master: str | None, now: float
+    lake: Lake, request: RollupRequest, weeks: int | None, master: str | None, now: float
 ) -> tuple[RollupSummary, BaselineResult | None]:
-    """Rollups, then baselines of `weeks` weeks. Spark is started when the first of them has something to do."""
+    """Update rollups, then baselines over `weeks` weeks. Spark is started by the first that has
+    work to do.
+    """
     from controlplane.pipeline.rollup.baseline_job import refresh_baselines
     from controlplane.pipeline.rollup.rollup_job import refresh_rollups
     from controlplane.pipeline.runtime.session import close_session, get_session, spark_errors
@@ -112,22 +116,26 @@ def _work(
         return started[0]
 
     try:
-        with spark_errors("rolling up failed (days that were done are kept; run it again)"):
-            done = refresh_rollups(lake, spark, asked, _saying())
-        with spark_errors("the rollups are done, but learning from them failed"):
-            return done, None if weeks is None else refresh_baselines(lake, spark, now, weeks, asked.force)
+        with spark_errors("rollup failed; finished days are kept, run the command again"):
+            rollups = refresh_rollups(lake, spark, request, _progress_logger())
+        with spark_errors("the rollups are complete, but computing baselines failed"):
+            return rollups, None if weeks is None else refresh_baselines(
+                lake, spark, now, weeks, request.force
+            )
     finally:
         for one in started:
             close_session(one)
 
 
-def _saying() -> Callable[[str], None]:
-    began = time.monotonic()
-    return lambda text: click.echo(f"{format_duration(round(time.monotonic() - began))}: {text}", err=True)
+def _progress_logger() -> Callable[[str], None]:
+    started_at = time.monotonic()
+    return lambda text: click.echo(
+        f"{format_duration(round(time.monotonic() - started_at))}: {text}", err=True
+    )
 
 
 def _publish(lake: Lake, client: ApiClient) -> int:
-    """Send the set that the lake holds; how many queries it is of."""
+    """Publish the lake's baselines; return the number of queries."""
     from controlplane.pipeline.rollup.baseline_documents import baseline_documents
 
     sent, answer = 0, None
@@ -138,25 +146,29 @@ def _publish(lake: Lake, client: ApiClient) -> int:
             raise click_error(error, client) from None
         sent += len(document["baselines"])
     if not (isinstance(answer, dict) and answer.get("complete") is True):
-        raise ServerFailed("another set of baselines was published meanwhile; publish again")
+        raise ServerFailed("another set of baselines was published meanwhile: run the command again")
     return sent
 
 
-def _tell(done: RollupSummary, learned: BaselineResult | None, published: int | None, as_json: bool) -> None:
+def _print_summary(
+    rollups: RollupSummary, baseline_result: BaselineResult | None, published: int | None, as_json: bool
+) -> None:
     if as_json:
-        told = {
-            "days": [day.isoformat() for day in done.days],
-            "unchanged": done.unchanged,
-            "rows": dict(done.rows),
-            "baselines": None if learned is None else {"values": learned.values, "changed": learned.changed},
+        document = {
+            "days": [day.isoformat() for day in rollups.days],
+            "unchanged": rollups.unchanged,
+            "rows": dict(rollups.rows),
+            "baselines": None
+            if baseline_result is None
+            else {"values": baseline_result.values, "changed": baseline_result.changed},
             "published_queries": published,
         }
-        click.echo(json.dumps(told))
+        click.echo(json.dumps(document))
         return
-    rows = ", ".join(f"{count:,} rows of {table}" for table, count in done.rows.items())
-    click.echo(f"{len(done.days)} days rolled up ({rows}), {done.unchanged} were up to date")
-    if learned is not None:
-        fresh = "learned" if learned.changed else "as before"
-        click.echo(f"baselines: {learned.values:,} values, {fresh}")
+    rows = ", ".join(f"{count:,} rows of {table}" for table, count in rollups.rows.items())
+    click.echo(f"{len(rollups.days)} days rolled up ({rows}), {rollups.unchanged} up to date")
+    if baseline_result is not None:
+        state_text = "updated" if baseline_result.changed else "unchanged"
+        click.echo(f"baselines: {baseline_result.values:,} values, {state_text}")
     if published is not None:
-        click.echo(f"published: the baselines of {published} queries")
+        click.echo(f"published baselines of {published} queries")

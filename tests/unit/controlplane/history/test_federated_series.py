@@ -76,4 +76,4 @@ def test_counters_and_gauges_go_over_the_seam_as_if_it_were_not_there(
         [all] = up.values()
         # Runs outlive their events: of them the store tells as far back as its retention.
         assert later == {at: value for at, value in all.items() if at >= now - RETENTION}
-        assert "query_up is not told of times before" in source.notes[0]
+        assert "query_up is not available before" in source.notes[0]

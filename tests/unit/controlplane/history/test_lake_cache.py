@@ -94,7 +94,7 @@ def test_who_asks_after_a_look_without_an_answer_waits_for_none() -> None:
     now, never = [0.0], threading.Event()
     patience = TimeoutPool("s3://bucket/lake", lambda: now[0])
     with pytest.raises(LakeError, match="did not answer"):
-        patience.call(never.wait, 0.05, silence=True)
+        patience.call(never.wait, 0.05, probe=True)
     with pytest.raises(LakeError, match="does not answer"):
         patience.call(lambda: 1, 60)
     now[0] += 60

@@ -170,7 +170,7 @@ def test_rollups_reports_and_the_store_are_one_series(known: StoreHarness, lake:
 def test_what_the_lake_does_not_tell_is_said(known: StoreHarness, lake: Lake) -> None:
     asked = source(known, lake, BEGIN + 300.0)
     assert len(asked.select(named("batch_phase_seconds"), PAST, BEGIN + 300.0)) > 0
-    assert "batch_phase_seconds is not told of times before" in asked.notes[0]
+    assert "batch_phase_seconds is not available before" in asked.notes[0]
 
 
 def test_counters_go_on_where_the_lake_left_off(known: StoreHarness, lake: Lake) -> None:

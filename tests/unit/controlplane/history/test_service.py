@@ -39,7 +39,7 @@ def test_without_a_lake_nothing_happens_and_nothing_is_kept_back(
 ) -> None:
     made = room(harness, tmp_path, lake=False)
     made.tick()
-    assert made.hot_seconds is None and made.beyond(harness.window) is None
+    assert made.hot_seconds is None and made.series_source(harness.window) is None
     assert made.status().lake is None and made.status().next_at is None
 
 

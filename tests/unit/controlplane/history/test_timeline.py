@@ -156,7 +156,7 @@ def test_very_many_runs_cost_no_more_than_those_that_are_told(story: Story) -> N
     story._put(rows.take())
     story.report(BEGIN + 4999.5, "r4999")
     told = story.read(BEGIN, BEGIN + DAY)
-    assert len(told.runs) == timeline.MAX_ENTRIES and told.notes == ["of 5000 runs the newest 500 are told"]
+    assert len(told.runs) == timeline.MAX_ENTRIES and told.notes == ["only the newest 500 of 5000 runs are shown"]
     assert times(told.runs[-1])[3] is None and told.runs[-1].last_seen_at == BEGIN + 4999.5
 
 
@@ -167,7 +167,7 @@ def test_what_cannot_be_read_is_said_and_the_rest_is_told(story: Story) -> None:
     file.write_bytes(b"no parquet")
     told = story.read(BEGIN, BEGIN + DAY)
     assert [run.run_id for run in told.runs] == ["a"]
-    assert told.actions == () and "the lake does not tell of actions: " in told.notes[0]
+    assert told.actions == () and "actions are missing from the lake's history: " in told.notes[0]
 
 
 def test_alerts_that_fire_within_the_stretch_are_told_also_when_they_began_before(story: Story) -> None:

@@ -63,7 +63,7 @@ def test_without_a_lake_it_says_how_to_name_one(
 ) -> None:
     monkeypatch.delenv("CONTROLPLANE_LAKE", raising=False)
     assert main.run(["history", "import", str(tmp_path)]) == 2
-    assert "say where the lake is: --lake URL, or CONTROLPLANE_LAKE" in capsys.readouterr().err
+    assert "no lake given: set --lake URL, or CONTROLPLANE_LAKE" in capsys.readouterr().err
 
 
 def test_a_path_where_nothing_is_ends_with_two_and_starts_no_spark(

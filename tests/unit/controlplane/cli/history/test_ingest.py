@@ -20,9 +20,9 @@ def zone(tmp_path: Path) -> str:
     [
         (["ZONE", "--checkpoint", "c"], "--lake URL"),
         (["ZONE", "--lake", "l"], "--checkpoint FOLDER"),
-        (["--lake", "l", "--checkpoint", "c"], "name the landing zone"),
+        (["--lake", "l", "--checkpoint", "c"], "no landing zone given"),
         (["/no/such/zone", "--lake", "l", "--checkpoint", "c"], "create it first"),
-        (["ZONE", "--lake", "l", "--checkpoint", "c", "--format", "kafka"], "name no folder"),
+        (["ZONE", "--lake", "l", "--checkpoint", "c", "--format", "kafka"], "takes no folder"),
         (["ZONE", "--lake", "l", "--checkpoint", "c", "--server", "file:///x"], "--server must be"),
         (["ZONE", "--lake", "l", "--checkpoint", "c", "--option", "x"], "NAME=VALUE"),
         (["ZONE", "--lake", "l", "--checkpoint", "c", "--dedup-window", "1s"], "at least 1m"),
