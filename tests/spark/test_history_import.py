@@ -148,17 +148,17 @@ def test_among_damaged_foreign_empty_and_torn_files_the_good_ones_are_all_taken(
     document = world.go()
     refused = {Path(one["path"]).name: one["reason"] for one in document["rejected"]}
     assert refused == {
-        "notes.txt": "its name is none of an event log's",
-        "app-1-0001": "it is no event log: its first line is none of Spark's",
-        "app-2-0001": "it is empty",
+        "notes.txt": "the name is not that of an event log",
+        "app-1-0001": "not an event log: the first line is not an event of Spark",
+        "app-2-0001": "the file is empty",
         "app-3-0001.zstd": refused["app-3-0001.zstd"],
-        "app-6-0001.lz4": "it is empty",
-        "app-7-0001": "it cannot be read: No such file or directory",
+        "app-6-0001.lz4": "the file is empty",
+        "app-7-0001": "unreadable: No such file or directory",
     }
     assert "zstd" in refused["app-3-0001.zstd"]
     damaged = {Path(one["path"]).name: one["reason"] for one in document["damaged"]}
     assert damaged == {
-        "app-4-0001": "its end is cut off",
+        "app-4-0001": "the end of the log is truncated",
         "app-5-0001": "app-5-0001: 1 events are malformed: batchId must be a whole number",
         "eventlog_v2_app-8-0001": "events_1 is missing",
     }
@@ -198,7 +198,10 @@ def test_a_log_that_tells_less_than_before_takes_nothing_away(world: World) -> N
     document = world.go()
     gone = REPORTS - document["events"]["progress"]
     (damaged,) = document["damaged"]
-    assert damaged["reason"] == f"{gone} reports that it told before are gone from it: the lake keeps them"
+    assert (
+        damaged["reason"]
+        == f"{gone} reports of an earlier import are no longer in the log; the lake keeps them"
+    )
     assert world.counts() == ONE
     assert world.go()["logs"]["unchanged"] == 1
     world.put("local-1", content)
@@ -219,7 +222,7 @@ def test_a_rolling_log_whose_old_files_went_while_it_grew_loses_no_batch(world: 
     assert document["rows"]["progress"] == REPORTS - 3
     assert [one["reason"] for one in document["damaged"]] == [
         "events_1 is missing",
-        "3 reports that it told before are gone from it: the lake keeps them",
+        "3 reports of an earlier import are no longer in the log; the lake keeps them",
     ]
     assert world.counts() == ONE
 
@@ -248,7 +251,7 @@ def test_the_same_log_twice_in_one_call_is_taken_once_and_told(world: World) -> 
     world.put("copies/local-1")
     document = world.go(str(first), str(world.logs))
     (refused,) = document["rejected"]
-    assert "it is the same log as" in refused["reason"]
+    assert "same log as" in refused["reason"]
     assert world.counts() == ONE
 
 
@@ -293,7 +296,9 @@ def test_patterns_and_single_files_are_taken_and_since_leaves_out_old_ones(world
 
 
 def test_where_nothing_is_that_is_said_of_each_path(world: World) -> None:
-    with pytest.raises(NoFilesFound, match=r"/none: nothing is there; .*/other-\*: nothing is there"):
+    with pytest.raises(
+        NoFilesFound, match=r"/none: no such file or folder; .*/other-\*: no such file or folder"
+    ):
         world.go(str(world.logs / "none"), str(world.logs / "other-*"))
 
 

@@ -189,7 +189,7 @@ def test_a_server_gets_all_of_it_and_sees_the_job_as_a_query(
 def test_a_server_that_is_away_fails_the_run_and_nothing_is_lost(
     take: Take, zone: Zone, server: LiveServer, tmp_path: Path
 ) -> None:
-    nobody = Forwarder(HttpTransport("http://127.0.0.1:9", "t"), threading.Event(), patience=0.0)
+    nobody = Forwarder(HttpTransport("http://127.0.0.1:9", "t"), threading.Event(), timeout_seconds=0.0)
     with pytest.raises(ingest_job.IngestFailed, match="cannot be forwarded"):
         take(forwarder=nobody)
     staged = tmp_path / "lake" / "_staging"
@@ -249,7 +249,7 @@ def test_a_stop_amid_a_batch_is_a_stop_and_no_failure(
         finally:
             stopping.set()
             running.join(30)
-    assert not running.is_alive() and "Interrupted" in str(batches.trouble)
+    assert not running.is_alive() and "Interrupted" in str(batches.last_error)
     assert (query.exception(), query.status["message"]) == (None, "Stopped")
     assert take().events == len(zone.events)
     assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
@@ -269,11 +269,11 @@ def test_a_stream_that_ends_unasked_is_started_again(own: Any, zone: Zone, tmp_p
         assert eventually((tmp_path / "checkpoint" / "commits" / "0").exists, 30)
         own.streams.active[0].stop()
         zone.drop(2)
-        assert eventually(lambda: batches.sum.events >= len(zone.events), 30)
+        assert eventually(lambda: batches.totals.events >= len(zone.events), 30)
     finally:
         stopping.set()
         running.join(30)
-    assert any("ended unasked" in line for line in said)
+    assert any("ended by itself" in line for line in said)
     assert rows_by_duckdb(tmp_path / "lake") == sorted(zone.rows.values())
 
 

@@ -75,7 +75,7 @@ def test_a_lake_that_takes_no_files_is_told_in_one_line_and_nothing_is_left_in_i
         harness.accept(*[driver.progress("q", "r", number, at=BEGIN + number) for number in range(5)])
         Lake.open(str(lake), create=True)
         (lake / "_staging").write_text("no folder")
-        with pytest.raises(LakeError, match="events 1 to 5 were not moved: the lake at") as caught:
+        with pytest.raises(LakeError, match="events 1 to 5 were not offloaded: the lake at") as caught:
             offload_job.offload(spark, OffloadRequest(harness.url, str(lake), BEGIN + 60.0), said.append)
         assert "\n" not in str(caught.value)
         (lake / "_staging").unlink()

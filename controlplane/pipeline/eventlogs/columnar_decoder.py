@@ -1,7 +1,8 @@
-"""The common event, a report of Spark 3 or 4 with every field of its type -> columns of the lake, many at a time.
+"""Decode the common case, a report of Spark 3 or 4 with every field of its type, directly to columns of the
+lake.
 
-The fast way through `controlplane.pipeline.eventlogs.event_parser` and `controlplane.lake.rows`, asked by `reading` before them:
-what is odd in any way is left to them, so that the rows are the same whichever way a line took.
+The fast path before `controlplane.pipeline.eventlogs.event_parser` and `controlplane.lake.rows`, called by
+`split_reader`. Any unusual report is left to them; the rows are the same on both paths.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from controlplane.pipeline.eventlogs import metric_columns as metrics
 from controlplane.pipeline.eventlogs.event_parser import row_to_object
 from controlplane.pipeline.eventlogs.metric_columns import Number, Numbers
 
-#: A phase that a trigger without data does not have.
+#: A phase that triggers without data do not have.
 DATA_PHASE = "addBatch"
-#: How Spark says that there is no watermark yet, and what of it goes to `extra`.
+#: Spark's watermark when there is none yet, and its entry in `extra`.
 NO_WATERMARK = re.compile(rb'"watermark":\s*"1970-01-01T00:00:00\.000Z"')
 NO_WATERMARK_EXTRA = '{"eventTime":{"watermark":"1970-01-01T00:00:00.000Z"}}'
-#: The columns of a report that are sums over its sources, but for `output_rows`, which stands after the first.
+#: Columns that are sums over the sources, except `output_rows`, which follows the first.
 INPUT_COLUMNS = ("input_rows", "input_rows_per_second", "processed_rows_per_second", "lag_rows")
 OUTPUT_ROWS_INDEX = PROGRESS.names.index("output_rows")
 Id = Annotated[str, msgspec.Meta(min_length=1, max_length=f.ID_CHARS)]
@@ -46,7 +47,7 @@ NULL = msgspec.Raw(b"null")
 
 
 class _StrictStruct(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """What Spark says, by its names; what it does not say is None. A field more, and it is no report for us."""
+    """Fields under Spark's names; absent ones are None. A report with an unknown field is rejected."""
 
 
 class _Source(_StrictStruct):
@@ -90,7 +91,7 @@ class _Sink(_StrictStruct):
 
 
 class ProgressReport(_StrictStruct):
-    """What a batch reports."""
+    """A progress report."""
 
     id: Id
     runId: Id
@@ -119,14 +120,16 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 class ReportDecoder:
-    """Gathers the reports of a log that go the fast way; `take` gives their columns and begins anew."""
+    """Decodes and buffers the reports of a log that fit the fast path; `take` returns their columns and
+    starts over.
+    """
 
-    def __init__(self, who: Producer) -> None:
-        self._who = who
+    def __init__(self, producer: Producer) -> None:
+        self._who = producer
         self._by_query: dict[str, list[ProgressReport]] = {}
         self._rows = 0
         self._numbers = metrics.MetricReader()
-        #: `snapshotCustomMetricNames` of the operator before, and what of it goes to `extra`.
+        #: `snapshotCustomMetricNames` of the previous operator, and its JSON for `extra`.
         self._names = b""
         self._extra: str | None = None
 
@@ -135,7 +138,7 @@ class ReportDecoder:
         return self._rows
 
     def add(self, line: bytes) -> ProgressReport | None:
-        """The report of a line, which is kept; None when it is for the general way."""
+        """Decode the report of a line and buffer it; None when the line needs the general path."""
         try:
             report = _decode(line).progress
             if _is_unusual(report, line):
@@ -144,8 +147,8 @@ class ReportDecoder:
                 report.observedMetrics = _observed(report.observedMetrics)  # type: ignore[assignment]
             if operators := report.stateOperators:
                 for one in operators:
-                    self._look_into(one, report.id)
-        except (ValueError, RecursionError):  # what msgspec says of a type or of JSON is a ValueError
+                    self._decode_operator(one, report.id)
+        except (ValueError, RecursionError):  # msgspec's errors of types and of JSON are ValueErrors
             return None
         self._rows += 1 + len(report.sources) + (len(operators) if operators else 0)
         kept = self._by_query.get(report.id)
@@ -155,17 +158,17 @@ class ReportDecoder:
             kept.append(report)
         return report
 
-    def _look_into(self, one: _Operator, query_id: str) -> None:
-        """What is text of it yet is read, in place."""
+    def _decode_operator(self, one: _Operator, query_id: str) -> None:
+        """Decode the fields that are still raw JSON, in place."""
         source = query_id, one.operatorName
         one.customMetrics = self._numbers.read(source, one.customMetrics)  # type: ignore[assignment]
         names = bytes(one.snapshotCustomMetricNames)
-        if names != self._names:  # long, and mostly as in the report before
+        if names != self._names:  # long, and mostly equal to those of the previous report
             self._extra, self._names = _extra(names), names
         one.snapshotCustomMetricNames = self._extra  # type: ignore[assignment]
 
     def take(self) -> dict[str, pa.Table]:
-        """The tables of reports by the lake's schema, sorted by query; nothing is kept any more."""
+        """Return the report tables by the lake's schema, sorted by query, and clear the buffer."""
         kept, self._by_query, self._rows = self._by_query, {}, 0
         if not kept:
             return {name: arrow_schema(name).empty_table() for name in REPORT_TABLES}
@@ -173,22 +176,22 @@ class ReportDecoder:
 
 
 def ended_at(report: ProgressReport) -> float:
-    """When its trigger was over, Unix seconds, as `reported_at` says it."""
+    """End of the trigger, Unix seconds, as in `reported_at`."""
     return f.end_micros(round(report.timestamp.timestamp() * 1e6), _duration_ms(report)) / 1e6
 
 
-# -- what is odd -----------------------------------------------------------------------------------
+# -- unusual reports ---------------------------------------------------------------------------------
 
 
 def _is_unusual(report: ProgressReport, line: bytes) -> bool:
-    """Whether something has its type and yet is not what columns take it for."""
+    """Whether a value has the expected type but needs special treatment."""
     sink = report.sink
     if report.timestamp.tzinfo is not UTC or DATA_PHASE not in report.durationMs:
         return True
     if sink is not None and sink.metrics:
         return True
     sources = report.sources
-    for one in sources:  # 0 a second of rows that were read is no rate
+    for one in sources:  # a rate of 0 for rows that were read is treated as absent
         if one.numInputRows and (one.inputRowsPerSecond == 0.0 or one.processedRowsPerSecond == 0.0):
             return True
     if len(sources) > 1 and not _has_valid_sums(sources):
@@ -207,7 +210,7 @@ def _is_unusual_time(told: _EventTime, line: bytes) -> bool:
 
 
 def _has_valid_sums(sources: list[_Source]) -> bool:
-    """Whether the sums over the sources are numbers that columns hold."""
+    """Whether the sums over the sources fit their columns."""
     read, *rates = _source_sums(sources)
     if read is not None and read > MAX_WHOLE:
         return False
@@ -215,7 +218,7 @@ def _has_valid_sums(sources: list[_Source]) -> bool:
 
 
 def _source_sums(sources: list[_Source]) -> tuple[int | None, float | None, float | None]:
-    """Rows read and both rates: a log has no totals, they are sums over the sources."""
+    """Rows read and both rates, summed over the sources: an event log has no totals."""
     read = [one.numInputRows for one in sources if one.numInputRows is not None]
     ins = [one.inputRowsPerSecond for one in sources if type(one.inputRowsPerSecond) is float]
     outs = [one.processedRowsPerSecond for one in sources if type(one.processedRowsPerSecond) is float]
@@ -225,25 +228,25 @@ def _source_sums(sources: list[_Source]) -> tuple[int | None, float | None, floa
 # -- columns ---------------------------------------------------------------------------------------
 
 
-def _tables(reports: list[ProgressReport], who: Producer) -> dict[str, pa.Table]:
+def _tables(reports: list[ProgressReport], producer: Producer) -> dict[str, pa.Table]:
     size = len(reports)
     trigger_at = column_array(ColumnType.TIMESTAMP, [one.timestamp for one in reports])
-    whose = [
-        column_array(ColumnType.STRING, [who.app] * size),
+    identity_columns = [
+        column_array(ColumnType.STRING, [producer.app] * size),
         column_array(ColumnType.STRING, [one.id for one in reports]),
         column_array(ColumnType.STRING, [one.runId for one in reports]),
         column_array(ColumnType.BIGINT, [one.batchId for one in reports]),
         trigger_at,
     ]
     took = [_duration_ms(one) for one in reports]
-    sources = _sources(reports, whose, who)
+    sources = _sources(reports, identity_columns, producer)
     operators: list[Sequence[_Operator]] = [one.stateOperators or () for one in reports]
     held = [len(some) for some in operators]
-    states = _operators(operators, held, whose, who)
+    states = _operators(operators, held, identity_columns, producer)
     sinks = [one.sink or NO_SINK for one in reports]
     times = [one.eventTime or NO_EVENT_TIME for one in reports]
     progress = [
-        *whose,
+        *identity_columns,
         [one.name or None for one in reports],
         _ended_at(trigger_at, took),
         took,
@@ -256,13 +259,13 @@ def _tables(reports: list[ProgressReport], who: Producer) -> dict[str, pa.Table]
         [one.durationMs for one in reports],
         [one.description or None for one in sinks],
         [one.observedMetrics or None for one in reports],
-        [who.spark_version] * size,
+        [producer.spark_version] * size,
         [None] * size,
         [None] * size,
-        [who.origin] * size,
+        [producer.origin] * size,
         [NO_WATERMARK_EXTRA if one.watermark == f.EPOCH else None for one in times],
     ]
-    # `output_rows` stands between what is read and the rates of it.
+    # `output_rows` is between the rows read and their rates.
     progress.insert(
         OUTPUT_ROWS_INDEX, [None if one.numOutputRows == -1 else one.numOutputRows for one in sinks]
     )
@@ -274,7 +277,7 @@ def _tables(reports: list[ProgressReport], who: Producer) -> dict[str, pa.Table]
 
 
 def _duration_ms(report: ProgressReport) -> int | None:
-    """Milliseconds of the trigger."""
+    """Duration of the trigger in milliseconds."""
     took = report.batchDuration
     if took is None and (executed := report.durationMs.get("triggerExecution")) is not None:
         took = max(0, executed)
@@ -282,8 +285,8 @@ def _duration_ms(report: ProgressReport) -> int | None:
 
 
 def _ended_at(trigger_at: pa.Array, took: list[int | None]) -> pa.Array:
-    """`fields.ended_at` of all."""
-    most = 2 * f.MAX_COMPUTED_MICROS // 1000  # beyond it no sum can be one that a column holds
+    """`fields.end_micros` of all reports."""
+    most = 2 * f.MAX_COMPUTED_MICROS // 1000  # larger durations would overflow a column in any case
     spent = np.fromiter((min(one, most) if one else 0 for one in took), np.int64, len(took))
     begins = trigger_at.view(pa.int64()).to_numpy()
     ends = np.where(spent > 0, np.minimum(begins + spent * 1000, f.MAX_COMPUTED_MICROS), begins)
@@ -299,14 +302,14 @@ def _input_columns(reports: list[ProgressReport], sources: pa.Table) -> list[Seq
     return [*sums, _totals(sources["lag_rows"], counts)]
 
 
-def _sources(reports: list[ProgressReport], whose: list[pa.Array], who: Producer) -> pa.Table:
+def _sources(reports: list[ProgressReport], identity_columns: list[pa.Array], producer: Producer) -> pa.Table:
     told = [one for report in reports for one in report.sources]
     if not told:
         return arrow_schema(SOURCES.name).empty_table()
     ends = [f.parse_offset_text(one.endOffset) for one in told]
     heads = [f.parse_offset_text(one.latestOffset) for one in told]
     columns = [
-        *_repeat_per_report(whose, [len(one.sources) for one in reports]),
+        *_repeat_per_report(identity_columns, [len(one.sources) for one in reports]),
         [one.description or None for one in told],
         [one.numInputRows for one in told],
         [_rate(one.inputRowsPerSecond) for one in told],
@@ -318,20 +321,23 @@ def _sources(reports: list[ProgressReport], whose: list[pa.Array], who: Producer
         [head[1] for head in heads],
         [f.lag_rows(end[2], head[2]) for end, head in zip(ends, heads, strict=True)],
         [one.metrics or None for one in told],
-        [who.origin] * len(told),
+        [producer.origin] * len(told),
         [None] * len(told),
     ]
     return table_from_columns(SOURCES.name, columns)
 
 
 def _operators(
-    operators: list[Sequence[_Operator]], counts: list[int], whose: list[pa.Array], who: Producer
+    operators: list[Sequence[_Operator]],
+    counts: list[int],
+    identity_columns: list[pa.Array],
+    producer: Producer,
 ) -> pa.Table:
     told = list(chain.from_iterable(operators))
     if not told:
         return arrow_schema(STATE_OPERATORS.name).empty_table()
     columns = [
-        *_repeat_per_report(whose, counts),
+        *_repeat_per_report(identity_columns, counts),
         [one.operatorName or None for one in told],
         [one.numRowsTotal for one in told],
         [one.numRowsUpdated for one in told],
@@ -344,24 +350,24 @@ def _operators(
         [one.numShufflePartitions for one in told],
         [one.numStateStoreInstances for one in told],
         metrics.metrics_array([cast(Numbers, one.customMetrics) for one in told]),
-        [who.origin] * len(told),
+        [producer.origin] * len(told),
         [one.snapshotCustomMetricNames for one in told],
     ]
     return table_from_columns(STATE_OPERATORS.name, columns)
 
 
-def _repeat_per_report(whose: list[pa.Array], counts: list[int]) -> list[pa.Array]:
-    """The columns of a report as those of what it holds, so many each; and the place of each in it."""
+def _repeat_per_report(identity_columns: list[pa.Array], counts: list[int]) -> list[pa.Array]:
+    """Repeat the columns of each report `counts` times, and add the index within the report."""
     many = np.array(counts)
     if (many == 1).all():
-        return [*whose, pa.array(np.zeros(len(many), np.int32))]
+        return [*identity_columns, pa.array(np.zeros(len(many), np.int32))]
     places = np.arange(many.sum()) - np.repeat(np.cumsum(many) - many, many)
     owners = pa.array(np.repeat(np.arange(len(many)), many))
-    return [*(one.take(owners) for one in whose), pa.array(places.astype(np.int32))]
+    return [*(one.take(owners) for one in identity_columns), pa.array(places.astype(np.int32))]
 
 
 def _totals(column: pa.ChunkedArray, counts: list[int]) -> Sequence[Any] | pa.ChunkedArray:
-    """`fields.total` of a column of what reports hold, so many each."""
+    """`fields.column_sum` over each report's rows."""
     many = np.array(counts)
     if many.max() <= 1:
         return column.take(pa.array(np.cumsum(many) - 1, mask=many == 0))
@@ -373,7 +379,7 @@ def _totals(column: pa.ChunkedArray, counts: list[int]) -> Sequence[Any] | pa.Ch
 
 
 def _rate(value: float | str | None) -> float | None:
-    """NaN and the infinities, which Jackson writes as text, are none."""
+    """None for NaN and the infinities, which Jackson writes as text."""
     return value if type(value) is float else None
 
 

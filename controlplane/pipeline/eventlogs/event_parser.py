@@ -1,7 +1,7 @@
-"""A line of an event log that tells of a streaming query -> what it tells, reports in the shape of `progress.json`.
+"""Parse a line of an event log about a streaming query; reports get the shape of `progress.json`.
 
-Pure, and the only reader of event logs' JSON: Jackson's rendering of Spark's classes differs from what Spark's own
-`json` says (offsets are text, totals are missing, rows come with their schema), and Spark 2.0 had another shape.
+Pure. The only reader of event logs' JSON: Jackson's rendering of Spark's classes differs from Spark's own
+`json` (offsets are text, totals are missing, rows carry their schema), and Spark 2.0 used another format.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import orjson
 
 Json = dict[str, Any]
-#: What all events of queries begin with, by the names of Spark's classes from 2.0 on.
+#: Common prefix of the event class names since Spark 2.0.
 EVENT_CLASS_PREFIX = "org.apache.spark.sql.streaming.StreamingQueryListener$Query"
 KINDS = {
     "Started": "started",
@@ -24,7 +24,7 @@ KINDS = {
     "Terminated": "terminated",
     "TerminatedEvent": "terminated",
 }
-#: The object that an event of Spark 2.0 holds, by the names it had there.
+#: Keys of the status object in events of Spark 2.0.
 SPARK_2_0_KEYS = ("queryStatus", "queryInfo")
 NOT_FINITE = frozenset(("NaN", "Infinity", "-Infinity"))
 _KNOWN = frozenset(
@@ -33,9 +33,10 @@ _KNOWN = frozenset(
 
 
 class EventLogRecord(NamedTuple):
-    """One event. `kind`: started, progress, idle or terminated; `report`: of progress only, the rest of the others.
+    """One event. `kind`: started, progress, idle or terminated; `report`: of progress; `rest`: other fields
+    of the others.
 
-    `at`: its time as the log has it (RFC 3339 text or Unix seconds); None where the log tells none.
+    `at`: the event's time (RFC 3339 text or Unix seconds); None where the log has none.
     """
 
     kind: str
@@ -50,9 +51,9 @@ class EventLogRecord(NamedTuple):
 
 
 def parse_event(document: Any, app_id: str = "") -> EventLogRecord | None:
-    """The event of a line; None when it is another kind of event. ValueError in one sentence when it is malformed.
+    """Parse a JSON document; None for other kinds of events. ValueError in one sentence when it is malformed.
 
-    `app_id`: Spark 2.0 numbers the queries of an application, and nothing else tells them apart.
+    `app_id`: Spark 2.0 numbers queries per application, so ids are unique only together with it.
     """
     if not isinstance(document, dict):
         return None
@@ -68,13 +69,13 @@ def parse_event(document: Any, app_id: str = "") -> EventLogRecord | None:
     if kind == "progress":
         report = document.get("progress")
         if not isinstance(report, dict):
-            raise ValueError("a progress event holds no progress")
+            raise ValueError("a progress event has no progress object")
         return EventLogRecord(
             kind, report.get("id"), report.get("runId"), _text(report.get("name")), report=_normalize(report)
         )
     query_id, run_id = _text(document.get("id")), _text(document.get("runId"))
     if query_id is None or run_id is None:
-        raise ValueError(f"a {kind} event tells no id or runId")
+        raise ValueError(f"a {kind} event has no id or runId")
     return EventLogRecord(
         kind,
         query_id,
@@ -93,7 +94,7 @@ def parse_event(document: Any, app_id: str = "") -> EventLogRecord | None:
 
 
 def _normalize(report: Json) -> Json:
-    """The report as its own `json` would say it, in place: but rates keep all their digits."""
+    """Convert a report in place to the form of its own `json`, except that rates keep all digits."""
     sources = report.get("sources")
     if isinstance(sources, list) and sources:
         _add_totals(report, [source for source in sources if isinstance(source, dict)])
@@ -104,7 +105,7 @@ def _normalize(report: Json) -> Json:
 
 
 def _add_totals(report: Json, sources: list[Json]) -> None:
-    """What `json` sums over the sources; where one of them does not tell, there is no sum."""
+    """Add the sums that `json` has; none where a source lacks a value."""
     if "numInputRows" not in report:
         rows = [source.get("numInputRows") for source in sources]
         if all(type(one) is int for one in rows):
@@ -117,7 +118,7 @@ def _add_totals(report: Json, sources: list[Json]) -> None:
 
 
 def row_to_object(value: Any) -> Any:
-    """A row with its schema becomes an object of its fields, at any depth."""
+    """Convert a row with its schema to an object of its fields, at any depth."""
     if isinstance(value, list):
         return [row_to_object(one) for one in value]
     if not isinstance(value, dict):
@@ -148,7 +149,7 @@ _PHASES_2_0 = {
 def _parse_2_0(kind: str, document: Json, status: Json, app_id: str) -> EventLogRecord:
     number = status.get("id")
     if isinstance(number, bool) or not isinstance(number, (int, str)):
-        raise ValueError("an event of Spark 2.0 tells no id of its query")
+        raise ValueError("an event of Spark 2.0 has no query id")
     query_id = f"{app_id}/{number}"[-64:]
     name = _text(status.get("name"))
     details = _details(status)
@@ -167,7 +168,7 @@ def _parse_2_0(kind: str, document: Json, status: Json, app_id: str) -> EventLog
 def _report_2_0(query_id: str, name: str | None, status: Json, details: Json, at: float | None) -> Json:
     batch_id = _whole(details.get("triggerId"))
     if batch_id is None:
-        raise ValueError("a report of Spark 2.0 tells no number of its batch (triggerDetails.triggerId)")
+        raise ValueError("a report of Spark 2.0 has no batch number (triggerDetails.triggerId)")
     began = _milliseconds(_whole(details.get("timestamp.triggerStart")))
     sources = [_source_2_0(one) for one in status.get("sourceStatuses") or () if isinstance(one, dict)]
     sink = status.get("sinkStatus")
@@ -231,7 +232,7 @@ def _text(value: Any) -> str | None:
 
 
 def _whole(value: Any) -> int | None:
-    """A whole number, or text of one."""
+    """An integer, or text of one."""
     if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value):
         return int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -242,5 +243,5 @@ def _milliseconds(value: Any) -> float | None:
 
 
 def parse_line(line: bytes) -> Any:
-    """A line as JSON. ValueError when it is none: a line that was cut off, or is no event at all."""
+    """Parse a line as JSON. ValueError for a truncated line or anything else."""
     return orjson.loads(line)

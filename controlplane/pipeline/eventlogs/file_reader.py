@@ -1,7 +1,8 @@
-"""A file of an event log as decoded chunks, on whichever file system it lies. Called on executors, by `scanning`.
+"""Open a file of an event log on any file system and yield decoded chunks. Runs on executors; called by
+`split_reader`.
 
-Where fsspec does not know the file system, Hadoop's own shell reads it and we read its output: nothing of the file is
-ever whole in memory, and nothing but what Spark brings is needed.
+Where fsspec does not support the file system, Hadoop's shell reads the file and its output is streamed: only
+Spark's own jars are needed, and the file is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from controlplane.runtime.java import java_environment
 
 @dataclass(frozen=True)
 class HadoopShell:
-    """How Hadoop's shell is run: where Spark's jars are, and the session's settings of file systems."""
+    """How to run Hadoop's shell: Spark's home, and the session's file system settings."""
 
     home: str
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_chunks(file: LogFile, codec: str, hadoop: HadoopShell | None, start: int = 0) -> Iterator[bytes]:
-    """Decoded bytes from `start` on, which only files without a codec may have. OSError or codecs.Damaged.
+    """Decoded bytes from `start` on, which must be 0 for compressed files. OSError or CorruptStream.
 
-    `hadoop`: where Hadoop is to read it.
+    `hadoop`: the shell to read with, None to use fsspec.
     """
     with _opened(file, hadoop) as opened:
         if start:
@@ -61,25 +62,25 @@ def _opened(file: LogFile, hadoop: HadoopShell | None) -> Iterator[Any]:
 def _shell(path: str, hadoop: HadoopShell) -> Iterator[Any]:
     jars = os.path.join(hadoop.home, "jars", "*")
     if not glob.glob(jars):
-        raise OSError(f"Spark's jars are not at {jars}: SPARK_HOME on the executors must say where Spark is")
-    home = os.environ.get("JAVA_HOME") or (java_environment() or {}).get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else "java"
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as said:
-        # In a file, not on the command line: among the settings are keys, and anybody may list processes.
+        raise OSError(f"Spark's jars are not at {jars}: set SPARK_HOME on the executors")
+    java_home = os.environ.get("JAVA_HOME") or (java_environment() or {}).get("JAVA_HOME")
+    java = os.path.join(java_home, "bin", "java") if java_home else "java"
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as stderr:
+        # In a file, not on the command line: the settings contain keys, and other users can list processes.
         settings = Path(folder, "core-site.xml")
         settings.touch(0o600)
         settings.write_text(_xml(hadoop.settings), encoding="utf-8")
         classes = os.pathsep.join((folder, jars))
         command = [java, "-Xmx256m", "-cp", classes, "org.apache.hadoop.fs.FsShell", "-cat", path]
         with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=said, stdin=subprocess.DEVNULL
+            command, stdout=subprocess.PIPE, stderr=stderr, stdin=subprocess.DEVNULL
         ) as process:
             try:
                 yield process.stdout
                 if process.wait():
-                    said.seek(0)
+                    stderr.seek(0)
                     raise OSError(
-                        f"Hadoop cannot read it: {_error_line(said.read().decode(errors='replace'))}"
+                        f"Hadoop cannot read the file: {_error_line(stderr.read().decode(errors='replace'))}"
                     )
             finally:
                 process.kill()
@@ -94,21 +95,21 @@ def _xml(settings: Mapping[str, str]) -> str:
 
 
 def _error_line(text: str) -> str:
-    """The line that says what is wrong, among warnings and stack traces."""
+    """The error among warnings and stack traces."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     told = [
         line
         for line in lines
         if line.startswith("cat: ") or ("Exception" in line and not line.startswith("at "))
     ]
-    return ([*told, *lines[-1:]] or ["it says nothing of why"])[0][:300]
+    return ([*told, *lines[-1:]] or ["no reason given"])[0][:300]
 
 
 def spark_home() -> str:
-    """Where Spark's jars are on this machine."""
-    home = os.environ.get("SPARK_HOME")
-    if home:
-        return home
+    """Spark's home on this machine."""
+    java_home = os.environ.get("SPARK_HOME")
+    if java_home:
+        return java_home
     import pyspark
 
     return str(Path(pyspark.__file__).parent)

@@ -1,8 +1,8 @@
-"""The import: event logs -> the lake, one commit a log, on all cores that Spark has.
+"""The import job: event logs to the lake, one commit per log, on all cores of the Spark application.
 
-Called by `controlplane history import`. Logs that did not change since they were imported are not read again; one that
-grew is read anew and replaces what it gave before, but what it tells no more is kept. Each log is committed as soon as
-its last piece is read.
+Called by `controlplane history import`. Logs that have not changed since their import are skipped. A log that
+grew is read again and replaces its rows; rows that it no longer contains are kept. Each log is committed as
+soon as its last split is read.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from controlplane.pipeline.runtime.session import SparkFailed, error_line
 from controlplane.pipeline.runtime.worker_setup import freeze_loaded_objects
 
 JOB = "import"
-#: Plain files larger than this are read in ranges, by several cores at once.
+#: Uncompressed files larger than this are read in ranges by several cores.
 RANGE_BYTES = 64 << 20
-#: Pieces share a task until it has so many bytes, or so many pieces. To begin a task costs as much as reading some
-#: ten MB, and one that is too large keeps the others waiting for it: each core is to have several.
+#: Splits share a task up to this many bytes and splits. Starting a task costs as much as reading about ten
+#: MB, and a large task delays the end of the job, so each core gets several.
 MIN_TASK_BYTES, MAX_TASK_BYTES, MAX_TASK_SPLITS = 16 << 20, 128 << 20, 64
 TASKS_PER_CORE = 4
 POLL_SECONDS = 0.03
 
 
 class NoFilesFound(LakeError):
-    """None of the paths can be listed; the message says why, path by path."""
+    """None of the paths can be listed; the message gives the reason per path."""
 
 
 @dataclass(frozen=True)
 class ImportProgress:
-    """How far an import is. Bytes are those of the files; `seconds` since its begin."""
+    """Progress of an import. Bytes are those of the files; `seconds`: elapsed."""
 
     logs: int
     of_logs: int
@@ -60,12 +60,13 @@ class ImportProgress:
 
     @property
     def seconds_left(self) -> float | None:
+        """Estimated seconds left; None before the first byte."""
         return (self.of_bytes - self.bytes) * self.seconds / self.bytes if self.bytes else None
 
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """What is asked of an import. `since`: Unix seconds, logs that nobody wrote to since then are left out."""
+    """What to import. `since`: Unix seconds; logs last modified before are skipped."""
 
     paths: tuple[str, ...]
     since: float | None = None
@@ -74,62 +75,65 @@ class ImportRequest:
 
 @dataclass
 class _PendingLog:
-    """A log of which pieces are still to come."""
+    """A log with splits still to be read."""
 
     log: EventLog
     pieces: list[LogSplit]
-    outcomes: list[SplitResult] = field(default_factory=list)
+    results: list[SplitResult] = field(default_factory=list)
 
 
 Start = Callable[[], SparkSession]
 
 
 def import_logs(
-    start: Start, lake: Lake, wish: ImportRequest, show: Callable[[ImportProgress], None] = lambda _: None
+    get_session: Start,
+    lake: Lake,
+    request: ImportRequest,
+    on_progress: Callable[[ImportProgress], None] = lambda _: None,
 ) -> ImportSummary:
-    """Bring the logs below `wish.paths` into the lake. NothingThere, LakeError, SparkFailed.
+    """Import the logs below `request.paths`. Raises NoFilesFound, LakeError, SparkFailed.
 
-    `start` gives the session; it is asked for one only where there is something to do.
+    `get_session` is called only where there is work to do.
     """
     began = time.monotonic()
-    files, named, gone = list_files(start, wish.paths)
+    files, named, gone = list_files(get_session, request.paths)
     if not files:
         raise NoFilesFound("; ".join(map(str, gone)))
     logs, refused = find_logs(files, named)
-    account = ImportSummary(str(lake.folder), found=len(logs), rejected=[*gone, *refused])
+    summary = ImportSummary(str(lake.folder), found=len(logs), rejected=[*gone, *refused])
     with _lake_errors(lake):
         lake.recover(JOB)
         commit_stamps, held = lake.commit_stamps(JOB), lake.manifest()
-    wanted = [log for log in logs if _is_wanted(log, held, wish, account)]
-    by_hadoop = {log.batch for log in wanted if not _is_read_by_fsspec(log)}
-    hadoop = _hadoop_shell(start()) if by_hadoop else None
+    wanted = [log for log in logs if _is_wanted(log, held, request, summary)]
+    hadoop_batches = {log.batch for log in wanted if not _is_read_by_fsspec(log)}
+    hadoop = _hadoop_shell(get_session()) if hadoop_batches else None
     with _lake_errors(lake):
         opened = {
-            log.batch: _PendingLog(log, _splits(lake, log, hadoop if log.batch in by_hadoop else None))
+            log.batch: _PendingLog(log, _splits(lake, log, hadoop if log.batch in hadoop_batches else None))
             for log in wanted
         }
     if opened:
-        _ImportRun(start(), lake, held, commit_stamps, opened, account, show, began).go()
-    account.seconds = time.monotonic() - began
-    return account
+        _ImportRun(get_session(), lake, held, commit_stamps, opened, summary, on_progress, began).run()
+    summary.seconds = time.monotonic() - began
+    return summary
 
 
 @contextlib.contextmanager
 def _lake_errors(lake: Lake) -> Iterator[None]:
-    """A disk that is full or closed to us is the lake's trouble, in one line."""
+    """Report a full or read-only disk as LakeError."""
     try:
         yield
     except OSError as error:
         raise LakeError(f"the lake at {lake.folder} cannot be written: {error}") from None
 
 
-def _is_wanted(log: EventLog, held: LakeManifest, wish: ImportRequest, account: ImportSummary) -> bool:
-    if wish.since is not None and log.modified < wish.since:
-        account.too_old += 1
+def _is_wanted(log: EventLog, held: LakeManifest, request: ImportRequest, summary: ImportSummary) -> bool:
+    if request.since is not None and log.modified < request.since:
+        summary.too_old += 1
         return False
     before = held.get(JOB, log.batch)
-    if before is not None and not wish.force and before.facts.get("files") == log.fingerprint:
-        account.unchanged += 1
+    if before is not None and not request.force and before.facts.get("files") == log.fingerprint:
+        summary.unchanged += 1
         return False
     return True
 
@@ -147,14 +151,14 @@ def _splits(lake: Lake, log: EventLog, hadoop: HadoopShell | None) -> list[LogSp
         starts = [0] if alone else list(range(0, file.size, RANGE_BYTES))
         stops = [*starts[1:], None]
         made += [
-            LogSplit(log, staging, place, start, stop, hadoop)
-            for start, stop in zip(starts, stops, strict=True)
+            LogSplit(log, staging, place, get_session, stop, hadoop)
+            for get_session, stop in zip(starts, stops, strict=True)
         ]
     return made
 
 
 def _hadoop_shell(spark: SparkSession) -> HadoopShell:
-    """Hadoop's settings as the session has them, for those of its shells that read on executors."""
+    """A Hadoop shell for executors, with the session's file system settings."""
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     settings = {
         prefix + name: value
@@ -165,24 +169,24 @@ def _hadoop_shell(spark: SparkSession) -> HadoopShell:
 
 
 def group_into_tasks(pieces: Iterable[LogSplit], cores: int) -> list[list[LogSplit]]:
-    """Pieces as tasks, the largest first, so that no core waits for a large one at the end."""
-    largest_first = sorted(pieces, key=lambda one: -one.size)
+    """Group splits into tasks, largest first, so that no large split runs alone at the end."""
+    largest_first = sorted(pieces, key=lambda pending: -pending.size)
     share = sum(piece.size for piece in largest_first) // (TASKS_PER_CORE * cores)
-    most = min(MAX_TASK_BYTES, max(MIN_TASK_BYTES, share))
+    max_bytes = min(MAX_TASK_BYTES, max(MIN_TASK_BYTES, share))
     made: list[list[LogSplit]] = []
-    filling: list[LogSplit] = []
-    room = most
+    current: list[LogSplit] = []
+    capacity = max_bytes
     for piece in largest_first:
-        if filling and (piece.size > room or len(filling) >= MAX_TASK_SPLITS):
-            made.append(filling)
-            filling, room = [], most
-        filling.append(piece)
-        room -= piece.size
-    return [*made, filling] if filling else made
+        if current and (piece.size > capacity or len(current) >= MAX_TASK_SPLITS):
+            made.append(current)
+            current, capacity = [], max_bytes
+        current.append(piece)
+        capacity -= piece.size
+    return [*made, current] if current else made
 
 
 class _ResultAccumulator(AccumulatorParam[Any]):
-    """Outcomes as tasks hand them in; the driver sees them while others still run."""
+    """Collects results; the driver sees them while other tasks run."""
 
     def zero(self, value: Any) -> Any:
         return []
@@ -193,7 +197,7 @@ class _ResultAccumulator(AccumulatorParam[Any]):
 
 
 class _ImportRun:
-    """One import under way."""
+    """One import in progress."""
 
     def __init__(
         self,
@@ -202,8 +206,8 @@ class _ImportRun:
         held: LakeManifest,
         commit_stamps: Mapping[str, Any],
         opened: dict[str, _PendingLog],
-        account: ImportSummary,
-        show: Callable[[ImportProgress], None],
+        summary: ImportSummary,
+        on_progress: Callable[[ImportProgress], None],
         began: float,
     ):
         self.spark, self.lake, self.held, self.commit_stamps, self.opened = (
@@ -213,39 +217,40 @@ class _ImportRun:
             commit_stamps,
             opened,
         )
-        self.account, self.show, self.began = account, show, began
-        self.total = sum(piece.size for one in opened.values() for piece in one.pieces)
+        self.summary, self.on_progress, self.began = summary, on_progress, began
+        self.total = sum(piece.size for pending in opened.values() for piece in pending.pieces)
         self.logs, self.events, self.bytes = len(opened), 0, 0
         self.runs = ImportedRuns()
         self.error: BaseException | None = None
 
-    def go(self) -> None:
-        outcomes = self.spark.sparkContext.accumulator([], _ResultAccumulator())
-        job = threading.Thread(target=self._tasks, args=(outcomes,), name="import", daemon=True)
+    def run(self) -> None:
+        """Run the Spark job and commit each log as its results arrive."""
+        results = self.spark.sparkContext.accumulator([], _ResultAccumulator())
+        job = threading.Thread(target=self._tasks, args=(results,), name="import", daemon=True)
         job.start()
         seen = 0
         try:
             while True:
                 alive = job.is_alive()
-                news = outcomes.value[seen:]
+                news = results.value[seen:]
                 seen += len(news)
-                for outcome in news:
-                    self._settle(outcome)
-                self.show(self._progress())
+                for result in news:
+                    self._handle_result(result)
+                self.on_progress(self._progress())
                 if not alive and not news:
                     break
                 job.join(POLL_SECONDS)
         except BaseException:
             self.spark.sparkContext.cancelAllJobs()
-            self._leave()
+            self._remove_staged()
             raise
         if self.error is not None:
-            self._leave()
-            raise SparkFailed(f"the import ended early: {error_line(self.error)}") from None
+            self._remove_staged()
+            raise SparkFailed(f"the import job failed: {error_line(self.error)}") from None
 
-    def _tasks(self, outcomes: Any) -> None:
-        """The job: every task hands in what became of its pieces."""
-        pieces = (piece for one in self.opened.values() for piece in one.pieces)
+    def _tasks(self, results: Any) -> None:
+        """The Spark job: every task adds the results of its splits."""
+        pieces = (piece for pending in self.opened.values() for piece in pending.pieces)
         tasks = group_into_tasks(pieces, self.spark.sparkContext.defaultParallelism)
         live_parts = any(part.table in RAW_TABLES for part, _ in self.held.live_parts.values())
         held = self.spark.sparkContext.broadcast(self.held if live_parts else None)
@@ -254,88 +259,88 @@ class _ImportRun:
             freeze_loaded_objects()
             for pieces in bundle:
                 for piece in pieces:
-                    outcomes.add([read(piece, held.value)])
+                    results.add([read(piece, held.value)])
 
         try:
             self.spark.sparkContext.parallelize(tasks, len(tasks)).foreachPartition(work)
-        except BaseException as error:  # told by the main thread
+        except BaseException as error:  # raised by the main thread
             self.error = error
 
-    def _settle(self, outcome: SplitResult) -> None:
-        if outcome.lake_error:
-            raise LakeError(outcome.lake_error)
-        self.bytes += outcome.size
-        self.events += outcome.events.total()
-        one = self.opened[outcome.batch]
-        one.outcomes.append(outcome)
-        if len(one.outcomes) == len(one.pieces):
-            self._commit(one)
-            del self.opened[outcome.batch]
+    def _handle_result(self, result: SplitResult) -> None:
+        if result.lake_error:
+            raise LakeError(result.lake_error)
+        self.bytes += result.size
+        self.events += result.events.total()
+        pending = self.opened[result.batch]
+        pending.results.append(result)
+        if len(pending.results) == len(pending.pieces):
+            self._commit(pending)
+            del self.opened[result.batch]
 
-    def _commit(self, one: _PendingLog) -> None:
-        log, outcomes, account = one.log, one.outcomes, self.account
-        refused = next((outcome.rejected for outcome in outcomes if outcome.rejected), None)
-        events: Counter[str] = sum((outcome.events for outcome in outcomes), Counter())
+    def _commit(self, pending: _PendingLog) -> None:
+        log, results, summary = pending.log, pending.results, self.summary
+        refused = next((result.rejected for result in results if result.rejected), None)
+        events: Counter[str] = sum((result.events for result in results), Counter())
         if refused is not None:
-            account.rejected.append(RejectedLog(log.path, refused))
-            self.lake.folder.remove(one.pieces[0].staging.path)
+            summary.rejected.append(RejectedLog(log.path, refused))
+            self.lake.folder.remove(pending.pieces[0].staging.path)
             return
-        problems = [*log.notes, *(text for outcome in outcomes for text in outcome.problems)]
-        torn = any(outcome.truncated for outcome in outcomes)
+        problems = [*log.notes, *(text for result in results for text in result.problems)]
+        torn = any(result.truncated for result in results)
         if torn and not log.in_progress:
-            problems.append("its end is cut off")
+            problems.append("the end of the log is truncated")
         facts = {
             "log": log.path,
             "app_id": log.app_id,
             "attempt": log.attempt,
-            "app": outcomes[0].app,
-            "spark_version": outcomes[0].spark_version,
+            "app": results[0].app,
+            "spark_version": results[0].spark_version,
             "files": log.fingerprint,
             "events": dict(events),
             "problems": problems,
         }
         with _lake_errors(self.lake):
             try:
-                parts = self._put(one, [part for outcome in outcomes for part in outcome.parts], facts)
+                parts = self._put(pending, [part for result in results for part in result.parts], facts)
             except FileNotFoundError as error:
-                reason = f"another job merged files of it meanwhile, import it again: {error}"
-                account.rejected.append(RejectedLog(log.path, reason))
+                reason = f"another job compacted its files meanwhile; import it again: {error}"
+                summary.rejected.append(RejectedLog(log.path, reason))
                 return
-            except LakeError as error:  # what is staged stays: a commit that was begun is finished from it
-                account.rejected.append(RejectedLog(log.path, str(error)))
+            except LakeError as error:  # staged files are kept: an interrupted commit is completed from them
+                summary.rejected.append(RejectedLog(log.path, str(error)))
                 return
-        account.read += 1
-        account.in_progress += log.in_progress
-        account.size += log.size
-        account.decoded_bytes += sum(outcome.decoded_bytes for outcome in outcomes)
-        account.duplicates += sum(outcome.duplicates for outcome in outcomes)
-        account.events += events
+        summary.read += 1
+        summary.in_progress += log.in_progress
+        summary.size += log.size
+        summary.decoded_bytes += sum(result.decoded_bytes for result in results)
+        summary.duplicates += sum(result.duplicates for result in results)
+        summary.events += events
         for part in parts:
-            account.rows[part.table] += part.rows
-        account.damaged += [RejectedLog(log.path, problem) for problem in problems]
+            summary.rows[part.table] += part.rows
+        summary.damaged += [RejectedLog(log.path, problem) for problem in problems]
 
-    def _put(self, one: _PendingLog, read: list[Part], facts: dict[str, Any]) -> list[Part]:
-        """Commit what was read of a log. The parts of it that are in the lake for that; `facts` gain what was kept."""
-        lake, staging = self.lake, one.pieces[0].staging
+    def _put(self, pending: _PendingLog, read: list[Part], facts: dict[str, Any]) -> list[Part]:
+        """Commit the rows read from a log and return their parts; retained rows are noted in `facts`."""
+        lake, staging = self.lake, pending.pieces[0].staging
         parts, known, runs = self.runs.once(lake, staging, read)
-        untold, reports = retain_missing_rows(lake, staging, parts, self.held)
+        retained, reports = retain_missing_rows(lake, staging, parts, self.held)
         if reports:
             facts["problems"].append(
-                f"{reports} reports that it told before are gone from it: the lake keeps them"
+                f"{reports} reports of an earlier import are no longer in the log; the lake keeps them"
             )
-        # Thousands of logs: the manifest is read for a commit only where another job made one meanwhile.
+        # With thousands of logs the manifest is compared only when another job has committed meanwhile.
         alone = lake.commit_stamps(JOB) == self.commit_stamps
         check = None if alone else conflict_check(lake, staging, parts, self.held)
-        self.runs.note(runs, lake.commit(staging, [*parts, *untold], facts, check=check))
-        self.account.duplicates += known
+        self.runs.note(runs, lake.commit(staging, [*parts, *retained], facts, check=check))
+        self.summary.duplicates += known
         return parts
 
-    def _leave(self) -> None:
-        """Take away what was staged of logs that were not read to their end: the disk may be full of it."""
-        for one in self.opened.values():
-            if len(one.outcomes) < len(one.pieces):
+    def _remove_staged(self) -> None:
+        """Remove the staged files of logs that were not read completely: the disk may be full of them."""
+        for pending in self.opened.values():
+            if len(pending.results) < len(pending.pieces):
                 with contextlib.suppress(OSError, LakeError):
-                    self.lake.folder.remove(one.pieces[0].staging.path)
+                    self.lake.folder.remove(pending.pieces[0].staging.path)
 
     def _progress(self) -> ImportProgress:
         done = self.logs - len(self.opened)
@@ -345,5 +350,5 @@ class _ImportRun:
 
 
 def normalize_paths(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Paths as given, each once, without an end slash."""
+    """The paths without duplicates and trailing slashes."""
     return tuple(dict.fromkeys(path.rstrip("/") or "/" for path in arguments))

@@ -1,6 +1,7 @@
-"""What lies below the paths that a user gave: by fsspec where it knows the file system, else by Hadoop, over py4j.
+"""List the files below the given paths: with fsspec where it supports the file system, else with Hadoop
+through py4j.
 
-Runs on the driver, once an import. Paths keep their scheme, so that executors open them the same way.
+Runs on the driver, once per import. Paths keep their scheme, so that executors open them the same way.
 """
 
 from __future__ import annotations
@@ -21,29 +22,31 @@ from controlplane.pipeline.runtime.session import error_line
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _WILD = re.compile(r"[*?\[{]")
-#: A folder that no log is in, however many files it holds.
+#: Hidden folders contain no logs.
 _HIDDEN = re.compile(r"(^|/)[._][^/]*/")
 
 
 def scheme_of(path: str) -> str:
-    """The scheme of a URL; `file` for a path of this machine."""
+    """The scheme of a URL; `file` for a local path."""
     match = _SCHEME.match(path)
     return match[1].lower() if match else "file"
 
 
 def fsspec_supports(scheme: str) -> bool:
-    """Whether fsspec opens such URLs here: its package for them is installed."""
+    """Whether fsspec can open such URLs here, that is, its package for them is installed."""
     try:
         fsspec.get_filesystem_class(FSSPEC_SCHEMES.get(scheme, scheme))
     except (ImportError, ValueError):
         return False
-    return scheme != "hdfs"  # fsspec's needs a native library; Hadoop's own is at hand
+    return scheme != "hdfs"  # fsspec's needs a native library; Hadoop's own client is available
 
 
 def list_files(
     start: Callable[[], SparkSession], paths: Iterable[str]
 ) -> tuple[list[LogFile], list[str], list[RejectedLog]]:
-    """All files below the paths, those of them that were named one by one, and the paths that cannot be listed."""
+    """Return all files below the paths, the paths of files that were named explicitly, and the paths that
+    cannot be listed.
+    """
     files: list[LogFile] = []
     named: list[str] = []
     refused: list[RejectedLog] = []
@@ -57,75 +60,73 @@ def list_files(
                 if fsspec_supports(scheme)
                 else _hadoop(start(), path)
             )
-        except Exception as error:  # each file system has errors of its own
-            refused.append(RejectedLog(path, f"it cannot be listed: {error_line(error)}"))
+        except Exception as error:  # each file system raises its own errors
+            refused.append(RejectedLog(path, f"cannot be listed: {error_line(error)}"))
             continue
         if not listed:
-            refused.append(RejectedLog(path, "nothing is there"))
-        for file, asked in listed:
+            refused.append(RejectedLog(path, "no such file or folder"))
+        for file, is_named in listed:
             if isinstance(file, RejectedLog):
                 refused.append(file)
                 continue
             files.append(file)
-            if asked:
+            if is_named:
                 named.append(file.path)
     return files, named, refused
 
 
 def _local(path: str) -> Iterator[tuple[LogFile | RejectedLog, bool]]:
-    bare = re.sub(r"^file:/+", "/", path)
-    wild = bool(_WILD.search(bare)) and not os.path.exists(bare)
-    for place in sorted(glob.glob(bare, recursive=True)) if wild else [bare]:
+    local_path = re.sub(r"^file:/+", "/", path)
+    is_pattern = bool(_WILD.search(local_path)) and not os.path.exists(local_path)
+    for place in sorted(glob.glob(local_path, recursive=True)) if is_pattern else [local_path]:
         absolute = str(Path(place).absolute())
         if os.path.isdir(absolute):
             yield from ((list_files, False) for list_files in _below(absolute))
         elif os.path.lexists(absolute):
-            yield _stat(absolute), not wild
+            yield _stat(absolute), not is_pattern
 
 
 def _below(folder: str) -> Iterator[LogFile | RejectedLog]:
     closed: list[OSError] = []
-    walked = {
+    visited = {
         os.path.realpath(folder)
-    }  # links are followed, but a folder is looked into once: links may go in circles
+    }  # links are followed, but each folder is visited once: links may form cycles
     for here, names, members in os.walk(folder, onerror=closed.append, followlinks=True):
-        # Folders before links to them: a log is told by its own path where there is one.
+        # Folders before links to them: a log is listed under its own path where there is one.
         ordered = sorted(names, key=lambda name: (os.path.islink(os.path.join(here, name)), name))
         names[:] = [
-            name for name in ordered if not name.startswith((".", "_")) and _is_new(here, name, walked)
+            name for name in ordered if not name.startswith((".", "_")) and _is_new(here, name, visited)
         ]
         yield from (_stat(os.path.join(here, member)) for member in members)
-    yield from (
-        RejectedLog(str(error.filename), f"it cannot be listed: {error.strerror}") for error in closed
-    )
+    yield from (RejectedLog(str(error.filename), f"cannot be listed: {error.strerror}") for error in closed)
 
 
-def _is_new(here: str, name: str, walked: set[str]) -> bool:
-    """Whether a folder was not looked into yet; it is taken down."""
+def _is_new(here: str, name: str, visited: set[str]) -> bool:
+    """Whether a folder was not visited yet; it is marked as visited."""
     place = os.path.realpath(os.path.join(here, name))
-    before = len(walked)
-    walked.add(place)
-    return len(walked) > before
+    before = len(visited)
+    visited.add(place)
+    return len(visited) > before
 
 
 def _stat(path: str) -> LogFile | RejectedLog:
     try:
         known = os.stat(path)
-    except OSError as error:  # a link to nowhere; gone meanwhile
-        return RejectedLog(path, f"it cannot be read: {error.strerror}")
+    except OSError as error:  # a dangling link, or a file removed meanwhile
+        return RejectedLog(path, f"unreadable: {error.strerror}")
     return LogFile(path, known.st_size, known.st_mtime)
 
 
 def _remote(path: str, scheme: str) -> Iterator[tuple[LogFile, bool]]:
     fs, root = fsspec.url_to_fs(f"{FSSPEC_SCHEMES.get(scheme, scheme)}{path[len(scheme) :]}")
-    wild = bool(_WILD.search(root))
-    for place in sorted(fs.glob(root)) if wild else [root]:
+    is_pattern = bool(_WILD.search(root))
+    for place in sorted(fs.glob(root)) if is_pattern else [root]:
         if fs.isdir(place):
             for entry in fs.find(place, detail=True).values():
                 if not _HIDDEN.search(str(entry["name"])[len(place) :]):
                     yield _entry(fs, entry), False
         else:
-            yield _entry(fs, fs.info(place)), not wild
+            yield _entry(fs, fs.info(place)), not is_pattern
 
 
 def _entry(fs: Any, entry: dict[str, Any]) -> LogFile:

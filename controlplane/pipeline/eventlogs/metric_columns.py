@@ -1,7 +1,8 @@
-"""Numbers by name, as state operators report them -> their names and numbers, quickly where the names were met before.
+"""Decode the metric maps of state operators quickly where the same names occur repeatedly.
 
-A provider reports the same forty names in the same order, batch after batch. They are read into a structure made of
-them, which costs half of a dictionary and finds out by itself when a name is another. Called by `typed`.
+A state store provider reports the same forty names in the same order, batch after batch. They are decoded
+into a generated struct, which costs half of a dictionary and fails by itself when a name differs. Called by
+`columnar_decoder`.
 """
 
 from __future__ import annotations
@@ -19,16 +20,17 @@ from controlplane.lake.arrays import map_array
 from controlplane.lake.schema import ColumnType
 
 Number = Annotated[int, msgspec.Meta(ge=-MAX_WHOLE, le=MAX_WHOLE)]
-#: Structures that are kept, and the operators whose last one is remembered. To make one costs as much as to read
-#: some hundred maps: it is made of names that come a second time, and no more where they are others again and again.
+#: Limits of cached structs and of operators whose last decoder is cached. Creating a struct costs as much as
+#: decoding some hundred maps: it is created when names occur a second time, and no more for operators whose
+#: names keep changing.
 MAX_STRUCTS, MAX_OPERATORS, MAX_MISSES = 64, 1024, 16
-#: Longer ones are read as dictionaries, and nothing of them is remembered.
+#: Larger maps are decoded as dictionaries and not cached.
 MAX_NAMES, MAX_NAME_CHARS = 256, 16_384
 OperatorKey = tuple[str, str | None]
 
 
 class MetricStruct(msgspec.Struct):
-    """Numbers of one map; the classes made of it have a field each, by place, and the names here."""
+    """Numbers of one map; generated subclasses have one field per name, in order."""
 
     names: ClassVar[tuple[str, ...]] = ()
 
@@ -41,62 +43,64 @@ _any = msgspec.json.Decoder(dict[str, Number] | None).decode
 
 @dataclass(slots=True)
 class _CachedDecoder:
-    """What the maps of one source were like the last time, and how often in a row they were not."""
+    """The last decoder of an operator, and how often in a row it failed."""
 
     decode: Decode | None = None
     misses: int = 0
 
 
 class MetricReader:
-    """Reads maps of numbers. What the maps of one source, an operator of a query, were like is tried first."""
+    """Decodes maps of numbers. The last decoder of the same operator is tried first."""
 
     def __init__(self) -> None:
-        #: By names: None when they were met once, or when no structure can be made of them.
-        self._kinds: dict[tuple[str, ...], Decode | None] = {}
-        self._guesses: dict[OperatorKey, _CachedDecoder] = {}
+        #: Names → decoder; None when they occurred once, or when no struct can be generated.
+        self._structs: dict[tuple[str, ...], Decode | None] = {}
+        self._cached: dict[OperatorKey, _CachedDecoder] = {}
 
     def read(self, source: OperatorKey, told: msgspec.Raw) -> Numbers:
-        """What JSON tells. ValueError where it is no map of whole numbers of 64 bits.
+        """Decode JSON. ValueError where it is not a map of 64-bit integers.
 
-        Where the same names were met in another order they come in that.
+        Where the same names occurred in another order, that order is used.
         """
-        guess = self._guesses.get(source)
-        if guess is None:
-            guess = self._guess_of(source)
-        if guess.decode is not None:
+        cached = self._cached.get(source)
+        if cached is None:
+            cached = self._cached_for(source)
+        if cached.decode is not None:
             try:
-                found: Numbers = guess.decode(told)
-                guess.misses = 0
+                found: Numbers = cached.decode(told)
+                cached.misses = 0
                 return found
-            except ValueError:  # other names, or none of ours at all: that is for the next line to say
+            except ValueError:  # other names, or no valid map: the next line decides
                 pass
         numbers = _any(told)
-        if numbers and guess.misses < MAX_MISSES:
-            guess.misses += 1
-            guess.decode = self._decode_of(tuple(numbers)) if guess.misses < MAX_MISSES else None
+        if numbers and cached.misses < MAX_MISSES:
+            cached.misses += 1
+            cached.decode = self._decode_of(tuple(numbers)) if cached.misses < MAX_MISSES else None
         return numbers or None
 
-    def _guess_of(self, source: OperatorKey) -> _CachedDecoder:
-        if len(self._guesses) >= MAX_OPERATORS or len(source[1] or "") > MAX_NAMES:
+    def _cached_for(self, source: OperatorKey) -> _CachedDecoder:
+        if len(self._cached) >= MAX_OPERATORS or len(source[1] or "") > MAX_NAMES:
             return _CachedDecoder(misses=MAX_MISSES)
-        return self._guesses.setdefault(source, _CachedDecoder())
+        return self._cached.setdefault(source, _CachedDecoder())
 
     def _decode_of(self, names: tuple[str, ...]) -> Decode | None:
         if len(names) > MAX_NAMES or sum(map(len, names)) > MAX_NAME_CHARS:
             return None
-        if names not in self._kinds:
-            if len(self._kinds) >= MAX_STRUCTS:
-                self._kinds.pop(next(iter(self._kinds)))
-            self._kinds[names] = None
+        if names not in self._structs:
+            if len(self._structs) >= MAX_STRUCTS:
+                self._structs.pop(next(iter(self._structs)))
+            self._structs[names] = None
             return None
-        known = self._kinds[names]
+        known = self._structs[names]
         if known is None:
-            known = self._kinds[names] = _struct_decoder(names)
+            known = self._structs[names] = _struct_decoder(names)
         return known
 
 
 def _struct_decoder(names: tuple[str, ...]) -> Decode | None:
-    """What reads maps of just these names; None where msgspec takes one for no field, as one with a quote."""
+    """A decoder for maps with exactly these names; None where msgspec rejects one as a field, such as one
+    with a quote.
+    """
     fields = [(f"n{place}", Number, msgspec.field(name=name)) for place, name in enumerate(names)]
     try:
         kind = msgspec.defstruct(
@@ -114,7 +118,7 @@ def _struct_decoder(names: tuple[str, ...]) -> Decode | None:
 
 
 def metrics_array(maps: Sequence[Numbers]) -> pa.MapArray:
-    """The column of the lake that holds them."""
+    """The lake column for these maps."""
     names = [
         None if one is None else one.names if isinstance(one, MetricStruct) else tuple(one) for one in maps
     ]

@@ -1,7 +1,8 @@
-"""What one log must not take from the lake, and what two logs must not both bring to it.
+"""Reconcile an imported event log with the lake: keep rows the log no longer contains, drop rows another log
+already supplied.
 
-Called by `importing` on the driver, between the last piece of a log and its commit. Reads key columns only, unless
-there is something to keep or to leave out.
+Called by `import_job` on the driver, between the last split of a log and its commit. Reads only key columns,
+unless there are rows to keep or to drop.
 """
 
 from __future__ import annotations
@@ -24,17 +25,18 @@ from controlplane.lake.manifest import Commit, LakeManifest, Part
 from controlplane.lake.schema import LIFECYCLE, PROGRESS, arrow_schema
 from controlplane.lake.staging import Staging
 
-#: The tables in which every run that a log tells of has a row.
+#: Tables that together have a row for every run in a log.
 RUN_TABLES = (PROGRESS.name, LIFECYCLE.name)
 
 
 def retain_missing_rows(
     lake: Lake, staging: Staging, parts: Sequence[Part], held: LakeManifest
 ) -> tuple[list[Part], int]:
-    """Rows that the batch has in the lake and that `parts` do not tell, staged as parts of their own, and how many
-    reports they are: of a rolling log old files go, logs are cut, and names of applications are given twice.
+    """Stage the batch's rows that are in the lake but not in `parts`; return their parts and the number of
+    reports.
 
-    `held`: what the lake holds, by others too.
+    Old files of a rolling log are deleted, logs are truncated, and application names recur. `held`: the
+    lake's manifest.
     """
     found: list[Part] = []
     reports = 0
@@ -45,17 +47,17 @@ def retain_missing_rows(
             continue
         staged = [lake.folder.absolute(staging.path, part.path) for part in parts if part.table == table]
         told = _keys(lake, table, staged).group_by(list(_key(table))).aggregate([])
-        for place, path in enumerate(paths):
+        for index, path in enumerate(paths):
             rows = _missing_rows(lake, table, lake.folder.absolute(path), told)
             if rows.num_rows:
                 rows = drop_stored_rows(lake, {table: rows}, (staging.job, staging.batch), held)[0][table]
-            found += staging.write(table, rows, f"kept-{place}")
+            found += staging.write(table, rows, f"kept-{index}")
             reports += rows.num_rows if table == PROGRESS.name else 0
     return found, reports
 
 
 def _missing_rows(lake: Lake, table: str, path: str, told: pa.Table) -> pa.Table:
-    """The rows of a file of the lake with keys that are not among `told`."""
+    """The rows of a file of the lake whose keys are not in `told`."""
     keys = _keys(lake, table, [path])
     numbered = keys.append_column("row", pa.array(range(keys.num_rows), pa.int64()))
     missing = numbered.join(told, keys=list(_key(table)), join_type="left anti")["row"]
@@ -65,7 +67,7 @@ def _missing_rows(lake: Lake, table: str, path: str, told: pa.Table) -> pa.Table
 
 
 def _keys(lake: Lake, table: str, paths: Sequence[str]) -> pa.Table:
-    """The keys of files; nothing in them is null, and what a run has once has no time."""
+    """The key columns of files, without nulls; once-per-run events have no time."""
     schema = pa.schema([arrow_schema(table).field(name) for name in _key(table)])
     rows = _read(lake, paths, schema)
     run = pc.fill_null(rows["run_id"], "")
@@ -87,7 +89,9 @@ def _read(lake: Lake, paths: Sequence[str], schema: pa.Schema) -> pa.Table:
 
 
 class ImportedRuns:
-    """The runs that one import brought, and by which commits: copies of a log have other names and the same runs."""
+    """Runs that the current import brought, with their commits: copies of a log have other names but the same
+    runs.
+    """
 
     def __init__(self) -> None:
         self._by: dict[str, dict[tuple[str, str], Commit]] = {}
@@ -95,7 +99,9 @@ class ImportedRuns:
     def once(
         self, lake: Lake, staging: Staging, parts: Sequence[Part]
     ) -> tuple[list[Part], int, frozenset[str]]:
-        """The parts without what this import brought already; how many reports were left out; the runs told of."""
+        """Return the parts without rows that this import already brought, the number of reports dropped, and
+        the runs.
+        """
         paths = [lake.folder.absolute(staging.path, part.path) for part in parts if part.table in RUN_TABLES]
         told = _read(lake, paths, pa.schema([arrow_schema(PROGRESS.name).field("run_id")]))["run_id"]
         runs = frozenset(pc.unique(told).to_pylist())
@@ -106,15 +112,16 @@ class ImportedRuns:
             return list(parts), 0, runs
         found: list[Part] = []
         known = 0
-        for place, part in enumerate(parts):
+        for index, part in enumerate(parts):
             rows = _read(lake, [lake.folder.absolute(staging.path, part.path)], arrow_schema(part.table))
             tables, left_out = drop_stored_rows(
                 lake, {part.table: rows}, (staging.job, staging.batch), LakeManifest(others)
             )
             known += left_out
-            found += staging.write(part.table, tables[part.table], f"once-{place}")
+            found += staging.write(part.table, tables[part.table], f"once-{index}")
         return found, known, runs
 
     def note(self, runs: Iterable[str], commit: Commit) -> None:
+        """Record that a commit contains these runs."""
         for run in runs:
             self._by.setdefault(run, {})[commit.key] = commit

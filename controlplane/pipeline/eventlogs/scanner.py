@@ -1,7 +1,7 @@
-"""Finding the lines that tell of streaming queries among all lines of an event log, and nothing else of it.
+"""Find the lines about streaming queries among all lines of an event log.
 
-A search for bytes in chunks of a megabyte: only lines that hold the marker are looked at, and only those whose
-own event it is are parsed. Pure over chunks; called by `controlplane.pipeline.eventlogs.split_reader`.
+A byte search in chunks of a megabyte: only lines with the marker are examined, and only those whose own event
+it is are parsed. Pure over chunks; called by `split_reader`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from controlplane.pipeline.eventlogs.event_parser import EVENT_CLASS_PREFIX
 from listeners.protocol.wire import MAX_APP_CHARS
 
 MARKER = b"StreamingQueryListener$Query"
-#: A line of this many bytes is passed over: nothing that we look for is so long.
+#: Longer lines are skipped: no relevant event is that long.
 MAX_LINE_BYTES = 64 << 20
-#: So far behind a line times of its neighbours are looked for.
+#: Distance before a line within which times of its neighbors are searched.
 NEARBY_BYTES = 64 << 10
-#: Of an application's name, its id and Spark's version: they stand in every row.
+#: Limit of application name, id and Spark version: every row contains them.
 MAX_CHARS = MAX_APP_CHARS
-#: Within these first bytes Spark says which application it is.
+#: Spark writes the application's event within these first bytes.
 MAX_HEADER_BYTES = 16 << 20
 _FIRST_KEY = b'{"Event":"'
 _STREAMING_EVENT = _FIRST_KEY + EVENT_CLASS_PREFIX.encode()
@@ -34,37 +34,40 @@ _TIME = re.compile(
 
 @dataclass
 class ScanState:
-    """What was met on the way through the lines, besides those handed out."""
+    """Counters of a scan."""
 
     read: int = 0
     too_long: int = 0
-    #: What came after the last end of a line, at the end of the file: a line that is not whole.
+    #: Data after the last newline at the end of the file: an incomplete line.
     torn: bytes = b""
 
 
-#: A line that may tell of a query, the bytes that it was found in, and its place in these. A bare tuple: it is made
-#: for every line.
+#: A line that may concern a query, the buffer that contains it, and its position there. A plain tuple for
+#: speed.
 Line = tuple[bytes, bytes, int]
 
 
 def nearest_time(around: bytes, at: int) -> float | None:
-    """The time that the events before a line tell, Unix seconds; None where none is near."""
+    """The time of the events before a line, Unix seconds; None where none is near."""
     told = _TIME.findall(around, max(0, at - NEARBY_BYTES), at)
     return int(told[-1]) / 1000 if told else None
 
 
 def scan_lines(
-    chunks: Iterable[bytes], walk: ScanState, base: int = 0, start: int = 0, stop: int | None = None
+    chunks: Iterable[bytes], state: ScanState, base: int = 0, start: int = 0, stop: int | None = None
 ) -> Iterator[Line]:
-    """The lines with the marker whose first byte is at `start` or later and before `stop`.
+    """Yield lines with the marker whose first byte is at `start` or later and before `stop`.
 
-    `base`: where in the file the chunks begin; with `start` before it they may begin within a line.
+    `base`: offset of the first chunk in the file; where it is before `start`, the chunks may start within a
+    line.
     """
-    kept: list[bytes] = []  # what there is of a line whose end was not read yet
+    kept: list[bytes] = []  # parts of a line whose end was not read yet
     size, begun, skipping = 0, base == 0, False
     for chunk in chunks:
-        walk.read += len(chunk)
-        if skipping or not begun:  # a line that is too long, or that belongs to whoever has its begin
+        state.read += len(chunk)
+        if (
+            skipping or not begun
+        ):  # the rest of a line that is too long, or that belongs to the previous split
             end = chunk.find(b"\n") + 1
             base += end or len(chunk)
             if not end:
@@ -87,23 +90,23 @@ def scan_lines(
         if stop is not None and base >= stop:
             return
         if size > MAX_LINE_BYTES:
-            walk.too_long += base >= start
+            state.too_long += base >= start
             base += size
             kept, size, skipping = [], 0, True
-    walk.torn = b"".join(kept) if begun and base >= start else b""
+    state.torn = b"".join(kept) if begun and base >= start else b""
 
 
 def _marked_lines(buffer: bytes, whole: int, base: int, start: int, stop: int | None) -> Iterator[Line]:
-    """Of a buffer whose first `whole` bytes are whole lines."""
+    """Marked lines of a buffer whose first `whole` bytes are complete lines."""
     first, last = start - base, whole if stop is None else stop - base
     done = 0
     while True:
-        ours = buffer.startswith(_STREAMING_EVENT, done, whole)  # they mostly come one after the other
+        ours = buffer.startswith(_STREAMING_EVENT, done, whole)  # they are mostly consecutive
         if ours:
             begin = done
         elif (found := buffer.find(MARKER, done, whole)) >= 0:
             begin = buffer.rfind(b"\n", done, found) + 1 or done
-            # Jackson writes the kind of an event first: most lines that only quote the marker are known by that.
+            # Jackson writes the event class first: this identifies most lines that only quote the marker.
             ours = not buffer.startswith(_FIRST_KEY, begin) or buffer.startswith(_STREAMING_EVENT, begin)
         else:
             return
@@ -115,7 +118,7 @@ def _marked_lines(buffer: bytes, whole: int, base: int, start: int, stop: int | 
 
 @dataclass(frozen=True)
 class LogHeader:
-    """What the first lines of a log say. `started_at`: Unix seconds."""
+    """Contents of the first lines of a log. `started_at`: Unix seconds."""
 
     spark_version: str | None = None
     app: str | None = None
@@ -124,11 +127,13 @@ class LogHeader:
 
 
 class NotAnEventLog(Exception):
-    """What is read is no event log; one sentence."""
+    """The file is not an event log; one sentence."""
 
 
 def read_header(chunks: Iterable[bytes]) -> LogHeader:
-    """Of the first file of a log. Foreign when its first line is none of Spark's; what is not told is None."""
+    """Read the header of a log's first file. NotAnEventLog when the first line is not Spark's; absent values
+    are None.
+    """
     kept, read, found, first = b"", 0, LogHeader(), True
     for chunk in chunks:
         read += len(chunk)
@@ -139,13 +144,13 @@ def read_header(chunks: Iterable[bytes]) -> LogHeader:
             if found.app_id is not None:
                 return found
         if first and read > NEARBY_BYTES and not kept.startswith(b"{"):
-            raise NotAnEventLog("it is no event log: its first line is none of Spark's")
+            raise NotAnEventLog("not an event log: the first line is not an event of Spark")
         if read > MAX_HEADER_BYTES:
             break
     if not read:
-        raise NotAnEventLog("nothing of it can be decoded")
+        raise NotAnEventLog("no data can be decoded")
     if first and not (kept and _FIRST_KEY.startswith(kept[: len(_FIRST_KEY)])):
-        raise NotAnEventLog("it is no event log: its first line is none of Spark's")
+        raise NotAnEventLog("not an event log: the first line is not an event of Spark")
     return found
 
 
@@ -153,7 +158,7 @@ def _header_line(found: LogHeader, line: bytes, first: bool) -> LogHeader:
     if first:
         document = _object(line)
         if document is None or not isinstance(document.get("Event"), str):
-            raise NotAnEventLog("it is no event log: its first line is none of Spark's")
+            raise NotAnEventLog("not an event log: the first line is not an event of Spark")
     if b'"SparkListenerLogStart"' in line[:200]:
         version = (_object(line) or {}).get("Spark Version")
         return LogHeader(version[:MAX_CHARS] if isinstance(version, str) else None)

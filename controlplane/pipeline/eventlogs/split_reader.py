@@ -1,7 +1,7 @@
-"""One piece of an event log -> staged parts of the lake. Runs on executors, called by `importing`.
+"""Read one split of an event log and stage its rows in the lake. Runs on executors; called by `import_job`.
 
-Memory stays flat: lines are streamed, reports become Arrow columns some thousand at a time, and these become files of
-the lake before they are many. Nothing that is wrong with a file stops its neighbours.
+Memory is bounded: lines are streamed, some thousand reports become Arrow columns at a time, and these are
+written to the lake before they grow large. An error in one file does not affect others.
 """
 
 from __future__ import annotations
@@ -41,37 +41,39 @@ from controlplane.pipeline.eventlogs.scanner import (
     scan_lines,
 )
 
-#: Rows, and bytes of their lines, that are gathered as Python values before they become Arrow columns.
+#: Rows, and bytes of their lines, that are buffered as Python values before they become Arrow columns.
 MAX_BUFFERED_ROWS, MAX_BUFFERED_LINE_BYTES = 6_000, 32 << 20
-#: Bytes of Arrow columns that are gathered before they are written.
+#: Bytes of Arrow columns that are buffered before they are written.
 MAX_COLUMN_BYTES = 64 << 20
-#: So many reasons of one kind are told of one piece; the rest is counted.
+#: Reasons of one kind reported per split; the rest is counted.
 MAX_REASONS = 3
 
 
 @dataclass(frozen=True)
 class LogSplit:
-    """What one task reads: a file of a log, or a range of bytes of one. `stop` None: to its end."""
+    """What one task reads: a file of a log, or a byte range of one. `stop` None: to the end of the file."""
 
     log: EventLog
     staging: Staging
-    place: int = 0
+    file_index: int = 0
     start: int = 0
     stop: int | None = None
     hadoop: HadoopShell | None = None
 
     @property
     def size(self) -> int:
-        return (self.log.files[self.place].size if self.stop is None else self.stop) - self.start
+        """Bytes of the split."""
+        return (self.log.files[self.file_index].size if self.stop is None else self.stop) - self.start
 
     @property
     def first(self) -> bool:
-        return not self.place and not self.start
+        """Whether the split is the start of its log."""
+        return not self.file_index and not self.start
 
 
 @dataclass
 class SplitResult:
-    """What became of a piece. `events`: how many of each kind; `known`: reports that the lake held already."""
+    """Outcome of a split. `events`: counts by kind; `duplicates`: reports that the lake already held."""
 
     batch: str
     size: int
@@ -83,96 +85,97 @@ class SplitResult:
     app: str | None = None
     spark_version: str | None = None
     problems: list[str] = field(default_factory=list)
-    #: Why nothing of it may be committed: the file could not be read, or it is no event log.
+    #: Why the log is rejected: the file is unreadable or not an event log.
     rejected: str | None = None
-    #: Why no piece can be: the lake cannot be written.
+    #: Why the import fails: the lake cannot be written.
     lake_error: str | None = None
 
 
-def read_split(piece: LogSplit, held: LakeManifest | None) -> SplitResult:
-    """Read a piece and stage its rows. `held`: what the lake holds, where it holds anything. Raises nothing."""
-    outcome = SplitResult(piece.log.batch, piece.size)
-    collecting = gc.isenabled()
-    gc.disable()  # millions of values and no cycles: the collector costs a sixth of the time and finds nothing
+def read_split(split: LogSplit, held: LakeManifest | None) -> SplitResult:
+    """Read a split and stage its rows; never raises. `held`: the lake's manifest, None where it is empty."""
+    result = SplitResult(split.log.batch, split.size)
+    gc_enabled = gc.isenabled()
+    gc.disable()  # millions of values, no cycles: collecting would take a sixth of the time
     try:
-        SplitReader(piece, held, outcome).read()
+        SplitReader(split, held, result).read()
     except NotAnEventLog as error:
-        outcome.rejected = str(error)
+        result.rejected = str(error)
     except LakeError as error:
-        outcome.lake_error = str(error)
-    except Exception as error:  # of a file system, of a library: one file must not end the import
+        result.lake_error = str(error)
+    except Exception as error:  # errors of file systems and libraries: one file must not end the import
         text = " ".join(str(error).split())[:300]
-        outcome.rejected = f"it cannot be read: {text or type(error).__name__}"
+        result.rejected = f"unreadable: {text or type(error).__name__}"
     finally:
-        if collecting:
+        if gc_enabled:
             gc.enable()
-    return outcome
+    return result
 
 
 class SplitReader:
-    """Reads one piece."""
+    """Reads one split."""
 
-    def __init__(self, piece: LogSplit, held: LakeManifest | None, outcome: SplitResult):
-        self.piece, self.held, self.outcome = piece, held, outcome
-        self.file = piece.log.files[piece.place]
+    def __init__(self, split: LogSplit, held: LakeManifest | None, result: SplitResult):
+        self.split, self.held, self.result = split, held, result
+        self.file = split.log.files[split.file_index]
         self.rows = LakeRowBuilder()
-        self.reports: ReportDecoder  # made once it is known whose they are
-        self.gathered: list[dict[str, pa.Table]] = []
-        self.gathered_bytes = 0
+        self.reports: ReportDecoder  # created once the producer is known
+        self.buffered: list[dict[str, pa.Table]] = []
+        self.buffered_bytes = 0
         self.written = 0
         self.malformed: Counter[str] = Counter()
-        #: How many reports took the fast way.
-        self.quick = 0
-        #: Run → its last report of those being gathered; → when its last report was made, Unix seconds.
-        self.fresh: dict[str, ProgressReport] = {}
-        self.last: dict[str, float] = {}
+        #: Reports decoded by the fast path.
+        self.fast_count = 0
+        #: Run → its last buffered report; run → end of its last report, Unix seconds.
+        self.pending_reports: dict[str, ProgressReport] = {}
+        self.last_report_at: dict[str, float] = {}
         self.line_bytes = 0
 
     def read(self) -> None:
-        told_head, stream, base = self._opened()
-        who = Producer(told_head.app or self.piece.log.app_id, told_head.spark_version, "log")
-        self.outcome.app, self.outcome.spark_version = who.app, who.spark_version
-        self.reports = ReportDecoder(who)
-        walk = ScanState()
+        """Read all lines of the split and stage their rows."""
+        header, stream, base = self._opened()
+        producer = Producer(header.app or self.split.log.app_id, header.spark_version, "log")
+        self.result.app, self.result.spark_version = producer.app, producer.spark_version
+        self.reports = ReportDecoder(producer)
+        state = ScanState()
         try:
-            for line in scan_lines(stream, walk, base, self.piece.start, self.piece.stop):
-                self._take(line, who, told_head)
+            for line in scan_lines(stream, state, base, self.split.start, self.split.stop):
+                self._take(line, producer, header)
         except CorruptStream as error:
             self._damaged(self.file.name, error)
-        self._end(walk, who, told_head)
+        self._end(state, producer, header)
         self._write()
 
     def _opened(self) -> tuple[LogHeader, Iterable[bytes], int]:
-        """What the log's first file says at its begin, and the piece as chunks that begin at a place of its file."""
-        piece, log = self.piece, self.piece.log
-        first: Any = read_chunks(log.files[0], log.codecs[0], piece.hadoop)
+        """The header of the log's first file, and the split as chunks with their base offset in its file."""
+        split, log = self.split, self.split.log
+        first: Any = read_chunks(log.files[0], log.codecs[0], split.hadoop)
         seen: list[bytes] = []
         try:
-            told_head = read_header(_record(first, seen))
+            header = read_header(_record(first, seen))
         except CorruptStream as error:
             if not seen:
-                raise NotAnEventLog(f"it is no event log, or damaged from its first byte: {error}") from None
+                raise NotAnEventLog(f"not an event log, or damaged from its first byte: {error}") from None
             self._damaged(log.files[0].name, error)
-            told_head = LogHeader()
-        if piece.first:
-            return told_head, chain(seen, first), 0
+            header = LogHeader()
+        if split.first:
+            return header, chain(seen, first), 0
         first.close()
-        base = max(0, piece.start - NEARBY_BYTES)
-        return told_head, read_chunks(self.file, log.codecs[piece.place], piece.hadoop, base), base
+        base = max(0, split.start - NEARBY_BYTES)
+        return header, read_chunks(self.file, log.codecs[split.file_index], split.hadoop, base), base
 
     def _damaged(self, name: str, error: CorruptStream) -> None:
         if isinstance(error, TruncatedStream):
-            self.outcome.truncated = True
+            self.result.truncated = True
         else:
-            self.outcome.problems.append(f"{name}: {error}; what came before is taken")
+            self.result.problems.append(f"{name}: {error}; the events before the damage are imported")
 
-    def _take(self, line: Line, who: Producer, told_head: LogHeader) -> None:
+    def _take(self, line: Line, producer: Producer, header: LogHeader) -> None:
         report = self.reports.add(line[0])
         if report is None:
-            self._take_any(line, who, told_head)
+            self._take_other(line, producer, header)
         else:
-            self.quick += 1
-            self.fresh[report.runId] = report
+            self.fast_count += 1
+            self.pending_reports[report.runId] = report
         self.line_bytes += len(line[0])
         if (
             len(self.reports) + len(self.rows) >= MAX_BUFFERED_ROWS
@@ -180,31 +183,31 @@ class SplitReader:
         ):
             self._gather()
 
-    def _take_any(self, line: Line, who: Producer, told_head: LogHeader) -> None:
-        """An event of any kind and shape."""
+    def _take_other(self, line: Line, producer: Producer, header: LogHeader) -> None:
+        """Parse an event of any kind and shape."""
         try:
-            event = told(parse_line(line[0]), self.piece.log.app_id)
+            event = told(parse_line(line[0]), self.split.log.app_id)
             if event is not None:
-                self.outcome.events[self._add(event, line, who, told_head)] += 1
+                self.result.events[self._add(event, line, producer, header)] += 1
         except (ValueError, TypeError, OverflowError) as error:
             self._malformed(str(error))
         except RecursionError:
-            self._malformed("an event is nested too deep")
+            self._malformed("an event is nested too deeply")
 
     def _malformed(self, why: str) -> None:
-        self.outcome.events["malformed"] += 1
+        self.result.events["malformed"] += 1
         self.malformed[why.partition(":")[0][:120]] += 1
 
-    def _add(self, event: EventLogRecord, line: Line, who: Producer, told_head: LogHeader) -> str:
-        """The rows of one event; its kind."""
+    def _add(self, event: EventLogRecord, line: Line, producer: Producer, header: LogHeader) -> str:
+        """Add the rows of one event; return its kind."""
         if event.report is not None:
-            return "progress" if self._report(event, who) else "idle"
+            return "progress" if self._report(event, producer) else "idle"
         at = _seconds(event.at)
-        if at is None:  # before Spark 3.0 none but progress has a time, and the end of a run never has
-            times = (nearest_time(line[1], line[2]), self._last_of(event.run_id or ""), told_head.started_at)
+        if at is None:  # before Spark 3.0 only progress events have a time, and a termination never has one
+            times = (nearest_time(line[1], line[2]), self._last_of(event.run_id or ""), header.started_at)
             at = max((one for one in times if one is not None), default=self.file.modified)
         self.rows.lifecycle(
-            who,
+            producer,
             event.kind,
             at,
             event.query_id,
@@ -217,68 +220,72 @@ class SplitReader:
         return event.kind
 
     def _last_of(self, run_id: str) -> float | None:
-        fresh = self.fresh.get(run_id)
-        return self.last.get(run_id) if fresh is None else ended_at(fresh)
+        pending_reports = self.pending_reports.get(run_id)
+        return self.last_report_at.get(run_id) if pending_reports is None else ended_at(pending_reports)
 
-    def _report(self, event: EventLogRecord, who: Producer) -> bool:
+    def _report(self, event: EventLogRecord, producer: Producer) -> bool:
         report = event.report or {}
-        is_batch = self.rows.progress(who, report)
+        is_batch = self.rows.progress(producer, report)
         began = to_micros(report.get("timestamp"))
         if began is not None and event.run_id:
-            self.fresh.pop(event.run_id, None)
+            self.pending_reports.pop(event.run_id, None)
             took = duration_ms(report, integers(report, "durationMs", {}), {})
-            self.last[event.run_id] = ended_at_micros(began, took) / 1e6
+            self.last_report_at[event.run_id] = ended_at_micros(began, took) / 1e6
         return is_batch
 
-    def _end(self, walk: ScanState, who: Producer, told_head: LogHeader) -> None:
-        """What is to be said of the whole piece, once its lines are through."""
-        if walk.torn.startswith(b"{"):
+    def _end(self, state: ScanState, producer: Producer, header: LogHeader) -> None:
+        """Handle an incomplete last line and summarize the split."""
+        if state.torn.startswith(b"{"):
             try:
-                parse_line(walk.torn)  # only its end of line is missing
-                self._take((walk.torn, b"", 0), who, told_head)
+                parse_line(state.torn)  # only the newline is missing
+                self._take((state.torn, b"", 0), producer, header)
             except ValueError:
-                self.outcome.truncated = True
-        elif walk.torn:
-            self.outcome.truncated = True
-        self.outcome.decoded_bytes = walk.read
-        if self.quick:
-            self.outcome.events["progress"] += self.quick
-        problems = self.outcome.problems
-        if walk.too_long:
-            problems.append(f"{self.file.name}: {walk.too_long} lines are too long and were passed over")
+                self.result.truncated = True
+        elif state.torn:
+            self.result.truncated = True
+        self.result.decoded_bytes = state.read
+        if self.fast_count:
+            self.result.events["progress"] += self.fast_count
+        problems = self.result.problems
+        if state.too_long:
+            problems.append(
+                f"{self.file.name}: {state.too_long} lines exceed the size limit and were skipped"
+            )
         for reason, times in self.malformed.most_common(MAX_REASONS):
             problems.append(f"{self.file.name}: {times} events are malformed: {reason}")
 
     # -- writing ---------------------------------------------------------------------------------
 
     def _gather(self) -> None:
-        self.last.update((run_id, ended_at(report)) for run_id, report in self.fresh.items())
-        self.fresh, self.line_bytes = {}, 0
-        # What is odd mostly came first: a run's first batch is.
-        for gathered in (self.rows, self.reports):
-            if len(gathered):
-                tables = gathered.take()
-                self.gathered.append(tables)
-                self.gathered_bytes += sum(table.nbytes for table in tables.values())
-        if self.gathered_bytes >= MAX_COLUMN_BYTES:
+        self.last_report_at.update(
+            (run_id, ended_at(report)) for run_id, report in self.pending_reports.items()
+        )
+        self.pending_reports, self.line_bytes = {}, 0
+        # Rows of the general path come first: the first batch of a run takes it.
+        for buffered in (self.rows, self.reports):
+            if len(buffered):
+                tables = buffered.take()
+                self.buffered.append(tables)
+                self.buffered_bytes += sum(table.nbytes for table in tables.values())
+        if self.buffered_bytes >= MAX_COLUMN_BYTES:
             self._write()
 
     def _write(self) -> None:
         if len(self.rows) or len(self.reports):
             self._gather()
-        if not self.gathered:
+        if not self.buffered:
             return
-        told = {name: [one[name] for one in self.gathered if name in one] for name in RAW_TABLES}
+        told = {name: [one[name] for one in self.buffered if name in one] for name in RAW_TABLES}
         tables = {name: _concatenate(name, some) for name, some in told.items() if some}
-        self.gathered, self.gathered_bytes = [], 0
-        staging = self.piece.staging
+        self.buffered, self.buffered_bytes = [], 0
+        staging = self.split.staging
         if self.held is not None:
             lake = Lake(staging.folder)
             tables, known = drop_stored_rows(lake, tables, (staging.job, staging.batch), self.held)
-            self.outcome.duplicates += known
-        name = f"{self.piece.place}-{self.piece.start}-{self.written}"
+            self.result.duplicates += known
+        name = f"{self.split.file_index}-{self.split.start}-{self.written}"
         for table, rows in tables.items():
-            self.outcome.parts += staging.write(table, rows, name)
+            self.result.parts += staging.write(table, rows, name)
         self.written += 1
 
 
@@ -293,6 +300,6 @@ def _record(stream: Iterator[bytes], seen: list[bytes]) -> Iterator[bytes]:
 
 
 def _seconds(moment: Any) -> float | None:
-    """RFC 3339 text or Unix seconds -> Unix seconds, or None where it is no time that a file can hold."""
+    """RFC 3339 text or Unix seconds → Unix seconds; None where the time cannot be represented."""
     found = to_micros(moment)
     return None if found is None else found / 1e6

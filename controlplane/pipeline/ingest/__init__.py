@@ -1,1 +1,3 @@
-"""Structured Streaming job that ingests agents' events from a landing zone into the lake and the store."""
+"""Ingest: a Structured Streaming job that brings agent events from a landing zone or Kafka to the lake and
+the store.
+"""

@@ -1,7 +1,7 @@
-"""Files of a batch that cannot be read to their end: Spark names one when it fails, here all of them are found.
+"""Find all damaged files of a failed batch; Spark names only one per failure.
 
-Called by `controlplane.pipeline.ingest.ingest_job` when a batch failed by one, before the batch is done again without asking
-for their ends.
+Called by `controlplane.pipeline.ingest.ingest_job` before it repeats the batch without requiring complete
+files.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from pyspark.sql import functions as F
 from controlplane.lake.folders import LakeFolder
 from controlplane.pipeline.ingest import landing_zone, partition_writer
 
-DAMAGED_REASON = "torn or gone: what could be read of it was taken in, the rest of it is lost"
-#: Paths are names here, whatever signs they have. Spark's own reading of a stream says so too.
+DAMAGED_REASON = "damaged or missing: its readable events were ingested, the rest is lost"
+#: Paths are literal, whatever characters they contain. Spark's own read of the stream sets the same.
 READ_OPTIONS = {"__globPaths__": "false", **landing_zone.LINE_READER_OPTIONS}
 
 
-def find_damaged(spark: SparkSession, checkpoint: str, named: str) -> list[str]:
-    """All damaged files of the batch under way, sorted. `named`: the one by which it failed, as Spark says it.
+def find_damaged(spark: SparkSession, checkpoint: str, reported_path: str) -> list[str]:
+    """All damaged files of the batch in progress, sorted. `reported_path`: the one in Spark's error.
 
-    Only that one where the checkpoint does not tell the others.
+    Only that one where the checkpoint does not list the others.
     """
-    found = {unquote(named)}
+    found = {unquote(reported_path)}
     try:
-        rest = set(_uncommitted_files(spark, checkpoint)) - found
-        while rest:
-            one = _first_damaged(spark, sorted(rest))
+        candidates = set(_uncommitted_files(spark, checkpoint)) - found
+        while candidates:
+            one = _first_damaged(spark, sorted(candidates))
             if one is None:
                 break
             found.add(one)
-            rest.discard(one)
+            candidates.discard(one)
     except (PySparkException, Py4JError, ValueError, KeyError):
-        pass  # the one is named in any case, and the batch goes on
+        pass  # the reported file is returned in any case, and the batch continues
     return sorted(found)
 
 
 def record_damaged(folder: LakeFolder, paths: Sequence[str]) -> None:
-    """A line for each file beside the lines that are no events. The same files make the same name."""
+    """Write one line per file beside the rejected lines; the same files give the same name."""
     name = hashlib.sha256("\n".join(paths).encode("utf-8", "replace")).hexdigest()[:12]
     partition_writer.write_rejected(
         folder, f"files-{name}", ({"origin": path, "error": DAMAGED_REASON, "line": ""} for path in paths)
@@ -52,7 +52,7 @@ def record_damaged(folder: LakeFolder, paths: Sequence[str]) -> None:
 
 
 def _uncommitted_files(spark: SparkSession, checkpoint: str) -> Iterable[str]:
-    """Files that the stream has seen and not committed, by Spark's own log of them."""
+    """Files that the stream has seen and not committed, from Spark's source log."""
     done = max(
         (int(name) for name, _ in _lines(spark, f"{checkpoint}/commits") if name.isdigit()), default=-1
     )
@@ -69,7 +69,7 @@ def _uncommitted_files(spark: SparkSession, checkpoint: str) -> Iterable[str]:
 
 
 def _lines(spark: SparkSession, folder: str) -> list[tuple[str, str]]:
-    """Name of the file, and line, of all that lies in a folder of the checkpoint; nothing where there is none."""
+    """File name and line of all files in a folder of the checkpoint; empty where it does not exist."""
     try:
         found = spark.read.text(folder).select(F.col("_metadata.file_name"), "value").collect()
     except AnalysisException as error:

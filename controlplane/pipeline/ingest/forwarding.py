@@ -1,6 +1,7 @@
-"""A batch's events on to the server's store: by `POST /api/v1/events`, in the order that each agent gave them.
+"""Forward a batch's events to the server's store by `POST /api/v1/events`, in each agent's order.
 
-Called by `controlplane.pipeline.ingest.ingest_job` on the driver. The agent's own transport sends; the store drops what it has.
+Called by `controlplane.pipeline.ingest.ingest_job` on the driver. The agent's transport sends; the store
+drops duplicates.
 """
 
 from __future__ import annotations
@@ -19,30 +20,32 @@ from listeners.delivery.backoff import Backoff
 from listeners.delivery.transport import ServerAcknowledgement
 from listeners.protocol.errors import TooLarge, TransportError
 
-#: What one request holds at most.
+#: Limits of one request.
 MAX_REQUEST_EVENTS, MAX_REQUEST_BYTES = 1000, 4 * 1024 * 1024
 REQUEST_TIMEOUT_SECONDS = 30.0
-#: A server that takes nothing for so long fails the batch, which is done again.
+#: A server that accepts nothing for so long fails the batch, which is repeated.
 TIMEOUT_SECONDS = 120.0
-#: Rows of an outbox that are in memory at once.
+#: Rows of an outbox in memory at once.
 OUTBOX_ROWS = 500
 OUTBOX = pa.schema([("agent", pa.string()), ("seq", pa.int64()), ("line", pa.binary())])
 
 
 class ServerUnavailable(ControlPlaneError):
-    """The server took nothing for too long, or we were told to stop meanwhile: nothing is lost, try again later."""
+    """The server accepted nothing for too long, or the job was stopped meanwhile. Nothing is lost; retry
+    later.
+    """
 
     status, code = 503, "server_away"
 
 
 class EventTransport(Protocol):
-    """What is asked of the way to the server; `listeners.delivery.transport.HttpTransport` is it."""
+    """The transport to the server; implemented by `listeners.delivery.transport.HttpTransport`."""
 
     def send(self, lines: Sequence[bytes], timeout: float) -> ServerAcknowledgement: ...
 
 
 class PendingEvent(NamedTuple):
-    """An event on its way; sorts by agent and number."""
+    """An event to forward; sorts by agent and sequence number."""
 
     agent: str
     seq: int
@@ -50,32 +53,39 @@ class PendingEvent(NamedTuple):
 
 
 class RejectedEvent(NamedTuple):
-    """A line that the server will never take, and why."""
+    """An event that the server rejects for good, and why."""
 
     why: str
     line: bytes
 
 
 class Forwarder:
-    """Sends events until the server has them. `stopping` ends the waiting for it."""
+    """Sends events until the server has stored them. `stopping` ends the wait."""
 
     def __init__(
         self,
         sender: EventTransport,
         stopping: threading.Event,
-        patience: float = TIMEOUT_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
-        say: Callable[[str], None] = lambda _: None,
+        log: Callable[[str], None] = lambda _: None,
     ):
-        self._sender, self._stopping, self._patience, self._clock = sender, stopping, patience, clock
-        self._say = say
+        self._sender, self._stopping, self._timeout_seconds, self._clock = (
+            sender,
+            stopping,
+            timeout_seconds,
+            clock,
+        )
+        self._log = log
 
-    def forward(self, waiting: Iterable[PendingEvent]) -> list[RejectedEvent]:
-        """Send all of it, in this order; what the server refused for good. ServerAway where it took nothing."""
-        refused: list[RejectedEvent] = []
-        for lines in _requests(waiting):
-            refused += self._deliver(lines)
-        return refused
+    def forward(self, pending: Iterable[PendingEvent]) -> list[RejectedEvent]:
+        """Send the events in order; return those rejected for good. ServerUnavailable where the server
+        accepts nothing.
+        """
+        rejected: list[RejectedEvent] = []
+        for lines in _requests(pending):
+            rejected += self._deliver(lines)
+        return rejected
 
     def _deliver(self, lines: list[bytes]) -> list[RejectedEvent]:
         try:
@@ -90,58 +100,60 @@ class Forwarder:
     def _halved(self, lines: list[bytes], error: TooLarge) -> list[RejectedEvent]:
         if len(lines) == 1:
             return [RejectedEvent(str(error), lines[0])]
-        middle = len(lines) // 2
-        return self._deliver(lines[:middle]) + self._deliver(lines[middle:])
+        half = len(lines) // 2
+        return self._deliver(lines[:half]) + self._deliver(lines[half:])
 
     def _send(self, lines: list[bytes]) -> ServerAcknowledgement:
-        backoff, until, told = Backoff(), self._clock() + self._patience, False
+        backoff, deadline, logged = Backoff(), self._clock() + self._timeout_seconds, False
         while True:
             try:
                 return self._sender.send(lines, REQUEST_TIMEOUT_SECONDS)
             except TooLarge:
                 raise
             except TransportError as error:
-                # Only its size is a request's own fault. Any other refusal is something that somebody can put right.
+                # Only a request's size is its own fault; any other error can be fixed on the server.
                 wait = backoff.next(error.retry_after)
-                final = not error.retryable or self._clock() + wait > until
-                if not final and not told:
-                    self._say(f"the server takes no events, tried for {self._patience:.0f} s: {error}")
-                    told = True
+                final = not error.retryable or self._clock() + wait > deadline
+                if not final and not logged:
+                    self._log(
+                        f"the server accepts no events; retrying for {self._timeout_seconds:.0f} s: {error}"
+                    )
+                    logged = True
                 if final or self._stopping.wait(wait):
                     raise ServerUnavailable(f"events cannot be forwarded: {error}") from None
 
 
-def _requests(waiting: Iterable[PendingEvent]) -> Iterator[list[bytes]]:
+def _requests(pending: Iterable[PendingEvent]) -> Iterator[list[bytes]]:
     lines: list[bytes] = []
     size = 0
-    for one in waiting:
-        if lines and (len(lines) >= MAX_REQUEST_EVENTS or size + len(one.line) > MAX_REQUEST_BYTES):
+    for event in pending:
+        if lines and (len(lines) >= MAX_REQUEST_EVENTS or size + len(event.line) > MAX_REQUEST_BYTES):
             yield lines
             lines, size = [], 0
-        lines.append(one.line)
-        size += len(one.line) + 1
+        lines.append(event.line)
+        size += len(event.line) + 1
     if lines:
         yield lines
 
 
-# -- outboxes: from the executors to the driver, by way of the lake's staging ------------------------
+# -- outboxes: from the executors to the driver, through the lake's staging area ------------------------
 
 
-def write_outbox(folder: LakeFolder, path: str, waiting: list[PendingEvent]) -> None:
-    """Write an executor's share, sorted, so that the driver need not hold it as a whole."""
-    waiting.sort(key=lambda one: one[:2])
+def write_outbox(folder: LakeFolder, path: str, pending: list[PendingEvent]) -> None:
+    """Write an executor's events, sorted, so that the driver need not hold them all in memory."""
+    pending.sort(key=lambda event: event[:2])
     absolute = folder.absolute(path)
     folder.fs.makedirs(absolute.rpartition("/")[0], exist_ok=True)
     with folder.fs.open(absolute, "wb") as file, pa.ipc.new_stream(file, OUTBOX) as writer:
-        for start in range(0, len(waiting), OUTBOX_ROWS):
-            columns: Any = zip(*waiting[start : start + OUTBOX_ROWS], strict=True)
+        for start in range(0, len(pending), OUTBOX_ROWS):
+            columns: Any = zip(*pending[start : start + OUTBOX_ROWS], strict=True)
             arrays = [pa.array(column, part.type) for column, part in zip(columns, OUTBOX, strict=True)]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=OUTBOX))
 
 
 def read_outboxes(folder: LakeFolder, paths: Sequence[str]) -> Iterator[PendingEvent]:
-    """All shares as one, in order of agent and number."""
-    return heapq.merge(*(_read_outbox(folder, path) for path in paths), key=lambda one: one[:2])
+    """All outboxes merged, in order of agent and sequence number."""
+    return heapq.merge(*(_read_outbox(folder, path) for path in paths), key=lambda event: event[:2])
 
 
 def _read_outbox(folder: LakeFolder, path: str) -> Iterator[PendingEvent]:

@@ -1,10 +1,12 @@
-"""Ingest: a stream of events to the lake, and on to a server's store. Each event once, whatever is killed when.
+"""The ingest job: a stream of events to the lake and to a server's store, each event once, whatever is
+killed.
 
-Called by `controlplane history ingest`. Files or Kafka -> lines -> keys -> without doubles (state, by the time of
-arrival: nothing is ever late) -> parts of the lake and outboxes, on the executors -> the server -> the lake's commit.
-A batch that is done again has the same lines, the same state and the same name, so it takes its own place.
+Called by `controlplane history ingest`. Steps: files or Kafka → lines → keys → deduplication (state by
+arrival time, so nothing is late) → parts of the lake and outboxes, on the executors → the server → the lake's
+commit. A repeated batch has the same lines, state and name, so it replaces itself.
 
-Beyond the window of the state, and against other jobs, the lake itself is asked what it has (`controlplane.lake.deduplication`).
+Events outside of the state's window, and those of other jobs, are deduplicated against the lake
+(`controlplane.lake.deduplication`).
 """
 
 from __future__ import annotations
@@ -37,20 +39,22 @@ from listeners.delivery.backoff import Backoff
 
 JOB = "ingest"
 QUERY_NAME = "history-ingest"
-#: A trigger that is under way when we are told to stop gets so long to end.
+#: Time for the current trigger to end after a stop is requested.
 DRAIN_TIMEOUT_SECONDS = 30.0
 POLL_SECONDS = 0.2
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 1.0, 60.0
-#: A run over what is there, not for ever, tries so often.
+#: Attempts of a run with `--available-now`.
 MAX_ATTEMPTS = 3
-#: What a batch says that our own stop broke off. Spark tells a stop from a failure by this text, and by a pattern that
-#: takes the thread's stack for each of its letters: by what py4j really says, pages of it, the thread dies.
+#: Error text of a batch that the job's own stop interrupted. Spark distinguishes a stop from a failure by
+#: this text, with a pattern that recurses for each character: on py4j's real message of several pages the
+#: thread overflows its stack.
 INTERRUPTED_MESSAGE = (
     "py4j.protocol.Py4JJavaError: An error occurred while calling the batch\n: java.lang.InterruptedException"
 )
-#: Of reasons why a server refuses events of a batch, so many are told; all are kept.
+#: Reasons for rejection by the server that are logged per batch; all are stored.
 MAX_REASONS = 5
-#: What the stream needs of its session. Empty batches that only move the watermark would be one more for each.
+#: Settings of the stream's session. Without the third, an empty batch would follow each batch to move the
+#: watermark.
 SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -58,7 +62,8 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    # A line may have a megabyte, and by rows alone ten thousand of them would be given to Python at once.
+    # A line may have a megabyte: limited by rows alone, ten thousand of them would be passed to Python at
+    # once.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 * 1024 * 1024),
 }
 
@@ -66,26 +71,26 @@ Log = Callable[[str], None]
 
 
 class CheckpointRewound(LakeError):
-    """The checkpoint is older than what the lake has of this stream."""
+    """The checkpoint is older than the lake's data of this stream."""
 
 
 class BatchLimitReached(ControlPlaneError):
-    """As many batches as were wanted are done."""
+    """The run has processed its maximum number of batches."""
 
 
 class BatchFailed(ControlPlaneError):
-    """Why a batch was not done, as Spark is told it: in a line. `Batches.trouble` has all of it."""
+    """One line for Spark why a batch failed. `MicroBatches.last_error` has the details."""
 
 
 class IngestFailed(ControlPlaneError):
-    """The stream ended by an error, as often as it was tried."""
+    """The stream failed on every attempt."""
 
     status, code = 503, "ingest_failed"
 
 
 @dataclass(frozen=True)
 class IngestPlan:
-    """What is asked of a stream. `every`: seconds between triggers; None: what is there, then end."""
+    """Configuration of a stream. `every`: seconds between triggers; None: available data only."""
 
     source: IngestSource
     checkpoint: str
@@ -95,7 +100,7 @@ class IngestPlan:
 
 @dataclass(frozen=True)
 class IngestSummary:
-    """What a run did."""
+    """Counts of a run."""
 
     batches: int = 0
     events: int = 0
@@ -106,7 +111,9 @@ class IngestSummary:
 
 
 def deduplicate(lines: DataFrame, window_seconds: float) -> DataFrame:
-    """Lines -> events, each once within the window. By the time of arrival, which a batch done again has again."""
+    """Lines → events, each once within the window by arrival time, which is the same when a batch is
+    repeated.
+    """
     return (
         lines.mapInArrow(landing_zone.parse_batches, landing_zone.PARSED_DDL)
         .withColumn("arrived", F.current_timestamp())
@@ -116,32 +123,32 @@ def deduplicate(lines: DataFrame, window_seconds: float) -> DataFrame:
 
 
 class MicroBatches:
-    """What is done with each batch; Spark calls it on a thread of its own. `trouble`: what it failed by last."""
+    """Processes each batch, on a thread of Spark's. `last_error`: why the last one failed."""
 
-    def __init__(self, lake: Lake, window_seconds: float, forwarder: Forwarder | None, say: Log):
-        self._lake, self._window, self._forwarder, self._say = lake, window_seconds, forwarder, say
-        self.trouble: Exception | None = None
-        self.sum = IngestSummary()
-        #: No more batches than these are taken; the next one ends the stream and is done again by its next life.
-        self.most: int | None = None
-        #: The stream is being stopped: what fails now was broken off.
+    def __init__(self, lake: Lake, window_seconds: float, forwarder: Forwarder | None, log: Log):
+        self._lake, self._window, self._forwarder, self._log = lake, window_seconds, forwarder, log
+        self.last_error: Exception | None = None
+        self.totals = IngestSummary()
+        #: Maximum number of batches; the next one ends the stream and is repeated by the next run.
+        self.max_batches: int | None = None
+        #: The stream is being stopped: a failure now is an interruption.
         self.stopped = False
 
     def __call__(self, batch: DataFrame, number: int) -> None:
         try:
-            self.trouble = None
-            if self.most is not None and self.sum.batches >= self.most:
-                raise BatchLimitReached("as many batches as were wanted")
+            self.last_error = None
+            if self.max_batches is not None and self.totals.batches >= self.max_batches:
+                raise BatchLimitReached("the batch limit of this run is reached")
             self._take(batch, number)
         except Exception as error:
-            self.trouble = error
+            self.last_error = error
             told = INTERRUPTED_MESSAGE if self.stopped else error_line(error)
             raise BatchFailed(told).with_traceback(error.__traceback__) from None
 
     def _take(self, batch: DataFrame, number: int) -> None:
         stream = _stream_name(batch.sparkSession)
         staging = self._lake.stage(JOB, f"{stream}-{number:012d}")
-        # After the staging: what becomes of this batch's own files from here on refuses the commit.
+        # Read after staging: a later change of this batch's own files makes the commit fail.
         held = self._lake.manifest()
         manifest = foreign_commits(held, stream, number, time.time() - self._window)
         try:
@@ -167,21 +174,21 @@ class MicroBatches:
             return 0
         refused = self._forwarder.forward(forwarding.read_outboxes(self._lake.folder, told.outboxes))
         for why, events in Counter(one.why for one in refused).most_common(MAX_REASONS):
-            self._say(f"the server refused {events} events for good: {why}")
+            self._log(f"the server rejected {events} events permanently: {why}")
         if refused:
             lines = ({"origin": "the server", "error": one.why, "line": kept(one.line)} for one in refused)
             partition_writer.write_rejected(self._lake.folder, f"{JOB}-{name}-server", lines)
         return len(refused)
 
-    def miss(self, files: Sequence[str]) -> None:
-        """Tell and keep that files cannot be read to their end."""
+    def report_damaged(self, files: Sequence[str]) -> None:
+        """Log and record files that cannot be read to their end."""
         for file in files:
-            self._say(f"{file} is {damaged_files.DAMAGED_REASON}")
+            self._log(f"{file} is {damaged_files.DAMAGED_REASON}")
         damaged_files.record_damaged(self._lake.folder, files)
 
     def _note(self, number: int, told: PartitionResult, rejected: int) -> None:
-        rows, done = sum(part.rows for part in told.parts), self.sum
-        self.sum = IngestSummary(
+        rows, done = sum(part.rows for part in told.parts), self.totals
+        self.totals = IngestSummary(
             done.batches + 1,
             done.events + told.events,
             done.rows + rows,
@@ -196,25 +203,25 @@ class MicroBatches:
                     told.malformed,
                     f"malformed (kept in {self._lake.folder.absolute(partition_writer.REJECTED_FOLDER)})",
                 ),
-                (told.duplicates, "reports that the lake had"),
-                (rejected, "refused by the server (kept there too)"),
+                (told.duplicates, "reports already in the lake"),
+                (rejected, "rejected by the server (kept there too)"),
             )
             if count
         ]
-        self._say(f"batch {number}: {told.events} events, {rows} rows{''.join(more)}")
+        self._log(f"batch {number}: {told.events} events, {rows} rows{''.join(more)}")
 
 
 def foreign_commits(manifest: LakeManifest, stream: str, number: int, since: float) -> LakeManifest:
-    """What of the lake has to be asked about doubles: not this stream's own batches that arrived after `since`.
+    """The commits to deduplicate against: without this stream's own batches that arrived after `since`.
 
-    The stream's state knows these. Rewound where the lake has later batches of this stream.
+    The stream's state covers those. CheckpointRewound where the lake has later batches of this stream.
     """
     own = {key for key in manifest.commits if key[0] == JOB and key[1].startswith(f"{stream}-")}
     newest = max((int(batch.rpartition("-")[2]) for _, batch in own), default=-1)
     if newest > number:
         raise CheckpointRewound(
-            f"the lake has batch {newest} of this checkpoint, which is at batch {number}: it was set back. "
-            "Go on with a new checkpoint folder; what the lake has is then left out"
+            f"the lake has batch {newest} of this stream, but the checkpoint is at batch {number}: the checkpoint "
+            "was set back. Use a new checkpoint folder; events that the lake already has are skipped"
         )
     kept = {
         key: commit
@@ -225,15 +232,15 @@ def foreign_commits(manifest: LakeManifest, stream: str, number: int, since: flo
 
 
 def _stream_name(session: SparkSession) -> str:
-    """A short name of the stream, which it keeps as long as its checkpoint."""
+    """A short name of the stream, constant for its checkpoint."""
     query_id = session.sparkContext.getLocalProperty("sql.streaming.queryId")
     if not query_id:
-        raise IngestFailed("Spark does not tell the id of the query")
+        raise IngestFailed("Spark does not report the id of the query")
     return hashlib.blake2b(query_id.encode(), digest_size=5).hexdigest()
 
 
 def stream_session(session: SparkSession) -> SparkSession:
-    """A session of the same application with the settings that the stream needs."""
+    """A new session of the same application with the stream's settings."""
     own = session.newSession()
     for name, value in SETTINGS.items():
         own.conf.set(name, value)
@@ -247,82 +254,84 @@ def run_stream(
     plan: IngestPlan,
     batches: MicroBatches,
     stopping: threading.Event,
-    say: Log,
+    log: Log,
     backoff: Backoff | None = None,
 ) -> IngestSummary:
-    """Until `stopping` is set, or until all that is there is done. A stream that fails is started again.
+    """Run until `stopping` is set, or until all available data is processed. A failed stream is restarted.
 
-    ControlPlaneError where it cannot be started, or where trying again would not help.
+    ControlPlaneError where it cannot be started, or where a restart would not help.
     """
     stream = deduplicate(landing_zone.read_lines(session, plan.source), plan.window_seconds)
-    life = _StreamRunner(session, stream, plan, batches, stopping, say)
-    backoff, tries, lenient = backoff or Backoff(MIN_RETRY_SECONDS, MAX_RETRY_SECONDS), 0, False
+    runner = _StreamRunner(session, stream, plan, batches, stopping, log)
+    backoff, attempts, ignore_damaged = backoff or Backoff(MIN_RETRY_SECONDS, MAX_RETRY_SECONDS), 0, False
     while not stopping.is_set():
-        done = batches.sum.batches
-        trouble = life.live(lenient)
-        if trouble is None:
-            if lenient and not stopping.is_set():
-                lenient = False
+        done = batches.totals.batches
+        last_error = runner.run_once(ignore_damaged)
+        if last_error is None:
+            if ignore_damaged and not stopping.is_set():
+                ignore_damaged = False
                 continue
             break
-        damaged = None if lenient else landing_zone.damaged_file(trouble)
-        lenient = damaged is not None
+        damaged = None if ignore_damaged else landing_zone.damaged_file(last_error)
+        ignore_damaged = damaged is not None
         if damaged is not None:
-            batches.miss(damaged_files.find_damaged(session, plan.checkpoint, damaged))
+            batches.report_damaged(damaged_files.find_damaged(session, plan.checkpoint, damaged))
             continue
-        if batches.sum.batches > done:
-            tries = 0
+        if batches.totals.batches > done:
+            attempts = 0
             backoff.reset()
-        tries += 1
-        if isinstance(batches.trouble, CheckpointRewound):
-            raise batches.trouble
+        attempts += 1
+        if isinstance(batches.last_error, CheckpointRewound):
+            raise batches.last_error
         if _application_ended(session):
             raise IngestFailed(
-                "Spark's application was ended: nothing is lost, the next run does the batch again"
+                "the Spark application has ended. Nothing is lost: the next run repeats the batch"
             )
-        if plan.every is None and tries >= MAX_ATTEMPTS:
-            raise IngestFailed(f"ingest with the checkpoint {plan.checkpoint} ended: {_error_line(trouble)}")
+        if plan.every is None and attempts >= MAX_ATTEMPTS:
+            raise IngestFailed(
+                f"ingest with the checkpoint {plan.checkpoint} failed: {_error_line(last_error)}"
+            )
         if not stopping.is_set():
-            wait = backoff.next(getattr(batches.trouble, "retry_after", None))
-            say(f"the stream failed and is started again in {wait:.0f} s: {_error_line(trouble)}")
+            wait = backoff.next(getattr(batches.last_error, "retry_after", None))
+            log(f"the stream failed and restarts in {wait:.0f} s: {_error_line(last_error)}")
             stopping.wait(wait)
-    return batches.sum
+    return batches.totals
 
 
 @dataclass(frozen=True)
 class _StreamRunner:
-    """What every life of the stream needs."""
+    """Starts the stream, once per `run_once`."""
 
     session: SparkSession
     stream: DataFrame
     plan: IngestPlan
     batches: MicroBatches
     stopping: threading.Event
-    say: Log
+    log: Log
 
-    def live(self, lenient: bool) -> str | None:
-        """None when it ended as it should, else why not.
+    def run_once(self, ignore_damaged: bool) -> str | None:
+        """Run the stream; None when it ended as requested, else the error.
 
-        `lenient`: files that cannot be read to their end are no error. That is for one batch only: Spark does not
-        say which they were.
+        `ignore_damaged`: skip files that cannot be read to their end. For one batch only: Spark does not
+        report which they were.
         """
         for name in ("Corrupt", "Missing"):
-            self.session.conf.set(f"spark.sql.files.ignore{name}Files", str(lenient).lower())
-        self.batches.trouble, self.batches.stopped = None, False
-        self.batches.most = self.batches.sum.batches + 1 if lenient else None
+            self.session.conf.set(f"spark.sql.files.ignore{name}Files", str(ignore_damaged).lower())
+        self.batches.last_error, self.batches.stopped = None, False
+        self.batches.max_batches = self.batches.totals.batches + 1 if ignore_damaged else None
         try:
             query = self._started()
-            self.say(f"taking in from {self.plan.source.place or self.plan.source.form}")
+            self.log(f"ingesting from {self.plan.source.path or self.plan.source.format}")
             while query.isActive:
                 if self.stopping.wait(POLL_SECONDS):
                     _drain(query, self.batches)
                     return None
             query.awaitTermination()
         except (PySparkException, Py4JJavaError) as error:
-            enough = isinstance(self.batches.trouble, BatchLimitReached)
-            return None if enough else str(self.batches.trouble or error)
+            enough = isinstance(self.batches.last_error, BatchLimitReached)
+            return None if enough else str(self.batches.last_error or error)
         unasked = self.plan.every is not None and not self.stopping.is_set()
-        return "it ended unasked" if unasked else None
+        return "the stream ended by itself" if unasked else None
 
     def _started(self) -> Any:
         every = self.plan.every
@@ -334,15 +343,15 @@ class _StreamRunner:
 
 
 def _application_ended(session: SparkSession) -> bool:
-    """Whether the application has ended though Spark's process goes on, as where a cluster ends it."""
+    """Whether the application has ended although Spark's process continues, as when a cluster ends it."""
     context: Any = session.sparkContext
     return bool(context._jsc.sc().isStopped())
 
 
 def _drain(query: Any, batches: MicroBatches) -> None:
-    """Let the batch that is under way end, then stop."""
-    done, until = batches.sum.batches, time.monotonic() + DRAIN_TIMEOUT_SECONDS
-    while query.isActive and query.status["isTriggerActive"] and batches.sum.batches == done:
+    """Let the current batch finish, then stop."""
+    done, until = batches.totals.batches, time.monotonic() + DRAIN_TIMEOUT_SECONDS
+    while query.isActive and query.status["isTriggerActive"] and batches.totals.batches == done:
         if time.monotonic() >= until:
             break
         time.sleep(POLL_SECONDS)
@@ -351,7 +360,7 @@ def _drain(query: Any, batches: MicroBatches) -> None:
 
 
 def _error_line(text: str) -> str:
-    """The first line that says something: py4j says first that something happened."""
+    """The first informative line: py4j's first line is generic."""
     lines = (line.strip().removeprefix(": ") for line in text.splitlines())
     told = (line for line in lines if line and not line.startswith("An error occurred while calling"))
     return next(told, "no reason was given")

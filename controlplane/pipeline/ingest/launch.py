@@ -1,4 +1,4 @@
-"""The ingest job put together: session, lake, server, and our own agent, by which the job is seen as any other query.
+"""Start the ingest job: session, lake, server, and the agent, which reports the job like any other query.
 
 Called by `controlplane history ingest`; `controlplane.pipeline.ingest.ingest_job` does the work.
 """
@@ -28,19 +28,19 @@ APP = "controlplane"
 
 
 def run_ingest(
-    plan: IngestPlan, lake: str, server: str | None, master: str | None, stopping: threading.Event, say: Log
+    plan: IngestPlan, lake: str, server: str | None, master: str | None, stopping: threading.Event, log: Log
 ) -> IngestSummary:
-    """Run the job until it ends or is told to stop. ControlPlaneError where it cannot run."""
+    """Run the job until it ends or is stopped. ControlPlaneError where it cannot run."""
     opened = Lake.open(lake, create=True)
-    forwarder = Forwarder(_transport(server), stopping, say=say) if server is not None else None
-    # Why a batch failed is told in a line; Spark would tell it by pages.
+    forwarder = Forwarder(_transport(server), stopping, log=log) if server is not None else None
+    # The job logs a batch's error in one line; Spark would log pages.
     spark = get_session(APP, master, {"spark.log.level": "FATAL"})
-    attachment, batches = None, ingest_job.MicroBatches(opened, plan.window_seconds, forwarder, say)
+    attachment, batches = None, ingest_job.MicroBatches(opened, plan.window_seconds, forwarder, log)
     try:
         with _jvm_alive(stopping):
             own = ingest_job.stream_session(spark)
             attachment = _attached(own, server)
-            return ingest_job.run_stream(own, plan, batches, stopping, say)
+            return ingest_job.run_stream(own, plan, batches, stopping, log)
     finally:
         if attachment is not None:
             attachment.detach()
@@ -50,19 +50,21 @@ def run_ingest(
 
 @contextlib.contextmanager
 def _jvm_alive(stopping: threading.Event) -> Iterator[None]:
-    """IngestFailed, in a line, where Spark's process ends under us: out of memory, or told to end as we are."""
-    # py4j tells of each call that fails, by pages; we do once.
+    """Raise IngestFailed in one line where Spark's process ends: out of memory, or stopped together with this
+    process.
+    """
+    # py4j logs each failed call on several pages; the job logs one line.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     try:
         yield
     except Py4JJavaError as error:
-        raise IngestFailed(f"ingest ended: {error_line(error)}") from None
+        raise IngestFailed(f"ingest failed: {error_line(error)}") from None
     except (Py4JError, OSError, EOFError) as error:
         if isinstance(error, OSError) and not isinstance(error, ConnectionError):
             raise
-        why = "it was told to end" if stopping.is_set() else "out of memory, or killed"
+        why = "it was stopped" if stopping.is_set() else "out of memory, or killed"
         raise IngestFailed(
-            f"Spark's process ended ({why}): nothing is lost, the next run does the batch again"
+            f"Spark's process ended ({why}): nothing is lost, the next run repeats the batch"
         ) from None
 
 
@@ -71,7 +73,7 @@ def _transport(server: str) -> HttpTransport:
 
 
 def _attached(spark: SparkSession, server: str | None) -> Attachment | NotAttached | None:
-    """Told to a server, never to a landing zone: one that heard of its own reader would never come to rest."""
+    """Attach to a server only, never to a landing zone: the job would ingest its own events without end."""
     told = server or os.environ.get("CONTROLPLANE_URL") or ""
     if not told.startswith(("http://", "https://")):
         return None

@@ -1,1 +1,1 @@
-"""Job that moves events past the hot retention from the store to the lake."""
+"""Offload: a job that moves events from the server's store to the lake."""

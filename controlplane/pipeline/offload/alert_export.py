@@ -1,6 +1,6 @@
-"""Alerts and actions that are over -> rows of the lake, a day at a time, on the driver: there are few of them.
+"""Export finished alerts and actions to the lake, one day at a time, on the driver: there are few of them.
 
-They stay in the store; a day that changed is written again and replaces what the lake had of it. Called by
+They stay in the store; a day that has changed is written again and replaces the lake's rows. Called by
 `controlplane.pipeline.offload.offload_job`.
 """
 
@@ -32,26 +32,30 @@ FINAL_STATES = tuple(state.value for state in ActionState if state.final)
 
 @dataclass(frozen=True)
 class DayRecords:
-    """All that is over and began on a day, by table."""
+    """Finished alerts and actions that began on a day, by table."""
 
     day: date
     rows: Mapping[str, Sequence[Row]]
 
     @property
     def digest(self) -> str:
+        """A hash of the rows, to detect changes."""
         text = json.dumps(self.rows, default=str, sort_keys=True)
         return hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
     @property
     def count(self) -> int:
+        """Rows of all tables."""
         return sum(map(len, self.rows.values()))
 
 
 def export_days(connection: Connection, lake: Lake, store: str) -> int:
-    """Write the days that are new or changed; how many. A day of which the store has forgotten rows stays as it was."""
+    """Write new and changed days; return their number. A day of which the store has deleted rows is left
+    unchanged.
+    """
     manifest, written = lake.manifest(), 0
     for day in finished_days(connection, store):
-        batch = f"{store}-told-{day.day.isoformat()}"
+        batch = f"{store}-records-{day.day.isoformat()}"
         before = manifest.get(JOB, batch)
         if before and (before.rows > day.count or before.facts.get("digest") == day.digest):
             continue
@@ -67,7 +71,7 @@ def export_days(connection: Connection, lake: Lake, store: str) -> int:
 
 
 def build_table(name: str, rows: Sequence[Row]) -> pa.Table:
-    """Rows of Python's values as a table of the lake; times are Unix seconds."""
+    """Rows of Python values as a table of the lake; times are Unix seconds."""
     schema = arrow_schema(name)
     columns = {
         one.name: pa.array(
@@ -88,7 +92,7 @@ def _arrow_value(value: Any, type: pa.DataType) -> Any:
 
 
 def finished_days(connection: Connection, store: str) -> Iterator[DayRecords]:
-    """What is over, by the day on which it began. `store`: the store's id."""
+    """Finished alerts and actions, by the day on which they began. `store`: the store's id."""
     found: dict[date, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in _alerts(connection, store):
         found[_day(row["fired_at"])]["alerts"].append(row)
@@ -129,7 +133,7 @@ def _alerts(connection: Connection, store: str) -> Iterator[Row]:
 
 
 def _notification_times(connection: Connection) -> Mapping[str, Sequence[float]]:
-    """When each alert was told of to anybody, by its fingerprint."""
+    """Fingerprint → times of the notifications sent."""
     sent = sa.select(notifications.c.at, notifications.c.fingerprints).where(
         notifications.c.outcome == DeliveryOutcome.SENT.value
     )
@@ -141,7 +145,7 @@ def _notification_times(connection: Connection) -> Mapping[str, Sequence[float]]
 
 
 def _count_sent(times: Iterable[float], fired_at: float, resolved_at: float | None) -> int:
-    """Notifications while an episode lasted; that of its end comes a little after it, and is not among them."""
+    """Notifications sent while an episode was firing; that of its end comes later and is not counted."""
     return sum(fired_at <= at and (resolved_at is None or at <= resolved_at) for at in times)
 
 

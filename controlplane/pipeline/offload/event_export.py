@@ -1,7 +1,7 @@
-"""Events of a store -> rows of the lake, on the executors of `controlplane.pipeline.offload.offload_job`.
+"""Export events of a store to rows of the lake, on the executors of
+`controlplane.pipeline.offload.offload_job`.
 
-Each task opens the store for reading by itself and writes the parts of its stretch. No pyspark in here: a task is a
-plain function.
+Each task opens the store read-only and writes the parts of its range. No pyspark: a task is a plain function.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ from controlplane.store.engine import open_engine, unavailable
 from controlplane.store.offload_marks import OffloadEvent
 from listeners.protocol import wire
 
-#: Rows of all tables that a task holds before it writes them.
+#: Rows of all tables that a task buffers.
 MAX_BUFFERED_ROWS = 200_000
 
 
 @dataclass(frozen=True)
 class OffloadTask:
-    """A stretch of a commit, small enough for one task. `database`: URL of the store; `lake`: of the lake."""
+    """A part of a commit's range, for one task. `database`: URL of the store; `lake`: URL of the lake."""
 
     number: int
-    stretch: EventRange
+    event_range: EventRange
     staging: Staging
     database: str
     lake: str
 
 
 def open_read_only(database: str) -> Engine:
-    """An engine that changes nothing: SQLite's file is opened for reading, PostgreSQL's session says so."""
+    """A read-only engine: SQLite opens the file read-only, PostgreSQL's session is set to read-only."""
     url = make_url(database)
     if url.get_backend_name() == "sqlite":
         return sa.create_engine(f"sqlite:///file:{quote(url.database or '')}?mode=ro&uri=true")
     given = url.query.get("options", "")
     options = f"{given if isinstance(given, str) else ' '.join(given)} -c default_transaction_read_only=on"
     url = url.update_query_dict({"options": options.strip()})
-    # No transaction over the whole job: it would keep the store from tidying itself up.
+    # No transaction over the whole job: it would prevent the store's vacuuming.
     engine = open_engine(url.render_as_string(hide_password=False))
     return engine.execution_options(isolation_level="AUTOCOMMIT")
 
 
 def try_export(task: OffloadTask) -> tuple[list[Part], OffloadCounts] | str:
-    """`export_events`, or in one line why it could not: thrown, Spark would wrap it in a hundred lines."""
+    """`export_events`, or its error in one line: Spark would wrap an exception in a hundred lines."""
     try:
         return export_events(task)
     except (ControlPlaneError, OSError) as error:
@@ -66,25 +66,27 @@ def try_export(task: OffloadTask) -> tuple[list[Part], OffloadCounts] | str:
 
 
 def export_events(task: OffloadTask) -> tuple[list[Part], OffloadCounts]:
-    """Write the rows of one task; the parts, and what became of the events."""
+    """Write the rows of one task; return the parts and the counts."""
     engine = open_read_only(task.database)
     lake = Lake.open(task.lake)
     parts: list[Part] = []
-    account, rows = OffloadCounts(), LakeRowBuilder()
+    counts, rows = OffloadCounts(), LakeRowBuilder()
     try:
         with engine.connect() as connection:
-            for event in offload_marks.events_to_offload(connection, task.stretch.after, task.stretch.until):
-                account += add_stored_event(rows, event)
+            for event in offload_marks.events_to_offload(
+                connection, task.event_range.after, task.event_range.until
+            ):
+                counts += add_stored_event(rows, event)
                 if len(rows) >= MAX_BUFFERED_ROWS:
-                    account += _write(task, lake, rows, parts)
+                    counts += _write(task, lake, rows, parts)
     finally:
         engine.dispose()
-    account += _write(task, lake, rows, parts)
-    return parts, account
+    counts += _write(task, lake, rows, parts)
+    return parts, counts
 
 
 def _write(task: OffloadTask, lake: Lake, rows: LakeRowBuilder, parts: list[Part]) -> OffloadCounts:
-    """What the lake has not, in files numbered in the order of writing."""
+    """Write the rows that the lake does not have, in files numbered in order."""
     if not len(rows):
         return OffloadCounts()
     tables = rows.take()
@@ -96,19 +98,19 @@ def _write(task: OffloadTask, lake: Lake, rows: LakeRowBuilder, parts: list[Part
 
 
 def add_stored_event(rows: LakeRowBuilder, event: OffloadEvent) -> OffloadCounts:
-    """One event as rows; one that cannot be read is counted and spoils no other."""
+    """Add one event to the rows; an unreadable one is counted and does not affect others."""
     app = wire.App(event.app, event.app_id, event.spark_version)
-    told = wire.Event(event.agent, event.seq, event.at, app, event.type, event.data)
+    wire_event = wire.Event(event.agent, event.seq, event.at, app, event.type, event.data)
     try:
-        taken = wire_events.add_event(rows, told)
+        stored = wire_events.add_event(rows, wire_event)
     except (ValueError, TypeError, OverflowError):
-        taken = False
+        stored = False
     numbers = offload_marks.seq_residue(event.seq)
-    return OffloadCounts(events=1, stored=int(taken), malformed=int(not taken), checksum=numbers)
+    return OffloadCounts(events=1, stored=int(stored), malformed=int(not stored), checksum=numbers)
 
 
 def split_range(connection: Connection, whole: EventRange, size: int) -> Iterator[EventRange]:
-    """A stretch in pieces of about `size` events."""
+    """Split a range into parts of about `size` events."""
     after = whole.after
     for until in offload_marks.split_range(connection, whole.after, whole.until, size):
         yield EventRange(whole.store, after, until)

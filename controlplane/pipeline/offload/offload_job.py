@@ -1,7 +1,8 @@
-"""The job that moves events past the hot retention from the store to the lake; called by `controlplane history offload`.
+"""The offload job: moves events past the hot retention from the store to the lake. Called by `controlplane
+history offload`.
 
-One commit a stretch of event ids, so that a job that was cut off goes on where it was, and one that is done again
-replaces its own. It takes nothing out of the store: the server does that, once it has verified the commit.
+One commit per range of event ids: an interrupted job continues where it stopped, and a repeated one replaces
+its own commit. The job deletes nothing from the store; the server does that once it has verified the commit.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from controlplane.pipeline.offload.event_export import OffloadTask, open_read_on
 from controlplane.store import offload_marks
 from controlplane.store.engine import open_engine, unavailable
 
-#: Events of one commit, and of one task of it.
+#: Events per commit, and per task of it.
 EVENTS_PER_COMMIT, EVENTS_PER_TASK = 400_000, 25_000
 Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class OffloadRequest:
-    """What is moved whereto. `cutoff`: younger events stay, Unix seconds."""
+    """What to offload to which lake. `cutoff`: younger events stay, Unix seconds."""
 
     database: str
     lake: str
@@ -42,7 +43,9 @@ class OffloadRequest:
 
 @dataclass(frozen=True)
 class OffloadSummary:
-    """What a job did. `repaired`: commits whose files were damaged, written again; `days`: of alerts and actions."""
+    """Result of a job. `repaired`: commits rewritten because their files were damaged; `days`: days of alerts
+    and actions.
+    """
 
     commits: int = 0
     repaired: int = 0
@@ -52,23 +55,23 @@ class OffloadSummary:
     counts: OffloadCounts = field(default_factory=OffloadCounts)
 
 
-def offload(spark: SparkSession, moving: OffloadRequest, say: Log) -> OffloadSummary:
-    """Move what is old enough; `say` is told of each commit. LakeError and StoreUnavailable end it in between."""
-    lake = Lake.open(moving.lake, create=True)
+def offload(spark: SparkSession, request: OffloadRequest, log: Log) -> OffloadSummary:
+    """Offload what is old enough; `log` is called for each commit. Raises LakeError and StoreUnavailable."""
+    lake = Lake.open(request.lake, create=True)
     try:
         with lake.folder.lock(JOB):
             lake.recover(JOB)
-            return _with_store(spark, lake, moving, say)
+            return _with_store(spark, lake, request, log)
     except OSError as error:
         raise LakeError(f"the lake at {lake.folder} cannot be written: {error}") from None
 
 
-def _with_store(spark: SparkSession, lake: Lake, moving: OffloadRequest, say: Log) -> OffloadSummary:
-    store = _store(moving.database)
-    engine = open_read_only(moving.database)
+def _with_store(spark: SparkSession, lake: Lake, request: OffloadRequest, log: Log) -> OffloadSummary:
+    store = _store(request.database)
+    engine = open_read_only(request.database)
     try:
         with engine.connect() as connection:
-            return _offload_events(spark, lake, moving, store, connection, say)
+            return _offload_events(spark, lake, request, store, connection, log)
     except DBAPIError as error:
         raise unavailable(error) from None
     finally:
@@ -76,7 +79,7 @@ def _with_store(spark: SparkSession, lake: Lake, moving: OffloadRequest, say: Lo
 
 
 def _store(database: str) -> str:
-    """The identity of the store, which gets one here where the server has not given it one."""
+    """The id of the store, created here where the server has not done so."""
     engine = open_engine(database)
     try:
         with engine.connect() as connection:
@@ -92,69 +95,73 @@ def _store(database: str) -> str:
 
 
 def _offload_events(
-    spark: SparkSession, lake: Lake, moving: OffloadRequest, store: str, connection: Connection, say: Log
+    spark: SparkSession, lake: Lake, request: OffloadRequest, store: str, connection: Connection, log: Log
 ) -> OffloadSummary:
     mark = offload_marks.value(connection, offload_marks.OFFLOADED_UNTIL) or 0
     name = offload_marks.offload_name(connection) or store
-    damaged, mark = _verify_existing(lake, name, mark)
-    until = offload_marks.last_id_before(connection, mark, moving.cutoff)
-    ahead = (
+    damaged_ranges, mark = _verify_existing(lake, name, mark)
+    until = offload_marks.last_id_before(connection, mark, request.cutoff)
+    new_ranges = (
         split_range(connection, EventRange(name, mark, until), EVENTS_PER_COMMIT)
         if until > mark
         else iter(())
     )
-    found = OffloadSummary(repaired=len(damaged), until=until)
-    for stretch in (*damaged, *ahead):
-        found = _commit(spark, lake, moving, stretch, connection, found)
-        say(f"moved events {stretch.after + 1} to {stretch.until} of at most {until}, {found.rows} rows")
+    found = OffloadSummary(repaired=len(damaged_ranges), until=until)
+    for event_range in (*damaged_ranges, *new_ranges):
+        found = _commit(spark, lake, request, event_range, connection, found)
+        log(
+            f"offloaded events {event_range.after + 1} to {event_range.until} of at most {until}, {found.rows} rows"
+        )
     days = alert_export.export_days(connection, lake, store)
     return OffloadSummary(found.commits, found.repaired, found.rows, days, found.until, found.counts)
 
 
 def _verify_existing(lake: Lake, store: str, mark: int) -> tuple[list[EventRange], int]:
-    """Commits since the mark that are damaged, and how far all of them reach."""
-    manifest, damaged = lake.manifest(), []
-    for stretch, commit in offload_commits.contiguous_commits(manifest, store, mark):
+    """Ranges of damaged commits since the mark, and the last event id of all commits."""
+    manifest, damaged_ranges = lake.manifest(), []
+    for event_range, commit in offload_commits.contiguous_commits(manifest, store, mark):
         try:
             verify_commit(lake, commit, manifest)
         except LakeError:
-            damaged.append(stretch)
-        mark = stretch.until
-    return damaged, mark
+            damaged_ranges.append(event_range)
+        mark = event_range.until
+    return damaged_ranges, mark
 
 
 def _commit(
     spark: SparkSession,
     lake: Lake,
-    moving: OffloadRequest,
-    stretch: EventRange,
+    request: OffloadRequest,
+    event_range: EventRange,
     connection: Connection,
-    before: OffloadSummary,
+    previous: OffloadSummary,
 ) -> OffloadSummary:
-    staging, held = lake.stage(JOB, stretch.batch), lake.manifest()
+    staging, held = lake.stage(JOB, event_range.batch), lake.manifest()
     tasks = [
-        OffloadTask(number, piece, staging, moving.database, str(lake.folder))
-        for number, piece in enumerate(split_range(connection, stretch, EVENTS_PER_TASK))
+        OffloadTask(number, piece, staging, request.database, str(lake.folder))
+        for number, piece in enumerate(split_range(connection, event_range, EVENTS_PER_TASK))
     ]
     results = spark.sparkContext.parallelize(tasks, len(tasks)).map(try_export).collect() if tasks else []
     parts: list[Part] = []
-    account = OffloadCounts()
+    counts = OffloadCounts()
     for found in results:
         if isinstance(found, str):
-            # Left behind, what was staged would take the room that is missing.
+            # Remove the staged files: they would occupy disk space that may be short.
             with contextlib.suppress(OSError, LakeError):
                 lake.folder.remove(staging.path)
-            raise LakeError(f"events {stretch.after + 1} to {stretch.until} were not moved: {found}")
+            raise LakeError(
+                f"events {event_range.after + 1} to {event_range.until} were not offloaded: {found}"
+            )
         written, counted = found
         parts += written
-        account += counted
+        counts += counted
     check = conflict_check(lake, staging, parts, held)
-    commit = lake.commit(staging, parts, offload_commits.commit_facts(stretch, account), check=check)
+    commit = lake.commit(staging, parts, offload_commits.commit_facts(event_range, counts), check=check)
     return OffloadSummary(
-        before.commits + 1,
-        before.repaired,
-        before.rows + commit.rows,
+        previous.commits + 1,
+        previous.repaired,
+        previous.rows + commit.rows,
         0,
-        before.until,
-        before.counts + account,
+        previous.until,
+        previous.counts + counts,
     )

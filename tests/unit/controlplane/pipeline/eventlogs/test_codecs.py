@@ -97,7 +97,11 @@ def test_of_a_stream_that_was_cut_off_all_whole_blocks_come(codec: str) -> None:
     found, said = decoded(codec, data[: len(data) // 2])
     assert PLAIN.startswith(found)
     assert len(PLAIN) * 0.4 < len(found) < len(PLAIN)
-    assert said == "its last frame is cut off" if codec == "zstd" else said == "it is cut off within a block"
+    assert (
+        said == "the last frame is truncated"
+        if codec == "zstd"
+        else said == "the file is truncated within a block"
+    )
 
 
 def a_frame(**parameters: Any) -> bytes:
@@ -140,7 +144,7 @@ def test_a_flipped_bit_in_the_text_of_an_lz4_block_is_found_by_its_checksum() ->
     data = bytearray(lz4(BLOCKS[:3]))
     place = bytes(data).index(b"TaskEnd")
     data[place] ^= 1
-    assert decoded("lz4", bytes(data)) == (b"", "a block of its LZ4 stream has another checksum than it says")
+    assert decoded("lz4", bytes(data)) == (b"", "the checksum of an LZ4 block does not match")
 
 
 @pytest.mark.parametrize("codec", MAKERS)

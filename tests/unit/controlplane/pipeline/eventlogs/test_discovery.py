@@ -36,8 +36,8 @@ def test_a_single_file_says_by_its_name_what_it_is(
 
 
 def test_a_name_of_any_bytes_is_told_in_one_line_that_can_be_printed() -> None:
-    told = str(RejectedLog("/logs/ü \udcff\n%", "it is empty"))
-    assert told == "/logs/ü \\udcff\\n%: it is empty"
+    told = str(RejectedLog("/logs/ü \udcff\n%", "the file is empty"))
+    assert told == "/logs/ü \\udcff\\n%: the file is empty"
     assert told.encode().isascii() is False
 
 
@@ -51,7 +51,11 @@ def test_a_file_that_grew_between_two_looks_at_it_is_taken_once() -> None:
 )
 def test_what_is_named_otherwise_is_foreign(name: str) -> None:
     logs, (refused,) = find_logs([file(f"/logs/{name}")])
-    assert (logs, refused.path, refused.reason) == ([], f"/logs/{name}", "its name is none of an event log's")
+    assert (logs, refused.path, refused.reason) == (
+        [],
+        f"/logs/{name}",
+        "the name is not that of an event log",
+    )
 
 
 def test_a_file_that_the_user_names_is_taken_for_a_log() -> None:
@@ -61,7 +65,7 @@ def test_a_file_that_the_user_names_is_taken_for_a_log() -> None:
 
 def test_an_empty_file_is_told_and_a_mark_of_the_file_system_is_not() -> None:
     logs, refused = find_logs([file("/logs/app-1", 0), file("/logs/_SUCCESS"), file("/logs/.app-1.crc")])
-    assert (logs, [one.reason for one in refused]) == ([], ["it is empty"])
+    assert (logs, [one.reason for one in refused]) == ([], ["the file is empty"])
 
 
 def rolled(*names: str, app: str = "app-1") -> list[LogFile]:
@@ -102,15 +106,15 @@ def test_a_missing_number_is_told() -> None:
     assert one(*rolled("events_1_a", "events_4_a")).notes == ("events_2 is missing", "events_3 is missing")
     assert one(*rolled("events_2_a.compact", "events_4_a")).notes == ("events_3 is missing",)
     many = one(*rolled("events_20_a")).notes
-    assert (many[0], many[-1]) == ("events_1 is missing", "14 more of its files are missing")
+    assert (many[0], many[-1]) == ("events_1 is missing", "14 more files are missing")
 
 
 def test_a_folder_without_events_and_a_stranger_in_one_are_told() -> None:
     logs, refused = find_logs(rolled("appstatus_a", "readme.md"))
     assert logs == []
     assert {one.reason for one in refused} == {
-        "it has no file of events",
-        "its name is none of a rolling event log's",
+        "the folder has no event file",
+        "the name is not that of a file of a rolling event log",
     }
 
 
@@ -126,7 +130,7 @@ def test_the_same_log_at_two_places_is_taken_once_and_told() -> None:
     )
     assert [log.path for log in logs] == ["/b/app-1", "/a/app-1_2"]
     assert refused.path == "/a/app-1.inprogress"
-    assert refused.reason == "it is the same log as /b/app-1, which is larger or equal"
+    assert refused.reason == "same log as /b/app-1, which is not smaller"
 
 
 def test_a_log_keeps_its_name_in_the_lake_when_it_ends_or_moves_and_its_mark_while_nobody_writes() -> None:

@@ -78,7 +78,7 @@ def test_every_core_has_several_tasks_and_none_of_them_is_too_large(
 def test_a_piece_that_cannot_be_read_is_refused_and_raises_nothing(lake: Lake, tmp_path: Path) -> None:
     gone = EventLog("a", None, "/x", (LogFile(str(tmp_path / "gone"), 5, 1.0),), ("",), False)
     outcome = read_split(pieces(lake, gone)[0], None)
-    assert outcome.rejected is not None and outcome.rejected.startswith("it cannot be read: ")
+    assert outcome.rejected is not None and outcome.rejected.startswith("unreadable: ")
     assert outcome.parts == []
 
 

@@ -35,7 +35,7 @@ def test_folders_behind_links_are_looked_into_once_and_circles_end(tmp_path: Pat
 def test_links_to_nowhere_are_told_and_stop_nothing(tmp_path: Path) -> None:
     (tmp_path / "local-1").write_bytes(b"x")
     (tmp_path / "local-2").symlink_to(tmp_path / "nowhere")
-    assert below(tmp_path) == (["local-1"], ["it cannot be read: No such file or directory"])
+    assert below(tmp_path) == (["local-1"], ["unreadable: No such file or directory"])
 
 
 def test_names_with_blanks_signs_and_other_letters_are_taken_as_they_are(tmp_path: Path) -> None:

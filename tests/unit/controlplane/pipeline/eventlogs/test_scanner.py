@@ -141,12 +141,12 @@ def test_the_head_says_which_application_on_which_spark() -> None:
     "content", [b"hello\nworld\n", b"{}\n", b"[1]\n", b'{"Event":1}\n', b"\x00" * 200_000, b"text"]
 )
 def test_what_begins_otherwise_is_no_event_log(content: bytes) -> None:
-    with pytest.raises(NotAnEventLog, match="it is no event log"):
+    with pytest.raises(NotAnEventLog, match="not an event log"):
         read_header(cut(content, 70_000))
 
 
 def test_of_what_cannot_be_decoded_at_all_that_is_said() -> None:
-    with pytest.raises(NotAnEventLog, match="nothing of it can be decoded"):
+    with pytest.raises(NotAnEventLog, match="no data can be decoded"):
         read_header([])
 
 

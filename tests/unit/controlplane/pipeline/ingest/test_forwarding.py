@@ -115,7 +115,7 @@ def test_a_server_that_stays_away_fails_the_batch_in_the_end() -> None:
     with pytest.raises(ServerUnavailable, match="nobody at home"):
         Forwarder(sender, Clocked(), 60.0, lambda: now[0], said.append).forward(waiting(1))
     assert 15.0 < now[0] <= 60.0
-    assert said == ["the server takes no events, tried for 60 s: nobody at home"]
+    assert said == ["the server accepts no events; retrying for 60 s: nobody at home"]
 
 
 def test_a_refusal_that_time_does_not_mend_fails_the_batch_at_once() -> None:

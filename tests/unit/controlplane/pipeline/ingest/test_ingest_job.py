@@ -89,4 +89,4 @@ def test_spark_is_told_in_a_line_why_a_batch_failed_and_all_of_it_is_kept(
     assert str(caught.value) == told
     passed_on = "".join(traceback.format_exception(caught.value))
     assert len(passed_on) < 2000 and "in sparkSession" in passed_on
-    assert str(batches.trouble) == PAGES
+    assert str(batches.last_error) == PAGES

@@ -21,7 +21,7 @@ from controlplane.pipeline.ingest.launch import _jvm_alive
     ],
     ids=["refused", "network", "call", "end"],
 )
-@pytest.mark.parametrize(("told", "why"), [(False, "out of memory, or killed"), (True, "told to end")])
+@pytest.mark.parametrize(("told", "why"), [(False, "out of memory, or killed"), (True, "it was stopped")])
 def test_a_jvm_that_ended_is_told_in_one_line(error: Exception, told: bool, why: str) -> None:
     stopping = threading.Event()
     if told:
