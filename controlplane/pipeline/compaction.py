@@ -1,7 +1,7 @@
-"""Tidying: many small files of a table and day become few big ones, in the same order, without duplicates.
+"""Compaction: merge many small files of a table and day into few large ones, sorted and without duplicates.
 
-Called by `controlplane history compact`. What to merge and what to forget is decided in pure functions; the merging is
-done in tasks of Spark, one table and day each, with memory for a hundred thousand rows.
+Called by `controlplane history compact`. Pure functions decide what to merge and which commits to forget;
+Spark tasks merge, one table and day each, with at most a hundred thousand rows in memory.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JOB = "compact"
-#: Tables to which jobs add; all others are replaced by name, so merging them would undo that.
+#: Tables that jobs append to. Files of all other tables are replaced by name, so they must not be merged.
 COMPACTED_TABLES = (PROGRESS.name, SOURCES.name, STATE_OPERATORS.name, LIFECYCLE.name)
-#: A run has one of each, whoever told of it.
+#: Events that occur once per run, whoever reports them.
 ONCE_PER_RUN = ["started", "terminated"]
 MIN_FILES = 8
 TARGET_BYTES = 128 * 2**20
-#: Rows of a table in memory at once, unless one query has more on one day.
+#: Rows in memory at once, unless one query has more on one day.
 CHUNK_ROWS = 100_000
 BATCH_ROWS = 32_768
-#: Commits are made after so many heaps for each core: what is staged meanwhile takes room on the disk.
+#: Groups per core between commits: staged files occupy disk space.
 GROUPS_PER_CORE = 4
 
 
@@ -55,16 +55,18 @@ class FileGroup:
 
     @property
     def rows(self) -> int:
+        """Rows of all files."""
         return sum(part.rows for part in self.parts)
 
     @property
     def bytes(self) -> int:
+        """Bytes of all files."""
         return sum(part.bytes for part in self.parts)
 
 
 @dataclass(frozen=True)
 class CompactedGroup:
-    """What a task made of a heap. `problem`: why it made nothing of it."""
+    """The result of a group. `problem`: why it was not compacted."""
 
     parts: tuple[Part, ...] = ()
     duplicates: int = 0
@@ -73,7 +75,7 @@ class CompactedGroup:
 
 @dataclass(frozen=True)
 class CompactionSummary:
-    """The account of one call. Bytes of files before and after; `problems` by table and day."""
+    """Summary of one call: groups, files and bytes before and after; `problems` by table and day."""
 
     groups: int = 0
     files_before: int = 0
@@ -91,15 +93,15 @@ class CompactionSummary:
 
 
 def file_groups(
-    manifest: LakeManifest, before: date, many: int = MIN_FILES, big: int = TARGET_BYTES
+    manifest: LakeManifest, before: date, min_files: int = MIN_FILES, target_bytes: int = TARGET_BYTES
 ) -> list[FileGroup]:
-    """The files worth merging of days before a day, the largest heaps first.
+    """The files worth merging of days before `before`, largest groups first.
 
-    Logs that are still written to are left alone: they are imported again, and replace their files by name.
+    Logs in progress are left alone: they are imported again, and replace their files by name.
     """
     found: dict[tuple[str, date], list[Part]] = {}
     for part, commit in manifest.live_parts.values():
-        small = part.bytes < big / 2
+        small = part.bytes < target_bytes / 2
         if (
             part.table in COMPACTED_TABLES
             and part.date < before
@@ -110,21 +112,23 @@ def file_groups(
     made = [
         FileGroup(table, day, tuple(sorted(parts, key=lambda part: part.path)))
         for (table, day), parts in found.items()
-        if len(parts) >= many
+        if len(parts) >= min_files
     ]
-    return sorted(made, key=lambda heap: (-heap.bytes, heap.table, heap.day))
+    return sorted(made, key=lambda group: (-group.bytes, group.table, group.day))
 
 
-def batch_name(heap: FileGroup, manifest: LakeManifest) -> str:
-    """The name of the commit that merges a heap: of just these files as they are now."""
-    known = [f"{part.path} {manifest.live_parts[part.path][1].at}" for part in heap.parts]
-    return f"{heap.table}-{heap.day}-{hashlib.sha256(chr(10).join(known).encode()).hexdigest()[:12]}"
+def batch_name(group: FileGroup, manifest: LakeManifest) -> str:
+    """The name of the commit that compacts a group, derived from exactly these files."""
+    known = [f"{part.path} {manifest.live_parts[part.path][1].at}" for part in group.parts]
+    return f"{group.table}-{group.day}-{hashlib.sha256(chr(10).join(known).encode()).hexdigest()[:12]}"
 
 
 def consolidatable(manifest: LakeManifest) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """Commits that may lie in one file, and those of them that may be forgotten once they have no file.
+    """Commits that may be consolidated in one file, and those of them that may be forgotten once they have no
+    file.
 
-    What jobs want to know again is kept: the fingerprints of imported logs, the newest batch of each ingest.
+    Kept are commits that jobs need again: fingerprints of imported logs, the newest batch of each ingest
+    stream.
     """
     live_parts = {commit.key for _, commit in manifest.live_parts.values()}
     empty = {key for key in manifest.commits if key not in live_parts}
@@ -144,48 +148,51 @@ def consolidatable(manifest: LakeManifest) -> tuple[set[tuple[str, str]], set[tu
 
 
 def compact_group(
-    staging: Staging, heap: FileGroup, chunk_rows: int = CHUNK_ROWS, big: int = TARGET_BYTES
+    staging: Staging, group: FileGroup, chunk_rows: int = CHUNK_ROWS, target_bytes: int = TARGET_BYTES
 ) -> CompactedGroup:
-    """Write the rows of a heap once each, sorted, to files of about `big` bytes. A problem is told, not raised."""
+    """Write each row of a group once, sorted, to files of about `target_bytes`. Errors are returned, not
+    raised.
+    """
     try:
-        parts, written = _write(staging, heap, chunk_rows, big)
+        parts, written = _write(staging, group, chunk_rows, target_bytes)
     except (pa.ArrowException, OSError, LakeError) as error:
         return CompactedGroup(problem=" ".join(str(error).split()))
     read, kept = written
-    if read != heap.rows:
-        return CompactedGroup(problem=f"{heap.rows} rows were committed but {read} are there")
+    if read != group.rows:
+        return CompactedGroup(problem=f"{group.rows} rows were committed but {read} were read")
     return CompactedGroup(tuple(parts), read - kept)
 
 
 def _write(
-    staging: Staging, heap: FileGroup, chunk_rows: int, big: int
+    staging: Staging, group: FileGroup, chunk_rows: int, target_bytes: int
 ) -> tuple[list[Part], tuple[int, int]]:
     folder, read, kept = staging.folder, 0, 0
     parts: list[Part] = []
-    paths = [folder.absolute(part.path) for part in heap.parts]
-    data = ds.dataset(paths, schema=arrow_schema(heap.table), format="parquet", filesystem=folder.fs)
-    chunks = _chunks(data, heap.table, chunk_rows)
-    ahead = next(chunks, None)
-    while ahead is not None:
-        with staging.file(heap.table, heap.day, str(len(parts))) as file:
+    paths = [folder.absolute(part.path) for part in group.parts]
+    data = ds.dataset(paths, schema=arrow_schema(group.table), format="parquet", filesystem=folder.fs)
+    chunks = _chunks(data, group.table, chunk_rows)
+    next_chunk = next(chunks, None)
+    while next_chunk is not None:
+        with staging.file(group.table, group.day, str(len(parts))) as file:
             full = False
-            while ahead is not None and not full:
-                read, kept = read + ahead[0], kept + ahead[1].num_rows
-                file.write(ahead[1])
-                ahead, full = next(chunks, None), file.size >= big
+            while next_chunk is not None and not full:
+                read, kept = read + next_chunk[0], kept + next_chunk[1].num_rows
+                file.write(next_chunk[1])
+                next_chunk, full = next(chunks, None), file.size >= target_bytes
         parts.append(file.part)
     return parts, (read, kept)
 
 
 def _chunks(data: ds.Dataset, table: str, chunk_rows: int) -> Iterator[tuple[int, pa.Table]]:
-    """Rows of some queries after the other: how many were read, and those to be kept, sorted.
+    """Yield the rows of a few queries at a time: the number read, and those to keep, sorted.
 
-    Every file has rows of all queries, and is read once: its rows are put aside on the local disk, a file a chunk.
+    Every file has rows of all queries and is read once: its rows are spilled to the local disk, one file per
+    chunk.
     """
     order = [(name, "ascending") for name in TABLES[table].order]
-    lasts = _chunk_bounds(data, chunk_rows)
+    bounds = _chunk_bounds(data, chunk_rows)
     with tempfile.TemporaryDirectory(prefix="compact-") as place:
-        _spill(data, table, lasts, Path(place))
+        _spill(data, table, bounds, Path(place))
         for path in sorted(Path(place).iterdir()):
             with pa.memory_map(str(path)) as file:
                 rows = pa.ipc.open_file(file).read_all()
@@ -194,7 +201,7 @@ def _chunks(data: ds.Dataset, table: str, chunk_rows: int) -> Iterator[tuple[int
 
 
 def _chunk_bounds(data: ds.Dataset, chunk_rows: int) -> list[str]:
-    """The last query of each chunk, in the order of the queries. Rows of no query come after them all."""
+    """The last query id of each chunk. Rows without a query id come last."""
     counts: Counter[str] = Counter()
     for batch in data.scanner(columns=["query_id"]).to_batches():
         for one in pc.value_counts(batch["query_id"].drop_null()).to_pylist():
@@ -202,8 +209,8 @@ def _chunk_bounds(data: ds.Dataset, chunk_rows: int) -> list[str]:
     return [last for _, last in split_by_rows(sorted(counts.items()), chunk_rows)]
 
 
-def _spill(data: ds.Dataset, table: str, lasts: list[str], place: Path) -> None:
-    # One file after the other: a scan of all would read ahead faster than we write.
+def _spill(data: ds.Dataset, table: str, bounds: list[str], place: Path) -> None:
+    # One file at a time: a scan of all would read ahead faster than rows are written.
     batches = (
         batch
         for file in data.get_fragments()
@@ -213,7 +220,7 @@ def _spill(data: ds.Dataset, table: str, lasts: list[str], place: Path) -> None:
     with ExitStack() as stack:
         writers: dict[int, pa.RecordBatchWriter] = {}
         for batch in batches:
-            for number, rows in _by_chunk(batch, lasts):
+            for number, rows in _by_chunk(batch, bounds):
                 if number not in writers:
                     path = str(place / f"{number:06}")
                     made = pa.ipc.new_file(path, arrow_schema(table), options=options)
@@ -221,16 +228,16 @@ def _spill(data: ds.Dataset, table: str, lasts: list[str], place: Path) -> None:
                 writers[number].write_batch(rows)
 
 
-def _by_chunk(batch: pa.RecordBatch, lasts: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+def _by_chunk(batch: pa.RecordBatch, bounds: list[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
     names = batch["query_id"].dictionary_encode()
-    chunks = pa.array([bisect_left(lasts, name) for name in names.dictionary.to_pylist()], pa.int32())
-    numbers = pc.fill_null(pc.take(chunks, names.indices), len(lasts))
+    chunks = pa.array([bisect_left(bounds, name) for name in names.dictionary.to_pylist()], pa.int32())
+    numbers = pc.fill_null(pc.take(chunks, names.indices), len(bounds))
     for number in pc.unique(numbers).to_pylist():
         yield number, batch.filter(pc.equal(numbers, number))
 
 
 def split_by_rows(counts: Iterable[tuple[str, int]], chunk_rows: int) -> Iterator[tuple[str, str]]:
-    """First and last of runs of names with at most so many rows together, or with one name."""
+    """First and last name of runs with at most `chunk_rows` rows, or with a single name."""
     first = last = None
     held = 0
     for name, rows in counts:
@@ -243,7 +250,7 @@ def split_by_rows(counts: Iterable[tuple[str, int]], chunk_rows: int) -> Iterato
 
 
 def drop_duplicates(table: str, rows: pa.Table) -> pa.Table:
-    """The rows without those whose key was there before."""
+    """The rows without repetitions of a key."""
     keys = rows.select(list(TABLES[table].key))
     if table == LIFECYCLE.name:
         alone = pc.and_(pc.is_in(keys["event"], pa.array(ONCE_PER_RUN)), pc.is_valid(keys["run_id"]))
@@ -263,24 +270,26 @@ def compact(
     now: float,
     spark: Callable[[], SparkSession],
     today: bool = False,
-    many: int = MIN_FILES,
-    tell: Callable[[int, int], None] = lambda done, of: None,
+    min_files: int = MIN_FILES,
+    on_progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> CompactionSummary:
-    """Tidy a lake. `spark` is asked for a session once there is something to do; `tell` hears of heaps done."""
+    """Compact a lake. `spark` is called for a session once there is work; `on_progress` gets the groups done
+    and their total.
+    """
     began = time.monotonic()
     with lake.folder.lock(JOB):
-        # On a local disk whoever has a journal holds the lock, so all that lie there are of dead processes.
+        # On a local disk the lock is held while a journal exists, so existing journals are of dead processes.
         lake.recover(None if lake.folder.is_local else JOB)
         manifest = lake.manifest()
         last = date.max if today else datetime.fromtimestamp(now, UTC).date()
-        account = _compact_groups(lake, manifest, file_groups(manifest, last, many), spark, tell)
+        summary = _compact_groups(lake, manifest, file_groups(manifest, last, min_files), spark, on_progress)
         folded, dropped = consolidatable(lake.manifest())
-        if account.groups:
+        if summary.groups:
             lake.consolidate(folded, dropped)
         return CompactionSummary(
             **{
-                **vars(account),
-                "consolidated": len(folded) if account.groups else 0,
+                **vars(summary),
+                "consolidated": len(folded) if summary.groups else 0,
                 "orphans_removed": lake.remove_orphans(now),
                 "seconds": time.monotonic() - began,
             }
@@ -292,7 +301,7 @@ def _compact_groups(
     manifest: LakeManifest,
     found: list[FileGroup],
     spark: Callable[[], SparkSession],
-    tell: Callable[[int, int], None],
+    on_progress: Callable[[int, int], None],
 ) -> CompactionSummary:
     if not found:
         return CompactionSummary()
@@ -300,36 +309,37 @@ def _compact_groups(
     size = max(1, GROUPS_PER_CORE * context.defaultParallelism)
     done: list[tuple[FileGroup, CompactedGroup]] = []
     for at in range(0, len(found), size):
-        work = [(lake.stage(JOB, batch_name(heap, manifest)), heap) for heap in found[at : at + size]]
+        work = [(lake.stage(JOB, batch_name(group, manifest)), group) for group in found[at : at + size]]
         merged = context.parallelize(work, len(work)).map(lambda one: compact_group(*one)).collect()
-        for (staging, heap), one in zip(work, merged, strict=True):
-            done.append((heap, _commit(lake, manifest, staging, heap, one)))
-        tell(len(done), len(found))
+        for (staging, group), one in zip(work, merged, strict=True):
+            done.append((group, _commit(lake, manifest, staging, group, one)))
+        on_progress(len(done), len(found))
     return summarize(done)
 
 
 def _commit(
-    lake: Lake, manifest: LakeManifest, staging: Staging, heap: FileGroup, merged: CompactedGroup
+    lake: Lake, manifest: LakeManifest, staging: Staging, group: FileGroup, merged: CompactedGroup
 ) -> CompactedGroup:
     if merged.problem:
         lake.folder.remove(staging.path)
         return merged
-    facts = {"files": len(heap.parts), "duplicates": merged.duplicates}
+    facts = {"files": len(group.parts), "duplicates": merged.duplicates}
     try:
-        lake.commit(staging, merged.parts, facts, [part.path for part in heap.parts], seen=manifest)
+        lake.commit(staging, merged.parts, facts, [part.path for part in group.parts], seen=manifest)
     except LakeError as error:
         return CompactedGroup(problem=str(error))
     return merged
 
 
 def summarize(done: Iterable[tuple[FileGroup, CompactedGroup]]) -> CompactionSummary:
+    """The summary of all groups."""
     done = list(done)
-    good = [(heap, merged) for heap, merged in done if merged.problem is None]
+    good = [(group, merged) for group, merged in done if merged.problem is None]
     return CompactionSummary(
         groups=len(good),
-        files_before=sum(len(heap.parts) for heap, _ in good),
+        files_before=sum(len(group.parts) for group, _ in good),
         files_after=sum(len(merged.parts) for _, merged in good),
-        bytes_before=sum(heap.bytes for heap, _ in good),
+        bytes_before=sum(group.bytes for group, _ in good),
         bytes_after=sum(part.bytes for _, merged in good for part in merged.parts),
         duplicates=sum(merged.duplicates for _, merged in good),
         problems=tuple(f"{h.table} of {h.day}: {m.problem}" for h, m in done if m.problem is not None),

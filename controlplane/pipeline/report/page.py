@@ -1,6 +1,6 @@
-"""The report as one HTML file: it needs no network, and whatever a query is called is only text in it.
+"""Render the report as one HTML file that needs no network; all names are escaped.
 
-Called by `controlplane history report` with what `controlplane.pipeline.report.report_stats` reckoned.
+Called by `controlplane history report` with the result of `controlplane.pipeline.report.report_stats`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_WORST, MAX_RESTARTED, MAX_GROWING, MAX_BUSIEST = 20, 10, 8, 15
 
 
 def render_html(report: Json) -> str:
-    """The page."""
+    """Render the page."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -58,7 +58,7 @@ def render_html(report: Json) -> str:
 
 
 def growing_state(queries: list[Json]) -> list[Json]:
-    """Query and state figure of what grows, the soonest at its limit first, then the fastest."""
+    """State figures that grow, the earliest to reach its limit first, then the fastest."""
     found = [
         {"app": one["app"], "query": one["query"], "unit": unit, "state": one[figure]}
         for one in queries
@@ -90,7 +90,7 @@ def short(value: float | None, unit: str = "") -> str:
 
 
 def percent(value: float | None) -> str:
-    """0.99951 → 99.95 %; nothing that is short of it is rounded up to 100 %."""
+    """0.99951 → 99.95 %; values below 1 are never rounded up to 100 %."""
     if value is None:
         return "–"
     shown = f"{100 * value:.2f}"
@@ -101,16 +101,16 @@ def duration(seconds: float | None) -> str:
     """93784 → 1 d 2 h."""
     if seconds is None:
         return "–"
-    left, told = round(seconds), []
+    left, parts = round(seconds), []
     for size, sign in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
         count, left = divmod(left, size)
         if count:
-            told.append(f"{count} {sign}")
-    return " ".join(told[:2]) or ("0 s" if not seconds else f"{seconds:.2g} s")
+            parts.append(f"{count} {sign}")
+    return " ".join(parts[:2]) or ("0 s" if not seconds else f"{seconds:.2g} s")
 
 
 def sparkline(values: list[float | None], width: int = 110, height: int = 22) -> str:
-    """A line of numbers alone; gaps where there is none."""
+    """An SVG line of numbers, with gaps at None."""
     known = [value for value in values if value is not None]
     if len(known) < 2:
         return ""

@@ -1,6 +1,6 @@
-"""The plots of the report, as SVG to be put into the page: no network, no fonts of their own, dark and light.
+"""Plots of the report as SVG for the page: no network, no embedded fonts, dark and light.
 
-Called by `controlplane.pipeline.report.page`. Colours stand for roles; the page's style says what they are.
+Called by `controlplane.pipeline.report.page`. Colors are placeholders for CSS variables of the page.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 Json = dict[str, Any]
-#: A colour that nothing else has → the page's name for it.
+#: Unique placeholder color → CSS variable of the page.
 COLOR_VARIABLES = {
     "#010203": "var(--ink)",
     "#040506": "var(--soft)",
@@ -46,29 +46,29 @@ STYLE: Any = {
 
 def attainment(days: Sequence[Json]) -> str:
     """The fleet's attainment by day, and its downtime below."""
-    with _Canvas(9.2, 3.0, 2) as drawn:
-        (above, below), at = drawn.axes, [_day(one["day"]) for one in days]
+    with _Canvas(9.2, 3.0, 2) as canvas:
+        (above, below), at = canvas.axes, [_day(one["day"]) for one in days]
         above.plot(
             at, [_percent(one["attainment"]) for one in days], color=MAIN, linewidth=1.8, marker="o", ms=3
         )
         above.set_ylabel("% in time")
         above.margins(y=0.2)
         low = above.get_ylim()[0]
-        above.set_ylim(max(0.0, min(low, 99.0)), 100.5)  # nothing is more than all
+        above.set_ylim(max(0.0, min(low, 99.0)), 100.5)  # 100 % is the maximum
         if at:
             above.set_xlim(min(at) - timedelta(days=0.7), max(at) + timedelta(days=0.7))
         below.bar(at, [one["downtime_seconds"] / 3600 for one in days], color=BAD, width=0.7)
         below.set_ylabel("h down")
         below.set_ylim(bottom=0)
-        return drawn.svg("The fleet by day: batches in time, and hours down")
+        return canvas.svg("The fleet by day: batches in time, and hours down")
 
 
 def growth(series: Sequence[Json], trend: Json, limit: float | None, unit: str) -> str:
     """State by day, its trend with the interval thirty days ahead, and the limit."""
     import numpy as np
 
-    with _Canvas(4.5, 2.5) as drawn:
-        axes = drawn.axes[0]
+    with _Canvas(4.5, 2.5) as canvas:
+        axes = canvas.axes[0]
         at = [_day(one["day"]) for one in series]
         axes.plot(at, [one["value"] for one in series], ".", color=MAIN, ms=4)
         last = at[-1]
@@ -85,28 +85,29 @@ def growth(series: Sequence[Json], trend: Json, limit: float | None, unit: str) 
             axes.axhline(limit, color=BAD, linewidth=1.2, linestyle="--")
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(lambda value, _: short(value))
-        return drawn.svg(f"State in {unit} by day, with its trend thirty days ahead")
+        return canvas.svg(f"State in {unit} by day, with its trend thirty days ahead")
 
 
 def busy(queries: Sequence[Json]) -> str:
-    """The busiest queries: share of the clock in their busiest hours."""
-    with _Canvas(9.2, 0.7 + 0.27 * len(queries)) as drawn:
-        axes = drawn.axes[0]
+    """The busiest queries: share of time with a running trigger in their busiest hours."""
+    with _Canvas(9.2, 0.7 + 0.27 * len(queries)) as canvas:
+        axes = canvas.axes[0]
         names = [truncate(f"{one['query']} · {one['app']}", 44) for one in queries]
         shares = [100 * one["headroom"]["busy_share_p95"] for one in queries]
-        colours = [BAD if one["headroom"]["tight"] else MAIN for one in queries]
-        axes.barh(range(len(names)), shares, color=colours, height=0.62)
+        colors = [BAD if one["headroom"]["tight"] else MAIN for one in queries]
+        axes.barh(range(len(names)), shares, color=colors, height=0.62)
         axes.set_yticks(range(len(names)), names, color=INK)
         axes.invert_yaxis()
         axes.set_xlim(0, max(100, *shares))
-        axes.set_xlabel("% of the clock in which a trigger ran, 95th percentile of the hours")
+        axes.set_xlabel("% of time with a running trigger, 95th percentile of the hours")
         axes.grid(visible=True, axis="x")
         axes.grid(visible=False, axis="y")
-        return drawn.svg("Busy share of the busiest queries")
+        return canvas.svg("Busy share of the busiest queries")
 
 
-def truncate(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def truncate(text: str, max_chars: int) -> str:
+    """Text of at most `max_chars` characters, ending with … where truncated."""
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
 def short(value: float) -> str:
@@ -126,7 +127,7 @@ def _percent(value: float | None) -> float:
 
 
 class _Canvas:
-    """A figure with one axes above the other, in our style."""
+    """A figure with axes in one column, in the report's style."""
 
     def __init__(self, width: float, height: float, rows: int = 1):
         self.size, self.rows = (width, height), rows
@@ -156,17 +157,17 @@ class _Canvas:
         axes = self.axes[-1]
         if hasattr(axes.xaxis.get_major_locator(), "intervald"):
             begin, end = axes.get_xlim()
-            # Figures are by day: no hours between them.
+            # Values are daily: no hours between them.
             where = DayLocator() if end - begin < 8 else AutoDateLocator(minticks=3, maxticks=8)
             axes.xaxis.set_major_locator(where)
             axes.xaxis.set_major_formatter(ConciseDateFormatter(where))
         text = io.StringIO()
         with warnings.catch_warnings():
-            # Names may be in any script: the browser's fonts draw them, whatever ours lack.
+            # Names may be in any script: the browser's fonts draw them, whatever matplotlib's lack.
             warnings.filterwarnings("ignore", "Glyph", UserWarning)
             self.figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        drawn = text.getvalue()
-        drawn = drawn[drawn.index("<svg") :]
-        for colour, role in COLOR_VARIABLES.items():
-            drawn = drawn.replace(colour, role)
-        return drawn.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+        canvas = text.getvalue()
+        canvas = canvas[canvas.index("<svg") :]
+        for color, role in COLOR_VARIABLES.items():
+            canvas = canvas.replace(color, role)
+        return canvas.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)

@@ -1,7 +1,7 @@
-"""The report: gathered from the lake by Spark, reckoned in plain functions, shown as one HTML file and as JSON.
+"""Build the report: Spark aggregates the lake, plain functions compute the statistics.
 
-Called by `controlplane history report`. Spark reduces every table to a row a query and day, or a run; what comes to
-the driver is small however long the past is.
+Called by `controlplane history report`. Spark reduces every table to a row per query and day, or per run: the
+data that reaches the driver is small whatever the range.
 """
 
 from __future__ import annotations
@@ -23,43 +23,47 @@ DAY_COLUMNS = (
 ALERT_COLUMNS = "name severity query_id fingerprint fired_at resolved_at notified".split()
 
 
-def build_report(spark: SparkSession, lake: Lake, wish: ReportRequest, made_at: datetime) -> Json:
+def build_report(spark: SparkSession, lake: Lake, request: ReportRequest, made_at: datetime) -> Json:
     """The report on what the lake holds."""
-    days = _select(_frame(spark, lake, "rollup_1d", wish), "bucket_at", wish).select(*DAY_COLUMNS)
-    alerts = _select(_frame(spark, lake, "alerts", wish), "fired_at", wish).select(*ALERT_COLUMNS)
-    actions = _select(_frame(spark, lake, "actions", wish), "requested_at", wish).select("action", "state")
+    days = _select(_frame(spark, lake, "rollup_1d", request), "bucket_at", request).select(*DAY_COLUMNS)
+    alerts = _select(_frame(spark, lake, "alerts", request), "fired_at", request).select(*ALERT_COLUMNS)
+    actions = _select(_frame(spark, lake, "actions", request), "requested_at", request).select(
+        "action", "state"
+    )
     tables = ReportTables(
         days.toPandas(),
-        _hours(_select(_frame(spark, lake, "rollup_1h", wish), "bucket_at", wish)).toPandas(),
-        _runs(_frame(spark, lake, "progress", wish), _frame(spark, lake, "lifecycle", wish), wish).toPandas(),
+        _hours(_select(_frame(spark, lake, "rollup_1h", request), "bucket_at", request)).toPandas(),
+        _runs(
+            _frame(spark, lake, "progress", request), _frame(spark, lake, "lifecycle", request), request
+        ).toPandas(),
         alerts.toPandas(),
         actions.toPandas(),
     )
-    return compute_report(tables, wish, made_at)
+    return compute_report(tables, request, made_at)
 
 
-def _frame(spark: SparkSession, lake: Lake, table: str, wish: ReportRequest) -> DataFrame:
+def _frame(spark: SparkSession, lake: Lake, table: str, request: ReportRequest) -> DataFrame:
     """Rows of a table on the days of the report."""
-    last = (wish.until - timedelta(microseconds=1)).date()
-    paths = lake.paths(table, wish.since.date(), last)
+    last = (request.until - timedelta(microseconds=1)).date()
+    paths = lake.paths(table, request.since.date(), last)
     if not paths:
         return spark.createDataFrame([], spark_ddl(table))
     return spark.read.schema(spark_ddl(table)).parquet(*paths)
 
 
-def _select(rows: DataFrame, at: str, wish: ReportRequest, query: str = "query") -> DataFrame:
+def _select(rows: DataFrame, at: str, request: ReportRequest, query: str = "query") -> DataFrame:
     from pyspark.sql import functions as f
 
-    kept: Column = (f.col(at) >= f.lit(wish.since)) & (f.col(at) < f.lit(wish.until))
-    if wish.app is not None:
-        kept = kept & (f.col("app") == f.lit(wish.app))
-    if wish.queries:
-        kept = kept & (f.col(query).isin(*wish.queries) | f.col("query_id").isin(*wish.queries))
+    kept: Column = (f.col(at) >= f.lit(request.since)) & (f.col(at) < f.lit(request.until))
+    if request.app is not None:
+        kept = kept & (f.col("app") == f.lit(request.app))
+    if request.queries:
+        kept = kept & (f.col(query).isin(*request.queries) | f.col("query_id").isin(*request.queries))
     return rows.filter(kept)
 
 
 def _hours(rows: DataFrame) -> DataFrame:
-    """A row a query: how much of its hours was busy."""
+    """One row per query: percentiles of its busy share per hour."""
     from pyspark.sql import functions as f
 
     busy = f.col("busy_seconds") / 3600
@@ -71,13 +75,13 @@ def _hours(rows: DataFrame) -> DataFrame:
     )
 
 
-def _runs(progress: DataFrame, lifecycle: DataFrame, wish: ReportRequest) -> DataFrame:
-    """A row a run: its first and last batch, the rows of the first, the seconds from start to first report."""
+def _runs(progress: DataFrame, lifecycle: DataFrame, request: ReportRequest) -> DataFrame:
+    """One row per run: first and last batch, rows of the first batch, seconds from start to first report."""
     from pyspark.sql import functions as f
 
     named = progress.withColumn("query", f.coalesce("name", f.substring("query_id", 1, 8)))
     runs = (
-        _select(named, "trigger_at", wish)
+        _select(named, "trigger_at", request)
         .groupBy("run_id")
         .agg(
             f.first("app").alias("app"),

@@ -1,7 +1,7 @@
-"""What a report says, made of small tables: attainment, worst queries, trends, restarts, alerts, headroom. Pure.
+"""Compute the report from small tables: attainment, worst queries, trends, restarts, alerts, headroom. Pure.
 
-Called by `controlplane.pipeline.report.report_job` with frames of pandas whose columns are those of the lake. The result is
-the JSON of `history report --json`; docs/history.md names its keys.
+Called by `controlplane.pipeline.report.report_job` with pandas frames that have the lake's columns. The
+result is the JSON of `history report --json`; docs/history.md describes its keys.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import pandas as pd
 from controlplane.pipeline.report.trends import FORECAST_DAYS, DailyTrend, fit_trend, forecast_limit
 
 Json = dict[str, Any]
-#: An episode that was over so soon told nobody anything.
+#: Shorter episodes count as noise.
 SHORT_EPISODE_SECONDS = 300.0
-#: One that fires again so soon after its end flaps.
+#: An alert that fires again so soon after its end flaps.
 FLAP_SECONDS = 1800.0
 UNNAMED = "unnamed"
 MIN_NOISY_SHARE, MIN_NOISY_EPISODES = 0.3, 5
-#: From here on a query is said to have little headroom: the share of its busiest hours in which a trigger ran.
+#: Busy share from which a query has little headroom: the share of its busiest hours with a running trigger.
 TIGHT_BUSY_SHARE = 0.7
 SUMMED_COLUMNS = (
     "batches",
@@ -40,7 +40,7 @@ SUMMED_COLUMNS = (
 
 @dataclass(frozen=True)
 class ReportTables:
-    """Rows of `rollup_1d`, of busy hours and of runs (one row each query or run), of alerts and of actions."""
+    """Rows of `rollup_1d`, of busy hours and of runs (one per query or run), of alerts and of actions."""
 
     days: pd.DataFrame
     hours: pd.DataFrame
@@ -51,7 +51,7 @@ class ReportTables:
 
 @dataclass(frozen=True)
 class ReportRequest:
-    """What the report is about. Times are UTC; limits of the state of one query."""
+    """Scope of the report. Times are UTC; limits are for the state of one query."""
 
     lake: str
     since: datetime
@@ -62,7 +62,7 @@ class ReportRequest:
     state_bytes: float | None = None
 
 
-def compute_report(tables: ReportTables, wish: ReportRequest, made_at: datetime) -> Json:
+def compute_report(tables: ReportTables, request: ReportRequest, made_at: datetime) -> Json:
     """The whole report; queries are sorted, the worst first."""
     tables = replace(
         tables, days=_fill_app(tables.days), hours=_fill_app(tables.hours), runs=_fill_app(tables.runs)
@@ -70,16 +70,16 @@ def compute_report(tables: ReportTables, wish: ReportRequest, made_at: datetime)
     costs = restart_costs(tables.runs)
     busy = {(row["app"], row["query"]): row for row in tables.hours.to_dict("records")}
     queries = [
-        _query(str(app), str(name), rows.sort_values("bucket_at"), wish, costs, busy.get((app, name)))
+        _query(str(app), str(name), rows.sort_values("bucket_at"), request, costs, busy.get((app, name)))
         for (app, name), rows in tables.days.groupby(["app", "query"], sort=True)
     ]
     return {
         "made_at": made_at.isoformat(),
-        "lake": wish.lake,
-        "since": wish.since.isoformat(),
-        "until": wish.until.isoformat(),
-        "selection": {"queries": list(wish.queries), "app": wish.app},
-        "limits": {"state_rows": wish.state_rows, "state_bytes": wish.state_bytes},
+        "lake": request.lake,
+        "since": request.since.isoformat(),
+        "until": request.until.isoformat(),
+        "selection": {"queries": list(request.queries), "app": request.app},
+        "limits": {"state_rows": request.state_rows, "state_bytes": request.state_bytes},
         "fleet": fleet_summary(tables),
         "queries": sorted(queries, key=_severity_key),
         "alerts": alert_noise(tables.alerts),
@@ -88,12 +88,12 @@ def compute_report(tables: ReportTables, wish: ReportRequest, made_at: datetime)
 
 
 def _fill_app(rows: pd.DataFrame) -> pd.DataFrame:
-    """With a word for the application that no log named: pandas leaves rows without one out of all groups."""
+    """Name applications that no log named: pandas drops rows without a group key."""
     return rows if rows.empty else rows.assign(app=rows["app"].fillna(UNNAMED))
 
 
 def fleet_summary(tables: ReportTables) -> Json:
-    """Sums over all queries, and by day."""
+    """Sums over all queries, in total and by day."""
     days = tables.days
     by_day = (
         days.groupby(days["bucket_at"].dt.strftime("%Y-%m-%d"))[list(SUMMED_COLUMNS)].sum()
@@ -130,7 +130,7 @@ def _sums(rows: pd.DataFrame) -> Json:
 
 
 def ratio(part: float, whole: float) -> float | None:
-    """None where there is nothing to judge."""
+    """The ratio; None where the whole is 0."""
     return float(part) / float(whole) if whole > 0 else None
 
 
@@ -138,13 +138,13 @@ def _query(
     app: str,
     name: str,
     rows: pd.DataFrame,
-    wish: ReportRequest,
+    request: ReportRequest,
     costs: Mapping[tuple[str, str], Json],
     busy: Mapping[str, Any] | None,
 ) -> Json:
     newest = _newest_query_id(rows)
     lag = "lag_seconds_p95" if rows["lag_seconds_p95"].notna().any() else "lag_rows_p95"
-    # State belongs to a checkpoint: what was before the last new one says nothing of what comes.
+    # State belongs to a checkpoint: figures from before the newest one do not predict the future.
     own = rows[rows["query_id"] == newest]
     by_day = rows.groupby("bucket_at", as_index=False)[[lag, "slo_good", "slo_batches"]].agg(
         {lag: "max", "slo_good": "sum", "slo_batches": "sum"}
@@ -168,15 +168,15 @@ def _query(
         ],
         "lag_unit": "seconds" if lag == "lag_seconds_p95" else "rows",
         "lag_trend": _trend(by_day["bucket_at"], by_day[lag]),
-        "state_rows": _state(own, "state_rows_max", wish.state_rows),
-        "state_bytes": _state(own, "state_bytes_max", wish.state_bytes),
+        "state_rows": _state(own, "state_rows_max", request.state_rows),
+        "state_bytes": _state(own, "state_bytes_max", request.state_bytes),
         "restarts": costs.get((app, name)),
         "headroom": headroom(busy),
     }
 
 
 def _newest_query_id(rows: pd.DataFrame) -> str:
-    """The id that was there last; of two on the last day the one that came later."""
+    """The newest id; of two on the last day the one that appeared later."""
     lives = rows.groupby("query_id")["bucket_at"].agg(["max", "min"])
     return str(lives.sort_values(["max", "min"]).index[-1])
 
@@ -193,7 +193,7 @@ def _severity_key(query: Json) -> tuple[float, float, float, str, str]:
 
 
 def _trend(at: pd.Series, values: pd.Series) -> Json | None:
-    """A trend as JSON; None where there are too few days to tell."""
+    """A trend as JSON; None where there are too few days."""
     found = _fit(at, values)
     return None if found is None else _trend_json(found)
 
@@ -219,7 +219,7 @@ def _trend_json(found: DailyTrend) -> Json:
 
 
 def _state(rows: pd.DataFrame, name: str, limit: float | None) -> Json | None:
-    """None for a query without state."""
+    """Last value, trend and forecast; None for a query without state."""
     if not rows[name].notna().any():
         return None
     found = _fit(rows["bucket_at"], rows[name])
@@ -238,19 +238,20 @@ def _state(rows: pd.DataFrame, name: str, limit: float | None) -> Json | None:
 
 
 def restart_costs(runs: pd.DataFrame) -> dict[tuple[str, str], Json]:
-    """What restarts cost each query, of its runs in the order of their first trigger.
+    """Costs of restarts per query, from its runs in the order of their first trigger.
 
-    A run whose first batch is not after the last one of the run before does it again: its rows are read twice.
+    A run whose first batch is not after the last batch of the previous run repeats it: its rows are read
+    twice.
     """
     found: dict[tuple[str, str], Json] = {}
     for (app, name), rows in runs.sort_values("first_at").groupby(["app", "query"], sort=True):
         before, same = rows["last_batch"].shift(), rows["query_id"].eq(rows["query_id"].shift())
-        again = same & rows["first_batch"].le(before)
+        repeated = same & rows["first_batch"].le(before)
         waits = rows["first_batch_seconds"].dropna()
         found[(str(app), str(name))] = {
             "runs": len(rows),
-            "batches_done_again": int(again.sum()),
-            "rows_done_again": int(rows.loc[again, "first_rows"].fillna(0).sum()),
+            "batches_done_again": int(repeated.sum()),
+            "rows_done_again": int(rows.loc[repeated, "first_rows"].fillna(0).sum()),
             "first_batch_seconds_median": _median(waits),
             "first_batch_seconds_max": finite_or_none(waits.max()),
         }
@@ -258,9 +259,10 @@ def restart_costs(runs: pd.DataFrame) -> dict[tuple[str, str], Json]:
 
 
 def headroom(busy: Mapping[str, Any] | None) -> Json | None:
-    """How much of the clock a query's triggers take in its busiest hours, and so how much more it could take.
+    """Share of time with a running trigger in the busiest hours, and the load factor left.
 
-    Of durations alone: Spark's input and processing rates are over the same rows, so a saturated query has both equal.
+    Computed from durations alone: Spark's input and processing rates are over the same rows, so they are
+    equal for a saturated query.
     """
     if busy is None or not np.isfinite(busy["busy_p95"]):
         return None
@@ -276,13 +278,15 @@ def headroom(busy: Mapping[str, Any] | None) -> Json | None:
 
 
 def alert_noise(alerts: pd.DataFrame) -> list[Json]:
-    """By rule: how often it fired, how much of that was short-lived or flapping. The noisiest first."""
+    """Per rule: how often it fired, and how much of that was short-lived or flapping. The noisiest first."""
     if alerts.empty:
         return []
     rows = alerts.sort_values(["fingerprint", "fired_at"]).copy()
     rows["seconds"] = (rows["resolved_at"] - rows["fired_at"]).dt.total_seconds()
-    quiet = (rows["fired_at"] - rows.groupby("fingerprint")["resolved_at"].shift()).dt.total_seconds()
-    rows["short"], rows["flaps"] = rows["seconds"] < SHORT_EPISODE_SECONDS, quiet < FLAP_SECONDS
+    since_previous = (
+        rows["fired_at"] - rows.groupby("fingerprint")["resolved_at"].shift()
+    ).dt.total_seconds()
+    rows["short"], rows["flaps"] = rows["seconds"] < SHORT_EPISODE_SECONDS, since_previous < FLAP_SECONDS
     found = [_rule(str(name), one) for name, one in rows.groupby("name", sort=True)]
     return sorted(found, key=lambda one: (-one["noise"], -one["episodes"], one["name"]))
 
@@ -312,11 +316,11 @@ def _actions(actions: pd.DataFrame) -> list[Json]:
 
 
 def _median(values: pd.Series) -> float | None:
-    """Of what is known; numpy warns where that is nothing."""
+    """The median of the known values; numpy warns where there is none."""
     known = values.dropna()
     return finite_or_none(known.median()) if len(known) else None
 
 
 def finite_or_none(value: Any) -> float | None:
-    """A figure as JSON has it; what is not known is None."""
+    """The value for JSON; None where it is unknown or not finite."""
     return None if value is None or pd.isna(value) or not math.isfinite(value) else float(value)

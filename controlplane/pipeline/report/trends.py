@@ -1,8 +1,9 @@
-"""Robust trends of daily figures: Sen's slope with its interval, and what follows from it. Pure; numpy only.
+"""Robust trends of daily figures: Sen's slope with its interval, and forecasts. Pure; numpy only.
 
-Called by `controlplane.pipeline.report.report_stats`. The slope is the median of the slopes of all pairs of days, so a few
-outlier days do not decide; its interval is Sen's, from Kendall's variance. It takes days as independent, and hundreds
-of queries are looked at: so the interval that is shown is of 95 %, but what is called a trend is sure at 99.9 %.
+Called by `controlplane.pipeline.report.report_stats`. The slope is the median of the slopes of all pairs of
+days, so that a few outliers do not decide; the interval is Sen's, from Kendall's variance. It assumes
+independent days, and hundreds of queries are tested: the displayed interval is of 95 %, but a trend is
+reported only at 99.9 %.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ import numpy.typing as npt
 
 DailyFigures = npt.NDArray[np.float64]
 
-#: Fewer days than this tell of no trend.
+#: Days needed for a trend.
 MIN_DAYS = 7
 NORMAL_95, NORMAL_999 = 1.959964, 3.290527
-#: A trend that moves a figure by less than this share of its level in thirty days is none to speak of.
+#: A trend that changes a figure by less than this share of its level in thirty days is not reported.
 MIN_RELATIVE_CHANGE = 0.05
 FORECAST_DAYS = 30.0
 
 
 @dataclass(frozen=True)
 class DailyTrend:
-    """Per day, in the unit of the figure. `level`: the fitted value at the last day; `low`, `high`: of the slope.
+    """Slope per day, in the unit of the figure. `level`: fitted value at the last day; `low`, `high`: bounds
+    of the slope.
 
-    `sure`: whether the wider interval leaves out 0.
+    `sure`: whether the 99.9 % interval excludes 0.
     """
 
     slope: float
@@ -38,14 +40,14 @@ class DailyTrend:
 
     @property
     def direction(self) -> str:
-        """`up`, `down` or `none`: the slope must be sure, and must matter."""
+        """`up`, `down` or `none`: the slope must be significant and material."""
         material = abs(self.slope) * FORECAST_DAYS >= MIN_RELATIVE_CHANGE * max(abs(self.level), 1e-9)
         if not material or not self.sure:
             return "none"
         return "up" if self.slope > 0 else "down"
 
     def ahead(self, days: float) -> tuple[float, float, float]:
-        """The figure so many days after the last: expected, lowest, highest. Never below 0."""
+        """The figure `days` after the last: expected, lowest, highest. Never below 0."""
         expected, low, high = (
             max(0.0, self.level + slope * days) for slope in (self.slope, self.low, self.high)
         )
@@ -54,7 +56,7 @@ class DailyTrend:
 
 @dataclass(frozen=True)
 class LimitForecast:
-    """Days from the last one until a limit is reached. `late` is None when it may never be."""
+    """Days from the last one until a limit is reached. `late`: None when it may never be reached."""
 
     days: float
     early: float
@@ -62,14 +64,14 @@ class LimitForecast:
 
 
 def fit_trend(days: DailyFigures, values: DailyFigures) -> DailyTrend | None:
-    """The trend of values by day; days and values that are NaN are left out. None: too few days to tell."""
+    """The trend of values by day, ignoring NaN. None: too few days."""
     known = np.isfinite(days) & np.isfinite(values)
     days, values = days[known], values[known]
     if len(days) < MIN_DAYS:
         return None
     first, second = np.triu_indices(len(days), 1)
-    apart = days[second] - days[first]
-    slopes = np.sort(((values[second] - values[first])[apart != 0]) / apart[apart != 0])
+    distances = days[second] - days[first]
+    slopes = np.sort(((values[second] - values[first])[distances != 0]) / distances[distances != 0])
     slope = float(np.median(slopes))
     low, high = _interval(slopes, len(days), NORMAL_95)
     lowest, highest = _interval(slopes, len(days), NORMAL_999)
@@ -84,9 +86,11 @@ def _interval(slopes: DailyFigures, days: int, deviations: float) -> tuple[float
     return float(slopes[low]), float(slopes[high])
 
 
-def forecast_limit(found: DailyTrend | None, limit: float) -> LimitForecast | None:
-    """When a growing figure reaches a limit. None where it does not grow, or where nobody knows."""
-    if found is None or found.direction != "up":
+def forecast_limit(fitted: DailyTrend | None, limit: float) -> LimitForecast | None:
+    """When a growing figure reaches a limit. None where it does not grow or the trend is unknown."""
+    if fitted is None or fitted.direction != "up":
         return None
-    left = max(0.0, limit - found.level)
-    return LimitForecast(left / found.slope, left / found.high, left / found.low if found.low > 0 else None)
+    left = max(0.0, limit - fitted.level)
+    return LimitForecast(
+        left / fitted.slope, left / fitted.high, left / fitted.low if fitted.low > 0 else None
+    )

@@ -1,1 +1,1 @@
-"""Rollups and baselines: daily jobs that aggregate the raw tables of the lake."""
+"""Rollups and baselines: jobs that aggregate the raw tables of the lake."""

@@ -1,4 +1,4 @@
-"""Baselines as the server takes them: rows of the table → documents for `PUT /api/v1/baselines`, a chunk each. Pure.
+"""Convert rows of the table `baselines` to documents for `PUT /api/v1/baselines`, in chunks. Pure.
 
 Called by `controlplane history rollup --publish`, which sends them.
 """
@@ -23,15 +23,15 @@ from controlplane.metrics.baselines import (
     to_json,
 )
 
-#: Queries in a chunk: 2 MB of JSON at most.
+#: Queries per chunk: 2 MB of JSON at most.
 QUERIES_PER_CHUNK = 100
 
 
 def baseline_documents(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    """A whole set, in chunks; of nothing, one chunk with nothing: it clears what was there."""
+    """A complete set, in chunks; an empty set is one empty chunk, which clears the server's baselines."""
     found = baselines_from_rows(rows)
     chunks = [
-        found[place : place + QUERIES_PER_CHUNK] for place in range(0, len(found), QUERIES_PER_CHUNK)
+        found[position : position + QUERIES_PER_CHUNK] for position in range(0, len(found), QUERIES_PER_CHUNK)
     ] or [[]]
     told = [[to_json(one) for one in chunk] for chunk in chunks]
     name = hashlib.sha256(repr(told).encode()).hexdigest()[:32]
@@ -40,14 +40,14 @@ def baseline_documents(rows: pa.Table) -> Iterator[dict[str, Any]]:
 
 
 def baselines_from_rows(rows: pa.Table) -> list[Baseline]:
-    """Rows of the table `baselines_from_rows` by query; figures and quantiles that the server does not know are left out."""
+    """Baselines by query; metrics and quantiles that the server does not know are left out."""
     if not rows.num_rows:
         return []
     ids = rows["query_id"].combine_chunks().dictionary_encode()
     query = ids.indices.to_numpy()
     values = np.full((len(ids.dictionary), *SHAPE), np.nan, np.float32)
-    figure = _indices(rows["metric"], {name: place for place, name in enumerate(FIGURES)})
-    quantile = _indices(rows["quantile"], {float(one): place for place, one in enumerate(QUANTILES)})
+    figure = _indices(rows["metric"], {name: position for position, name in enumerate(FIGURES)})
+    quantile = _indices(rows["quantile"], {float(one): position for position, one in enumerate(QUANTILES)})
     hour = rows["hour_of_week"].to_numpy()
     known = (figure >= 0) & (quantile >= 0) & (hour >= 0) & (hour < HOURS)
     told = rows["value"].to_numpy()
@@ -61,9 +61,9 @@ def baselines_from_rows(rows: pa.Table) -> list[Baseline]:
             (one["app"] or "unnamed")[:MAX_TEXT_CHARS],
             one["query"][:MAX_TEXT_CHARS],
             one["made_at"].timestamp(),
-            values[place],
+            values[position],
         )
-        for place, one in enumerate(facts)
+        for position, one in enumerate(facts)
     ]
 
 

@@ -1,6 +1,6 @@
-"""The job that learns baselines from the lake's hourly rollups and puts them there in place of the ones before.
+"""The baseline job: compute baselines from the lake's hourly rollups and replace the previous ones.
 
-Called by `controlplane history rollup`, after the rollups. Nothing is learned anew where no rollup changed.
+Called by `controlplane history rollup`, after the rollups. Unchanged rollups are not processed again.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from controlplane.pipeline.rollup.day_planning import ONE_DAY
 from controlplane.pipeline.runtime import lake_frames
 
 JOB, BATCH, TABLE, HOURS = "baselines", "current", "baselines", "rollup_1h"
-#: Goes up when baselines are computed otherwise.
+#: Increases when the computation changes.
 ALGORITHM_VERSION = 1
 
 
 @dataclass(frozen=True)
 class BaselineResult:
-    """Values that the lake holds now, and whether they are new."""
+    """Values in the lake now, and whether they are new."""
 
     values: int
     changed: bool
@@ -37,9 +37,10 @@ class BaselineResult:
 def refresh_baselines(
     lake: Lake, spark: Callable[[], SparkSession], now: float, weeks: int = WEEKS, force: bool = False
 ) -> BaselineResult:
-    """Learn from the `weeks` weeks up to the newest day that is rolled up. `now`: Unix seconds.
+    """Compute baselines from the `weeks` weeks up to the newest rolled-up day. `now`: Unix seconds.
 
-    Days of the future do not count: a clock was wrong, and what is usual would be looked for long after all data.
+    Days in the future are ignored: a clock was wrong, and the baselines would be computed from weeks without
+    data.
     """
     with lake.folder.lock(JOB):
         lake.recover(JOB)
@@ -64,7 +65,7 @@ def refresh_baselines(
 
 
 def _facts(manifest: LakeManifest, end: date, weeks: int) -> dict[str, Any]:
-    """Of what baselines are made: days, and when each was rolled up."""
+    """The inputs of the baselines: days, and when each was rolled up."""
     first = end - timedelta(weeks=weeks)
     made = {
         part.date.isoformat(): commit.at
@@ -75,7 +76,7 @@ def _facts(manifest: LakeManifest, end: date, weeks: int) -> dict[str, Any]:
 
 
 def _files(manifest: LakeManifest, end: date, weeks: int) -> int:
-    """A file for each million of hours."""
+    """One file per million hours."""
     parts = manifest.parts(HOURS, end - timedelta(weeks=weeks), end - ONE_DAY)
     return 1 + sum(part.rows for part in parts) // 1_000_000
 

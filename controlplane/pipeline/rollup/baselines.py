@@ -1,7 +1,8 @@
-"""Baselines: hourly rollups → what is usual for a query at each hour of the week. DataFrame in, DataFrame out.
+"""Baselines: quantiles of a query's figures for each hour of the week, from hourly rollups. DataFrame in,
+DataFrame out.
 
-Called by `controlplane.pipeline.rollup.baseline_job`. An hour of the week comes once a week, so its rollup has the week's
-quantiles; the median of these over the weeks is the baseline, which no single odd day decides.
+Called by `controlplane.pipeline.rollup.baseline_job`. An hour of the week occurs once a week, and its rollup
+has that week's quantiles; the baseline is their median over the weeks, so that no single unusual day decides.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from pyspark.sql import functions as F
 from controlplane.lake.schema import TABLES
 
 WEEKS = 4
-#: Too little to know what is usual: fewer weeks, or fewer batches in all of them.
+#: Minimum of weeks, and of batches in all of them.
 MIN_WEEKS, MIN_BATCHES = 3, 30
 QUANTILES = {0.1: "p10", 0.5: "p50", 0.9: "p90"}
-#: Name of the series without its prefix → columns of the rollup without the quantile.
+#: Metric name without its prefix → rollup columns without the quantile.
 METRICS = {
     "input_rows_per_second": "input_rows_per_second",
     "batch_duration_seconds": "duration_seconds",
@@ -32,8 +33,8 @@ FIRST_MONDAY_SECONDS = 4 * DAY
 def compute_baselines(hours: DataFrame, end: date, made_at: datetime, weeks: int = WEEKS) -> DataFrame:
     """Rows of the table `baselines` from rows of `rollup_1h`.
 
-    `end`: the day after the last that counts, UTC; `weeks` before it count. A query is known by application and name:
-    one with a new checkpoint goes on where the old one was.
+    `end`: the day after the last one, UTC; `weeks`: weeks before it. A query is identified by application and
+    name, so one with a new checkpoint continues its history.
     """
     last = datetime(end.year, end.month, end.day, tzinfo=UTC)
     first, at = last - timedelta(weeks=weeks), F.unix_seconds("bucket_at")
@@ -42,13 +43,15 @@ def compute_baselines(hours: DataFrame, end: date, made_at: datetime, weeks: int
         F.floor((at - int(first.timestamp())) / WEEK).alias("week"),
         (F.floor((at - FIRST_MONDAY_SECONDS) / HOUR) % (WEEK // HOUR)).cast("int").alias("hour_of_week"),
     )
-    usual = chosen.groupBy("app", "query", "hour_of_week").agg(
+    aggregated = chosen.groupBy("app", "query", "hour_of_week").agg(
         F.max(F.struct("bucket_at", "query_id")).alias("last"),
         *(one for metric, column in METRICS.items() for one in _quantile_columns(metric, column)),
     )
-    # The newest id is that of all hours, also of those that have not come again since the checkpoint was new.
+    # The newest id over all hours, including hours that have not recurred since the new checkpoint.
     newest = F.max("last").over(Window.partitionBy("app", "query"))["query_id"].alias("query_id")
-    rows = usual.select("app", "query", newest, "hour_of_week", F.explode(_baseline_entries()).alias("one"))
+    rows = aggregated.select(
+        "app", "query", newest, "hour_of_week", F.explode(_baseline_entries()).alias("one")
+    )
     made = rows.select("app", "query", "query_id", "hour_of_week", "one.*", F.lit(made_at).alias("made_at"))
     return made.where("value IS NOT NULL").select(*TABLES["baselines"].names)
 
@@ -66,14 +69,14 @@ def _quantile_columns(metric: str, column: str) -> list[Column]:
 
 
 def _capped(column: str) -> Column:
-    """Rates of batches say nothing of the time between them: no more than the whole hour's rate is usual."""
+    """Batch rates ignore the time between batches: cap them at the rate of the whole hour."""
     if column.startswith("input_rows_per_second"):
         return F.when(F.col(column).isNotNull(), F.least(F.col(column), F.col("input_rows") / HOUR))
     return F.col(column)
 
 
 def _baseline_entries() -> Column:
-    """One entry a figure and quantile; without a value where too little is known."""
+    """One entry per metric and quantile; the value is null where there is too little data."""
     entries = []
     for metric in METRICS:
         weeks, samples = F.col(f"{metric}_weeks"), F.col(f"{metric}_samples")

@@ -1,7 +1,9 @@
-"""One query's day in buckets: what its reports, sources and signs of life amount to. Pure, numpy over Arrow.
+"""Compute the buckets of one query and day from its reports, sources and lifecycle events. Pure, numpy over
+Arrow.
 
-Called for each query and day by `controlplane.pipeline.rollup.rollups`, on executors. `INPUT` is the one table that it
-reads, four kinds of rows in it; `bucket_table` has a row a bucket. Times are microseconds since 1970, UTC.
+Called for each query and day by `controlplane.pipeline.rollup.rollups`, on executors. The input is one table
+(`INPUT`) with four kinds of rows; `bucket_table` returns one row per bucket. Times are microseconds since
+1970, UTC.
 """
 
 from __future__ import annotations
@@ -21,9 +23,10 @@ from controlplane.pipeline.rollup import intervals, lag_estimation
 Floats = npt.NDArray[np.float64]
 Wholes = npt.NDArray[np.int64]
 
-#: Kinds of rows: a report; a source of one; first and last sign of a run within a day; an event of a run's life.
+#: Kinds of rows: a progress report; a source of one; first and last event of a run on a day; a lifecycle
+#: event.
 REPORT, SOURCE, ACTIVITY, EVENT = range(4)
-#: Of what is in the input beside `day`, `query_id` and `kind`: name → Spark's type.
+#: Input columns besides `day`, `query_id` and `kind`: name → Spark type.
 WHOLES = (
     "run batch_id at until duration_ms input_rows output_rows dropped_rows lag_rows watermark state_rows "
     "state_bytes source"
@@ -38,11 +41,11 @@ INPUT = {
     **dict.fromkeys(NUMBERS, "double"),
     **dict.fromkeys(TEXTS, "string"),
 }
-#: Widths of buckets in seconds, by the table.
+#: Bucket widths in seconds, by table.
 BUCKET_SECONDS = {"rollup_1m": 60, "rollup_1h": 3600, "rollup_1d": 86400}
 MICROS_PER_SECOND = 1_000_000
 DAY_MICROS = 86400 * MICROS_PER_SECOND
-#: So long after its last sign a run that nobody saw end counts as up.
+#: A run without a recorded end counts as up for so long after its last event.
 GRACE_MICROS = 60 * MICROS_PER_SECOND
 QUANTILES = {
     "duration_seconds": (10, 50, 90, 95, 99),
@@ -52,7 +55,7 @@ QUANTILES = {
     "lag_seconds": (50, 95),
     "state_rows": (10, 50, 90),
 }
-#: What `bucket_table` gives: Spark's types by name; `bucket_at` in microseconds.
+#: Output columns: Spark types by name; `bucket_at` in microseconds.
 _SPARK = {column.name: column.type.value for column in ROLLUPS["rollup_1m"].columns}
 OUTPUT = {**_SPARK, "bucket_at": "bigint", "width": "int"}
 _ARROW = {"string": pa.string(), "bigint": pa.int64(), "int": pa.int32(), "double": pa.float64()}
@@ -60,17 +63,19 @@ _TYPES = {name: _ARROW[spark] for name, spark in OUTPUT.items()}
 
 
 def bucket_table(day: int, query_id: str, rows: pa.Table, objective: float) -> pa.Table:
-    """The buckets of all widths: columns of a rollup, `bucket_at` in microseconds, `width` in seconds besides.
+    """The buckets of all widths: columns of a rollup, with `bucket_at` in microseconds and `width` in
+    seconds.
 
-    `day`: days since 1970; `objective`: seconds. Rows of days beside it tell what was up and what arrived before.
+    `day`: days since 1970; `objective`: seconds. Rows of adjacent days tell which runs were up and how fast
+    rows arrived.
     """
     kinds = _int_column(rows, "kind")
     batches = BatchColumns.of(rows.filter(kinds == REPORT), rows.filter(kinds == SOURCE), day * DAY_MICROS)
     signs, events = rows.filter(kinds == ACTIVITY), rows.filter(kinds == EVENT)
-    life = RunActivity.of(signs, events, day * DAY_MICROS)
+    activity = RunActivity.of(signs, events, day * DAY_MICROS)
     app, name = _names(pa.concat_tables([signs, events]), day)
     found = [
-        _bucketed(batches, life, day * DAY_MICROS, width, objective) for width in BUCKET_SECONDS.values()
+        _bucketed(batches, activity, day * DAY_MICROS, width, objective) for width in BUCKET_SECONDS.values()
     ]
     whole = {one: np.concatenate([part[one] for part in found]) for one in found[0]}
     count = len(whole["bucket_at"])
@@ -80,13 +85,13 @@ def bucket_table(day: int, query_id: str, rows: pa.Table, objective: float) -> p
 
 
 def _arrow(values: npt.NDArray[Any], name: str) -> pa.Array:
-    """NaN is null; whole numbers where the column has them."""
+    """NaN becomes null; integer columns get integers."""
     mask = np.isnan(values) if values.dtype.kind == "f" else None
     return pa.array(values, mask=mask).cast(_TYPES[name])
 
 
 def _int_column(rows: pa.Table, name: str) -> Wholes:
-    """A column of whole numbers that has no nulls."""
+    """An integer column without nulls."""
     return np.asarray(rows[name].to_numpy(), np.int64)
 
 
@@ -96,9 +101,9 @@ def _float_column(rows: pa.Table, name: str) -> Floats:
 
 
 def _names(signs: pa.Table, day: int) -> tuple[str | None, str | None]:
-    """Application and name, as the last sign of the day tells them; where the day does not, the last of all.
+    """Application and query name, from the last event of the day, else the last event of all.
 
-    Each for itself: an end in an event log names no query.
+    Each separately: a termination in an event log has no query name.
     """
     told = signs.select(["at", "until", "app", "name"]).to_pylist()
 
@@ -111,19 +116,19 @@ def _names(signs: pa.Table, day: int) -> tuple[str | None, str | None]:
 
 @dataclass(frozen=True)
 class BatchColumns:
-    """Batches of one day in the order of their triggers; a figure that is not known is NaN."""
+    """Batches of one day in the order of their triggers; unknown figures are NaN."""
 
     at: Wholes
     figures: Mapping[str, Floats]
 
     @cached_property
     def ascending(self) -> dict[str, Wholes]:
-        """Where the known values of a figure are, from the least to the greatest."""
+        """Positions of the known values of each figure, ascending by value."""
         return {name: _ascending(self.figures[name]) for name in QUANTILES}
 
     @staticmethod
     def of(reports: pa.Table, sources: pa.Table, start: int) -> BatchColumns:
-        """Each report once, of `start` and later; reports and sources of before tell how fast rows arrived."""
+        """Each report once, from `start` on; earlier reports and sources only tell how fast rows arrived."""
         keys = np.array([_int_column(reports, name) for name in ("at", "run", "batch_id")])
         tie = [
             _int_column(reports, "source"),
@@ -138,11 +143,11 @@ class BatchColumns:
         own = {name: _float_column(reports, name)[kept] for name in _REPORT_COLUMNS}
         lag = _lag_seconds(keys[:, kept], own["lag_rows"], sources)
         watermark = own.pop("watermark")
-        behind = np.where(watermark > 0, (at - watermark) / MICROS_PER_SECOND, np.nan)
+        watermark_lag = np.where(watermark > 0, (at - watermark) / MICROS_PER_SECOND, np.nan)
         more = {
             "duration_seconds": own.pop("duration_ms") / 1000,
             "lag_seconds": lag,
-            "watermark_lag_seconds": behind,
+            "watermark_lag_seconds": watermark_lag,
         }
         return BatchColumns(at, own | more)
 
@@ -160,20 +165,20 @@ def _ascending(values: Floats) -> Wholes:
 
 
 def _first_of_each(keys: Wholes) -> npt.NDArray[np.bool_]:
-    """Of sorted keys (one a column), where each is met for the first time."""
+    """The first occurrence of each key in sorted keys (one per column)."""
     first = np.ones(keys.shape[1], bool)
     first[1:] = (np.diff(keys, axis=1) != 0).any(axis=0)
     return first
 
 
 def _lag_seconds(keys: Wholes, lag_rows: Floats, sources: pa.Table) -> Floats:
-    """Of each batch, in the order of `keys`: the greatest age of its sources; 0 where nothing waits."""
+    """Maximum age over each batch's sources, in the order of `keys`; 0 where there is no backlog."""
     names = ("at", "run", "batch_id", "source")
     at, run, batch_id, source = (_int_column(sources, name) for name in names)
     head, waiting = _float_column(sources, "head"), _float_column(sources, "lag_rows")
     age = lag_estimation.estimate_lag_seconds(at, run, batch_id, source, head, waiting)
-    theirs = np.array([at, run, batch_id])
-    both = np.concatenate([keys, theirs], axis=1)
+    source_keys = np.array([at, run, batch_id])
+    both = np.concatenate([keys, source_keys], axis=1)
     order = np.lexsort(both[::-1])
     number = np.empty(both.shape[1], np.int64)
     number[order] = np.cumsum(_first_of_each(both[:, order]))
@@ -187,7 +192,7 @@ def _lag_seconds(keys: Wholes, lag_rows: Floats, sources: pa.Table) -> Floats:
 
 @dataclass(frozen=True)
 class RunActivity:
-    """When runs of the day began and failed, and when no run was up."""
+    """Start and failure times of runs on the day, and the spans when no run was up."""
 
     starts: Wholes
     failures: Wholes
@@ -195,6 +200,7 @@ class RunActivity:
 
     @staticmethod
     def of(signs: pa.Table, events: pa.Table, start: int) -> RunActivity:
+        """From first and last events of runs, and lifecycle events, of the day and its neighbors."""
         runs: dict[int, list[int]] = {}
         for run, at, until in _row_tuples(signs, "run", "at", "until"):
             known = runs.setdefault(run, [at, until])
@@ -216,7 +222,7 @@ def _row_tuples(rows: pa.Table, *names: str) -> list[tuple[int, ...]]:
 
 
 def _first_times(events: pa.Table, event: str) -> dict[int, int]:
-    """When it first happened to each run: it does once, however often it is told."""
+    """Run → first time of an event: it occurs once, however often it is reported."""
     found: dict[int, int] = {}
     for run, at, which in zip(*(events[name].to_pylist() for name in ("run", "at", "event")), strict=True):
         if which.removesuffix("!") == event:
@@ -225,7 +231,7 @@ def _first_times(events: pa.Table, event: str) -> dict[int, int]:
 
 
 def _failures(events: pa.Table, ended: Mapping[int, int]) -> set[tuple[int, int]]:
-    """Runs that ended by an exception (their event has a `!`), and starts that failed, each once."""
+    """Runs that ended with an exception (their event has a `!`), and failed starts, each once."""
     found = set()
     for run, at, which in zip(*(events[name].to_pylist() for name in ("run", "at", "event")), strict=True):
         if which == "terminated!":
@@ -244,7 +250,7 @@ def _up_span(signs: Sequence[int], began: int | None, ended: int | None) -> inte
 
 @dataclass(frozen=True)
 class BatchBuckets:
-    """Batches by bucket. `number`: bucket of each batch within the day; `ascending`: see `BatchColumns`."""
+    """Batches by bucket. `number`: each batch's bucket within the day; `ascending`: see `BatchColumns`."""
 
     number: Wholes
     figures: Mapping[str, Floats]
@@ -252,17 +258,19 @@ class BatchBuckets:
 
     @cached_property
     def places(self) -> Wholes:
-        """Where each bucket that has batches begins."""
+        """The first batch of each bucket that has batches."""
         return np.flatnonzero(np.diff(self.number, prepend=-1))
 
     def summed(self, name: str) -> Floats:
+        """Sum per bucket."""
         return self._reduced(name, np.add, 0.0)
 
     def most(self, name: str) -> Floats:
+        """Maximum per bucket."""
         return self._reduced(name, np.maximum, -np.inf)
 
     def _reduced(self, name: str, how: np.ufunc, neutral: float) -> Floats:
-        """Of what is known; NaN where nothing is."""
+        """Reduce the known values; NaN where there are none."""
         values = self.figures[name]
         known = ~np.isnan(values)
         if not len(self.places):
@@ -285,12 +293,13 @@ class BatchBuckets:
         return first, last
 
     def quantiles(self, name: str, percents: Sequence[int]) -> dict[str, Floats]:
-        """Exact, interpolated between the two nearest, of what is known."""
+        """Exact quantiles of the known values, interpolated between the two nearest."""
         known = self.ascending[name]
         found = {f"{name}_p{percent}": self._empty() for percent in percents}
         if not len(known):
             return found
-        # Sorted by value before: a stable sort of small numbers is quick, and once a width is enough.
+        # Values are sorted already: a stable sort by the small bucket numbers is fast and needed once per
+        # width.
         own = self.number[known].astype(np.uint16)
         order = np.argsort(own, kind="stable")
         own, values = own[order], self.figures[name][known[order]]
@@ -310,15 +319,15 @@ class BatchBuckets:
 
 
 def _bucketed(
-    batches: BatchColumns, life: RunActivity, start: int, width: int, objective: float
+    batches: BatchColumns, activity: RunActivity, start: int, width: int, objective: float
 ) -> dict[str, npt.NDArray[Any]]:
-    """The figures of every bucket of a width in which something happened, by the column's name."""
+    """The figures of every non-empty bucket of a width, by column name."""
     step = width * MICROS_PER_SECOND
     buckets = BatchBuckets((batches.at - start) // step, batches.figures, batches.ascending)
     edges = start + np.arange(DAY_MICROS // step + 1) * step
-    down = intervals.overlap(life.down, edges.astype(float)) / MICROS_PER_SECOND
+    down = intervals.overlap(activity.down, edges.astype(float)) / MICROS_PER_SECOND
     starts, failures = (
-        np.bincount((t - start) // step, minlength=len(down)) for t in (life.starts, life.failures)
+        np.bincount((t - start) // step, minlength=len(down)) for t in (activity.starts, activity.failures)
     )
     held = buckets.number[buckets.places]
     counts = np.zeros(len(down), np.int64)
@@ -342,7 +351,7 @@ def _bucketed(
 
 
 def _scatter(held: Wholes, chosen: Wholes) -> Callable[[Floats], Floats]:
-    """From the buckets that have batches to those that are told: NaN in all others."""
+    """Map values from buckets that have batches to all returned buckets: NaN in the others."""
     where = np.searchsorted(chosen, held)
 
     def spread(values: Floats) -> Floats:
@@ -354,7 +363,7 @@ def _scatter(held: Wholes, chosen: Wholes) -> Callable[[Floats], Floats]:
 
 
 def _figures(buckets: BatchBuckets) -> dict[str, Floats]:
-    """Of the buckets that have batches."""
+    """Figures of the buckets that have batches."""
     found = {name: buckets.summed(name) for name in ("input_rows", "output_rows", "dropped_rows")}
     found["busy_seconds"] = buckets.summed("duration_seconds")
     for name, percents in QUANTILES.items():
@@ -367,7 +376,7 @@ def _figures(buckets: BatchBuckets) -> dict[str, Floats]:
 
 
 def _objective_counts(buckets: BatchBuckets, objective: float) -> tuple[Floats, Floats]:
-    """Batches that can be judged, and those that met the objective, of each bucket that has batches."""
+    """Per bucket: batches that can be evaluated, and those that met the objective."""
     lag, duration = buckets.figures["lag_seconds"], buckets.figures["duration_seconds"]
     known = ~(np.isnan(lag) & np.isnan(duration))
     good = known & ~(lag > objective) & ~(duration > objective)

@@ -1,6 +1,6 @@
-"""Which days of the lake have to be rolled up, and in which portions. Pure, over the manifest.
+"""Plan which days have to be rolled up, and in which portions. Pure, over the manifest.
 
-Called by `controlplane.pipeline.rollup.rollup_job`. A day whose raw rows were put away keeps its rollups.
+Called by `controlplane.pipeline.rollup.rollup_job`. A day whose raw rows were removed keeps its rollups.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Any
 
 from controlplane.lake.manifest import LakeManifest
 
-#: What rollups are made of.
+#: Source tables of rollups.
 SOURCE_TABLES = ("progress", "sources", "lifecycle")
-#: The job that merges files. It changes no rows, so its commits are no news.
+#: The compaction job. It changes no rows, so its commits do not make rollups stale.
 COMPACTION_JOB = "compact"
-#: Goes up when rollups are computed otherwise, so that all are done again.
+#: Increases when the computation changes, so that all days are recomputed.
 ALGORITHM_VERSION = 1
-#: Raw rows that are rolled up at once.
+#: Raw rows per portion.
 MAX_PORTION_ROWS = 20_000_000
 ONE_DAY = timedelta(days=1)
-#: Days that have neighbours on both sides, and more room behind; what lies elsewhere was told by a broken clock.
+#: Days with representable neighbors; anything outside comes from a wrong clock.
 FIRST_DAY, LAST_DAY = date(1970, 1, 2), date(9999, 12, 1)
 
 
 @dataclass(frozen=True)
 class RawDayStats:
-    """What the lake holds of one raw table and day. `newest`: Unix seconds of the last commit to it."""
+    """Rows of a raw table and day. `newest`: Unix seconds of the last commit to it."""
 
     rows: int = 0
     newest: float = 0.0
@@ -36,12 +36,13 @@ class RawDayStats:
 
 @dataclass(frozen=True)
 class RawDays:
-    """Raw tables by day."""
+    """Statistics of raw tables by day."""
 
     held: Mapping[tuple[str, date], RawDayStats]
 
     @staticmethod
     def of(manifest: LakeManifest) -> RawDays:
+        """Collect the statistics from the manifest."""
         held: dict[tuple[str, date], RawDayStats] = defaultdict(RawDayStats)
         for part, commit in manifest.live_parts.values():
             if part.table in SOURCE_TABLES:
@@ -51,7 +52,9 @@ class RawDays:
         return RawDays(dict(held))
 
     def known(self, since: date | None, until: date | None) -> list[date]:
-        """Days that have rows, and single ones between such: a query may have been down all day. `since` to `until`."""
+        """Days with rows from `since` to `until`, and single days between: a query may have been down all
+        day.
+        """
         first, last = max(since or FIRST_DAY, FIRST_DAY), min(until or LAST_DAY, LAST_DAY)
         told = {
             day for (_, day), one in self.held.items() if one.rows and FIRST_DAY - ONE_DAY <= day <= LAST_DAY
@@ -66,10 +69,11 @@ class RawDays:
         )
 
     def rows(self, days: Sequence[date]) -> int:
+        """Raw rows of these days."""
         return sum(self._of(table, day).rows for day in days for table in SOURCE_TABLES)
 
     def facts(self, day: date, objective: float) -> dict[str, Any]:
-        """What a day's rollup is made of, to be kept with it: of the day and of its neighbours."""
+        """The inputs of a day's rollup, stored with it: statistics of the day and its neighbors."""
         around = [(table, day + offset * ONE_DAY) for table in SOURCE_TABLES for offset in (-1, 0, 1)]
         held = [self._of(*one) for one in around]
         newest = max(one.newest for one in held)
@@ -85,15 +89,16 @@ class RawDays:
 
 
 def is_stale(manifest: LakeManifest, jobs: Sequence[str], day: date, facts: Mapping[str, Any]) -> bool:
-    """Whether a rollup of a day is missing or was made of other rows than there are now."""
+    """Whether a day's rollup is missing or was computed from other rows."""
     commits = [manifest.get(job, day.isoformat()) for job in jobs]
     return any(commit is None or not _is_current(commit.facts, facts) for commit in commits)
 
 
 def _is_current(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Merged files lose their commits, so what is known may be of an older commit, but of none that is newer.
+    """Whether the recorded inputs still match.
 
-    A day of which nothing is left was put away. That is no news of its neighbours, and takes nothing from its own.
+    Compaction removes commits, so the newest commit may be older than recorded, but not newer. A day without
+    rows was removed: that changes neither its rollup nor its neighbors'.
     """
     held, had = now["rows"], before.get("rows", [])
     if len(had) != len(held) or any(one not in (other, 0) for one, other in zip(held, had, strict=True)):
@@ -105,7 +110,7 @@ def _is_current(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 def split_portions(
     days: RawDays, chosen: Sequence[date], most: int = MAX_PORTION_ROWS
 ) -> Iterator[list[date]]:
-    """Days that are rolled up at once: those that follow one another, until they have `most` rows."""
+    """Split days into runs of consecutive days with at most `most` rows."""
     portion: list[date] = []
     for day in chosen:
         if portion and (day != portion[-1] + ONE_DAY or days.rows([*portion, day]) > most):

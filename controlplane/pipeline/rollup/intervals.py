@@ -1,6 +1,6 @@
-"""Stretches of time: when a query was up, and how long it was not within each bucket. Pure, numpy.
+"""Time spans: when a query was up, and how long it was down within each bucket. Pure, numpy.
 
-Called by `controlplane.pipeline.rollup.buckets`. Times are in one unit, whichever, from one origin.
+Called by `controlplane.pipeline.rollup.buckets`. All times have the same unit and origin.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Span = tuple[float, float]  # from, to
 
 
 def merge_spans(spans: Iterable[Span]) -> list[Span]:
-    """The same stretches in order, none touching another. What ends before it begins is left out."""
+    """Merge overlapping and adjacent spans. Spans that end before they begin are dropped."""
     found: list[Span] = []
     for begin, end in sorted(span for span in spans if span[1] >= span[0]):
         if found and begin <= found[-1][1]:
@@ -26,13 +26,13 @@ def merge_spans(spans: Iterable[Span]) -> list[Span]:
 
 
 def gaps(spans: Iterable[Span]) -> list[Span]:
-    """What lies between the stretches: nothing before the first, nothing after the last."""
+    """The gaps between spans; none before the first and after the last."""
     up = merge_spans(spans)
     return [(before[1], after[0]) for before, after in pairwise(up)]
 
 
 def overlap(spans: Sequence[Span], edges: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """How much of the stretches (in order, none touching another) lies between each edge and the next."""
+    """Overlap of the spans (sorted, disjoint) with the interval between each edge and the next."""
     if not spans:
         return np.zeros(len(edges) - 1)
     points = np.array(spans, float).ravel()

@@ -1,7 +1,7 @@
-"""The job that keeps rollups up to date: days that changed are rolled up by Spark and put into the lake day by day.
+"""The rollup job: Spark rolls up the days that have changed, and each day is committed to the lake.
 
-Called by `controlplane history rollup`. A day is done again when its raw rows, or those of the day before or after it,
-are others than when it was done; whatever did not change is not written again.
+Called by `controlplane history rollup`. A day is recomputed when its raw rows, or those of the day before or
+after it, have changed since.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from controlplane.pipeline.rollup.rollups import OBJECTIVE_SECONDS, RawTables, c
 from controlplane.pipeline.runtime import lake_frames
 
 JOBS = tuple(BUCKET_SECONDS)
-#: Raw rows for one task.
+#: Raw rows per task.
 ROWS_PER_TASK = 1_000_000
 Stagings = Mapping[tuple[str, date], Staging]
 
 
 @dataclass(frozen=True)
 class RollupRequest:
-    """Which days, at most, and how. `since`, `until`: UTC days, both included; `objective`: seconds."""
+    """Days to roll up. `since`, `until`: UTC days, inclusive; `objective`: seconds."""
 
     since: date | None = None
     until: date | None = None
@@ -49,7 +49,7 @@ class RollupRequest:
 
 @dataclass(frozen=True)
 class RollupSummary:
-    """Days that were rolled up, how many were up to date, and rows written by table."""
+    """Days rolled up, number of unchanged days, and rows written by table."""
 
     days: tuple[date, ...]
     unchanged: int
@@ -57,27 +57,27 @@ class RollupSummary:
 
 
 def refresh_rollups(
-    lake: Lake, spark: Callable[[], SparkSession], asked: RollupRequest, say: Callable[[str], None]
+    lake: Lake, spark: Callable[[], SparkSession], request: RollupRequest, log: Callable[[str], None]
 ) -> RollupSummary:
-    """Bring the rollups up to date. Spark is asked for only where there is something to do."""
+    """Update the rollups. `spark` is called only where there is work."""
     with lake.folder.lock("rollup"):
         for job in JOBS:
             lake.recover(job)
         manifest = lake.manifest()
         days = RawDays.of(manifest)
-        known = days.known(asked.since, asked.until)
+        known = days.known(request.since, request.until)
         stale = [
             day
             for day in known
-            if asked.force or is_stale(manifest, JOBS, day, days.facts(day, asked.objective))
+            if request.force or is_stale(manifest, JOBS, day, days.facts(day, request.objective))
         ]
         for day in days.beyond():
-            say(f"{day} is left out: a clock was wrong")
+            log(f"{day} is skipped: its date is out of range, so a clock was wrong")
         rows = dict.fromkeys(JOBS, 0)
         for place, portion in enumerate(found := list(split_portions(days, stale))):
             name = " to ".join(sorted({str(portion[0]), str(portion[-1])}))
-            say(f"{place + 1} of {len(found)}: {name}, {days.rows(portion):,} rows of raw tables")
-            for commit in _roll_up_portion(lake, spark(), manifest, days, portion, asked.objective):
+            log(f"{place + 1} of {len(found)}: {name}, {days.rows(portion):,} rows of raw tables")
+            for commit in _roll_up_portion(lake, spark(), manifest, days, portion, request.objective):
                 rows[commit.job] += commit.rows
         return RollupSummary(tuple(stale), len(known) - len(stale), rows)
 
@@ -114,7 +114,7 @@ def _part_writer(stagings: Stagings) -> lake_frames.PartWriter:
 
 
 def _write_parts(stagings: Stagings, rows: pa.Table, name: str) -> Iterator[Part]:
-    """A file of each table and day."""
+    """Write a file per table and day."""
     for job, width in BUCKET_SECONDS.items():
         own = (
             rows.filter(pc.equal(rows["width"], width))

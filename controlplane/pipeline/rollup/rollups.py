@@ -1,7 +1,9 @@
-"""Rollups: the raw tables of the lake → a row a query and bucket, of all widths at once. DataFrames in, DataFrame out.
+"""Rollups: aggregate the raw tables of the lake per query and bucket, for all widths at once. DataFrames in,
+DataFrame out.
 
-Called by `controlplane.pipeline.rollup.rollup_job`. All that happened to a query on a day comes to one place by one shuffle,
-where `controlplane.pipeline.rollup.buckets` makes its buckets; quantiles are exact. Rows that are there twice count once.
+Called by `controlplane.pipeline.rollup.rollup_job`. One shuffle brings all rows of a query and day together,
+where `controlplane.pipeline.rollup.buckets` computes its buckets; quantiles are exact. Duplicate rows count
+once.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from controlplane.pipeline.rollup.buckets import (
 )
 
 OBJECTIVE_SECONDS = 300.0
-#: Reports of so long before a day tell how fast rows arrived when it began.
+#: Reports from so long before a day tell how fast rows arrived at its start.
 RATE_WINDOW_MICROS = 3600 * MICROS_PER_SECOND
 EPOCH = date(1970, 1, 1)
 RUN_EVENTS = ("started", "idle", "terminated")
@@ -35,7 +37,7 @@ COUNTED_EVENTS = ("started", "terminated", "start_failed")
 
 @dataclass(frozen=True)
 class RawTables:
-    """Raw tables by the lake's schema, of the days asked for and of the day before and after them."""
+    """Raw tables by the lake's schema, of the requested days and their neighbors."""
 
     progress: DataFrame
     sources: DataFrame
@@ -45,15 +47,18 @@ class RawTables:
 def compute_rollups(
     raw: RawTables, days: Sequence[date], objective: float = OBJECTIVE_SECONDS, partitions: int | None = None
 ) -> DataFrame:
-    """Rows of the tables `rollup_*`, with their width in seconds as `width` besides.
+    """Rows of the tables `rollup_*`, with an additional column `width` in seconds.
 
-    `days`: UTC; `objective`: seconds within which a batch meets it; `partitions`: of the shuffle (None: Spark's own).
+    `days`: UTC; `objective`: seconds within which a batch meets it; `partitions`: of the shuffle (None:
+    Spark's default).
     """
     numbers = [(day - EPOCH).days for day in days]
     rows = _bucket_input(raw, numbers)
     spread = rows.repartition(partitions, "day", "query_id") if partitions else rows
-    made = spread.groupBy("day", "query_id").applyInArrow(_bucket_function(objective), _ddl(buckets.OUTPUT))
-    return made.withColumn("bucket_at", F.timestamp_micros("bucket_at"))
+    rolled_up = spread.groupBy("day", "query_id").applyInArrow(
+        _bucket_function(objective), _ddl(buckets.OUTPUT)
+    )
+    return rolled_up.withColumn("bucket_at", F.timestamp_micros("bucket_at"))
 
 
 def _ddl(columns: Mapping[str, str]) -> str:
@@ -69,7 +74,7 @@ def _bucket_function(objective: float) -> Callable[[tuple[Any, ...], pa.Table], 
 
 
 def _bucket_input(raw: RawTables, days: Sequence[int]) -> DataFrame:
-    """All four kinds of rows of `buckets.INPUT`, each under the day that it counts for."""
+    """The four kinds of rows of `buckets.INPUT`, each with the day that it counts for."""
     reports = _reports(_near_days(raw.progress, "trigger_at", days))
     sources = _sources(_near_days(raw.sources, "trigger_at", days))
     kinds: Iterable[tuple[int, DataFrame]] = (
@@ -79,10 +84,10 @@ def _bucket_input(raw: RawTables, days: Sequence[int]) -> DataFrame:
         (EVENT, _with_adjacent_days(_events(_near_days(raw.lifecycle, "reported_at", days)), days)),
     )
     found = [_conform(rows.withColumn("kind", F.lit(kind))) for kind, rows in kinds]
-    whole = found[0]
+    union = found[0]
     for one in found[1:]:
-        whole = whole.unionByName(one)
-    return whole
+        union = union.unionByName(one)
+    return union
 
 
 def _conform(rows: DataFrame) -> DataFrame:
@@ -96,7 +101,7 @@ def _conform(rows: DataFrame) -> DataFrame:
 
 
 def _near_days(rows: DataFrame, time: str, days: Sequence[int]) -> DataFrame:
-    """Rows of the days and of one day on each side: files of others are not even opened."""
+    """Rows of the days and their neighbors: files of other days are not opened."""
     first, last = EPOCH + timedelta(min(days) - 1), EPOCH + timedelta(max(days) + 2)
     begin, end = (datetime(one.year, one.month, one.day, tzinfo=UTC) for one in (first, last))
     return rows.where(
@@ -118,7 +123,7 @@ def _reports(progress: DataFrame) -> DataFrame:
         "duration_ms input_rows output_rows dropped_rows lag_rows state_rows state_bytes input_rows_per_second "
         "processed_rows_per_second"
     ).split()
-    # Of one report told twice, the agent's own row goes before what was read from a log.
+    # Of duplicates, the agent's row takes precedence over the event log's.
     rank = F.when(F.col("origin") == "agent", 0).otherwise(1).alias("source")
     return progress.select(*_batch_key(), *same, F.unix_micros("watermark").alias("watermark"), rank)
 
@@ -128,7 +133,7 @@ def _sources(sources: DataFrame) -> DataFrame:
 
 
 def _with_previous_hour(rows: DataFrame, days: Sequence[int]) -> DataFrame:
-    """Rows under their own day; those of the last hour before a day under that, too."""
+    """Rows with their own day; those of the last hour before a day with that day, too."""
     own = F.floor(F.col("at") / DAY_MICROS).cast("int")
     next_day = F.floor((F.col("at") + RATE_WINDOW_MICROS) / DAY_MICROS).cast("int")
     under = rows.withColumn("day", F.explode(F.array_distinct(F.array(own, next_day))))
@@ -136,7 +141,7 @@ def _with_previous_hour(rows: DataFrame, days: Sequence[int]) -> DataFrame:
 
 
 def _run_activity(raw: RawTables, days: Sequence[int]) -> DataFrame:
-    """First and last sign of each run on each day."""
+    """First and last event of each run on each day."""
     ends = F.unix_micros("trigger_at") + F.coalesce(F.col("duration_ms"), F.lit(0)) * 1000
     reports = _near_days(raw.progress, "trigger_at", days).select(
         "query_id", "run_id", "app", "name", F.unix_micros("trigger_at").alias("at"), ends.alias("until")
@@ -155,7 +160,7 @@ def _run_activity(raw: RawTables, days: Sequence[int]) -> DataFrame:
 
 
 def _events(lifecycle: DataFrame) -> DataFrame:
-    """Starts, ends and failed starts; a failure has a `!` behind it."""
+    """Starts, terminations and failed starts; failures have a `!` appended."""
     failed = (
         (F.col("event") == "start_failed") | F.col("exception").isNotNull() | F.col("error_class").isNotNull()
     )
@@ -173,7 +178,7 @@ def _events(lifecycle: DataFrame) -> DataFrame:
 
 
 def _with_adjacent_days(rows: DataFrame, days: Sequence[int]) -> DataFrame:
-    """Rows of a day under it and under its neighbours."""
+    """Rows with their day and with its neighbors."""
     day = F.col("day")
     under = rows.withColumn("day", F.explode(F.array(day - 1, day, day + 1)))
     return under.where(F.col("day").isin(list(days)))

@@ -1,6 +1,6 @@
-"""Tables of the lake as DataFrames, and DataFrames as parts of the lake, written where they are.
+"""Read tables of the lake as DataFrames, and write DataFrames as parts of the lake on the executors.
 
-Called by the jobs that make tables of tables. No row goes through the driver.
+Called by the jobs that derive tables from tables. No row passes through the driver.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from controlplane.lake.lake import Lake
 from controlplane.lake.manifest import LakeManifest, Part, checked_path
 from controlplane.lake.schema import spark_ddl
 
-#: What a task does with its rows: writes them as parts, whose files have the name given.
+#: Writes a task's rows as parts under a given name.
 PartWriter = Callable[[pa.Table, str], Iterable[Part]]
 
 
@@ -31,7 +31,7 @@ def read_table(
     first: date | None = None,
     last: date | None = None,
 ) -> DataFrame:
-    """A table of the lake as the manifest has it; columns that older files lack are null."""
+    """A table of the lake by the manifest; columns that older files lack are null."""
     paths = [f"{lake.folder.spark_url}/{part.path}" for part in manifest.parts(table, first, last)]
     if not paths:
         return spark.createDataFrame([], spark_ddl(table))
@@ -39,7 +39,7 @@ def read_table(
 
 
 def write_partitions(rows: DataFrame, write: PartWriter) -> list[Part]:
-    """Have each partition written; the parts of all."""
+    """Write each partition and return the parts of all."""
 
     def whole(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held = list(batches)

@@ -1,6 +1,6 @@
-"""The Spark session of a job: what is there already, what spark-submit set, else one of this process alone.
+"""The Spark session of a job: the active one, the one spark-submit configured, else a local one.
 
-Called by every job of the pipeline. Python workers run the driver's interpreter, times are UTC.
+Called by every job of the pipeline. Python workers use the driver's interpreter; times are UTC.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ SPARK_SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
 }
 LOG_LEVEL = "spark.log.level"
-#: Of workers on the driver's machine. Over TCP each task would wait 40 ms for an acknowledgement that the kernel
-#: delays. Spark 4.1 and newer; others ignore the first.
+#: Settings of workers on the driver's machine. Over TCP, each task would wait 40 ms for an acknowledgement
+#: that the kernel delays. Spark 4.1 and newer; older versions ignore the first.
 LOCAL_WORKER_SETTINGS = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.daemon.module": "controlplane.pipeline.runtime.worker_daemon",
 }
-#: Marks a session that a job has made: nobody else's is ended by it.
+#: Marks sessions created here: no other session is stopped.
 OWNED_SETTING = "spark.controlplane.job"
 LOG4J_FILE = Path(__file__).with_name("log4j2.properties")
-#: Where spark-submit says which master it was given.
+#: Variables in which spark-submit passes the master.
 SUBMIT_VARIABLES = ("MASTER", "SPARK_MASTER")
 
 
-#: Lines of an error that say nothing of what went wrong.
+#: Uninformative lines of an error.
 NOISE_PREFIXES = ("An error occurred while calling", "at ")
 WRAPPER_SUFFIX = "Exception thrown in awaitResult:"
 
 
 class SparkFailed(ControlPlaneError):
-    """Spark could not be started, or a job of it failed; the message says what to change."""
+    """Spark could not be started, or a Spark job failed; the message contains the cause."""
 
     status, code = 500, "spark"
 
@@ -55,9 +55,9 @@ class SparkFailed(ControlPlaneError):
 def get_session(
     app_name: str, master: str | None = None, conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The session that is active, else a new one on `master`, else where spark-submit says, else `local[*]`.
+    """The active session, else a new one on `master`, else on spark-submit's master, else on `local[*]`.
 
-    `conf` goes before our own settings. SparkFailed when it does not start.
+    `conf` overrides the default settings. SparkFailed when Spark does not start.
     """
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -74,7 +74,7 @@ def get_session(
         settings[OWNED_SETTING] = "true"
     level = settings[LOG_LEVEL]
     if chosen:
-        del settings[LOG_LEVEL]  # Spark would say that it is set; its logging is as quiet already
+        del settings[LOG_LEVEL]  # Spark would print that it is set; the log4j2 file is as quiet already
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
@@ -87,41 +87,41 @@ def get_session(
 
 
 def _driver_settings(master: str) -> dict[str, str]:
-    """Settings of a driver on this machine, and of workers on it. Empty where spark-submit says how things are."""
+    """Settings of a local driver and its workers. Empty where spark-submit configures them."""
     if not master:
         return {}
-    # What Spark says before a session could tell it to be quiet.
+    # Log settings for the time before the session can set the level.
     quiet = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG4J_FILE.as_uri()}"}
     return quiet | LOCAL_WORKER_SETTINGS if is_local(master) else quiet
 
 
 def close_session(spark: SparkSession | None = None) -> None:
-    """End a session, or the active one if there is any; only where a job has made it."""
+    """Stop a session, or the active one if there is any, unless it was created elsewhere."""
     ended = spark or SparkSession.getActiveSession()
     if ended is not None and ended.sparkContext.getConf().get(OWNED_SETTING) == "true":
         ended.stop()
 
 
 @contextmanager
-def spark_errors(doing: str) -> Iterator[None]:
-    """What Spark throws meanwhile as SparkFailed, in one line. `doing`: what failed then."""
+def spark_errors(operation: str) -> Iterator[None]:
+    """Raise Spark's errors as SparkFailed, in one line. `operation`: what failed."""
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise SparkFailed(f"{doing}: {error_line(error)}") from None
+        raise SparkFailed(f"{operation}: {error_line(error)}") from None
 
 
 def _submitted() -> bool:
-    """Whether spark-submit started this process: its JVM runs already and knows the master."""
+    """Whether spark-submit started this process: its JVM is running and knows the master."""
     return "PYSPARK_GATEWAY_PORT" in os.environ or any(name in os.environ for name in SUBMIT_VARIABLES)
 
 
 def error_line(error: BaseException) -> str:
-    """What an error says, in one line: py4j and Spark say much more."""
+    """The informative line of an error: py4j and Spark print pages."""
     lines = [line.strip().removeprefix(": ").removeprefix("Caused by: ") for line in str(error).splitlines()]
-    told = [
+    informative = [
         line
         for line in lines
         if line and not line.startswith(NOISE_PREFIXES) and not line.endswith(WRAPPER_SUFFIX)
     ]
-    return (told[0] if told else type(error).__name__)[:300]
+    return (informative[0] if informative else type(error).__name__)[:300]

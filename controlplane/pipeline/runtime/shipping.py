@@ -1,7 +1,7 @@
-"""Our code for executors that do not have it: the packages as one zip, which Spark puts on their path.
+"""Ship the project's packages to executors that lack them, as one zip on their Python path.
 
-Called by `controlplane.pipeline.runtime.session` for every master but a local one. Run as a module it writes the zip, for
-`spark-submit --py-files`: `python -m controlplane.pipeline.runtime.shipping OUT.zip`.
+Called by `controlplane.pipeline.runtime.session` for every master but a local one. As a module it writes the
+zip for `spark-submit --py-files`: `python -m controlplane.pipeline.runtime.shipping OUT.zip`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 #: Top-level packages that executors need; the wheels install them under other names than a checkout.
 PACKAGES = tuple(sorted({module.__name__.partition(".")[0] for module in (durations, errors, wire)}))
-#: One date for all files, so that the same code makes the same zip.
+#: One date for all files, so that the same code gives the same zip.
 ZIP_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_packages(context: SparkContext) -> str | None:
-    """Send our packages to the executors of a cluster; the path of the zip, None where all is in one process.
+    """Send the packages to the executors of a cluster; return the path of the zip, None for a local master.
 
-    What is shipped goes before what is installed there, so driver and executors always run the same code.
+    Shipped code precedes installed code, so driver and executors always run the same code.
     """
     if is_local(context.master or "local"):
         return None
@@ -40,7 +40,7 @@ def ship_packages(context: SparkContext) -> str | None:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = folder / "made.zip"
     write_zip(made)
-    # Spark serves the file for as long as it runs, and knows files by their names.
+    # Spark serves the file while it runs, and identifies files by name.
     path = made.rename(
         folder / f"spark-controlplane-{hashlib.sha256(made.read_bytes()).hexdigest()[:12]}.zip"
     )
@@ -49,7 +49,7 @@ def ship_packages(context: SparkContext) -> str | None:
 
 
 def is_local(master: str) -> bool:
-    """Whether its executors run on the driver's machine, with the driver's interpreter."""
+    """Whether executors run on the driver's machine, with the driver's interpreter."""
     return master.split("[", maxsplit=1)[0] in ("local", "local-cluster")
 
 

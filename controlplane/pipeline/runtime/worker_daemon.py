@@ -1,8 +1,8 @@
-"""Spark's daemon of Python workers, as `pyspark.daemon` has it, but quiet where its last word finds nobody.
+"""PySpark's worker daemon (`pyspark.daemon`) without the traceback of workers that end after their session.
 
-When a session ends, idle workers learn of it by an end of file and try to say so. Over a Unix socket that fails at
-once, and the traceback would be the last line of a job that did all it should. Spark starts this module where
-`spark.python.daemon.module` says so, see `controlplane.pipeline.runtime.session`.
+When a session ends, idle workers see an end of file and try to report it. Over a Unix socket that fails at
+once, and the traceback would be the last output of a successful job. Spark starts this module as
+`spark.python.daemon.module`, see `controlplane.pipeline.runtime.session`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _worker = daemon.worker
 
 
 def worker(sock: Any, authenticated: bool) -> Any:
-    """The exit code of a worker that was told to end; 1: nobody hears it any more."""
+    """The worker's exit code; 1 where the other end of the socket is closed."""
     try:
         return _worker(sock, authenticated)
     except BrokenPipeError:

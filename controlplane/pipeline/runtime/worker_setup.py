@@ -1,4 +1,4 @@
-"""What each Python worker of Spark does once, before its first task of ours.
+"""One-time set-up of a Python worker before its first task.
 
 Called by the tasks of `controlplane.pipeline.eventlogs.import_job`.
 """
@@ -11,9 +11,10 @@ from functools import cache
 
 @cache
 def freeze_loaded_objects() -> None:
-    """Take what is loaded out of the collector's sight.
+    """Exclude loaded objects from garbage collection.
 
-    Spark's workers collect after every task (`pyspark/daemon.py`): with pandas and Arrow loaded 25 ms each time.
+    Spark's workers collect after every task (`pyspark/daemon.py`): with pandas and Arrow loaded, 25 ms each
+    time.
     """
     gc.collect()
     gc.freeze()
