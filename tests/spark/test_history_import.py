@@ -159,7 +159,7 @@ def test_among_damaged_foreign_empty_and_torn_files_the_good_ones_are_all_taken(
     damaged = {Path(one["path"]).name: one["reason"] for one in document["damaged"]}
     assert damaged == {
         "app-4-0001": "the end of the log is truncated",
-        "app-5-0001": "app-5-0001: 1 events are malformed: batchId must be a whole number",
+        "app-5-0001": "app-5-0001: 1 events are malformed: batchId must be an integer",
         "eventlog_v2_app-8-0001": "events_1 is missing",
     }
     assert document["logs"]["read"] == 23

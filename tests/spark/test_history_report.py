@@ -41,7 +41,7 @@ def test_a_report_finds_what_was_put_into_the_lake(spark: Any, lake: str, tmp_pa
     } == {"1", "2"}
     until = queries["1"]["state_rows"]["reached_in_days"]
     assert until["early"] <= until["days"] <= until["late"] and 5 < until["days"] < 11
-    assert queries["5"]["restarts"]["runs"] == 28 and queries["5"]["restarts"]["rows_done_again"] == 27 * 500
+    assert queries["5"]["restarts"]["runs"] == 28 and queries["5"]["restarts"]["rows_repeated"] == 27 * 500
     assert queries["5"]["restarts"]["first_batch_seconds_median"] == 12
     assert {n for n, one in queries.items() if one["headroom"]["tight"]} == {"6"}
     assert next(one["name"] for one in told["alerts"] if one["noisy"]) == "BatchSlow"

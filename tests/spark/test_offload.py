@@ -120,7 +120,7 @@ def test_a_job_that_fails_says_why_and_nothing_leaves_the_store(tmp_path: Path) 
 
         def told() -> bool:
             room.tick()
-            return "is not the head of a lake" in (room.status().error or "")
+            return "is not the metadata file of a lake" in (room.status().error or "")
 
         assert eventually(told, 120.0), (tmp_path / "data" / LOG_FILE).read_text()
         server.plane.prune()

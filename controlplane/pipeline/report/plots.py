@@ -51,16 +51,16 @@ def attainment(days: Sequence[Json]) -> str:
         above.plot(
             at, [_percent(one["attainment"]) for one in days], color=MAIN, linewidth=1.8, marker="o", ms=3
         )
-        above.set_ylabel("% in time")
+        above.set_ylabel("% within objective")
         above.margins(y=0.2)
         low = above.get_ylim()[0]
         above.set_ylim(max(0.0, min(low, 99.0)), 100.5)  # 100 % is the maximum
         if at:
             above.set_xlim(min(at) - timedelta(days=0.7), max(at) + timedelta(days=0.7))
         below.bar(at, [one["downtime_seconds"] / 3600 for one in days], color=BAD, width=0.7)
-        below.set_ylabel("h down")
+        below.set_ylabel("h downtime")
         below.set_ylim(bottom=0)
-        return canvas.svg("The fleet by day: batches in time, and hours down")
+        return canvas.svg("The fleet by day: batches within the objective, and hours of downtime")
 
 
 def growth(series: Sequence[Json], trend: Json, limit: float | None, unit: str) -> str:

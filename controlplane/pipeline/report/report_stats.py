@@ -250,8 +250,8 @@ def restart_costs(runs: pd.DataFrame) -> dict[tuple[str, str], Json]:
         waits = rows["first_batch_seconds"].dropna()
         found[(str(app), str(name))] = {
             "runs": len(rows),
-            "batches_done_again": int(repeated.sum()),
-            "rows_done_again": int(rows.loc[repeated, "first_rows"].fillna(0).sum()),
+            "batches_repeated": int(repeated.sum()),
+            "rows_repeated": int(rows.loc[repeated, "first_rows"].fillna(0).sum()),
             "first_batch_seconds_median": _median(waits),
             "first_batch_seconds_max": finite_or_none(waits.max()),
         }
@@ -270,7 +270,7 @@ def headroom(busy: Mapping[str, Any] | None) -> Json | None:
     return {
         "busy_share_p95": used,
         "busy_share_median": float(busy["busy_p50"]),
-        "times_more": None if used <= 0 else 1 / min(used, 1.0),
+        "possible_load_factor": None if used <= 0 else 1 / min(used, 1.0),
         "tight": used >= TIGHT_BUSY_SHARE,
         "input_rows_per_second_p90": finite_or_none(busy["input_p90"]),
         "processed_rows_per_second_p50": finite_or_none(busy["processed_p50"]),

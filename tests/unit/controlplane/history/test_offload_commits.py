@@ -49,7 +49,9 @@ def test_another_stores_commits_and_those_of_alerts_are_not_followed() -> None:
         pytest.param(OffloadCounts(10, 9, 1, 2), 7, 10, None, id="all adds up"),
         pytest.param(OffloadCounts(10, 9, 1, 2), 7, 4, None, id="some were deleted meanwhile"),
         pytest.param(OffloadCounts(10, 9, 1, 2), 7, 11, "the store has 11", id="it has not seen all"),
-        pytest.param(OffloadCounts(10, 8, 1, 0), 8, 10, "counted 8 stored and 1 malformed", id="one vanished"),
+        pytest.param(
+            OffloadCounts(10, 8, 1, 0), 8, 10, "counted 8 stored and 1 malformed", id="one vanished"
+        ),
         pytest.param(OffloadCounts(10, 10, 0, 2), 7, 10, "wrote 7 rows", id="a row is missing"),
     ],
 )

@@ -156,7 +156,9 @@ def test_very_many_runs_cost_no_more_than_those_that_are_told(story: Story) -> N
     story._put(rows.take())
     story.report(BEGIN + 4999.5, "r4999")
     told = story.read(BEGIN, BEGIN + DAY)
-    assert len(told.runs) == timeline.MAX_ENTRIES and told.notes == ["only the newest 500 of 5000 runs are shown"]
+    assert len(told.runs) == timeline.MAX_ENTRIES and told.notes == [
+        "only the newest 500 of 5000 runs are shown"
+    ]
     assert times(told.runs[-1])[3] is None and told.runs[-1].last_seen_at == BEGIN + 4999.5
 
 

@@ -38,7 +38,7 @@ def test_maps_with_the_same_keys_in_another_order_keep_it() -> None:
 def test_more_text_than_a_column_can_say_is_an_error_and_no_crash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "MAX_TEXT_BYTES", 5)
     assert operators([{"abc": 1}, {"de": 2}]).num_rows == 2
-    with pytest.raises(ValueError, match="6 bytes of text are too much"):
+    with pytest.raises(ValueError, match="6 bytes of text exceed"):
         operators([{"abc": 1}, {"def": 2}])
 
 

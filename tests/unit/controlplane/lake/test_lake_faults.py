@@ -186,7 +186,7 @@ def test_a_merge_of_files_that_were_written_anew_meanwhile_is_refused_and_change
     staging = lake.stage("compact", "x")
     parts = staging.write("progress", lake.read("progress"), "0")
     put(other, "import", "a", reports(range(4)))
-    with pytest.raises(LakeError, match="changed by another job"):
+    with pytest.raises(LakeError, match="another job changed the lake"):
         lake.commit(staging, parts, replaces=[part.path for part in seen.parts("progress")], seen=seen)
     assert by_manifest(lake) == by_glob(tmp_path) == [0, 1, 2, 3, 10, 11, 12]
     assert lake.folder.list_names("_staging") == []
@@ -198,7 +198,7 @@ def test_a_batch_that_was_merged_while_it_was_done_again_is_refused(tmp_path: Pa
     staging = lake.stage("import", "a")
     parts = staging.write("progress", reports(range(4)), "0")
     merge(Lake.open(str(tmp_path)))
-    with pytest.raises(LakeError, match="changed by another job"):
+    with pytest.raises(LakeError, match="another job changed the lake"):
         lake.commit(staging, parts)
     assert by_manifest(lake) == by_glob(tmp_path) == FIRST
 
@@ -314,7 +314,7 @@ def test_a_missing_part_of_a_cut_off_commit_is_named_before_anything_is_removed(
     assert lake.folder.list_names("_journal") == ["import~a.json"]
     for path in tmp_path.glob("_staging/**/*.parquet"):
         path.unlink()
-    with pytest.raises(LakeError, match="is lost: the commit import/a cannot be finished"):
+    with pytest.raises(LakeError, match="is missing, so the commit import/a cannot be completed"):
         Lake.open(str(tmp_path)).recover()
     assert by_glob(tmp_path) == FIRST
 
@@ -332,7 +332,7 @@ def test_two_parts_of_one_name_are_refused(tmp_path: Path) -> None:
     lake = Lake.open(str(tmp_path), create=True)
     staging = lake.stage("import", "a")
     parts = staging.write("progress", reports([1]), "0") + staging.write("progress", reports([2]), "0")
-    with pytest.raises(LakeError, match="two parts of import/a have one name"):
+    with pytest.raises(LakeError, match="two parts of import/a have the same name"):
         lake.commit(staging, parts)
 
 
@@ -352,6 +352,6 @@ def test_a_lake_that_is_removed_under_a_job_is_not_begun_anew(tmp_path: Path) ->
     lake = Lake.open(str(tmp_path / "lake"), create=True)
     put(lake, "ingest", "s-1", reports(range(3)))
     shutil.rmtree(tmp_path / "lake")
-    with pytest.raises(LakeError, match=r"is gone: lake\.json is missing"):
+    with pytest.raises(LakeError, match=r"no longer exists: lake\.json is missing"):
         lake.stage("ingest", "s-2")
     assert not (tmp_path / "lake").exists()

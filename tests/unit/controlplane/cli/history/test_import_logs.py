@@ -63,7 +63,7 @@ def test_without_a_lake_it_says_how_to_name_one(
 ) -> None:
     monkeypatch.delenv("CONTROLPLANE_LAKE", raising=False)
     assert main.run(["history", "import", str(tmp_path)]) == 2
-    assert "no lake given: set --lake URL, or CONTROLPLANE_LAKE" in capsys.readouterr().err
+    assert "no lake given: set --lake URL or CONTROLPLANE_LAKE" in capsys.readouterr().err
 
 
 def test_a_path_where_nothing_is_ends_with_two_and_starts_no_spark(
@@ -72,13 +72,13 @@ def test_a_path_where_nothing_is_ends_with_two_and_starts_no_spark(
     paths = [str(tmp_path / "none"), str(tmp_path / "nor-*")]
     assert main.run(["history", "import", *paths, "--lake", str(tmp_path / "lake")]) == 2
     said = capsys.readouterr().err
-    assert said == f"controlplane: {paths[0]}: nothing is there; {paths[1]}: nothing is there\n"
+    assert said == f"controlplane: {paths[0]}: no such file or folder; {paths[1]}: no such file or folder\n"
 
 
 def test_a_folder_that_is_no_lake_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "lake.json").write_text('{"format": "another"}')
     assert main.run(["history", "import", str(tmp_path), "--lake", str(tmp_path)]) == 2
-    assert "is not the head of a lake of ours" in capsys.readouterr().err
+    assert "is not the metadata file of a lake" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

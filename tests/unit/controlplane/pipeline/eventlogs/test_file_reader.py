@@ -67,7 +67,7 @@ def test_what_the_shell_complains_of_is_told_in_one_line(
 ) -> None:
     script = "echo some bytes; echo 'WARN nothing' >&2; echo 'cat: No FileSystem for scheme' >&2; exit 1"
     hadoop = shell(tmp_path, monkeypatch, script)
-    with pytest.raises(OSError, match=r"^Hadoop cannot read it: cat: No FileSystem for scheme$"):
+    with pytest.raises(OSError, match=r"^Hadoop cannot read the file: cat: No FileSystem for scheme$"):
         list(read_chunks(LogFile("odd://h/l", 1, 1.0), "", hadoop))
 
 

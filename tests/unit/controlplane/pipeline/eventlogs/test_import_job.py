@@ -52,7 +52,7 @@ def pieces(lake: Lake, made: EventLog) -> list[LogSplit]:
 
 def test_a_large_plain_file_is_cut_into_ranges_that_cover_it_and_a_compressed_one_is_not(lake: Lake) -> None:
     cut = pieces(lake, log(5 * RANGE_BYTES // 2, 10))
-    assert [(one.place, one.start, one.stop) for one in cut] == [
+    assert [(one.file_index, one.start, one.stop) for one in cut] == [
         (0, 0, RANGE_BYTES), (0, RANGE_BYTES, 2 * RANGE_BYTES), (0, 2 * RANGE_BYTES, None), (1, 0, None),
     ]  # fmt: skip
     assert sum(one.size for one in cut) == 5 * RANGE_BYTES // 2 + 10

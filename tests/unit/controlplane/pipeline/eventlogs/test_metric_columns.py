@@ -92,9 +92,9 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in range(20):
         for _ in range(3):
             assert reader.read((f"query {place}", "o"), raw({f"n{place}": place})) is not None
-    assert len(reader._kinds) <= 3 and len(reader._guesses) <= 5
+    assert len(reader._structs) <= 3 and len(reader._cached) <= 5
     assert reader.read(("q", "o" * 1000), raw({"a": 1})) == {"a": 1}
-    assert len(reader._guesses) <= 5
+    assert len(reader._cached) <= 5
 
 
 def test_more_names_than_a_structure_has_and_names_that_none_can_have() -> None:

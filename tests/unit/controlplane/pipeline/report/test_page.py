@@ -114,7 +114,7 @@ def test_a_batch_done_again_by_the_next_run_is_counted_with_its_rows() -> None:
         ]
     )  # fmt: skip
     cost = restart_costs(frame)[("shop", "q")]
-    assert (cost["runs"], cost["batches_done_again"], cost["rows_done_again"]) == (4, 1, 7)
+    assert (cost["runs"], cost["batches_repeated"], cost["rows_repeated"]) == (4, 1, 7)
     assert (cost["first_batch_seconds_median"], cost["first_batch_seconds_max"]) == (1.5, 3)
 
 

@@ -57,7 +57,7 @@ def test_a_query_of_an_application_without_a_name_is_in_the_report() -> None:
     )
     assert found["fleet"]["queries"] == 2 and found["fleet"]["apps"] == 2
     one = {query["app"]: query for query in found["queries"]}["unnamed"]
-    assert one["restarts"]["runs"] == 1 and one["headroom"]["times_more"] == 2.0
+    assert one["restarts"]["runs"] == 1 and one["headroom"]["possible_load_factor"] == 2.0
 
 
 def test_state_is_that_of_the_newest_checkpoint_also_on_the_day_it_was_made() -> None:
