@@ -64,10 +64,10 @@ def commit_facts(event_range: EventRange, counts: OffloadCounts) -> dict[str, An
 
 def range_of(commit: Commit) -> EventRange | None:
     """The event range of a commit of this job; None for commits without one."""
-    told = commit.facts
-    if not isinstance(told.get("after"), int) or not isinstance(told.get("until"), int):
+    facts = commit.facts
+    if not isinstance(facts.get("after"), int) or not isinstance(facts.get("until"), int):
         return None
-    return EventRange(str(told.get("store")), told["after"], told["until"])
+    return EventRange(str(facts.get("store")), facts["after"], facts["until"])
 
 
 def counts_of(commit: Commit) -> OffloadCounts:

@@ -92,9 +92,9 @@ def read_progress(
     )
     refs = [*_merged(stored, index), *(_PointRef(point.at, point=point) for point in points)]
     kept = query_rows.thin(_thin_to_step(sorted(refs, key=lambda ref: ref.at), request.step), request.limit)
-    told = _resolve(reading, archive, request.query_id, kept, index)
+    resolved = _resolve(reading, archive, request.query_id, kept, index)
     resolution = max((point.resolution for point in points if point.resolution), default=None)
-    return ProgressSeries(told, resolution, _notes(points, rollup_days))
+    return ProgressSeries(resolved, resolution, _notes(points, rollup_days))
 
 
 def _from_lake(
@@ -111,12 +111,12 @@ def _from_lake(
         for point in _rollup_points(archive, request.query_id, table, some)
         if start < point.at <= end
     ]
-    told = {day for some in plan.rolled.values() for day in some}
-    raw = [day for day in plan.raw if day not in told]
+    rolled_up_days = {day for some in plan.rolled.values() for day in some}
+    raw = [day for day in plan.raw if day not in rolled_up_days]
     index = between(archive.index_days(request.query_id, raw), "reported_at", start, end)
     if index.num_rows <= MAX_FULL_REPORTS:
-        return index, points, told
-    return None, [*points, *_raw_points(archive, request.query_id, raw, start, end)], told
+        return index, points, rolled_up_days
+    return None, [*points, *_raw_points(archive, request.query_id, raw, start, end)], rolled_up_days
 
 
 def _rollup_points(

@@ -54,7 +54,7 @@ def read_timeline(archive: Archive, query_id: str, start: float, end: float) -> 
     archive.manifest()
     notes: list[str] = []
 
-    def told(what: str, reading: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+    def read_kind(what: str, reading: Callable[[], Sequence[Any]]) -> Sequence[Any]:
         try:
             found = reading()
         except (LakeError, LimitExceeded) as error:
@@ -64,9 +64,9 @@ def read_timeline(archive: Archive, query_id: str, start: float, end: float) -> 
             notes.append(f"only the newest {MAX_ENTRIES} of {len(found)} {what} are shown")
         return found[-MAX_ENTRIES:]
 
-    runs = told("runs", lambda: _RunReader(archive, query_id, start, end).read())
-    alerts = told("alerts", lambda: _alerts(archive, query_id, start, end))
-    actions = told("actions", lambda: _actions(archive, query_id, start, end))
+    runs = read_kind("runs", lambda: _RunReader(archive, query_id, start, end).read())
+    alerts = read_kind("alerts", lambda: _alerts(archive, query_id, start, end))
+    actions = read_kind("actions", lambda: _actions(archive, query_id, start, end))
     return TimelineResult(runs, alerts, actions, notes)
 
 
@@ -89,7 +89,7 @@ class _RunBuilder:
         known = [one for one in (self.started_at, self.ended_at, *self.signs[:1]) if one is not None]
         return min(known)
 
-    def heard(self, *times: float) -> None:
+    def add_sign(self, *times: float) -> None:
         self.signs = [min((*self.signs, *times)), max((*self.signs, *times))]
 
 
@@ -106,7 +106,7 @@ class _RunReader:
         """Runs, oldest first. The start of a run that began before `start` is unknown."""
         met = {one.run_id: one for one in self._runs_from_lifecycle()}
         for run_id, times in self._first_reports().items():
-            met.setdefault(run_id, _RunBuilder(run_id)).heard(*times)
+            met.setdefault(run_id, _RunBuilder(run_id)).add_sign(*times)
         runs = sorted(met.values(), key=lambda one: one.first)
         made, next_start = [], None
         # Of runs beyond the limit only the start is needed.
@@ -126,7 +126,7 @@ class _RunReader:
                 continue
             run = found.setdefault(row["run_id"], _RunBuilder(row["run_id"]))
             if row["event"] == "idle":
-                run.heard(at)
+                run.add_sign(at)
             elif row["event"] == "started":
                 run.started_at = at if run.started_at is None else run.started_at
             elif run.ended_at is None or row["exception"]:
@@ -139,15 +139,15 @@ class _RunReader:
         """`next_start`: when the next run started; a run without an end is over by then, its driver was
         killed.
         """
-        heard = run.signs[1] if run.signs else None
+        last_seen = run.signs[1] if run.signs else None
         if run.ended_at is None and search_reports:
             since, until = run.started_at or self.start, min(next_start or self.end, self.end)
-            heard = max(
-                (one for one in (heard, self._last_report(run.run_id, since, until)) if one), default=None
+            last_seen = max(
+                (one for one in (last_seen, self._last_report(run.run_id, since, until)) if one), default=None
             )
         ended, end = run.ended_at, RunEnd.FAILED if run.failure else RunEnd.STOPPED
         if ended is None and next_start is not None:
-            ended, end = heard or run.first, RunEnd.LOST
+            ended, end = last_seen or run.first, RunEnd.LOST
         if ended is not None and run.started_at is not None:
             ended = max(ended, run.started_at)  # the times may come from two clocks
         return PastRun(
@@ -156,7 +156,7 @@ class _RunReader:
             ended,
             None if ended is None else end,
             run.signs[0] if run.signs else None,
-            heard,
+            last_seen,
             run.failure,
             run.error_class,
         )
@@ -184,9 +184,9 @@ class _RunReader:
             rows = self.archive.table(
                 "progress", ("run_id", "reported_at"), [day], where_queries([self.query_id])
             )
-            told = between(rows, "reported_at", self.start - 1e-6, self.end)
+            reports = between(rows, "reported_at", self.start - 1e-6, self.end)
             times = [("reported_at", "min"), ("reported_at", "max")]
-            grouped = to_rows(told.group_by("run_id").aggregate(times))
+            grouped = to_rows(reports.group_by("run_id").aggregate(times))
             self._days[day] = {
                 row["run_id"]: (
                     to_seconds(row["reported_at_min"]) or 0.0,
@@ -229,8 +229,8 @@ def _rows(table: pa.Table) -> list[Row]:
 def _scalars(evidence: str | None) -> Row:
     """The scalar values of the evidence; nested ones are left out."""
     try:
-        told = json.loads(evidence) if evidence else {}
+        document = json.loads(evidence) if evidence else {}
     except (ValueError, RecursionError):
         return {}
-    plain = told.items() if isinstance(told, dict) else ()
-    return {name: value for name, value in plain if isinstance(value, (str, bool, int)) or value is None}
+    items = document.items() if isinstance(document, dict) else ()
+    return {name: value for name, value in items if isinstance(value, (str, bool, int)) or value is None}

@@ -322,9 +322,8 @@ _BUCKET = _columns(
     (
         "downtime_seconds",
         T.DOUBLE,
-        "seconds in which no run was up, between signs of life at most a day off on each side; a "
-        "run is up from "
-        "its start, or first report, to its end, or a minute past its last sign",
+        "seconds in which no run was up, between events at most a day away on each side; a run is up "
+        "from its start or first report to its end, or to a minute after its last event",
     ),
     ("slo_batches", T.BIGINT, "batches for which the objective can be evaluated"),
     (

@@ -196,15 +196,15 @@ def _is_unusual(report: ProgressReport, line: bytes) -> bool:
             return True
     if len(sources) > 1 and not _has_valid_sums(sources):
         return True
-    told = report.eventTime
-    return told is not None and told != NO_EVENT_TIME and _is_unusual_time(told, line)
+    event_time = report.eventTime
+    return event_time is not None and event_time != NO_EVENT_TIME and _is_unusual_time(event_time, line)
 
 
-def _is_unusual_time(told: _EventTime, line: bytes) -> bool:
-    moments = (told.watermark, told.max, told.min, told.avg)
+def _is_unusual_time(event_time: _EventTime, line: bytes) -> bool:
+    moments = (event_time.watermark, event_time.max, event_time.min, event_time.avg)
     if any(one is not None and one.tzinfo is not UTC for one in moments):
         return True
-    if told.watermark != f.EPOCH:
+    if event_time.watermark != f.EPOCH:
         return False
     return NO_WATERMARK.search(line) is None or line.count(b'"watermark"') > 1
 
@@ -303,26 +303,26 @@ def _input_columns(reports: list[ProgressReport], sources: pa.Table) -> list[Seq
 
 
 def _sources(reports: list[ProgressReport], identity_columns: list[pa.Array], producer: Producer) -> pa.Table:
-    told = [one for report in reports for one in report.sources]
-    if not told:
+    all_sources = [source for report in reports for source in report.sources]
+    if not all_sources:
         return arrow_schema(SOURCES.name).empty_table()
-    ends = [f.parse_offset_text(one.endOffset) for one in told]
-    heads = [f.parse_offset_text(one.latestOffset) for one in told]
+    ends = [f.parse_offset_text(source.endOffset) for source in all_sources]
+    heads = [f.parse_offset_text(source.latestOffset) for source in all_sources]
     columns = [
-        *_repeat_per_report(identity_columns, [len(one.sources) for one in reports]),
-        [one.description or None for one in told],
-        [one.numInputRows for one in told],
-        [_rate(one.inputRowsPerSecond) for one in told],
-        [_rate(one.processedRowsPerSecond) for one in told],
-        [f.parse_offset_text(one.startOffset)[0] for one in told],
+        *_repeat_per_report(identity_columns, [len(source.sources) for source in reports]),
+        [source.description or None for source in all_sources],
+        [source.numInputRows for source in all_sources],
+        [_rate(source.inputRowsPerSecond) for source in all_sources],
+        [_rate(source.processedRowsPerSecond) for source in all_sources],
+        [f.parse_offset_text(source.startOffset)[0] for source in all_sources],
         [end[0] for end in ends],
         [head[0] for head in heads],
         [end[1] for end in ends],
         [head[1] for head in heads],
         [f.lag_rows(end[2], head[2]) for end, head in zip(ends, heads, strict=True)],
-        [one.metrics or None for one in told],
-        [producer.origin] * len(told),
-        [None] * len(told),
+        [source.metrics or None for source in all_sources],
+        [producer.origin] * len(all_sources),
+        [None] * len(all_sources),
     ]
     return table_from_columns(SOURCES.name, columns)
 
@@ -333,25 +333,25 @@ def _operators(
     identity_columns: list[pa.Array],
     producer: Producer,
 ) -> pa.Table:
-    told = list(chain.from_iterable(operators))
-    if not told:
+    all_operators = list(chain.from_iterable(operators))
+    if not all_operators:
         return arrow_schema(STATE_OPERATORS.name).empty_table()
     columns = [
         *_repeat_per_report(identity_columns, counts),
-        [one.operatorName or None for one in told],
-        [one.numRowsTotal for one in told],
-        [one.numRowsUpdated for one in told],
-        [one.numRowsRemoved for one in told],
-        [one.numRowsDroppedByWatermark for one in told],
-        [one.memoryUsedBytes for one in told],
-        [one.commitTimeMs for one in told],
-        [one.allUpdatesTimeMs for one in told],
-        [one.allRemovalsTimeMs for one in told],
-        [one.numShufflePartitions for one in told],
-        [one.numStateStoreInstances for one in told],
-        metrics.metrics_array([cast(Numbers, one.customMetrics) for one in told]),
-        [producer.origin] * len(told),
-        [one.snapshotCustomMetricNames for one in told],
+        [operator.operatorName or None for operator in all_operators],
+        [operator.numRowsTotal for operator in all_operators],
+        [operator.numRowsUpdated for operator in all_operators],
+        [operator.numRowsRemoved for operator in all_operators],
+        [operator.numRowsDroppedByWatermark for operator in all_operators],
+        [operator.memoryUsedBytes for operator in all_operators],
+        [operator.commitTimeMs for operator in all_operators],
+        [operator.allUpdatesTimeMs for operator in all_operators],
+        [operator.allRemovalsTimeMs for operator in all_operators],
+        [operator.numShufflePartitions for operator in all_operators],
+        [operator.numStateStoreInstances for operator in all_operators],
+        metrics.metrics_array([cast(Numbers, operator.customMetrics) for operator in all_operators]),
+        [producer.origin] * len(all_operators),
+        [operator.snapshotCustomMetricNames for operator in all_operators],
     ]
     return table_from_columns(STATE_OPERATORS.name, columns)
 
@@ -383,10 +383,10 @@ def _rate(value: float | str | None) -> float | None:
     return value if type(value) is float else None
 
 
-def _observed(told: dict[str, msgspec.Raw]) -> str | None:
-    return f.json_or_none(row_to_object({name: orjson.loads(bytes(one)) for name, one in told.items()}))
+def _observed(observed: dict[str, msgspec.Raw]) -> str | None:
+    return f.json_or_none(row_to_object({name: orjson.loads(bytes(raw)) for name, raw in observed.items()}))
 
 
 def _extra(names: bytes) -> str | None:
-    told = orjson.loads(names)
-    return f.json_or_none(f.without_empty({"snapshotCustomMetricNames": told}))
+    parsed_names = orjson.loads(names)
+    return f.json_or_none(f.without_empty({"snapshotCustomMetricNames": parsed_names}))

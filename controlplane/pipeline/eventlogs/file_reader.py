@@ -97,12 +97,12 @@ def _xml(settings: Mapping[str, str]) -> str:
 def _error_line(text: str) -> str:
     """The error among warnings and stack traces."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [
+    errors = [
         line
         for line in lines
         if line.startswith("cat: ") or ("Exception" in line and not line.startswith("at "))
     ]
-    return ([*told, *lines[-1:]] or ["no reason given"])[0][:300]
+    return ([*errors, *lines[-1:]] or ["no reason given"])[0][:300]
 
 
 def spark_home() -> str:

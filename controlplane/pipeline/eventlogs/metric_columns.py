@@ -57,7 +57,7 @@ class MetricReader:
         self._structs: dict[tuple[str, ...], Decode | None] = {}
         self._cached: dict[OperatorKey, _CachedDecoder] = {}
 
-    def read(self, source: OperatorKey, told: msgspec.Raw) -> Numbers:
+    def read(self, source: OperatorKey, raw: msgspec.Raw) -> Numbers:
         """Decode JSON. ValueError where it is not a map of 64-bit integers.
 
         Where the same names occurred in another order, that order is used.
@@ -67,12 +67,12 @@ class MetricReader:
             cached = self._cached_for(source)
         if cached.decode is not None:
             try:
-                found: Numbers = cached.decode(told)
+                found: Numbers = cached.decode(raw)
                 cached.misses = 0
                 return found
             except ValueError:  # other names, or no valid map: the next line decides
                 pass
-        numbers = _any(told)
+        numbers = _any(raw)
         if numbers and cached.misses < MAX_MISSES:
             cached.misses += 1
             cached.decode = self._decode_of(tuple(numbers)) if cached.misses < MAX_MISSES else None

@@ -46,9 +46,9 @@ def retain_missing_rows(
         if not paths:
             continue
         staged = [lake.folder.absolute(staging.path, part.path) for part in parts if part.table == table]
-        told = _keys(lake, table, staged).group_by(list(_key(table))).aggregate([])
+        imported_keys = _keys(lake, table, staged).group_by(list(_key(table))).aggregate([])
         for index, path in enumerate(paths):
-            rows = _missing_rows(lake, table, lake.folder.absolute(path), told)
+            rows = _missing_rows(lake, table, lake.folder.absolute(path), imported_keys)
             if rows.num_rows:
                 rows = drop_stored_rows(lake, {table: rows}, (staging.job, staging.batch), held)[0][table]
             found += staging.write(table, rows, f"kept-{index}")
@@ -56,11 +56,11 @@ def retain_missing_rows(
     return found, reports
 
 
-def _missing_rows(lake: Lake, table: str, path: str, told: pa.Table) -> pa.Table:
-    """The rows of a file of the lake whose keys are not in `told`."""
+def _missing_rows(lake: Lake, table: str, path: str, imported_keys: pa.Table) -> pa.Table:
+    """The rows of a file of the lake whose keys are not in `imported_keys`."""
     keys = _keys(lake, table, [path])
     numbered = keys.append_column("row", pa.array(range(keys.num_rows), pa.int64()))
-    missing = numbered.join(told, keys=list(_key(table)), join_type="left anti")["row"]
+    missing = numbered.join(imported_keys, keys=list(_key(table)), join_type="left anti")["row"]
     if not len(missing):
         return arrow_schema(table).empty_table()
     return _read(lake, [path], arrow_schema(table)).take(missing)
@@ -103,8 +103,8 @@ class ImportedRuns:
         the runs.
         """
         paths = [lake.folder.absolute(staging.path, part.path) for part in parts if part.table in RUN_TABLES]
-        told = _read(lake, paths, pa.schema([arrow_schema(PROGRESS.name).field("run_id")]))["run_id"]
-        runs = frozenset(pc.unique(told).to_pylist())
+        run_ids = _read(lake, paths, pa.schema([arrow_schema(PROGRESS.name).field("run_id")]))["run_id"]
+        runs = frozenset(pc.unique(run_ids).to_pylist())
         others: Mapping[tuple[str, str], Commit] = {
             key: commit for run in runs for key, commit in self._by.get(run, {}).items()
         }

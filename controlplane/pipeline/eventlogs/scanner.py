@@ -49,8 +49,8 @@ Line = tuple[bytes, bytes, int]
 
 def nearest_time(around: bytes, at: int) -> float | None:
     """The time of the events before a line, Unix seconds; None where none is near."""
-    told = _TIME.findall(around, max(0, at - NEARBY_BYTES), at)
-    return int(told[-1]) / 1000 if told else None
+    times = _TIME.findall(around, max(0, at - NEARBY_BYTES), at)
+    return int(times[-1]) / 1000 if times else None
 
 
 def scan_lines(
@@ -163,8 +163,8 @@ def _header_line(found: LogHeader, line: bytes, first: bool) -> LogHeader:
         version = (_object(line) or {}).get("Spark Version")
         return LogHeader(version[:MAX_CHARS] if isinstance(version, str) else None)
     if b'"SparkListenerApplicationStart"' in line[:200]:
-        told = _object(line) or {}
-        name, app_id, at = told.get("App Name"), told.get("App ID"), told.get("Timestamp")
+        event = _object(line) or {}
+        name, app_id, at = event.get("App Name"), event.get("App ID"), event.get("Timestamp")
         return LogHeader(
             found.spark_version,
             name[:MAX_CHARS] if isinstance(name, str) else None,

@@ -27,8 +27,7 @@ from controlplane.lake.staging import Staging
 from controlplane.pipeline.eventlogs.codecs import CorruptStream, TruncatedStream
 from controlplane.pipeline.eventlogs.columnar_decoder import ProgressReport, ReportDecoder, ended_at
 from controlplane.pipeline.eventlogs.discovery import EventLog
-from controlplane.pipeline.eventlogs.event_parser import EventLogRecord, parse_line
-from controlplane.pipeline.eventlogs.event_parser import parse_event as told
+from controlplane.pipeline.eventlogs.event_parser import EventLogRecord, parse_event, parse_line
 from controlplane.pipeline.eventlogs.file_reader import HadoopShell, read_chunks
 from controlplane.pipeline.eventlogs.scanner import (
     NEARBY_BYTES,
@@ -186,7 +185,7 @@ class SplitReader:
     def _take_other(self, line: Line, producer: Producer, header: LogHeader) -> None:
         """Parse an event of any kind and shape."""
         try:
-            event = told(parse_line(line[0]), self.split.log.app_id)
+            event = parse_event(parse_line(line[0]), self.split.log.app_id)
             if event is not None:
                 self.result.events[self._add(event, line, producer, header)] += 1
         except (ValueError, TypeError, OverflowError) as error:
@@ -275,8 +274,8 @@ class SplitReader:
             self._gather()
         if not self.buffered:
             return
-        told = {name: [one[name] for one in self.buffered if name in one] for name in RAW_TABLES}
-        tables = {name: _concatenate(name, some) for name, some in told.items() if some}
+        by_table = {name: [tables[name] for tables in self.buffered if name in tables] for name in RAW_TABLES}
+        tables = {name: _concatenate(name, parts) for name, parts in by_table.items() if parts}
         self.buffered, self.buffered_bytes = [], 0
         staging = self.split.staging
         if self.held is not None:

@@ -58,9 +58,9 @@ def _uncommitted_files(spark: SparkSession, checkpoint: str) -> Iterable[str]:
     )
     until = -1
     for name, line in _lines(spark, f"{checkpoint}/offsets"):
-        told = json.loads(line) if line.startswith("{") else {}
-        if name == str(done) and "logOffset" in told:
-            until = int(told["logOffset"])
+        entry = json.loads(line) if line.startswith("{") else {}
+        if name == str(done) and "logOffset" in entry:
+            until = int(entry["logOffset"])
     for _, line in _lines(spark, f"{checkpoint}/sources/0"):
         if line.startswith("{"):
             entry = json.loads(line)

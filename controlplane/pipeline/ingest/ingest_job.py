@@ -142,8 +142,8 @@ class MicroBatches:
             self._take(batch, number)
         except Exception as error:
             self.last_error = error
-            told = INTERRUPTED_MESSAGE if self.stopped else error_line(error)
-            raise BatchFailed(told).with_traceback(error.__traceback__) from None
+            message = INTERRUPTED_MESSAGE if self.stopped else error_line(error)
+            raise BatchFailed(message).with_traceback(error.__traceback__) from None
 
     def _take(self, batch: DataFrame, number: int) -> None:
         stream = _stream_name(batch.sparkSession)
@@ -152,27 +152,27 @@ class MicroBatches:
         held = self._lake.manifest()
         manifest = foreign_commits(held, stream, number, time.time() - self._window)
         try:
-            told = self._written(batch, staging, manifest)
-            refused = self._forward(told, staging.batch)
-            facts = {"arrived_at": told.arrived, "events": told.events, "malformed": told.malformed}
-            check = conflict_check(self._lake, staging, told.parts, held)
-            self._lake.commit(staging, told.parts, facts, check=check)
+            result = self._written(batch, staging, manifest)
+            refused = self._forward(result, staging.batch)
+            facts = {"arrived_at": result.arrived, "events": result.events, "malformed": result.malformed}
+            check = conflict_check(self._lake, staging, result.parts, held)
+            self._lake.commit(staging, result.parts, facts, check=check)
         except Exception:
             self._lake.folder.remove(staging.path)
             raise
-        self._note(number, told, refused)
+        self._note(number, result, refused)
 
     def _written(self, batch: DataFrame, staging: Staging, manifest: LakeManifest) -> PartitionResult:
         write = partition_writer.make_writer(staging, manifest, self._forwarder is not None)
-        told = PartitionResult()
+        result = PartitionResult()
         for row in batch.mapInArrow(write, partition_writer.RESULT_DDL).collect():
-            told = told.plus(PartitionResult.of_json(row[0]))
-        return told
+            result = result.plus(PartitionResult.of_json(row[0]))
+        return result
 
-    def _forward(self, told: PartitionResult, name: str) -> int:
+    def _forward(self, result: PartitionResult, name: str) -> int:
         if self._forwarder is None:
             return 0
-        refused = self._forwarder.forward(forwarding.read_outboxes(self._lake.folder, told.outboxes))
+        refused = self._forwarder.forward(forwarding.read_outboxes(self._lake.folder, result.outboxes))
         for why, events in Counter(one.why for one in refused).most_common(MAX_REASONS):
             self._log(f"the server rejected {events} events permanently: {why}")
         if refused:
@@ -186,29 +186,29 @@ class MicroBatches:
             self._log(f"{file} is {damaged_files.DAMAGED_REASON}")
         damaged_files.record_damaged(self._lake.folder, files)
 
-    def _note(self, number: int, told: PartitionResult, rejected: int) -> None:
-        rows, done = sum(part.rows for part in told.parts), self.totals
+    def _note(self, number: int, result: PartitionResult, rejected: int) -> None:
+        rows, done = sum(part.rows for part in result.parts), self.totals
         self.totals = IngestSummary(
             done.batches + 1,
-            done.events + told.events,
+            done.events + result.events,
             done.rows + rows,
-            done.malformed + told.malformed,
-            done.duplicates + told.duplicates,
+            done.malformed + result.malformed,
+            done.duplicates + result.duplicates,
             done.rejected + rejected,
         )
         more = [
             f", {count} {what}"
             for count, what in (
                 (
-                    told.malformed,
+                    result.malformed,
                     f"malformed (kept in {self._lake.folder.absolute(partition_writer.REJECTED_FOLDER)})",
                 ),
-                (told.duplicates, "reports already in the lake"),
+                (result.duplicates, "reports already in the lake"),
                 (rejected, "rejected by the server (kept there too)"),
             )
             if count
         ]
-        self._log(f"batch {number}: {told.events} events, {rows} rows{''.join(more)}")
+        self._log(f"batch {number}: {result.events} events, {rows} rows{''.join(more)}")
 
 
 def foreign_commits(manifest: LakeManifest, stream: str, number: int, since: float) -> LakeManifest:
@@ -362,5 +362,5 @@ def _drain(query: Any, batches: MicroBatches) -> None:
 def _error_line(text: str) -> str:
     """The first informative line: py4j's first line is generic."""
     lines = (line.strip().removeprefix(": ") for line in text.splitlines())
-    told = (line for line in lines if line and not line.startswith("An error occurred while calling"))
-    return next(told, "no reason was given")
+    informative = (line for line in lines if line and not line.startswith("An error occurred while calling"))
+    return next(informative, "no reason was given")

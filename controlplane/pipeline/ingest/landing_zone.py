@@ -140,6 +140,6 @@ def _row(line: bytes, origin: str) -> tuple[bytes, str | None, int | None, bytes
         event = wire_events.decode_line(line)
         return wire_events.deduplication_key(event), event.agent, event.seq, line, origin, None
     except (WireError, ValueError, RecursionError) as error:
-        told = str(error) or "nested too deeply"
+        reason = str(error) or "nested too deeply"
     key = blake2b(line, digest_size=16, key=blake2b(origin.encode(), digest_size=32).digest()).digest()
-    return key, None, None, line, origin, told[:500]
+    return key, None, None, line, origin, reason[:500]

@@ -74,7 +74,7 @@ def _transport(server: str) -> HttpTransport:
 
 def _attached(spark: SparkSession, server: str | None) -> Attachment | NotAttached | None:
     """Attach to a server only, never to a landing zone: the job would ingest its own events without end."""
-    told = server or os.environ.get("CONTROLPLANE_URL") or ""
-    if not told.startswith(("http://", "https://")):
+    url = server or os.environ.get("CONTROLPLANE_URL") or ""
+    if not url.startswith(("http://", "https://")):
         return None
-    return attach.attach(spark, server=told, app=APP, actions="none")
+    return attach.attach(spark, server=url, app=APP, actions="none")

@@ -25,8 +25,8 @@ from controlplane.lake.staging import Staging
 from controlplane.pipeline.ingest import forwarding
 from controlplane.pipeline.ingest.forwarding import PendingEvent
 
-RESULT_SCHEMA = pa.schema([("told", pa.string())])
-RESULT_DDL = "told string"
+RESULT_SCHEMA = pa.schema([("result", pa.string())])
+RESULT_DDL = "result string"
 #: Rows of all tables in memory at once.
 MAX_BUFFERED_ROWS = 50_000
 #: Bytes of lines to forward, and of rejected lines, in memory at once.
@@ -68,10 +68,10 @@ class PartitionResult:
     @staticmethod
     def of_json(text: str) -> PartitionResult:
         """Parse the JSON of `to_json`."""
-        told = json.loads(text)
-        parts = [{**one, "date": datetime.fromisoformat(one["date"]).date()} for one in told.pop("parts")]
-        outboxes = tuple(told.pop("outboxes"))
-        return PartitionResult(tuple(Part(**one) for one in parts), outboxes, **told)
+        document = json.loads(text)
+        parts = [{**one, "date": datetime.fromisoformat(one["date"]).date()} for one in document.pop("parts")]
+        outboxes = tuple(document.pop("outboxes"))
+        return PartitionResult(tuple(Part(**one) for one in parts), outboxes, **document)
 
 
 @dataclass
@@ -85,7 +85,7 @@ class _PartitionBuffer:
     rows: LakeRowBuilder = field(default_factory=LakeRowBuilder)
     pending: list[PendingEvent] = field(default_factory=list)
     rejected: list[dict[str, Any]] = field(default_factory=list)
-    told: PartitionResult = field(default_factory=PartitionResult)
+    result: PartitionResult = field(default_factory=PartitionResult)
     pending_bytes: int = 0
     rejected_bytes: int = 0
     rejections: int = 0
@@ -94,7 +94,7 @@ class _PartitionBuffer:
         """Add one line, and flush what exceeds its limit."""
         if error is None and agent is not None and seq is not None:
             error = self._add(line)
-            self.told = replace(self.told, events=self.told.events + 1)
+            self.result = replace(self.result, events=self.result.events + 1)
             if self.forward:
                 self.pending.append(PendingEvent(agent, seq, line))
                 self.pending_bytes += len(line)
@@ -117,27 +117,27 @@ class _PartitionBuffer:
 
     def flush(self) -> None:
         """Write the rows, without those that the lake already has."""
-        staging, part = self.staging, f"{self.part}-{len(self.told.parts):04d}"
+        staging, part = self.staging, f"{self.part}-{len(self.result.parts):04d}"
         tables, known = drop_stored_rows(
             Lake(staging.folder), self.rows.take(), (staging.job, staging.batch), self.manifest
         )
         parts = [one for name, rows in tables.items() for one in staging.write(name, rows, part)]
-        self.told = self.told.plus(PartitionResult(tuple(parts), duplicates=known))
+        self.result = self.result.plus(PartitionResult(tuple(parts), duplicates=known))
 
     def _write_outbox(self) -> None:
         """Write pending lines to an outbox; each is sorted, and reading merges them."""
         if not self.pending:
             return
-        outbox = f"{self.staging.path}/outbox-{self.part}-{len(self.told.outboxes):04d}.arrow"
+        outbox = f"{self.staging.path}/outbox-{self.part}-{len(self.result.outboxes):04d}.arrow"
         forwarding.write_outbox(self.staging.folder, outbox, self.pending)
-        self.told = self.told.plus(PartitionResult(outboxes=(outbox,)))
+        self.result = self.result.plus(PartitionResult(outboxes=(outbox,)))
         self.pending, self.pending_bytes = [], 0
 
     def _write_rejected(self) -> None:
         if not self.rejected:
             return
         write_rejected(self.staging.folder, self._rejected_name(), self.rejected)
-        self.told = self.told.plus(PartitionResult(malformed=len(self.rejected)))
+        self.result = self.result.plus(PartitionResult(malformed=len(self.rejected)))
         self.rejected, self.rejected_bytes, self.rejections = [], 0, self.rejections + 1
 
     def _rejected_name(self) -> str:
@@ -153,7 +153,7 @@ class _PartitionBuffer:
             self.rejections
         ):  # an earlier attempt, which had the lines in another order, may have written one more file
             self.staging.folder.remove(f"{REJECTED_FOLDER}/{self._rejected_name()}.ndjson")
-        return self.told
+        return self.result
 
 
 def rejected_text(line: bytes) -> str:
@@ -187,7 +187,7 @@ def make_writer(staging: Staging, manifest: LakeManifest, forward: bool) -> Writ
             names = ("agent", "seq", "line", "origin", "error")
             for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
                 buffer.take(*row)
-        told = replace(buffer.close(), arrived=arrived)
-        yield pa.RecordBatch.from_arrays([pa.array([told.to_json()], pa.string())], schema=RESULT_SCHEMA)
+        result = replace(buffer.close(), arrived=arrived)
+        yield pa.RecordBatch.from_arrays([pa.array([result.to_json()], pa.string())], schema=RESULT_SCHEMA)
 
     return write

@@ -109,7 +109,7 @@ def _alerts(connection: Connection, store: str) -> Iterator[Row]:
     over = sa.select(alerts).where(
         alerts.c.state == AlertState.RESOLVED.value, alerts.c.fired_at.is_not(None)
     )
-    told = _notification_times(connection)
+    sent_times = _notification_times(connection)
     for row in connection.execute(over.order_by(alerts.c.key)).mappings():
         labels = {str(name): str(value) for name, value in row["labels"].items()}
         yield {
@@ -127,7 +127,9 @@ def _alerts(connection: Connection, store: str) -> Iterator[Row]:
             "active_at": row["active_at"],
             "fired_at": row["fired_at"],
             "resolved_at": row["resolved_at"],
-            "notified": _count_sent(told.get(row["fingerprint"], ()), row["fired_at"], row["resolved_at"]),
+            "notified": _count_sent(
+                sent_times.get(row["fingerprint"], ()), row["fired_at"], row["resolved_at"]
+            ),
             "reason": row["reason"],
         }
 

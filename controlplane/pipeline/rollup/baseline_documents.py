@@ -33,10 +33,10 @@ def baseline_documents(rows: pa.Table) -> Iterator[dict[str, Any]]:
     chunks = [
         found[position : position + QUERIES_PER_CHUNK] for position in range(0, len(found), QUERIES_PER_CHUNK)
     ] or [[]]
-    told = [[to_json(one) for one in chunk] for chunk in chunks]
-    name = hashlib.sha256(repr(told).encode()).hexdigest()[:32]
-    for number, chunk in enumerate(told):
-        yield {"set": name, "chunk": number, "chunks": len(told), "baselines": chunk}
+    documents = [[to_json(one) for one in chunk] for chunk in chunks]
+    name = hashlib.sha256(repr(documents).encode()).hexdigest()[:32]
+    for number, chunk in enumerate(documents):
+        yield {"set": name, "chunk": number, "chunks": len(documents), "baselines": chunk}
 
 
 def baselines_from_rows(rows: pa.Table) -> list[Baseline]:
@@ -50,9 +50,9 @@ def baselines_from_rows(rows: pa.Table) -> list[Baseline]:
     quantile = _indices(rows["quantile"], {float(one): position for position, one in enumerate(QUANTILES)})
     hour = rows["hour_of_week"].to_numpy()
     known = (figure >= 0) & (quantile >= 0) & (hour >= 0) & (hour < HOURS)
-    told = rows["value"].to_numpy()
-    known &= np.abs(told) < MAX_VALUE
-    values[query[known], figure[known], hour[known], quantile[known]] = told[known]
+    numbers = rows["value"].to_numpy()
+    known &= np.abs(numbers) < MAX_VALUE
+    values[query[known], figure[known], hour[known], quantile[known]] = numbers[known]
     _, first = np.unique(query, return_index=True)
     facts = rows.select(["query_id", "app", "query", "made_at"]).take(pa.array(first)).to_pylist()
     return [

@@ -80,8 +80,10 @@ def bucket_table(day: int, query_id: str, rows: pa.Table, objective: float) -> p
     whole = {one: np.concatenate([part[one] for part in found]) for one in found[0]}
     count = len(whole["bucket_at"])
     texts = {"app": app, "query": name or query_id[:8], "query_id": query_id}
-    told = {one: pa.array([text] * count, pa.string()) for one, text in texts.items()}
-    return pa.table(told | {one: _arrow(values, one) for one, values in whole.items()}).select(list(OUTPUT))
+    name_columns = {column: pa.array([text] * count, pa.string()) for column, text in texts.items()}
+    return pa.table(
+        name_columns | {column: _arrow(values, column) for column, values in whole.items()}
+    ).select(list(OUTPUT))
 
 
 def _arrow(values: npt.NDArray[Any], name: str) -> pa.Array:
@@ -105,10 +107,10 @@ def _names(signs: pa.Table, day: int) -> tuple[str | None, str | None]:
 
     Each separately: a termination in an event log has no query name.
     """
-    told = signs.select(["at", "until", "app", "name"]).to_pylist()
+    rows = signs.select(["at", "until", "app", "name"]).to_pylist()
 
     def last(what: str) -> str | None:
-        known = [(one["at"] // DAY_MICROS == day, one["until"], one[what]) for one in told if one[what]]
+        known = [(row["at"] // DAY_MICROS == day, row["until"], row[what]) for row in rows if row[what]]
         return str(max(known)[2]) if known else None
 
     return last("app"), last("name")
@@ -275,9 +277,9 @@ class BatchBuckets:
         known = ~np.isnan(values)
         if not len(self.places):
             return np.zeros(0)
-        told = np.logical_or.reduceat(known, self.places)
+        has_value = np.logical_or.reduceat(known, self.places)
         found = how.reduceat(np.where(known, values, neutral), self.places)
-        return np.where(told, found, np.nan)
+        return np.where(has_value, found, np.nan)
 
     def ends(self, name: str) -> tuple[Floats, Floats]:
         """First and last known value of each bucket."""

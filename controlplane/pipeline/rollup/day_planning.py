@@ -56,11 +56,11 @@ class RawDays:
         day.
         """
         first, last = max(since or FIRST_DAY, FIRST_DAY), min(until or LAST_DAY, LAST_DAY)
-        told = {
+        with_rows = {
             day for (_, day), one in self.held.items() if one.rows and FIRST_DAY - ONE_DAY <= day <= LAST_DAY
         }
-        between = {day + ONE_DAY for day in told if day + 2 * ONE_DAY in told}
-        return sorted(day for day in told | between if first <= day <= last)
+        between = {day + ONE_DAY for day in with_rows if day + 2 * ONE_DAY in with_rows}
+        return sorted(day for day in with_rows | between if first <= day <= last)
 
     def beyond(self) -> list[date]:
         """Days that have rows and cannot be rolled up."""
@@ -103,8 +103,8 @@ def _is_current(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     held, had = now["rows"], before.get("rows", [])
     if len(had) != len(held) or any(one not in (other, 0) for one, other in zip(held, had, strict=True)):
         return False
-    told = all(before.get(name) == now[name] for name in ("objective", "making"))
-    return told and now["newest"] <= before.get("newest", 0.0)
+    same_parameters = all(before.get(name) == now[name] for name in ("objective", "making"))
+    return same_parameters and now["newest"] <= before.get("newest", 0.0)
 
 
 def split_portions(

@@ -45,8 +45,8 @@ def write_partitions(rows: DataFrame, write: PartWriter) -> list[Part]:
         held = list(batches)
         if held:
             parts = write(pa.Table.from_batches(held), _part_name())
-            told = [json.dumps(asdict(part), default=str) for part in parts]
-            yield pa.record_batch([pa.array(told, pa.string())], names=["part"])
+            documents = [json.dumps(asdict(part), default=str) for part in parts]
+            yield pa.record_batch([pa.array(documents, pa.string())], names=["part"])
 
     return [_part(json.loads(row.part)) for row in rows.mapInArrow(whole, "part string").collect()]
 
@@ -56,6 +56,6 @@ def _part_name() -> str:
     return f"{context.partitionId() if context else 0:05d}"
 
 
-def _part(told: dict[str, Any]) -> Part:
-    day = date.fromisoformat(told["date"])
-    return Part(told["table"], day, checked_path(told["path"]), told["rows"], told["bytes"])
+def _part(document: dict[str, Any]) -> Part:
+    day = date.fromisoformat(document["date"])
+    return Part(document["table"], day, checked_path(document["path"]), document["rows"], document["bytes"])

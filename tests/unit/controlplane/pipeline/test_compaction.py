@@ -50,7 +50,7 @@ def test_the_present_day_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_big_files_are_left_alone(tmp_path: Path) -> None:
-    assert file_groups(filled(tmp_path).manifest(), day(1), big=100) == []
+    assert file_groups(filled(tmp_path).manifest(), day(1), target_bytes=100) == []
 
 
 def test_logs_in_progress_are_left_alone(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_merge_keeps_every_row_in_the_order_of_the_table(tmp_path: Path, chunk
 
 def test_a_merge_rolls_over_to_another_file_when_one_is_big(tmp_path: Path) -> None:
     lake = filled(tmp_path, 12)
-    merged(lake, file_groups(lake.manifest(), day(1))[0], chunk_rows=1, big=1)
+    merged(lake, file_groups(lake.manifest(), day(1))[0], chunk_rows=1, target_bytes=1)
     assert len(lake.manifest().parts("progress")) == 3  # one a query
     assert by_manifest(lake) == by_glob(tmp_path) == list(range(12))
 
@@ -172,7 +172,7 @@ def test_a_file_with_fewer_rows_than_were_committed_is_told(tmp_path: Path) -> N
     lake = filled(tmp_path)
     heap = file_groups(lake.manifest(), day(1))[0]
     pq.write_table(reports([]), lake.folder.absolute(heap.parts[0].path))
-    assert compact_group(lake.stage("compact", "x"), heap).problem == "8 rows were committed but 7 are there"
+    assert compact_group(lake.stage("compact", "x"), heap).problem == "8 rows were committed but 7 were read"
 
 
 def test_folding_forgets_merged_batches_but_the_newest_of_each_ingest(tmp_path: Path) -> None:
