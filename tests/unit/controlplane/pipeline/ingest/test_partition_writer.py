@@ -51,7 +51,7 @@ def written(
 ) -> PartitionResult:
     staging = lake.stage("ingest", name)
     (out,) = partition_writer.make_writer(staging, lake.manifest(), forward)(iter(batches))
-    told = PartitionResult.of_json(out.to_pylist()[0]["told"])
+    told = PartitionResult.of_json(out.to_pylist()[0]["result"])
     waiting = list(forwarding.read_outboxes(lake.folder, told.outboxes))
     assert [one.seq for one in waiting] == sorted(one.seq for one in waiting)
     lake.commit(staging, told.parts)
@@ -78,7 +78,7 @@ def test_a_report_that_no_row_can_be_made_of_is_forwarded_and_kept_aside(lake: L
     (out,) = partition_writer.make_writer(staging, lake.manifest(), True)(
         iter([batch((1, bad, None), (2, report(2), None))])
     )
-    told = PartitionResult.of_json(out.to_pylist()[0]["told"])
+    told = PartitionResult.of_json(out.to_pylist()[0]["result"])
     assert [one.line for one in forwarding.read_outboxes(lake.folder, told.outboxes)] == [bad, report(2)]
     assert (told.events, told.malformed) == (2, 1)
     assert "timestamp" in lake.folder.read("_rejected/ingest-s-1-00000.ndjson").decode()
