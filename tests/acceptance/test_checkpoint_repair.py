@@ -61,7 +61,7 @@ def backup_of(case: Path) -> Path:
     return found
 
 
-def test_a_rewind_is_shown_done_judged_and_undone(case: Path) -> None:
+def test_rewind_shows_its_plan_applies_it_and_can_be_undone(case: Path) -> None:
     checkpoint, before = case / "checkpoint", content(case / "checkpoint")
     shown = controlplane("rewind", checkpoint, "--resume-at", "2", "--dry-run")
     assert shown.returncode == 0 and shown.stdout.startswith("PLAN  batch 2 runs next, instead of batch 4")
@@ -76,7 +76,7 @@ def test_a_rewind_is_shown_done_judged_and_undone(case: Path) -> None:
     assert "nothing to undo" in controlplane("undo", backup, "--assume-stopped").stdout
 
 
-def test_the_list_says_which_batches_are_possible_and_why_others_are_not(case: Path) -> None:
+def test_list_shows_possible_batches_and_reasons_for_the_others(case: Path) -> None:
     (case / "checkpoint/offsets/0").unlink()
     told = controlplane("rewind", case / "checkpoint", "--list").stdout
     assert "Batch 4 runs next. Possible values of --resume-at:" in told
@@ -85,7 +85,7 @@ def test_the_list_says_which_batches_are_possible_and_why_others_are_not(case: P
     assert {row["resume_at"]: row["possible"] for row in rows} == {3: True, 2: False, 1: False, 0: True}
 
 
-def test_as_json_one_document_tells_the_plan_the_backup_and_the_verdict(case: Path) -> None:
+def test_json_output_has_plan_backup_and_verdict(case: Path) -> None:
     done = controlplane(
         "rewind", case / "checkpoint", "--resume-at", "1", "--yes", "--assume-stopped", "--json"
     )
@@ -95,14 +95,14 @@ def test_as_json_one_document_tells_the_plan_the_backup_and_the_verdict(case: Pa
     assert {step["action"] for step in told["plan"]["steps"]} == {"remove"}
 
 
-def test_where_nobody_can_be_asked_nothing_is_done_without_yes(case: Path) -> None:
+def test_without_a_terminal_nothing_changes_without_yes(case: Path) -> None:
     before = content(case)
     answer = controlplane("rewind", case / "checkpoint", "--resume-at", "2", "--assume-stopped")
     assert answer.returncode == 2 and "--yes" in answer.stderr and "PLAN" in answer.stdout
     assert content(case) == before
 
 
-def test_somebody_who_writes_between_two_looks_is_seen(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writer_between_two_listings_is_detected(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer_detection, "MIN_PAUSE_SECONDS", 3.0)
     writer = threading.Timer(1, lambda: (case / "checkpoint/offsets/4").write_text("v1\n{}\n{}"))
     writer.start()
@@ -190,7 +190,7 @@ def test_a_mistake_is_one_line_and_exit_2(
 @pytest.mark.parametrize(
     ("batch", "words"), [("9", "a rewind only goes back"), ("4", "batch 4 already runs next")]
 )
-def test_what_cannot_be_is_said_and_nothing_is_touched(case: Path, batch: str, words: str) -> None:
+def test_impossible_rewind_is_refused_and_changes_nothing(case: Path, batch: str, words: str) -> None:
     before = content(case)
     answer = controlplane("rewind", case / "checkpoint", "--resume-at", batch, "--yes", "--assume-stopped")
     assert answer.returncode == 2 and words in answer.stderr
@@ -209,7 +209,7 @@ def test_a_no_is_a_no(case: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert content(case) == before
 
 
-def test_a_reader_that_goes_away_is_told_of_what_was_done(case: Path, tmp_path: Path) -> None:
+def test_closed_output_still_reports_the_change_on_standard_error(case: Path, tmp_path: Path) -> None:
     class Gone(io.StringIO):
         def write(self, text: str) -> int:
             if "Done" in text:
@@ -232,7 +232,7 @@ def test_a_reader_that_goes_away_is_told_of_what_was_done(case: Path, tmp_path: 
     assert "nothing was changed" not in err.getvalue()
 
 
-def test_an_outcome_that_cannot_be_judged_was_done_all_the_same(
+def test_outcome_that_cannot_be_checked_is_reported_as_changed(
     case: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: RepairSession, *_: object) -> int:
@@ -244,7 +244,7 @@ def test_an_outcome_that_cannot_be_judged_was_done_all_the_same(
     assert "nothing was changed" not in answer.stderr
 
 
-def test_a_forced_undo_is_judged(case: Path) -> None:
+def test_forced_undo_is_checked(case: Path) -> None:
     checkpoint = case / "checkpoint"
     controlplane("rewind", checkpoint, "--resume-at", "2", "--yes", "--assume-stopped")
     (checkpoint / "offsets/2").write_text("v1\n{}\n-")
@@ -264,7 +264,7 @@ def torn(case: Path) -> Path:
 
 
 @pytest.mark.parametrize("case", [SINK], indirect=True)
-def test_a_batch_that_a_file_sink_may_have_is_not_planned_anew_unasked(case: Path) -> None:
+def test_batch_that_a_file_sink_may_have_needs_confirmation(case: Path) -> None:
     checkpoint, before = torn(case), content(case)
     answer = controlplane("repair", checkpoint, "--yes", "--assume-stopped")
     assert answer.returncode == 1 and "R-OFF-1 needs --confirm R-OFF-1" in answer.stdout

@@ -66,7 +66,7 @@ def test_what_fails_is_called_broken(verdicts: dict[str, tuple[Case, CheckpointR
     assert called_ok == set()
 
 
-def test_what_only_times_tell_is_told_with_its_reason(
+def test_finding_based_on_file_times_gives_its_reason(
     verdicts: dict[str, tuple[Case, CheckpointReport]],
 ) -> None:
     for name in FROM_TIMES_ALONE:
@@ -88,7 +88,7 @@ def test_what_is_fine_is_seldom_called_anything_else(
             assert grave <= {"log.inflight"}, name
 
 
-def test_the_condition_that_spark_raised_is_among_those_foretold(
+def test_condition_that_spark_raised_is_among_the_predicted_ones(
     verdicts: dict[str, tuple[Case, CheckpointReport]],
 ) -> None:
     wrong = {}
@@ -145,16 +145,16 @@ def test_several_checkpoints_are_one_object_a_line_and_the_worst_is_the_exit_cod
     assert doctor("--json", arguments[1], "--output", output).returncode == 1
 
 
-def test_the_words_say_what_will_happen_when_and_what_to_do(unpacked: Path) -> None:
+def test_text_output_has_effect_time_and_remedy(unpacked: Path) -> None:
     answer = doctor(str(unpacked / "commit-ahead-of-offset/checkpoint"))
     text = " ".join(answer.stdout.split())
     assert text.startswith("BROKEN")
     assert "A restart with Spark 4.3.0 will fail" in text
     assert "in the first batch: CONCURRENT_STREAM_LOG_UPDATE" in text
-    assert "1. stop whatever restarts the query" in text
+    assert "1. stop everything that restarts the query" in text
 
 
-def test_nothing_is_written_into_a_checkpoint_that_is_judged(unpacked: Path) -> None:
+def test_doctor_writes_nothing_into_the_checkpoint(unpacked: Path) -> None:
     folder = unpacked / "kill9-mid-batch-agg_hdfs/checkpoint"
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     doctor(str(folder))

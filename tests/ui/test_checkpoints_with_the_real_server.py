@@ -53,7 +53,7 @@ def test_a_broken_checkpoint_is_listed_checked_again_and_overridden(
 
 def _listed_as_ok(screen: Screen) -> None:
     screen.go("/checkpoints")
-    until(lambda: "OK" in screen.first_row() and "It will resume at batch 2" in screen.first_row())
+    until(lambda: "OK" in screen.first_row() and "The next start resumes at batch 2" in screen.first_row())
 
 
 def _checked_again(screen: Screen) -> None:

@@ -122,14 +122,14 @@ def test_hostile_content_in_every_place_gets_a_verdict(content: bytes) -> None:
         ),
     )
 )
-def test_a_document_that_is_no_inventory_is_told_so(document: object) -> None:
+def test_document_that_is_no_inventory_is_refused(document: object) -> None:
     with pytest.raises(NotAnInventory):
         survey_from_json(document)
 
 
 @pytest.mark.parametrize("broken", ["files", "contents", "collected_at", "relocations"])
 @pytest.mark.parametrize("value", [None, 3, [[1]], {"a": "§"}, [[1, 2, 3, 4]]])
-def test_an_inventory_with_a_wrong_part_is_told_so(broken: str, value: object) -> None:
+def test_inventory_with_a_malformed_part_is_refused(broken: str, value: object) -> None:
     document = {**to_json(Inventory("/x", {})), broken: value}
     if broken == "collected_at" and value == 3:
         assert from_json(document).collected_at == 3.0

@@ -41,7 +41,7 @@ def with_output(held: Survey, *steps: Step) -> Survey:
     return held
 
 
-def test_a_planned_file_that_is_gone_is_told_before_its_rows_are_skipped() -> None:
+def test_missing_planned_input_file_is_a_finding() -> None:
     held = with_checkpoint(golden("foreachbatch"), lose("commits/3"))
     listed = replace(held.inputs[0], entries={"f000.json": FileEntry(3)})
     verdict = asked(replace(held, inputs=(listed,)))
@@ -136,7 +136,7 @@ def test_a_sink_ahead_is_risky_where_that_cannot_be_shown(change: str) -> None:
     assert asked(replace(held, inputs=inputs)).verdict is ReportStatus.RISKY
 
 
-def test_a_checkpoint_that_is_gone_is_unreadable_and_its_sink_is_told_of() -> None:
+def test_missing_checkpoint_is_unreadable_and_its_sink_is_reported() -> None:
     held = golden("files")
     nothing = Inventory("/gone", {}, exists=False)
     verdict = asked(replace(held, checkpoint=nothing))

@@ -51,7 +51,7 @@ def test_what_does_not_fit_is_refused(lane: CoalescingQueue) -> None:
     assert lane.put("a", lambda: None), "it takes the place of its elder"
 
 
-def test_what_is_too_heavy_is_refused_and_room_is_given_back(lane: CoalescingQueue) -> None:
+def test_job_above_the_weight_limit_is_refused_and_weight_is_released(lane: CoalescingQueue) -> None:
     assert lane.put("a", lambda: None, 90)
     assert not lane.put("b", lambda: None, 20)
     assert lane.put("a", lambda: None, 10)

@@ -167,7 +167,7 @@ def whole(files: list[Any], contents: dict[str, str], changed: dict[str, Any]) -
 @example({})
 @example({**GOOD, "files": [["offsets/0", 1e400, 0]]})
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_any_inventory_at_all_is_judged_or_refused_in_words(document: dict[str, Any]) -> None:
+def test_any_inventory_is_analyzed_or_refused_with_a_reason(document: dict[str, Any]) -> None:
     line = wire.dumps(wire.loads(json.dumps(document)))
     came = received_inventory(event(wire.loads(line), output=document.get("errors")))
     parse(event(wire.loads(line)))

@@ -29,7 +29,7 @@ def look(id: str = "l1", query_id: str = "q1", by: str = "agent") -> InventoryRe
     return InventoryRequest(id, query_id, by, AT, "a1", "shop")
 
 
-def test_a_second_look_is_the_first(looks: InventoryRequests) -> None:
+def test_second_request_of_a_query_returns_the_open_one(looks: InventoryRequests) -> None:
     first = looks.begin(look("l1"))
     assert looks.begin(look("l2")) is first
     assert (looks.by_id("l1"), looks.by_id("l2")) == (first, None)
@@ -75,5 +75,5 @@ def test_an_agent_that_never_answers_is_mute_until_it_speaks(looks: InventoryReq
     assert not looks.is_unresponsive("a1")
 
 
-def test_an_agent_has_less_time_to_look_than_a_start_waits_and_that_is_less_than_a_look_lasts() -> None:
+def test_agent_collect_time_is_below_start_wait_and_request_timeout() -> None:
     assert AGENT_COLLECT_SECONDS + 2 <= transitions.INVENTORY_WAIT_SECONDS < REQUEST_TIMEOUT_SECONDS

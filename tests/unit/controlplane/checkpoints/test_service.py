@@ -87,7 +87,7 @@ def held(monkeypatch: pytest.MonkeyPatch, gate: threading.Event, name: str) -> C
     return hangs.is_set
 
 
-def test_where_no_agent_is_the_server_looks(
+def test_without_an_agent_the_server_collects(
     harness: StoreHarness, room: CheckpointService, lake: Path
 ) -> None:
     view = left_behind(harness, lake / "orders")
@@ -95,7 +95,7 @@ def test_where_no_agent_is_the_server_looks(
     assert (seen(harness, view).verdict, seen(harness, view).checkpoint) == ("ok", f"file://{lake}/orders")
 
 
-def test_a_mount_that_is_dead_holds_nobody_who_asks(
+def test_hanging_mount_does_not_block_requests(
     harness: StoreHarness, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view, gate = left_behind(harness, lake / "dead"), threading.Event()
@@ -149,7 +149,7 @@ def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_waits_leads_nowher
     assert view_of(harness, evil.query_id).checkpoint is None
 
 
-def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_is_looked_at_leads_nowhere(
+def test_link_replacing_a_checkpoint_during_the_listing_is_refused(
     harness: StoreHarness, room: CheckpointService, lake: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     evil, really = left_behind(harness, lake / "evil"), module.collect
@@ -164,7 +164,7 @@ def test_a_link_that_takes_the_place_of_a_checkpoint_while_it_is_looked_at_leads
     assert view_of(harness, evil.query_id).checkpoint is None
 
 
-def test_of_a_query_that_nobody_knows_nothing_is_kept(harness: StoreHarness, room: CheckpointService) -> None:
+def test_inventory_of_an_unknown_query_is_dropped(harness: StoreHarness, room: CheckpointService) -> None:
     known, driver = "known", Driver()
     harness.accept(driver.started(known, "r1"))
     for query_id in ("nobody", known):

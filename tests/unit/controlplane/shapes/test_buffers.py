@@ -16,7 +16,7 @@ from controlplane.shapes.buffers import buffer_columns
         ([], []),
     ],
 )
-def test_the_buffers_of_known_functions_are_told_in_order(values: list, columns: list) -> None:
+def test_buffer_columns_of_known_functions_are_in_order(values: list, columns: list) -> None:
     assert buffer_columns(tuple(values)) == tuple(columns)
 
 
@@ -30,5 +30,5 @@ def test_the_buffers_of_known_functions_are_told_in_order(values: list, columns:
         ("collect_list(v, 0, 0)", "array<long>"),
     ],
 )
-def test_what_is_not_sure_is_not_told(expression: str, type: str) -> None:
+def test_unknown_functions_give_none(expression: str, type: str) -> None:
     assert buffer_columns((("count(1)", "long"), (expression, type))) is None

@@ -336,7 +336,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_change_is_judged_by_its_rule(case: str) -> None:
+def test_change_falls_under_its_rule(case: str) -> None:
     old, new, rule, verdict, effect, condition = CASES[case]
     findings = compare_shapes(old, new)
     assert (verdict_of(findings), effect_of(findings)) == (verdict, effect), findings
@@ -369,7 +369,7 @@ def test_what_the_checkpoint_pinned_counts_and_not_what_the_old_program_asked_fo
     assert compare_shapes(old, shape(aggregate())) == []
 
 
-def test_every_finding_that_is_no_plain_yes_says_what_spark_does_and_what_to_do() -> None:
+def test_findings_with_consequences_have_effect_and_remedy() -> None:
     for old, new, *_ in CASES.values():
         for finding in compare_shapes(old, new):
             assert finding.spark.endswith("."), finding

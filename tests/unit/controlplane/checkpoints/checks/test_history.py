@@ -81,7 +81,7 @@ def test_an_edited_offset_differs_from_what_the_batch_reported() -> None:
     ("written", "told"),
     [({"a": 1, "b": 2}, {"b": 2, "a": 1}), (5, 5), (5, "5"), ("-", {"t": 1}), ({"logOffset": 3}, None)],
 )
-def test_the_same_offset_in_other_words_is_no_difference(written: Any, told: Any) -> None:
+def test_equal_offsets_in_another_notation_do_not_differ(written: Any, told: Any) -> None:
     held = checkpoint({0: offsets(written)}, {0: 0})
     history = remembered(reports={0: ReportedBatch(AT, (told,))})
     assert "log.offset-differs" not in checks(judged(held, history))
@@ -106,7 +106,7 @@ def test_a_lost_entry_is_shown_as_its_report_has_it() -> None:
 
 
 @pytest.mark.parametrize(("newest", "words"), [(5, "did run"), (3, "has no report")])
-def test_where_commits_are_ahead_the_reports_tell_whether_those_batches_ran(newest: int, words: str) -> None:
+def test_reports_show_whether_batches_of_an_ahead_commit_log_ran(newest: int, words: str) -> None:
     held = healthy(3)
     entries = {**held.entries, "commits/5": FileEntry(30, AT), "commits/4": FileEntry(30, AT)}
     verdict = judged(replace(held, entries=entries), remembered(newest))
@@ -122,7 +122,7 @@ def test_batches_that_were_reported_and_are_not_in_the_log_will_run_again() -> N
     assert judged(healthy(3), asynchronous).verdict is ReportStatus.OK
 
 
-def test_a_watermark_behind_a_reported_one_is_told() -> None:
+def test_watermark_behind_a_reported_one_is_a_finding() -> None:
     batches = range(4)
     held = checkpoint({b: offsets({"t": 1}, 1000 + b) for b in batches}, {b: 1001 + b for b in batches})
     reports = {b: ReportedBatch(AT, ({"t": 1},), 1000 + b) for b in batches}
@@ -138,18 +138,18 @@ def test_the_state_folder_of_a_stateful_query_is_missed() -> None:
     assert the(verdict, "state.dir-missing")
 
 
-def test_another_id_than_the_known_one_is_told() -> None:
+def test_query_id_other_than_the_known_one_is_a_finding() -> None:
     known = str(uuid.UUID(int=6))
     assert the(judged(healthy(), remembered(query_id=known)), "meta.id-changed").evidence["known"] == known
 
 
-def test_a_run_that_began_against_the_rules_is_told_and_never_calls_the_checkpoint_broken() -> None:
+def test_disallowed_change_of_the_newest_run_is_risky_not_broken() -> None:
     verdict = judged(healthy(), remembered(disallowed_changes=("a source was added", "a key was changed")))
     assert verdict.verdict is ReportStatus.RISKY
     assert "a source was added (1 more)" in the(verdict, "run.not-allowed").message
 
 
-def test_what_only_memory_could_tell_is_told_once_and_as_a_note() -> None:
+def test_questions_that_need_history_become_one_note() -> None:
     verdict = judged(healthy(crc=False), None)
     assert verdict.verdict is ReportStatus.OK
     message = the(verdict, "memory.unknown").message

@@ -129,7 +129,7 @@ def test_each_byte_of_a_delta_that_is_lost_but_the_end_block_is_noticed() -> Non
     assert change_files.read(whole[: -lz4.HEADER.size]).complete
 
 
-def test_a_changelog_of_format_2_tells_its_lineage() -> None:
+def test_changelog_of_format_2_has_its_lineage() -> None:
     contents = golden("v2").checkpoint.contents
     path = "state/0/0/4_a3f65030-1870-44f7-a7a9-a263319a3c41.changelog"
     assert [version for version, _ in change_files.read(contents[path]).lineage] == [1, 2, 3]
@@ -165,7 +165,7 @@ def test_a_flipped_bit_in_any_data_block_is_found_and_healthy_tables_are_not_bla
     assert sst.find_damage(data[:20] + bytes([data[20] ^ 1]) + data[21:]) is not None
 
 
-def test_a_schema_tells_fields_and_whether_the_state_has_a_key() -> None:
+def test_schema_has_fields_and_whether_the_state_is_keyed() -> None:
     (operator,) = operators(golden("agg", "3.5.9").checkpoint)
     (schema,) = operator.readable_schemas
     assert [(field.name, field.type, field.nullable) for field in schema.key] == [("k", "string", True)]
@@ -187,7 +187,7 @@ def test_a_schema_of_old_spark_and_one_without_a_key_are_read() -> None:
         schemas.read(utf("v9"))
 
 
-def test_hadoops_checksum_file_tells_the_first_bad_chunk() -> None:
+def test_hadoop_checksum_file_locates_the_first_bad_chunk() -> None:
     contents = golden("agg").checkpoint.contents
     data, sums = contents["offsets/4"], contents["offsets/.4.crc"]
     assert checksums.first_bad_chunk(data, sums) is None

@@ -68,7 +68,7 @@ def test_a_relative_path_is_known_by_its_absolute_one(
     assert collect("c", NOW).root == str(tmp_path / "c")
 
 
-def test_what_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+def test_missing_path_does_not_exist_in_the_inventory(tmp_path: Path) -> None:
     held = collect(str(tmp_path / "nowhere"), NOW)
     assert (held.exists, dict(held.entries)) == (False, {})
 
@@ -103,7 +103,7 @@ def test_a_path_is_no_pattern(tmp_path: Path) -> None:
     assert held.contents == {"metadata": b"{}", "offsets/0": b"x"} and held.errors == ()
 
 
-def test_a_file_that_cannot_be_read_is_told_by_its_path(tmp_path: Path) -> None:
+def test_unreadable_file_is_listed_in_errors_by_path(tmp_path: Path) -> None:
     class Locked(type(fsspec.filesystem("file"))):  # type: ignore[misc]
         def cat_file(self, path: str, *span: int | None, **options: object) -> bytes:
             if path.endswith("/0"):
@@ -115,9 +115,7 @@ def test_a_file_that_cannot_be_read_is_told_by_its_path(tmp_path: Path) -> None:
     assert read == {"metadata": b"{}"} and errors == ["offsets/0: Permission denied"]
 
 
-def test_a_listing_beyond_the_bound_says_that_it_is_cut(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_listing_beyond_the_limit_is_incomplete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collector, "MAX_ENTRIES", 5)
     written(tmp_path, **{f"offsets__{n}": "x" for n in range(10)})
     held = collect(str(tmp_path), NOW)

@@ -16,7 +16,7 @@ BUCKET = ("s3a://lake/checkpoints", "hdfs://nn:8020/ck")
 @pytest.mark.parametrize(
     "url", ["s3a://lake/checkpoints/orders", "hdfs://nn:8020/ck/a/b", "S3A://lake/checkpoints/x/"]
 )
-def test_what_is_below_a_root_may_be_looked_at(url: str) -> None:
+def test_checkpoints_below_a_root_are_allowed(url: str) -> None:
     assert refusal(url, BUCKET) is None
 
 
@@ -52,9 +52,7 @@ def test_whatever_else_is_refused_with_a_reason(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["/lake/orders", "file:///lake/orders", "/elsewhere"])
-def test_names_alone_are_judged_without_asking_the_file_system(
-    url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusal_by_name_does_not_call_the_file_system(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.path.realpath", list[str]().pop)
     assert refused_by_name(url, ("/lake",)) is None, "what it is below only the file system tells"
     assert refused_by_name("/lake/a/../../etc", ("/lake",))
@@ -62,7 +60,7 @@ def test_names_alone_are_judged_without_asking_the_file_system(
     assert refused_by_name("s3a://lake/orders", ("/lake",))
 
 
-def test_without_roots_nothing_may_be_looked_at() -> None:
+def test_without_roots_nothing_is_allowed() -> None:
     assert "--checkpoint-root" in str(refusal("/tmp/c", ()))
 
 

@@ -20,7 +20,7 @@ def test_the_interval_is_inferred_from_a_single_compaction(only: int, interval: 
     assert derived_interval(only) == interval
 
 
-def test_two_compactions_tell_the_interval() -> None:
+def test_two_compactions_give_the_interval() -> None:
     log = file_log(inventory("2.compact", "5.compact", "6", "7"), "sources/0")
     assert (log.interval, list(log.needed), log.missing) == (3, [5, 6, 7], [])
 
@@ -31,7 +31,7 @@ def test_without_any_compaction_the_default_holds_and_the_hole_shows() -> None:
     assert log.name_of(9) == "sources/0/9.compact"
 
 
-def test_a_longer_interval_that_somebody_set_is_no_hole() -> None:
+def test_longer_configured_interval_is_no_gap() -> None:
     log = file_log(inventory(*map(str, range(14))), "sources/0")
     assert (log.missing, list(log.needed)) == ([], list(range(14)))
 

@@ -90,7 +90,7 @@ def table(tmp_path: Path) -> Table:
     return Table(tmp_path)
 
 
-def test_what_the_plan_says_is_done_and_nothing_else(table: Table) -> None:
+def test_execution_changes_exactly_what_the_plan_lists(table: Table) -> None:
     manifest = table.perform()
     gone = {f"{'out' if s.place == OUTPUT else 'checkpoint'}/{s.path}" for s in table.plan.steps}
     assert content(table.root) == {path: data for path, data in table.before.items() if path not in gone}
@@ -290,7 +290,7 @@ def test_a_lost_id_is_written_and_its_stale_checksum_is_not_left(tmp_path: Path)
     assert content(table.root) == table.before
 
 
-def test_the_time_of_the_root_stays_so_that_the_doctor_suspects_nobody(table: Table) -> None:
+def test_time_of_the_root_folder_is_restored(table: Table) -> None:
     root = table.root / "checkpoint"
     os.utime(root, (NOW, NOW))
     table.perform()
@@ -370,7 +370,9 @@ def test_an_error_that_only_the_store_knows_leaves_the_way_back(
         ('{"format": "spark-checkpoint-backup", "version": 1}', "missing or has the wrong type"),
     ],
 )
-def test_what_is_no_backup_is_said_to_be_none(tmp_path: Path, text: str | None, words: str) -> None:
+def test_folder_without_a_valid_manifest_is_not_a_backup(
+    tmp_path: Path, text: str | None, words: str
+) -> None:
     if text is not None:
         (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(NotABackup, match=words):

@@ -90,7 +90,7 @@ def test_state_that_is_lost_below_the_newest_version_is_not_written_by_one_batch
     assert found.plan is None and found.rewind_to == 2
 
 
-def test_an_id_that_nobody_knows_is_asked_for() -> None:
+def test_unknown_query_id_is_requested_as_option() -> None:
     (offer,) = diagnosed(seen("files", [lose("metadata")]), known=None).offers
     assert offer.id == "R-META-1" and "--query-id" in offer.blocked
 
@@ -103,12 +103,12 @@ def test_the_id_is_written_as_spark_writes_it_and_no_stale_checksum_stays() -> N
     assert isinstance(last, Write) and last.content == json.dumps({"id": ID}, separators=(",", ":")).encode()
 
 
-def test_a_batch_that_the_file_sink_has_is_not_planned_anew() -> None:
+def test_batch_in_the_file_sink_is_not_planned_again() -> None:
     (offer,) = diagnosed(seen("files", [cut("offsets/4", 0.5), lose("commits/4")])).offers
     assert not offer.steps and "rows would be lost" in offer.blocked
 
 
-def test_a_batch_is_planned_anew_unasked_only_where_the_output_is_known_or_named() -> None:
+def test_replanning_needs_no_confirmation_only_with_an_output() -> None:
     """A file sink that has the batch would skip it, and nobody looked."""
     torn = [cut("offsets/4", 0.5), lose("commits/4")]
     found = diagnosed(seen("agg", torn))
@@ -145,7 +145,7 @@ def test_of_a_stateful_query_a_lost_watermark_is_not_guessed() -> None:
     assert offer.id == "R-COM-2" and not offer.steps and "are not known from the files" in offer.blocked
 
 
-def test_what_no_repair_is_known_for_is_left_with_the_doctors_words() -> None:
+def test_findings_without_a_repair_stay_unresolved() -> None:
     found = diagnosed(seen("agg", [edit("offsets/4", "HDFSBackedStateStoreProvider", "Gone")]), *REPAIR_IDS)
     assert {finding.check for finding in found.unresolved} >= {"conf.custom-provider"}
     assert found.rewind_to == 4

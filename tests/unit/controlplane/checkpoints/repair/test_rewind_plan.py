@@ -22,7 +22,7 @@ def removed(plan: RepairPlan) -> set[str]:
 
 
 @pytest.mark.parametrize("name", EVERYONE)
-def test_after_a_rewind_the_judge_says_that_the_batch_asked_for_is_next(name: str) -> None:
+def test_after_a_rewind_the_requested_batch_is_next(name: str) -> None:
     held = seen(name)
     newest = rewind_plan.view_of(held, SPARK).planned
     assert newest is not None
@@ -40,7 +40,7 @@ def test_what_goes_are_the_logs_from_that_batch_on_and_the_state_beyond_its_vers
     assert any(step.path == "offsets/.3.crc" for step in plan.steps)
 
 
-def test_a_log_of_a_file_source_is_cut_where_the_offsets_say_and_not_at_the_batch() -> None:
+def test_file_source_log_is_cut_by_offsets_not_by_batch() -> None:
     """A batch without new files adds no entry to the source's log, so its numbers lag behind the batches."""
     behind = edit("offsets/2", '"logOffset":2', '"logOffset":1')
     held = seen("dedup", [behind])
@@ -90,7 +90,7 @@ def test_batches_that_spark_cannot_open_any_more_are_refused_with_the_file_that_
         ([lose("offsets", "commits")], 1, "there is no batch in offsets/"),
     ],
 )
-def test_what_cannot_be_is_said_with_its_reason(damage: list[Step], batch: int, words: str) -> None:
+def test_impossible_rewind_gives_its_reason(damage: list[Step], batch: int, words: str) -> None:
     with pytest.raises(Impossible) as caught:
         rewind_plan.plan_rewind(seen("dedup", damage), batch, SPARK)
     assert words in str(caught.value)
@@ -109,7 +109,7 @@ def test_sparse_logs_of_asynchronous_progress_are_not_rewound() -> None:
         rewind_plan.plan_rewind(held, 2, SPARK)
 
 
-def test_a_lost_id_or_lost_state_is_not_mended_by_leaving_batches_out() -> None:
+def test_lost_id_or_lost_state_is_not_fixed_by_a_rewind() -> None:
     held = seen("dedup", [put("metadata", b"")])
     assert all("metadata" in (chance.reason or "") for chance in rewind_plan.rewind_targets(held, SPARK))
     stateless = seen("dedup", [lose("state/0")])
@@ -136,7 +136,7 @@ def test_the_data_files_of_those_batches_go_too_where_that_is_asked_for() -> Non
     assert len([path for path in gone if path.startswith("part-")]) == 2
 
 
-def test_without_an_output_the_plan_says_what_each_kind_of_sink_makes_of_it() -> None:
+def test_without_an_output_the_plan_lists_consequences_per_sink() -> None:
     text = " ".join(rewind_plan.plan_rewind(seen("agg"), 3, SPARK).consequences)
     for word in ("--output", "foreachBatch", "Kafka", "Delta", "complete mode"):
         assert word in text
@@ -163,7 +163,7 @@ def test_plain_entries_that_were_purged_are_written_out_of_the_compaction() -> N
     assert judged(held, plan).verdict == "ok"
 
 
-def test_entries_that_no_compaction_tells_are_not_made_up() -> None:
+def test_entries_in_no_compaction_are_not_rebuilt() -> None:
     purged = [lose(*(f"sources/0/{n}" for n in range(9))), put("sources/0/9.compact", b"v1\n")]
     with pytest.raises(Impossible, match="has no record of it"):
         rewind_plan.plan_rewind(seen("files12", purged), 5, SPARK)
@@ -172,7 +172,7 @@ def test_entries_that_no_compaction_tells_are_not_made_up() -> None:
 # Input
 
 
-def test_input_that_is_gone_is_told_as_rows_that_are_lost() -> None:
+def test_missing_input_is_reported_as_lost_rows() -> None:
     held = seen("files")
     (listed,) = held.inputs
     gone = sorted(path for path, entry in listed.entries.items() if not entry.folder)[4]

@@ -23,7 +23,7 @@ def also(**entries: FileEntry) -> Inventory:
     return replace(QUIET, entries={**QUIET.entries, **entries})
 
 
-def test_two_looks_at_a_checkpoint_that_nobody_touches_tell_nothing() -> None:
+def test_equal_listings_show_no_writer() -> None:
     assert writer_detection.writer_signs(QUIET, QUIET) == []
 
 

@@ -29,7 +29,7 @@ def test_a_plan_is_a_line_for_each_folder_and_names_a_few_files() -> None:
     assert told[-1] == "  - rows come again"
 
 
-def test_chances_are_told_in_runs_with_their_reason() -> None:
+def test_rewind_targets_are_shown_as_ranges_with_reasons() -> None:
     possible = [RewindTarget(batch) for batch in (9, 8, 7)]
     gone = [RewindTarget(batch, "offsets/4 is not there") for batch in (6, 5)]
     told = rewind_target_lines([*possible, *gone, RewindTarget(0)], 10)
@@ -42,7 +42,7 @@ def test_chances_are_told_in_runs_with_their_reason() -> None:
     assert "starts at batch 0" in rewind_target_lines([], 0)[0]
 
 
-def test_an_offer_says_what_it_waits_for_and_one_that_is_blocked_says_why() -> None:
+def test_offer_shows_needed_confirmation_or_why_it_is_not_possible() -> None:
     waits = RepairOffer(
         "R-STATE-1",
         "run batch 4 again",
@@ -67,6 +67,6 @@ def test_a_command_to_go_back_is_one_line_with_all_that_it_needs() -> None:
     assert told[-1] == f"    {shlex.join(['controlplane', 'rewind', '/ck', '--resume-at', '5', *options])}"
 
 
-def test_of_a_whole_checkpoint_it_says_that_there_is_nothing_to_do() -> None:
+def test_healthy_checkpoint_has_nothing_to_repair() -> None:
     told = diagnosis_lines(Diagnosis((), (), None, (), None), ReportStatus.OK, "/ck")
     assert told == ["Nothing to repair: this checkpoint is ok."]

@@ -52,7 +52,7 @@ def test_the_exit_code_is_the_verdict(saved: Path, capsys: Any, new: str, code: 
     assert capsys.readouterr().out.startswith(words)
 
 
-def test_each_change_is_told_with_its_rule_what_spark_does_and_what_to_do(saved: Path, capsys: Any) -> None:
+def test_each_change_has_rule_effect_and_remedy(saved: Path, capsys: Any) -> None:
     preflight(saved, "keys")
     assert capsys.readouterr().out.splitlines()[1:] == [
         "not allowed  aggregation.keys  aggregate (operator 0): the keys were (k string) and are (k long)",

@@ -49,7 +49,9 @@ def test_a_folder_of_that_name_that_holds_another_query_is_another_machines(orig
         ("dbfs:/ck", "/dbfs/ck", None),
     ],
 )
-def test_what_cannot_be_told_is_not_told(told: str, here: str, same_location: bool | None) -> None:
+def test_locations_that_cannot_be_compared_give_none(
+    told: str, here: str, same_location: bool | None
+) -> None:
     assert same_place(told, here, ID) is same_location
 
 
